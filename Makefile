@@ -1,0 +1,34 @@
+# make lab     sets the course up in .venv and opens JupyterLab at notebooks/00_start_here.ipynb
+# make test    sets the course up, the tests' packages included, and runs all tests (ARGS="-k dense" runs some)
+# make setup   what make test needs, without running it
+# make locks   writes requirements/*.txt anew from pyproject.toml, with uv
+#
+# PYTHON=python3.12 chooses the interpreter, CUDA=12, 13 or none what is otherwise detected, JUPYTER_PORT=8899 the port.
+
+PYTHON ?= python3
+ARGS ?=
+
+# Nothing of another installation may leak in: neither its packages nor its Jupyter kernels.
+unexport PYTHONPATH PYTHONHOME
+export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
+
+.PHONY: lab test setup locks python
+
+lab: python
+	@$(PYTHON) tools/setup.py
+	@.venv/bin/python tools/lab.py
+
+test: setup
+	.venv/bin/python -m ruff check nncourse tests tools benchmarks notebooks
+	.venv/bin/python -m pytest tests notebooks --numprocesses auto --maxprocesses 4 --dist loadscope \
+		--nbval-lax --nbval-cell-timeout 300 $(ARGS)
+
+setup: python
+	@$(PYTHON) tools/setup.py test
+
+locks: setup
+	@.venv/bin/python tools/lock.py
+
+python:
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "set-up: no $(PYTHON) here: install Python 3.11 or newer (Debian, Ubuntu: apt install python3 python3-venv)" >&2; exit 1; }

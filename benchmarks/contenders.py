@@ -1,0 +1,120 @@
+"""Who is timed, and at what. A contender gets a case and gives back a function that does the work once.
+
+All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
+a step, data on the device already. (scikit-learn's classifier has cross-entropy; its work a step is the same.)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Case:
+    """A training step of a network, or with `sizes` of three numbers and no batch a single dense_forward."""
+
+    name: str
+    sizes: tuple[int, ...]
+    batch: int
+    operation: str = ""
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("step 30-60-10-1, batch 10", (30, 60, 10, 1), 10),
+        Case("step 784-30-10, batch 10", (784, 30, 10), 10),
+        Case("step 784-192-10, batch 50", (784, 192, 10), 50),
+        Case("dense_forward 784 to 192, batch 50", (784, 192), 50, "dense_forward"),
+        Case("dense_forward 1024 to 1024, batch 1024", (1024, 1024), 1024, "dense_forward"),
+    )
+}
+
+
+def data(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """A batch of random samples and one-hot targets (0 or 1 for one output)."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((case.batch, case.sizes[0]), dtype=np.float32)
+    labels = rng.integers(0, max(2, case.sizes[-1]), case.batch)
+    Y = labels[:, None] if case.sizes[-1] == 1 else np.eye(case.sizes[-1])[labels]
+    return X, Y.astype(np.float32)
+
+
+def ours(backend_name: str, **overrides: str) -> Callable:
+    """The package, by separate kernels of one backend."""
+
+    def prepare(case: Case) -> Callable:
+        from nncourse.kernels.backend import choose
+        from nncourse.model.network import make_network, training_step
+
+        backend = choose(backend_name, **overrides)
+        network = make_network(case.sizes).on(backend)
+        X, Y = map(backend.to_device, data(case))
+        if case.operation:
+            layer = network.layers[0]
+            return lambda: backend.dense_forward(X, layer.W, layer.b)
+        return lambda: training_step(network, X, Y, 0.1, backend)
+
+    return prepare
+
+
+def pytorch(device: str) -> Callable:
+    """PyTorch as its tutorials use it: modules, autograd, an optimiser, no compilation."""
+
+    def prepare(case: Case) -> Callable:
+        import torch
+
+        torch.set_num_threads(1)
+        layers = []
+        for n_in, n_out in zip(case.sizes[:-1], case.sizes[1:], strict=True):
+            layers += [torch.nn.Linear(n_in, n_out), torch.nn.Sigmoid()]
+        network = torch.nn.Sequential(*layers).to(device)
+        optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+        X, Y = (torch.from_numpy(array).to(device) for array in data(case))
+        if case.operation:
+            with torch.no_grad():
+                weights, bias = layers[0].weight.detach(), layers[0].bias.detach()
+            return lambda: torch.nn.functional.linear(X, weights, bias)
+
+        def step():
+            optimiser.zero_grad()
+            loss = ((network(X) - Y) ** 2).sum() / (2 * len(X))
+            loss.backward()
+            optimiser.step()
+
+        return step
+
+    return prepare
+
+
+def scikit_learn(case: Case) -> Callable:
+    """MLPClassifier.partial_fit on one batch; it has no way to run a single layer."""
+    if case.operation:
+        raise ValueError("scikit-learn has no dense layer on its own")
+    from sklearn.neural_network import MLPClassifier
+
+    X, Y = data(case)
+    labels = Y.argmax(axis=1) if Y.shape[1] > 1 else Y[:, 0].astype(int)
+    classes = np.arange(max(2, case.sizes[-1]))
+    network = MLPClassifier(
+        case.sizes[1:-1], activation="logistic", solver="sgd", batch_size=case.batch, momentum=0, alpha=0, shuffle=False
+    )
+    network.partial_fit(X, labels, classes=classes)
+    return lambda: network.partial_fit(X, labels)
+
+
+CPU = {
+    "nncourse loops": ours("loops"),
+    "nncourse numpy": ours("numpy"),
+    "nncourse numba": ours("numba"),
+    "PyTorch eager": pytorch("cpu"),
+    "scikit-learn": scikit_learn,
+}
+GPU = {
+    "nncourse cupy": ours("cupy"),
+    "nncourse cuda, naive": ours("cuda", dense_forward="naive", hidden_delta="naive", weight_gradient="naive"),
+    "nncourse cuda, tiled": ours("cuda"),
+    "PyTorch eager": pytorch("cuda"),
+}
+CONTENDERS = {"cpu": CPU, "gpu": GPU}

@@ -1,0 +1,1 @@
+"""What a notebook shows: timing tables and plots."""

@@ -1,0 +1,327 @@
+"""The command line: train, test, check, time, info. Wrong input ends with one line on stderr and exit status 2.
+
+The handout's C program took --train and --test; its two command lines work here as they stand.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nncourse.errors import CourseError
+
+COMMANDS = ("train", "test", "check", "time", "info")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    arguments = _as_commands(list(sys.argv[1:] if argv is None else argv))
+    try:
+        options = _parser().parse_args(arguments)
+        return options.run(options)
+    except CourseError as error:
+        print(f"nncourse: {error}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"nncourse: wanted more memory than this machine has: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("nncourse: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output left, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _as_commands(arguments: list[str]) -> list[str]:
+    """`--train …` becomes `train …`: the C program's spelling, wherever the word stands."""
+    for command in ("train", "test"):
+        if f"--{command}" in arguments and not (arguments and arguments[0] in COMMANDS):
+            arguments.remove(f"--{command}")
+            return [command, *arguments]
+    return arguments
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, without the usage."""
+
+    def error(self, message: str):
+        raise CourseError(f"{message} (see {self.prog} --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="nncourse", description="Train and test neural networks; check and time their kernels.")
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(metavar="|".join(COMMANDS), required=True, parser_class=_Parser)
+
+    train = commands.add_parser("train", help="train a network and save it", allow_abbrev=False)
+    train.set_defaults(run=_train)
+    _add_common(train)
+    train.add_argument("--layers", help="neurons a layer, inputs first: 30,60,10,1")
+    train.add_argument("--epochs", type=int, default=100)
+    train.add_argument("--batch-size", "--batch_number", "--batch_size", type=int, default=10)
+    train.add_argument("--learning-rate", "--learning_rate", type=float, default=0.1)
+    train.add_argument(
+        "--activation", default="sigmoid", help="of the hidden layers; or a list, one a layer: tanh,sigmoid"
+    )
+    train.add_argument("--cost", default="mse", help="mse, mae, binary_cross_entropy or categorical_cross_entropy")
+    train.add_argument("--initialiser", default="xavier", help="xavier, he, normal or uniform")
+    train.add_argument("--scaling", default="standardization", help="none, normalization or standardization")
+    train.add_argument("--validation", type=float, default=0.0, help="share of the samples kept out of training")
+    train.add_argument("--resume", metavar="MODEL", help="go on training this model; its layers and scaling are taken")
+    train.add_argument("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
+
+    test = commands.add_parser("test", help="test a saved network", allow_abbrev=False)
+    test.set_defaults(run=_test)
+    _add_common(test)
+
+    check = commands.add_parser("check", help="check kernels against the truth")
+    check.set_defaults(run=_check)
+    check.add_argument("operation", nargs="?")
+    check.add_argument("--kernel", action="append", default=[], help="only this kernel")
+    check.add_argument("--emulate", action="store_true", help="CUDA kernels on the CPU emulator, even with a GPU")
+
+    timing = commands.add_parser("time", help="time kernels beside this machine's limits")
+    timing.set_defaults(run=_time)
+    timing.add_argument("operation", nargs="?")
+    timing.add_argument("--size", action="append", default=[], metavar="NAME=N", help="batch=64, n_in=784, …")
+
+    info = commands.add_parser("info", help="devices, measured limits, versions")
+    info.set_defaults(run=_info)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    """Options of both train and test."""
+    parser.add_argument("--dataset", required=True, help="a CSV file, or a name such as breast_cancer or mnist")
+    parser.add_argument(
+        "--model", required=True, help="the model's file: .npz, or the C program's text by any other ending"
+    )
+    parser.add_argument("--backend", default="numpy", help="loops, numpy, numba, cupy or cuda (default numpy)")
+    parser.add_argument("--use", action="append", default=[], metavar="OPERATION=KERNEL", help="dense_forward=tiled, …")
+    parser.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show progress and the kernels that are used")
+
+
+def _train(options: argparse.Namespace) -> int:
+    from nncourse import datasets, device
+    from nncourse.model import files, metrics
+    from nncourse.model.network import make_network
+    from nncourse.model.training import train
+
+    resumed = files.load(options.resume) if options.resume else None
+    seed = options.seed if options.seed is not None else _count_of("seed", resumed)
+    if seed < 0:
+        raise CourseError(f"wanted a seed of at least 0, got {seed}")
+    if resumed:
+        network = resumed.network
+        if options.layers and _sizes(options.layers) != list(network.sizes):
+            raise CourseError(
+                f"--layers {options.layers} does not fit {options.resume}, whose layers are {network.sizes}"
+            )
+    elif options.layers:
+        activation = options.activation.split(",") if "," in options.activation else options.activation
+        network = make_network(_sizes(options.layers), activation, options.cost, options.initialiser, seed)
+    else:
+        raise CourseError("wanted --layers, such as --layers 30,60,10,1 (inputs first), or --resume MODEL")
+    _refuse_unwritable(options.model)
+    backend = _backend(options)
+    data = datasets.load(options.dataset, inputs=network.sizes[0], outputs=network.sizes[-1])
+    if not 0 <= options.validation < 1:
+        raise CourseError(f"wanted --validation from 0 to below 1, got {options.validation:g}")
+    data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
+    scaling = resumed.scaling if resumed else datasets.fit_scaling(data.X, options.scaling)
+    model = files.Model(network, scaling, data.classes)
+    _say_backend(backend, options)
+    print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
+    before = _count_of("epochs", resumed)
+    history = train(
+        network,
+        model.scaled(data.X),
+        data.Y,
+        backend,
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+        learning_rate=options.learning_rate,
+        seed=seed,
+        validation=(model.scaled(held_out.X), held_out.Y) if held_out else None,
+        epochs_done=before,
+        progress=options.verbose,
+    )
+    model.provenance = {
+        "dataset": data.name,
+        "samples": len(data.X),
+        "epochs": before + len(history.epochs),
+        "batch_size": options.batch_size,
+        "learning_rate": options.learning_rate,
+        "seed": seed,
+        "backend": backend.name,
+        "machine": device.describe(backend.device),
+        "versions": device.versions(),
+    }
+    if history.stopped:
+        print(f"nncourse: {history.stopped}", file=sys.stderr)
+    files.save(model, options.model)
+    if history.epochs:
+        last = history.epochs[-1]
+        held = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
+        print(f"cost {last.cost:.6g} after epoch {last.number}{held}; {history.seconds:.2f} s of training")
+    M = metrics.confusion(network, model.scaled(data.X), data.Y, backend)
+    print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
+    print(f"model: {options.model}")
+    return 130 if history.stopped.startswith("interrupted") else 1 if history.stopped else 0
+
+
+def _test(options: argparse.Namespace) -> int:
+    from nncourse import datasets
+    from nncourse.model import files, metrics
+    from nncourse.model.training import evaluate
+
+    model = files.load(options.model)
+    backend = _backend(options)
+    sizes = model.network.sizes
+    data = datasets.load(options.dataset, inputs=sizes[0], outputs=sizes[-1], part=_part(options.dataset))
+    X = model.scaled(data.X)
+    M = metrics.confusion(model.network, X, data.Y, backend)
+    _say_backend(backend, options)
+    there = model.network.on(backend)
+    cost = evaluate(there, backend.to_device(X), backend.to_device(data.Y), backend)
+    print(f"{data.name}: {len(X)} samples, network {'-'.join(map(str, sizes))}, cost {cost:.6g}")
+    classes = model.classes if len(model.classes) == len(M) else data.classes
+    if options.verbose:
+        print("confusion matrix (a row a class, a column a prediction):")
+        print("\n".join("  " + " ".join(f"{count:6d}" for count in row) for row in M))
+    print(metrics.report(M, classes))
+    if len(M) == 2:
+        values = metrics.precision(M)[1], metrics.recall(M)[1], metrics.f1(M)[1]
+        print(f"for {classes[1]}: precision {values[0]:.4f}, recall {values[1]:.4f}, F1 {values[2]:.4f}")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from nncourse.kernels.backend import find, operations
+
+    chosen = [find(options.operation)] if options.operation else operations().values()
+    known = dict.fromkeys(name for operation in chosen for name in operation.kernels)
+    for unknown in set(options.kernel) - known.keys():
+        raise CourseError(f"wanted a kernel, one of {', '.join(known)}; got {unknown!r}")
+    right = True
+    for operation in chosen:
+        for name in [name for name in operation.kernels if name in options.kernel or not options.kernel]:
+            kernel = operation[name]
+            if kernel.device == "gpu" and not _can_run(kernel, options.emulate):
+                print(f"– {operation.name} ({name}): not checked, it needs a GPU")
+                continue
+            emulated = options.emulate and kernel.device == "gpu"
+            verdict = operation.check(name, device="emulator" if emulated else None)
+            print(verdict, flush=True)
+            right = right and bool(verdict)
+    return 0 if right else 1
+
+
+def _can_run(kernel, emulate: bool) -> bool:
+    """True where a GPU kernel can be checked: on a GPU, or on the emulator if it is CUDA C."""
+    from nncourse import device
+    from nncourse.cuda import emulate as emulator
+
+    if device.gpu_available() and not emulate:
+        return True
+    return hasattr(kernel, "source") and not emulator.why_not()
+
+
+def _time(options: argparse.Namespace) -> int:
+    from nncourse.classroom import timing
+    from nncourse.kernels.backend import find, operations
+
+    sizes = {}
+    for text in options.size:
+        name, _, number = text.partition("=")
+        if not number.isdecimal() or int(number) < 1:
+            raise CourseError(f"wanted --size NAME=N with N of at least 1, such as batch=64; got {text!r}")
+        sizes[name] = int(number)
+    for operation in [find(options.operation)] if options.operation else operations().values():
+        rows = timing.time_kernels(operation, sizes)
+        print(timing.table(operation, rows, timing.default_sizes(operation) | sizes), end="\n\n", flush=True)
+    return 0
+
+
+def _info(options: argparse.Namespace) -> int:
+    from nncourse import device
+    from nncourse.cuda import emulate
+
+    for name in ("cpu", "gpu") if device.gpu_available() else ("cpu",):
+        limits = device.limits(name)
+        print(f"{name.upper()}: {device.describe(name)}")
+        print(
+            f"     copies {limits['copy'] / 1e9:.3g} GB/s, multiplies matrices at {limits['matrix'] / 1e9:.4g} GFLOP/s"
+        )
+    if not device.gpu_available():
+        print(f"GPU: none. {device.why_no_gpu()}")
+    print(f"CUDA emulator: {emulate.why_not() or 'ready'}")
+    print("versions: " + ", ".join(f"{name} {version}" for name, version in device.versions().items()))
+    return 0
+
+
+def _count_of(name: str, model) -> int:
+    """A whole number of the provenance of a model that goes on training; 0 without it."""
+    number = model.provenance.get(name, 0) if model else 0
+    if not isinstance(number, int) or number < 0:
+        raise CourseError(f"the model to resume says {name}: {number!r}; wanted a whole number of at least 0")
+    return number
+
+
+def _sizes(text: str) -> list[int]:
+    """30,60,10,1 as numbers."""
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise CourseError(f"wanted --layers as numbers with commas, such as 30,60,10,1; got {text!r}") from None
+
+
+def _backend(options: argparse.Namespace):
+    """The backend that the options ask for."""
+    from nncourse.kernels.backend import choose, find
+
+    overrides = {}
+    for text in ",".join(options.use).split(",") if options.use else []:
+        operation, _, kernel = text.partition("=")
+        if not operation or not kernel:
+            raise CourseError(f"wanted --use OPERATION=KERNEL, such as dense_forward=tiled; got {text!r}")
+        overrides[find(operation).name] = kernel
+    return choose(options.backend, mine=options.mine, **overrides)
+
+
+def _say_backend(backend, options: argparse.Namespace) -> None:
+    """All kernels with --verbose; otherwise the backend's name, and whatever is not the family's own."""
+    if options.verbose:
+        print(backend)
+        return
+    print(f"backend: {backend.name}")
+    for operation, note in backend.notes.items():
+        print(f"  {operation}: {backend.kernels[operation].name}, {note}")
+    if options.mine and "yours" not in backend.notes.values():
+        print(f"  none of your own kernels is for the {backend.device.upper()}: the course's are used")
+
+
+def _part(dataset: str) -> str:
+    """The sets that come in two parts are tested on the second."""
+    return "test" if dataset in ("mnist", "fashion_mnist") else "train"
+
+
+def _refuse_unwritable(path: str) -> None:
+    """Say before the training, not after it, that the model could not be saved."""
+    target = Path(path)
+    other = os.path.exists(target) and not os.path.isfile(target)  # a folder, /dev/null, …
+    if other or len(os.fsencode(target.name)) > 200 or not os.access(target.parent, os.W_OK):
+        raise CourseError(f"{path}: wanted a file to save the model in, in a folder that exists and can be written")
+
+
+def _version() -> str:
+    from nncourse import __version__
+
+    return f"nncourse {__version__}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How CUDA C becomes a kernel: compile.py on a GPU or for a check, emulate.py on the CPU, launch.py for both."""

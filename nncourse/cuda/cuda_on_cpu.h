@@ -1,0 +1,187 @@
+// CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. emulate.py compiles this file, then a
+// .cu text, then a main() that calls serve(). Each CUDA thread is a fiber with a stack of its own; all fibers share one
+// thread of the operating system, and one runs until it ends or waits at a barrier. AddressSanitizer watches the memory.
+#include <math.h>
+#include <sanitizer/asan_interface.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+// ---- types and variables of the language
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+#define VECTOR_TYPES(T, name, align2, align4)                                                     \
+    struct alignas(align2) name##2 { T x, y; };                                                   \
+    struct name##3 { T x, y, z; };                                                                \
+    struct alignas(align4) name##4 { T x, y, z, w; };                                             \
+    inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                    \
+    inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                            \
+    inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+VECTOR_TYPES(float, float, 8, 16)
+VECTOR_TYPES(int, int, 8, 16)
+VECTOR_TYPES(unsigned, uint, 8, 16)
+VECTOR_TYPES(double, double, 16, 16)
+
+static uint3 threadIdx, blockIdx;
+static dim3 blockDim, gridDim;
+static const int warpSize = 32;
+
+#include "cuda_on_cpu_threads.h"
+
+#include "cuda_on_cpu_serve.h"
+
+// ---- CUDA's functions. The line of a call is that of the .cu text.
+
+#define LINE int line = __builtin_LINE()
+
+inline void __syncthreads(LINE) { cuda_on_cpu::block_sum("__syncthreads", line, 0); }
+inline int __syncthreads_count(int yes, LINE) { return cuda_on_cpu::block_sum("__syncthreads_count", line, yes); }
+inline int __syncthreads_or(int yes, LINE) { return cuda_on_cpu::block_sum("__syncthreads_or", line, yes) > 0; }
+inline int __syncthreads_and(int yes, LINE) { return cuda_on_cpu::block_sum("__syncthreads_and", line, !yes) == 0; }
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+inline void __threadfence_system() {}
+
+inline void __syncwarp(unsigned mask = ~0u, LINE) { cuda_on_cpu::vote("__syncwarp", line, mask, false); }
+inline unsigned __ballot_sync(unsigned mask, int yes, LINE) { return cuda_on_cpu::vote("__ballot_sync", line, mask, yes); }
+inline int __any_sync(unsigned mask, int yes, LINE) { return cuda_on_cpu::vote("__any_sync", line, mask, yes) != 0; }
+inline int __all_sync(unsigned mask, int yes, LINE) { return cuda_on_cpu::vote("__all_sync", line, mask, !yes) == 0; }
+inline unsigned __activemask() { return cuda_on_cpu::lanes_alive(); }
+
+// `width` cuts the warp into parts that shuffle among themselves; who would read beyond its part reads its own value.
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int source, int width = 32, LINE) {
+    const int lane = cuda_on_cpu::lane();
+    return cuda_on_cpu::shuffle("__shfl_sync", line, mask, value, (lane & ~(width - 1)) | (source & (width - 1)));
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32, LINE) {
+    const int lane = cuda_on_cpu::lane(), source = lane - int(distance);
+    return cuda_on_cpu::shuffle("__shfl_up_sync", line, mask, value, source < (lane & ~(width - 1)) ? lane : source);
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32, LINE) {
+    const int lane = cuda_on_cpu::lane(), source = lane + int(distance);
+    return cuda_on_cpu::shuffle("__shfl_down_sync", line, mask, value, source > (lane | (width - 1)) ? lane : source);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, LINE) {
+    const int lane = cuda_on_cpu::lane(), source = lane ^ bits;
+    return cuda_on_cpu::shuffle("__shfl_xor_sync", line, mask, value, source > (lane | (width - 1)) ? lane : source);
+}
+#undef LINE
+
+template <typename T>
+struct Same {
+    using type = T;
+};
+
+// Nothing can come between the reading and the writing here, so these are plain statements.
+#define ATOMIC(name, result)                                                  \
+    template <typename T>                                                     \
+    T name(T* address, typename Same<T>::type value) {           \
+        T old = *address;                                                     \
+        *address = result;                                                    \
+        return old;                                                           \
+    }
+ATOMIC(atomicAdd, old + value)
+ATOMIC(atomicSub, old - value)
+ATOMIC(atomicMax, value > old ? value : old)
+ATOMIC(atomicMin, value < old ? value : old)
+ATOMIC(atomicExch, value)
+ATOMIC(atomicAnd, old & value)
+ATOMIC(atomicOr, old | value)
+ATOMIC(atomicXor, old ^ value)
+ATOMIC(atomicInc, old >= value ? 0 : old + 1)
+ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
+#undef ATOMIC
+template <typename T>
+T atomicCAS(T* address, typename Same<T>::type expected, typename Same<T>::type value) {
+    T old = *address;
+    if (old == expected) *address = value;
+    return old;
+}
+
+// As CUDA's: the other one if one is NaN.
+template <typename A, typename B>
+auto min(A a, B b) {
+    const decltype(a + b) x = a, y = b;
+    return x < y || y != y ? x : y;
+}
+template <typename A, typename B>
+auto max(A a, B b) {
+    const decltype(a + b) x = a, y = b;
+    return x > y || y != y ? x : y;
+}
+
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
+inline float __fdividef(float x, float y) { return x / y; }
+inline float __fdiv_rn(float x, float y) { return x / y; }
+inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fsub_rn(float x, float y) { return x - y; }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+inline float __frcp_rn(float x) { return 1.0f / x; }
+inline float __fsqrt_rn(float x) { return sqrtf(x); }
+inline float __frsqrt_rn(float x) { return 1.0f / sqrtf(x); }
+inline int __float2int_rn(float x) { return lrintf(x); }
+inline int __float2int_rz(float x) { return x; }
+inline float __int2float_rn(int x) { return x; }
+#define __expf expf
+#define __exp10f exp10f
+#define __logf logf
+#define __log2f log2f
+#define __log10f log10f
+#define __powf powf
+#define __sinf sinf
+#define __cosf cosf
+#define __tanf tanf
+#define __sincosf sincosf
+
+inline int __float_as_int(float x) { return cuda_on_cpu::same_bits<int>(x); }
+inline unsigned __float_as_uint(float x) { return cuda_on_cpu::same_bits<unsigned>(x); }
+inline float __int_as_float(int x) { return cuda_on_cpu::same_bits<float>(x); }
+inline float __uint_as_float(unsigned x) { return cuda_on_cpu::same_bits<float>(x); }
+inline long long __double_as_longlong(double x) { return cuda_on_cpu::same_bits<long long>(x); }
+inline double __longlong_as_double(long long x) { return cuda_on_cpu::same_bits<double>(x); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+inline int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
+inline unsigned __umulhi(unsigned x, unsigned y) { return uint64_t(x) * y >> 32; }
+
+template <typename T>
+T __ldg(const T* address) {
+    return *address;
+}
+
+static long long clock_ticks;
+inline long long clock64() { return ++clock_ticks; }
+inline int clock() { return int(++clock_ticks); }
+inline void __nanosleep(unsigned) {}
+
+// ---- CUDA's keywords: last, since headers use some of these names
+
+#define CUDA_ON_CPU 1  // lets a .cu text offer a twin of what only a GPU has
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __shared__ static __attribute__((section("cuda_shared")))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define printf cuda_on_cpu::print

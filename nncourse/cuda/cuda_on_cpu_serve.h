@@ -1,0 +1,184 @@
+// How emulate.py talks with this program: requests come on stdin, answers go to stdout, and what kernels print and
+// AddressSanitizer reports goes to stderr. After a failure the program ends, and emulate.py starts it anew.
+#pragma once
+
+namespace cuda_on_cpu {
+
+enum Outcome { DONE, FAILED, OUT_OF_TIME };
+
+struct Argument {
+    char name[48];
+    int64_t bytes;          // of its data, which follow in the request
+    int32_t element_bytes;  // 0: a scalar
+    int32_t written;        // the kernel may write it: send it back
+    int32_t same_as;        // number of the argument whose memory this is; its own number usually
+};
+
+static Argument arguments[MOST_ARGUMENTS];
+static char* buffers[MOST_ARGUMENTS];
+
+// ---- answers: one goes back for each launch. On a failure it is the last: emulate.py starts this program anew.
+
+inline void send(const void* data, size_t bytes) {
+    if (fwrite(data, 1, bytes, stdout) != bytes) _exit(4);
+}
+
+inline void answer(int32_t outcome, int32_t line, const char* text, int32_t length) {
+    const int32_t head[3] = {outcome, line, length};
+    send(head, sizeof head);
+    send(text, length);
+}
+
+[[noreturn]] inline void fail(int line, const char* format, ...) {
+    char text[600];
+    va_list values;
+    va_start(values, format);
+    int length = vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    answer(FAILED, line, text, length);
+    fflush(stdout);
+    _exit(3);
+}
+
+// The kernels' printf: to stderr, since stdout carries the answers. Like CUDA's, it drops what exceeds 1 MB in a launch.
+static int64_t printed;
+inline int print(const char* format, ...) {
+    if (printed > 1 << 20) return -1;
+    va_list values;
+    va_start(values, format);
+    int length = vfprintf(stderr, format, values);
+    va_end(values);
+    printed += length;
+    return length;
+}
+
+// ---- faults: AddressSanitizer calls __asan_on_error, then writes its report, which names the .cu line, and exits
+
+inline int64_t gap(int64_t bytes) { return (65536 + bytes + 127) / 128 * 128; }  // forbidden zone around each array
+
+inline int describe_fault(char* text, size_t size, char* address) {
+    const char* verb = __asan_get_report_access_type() ? "writes" : "reads";
+    const int bytes = __asan_get_report_access_size();
+    const char* who = name_of("thread", current->index);
+    const char* where = name_of("block", blockIdx);
+    for (int i = 0; i < launch.arguments; i++) {
+        const Argument& a = arguments[i];
+        if (!a.element_bytes || address < buffers[i] - gap(a.bytes) || address >= buffers[i] + a.bytes + gap(a.bytes)) continue;
+        return snprintf(text, size, " %s %d bytes out of bounds: %s[%lld], but %s has %lld elements; %s of %s", verb, bytes,
+                        a.name, (long long)(address - buffers[i]) / a.element_bytes, a.name,
+                        (long long)a.bytes / a.element_bytes, who, where);
+    }
+    if (address >= dynamic_shared && address < dynamic_shared + sizeof dynamic_shared)
+        return snprintf(text, size, " %s %d bytes out of bounds: byte %lld of the dynamic shared memory, which has %lld; %s of %s",
+                        verb, bytes, (long long)(address - dynamic_shared), (long long)launch.shared_bytes, who, where);
+    return snprintf(text, size, " %s %d bytes out of bounds of an array; %s of %s", verb, bytes, who, where);
+}
+
+inline void out_of_time(int) {
+    signal(SIGALRM, SIG_DFL);  // should the following hang, a second alarm ends it
+    alarm(2);
+    char text[200];
+    int length = snprintf(text, sizeof text, "%s of %s", name_of("thread", current->index), name_of("block", blockIdx));
+    answer(OUT_OF_TIME, 0, text, length);
+    fflush(stdout);
+    fputs("=================================================================\n", stderr);  // as the sanitizer's reports begin
+    __sanitizer_print_stack_trace();
+    _exit(3);
+}
+
+// ---- the requests: a Launch, then for each argument an Argument and its bytes
+
+inline bool receive(void* data, size_t bytes) { return fread(data, 1, bytes, stdin) == bytes; }
+
+inline bool receive_argument(int i) {
+    Argument& a = arguments[i];
+    if (!receive(&a, sizeof a)) return false;
+    if (!a.element_bytes) return receive(slots[i] = malloc(sizeof(uint64_t)), a.bytes);
+    if (a.same_as == i) {
+        const int64_t around = gap(a.bytes);
+        char* whole = static_cast<char*>(aligned_alloc(128, 2 * around + (a.bytes + 127) / 128 * 128));
+        buffers[i] = whole + around;
+        ASAN_POISON_MEMORY_REGION(whole, around);
+        ASAN_POISON_MEMORY_REGION(buffers[i] + a.bytes, around);
+        if (!receive(buffers[i], a.bytes)) return false;
+    } else {
+        buffers[i] = buffers[a.same_as];
+    }
+    slots[i] = &buffers[i];
+    return true;
+}
+
+inline void release_argument(int i) {
+    if (!arguments[i].element_bytes) free(slots[i]);
+    else if (arguments[i].same_as == i) free(buffers[i] - gap(arguments[i].bytes));
+}
+
+inline bool receive_launch() {
+    if (!receive(&launch, sizeof launch)) return false;
+    for (int i = 0; i < launch.arguments; i++)
+        if (!receive_argument(i)) return false;
+    gridDim = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
+    blockDim = dim3(launch.block[0], launch.block[1], launch.block[2]);
+    random_state = launch.seed + 1;
+    printed = 0;
+    ASAN_UNPOISON_MEMORY_REGION(dynamic_shared, launch.shared_bytes);
+    ASAN_POISON_MEMORY_REGION(dynamic_shared + launch.shared_bytes, sizeof dynamic_shared - launch.shared_bytes);
+    return true;
+}
+
+inline void set_alarm(double seconds) {
+    itimerval timer = {};
+    timer.it_value.tv_sec = long(seconds);
+    timer.it_value.tv_usec = long((seconds - long(seconds)) * 1e6);
+    setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+inline int serve(void (*call)(int function, void** slots)) {
+    call_kernel = call;
+    signal(SIGALRM, out_of_time);
+    while (receive_launch()) {
+        set_alarm(launch.time_limit);
+        run_grid();
+        set_alarm(0);
+        answer(DONE, 0, "", 0);
+        for (int i = 0; i < launch.arguments; i++)
+            if (arguments[i].written) send(buffers[i], arguments[i].bytes);
+        for (int i = 0; i < launch.arguments; i++) release_argument(i);
+        fflush(stdout);
+    }
+    return 0;
+}
+
+// Calls kernel(slot 0, slot 1, …), each slot read as the type that the kernel declares.
+template <int... I>
+struct Numbers {};
+template <int N, int... I>
+struct Count : Count<N - 1, N - 1, I...> {};
+template <int... I>
+struct Count<0, I...> {
+    using type = Numbers<I...>;
+};
+template <typename... P, int... I>
+void apply(void (*kernel)(P...), void** slots, Numbers<I...>) {
+    kernel(*static_cast<P*>(slots[I])...);
+}
+template <typename... P>
+void apply(void (*kernel)(P...), void** slots) {
+    apply(kernel, slots, typename Count<sizeof...(P)>::type());
+}
+
+}  // namespace cuda_on_cpu
+
+extern "C" {
+__attribute__((used)) const char* __asan_default_options() { return "detect_leaks=0:quarantine_size_mb=4:print_legend=0"; }
+
+__attribute__((used)) void __asan_on_error() {
+    using namespace cuda_on_cpu;
+    char text[600] = "";
+    int length = 0;
+    if (current && __asan_get_report_address())  // a crash of another kind has none
+        length = describe_fault(text, sizeof text, static_cast<char*>(__asan_get_report_address()));
+    answer(FAILED, 0, text, length);
+    fflush(stdout);
+}
+}

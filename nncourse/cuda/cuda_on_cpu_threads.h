@@ -1,0 +1,431 @@
+// The threads of a CUDA grid as fibers on one thread of the operating system, and the scheduler that lets one run after
+// the other. A fiber has a stack of its own and runs until its thread ends, or waits for others.
+#pragma once
+
+namespace cuda_on_cpu {
+
+// ---- fibers: change() saves where one stands and goes on with another where that one stood
+
+const size_t STACK_BYTES = 256 << 10;  // for one thread's local variables
+const size_t STACK_GUARD = 4 << 10;    // its far end is poisoned, so that a local array too large is found
+
+#if defined(__x86_64__) && !defined(CUDA_ON_CPU_PORTABLE)
+
+struct Fiber {
+    void* stack_pointer;
+};
+
+extern "C" void cuda_on_cpu_change(Fiber* from, Fiber* to);
+asm(R"(
+.text
+.type cuda_on_cpu_change, @function
+cuda_on_cpu_change:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq (%rsi), %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size cuda_on_cpu_change, .-cuda_on_cpu_change
+)");
+
+inline void change(Fiber& from, Fiber& to) { cuda_on_cpu_change(&from, &to); }
+
+// The first change() to the fiber pops six registers and returns into `start`, which finds 0 as its return address.
+inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
+    void** top = reinterpret_cast<void**>(stack + STACK_BYTES);
+    *--top = nullptr;
+    *--top = reinterpret_cast<void*>(start);
+    for (int i = 0; i < 6; i++) *--top = nullptr;
+    fiber.stack_pointer = top;
+}
+
+#else  // other processors: several times slower, since each change asks the operating system for the signal mask
+
+}  // namespace cuda_on_cpu
+#include <ucontext.h>
+namespace cuda_on_cpu {
+
+using Fiber = ucontext_t;
+
+inline void change(Fiber& from, Fiber& to) { swapcontext(&from, &to); }
+
+inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
+    getcontext(&fiber);
+    fiber.uc_stack.ss_sp = stack;
+    fiber.uc_stack.ss_size = STACK_BYTES;
+    fiber.uc_link = nullptr;
+    makecontext(&fiber, start, 0);
+}
+
+#endif
+
+// ---- threads, blocks, and the launch they belong to
+
+const int VOTE = -1;
+enum State { READY, AT_BLOCK_BARRIER, AT_WARP_FUNCTION, AT_GRID_BARRIER, ENDED };
+
+struct Thread {
+    Fiber fiber;
+    uint3 index;  // threadIdx
+    int number;   // of the thread in its block, x first
+    State state;
+    const char* waits_at;  // the function it waits in, and the line of the call
+    int line;
+    unsigned mask;  // lanes that a warp function names
+    int source;     // lane that a shuffle reads, or VOTE
+    uint64_t given, received;  // what it brings to the meeting, and what it takes away
+};
+
+struct Block {
+    uint3 index;
+    Thread* threads;
+    char* stacks;
+    char* shared;  // its shared memory, while another block runs
+    Block* next;
+};
+
+struct Launch {
+    int32_t function, order, arguments;
+    uint32_t seed, grid[3], block[3];
+    int64_t shared_bytes;
+    double time_limit;
+};
+
+const int MOST_THREADS = 1024, MOST_ARGUMENTS = 64;
+const int64_t MOST_SHARED = 227 << 10;
+enum Order { FORWARD, REVERSE, SHUFFLED };
+
+static Launch launch;
+static void* slots[MOST_ARGUMENTS];  // what the kernel is passed: a pointer, or the scalar's bytes
+static void (*call_kernel)(int function, void** slots);
+
+static Fiber scheduler;
+static Thread* current;
+static int order[MOST_THREADS];
+static uint64_t random_state;
+static Block *spare_blocks, *waiting_blocks;  // those that ended, and those that wait for the whole grid
+static uint64_t waiting_count;
+
+inline int threads_in_block() { return blockDim.x * blockDim.y * blockDim.z; }
+inline uint32_t random_number() {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return random_state >> 33;
+}
+
+[[noreturn]] void fail(int line, const char* format, ...);  // ends the program; see cuda_on_cpu_serve.h
+
+inline const char* name_of(const char* what, uint3 index) {
+    static char text[2][80];
+    static int turn;
+    turn = 1 - turn;
+    snprintf(text[turn], sizeof text[turn], "%s (%u, %u, %u)", what, index.x, index.y, index.z);
+    return text[turn];
+}
+
+// ---- shared memory: every __shared__ array lies in one section of the program, so it can be filled, kept and restored
+
+extern "C" {
+extern __attribute__((weak)) char __start_cuda_shared[], __stop_cuda_shared[];
+}
+alignas(128) static char dynamic_shared[MOST_SHARED + 4096];
+
+// Byte by byte, without the sanitizer: between the arrays lie forbidden zones.
+__attribute__((no_sanitize_address)) inline void copy_shared(char* to, const char* from, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = from[i];
+}
+__attribute__((no_sanitize_address)) inline void fill_shared(char* to, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = '\xff';  // NaN in every float
+}
+
+inline size_t static_shared_bytes() { return __stop_cuda_shared - __start_cuda_shared; }
+
+inline void fresh_shared_memory() {
+    fill_shared(__start_cuda_shared, static_shared_bytes());
+    fill_shared(dynamic_shared, launch.shared_bytes);
+}
+
+inline void keep_shared_memory(Block& block) {
+    if (!block.shared) block.shared = static_cast<char*>(malloc(static_shared_bytes() + MOST_SHARED));
+    copy_shared(block.shared, __start_cuda_shared, static_shared_bytes());
+    copy_shared(block.shared + static_shared_bytes(), dynamic_shared, launch.shared_bytes);
+}
+
+inline void restore_shared_memory(Block& block) {
+    copy_shared(__start_cuda_shared, block.shared, static_shared_bytes());
+    copy_shared(dynamic_shared, block.shared + static_shared_bytes(), launch.shared_bytes);
+}
+
+// ---- waiting: a thread says what for, and goes back to the scheduler, which lets it go on when all have come
+
+inline uint64_t wait(State state, const char* function, int line, uint64_t given, unsigned mask = 0, int source = 0) {
+    Thread& self = *current;
+    self.state = state;
+    self.waits_at = function;
+    self.line = line;
+    self.given = given;
+    self.mask = mask;
+    self.source = source;
+    change(self.fiber, scheduler);
+    return self.received;
+}
+
+inline void run_thread() {
+    call_kernel(launch.function, slots);
+    current->state = ENDED;
+    change(current->fiber, scheduler);
+}
+
+// " the others ended …" or "… wait at line 52": why `thread`, which is awaited, does not come.
+inline const char* absence(const Thread& thread) {
+    static char text[80];
+    if (thread.state == ENDED) return "the others ended without it";
+    snprintf(text, sizeof text, "the others wait at line %d, in %s()", thread.line, thread.waits_at);
+    return text;
+}
+
+// Lets all threads of the block go on if each waits at the same call. It is a mistake if only some do.
+inline bool release_block(Block& block, State state) {
+    const int count = threads_in_block();
+    Thread* first = nullptr;
+    for (int i = 0; i < count && !first; i++)
+        if (block.threads[i].state == state) first = &block.threads[i];
+    if (!first) return false;
+    int arrived = 0;
+    uint64_t sum = 0;
+    const Thread* absent = nullptr;
+    for (int i = 0; i < count; i++) {
+        const Thread& thread = block.threads[i];
+        if (thread.state == state && thread.line == first->line) {
+            arrived++;
+            sum += thread.given;
+        } else if (!absent) {
+            absent = &thread;
+        }
+    }
+    if (absent)
+        fail(first->line, ": %s() reached by %d of %d threads of %s; %s", first->waits_at, arrived, count,
+             name_of("block", block.index), absence(*absent));
+    if (state == AT_GRID_BARRIER) return false;  // run_grid() releases it, when the other blocks have come too
+    for (int i = 0; i < count; i++) {
+        block.threads[i].received = sum;
+        block.threads[i].state = READY;
+    }
+    return true;
+}
+
+// Does thread `lane` of a warp wait where `first` does?
+inline bool together(const Thread& thread, const Thread& first) {
+    return thread.state == AT_WARP_FUNCTION && thread.line == first.line && thread.mask == first.mask;
+}
+
+// Hands values from lane to lane among the threads of a warp that have met. Lanes that take no part give 0xff bytes.
+inline void exchange(Thread* warp, int lanes, unsigned mask) {
+    uint64_t votes = 0;
+    for (int lane = 0; lane < lanes; lane++)
+        if (mask >> lane & 1 && warp[lane].given) votes |= 1u << lane;
+    for (int lane = 0; lane < lanes; lane++) {
+        Thread& thread = warp[lane];
+        if (!(mask >> lane & 1)) continue;
+        bool known = thread.source >= 0 && thread.source < lanes && mask >> thread.source & 1;
+        thread.received = thread.source == VOTE ? votes : known ? warp[thread.source].given : ~uint64_t(0);
+        thread.state = READY;
+    }
+}
+
+inline int lanes_of_warp(int start) { return threads_in_block() - start < warpSize ? threads_in_block() - start : warpSize; }
+
+// A thread of the warp that `first` names in its mask and that does not wait where `first` does; null if all have come.
+inline const Thread* missing(const Thread* warp, int lanes, const Thread& first) {
+    for (int lane = 0; lane < lanes; lane++)
+        if (first.mask >> lane & 1 && !together(warp[lane], first)) return &warp[lane];
+    return nullptr;
+}
+
+// Lets those threads go on whose whole group has met in a warp function.
+inline bool release_warps(Block& block) {
+    bool released = false;
+    for (int start = 0; start < threads_in_block(); start += warpSize) {
+        Thread* warp = block.threads + start;
+        const int lanes = lanes_of_warp(start);
+        for (int lane = 0; lane < lanes; lane++) {
+            const Thread& thread = warp[lane];
+            if (thread.state != AT_WARP_FUNCTION) continue;
+            if (!(thread.mask >> lane & 1))
+                fail(thread.line, ": %s() called by a thread that is not in its mask: %s of %s", thread.waits_at,
+                     name_of("thread", thread.index), name_of("block", block.index));
+            if (missing(warp, lanes, thread)) continue;
+            exchange(warp, lanes, warp[lane].mask);
+            released = true;
+        }
+    }
+    return released;
+}
+
+// Nobody else can move: who still waits for its warp waits for ever.
+inline void check_no_warp_waits(Block& block) {
+    for (int i = 0; i < threads_in_block(); i++) {
+        const Thread& first = block.threads[i];
+        if (first.state != AT_WARP_FUNCTION) continue;
+        const int start = i - i % warpSize, lanes = lanes_of_warp(start);
+        int named = 0, arrived = 0;
+        for (int lane = 0; lane < lanes; lane++) {
+            named += first.mask >> lane & 1;
+            arrived += first.mask >> lane & 1 && together(block.threads[start + lane], first);
+        }
+        fail(first.line, ": %s() reached by %d of the %d threads in its mask, in warp %d of %s; %s", first.waits_at, arrived,
+             named, start / warpSize, name_of("block", block.index), absence(*missing(block.threads + start, lanes, first)));
+    }
+}
+
+// ---- the scheduler
+
+inline void shuffle_order(int count) {
+    for (int i = count - 1; i > 0; i--) {
+        int j = random_number() % (i + 1), kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+}
+
+// Runs the threads of a block until all have ended, or all wait for the other blocks: then it gives true.
+inline bool run_block(Block& block) {
+    const int count = threads_in_block();
+    blockIdx = block.index;
+    for (;;) {
+        if (launch.order == SHUFFLED) shuffle_order(count);
+        for (int i = 0; i < count; i++) {
+            Thread& thread = block.threads[order[i]];
+            if (thread.state != READY) continue;
+            current = &thread;
+            threadIdx = thread.index;
+            change(scheduler, thread.fiber);
+        }
+        if (release_warps(block)) continue;
+        check_no_warp_waits(block);
+        if (!release_block(block, AT_BLOCK_BARRIER)) break;
+    }
+    release_block(block, AT_GRID_BARRIER);
+    return block.threads[0].state == AT_GRID_BARRIER;
+}
+
+inline Block* new_block(uint64_t number) {
+    Block* block = spare_blocks;
+    if (block) {
+        spare_blocks = block->next;
+    } else {
+        block = static_cast<Block*>(calloc(1, sizeof(Block)));
+        block->threads = static_cast<Thread*>(calloc(MOST_THREADS, sizeof(Thread)));
+        block->stacks = static_cast<char*>(mmap(nullptr, MOST_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        if (block->stacks == MAP_FAILED) fail(0, ": not enough memory for the stacks of all blocks that wait at once");
+    }
+    block->index = {unsigned(number % gridDim.x), unsigned(number / gridDim.x % gridDim.y),
+                    unsigned(number / gridDim.x / gridDim.y)};
+    for (unsigned i = 0; i < unsigned(threads_in_block()); i++) {
+        Thread& thread = block->threads[i];
+        char* stack = block->stacks + i * STACK_BYTES;
+        ASAN_POISON_MEMORY_REGION(stack, STACK_GUARD);
+        thread.number = i;
+        thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+        thread.state = READY;
+        prepare(thread.fiber, stack, run_thread);
+    }
+    return block;
+}
+
+// Runs a block, then puts it among those that wait for the whole grid, or among the spare ones.
+inline void advance(Block* block) {
+    const bool waits = run_block(*block);
+    if (waits) {
+        keep_shared_memory(*block);
+        waiting_count++;
+    }
+    Block*& list = waits ? waiting_blocks : spare_blocks;
+    block->next = list;
+    list = block;
+}
+
+// All blocks have run as far as they can and some wait for the grid: lets them go on, if all do so at the same line.
+inline void release_grid(uint64_t count) {
+    const Thread& first = waiting_blocks->threads[0];
+    for (Block* block = waiting_blocks; block; block = block->next)
+        if (waiting_count != count || block->threads[0].line != first.line)
+            fail(first.line, ": %s() was not reached by all %llu blocks", first.waits_at, (unsigned long long)count);
+    Block* released = waiting_blocks;
+    waiting_blocks = nullptr;
+    waiting_count = 0;
+    while (Block* block = released) {
+        released = block->next;
+        for (int i = 0; i < threads_in_block(); i++) block->threads[i].state = READY;
+        restore_shared_memory(*block);
+        advance(block);
+    }
+}
+
+inline uint64_t greatest_common_divisor(uint64_t a, uint64_t b) { return b == 0 ? a : greatest_common_divisor(b, a % b); }
+
+// One block after the other; a later one starts when the one before has ended or waits for the whole grid.
+inline void run_grid() {
+    const uint64_t count = uint64_t(gridDim.x) * gridDim.y * gridDim.z;
+    uint64_t number = 0, stride = 1;  // the first block, and the way from one to the next
+    if (launch.order == REVERSE) number = stride = count - 1;
+    if (launch.order == SHUFFLED) {
+        number = random_number() % count;
+        stride = random_number() % count + 1;
+        while (greatest_common_divisor(stride, count) != 1) stride++;  // so that every block is met, and met once
+    }
+    const int threads = threads_in_block();
+    for (int i = 0; i < threads; i++) order[i] = launch.order == REVERSE ? threads - 1 - i : i;
+    for (uint64_t i = 0; i < count; i++, number = (number + stride) % count) {
+        Block* block = new_block(number);
+        fresh_shared_memory();
+        advance(block);
+    }
+    while (waiting_blocks) release_grid(count);
+}
+
+// ---- what CUDA's functions need
+
+inline int lane() { return current->number % warpSize; }
+
+// The lanes of this warp that have not ended. A GPU gives those that are here right now: any such answer is right.
+inline unsigned lanes_alive() {
+    const int start = current->number - current->number % warpSize;
+    unsigned alive = 0;
+    for (int i = 0; i < lanes_of_warp(start); i++) alive |= unsigned(current[start - current->number + i].state != ENDED) << i;
+    return alive;
+}
+
+template <typename To, typename From>
+To same_bits(From from) {
+    To to = {};
+    __builtin_memcpy(&to, &from, sizeof from < sizeof to ? sizeof from : sizeof to);
+    return to;
+}
+
+template <typename T>
+T shuffle(const char* function, int line, unsigned mask, T value, int source) {
+    static_assert(sizeof(T) <= 8, "shuffles take values of 4 or 8 bytes");
+    return same_bits<T>(wait(AT_WARP_FUNCTION, function, line, same_bits<uint64_t>(value), mask, source));
+}
+
+inline unsigned vote(const char* function, int line, unsigned mask, bool yes) {
+    return wait(AT_WARP_FUNCTION, function, line, yes, mask, VOTE);
+}
+
+inline int block_sum(const char* function, int line, int yes) { return wait(AT_BLOCK_BARRIER, function, line, yes != 0); }
+
+// No block goes on before all have come: the twin of the barrier that a .cu text builds from atomics on a GPU.
+inline void grid_barrier(int line = __builtin_LINE()) { wait(AT_GRID_BARRIER, "grid_barrier", line, 0); }
+
+}  // namespace cuda_on_cpu

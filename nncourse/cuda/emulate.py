@@ -1,0 +1,206 @@
+"""The same .cu text run on the CPU, thread by thread: slow, but it finds mistakes, and needs no GPU.
+
+A child process (emulator_program.py) answers one launch after the other through pipes, so a kernel that crashes or
+never ends harms nobody else. What it emulates, and how, is in cuda_on_cpu.h.
+"""
+
+import contextlib
+import functools
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+
+import numpy as np
+
+from nncourse.cuda.emulator_program import program_for, why_no_compiler
+from nncourse.cuda.source import CudaSource, Parameter, kernels_in, parameters
+from nncourse.errors import CourseError
+
+ORDERS = ("forward", "reverse", "shuffled")
+
+# The structs Launch and Argument and the head of an answer, as cuda_on_cpu_serve.h has them.
+LAUNCH = struct.Struct("=3i I 3I 3I q d")
+ARGUMENT = struct.Struct("=48s q 3i 4x")
+ANSWER = struct.Struct("=3i")
+DONE, FAILED, OUT_OF_TIME = range(3)
+
+# Before it the child's stderr holds what kernels printed, after it a report of AddressSanitizer.
+REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
+CRASHES = {
+    "FPE on": " divides an integer by zero",
+    "stack-overflow": " needs more than the 256 KB of local memory that the emulator gives a thread",
+    "SEGV on": " reads or writes memory that belongs to no array",
+}
+
+
+class EmulationError(CourseError):
+    """A mistake that a kernel made while it ran on the CPU: "file:line: kernel …"."""
+
+
+def run(
+    source: CudaSource,
+    function: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    arguments: list,
+    shared_bytes: int = 0,
+    order: str = "forward",
+    seed: int = 0,
+    time_limit: float = 20.0,
+) -> None:
+    """Run a kernel. Arrays whose parameter is not const are changed in place. launch.py has checked the arguments.
+
+    Blocks, and threads between two barriers, run one after the other: in this order, `seed` choosing a shuffled one.
+    """
+    where = f"{source.file}: {function}"
+    if order not in ORDERS:
+        raise CourseError(f"{where}: wanted order to be one of {', '.join(ORDERS)}; got {order!r}")
+    if not time_limit > 0:
+        raise CourseError(f"{where}: wanted a time_limit above 0 s, got {time_limit}")
+    declared = parameters(source, function)
+    numbers = kernels_in(source).index(function), ORDERS.index(order), len(arguments), seed % 2**32
+    request = [LAUNCH.pack(*numbers, *grid, *block, shared_bytes, time_limit), *_packed(declared, arguments)]
+    pairs = zip(declared, arguments, strict=True)
+    written = [argument for parameter, argument in pairs if parameter.pointer and not parameter.const]
+    try:
+        _child(source, os.getpid()).launch(request, written)
+    except _ChildError as failure:
+        raise EmulationError(_explained(failure, source, function, time_limit)) from None
+
+
+@functools.cache
+def why_not() -> str | None:
+    """Why the emulator cannot run on this machine; None if it can."""
+    if not sys.platform.startswith("linux"):
+        return "the CPU emulator of CUDA runs on Linux only (on Windows: inside WSL)"
+    if reason := why_no_compiler():
+        return reason
+    try:
+        run(CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu"), "nothing", (1, 1, 1), (1, 1, 1), [])
+    except CourseError as error:
+        return f"the CPU emulator of CUDA does not work here: {error}"
+    return None
+
+
+def _packed(declared: tuple[Parameter, ...], arguments: list) -> list[bytes]:
+    """The arguments as the child reads them. Arrays passed twice share memory there too."""
+    parts, first_use = [], {}
+    for number, (parameter, value) in enumerate(zip(declared, arguments, strict=True)):
+        name = parameter.name.encode()[:47]
+        if not parameter.pointer:
+            parts += [ARGUMENT.pack(name, value.nbytes, 0, 0, number), value.tobytes()]
+            continue
+        same_as = first_use.setdefault((value.ctypes.data, value.nbytes), number) if value.nbytes else number
+        parts.append(ARGUMENT.pack(name, value.nbytes, value.itemsize, not parameter.const, same_as))
+        if same_as == number:
+            parts.append(value.tobytes())
+    return parts
+
+
+class _ChildError(Exception):
+    """The child ended: its last answer (outcome, line, text), and the sanitizer's report."""
+
+    def __init__(self, outcome: int, line: int, text: str, report: str):
+        super().__init__(text)
+        self.outcome, self.line, self.text, self.report = outcome, line, text, report
+
+
+class _Child:
+    """A running program that emulates the kernels of one source."""
+
+    def __init__(self, program: Path):
+        self.lock = threading.Lock()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
+        self.process = subprocess.Popen([program], bufsize=1 << 20, **pipes)
+        weakref.finalize(self, _end, self.process, os.getpid())
+
+    def launch(self, request: list[bytes], written: list[np.ndarray]) -> None:
+        """Send a request, wait for the answer, fill the arrays that the kernel wrote."""
+        with self.lock:
+            try:
+                self._converse(request, written)
+            except BaseException:  # a Ctrl-C too leaves the conversation in the middle: the next launch starts anew
+                self.process.kill()
+                _child.cache_clear()
+                raise
+            finally:
+                self._show_printed()
+
+    def _converse(self, request: list[bytes], written: list[np.ndarray]) -> None:
+        outcome, line, text = FAILED, 0, ""
+        try:
+            self.process.stdin.write(b"".join(request))
+            self.process.stdin.flush()
+            outcome, line, length = ANSWER.unpack(self._read(ANSWER.size))
+            text = self._read(length).decode(errors="replace")
+        except (BrokenPipeError, EOFError):
+            pass  # it died without an answer
+        if outcome != DONE:
+            self.process.wait()  # until its report is complete
+            raise _ChildError(outcome, line, text, "".join(REPORT_START.split(self._stderr())[1:]))
+        for array in written:
+            array.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._read(array.nbytes), np.uint8)
+
+    def _read(self, size: int) -> bytes:
+        data = self.process.stdout.read(size)
+        if len(data) < size:
+            raise EOFError
+        return data
+
+    def _stderr(self) -> str:
+        size = os.fstat(self.errors.fileno()).st_size
+        return os.pread(self.errors.fileno(), size, 0).decode(errors="replace") if size else ""
+
+    def _show_printed(self) -> None:
+        """What kernels printed, on Python's stdout, where a notebook shows it."""
+        if text := self._stderr():
+            sys.stdout.write(REPORT_START.split(text)[0])
+            os.lseek(self.errors.fileno(), 0, os.SEEK_SET)  # the child shares this position
+            os.ftruncate(self.errors.fileno(), 0)
+
+
+@functools.lru_cache(maxsize=8)
+def _child(source: CudaSource, pid: int) -> _Child:
+    """The child for this source. `pid` is this process: after a fork both sides must not talk with the same child."""
+    return _Child(program_for(source))
+
+
+def _end(process: subprocess.Popen, owner: int) -> None:
+    """Called when a _Child is dropped, or Python ends."""
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(BrokenPipeError):  # a request that the child did not live to read
+            pipe.close()
+
+
+def _explained(failure: _ChildError, source: CudaSource, function: str, time_limit: float) -> str:
+    """One line. For a crash the .cu line is in the sanitizer's report: the innermost frame in the file."""
+    in_report = re.search(re.escape(source.file) + r":(\d+)", failure.report)
+    line = failure.line or (in_report[1] if in_report else 0)
+    where = f"{source.file}:{line}: {function}" if line else f"{source.file}: {function}"
+    if failure.outcome == OUT_OF_TIME:
+        return f"{where} did not end within {time_limit:g} s: {failure.text} still runs; look for an endless loop"
+    if failure.text:
+        return where + failure.text.replace("an array", _nearest_array(failure.report))
+    for sign, text in CRASHES.items():
+        if sign in failure.report:
+            return where + text
+    return f"{where} ended the emulator; launch it again: {failure.report.strip()[:200] or 'it left no report'}"
+
+
+def _nearest_array(report: str) -> str:
+    """The array in shared or constant memory that the sanitizer names, the nearest if it names several."""
+    found = re.findall(r"is located (\d+) bytes .*global variable '(\w+)'.* of size (\d+)", report)
+    if not found:
+        return "an array"
+    _, name, size = min(found, key=lambda item: int(item[0]))
+    return f"{name} ({size} bytes)"

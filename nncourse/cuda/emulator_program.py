@@ -1,0 +1,128 @@
+"""The program that emulates the kernels of one .cu text on the CPU: how it is put together, compiled and kept."""
+
+import functools
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from nncourse.cuda.compile import CudaCompileError, compile_check, why_no_nvrtc
+from nncourse.cuda.source import CudaSource, kernels_in
+from nncourse.errors import CourseError
+
+HEADERS = sorted(Path(__file__).parent.glob("cuda_on_cpu*.h"))
+FLAGS = (
+    # -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
+    *("-std=c++17", "-O1", "-g1", "-w", "-fno-strict-aliasing", "-fwrapv", "-no-pie"),
+    *("-fsanitize=address", "-fsanitize-sections=cuda_shared", "-fmax-errors=20", "-fno-diagnostics-show-caret"),
+)
+UNUSED_DAYS = 30  # programs that nobody ran for so long are removed
+
+ALIGN = r"(?:__align__\s*\(\s*\d+\s*\)\s*)?"
+DYNAMIC_SHARED = re.compile(rf"extern\s+{ALIGN}__shared__\s+{ALIGN}([\w\s]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
+GXX_ERROR = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>.*)$")
+
+
+def why_no_compiler() -> str | None:
+    """Why there is no C++ compiler; None if there is one."""
+    name = _compiler()[0]
+    if shutil.which(name):
+        return None
+    return f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, or name another in CXX"
+
+
+def program_for(source: CudaSource) -> Path:
+    """The program for this source, compiled unless it lies in the user's cache folder."""
+    if reason := why_no_compiler():
+        raise CourseError(f"{source.file}: {reason}")
+    command = _compiler()
+    text = _program_text(source)
+    headers = [header.read_text() for header in HEADERS]
+    key = "\0".join([text, *headers, *FLAGS, *command, _compiler_version(tuple(command))])
+    program = _cache_folder() / hashlib.sha256(key.encode()).hexdigest()[:32]
+    if program.exists():
+        program.touch()
+        return program
+    if why_no_nvrtc() is None:
+        compile_check(source)  # what CUDA's own compiler says comes first: it is what a GPU would say
+    _build([*command, *FLAGS], text, program, source)
+    _remove_unused(program.parent)
+    return program
+
+
+def _compiler() -> list[str]:
+    return shlex.split(os.environ.get("CXX", "")) or ["g++"]
+
+
+@functools.cache
+def _compiler_version(command: tuple[str, ...]) -> str:
+    return subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
+
+
+def _program_text(source: CudaSource) -> str:
+    """The header, the .cu text, and a main() that knows the kernels by number."""
+    cases = "".join(
+        f"        case {number}: return cuda_on_cpu::apply({name}, slots);\n"
+        for number, name in enumerate(kernels_in(source))
+    )
+    return (
+        '#include "cuda_on_cpu.h"\n'
+        "namespace {\n"  # else a __shared__ array in a template or an inline function could not choose its section
+        f"{DYNAMIC_SHARED.sub(_pointer_to_dynamic_shared, source.compilable())}"
+        "}\n"
+        '#line 1 "main.cpp"\n'
+        f"static void call(int function, void** slots) {{\n    switch (function) {{\n{cases}    }}\n}}\n"
+        "int main() { return cuda_on_cpu::serve(call); }\n"
+    )
+
+
+def _pointer_to_dynamic_shared(declaration: re.Match) -> str:
+    """`extern __shared__ float tile[];` is no C++: a pointer to the memory set aside for it stands in."""
+    ctype, name = declaration.groups()
+    lines = "\n" * declaration[0].count("\n")  # later lines keep their numbers
+    return f"{ctype}* const {name} = reinterpret_cast<{ctype}*>(cuda_on_cpu::dynamic_shared);{lines}"
+
+
+def _build(command: list[str], text: str, program: Path, source: CudaSource) -> None:
+    """Compile beside the final place, then rename: other processes see a whole program or none."""
+    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
+        (Path(folder) / "kernels.cpp").write_text(text, encoding="utf-8")
+        command = [*command, f"-I{Path(__file__).parent}", "kernels.cpp", "-o", "program"]
+        english = os.environ | {"LC_ALL": "C"}
+        result = subprocess.run(command, cwd=folder, env=english, capture_output=True, text=True, errors="replace")
+        if result.returncode:
+            raise CudaCompileError(_readable_errors(result.stderr, source))
+        os.replace(Path(folder) / "program", program)
+
+
+def _readable_errors(log: str, source: CudaSource) -> str:
+    """The errors of g++ in the form of compile.py: file, line and message, then the source line and a caret."""
+    lines = source.text.splitlines()
+    found = []
+    for match in filter(None, map(GXX_ERROR.match, log.splitlines())):
+        found.append(f"{match['file']}:{match['line']}: error: {match['message']}")
+        if match["file"] == source.file and int(match["line"]) <= len(lines):
+            found += ["  " + lines[int(match["line"]) - 1], "  " + " " * (int(match["column"]) - 1) + "^"]
+    return "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
+
+
+def _cache_folder() -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nncourse" / "emulator"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror
+        raise CourseError(f"{folder}: wanted to keep programs there, got {reason}; set XDG_CACHE_HOME") from None
+    return folder
+
+
+def _remove_unused(folder: Path) -> None:
+    oldest = time.time() - UNUSED_DAYS * 86400
+    for program in folder.iterdir():
+        if program.is_file() and program.stat().st_mtime < oldest:
+            program.unlink(missing_ok=True)

@@ -1,0 +1,152 @@
+"""The one place where a CUDA kernel is launched: on the GPU for CuPy arrays, on the CPU emulator for NumPy arrays.
+
+A launch passes raw addresses and bytes, so whatever does not fit the kernel's declaration is refused here, in one line.
+"""
+
+import functools
+import math
+import numbers
+from collections.abc import Sequence
+
+import numpy as np
+
+from nncourse.cuda import emulate
+from nncourse.cuda.compile import gpu_kernel
+from nncourse.cuda.source import CudaSource, Parameter, parameters
+from nncourse.device import on_gpu
+from nncourse.errors import CourseError
+
+MOST_THREADS = 1024
+BLOCK_LIMITS = (1024, 1024, 64)
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+DEFAULT_SHARED = 48 * 1024  # a kernel may have so much dynamic shared memory without asking
+MOST_SHARED = 227 * 1024
+
+
+def launch(
+    source: CudaSource,
+    function: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    arguments: Sequence,
+    shared_bytes: int = 0,
+    **emulator_options,
+) -> None:
+    """Run `function` of a .cu text with `grid` blocks of `block` threads; arguments in the order it declares them.
+
+    `shared_bytes` is dynamic shared memory. `order`, `seed` and `time_limit` are for the emulator: see emulate.run.
+    """
+    declared = parameters(source, function)
+    where = f"{source.file}: {function}"
+    grid, block = tuple(grid), tuple(block)
+    _check_sizes(grid, block, shared_bytes, where)
+    if len(arguments) != len(declared):
+        names = ", ".join(map(str, declared))
+        raise CourseError(f"{where}: wanted {len(declared)} arguments ({names}), got {len(arguments)}")
+    passed = [
+        _array(value, parameter, where) if parameter.pointer else _scalar(value, parameter, where)
+        for value, parameter in zip(arguments, declared, strict=True)
+    ]
+    if _all_on_gpu(passed, declared, where):
+        if emulator_options:
+            options = ", ".join(emulator_options)
+            raise CourseError(f"{where}: {options} is for the emulator, got CuPy arrays; leave it out")
+        kernel = gpu_kernel(source, function)
+        if shared_bytes > DEFAULT_SHARED:
+            kernel.max_dynamic_shared_size_bytes = shared_bytes
+        kernel(grid, block, passed, shared_mem=shared_bytes)
+    else:
+        full = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
+        emulate.run(source, function, *full, passed, shared_bytes, **emulator_options)
+
+
+@functools.lru_cache(maxsize=4096)  # a training loop repeats a few launches, and on a GPU each microsecond shows
+def _check_sizes(grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, where: str) -> None:
+    for name, sizes, limits in (("grid", grid, GRID_LIMITS), ("block", block, BLOCK_LIMITS)):
+        if not 1 <= len(sizes) <= 3:
+            raise CourseError(f"{where}: wanted a {name} of 1 to 3 numbers such as (4, 2), got {sizes}")
+        for axis, size, limit in zip("xyz", sizes, limits, strict=False):
+            if not isinstance(size, numbers.Integral) or not 1 <= size <= limit:
+                raise CourseError(f"{where}: wanted {name} {axis} from 1 to {limit}, got {size!r} in {sizes}")
+    if math.prod(block) > MOST_THREADS:
+        raise CourseError(
+            f"{where}: wanted at most {MOST_THREADS} threads in a block, got {block}, which are {math.prod(block)}"
+        )
+    if not 0 <= shared_bytes <= MOST_SHARED:
+        raise CourseError(f"{where}: wanted 0 to {MOST_SHARED} bytes of dynamic shared memory, got {shared_bytes}")
+
+
+def _array(value, parameter: Parameter, where: str):
+    """`value` itself, if it is an array of the declared type whose numbers lie one after the other."""
+    wanted = parameter.dtype
+    if not (isinstance(value, np.ndarray) or on_gpu(value)):
+        raise CourseError(f"{where}: wanted an array of {wanted} for {parameter.name}, got {_described(value)}")
+    if value.dtype != wanted:
+        raise CourseError(f"{where}: wanted {wanted} for {parameter.name}, got {value.dtype}; use .astype('{wanted}')")
+    if not value.flags.c_contiguous:
+        raise CourseError(
+            f"{where}: wanted contiguous numbers for {parameter.name}, got a view of shape {value.shape} with strides "
+            f"{value.strides}; make a copy: ascontiguousarray({parameter.name})"
+        )
+    return value
+
+
+def _scalar(value, parameter: Parameter, where: str) -> np.generic:
+    """`value` as the declared type, if that holds it."""
+    dtype = parameter.dtype
+    if not isinstance(value, (numbers.Real, np.bool_)):
+        raise CourseError(f"{where}: wanted a number for {parameter.ctype} {parameter.name}, got {_described(value)}")
+    if dtype.kind == "f":
+        if abs(value) > _range(dtype)[1] and math.isfinite(value):
+            raise CourseError(f"{where}: {parameter.ctype} {parameter.name} cannot hold {value!r}: it is too large")
+        return dtype.type(value)
+    if value != value or value in (math.inf, -math.inf) or value != int(value):
+        raise CourseError(f"{where}: wanted a whole number for {parameter.ctype} {parameter.name}, got {value!r}")
+    low, high = _range(dtype)
+    if not low <= value <= high:
+        raise CourseError(f"{where}: wanted {parameter.ctype} {parameter.name} from {low} to {high}, got {value!r}")
+    return dtype.type(int(value))
+
+
+@functools.cache
+def _range(dtype: np.dtype) -> tuple:
+    """The least and the greatest number of a type."""
+    if dtype.kind == "b":
+        return 0, 1
+    info = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    as_number = float if dtype.kind == "f" else int
+    return as_number(info.min), as_number(info.max)
+
+
+def _all_on_gpu(passed: list, declared: tuple[Parameter, ...], where: str) -> bool:
+    """True if all arrays are CuPy's, on the GPU in use; False if all are NumPy's."""
+    arrays = [(value, parameter.name) for value, parameter in zip(passed, declared, strict=True) if parameter.pointer]
+    gpu = [name for value, name in arrays if on_gpu(value)]
+    if not gpu:
+        return False
+    if len(gpu) < len(arrays):
+        cpu = [name for _, name in arrays if name not in gpu]
+        raise CourseError(
+            f"{where}: wanted all arrays on one device, got {', '.join(gpu)} on the GPU and {', '.join(cpu)} "
+            "on the CPU; move them with cupy.asarray or .get()"
+        )
+    _check_device(arrays, where)
+    return True
+
+
+def _check_device(arrays: list, where: str) -> None:
+    """A GPU cannot read what lies on another one."""
+    import cupy
+
+    in_use = cupy.cuda.runtime.getDevice()
+    for value, name in arrays:
+        if value.data.device_id != in_use:
+            raise CourseError(
+                f"{where}: {name} lies on GPU {value.data.device_id}, but GPU {in_use} is in use; "
+                f"launch inside `with cupy.cuda.Device({value.data.device_id}):`"
+            )
+
+
+def _described(value) -> str:
+    is_array = isinstance(value, np.ndarray) or on_gpu(value)
+    return f"an array of shape {value.shape}" if is_array else f"{type(value).__name__} {value!r}"

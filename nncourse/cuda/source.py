@@ -1,0 +1,125 @@
+"""What is in a .cu text: its kernels and their parameters, read from the text, so that nothing is declared twice."""
+
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nncourse.errors import CourseError
+
+# The NumPy type of each C type that a kernel's parameter may have.
+DTYPES = {
+    "float": np.dtype(np.float32),
+    "double": np.dtype(np.float64),
+    "bool": np.dtype(np.bool_),
+    "signed char": np.dtype(np.int8),
+    "unsigned char": np.dtype(np.uint8),
+    "int": np.dtype(np.int32),
+    "unsigned int": np.dtype(np.uint32),
+    "long long": np.dtype(np.int64),
+    "unsigned long long": np.dtype(np.uint64),
+}
+OTHER_SPELLINGS = {
+    "char": "signed char",
+    "unsigned": "unsigned int",
+    "long long int": "long long",
+    "unsigned long long int": "unsigned long long",
+    "size_t": "unsigned long long",
+}
+
+# NVRTC has no <math.h> to define these two.
+PRELUDE = """#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#endif
+"""
+
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+ATTRIBUTE = re.compile(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)|\b(?:__restrict__|__restrict|volatile)\b")
+KERNEL = re.compile(r'extern\s*"C"\s*__global__\s+void\s+(\w+)\s*\(([^)]*)\)')
+PARAMETER = re.compile(
+    r"(?P<type>[\w\s]+?)\s*(?P<stars>[*\s]*)(?:\bconst\b)?\s*\b(?P<name>\w+)\s*(?P<brackets>\[\s*\])?"
+)
+
+
+@dataclass(frozen=True)
+class CudaSource:
+    """A .cu text, the file name to show in messages, and constants ("ALPHA=0.01f") to define before it."""
+
+    text: str
+    file: str
+    defines: tuple[str, ...] = ()
+
+    @staticmethod
+    def read(path: str | Path, defines: tuple[str, ...] = ()) -> "CudaSource":
+        """The .cu file at `path`, shown as "<its folder>/<its name>"."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise CourseError(f"{path}: wanted a .cu file, but {error.strerror}; check the path") from None
+        return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", tuple(defines))
+
+    def compilable(self) -> str:
+        """The text for a compiler: constants first, then a #line, so that messages name the file's own lines."""
+        pairs = (define.partition("=") for define in self.defines)
+        constants = "".join(f"#define {name} {value or 1}\n" for name, _, value in pairs)
+        return PRELUDE + constants + f'#line 1 "{self.file}"\n{self.text}\n'
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel: `const float* A` is Parameter("A", "float", pointer=True, const=True)."""
+
+    name: str
+    ctype: str
+    pointer: bool
+    const: bool
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The NumPy type of the number, or of an element of the array."""
+        return DTYPES[self.ctype]
+
+    def __str__(self) -> str:
+        return f"{'const ' * self.const}{self.ctype}{'*' * self.pointer} {self.name}"
+
+
+def kernels_in(source: CudaSource) -> tuple[str, ...]:
+    """The names of all `extern "C" __global__ void` functions, in order."""
+    return tuple(_signatures(source))
+
+
+@functools.lru_cache(maxsize=512)
+def parameters(source: CudaSource, function: str) -> tuple[Parameter, ...]:
+    """The parameters of a kernel, as its text declares them."""
+    signatures = _signatures(source)
+    if function not in signatures:
+        there = ", ".join(signatures) or "none"
+        raise CourseError(
+            f'{source.file}: wanted a kernel: extern "C" __global__ void {function}(...); kernels there are: {there}'
+        )
+    texts = [text.strip() for text in signatures[function].split(",")]
+    return tuple(_parameter(text, f"{source.file}: {function}") for text in texts if text not in ("", "void"))
+
+
+@functools.lru_cache(maxsize=128)
+def _signatures(source: CudaSource) -> dict[str, str]:
+    """Kernel name -> the text between its parentheses."""
+    plain = ATTRIBUTE.sub(" ", COMMENT.sub(" ", source.text))
+    return dict(KERNEL.findall(plain))
+
+
+def _parameter(text: str, where: str) -> Parameter:
+    match = PARAMETER.fullmatch(text)
+    if not match:
+        raise CourseError(f"{where}: wanted a parameter such as `const float* A` or `int n`, got `{text}`")
+    words = match["type"].split()
+    ctype = " ".join(word for word in words if word != "const")
+    ctype = OTHER_SPELLINGS.get(ctype, ctype)
+    stars = match["stars"].count("*") + bool(match["brackets"])
+    if ctype not in DTYPES or stars > 1:
+        raise CourseError(f"{where}: wanted a type that can be passed, {', '.join(DTYPES)} or a * to one; got `{text}`")
+    return Parameter(match["name"], ctype, stars == 1, "const" in words)

@@ -1,0 +1,152 @@
+"""The one file that knows whether a GPU is there: transfers, waiting, the clock, what a machine is and can do."""
+
+import os
+import platform
+import statistics
+import sys
+import time
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+
+
+@cache
+def gpu_available() -> bool:
+    """True where CuPy is installed and a CUDA GPU answers."""
+    try:
+        import cupy
+    except ImportError:
+        return False
+    return bool(cupy.cuda.is_available())
+
+
+def why_no_gpu() -> str:
+    """One line for a machine without a GPU: what is missing, and what to do."""
+    try:
+        import cupy  # noqa: F401
+    except ImportError:
+        return "CuPy is not installed here (on a machine with an NVIDIA GPU, `make lab` installs it)"
+    return "CuPy is installed, but no NVIDIA GPU answers (on a Slurm cluster, ask for one: --gpus=1)"
+
+
+def on_gpu(array) -> bool:
+    """True for CuPy arrays. Asks the array, so that CuPy need not be imported."""
+    return hasattr(array, "__cuda_array_interface__")
+
+
+def array_module(array) -> ModuleType:
+    """The module that made `array`: numpy or cupy."""
+    if not on_gpu(array):
+        return np
+    import cupy
+
+    return cupy
+
+
+def to_device(array, device: str):
+    """`array` on "cpu" (NumPy) or "gpu" (CuPy); copied only if it lies on the other one."""
+    if device == "cpu":
+        return array.get() if on_gpu(array) else np.asarray(array)
+    import cupy
+
+    return cupy.asarray(array)
+
+
+def synchronise(device: str) -> None:
+    """Wait until the GPU has done all that it was asked; on the CPU nothing is ever pending."""
+    if device == "gpu":
+        import cupy
+
+        cupy.cuda.get_current_stream().synchronize()
+
+
+def describe(device: str = "cpu") -> str:
+    """The name of the processor or of the GPU, with what matters about it."""
+    if device == "cpu":
+        return f"{_cpu_name()}, {len(_usable_cores())} cores"
+    import cupy
+
+    chip = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    name = chip["name"].decode()
+    memory = chip["totalGlobalMem"] / 2**30
+    return f"{name}, {chip['multiProcessorCount']} multiprocessors, {memory:.0f} GiB, sm_{chip['major']}{chip['minor']}"
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes here, for reports and model files."""
+    from nncourse import __version__
+
+    found = {"nncourse": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    for name in ("numba", "cupy", "torch"):
+        if name in sys.modules:
+            found[name] = sys.modules[name].__version__
+    return found
+
+
+@cache
+def limits(device: str = "cpu") -> dict[str, float]:
+    """What this machine reaches, measured once a process: no kernel can be faster than both allow.
+
+    "copy": bytes a second (read and written) when one large float32 array is copied to another;
+    "matrix": float32 FLOP a second of the library's matrix product, with TF32 off.
+    """
+    xp = np
+    if device == "gpu":
+        import cupy as xp
+    length, side = (1 << 28, 8192) if device == "gpu" else (1 << 24, 1024)
+    source, target = xp.ones(length, np.float32), xp.empty(length, np.float32)
+    rows = xp.asarray(np.random.default_rng(0).standard_normal((side, side), dtype=np.float32))
+    product = xp.empty((side, side), np.float32)
+    copy_seconds = seconds(lambda: xp.copyto(target, source), device)
+    matrix_seconds = seconds(lambda: xp.matmul(rows, rows, out=product), device)
+    return {"copy": 2 * source.nbytes / copy_seconds, "matrix": 2 * side**3 / matrix_seconds}
+
+
+def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7) -> float:
+    """Median time of one call of `work()`, in seconds.
+
+    A warm-up call comes first. Each repeat makes enough calls to last about `enough / repeats` seconds, so that the
+    clock's own cost vanishes. On the GPU events are used: work() only queues, and the host's clock would see just that.
+    """
+    work()
+    synchronise(device)
+    calls = 1
+    while (took := _elapsed(work, calls, device)) < enough / repeats and calls < 1 << 20:
+        calls = max(2 * calls, min(int(calls * enough / repeats / max(took, 1e-9)), 64 * calls))
+    return statistics.median(_elapsed(work, calls, device) / calls for _ in range(repeats))
+
+
+def _elapsed(work, calls: int, device: str) -> float:
+    """Seconds that `calls` calls of work() take."""
+    if device == "cpu":
+        start = time.perf_counter()
+        for _ in range(calls):
+            work()
+        return time.perf_counter() - start
+    import cupy
+
+    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
+    for _ in range(calls):
+        work()
+    stop.record()
+    stop.synchronize()
+    return cupy.cuda.get_elapsed_time(start, stop) / 1000  # milliseconds
+
+
+def _cpu_name() -> str:
+    """The processor's name as Linux tells it, else what Python knows."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _usable_cores() -> set[int]:
+    """The cores this process may use: on a shared server fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))

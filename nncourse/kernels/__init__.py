@@ -1,0 +1,1 @@
+"""What is computed: one file pair per topic, the contracts first, then their kernels, slow to fast."""

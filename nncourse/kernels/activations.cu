@@ -1,0 +1,144 @@
+// Activation functions: z are weighted sums, a what the neurons give out. n numbers, in any shape.
+//
+// All kernels of this kind are alike. One thread computes one element, and i is its place: so many whole blocks lie before
+// this one, then so many threads. The guard `if (i < n)` is there because the last block has threads past the end.
+
+extern "C" __global__ void identity_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = z[i];
+}
+
+extern "C" __global__ void identity_derivative_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = 1.0f;
+}
+
+extern "C" __global__ void step_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = z[i] > 0.0f ? 1.0f : 0.0f;
+}
+
+extern "C" __global__ void step_derivative_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = 0.0f;
+}
+
+// (2a). Far below zero expf gives infinity, and 1 / infinity is 0: the right answer.
+extern "C" __global__ void sigmoid_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]));
+}
+
+extern "C" __global__ void sigmoid_derivative_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float s = 1.0f / (1.0f + expf(-z[i]));
+    a[i] = s * (1.0f - s);
+}
+
+// (2b)
+extern "C" __global__ void tanh_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = tanhf(z[i]);
+}
+
+extern "C" __global__ void tanh_derivative_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float t = tanhf(z[i]);
+    a[i] = 1.0f - t * t;
+}
+
+// (2c)
+extern "C" __global__ void relu_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = fmaxf(z[i], 0.0f);
+}
+
+extern "C" __global__ void relu_derivative_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = z[i] > 0.0f ? 1.0f : 0.0f;
+}
+
+// (2d)
+extern "C" __global__ void leaky_relu_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = z[i] > 0.0f ? z[i] : ALPHA * z[i];
+}
+
+extern "C" __global__ void leaky_relu_derivative_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = z[i] > 0.0f ? 1.0f : ALPHA;
+}
+
+// (2e), in a form whose exponential is never above 1.
+extern "C" __global__ void softplus_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = fmaxf(z[i], 0.0f) + log1pf(expf(-fabsf(z[i])));
+}
+
+extern "C" __global__ void softplus_derivative_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]));
+}
+
+// ---- softmax: every output needs its whole row. Z, A (batch, n).
+
+// One thread a row, three times along it: the largest, the sum, the quotients.
+extern "C" __global__ void softmax_naive(const float* Z, float* A, int batch, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= batch) return;
+    const float* z = Z + i * n;
+    float* a = A + i * n;
+    float top = z[0], total = 0.0f;
+    for (int j = 1; j < n; j++) top = fmaxf(top, z[j]);
+    for (int j = 0; j < n; j++) total += a[j] = expf(z[j] - top);
+    for (int j = 0; j < n; j++) a[j] /= total;
+}
+
+// One block a row: its 128 threads share the row, and meet in a tree for the largest number and for the sum.
+#define THREADS 128
+
+__device__ float tree_max(float value, float* partial) {
+    int t = threadIdx.x;
+    partial[t] = value;
+    __syncthreads();
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        if (t < half) partial[t] = fmaxf(partial[t], partial[t + half]);
+        __syncthreads();
+    }
+    return partial[0];
+}
+
+__device__ float tree_sum(float value, float* partial) {
+    int t = threadIdx.x;
+    partial[t] = value;
+    __syncthreads();
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        if (t < half) partial[t] += partial[t + half];
+        __syncthreads();
+    }
+    return partial[0];
+}
+
+extern "C" __global__ void softmax_tree(const float* Z, float* A, int batch, int n) {
+    __shared__ float maxima[THREADS], sums[THREADS];
+    const float* z = Z + blockIdx.x * n;
+    float* a = A + blockIdx.x * n;
+    float top = -INFINITY, total = 0.0f;
+    for (int j = threadIdx.x; j < n; j += THREADS) top = fmaxf(top, z[j]);
+    top = tree_max(top, maxima);
+    for (int j = threadIdx.x; j < n; j += THREADS) total += expf(z[j] - top);
+    total = tree_sum(total, sums);
+    for (int j = threadIdx.x; j < n; j += THREADS) a[j] = expf(z[j] - top) / total;
+}
+
+// The slope of softmax times a gradient: one thread a row.
+extern "C" __global__ void softmax_delta_naive(const float* G, const float* A, float* D, int batch, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= batch) return;
+    const float *g = G + i * n, *a = A + i * n;
+    float mean = 0.0f;
+    for (int k = 0; k < n; k++) mean += g[k] * a[k];
+    for (int j = 0; j < n; j++) D[i * n + j] = a[j] * (g[j] - mean);
+}

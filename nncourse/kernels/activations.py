@@ -1,0 +1,350 @@
+"""Activation functions and their slopes, equations (2a) to (2e): z is a weighted sum, a what the neuron gives out.
+
+Each function is written three times: for one number (the kernels `loops` and `numba`), for a whole array (`numpy` and
+`cupy`), and as a CUDA kernel in activations.cu. All stay finite at z = ±1000. At a kink the slope is the left side's.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from nncourse.kernels import jit
+from nncourse.kernels.operation import Operation, read_cuda
+
+ALPHA = 0.01  # the slope of leaky ReLU below zero
+SOURCE = read_cuda(__file__, f"ALPHA={ALPHA}f")
+
+
+def elementwise(name: str, formula: str, truth: Callable, equation: str = "", flops: int = 1) -> Operation:
+    """An operation that turns each number z into a number a; its CUDA kernel is <name>_naive."""
+    operation = Operation(
+        name,
+        formula,
+        equation=equation,
+        arguments="z (*n)",
+        result="a (*n)",
+        truth=truth,
+        magnitude=lambda z: np.maximum(1, np.abs(truth(z))),
+        hostile=("zeros", "large", "special"),
+        flops=lambda n: flops * n,
+        cuda_arguments="z, a, n",
+    )
+    operation.cuda_kernel("naive", source=SOURCE, function=f"{name}_naive", block=(256,))
+    return operation
+
+
+def over_elements(formula: Callable) -> Callable:
+    """A kernel that applies the formula to one number after the other."""
+
+    def loops(z):
+        a = np.empty_like(z)
+        numbers, results = z.reshape(-1), a.reshape(-1)
+        for i in range(numbers.size):
+            results[i] = formula(numbers[i])
+        return a
+
+    return loops
+
+
+def on_numbers(operation: Operation) -> Callable:
+    """Decorator: a formula for one number becomes the kernels `loops` and, compiled, `numba`."""
+
+    def register(formula: Callable) -> Callable:
+        compiled = jit.at_first_call(lambda: jit.jit(over_elements(jit.jit(formula))))
+        operation.kernel("loops", device="cpu", written=formula)(over_elements(formula))
+        operation.kernel("numba", device="cpu", written=formula)(compiled)
+        return formula
+
+    return register
+
+
+def on_arrays(operation: Operation) -> Callable:
+    """Decorator: NumPy's functions also take CuPy arrays, so one function is both kernels."""
+
+    def register(function: Callable) -> Callable:
+        operation.kernel("numpy", device="cpu")(function)
+        operation.kernel("cupy", device="gpu")(function)
+        return function
+
+    return register
+
+
+# ---- identity: the activation of a regression's output
+
+identity = elementwise("identity", "a = z", truth=np.array, flops=0)
+identity_derivative = elementwise("identity_derivative", "a = 1", truth=np.ones_like, flops=0)
+
+
+@on_numbers(identity)
+def identity_of(z):
+    return z
+
+
+@on_arrays(identity)
+def identity_array(z):
+    return z.copy()
+
+
+@on_numbers(identity_derivative)
+def identity_slope(z):
+    return 1.0
+
+
+@on_arrays(identity_derivative)
+def identity_slope_array(z):
+    return np.ones_like(z)
+
+
+# ---- step: the perceptron's threshold; its slope is zero wherever it has one, so it cannot learn by gradients
+
+step = elementwise("step", "a = 1 if z > 0, else 0", truth=lambda z: np.where(z > 0, 1.0, 0.0))
+step_derivative = elementwise("step_derivative", "a = 0", truth=np.zeros_like, flops=0)
+
+
+@on_numbers(step)
+def step_of(z):
+    return 1.0 if z > 0 else 0.0
+
+
+@on_arrays(step)
+def step_array(z):
+    return (z > 0).astype(z.dtype)
+
+
+@on_numbers(step_derivative)
+def step_slope(z):
+    return 0.0
+
+
+@on_arrays(step_derivative)
+def step_slope_array(z):
+    return np.zeros_like(z)
+
+
+# ---- sigmoid (2a): exp(−z) overflows far below zero, so each side has its own form; tanh has both inside
+
+
+def _sigmoid_truth(z):
+    small = np.exp(-np.abs(z))  # at most 1
+    return np.where(z >= 0, 1, small) / (1 + small)
+
+
+sigmoid = elementwise("sigmoid", "a = 1 / (1 + exp(−z))", equation="(2a)", truth=_sigmoid_truth, flops=4)
+sigmoid_derivative = elementwise(
+    "sigmoid_derivative",
+    "a = σ(z) (1 − σ(z))",
+    truth=lambda z: np.exp(-np.abs(z)) / (1 + np.exp(-np.abs(z))) ** 2,
+    flops=6,
+)
+
+
+@on_numbers(sigmoid)
+def sigmoid_of(z):
+    if z >= 0:
+        return 1 / (1 + math.exp(-z))
+    return math.exp(z) / (1 + math.exp(z))
+
+
+@on_arrays(sigmoid)
+def sigmoid_array(z):
+    return 0.5 * np.tanh(0.5 * z) + 0.5
+
+
+@on_numbers(sigmoid_derivative)
+def sigmoid_slope(z):
+    small = math.exp(-abs(z))
+    return small / ((1 + small) * (1 + small))
+
+
+@on_arrays(sigmoid_derivative)
+def sigmoid_slope_array(z):
+    a = 0.5 * np.tanh(0.5 * z) + 0.5
+    return a * (1 - a)
+
+
+# ---- hyperbolic tangent (2b): a sigmoid from −1 to 1
+
+tanh = elementwise("tanh", "a = 2 / (1 + exp(−2z)) − 1", equation="(2b)", truth=np.tanh, flops=6)
+tanh_derivative = elementwise("tanh_derivative", "a = 1 − tanh²(z)", truth=lambda z: 1 - np.tanh(z) ** 2, flops=8)
+
+
+@on_numbers(tanh)
+def tanh_of(z):
+    return math.tanh(z)
+
+
+@on_arrays(tanh)
+def tanh_array(z):
+    return np.tanh(z)
+
+
+@on_numbers(tanh_derivative)
+def tanh_slope(z):
+    return 1 - math.tanh(z) ** 2
+
+
+@on_arrays(tanh_derivative)
+def tanh_slope_array(z):
+    a = np.tanh(z)
+    return 1 - a * a
+
+
+# ---- rectified linear unit (2c)
+
+relu = elementwise("relu", "a = max(0, z)", equation="(2c)", truth=lambda z: np.where(z > 0, z, 0.0))
+relu_derivative = elementwise("relu_derivative", "a = 1 if z > 0, else 0", truth=lambda z: np.where(z > 0, 1.0, 0.0))
+
+
+@on_numbers(relu)
+def relu_of(z):
+    return max(z, 0.0)
+
+
+@on_arrays(relu)
+def relu_array(z):
+    return np.maximum(z, 0)
+
+
+on_numbers(relu_derivative)(step_of)  # the slope of ReLU is the step function
+on_arrays(relu_derivative)(step_array)
+
+# ---- leaky ReLU (2d): below zero a small slope is left, so that the neuron can come back
+
+leaky_relu = elementwise(
+    "leaky_relu", f"a = z if z > 0, else {ALPHA} z", equation="(2d)", truth=lambda z: np.where(z > 0, z, ALPHA * z)
+)
+leaky_relu_derivative = elementwise(
+    "leaky_relu_derivative", f"a = 1 if z > 0, else {ALPHA}", truth=lambda z: np.where(z > 0, 1, ALPHA)
+)
+
+
+@on_numbers(leaky_relu)
+def leaky_relu_of(z):
+    return z if z > 0 else ALPHA * z
+
+
+@on_arrays(leaky_relu)
+def leaky_relu_array(z):
+    return np.maximum(z, ALPHA * z)
+
+
+@on_numbers(leaky_relu_derivative)
+def leaky_relu_slope(z):
+    return 1.0 if z > 0 else ALPHA
+
+
+@on_arrays(leaky_relu_derivative)
+def leaky_relu_slope_array(z):
+    return (1 - ALPHA) * (z > 0).astype(z.dtype) + ALPHA
+
+
+# ---- softplus (2e): a smooth ReLU; log(1 + exp(z)) overflows far above zero, where it is z itself
+
+softplus = elementwise("softplus", "a = log(1 + exp(z))", equation="(2e)", truth=lambda z: np.logaddexp(0, z), flops=5)
+softplus_derivative = elementwise("softplus_derivative", "a = σ(z)", truth=_sigmoid_truth, flops=4)
+
+
+@on_numbers(softplus)
+def softplus_of(z):
+    return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
+
+
+@on_arrays(softplus)
+def softplus_array(z):
+    return np.maximum(z, 0) + np.log1p(np.exp(-np.abs(z)))
+
+
+on_numbers(softplus_derivative)(sigmoid_of)  # the slope of softplus is the sigmoid
+on_arrays(softplus_derivative)(sigmoid_array)
+
+# ---- softmax: the outputs of a sample become positive and add up to 1; the largest z is taken out of the exponentials
+
+
+def _softmax_truth(Z):
+    return np.exp(Z - np.logaddexp.reduce(Z, axis=1)[:, None])
+
+
+softmax = Operation(
+    "softmax",
+    "A[i, j] = exp(Z[i, j]) / Σ_k exp(Z[i, k])",
+    arguments="Z (batch, n)",
+    result="A (batch, n)",
+    truth=_softmax_truth,
+    magnitude=np.ones_like,
+    hostile=("zeros", "large"),
+    flops=lambda batch, n: 5 * batch * n,
+    cuda_arguments="Z, A, batch, n",
+)
+
+
+@softmax.kernel("loops", device="cpu")
+@softmax.kernel("numba", device="cpu", compiled=True)
+def softmax_loops(Z):
+    batch, n = Z.shape
+    A = np.empty_like(Z)
+    for i in range(batch):
+        top = Z[i, 0]
+        for j in range(n):
+            top = max(top, Z[i, j])
+        total = 0.0
+        for j in range(n):
+            A[i, j] = math.exp(Z[i, j] - top)
+            total += A[i, j]
+        for j in range(n):
+            A[i, j] /= total
+    return A
+
+
+@on_arrays(softmax)
+def softmax_array(Z):
+    exponentials = np.exp(Z - Z.max(axis=1, keepdims=True))
+    return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+
+softmax.cuda_kernel("naive", source=SOURCE, function="softmax_naive", block=(128,), over=("batch",))
+softmax.cuda_kernel("tree", source=SOURCE, function="softmax_tree", block=(128,), grid=("batch",))
+
+# Every output of a softmax depends on every z of its row, so its slope is a matrix. Backpropagation only needs that
+# matrix times a gradient: the delta, as (4a) gives it for the other activations.
+
+
+def _softmax_delta_truth(G, A):
+    slopes = np.einsum("ij,jk->ijk", A, np.eye(A.shape[1])) - np.einsum("ij,ik->ijk", A, A)
+    return np.einsum("ij,ijk->ik", G, slopes)
+
+
+softmax_delta = Operation(
+    "softmax_delta",
+    "D[i] = A[i] ⊙ (G[i] − Σ_k G[i, k] A[i, k]), the slope of softmax times a gradient",
+    equation="(4a)",
+    arguments="G (batch, n), A (batch, n)",
+    result="D (batch, n)",
+    truth=_softmax_delta_truth,
+    magnitude=lambda G, A: abs(A) * (abs(G) + np.sum(abs(G * A), axis=1, keepdims=True)),
+    hostile=("zeros", "large"),
+    flops=lambda batch, n: 4 * batch * n,
+    cuda_arguments="G, A, D, batch, n",
+)
+
+
+@softmax_delta.kernel("loops", device="cpu")
+@softmax_delta.kernel("numba", device="cpu", compiled=True)
+def softmax_delta_loops(G, A):
+    batch, n = G.shape
+    D = np.empty_like(G)
+    for i in range(batch):
+        mean = 0.0
+        for k in range(n):
+            mean += G[i, k] * A[i, k]
+        for j in range(n):
+            D[i, j] = A[i, j] * (G[i, j] - mean)
+    return D
+
+
+@on_arrays(softmax_delta)
+def softmax_delta_array(G, A):
+    return A * (G - (G * A).sum(axis=1, keepdims=True))
+
+
+softmax_delta.cuda_kernel("naive", source=SOURCE, function="softmax_delta_naive", block=(128,), over=("batch",))

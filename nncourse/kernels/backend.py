@@ -1,0 +1,121 @@
+"""choose(): one kernel for every operation. A Backend is handed to networks; there is no default hidden anywhere."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from nncourse import device as devices
+from nncourse.errors import CourseError
+from nncourse.kernels import activations, backpropagation, confusion, cost, dense, update
+from nncourse.kernels.operation import CudaKernel, Kernel, Operation
+
+TOPICS = (activations, dense, cost, backpropagation, update, confusion)
+DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
+
+
+def operations() -> dict[str, Operation]:
+    """Every operation of the package by name, in the order of the course."""
+    found = [item for topic in TOPICS for item in vars(topic).values() if isinstance(item, Operation)]
+    return {operation.name: operation for operation in found}
+
+
+def find(name: str) -> Operation:
+    """The operation of that name; CourseError lists those there are."""
+    known = operations()
+    if name not in known:
+        raise CourseError(f"wanted an operation, one of {', '.join(known)}; got {name!r}")
+    return known[name]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One kernel for each operation, all on one device: backend.dense_forward(A, W, b) computes.
+
+    `device` says where the arrays lie. `notes` say which kernels are not of the family that was asked for, and why.
+    """
+
+    name: str
+    device: str
+    kernels: Mapping[str, Kernel]
+    notes: Mapping[str, str]
+
+    def __post_init__(self):
+        for name, kernel in self.kernels.items():
+            call = kernel if isinstance(kernel, CudaKernel) else kernel.function  # saves a Python call
+            object.__setattr__(self, name, call)
+
+    def to_device(self, array):
+        """`array` where this backend's kernels want it."""
+        return devices.to_device(array, self.device)
+
+    def __str__(self) -> str:
+        lines = [f"backend {self.name} on the {self.device.upper()}"]
+        for name, kernel in self.kernels.items():
+            lines.append(f"  {name:<26}{kernel.name:<8} {kernel.where}  {self.notes.get(name, '')}".rstrip())
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: str) -> Backend:
+    """The backend `name`: "loops", "numpy" or "numba" on the CPU, "cupy" or "cuda" on the GPU.
+
+    `overrides` name a kernel for an operation: choose("cuda", dense_forward="tiled"). `mine` takes, for each operation,
+    your own fastest kept kernel of that device. `emulate` runs CUDA kernels on the CPU, thread by thread: very slow,
+    for seeing that they are right where there is no GPU. Raises CourseError for unknown names and mixed devices.
+    """
+    if name not in DEVICES:
+        raise CourseError(f"wanted a backend, one of {', '.join(DEVICES)}; got {name!r}")
+    device = DEVICES[name]
+    if emulate and name != "cuda":
+        raise CourseError(f"only the backend cuda can be emulated; got {name!r}")
+    if device == "gpu" and not emulate and not devices.gpu_available():
+        raise CourseError(f"the backend {name} needs a GPU: {devices.why_no_gpu()}; wanted loops, numpy or numba here")
+    known = operations()
+    for unknown in overrides.keys() - known.keys():
+        raise CourseError(f"wanted kernels for operations, some of {', '.join(known)}; got {unknown!r}")
+    kernels, notes = {}, {}
+    for operation in known.values():
+        kernel = _of_family(operation, name)
+        if kernel is None:
+            kernel = _of_family(operation, "numpy" if device == "cpu" else "cupy")
+            notes[operation.name] = f"borrowed: there is no {name} kernel"
+        kernels[operation.name] = kernel
+    if mine:
+        _take_mine(kernels, notes, device)
+    for operation_name, kernel_name in overrides.items():
+        kernels[operation_name] = known[operation_name][kernel_name]
+        notes[operation_name] = "asked for"
+    _refuse_mixed(kernels, name, device, emulate)
+    place = "cpu" if emulate else device
+    return Backend(f"{name} (emulated)" if emulate else name, place, MappingProxyType(kernels), MappingProxyType(notes))
+
+
+def _of_family(operation: Operation, name: str) -> Kernel | None:
+    """The kernel of that name; for "cuda" the last, and so fastest, of those that give the same result every time."""
+    if name != "cuda":
+        return operation.kernels.get(name)
+    cuda = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) and kernel.deterministic]
+    return cuda[-1] if cuda else None
+
+
+def _take_mine(kernels: dict[str, Kernel], notes: dict[str, str], device: str) -> None:
+    """Replace package kernels by the student's own, and note it."""
+    from nncourse.kernels import mine as own
+
+    kept, refused = own.fastest(operations(), device)
+    kernels |= kept
+    notes |= dict.fromkeys(kept, "yours") | refused
+
+
+def _refuse_mixed(kernels: dict[str, Kernel], name: str, device: str, emulate: bool) -> None:
+    """Arrays lie on one device, so all kernels must."""
+    for operation_name, kernel in kernels.items():
+        if kernel.device != device:
+            there = [other.name for other in kernel.operation.kernels.values() if other.device == device]
+            raise CourseError(
+                f"the backend {name} works on the {device.upper()}: for {operation_name} wanted one of "
+                f"{', '.join(there)}; got {kernel.name}, a kernel for the {kernel.device.upper()}"
+            )
+        if emulate and not isinstance(kernel, CudaKernel):
+            raise CourseError(f"only CUDA kernels can be emulated; {operation_name} ({kernel.name}) is not one")

@@ -1,0 +1,80 @@
+// The four equations of backpropagation. D (batch, n_out) deltas, W (n_out, n_in) weights, A, S (batch, n_in).
+
+// (4a) D = G * S, element by element.
+extern "C" __global__ void output_delta_naive(const float* G, const float* S, float* D, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) D[i] = G[i] * S[i];
+}
+
+// (4b) D_below = (D W) * S. One thread an element. Threads next to each other in x read neighbours in a row of W:
+// their reads coalesce, unlike those of dense_forward_naive.
+extern "C" __global__ void hidden_delta_naive(const float* D, const float* W, const float* S, float* D_below,
+                                              int batch, int n_out, int n_in) {
+    int k = blockIdx.x * blockDim.x + threadIdx.x;  // neuron of the layer below
+    int i = blockIdx.y * blockDim.y + threadIdx.y;  // sample
+    if (i >= batch || k >= n_in) return;
+    float sum = 0.0f;
+    for (int j = 0; j < n_out; j++) sum += D[i * n_out + j] * W[j * n_in + k];
+    D_below[i * n_in + k] = sum * S[i * n_in + k];
+}
+
+#define TILE 16
+
+// (4b) with tiles in shared memory, as dense_forward_tiled.
+extern "C" __global__ void hidden_delta_tiled(const float* D, const float* W, const float* S, float* D_below,
+                                              int batch, int n_out, int n_in) {
+    __shared__ float D_tile[TILE][TILE];
+    __shared__ float W_tile[TILE][TILE];
+    int x = threadIdx.x, y = threadIdx.y;
+    int k = blockIdx.x * TILE + x;
+    int i = blockIdx.y * TILE + y;
+    float sum = 0.0f;
+    for (int j0 = 0; j0 < n_out; j0 += TILE) {
+        D_tile[y][x] = i < batch && j0 + x < n_out ? D[i * n_out + j0 + x] : 0.0f;
+        W_tile[y][x] = j0 + y < n_out && k < n_in ? W[(j0 + y) * n_in + k] : 0.0f;
+        __syncthreads();
+        for (int j = 0; j < TILE; j++) sum += D_tile[y][j] * W_tile[j][x];
+        __syncthreads();
+    }
+    if (i < batch && k < n_in) D_below[i * n_in + k] = sum * S[i * n_in + k];
+}
+
+// (4c) db = mean of D over the batch. One thread a neuron: it walks down its column, so the reads of a warp coalesce.
+extern "C" __global__ void bias_gradient_naive(const float* D, float* db, int batch, int n_out) {
+    int j = blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= n_out) return;
+    float sum = 0.0f;
+    for (int i = 0; i < batch; i++) sum += D[i * n_out + j];
+    db[j] = sum / batch;
+}
+
+// (4d) dW = D^T A / batch. One thread a weight.
+extern "C" __global__ void weight_gradient_naive(const float* D, const float* A, float* dW,
+                                                 int batch, int n_out, int n_in) {
+    int k = blockIdx.x * blockDim.x + threadIdx.x;  // input that the weight comes from
+    int j = blockIdx.y * blockDim.y + threadIdx.y;  // neuron that it goes to
+    if (j >= n_out || k >= n_in) return;
+    float sum = 0.0f;
+    for (int i = 0; i < batch; i++) sum += D[i * n_out + j] * A[i * n_in + k];
+    dW[j * n_in + k] = sum / batch;
+}
+
+// (4d) with tiles in shared memory: 16 samples at a time.
+extern "C" __global__ void weight_gradient_tiled(const float* D, const float* A, float* dW,
+                                                 int batch, int n_out, int n_in) {
+    __shared__ float D_tile[TILE][TILE];  // [sample][neuron]
+    __shared__ float A_tile[TILE][TILE];  // [sample][input]
+    int x = threadIdx.x, y = threadIdx.y;
+    int k = blockIdx.x * TILE + x;
+    int j = blockIdx.y * TILE + y;
+    int j_load = blockIdx.y * TILE + x;  // x runs along a row of D, so that the reads coalesce
+    float sum = 0.0f;
+    for (int i0 = 0; i0 < batch; i0 += TILE) {
+        D_tile[y][x] = i0 + y < batch && j_load < n_out ? D[(i0 + y) * n_out + j_load] : 0.0f;
+        A_tile[y][x] = i0 + y < batch && k < n_in ? A[(i0 + y) * n_in + k] : 0.0f;
+        __syncthreads();
+        for (int i = 0; i < TILE; i++) sum += D_tile[i][y] * A_tile[i][x];
+        __syncthreads();
+    }
+    if (j < n_out && k < n_in) dW[j * n_in + k] = sum / batch;
+}

@@ -1,0 +1,146 @@
+"""The four equations of backpropagation, each an operation of its own, for a whole batch.
+
+The deltas D are dC/dZ of each sample, S = σ'(Z) are the slopes of the activations. The mean over the batch is taken
+where deltas become gradients, in (4c) and (4d), and nowhere else.
+"""
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation, read_cuda
+
+output_delta = Operation(
+    "output_delta",
+    "D = G ⊙ S",
+    equation="(4a)",
+    arguments="G (*n), S (*n)",
+    result="D (*n)",
+    truth=np.multiply,
+    flops=lambda n: n,
+    cuda_arguments="G, S, D, n",
+)
+
+hidden_delta = Operation(
+    "hidden_delta",
+    "D_below = (D W) ⊙ S",
+    equation="(4b)",
+    arguments="D (batch, n_out), W (n_out, n_in), S (batch, n_in)",
+    result="D_below (batch, n_in)",
+    truth=lambda D, W, S: np.einsum("ij,jk->ik", D, W) * S,
+    flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in + batch * n_in,
+    cuda_arguments="D, W, S, D_below, batch, n_out, n_in",
+)
+
+bias_gradient = Operation(
+    "bias_gradient",
+    "db = mean of D over the batch",
+    equation="(4c)",
+    arguments="D (batch, n_out)",
+    result="db (n_out,)",
+    truth=lambda D: np.einsum("ij->j", D) / len(D),
+    flops=lambda batch, n_out: batch * n_out,
+    cuda_arguments="D, db, batch, n_out",
+)
+
+weight_gradient = Operation(
+    "weight_gradient",
+    "dW = Dᵀ A / batch",
+    equation="(4d)",
+    arguments="D (batch, n_out), A (batch, n_in)",
+    result="dW (n_out, n_in)",
+    truth=lambda D, A: np.einsum("ij,ik->jk", D, A) / len(D),
+    flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in,
+    cuda_arguments="D, A, dW, batch, n_out, n_in",
+)
+
+
+@output_delta.kernel("loops", device="cpu")
+@output_delta.kernel("numba", device="cpu", compiled=True)
+def output_delta_loops(G, S):
+    D = np.empty_like(G)
+    g, s, d = G.reshape(-1), S.reshape(-1), D.reshape(-1)
+    for i in range(d.size):
+        d[i] = g[i] * s[i]
+    return D
+
+
+@output_delta.kernel("numpy", device="cpu")
+@output_delta.kernel("cupy", device="gpu")
+def output_delta_array(G, S):
+    return G * S
+
+
+@hidden_delta.kernel("loops", device="cpu")
+@hidden_delta.kernel("numba", device="cpu", compiled=True)
+def hidden_delta_loops(D, W, S):
+    """Each neuron k below gets its share of every error above it: Σ_j D[i, j] W[j, k]."""
+    batch, n_out = D.shape
+    n_in = W.shape[1]
+    D_below = np.zeros_like(S)
+    for i in range(batch):
+        for j in range(n_out):
+            for k in range(n_in):
+                D_below[i, k] += D[i, j] * W[j, k]
+        for k in range(n_in):
+            D_below[i, k] *= S[i, k]
+    return D_below
+
+
+@hidden_delta.kernel("numpy", device="cpu")
+@hidden_delta.kernel("cupy", device="gpu")
+def hidden_delta_array(D, W, S):
+    D_below = D @ W
+    D_below *= S
+    return D_below
+
+
+@bias_gradient.kernel("loops", device="cpu")
+@bias_gradient.kernel("numba", device="cpu", compiled=True)
+def bias_gradient_loops(D):
+    batch, n_out = D.shape
+    db = np.zeros(n_out, D.dtype)
+    for i in range(batch):
+        for j in range(n_out):
+            db[j] += D[i, j]
+    for j in range(n_out):
+        db[j] /= batch
+    return db
+
+
+@bias_gradient.kernel("numpy", device="cpu")
+@bias_gradient.kernel("cupy", device="gpu")
+def bias_gradient_array(D):
+    return D.sum(axis=0) / len(D)
+
+
+@weight_gradient.kernel("loops", device="cpu")
+@weight_gradient.kernel("numba", device="cpu", compiled=True)
+def weight_gradient_loops(D, A):
+    """Delta of the neuron above times activation of the neuron below, averaged over the batch."""
+    batch, n_out = D.shape
+    n_in = A.shape[1]
+    dW = np.zeros((n_out, n_in), D.dtype)
+    for i in range(batch):
+        for j in range(n_out):
+            for k in range(n_in):
+                dW[j, k] += D[i, j] * A[i, k]
+    for j in range(n_out):
+        for k in range(n_in):
+            dW[j, k] /= batch
+    return dW
+
+
+@weight_gradient.kernel("numpy", device="cpu")
+@weight_gradient.kernel("cupy", device="gpu")
+def weight_gradient_array(D, A):
+    dW = D.T @ A
+    dW /= len(D)
+    return dW
+
+
+SOURCE = read_cuda(__file__)
+output_delta.cuda_kernel("naive", source=SOURCE, function="output_delta_naive", block=(256,))
+hidden_delta.cuda_kernel("naive", source=SOURCE, function="hidden_delta_naive", block=(32, 8))
+hidden_delta.cuda_kernel("tiled", source=SOURCE, function="hidden_delta_tiled", block=(16, 16))
+bias_gradient.cuda_kernel("naive", source=SOURCE, function="bias_gradient_naive", block=(128,))
+weight_gradient.cuda_kernel("naive", source=SOURCE, function="weight_gradient_naive", block=(32, 8))
+weight_gradient.cuda_kernel("tiled", source=SOURCE, function="weight_gradient_tiled", block=(16, 16))

@@ -1,0 +1,245 @@
+"""check(): is a kernel right? It is compared with a float64 truth on random data and on data chosen to break it.
+
+* Sizes: 1, odd, a block and one past it, long and thin, never only square.
+* Values: random; zeros (the kink of ReLU); thousands (overflow in exp); one infinity.
+* The result is NaN before the launch, and stands between guard cells: a cell never written, or a write past the end,
+  shows. On the CPU emulator every case runs in three thread orders, so that a missing barrier shows.
+* Arguments are compared afterwards: a kernel must leave them as they were.
+* An error of a few float32 roundings is allowed (the operation's `tolerance`); NaN never passes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.cuda.emulate import ORDERS
+from nncourse.errors import CourseError
+from nncourse.kernels import contract
+
+EPS = float(np.finfo(np.float32).eps)
+TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
+GUARD = 1 << 14  # guard cells on either side of a GPU array: a block of 16 rows past the end of the longest one
+PLACES = {"cpu": "on the CPU", "gpu": "on the GPU", "emulator": "on the CPU emulator, in three thread orders"}
+SENTINEL = -987654321  # what integers hold before they are written; floats hold NaN
+SPECIAL = np.outer([0.0, 1e-30, 0.5, 20.0, 88.8, 104.0, 1000.0, np.inf], [1, -1])  # kinks, and the ends of exp
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What check() found: `ok`, and one line for people."""
+
+    ok: bool
+    line: str
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        return ("✓ " if self.ok else "✗ ") + self.line
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments to try a kernel on, and words for them."""
+
+    label: str
+    arguments: tuple
+
+
+def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdict:
+    """Run `kernel` on every case; the first fault ends it. Called through Operation.check."""
+    device = device or kernel.device
+    cuda = hasattr(kernel, "source")
+    if cuda and device == "gpu" and not devices.gpu_available():
+        device = "emulator"
+    title = f"{operation.name} ({kernel.name})"
+    orders = ORDERS if device == "emulator" else (None,)
+    number = 0
+    for case in cases(operation, seed):
+        number += 1
+        for order in orders:
+            fault = _try(operation, kernel, case, device, order)
+            if fault:
+                order_said = f", threads in {order} order" if order else ""
+                return Verdict(False, f"{title}: {case.label}{order_said}: {fault}")
+    return Verdict(True, f"{title}: right in {number} cases {PLACES[device]}")
+
+
+def cases(operation, seed: int = 0) -> Iterator[Case]:
+    """Small first, so that a fault is shown on the simplest data that has it."""
+    rng = np.random.default_rng(seed)
+    names = letters(operation)
+    for sizes in hostile_sizes(len(names)):
+        yield _case(operation, dict(zip(names, sizes, strict=True)), "random", rng)
+    odd = dict(zip(names, (5, 18, 7), strict=False))
+    for kind in operation.hostile:
+        yield _case(operation, odd, kind, rng)
+
+
+def random_case(operation, sizes: dict[str, int], seed: int = 0) -> Case:
+    """Random arguments of these sizes, a number for each letter of the contract."""
+    return _case(operation, sizes, "random", np.random.default_rng(seed))
+
+
+def hostile_sizes(count: int) -> list[tuple[int, ...]]:
+    """Sizes for so many letters: ones, a tile of 16, one past it in each direction, odd ones, one long direction."""
+    if count == 1:
+        return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
+    ones, odd, long = (1,) * count, (3, 5, 2)[:count], (1025, 3, 2)[:count]
+    tile, past, wide = (16,) * count, (17, 16, 16)[:count], (33, 65, 18)[:count]
+    return [ones, *_rotations(odd), tile, *_rotations(past), *_rotations(wide), *_rotations(long)]
+
+
+def _rotations(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [sizes[shift:] + sizes[:shift] for shift in range(len(sizes))]
+
+
+def letters(operation) -> list[str]:
+    """The letters of the contract's shapes, each once, in order."""
+    dims = [dim.lstrip("*") for argument in operation.arguments for dim in argument.dims]
+    whole = [argument.name for argument in operation.arguments if argument.kind == "int" and not argument.dims]
+    return list(dict.fromkeys(dims + whole))
+
+
+def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator) -> Case:
+    """One case: arguments of these sizes, filled with this kind of values."""
+    arguments = []
+    for position, argument in enumerate(operation.arguments):
+        shape = (sizes["n"],) if argument.any_shape else tuple(sizes[dim] for dim in argument.dims)
+        if argument.any_shape and sizes["n"] % 5 == 0:
+            shape = (5, sizes["n"] // 5)
+        if argument.name in operation.values:
+            value = operation.values[argument.name](rng, shape, sizes)
+        elif argument.kind == "int":
+            value = sizes[argument.name]
+        else:
+            value = _floats(kind, shape, position, rng) if argument.dims else float(rng.uniform(0.01, 1))
+        arguments.append(value)
+    shapes = ", ".join(
+        f"{argument.name} {np.shape(value) if argument.dims else value}"
+        for argument, value in zip(operation.arguments, arguments, strict=True)
+    )
+    return Case(f"{shapes}, {kind} values", tuple(arguments))
+
+
+def _floats(kind: str, shape: tuple[int, ...], position: int, rng: np.random.Generator) -> np.ndarray:
+    """Float32 values of one kind; an infinity only in the first argument, so that the truth is never NaN."""
+    values = rng.standard_normal(shape).astype(np.float32)
+    if kind == "zeros":
+        values = np.zeros(shape, np.float32)
+    elif kind == "large":
+        values = values * np.float32(1000)
+    elif kind == "special":
+        values = np.resize(SPECIAL, shape).astype(np.float32)
+    elif kind == "infinite" and position == 0:
+        values.flat[rng.integers(values.size)] = np.inf
+    return values
+
+
+def _try(operation, kernel, case: Case, device: str, order: str | None) -> str | None:
+    """Run one case; None, or what is wrong in a few words."""
+    arguments = tuple(value.copy() if isinstance(value, np.ndarray) else value for value in case.arguments)
+    in_place = operation.output == "in place"
+    truth = np.asarray(operation.truth(*map(_float64, case.arguments)))
+    guards: list = []
+    if device == "gpu":
+        arguments = tuple(_guarded(value, guards) if isinstance(value, np.ndarray) else value for value in arguments)
+    try:
+        if hasattr(kernel, "source"):
+            known = operation.sizes(*arguments)
+            shape = contract.result_shape(operation.result, arguments, known)
+            out = _poisoned(shape, contract.DTYPES[operation.result.kind])
+            if device == "gpu":
+                out = _guarded(out, guards)
+            options = {"order": order, "seed": 1} if order else {}
+            result = kernel(*arguments, **({} if in_place else {"out": out}), **options)
+        else:
+            with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
+                result = kernel(*arguments)
+        devices.synchronise("gpu" if device == "gpu" else "cpu")
+    except CourseError as error:
+        return str(error)
+    except Exception as error:  # whatever a student's Python function raises is a verdict, not a crash
+        return f"raised {type(error).__name__}: {error}"
+    for cells in guards:
+        if not _untouched(cells):
+            return "writes outside of its arrays: is the guard right?"
+    for argument, value, before in zip(operation.arguments, arguments, case.arguments, strict=True):
+        allowed = in_place and argument.name == operation.result.name
+        if isinstance(before, np.ndarray) and not allowed and not _same(devices.to_device(value, "cpu"), before):
+            return f"changes its argument {argument.name}"
+    return compare(operation, result, truth, case.arguments)
+
+
+def compare(operation, result, truth: np.ndarray, arguments: tuple) -> str | None:
+    """None where `result` is the truth up to rounding; else how many cells are wrong, the first of them, and how."""
+    name, kind = operation.result.name, contract.DTYPES[operation.result.kind]
+    if result is None:
+        return f"returns nothing: wanted {operation.result}"
+    if isinstance(result, float) and truth.shape == ():
+        result = np.float32(result)
+    got = np.asarray(devices.to_device(result, "cpu"))
+    if got.shape != truth.shape:
+        return f"{name} has shape {got.shape}, wanted {truth.shape}"
+    if got.dtype != kind:
+        return f"{name} is {got.dtype}, wanted {np.dtype(kind)}"
+    allowed = allowed_error(operation, truth, arguments)
+    with np.errstate(invalid="ignore"):
+        wrong = ~((got == truth) | (np.abs(got - truth) <= allowed))
+    if not wrong.any():
+        return None
+    first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    place = f"{name}[{', '.join(map(str, first))}]" if first else name
+    value = "nothing was written" if _is_poison(got[first]) else f"got {got[first]:.7g}"
+    return f"{int(wrong.sum())} of {wrong.size} wrong, first {place}: {value}, expected {truth[first]:.7g}"
+
+
+def allowed_error(operation, truth: np.ndarray, arguments: tuple) -> np.ndarray | float:
+    """So many roundings of the magnitude of what was added up; integers and infinities must be exact."""
+    if operation.result.kind == "int":
+        return 0
+    arguments = tuple(map(_float64, arguments))
+    if operation.magnitude is None:
+        magnitude = operation.truth(*map(np.abs, arguments))
+    else:
+        magnitude = operation.magnitude(*arguments)
+    allowed = operation.tolerance * EPS * np.abs(magnitude) + TINY
+    return np.where(np.isfinite(allowed), allowed, 0)
+
+
+def _float64(value):
+    """Floats in double precision; labels and sizes stay integers."""
+    return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype == np.float32 else value
+
+
+def _poisoned(shape: tuple[int, ...], dtype) -> np.ndarray:
+    """An array that no kernel has written."""
+    return np.full(shape, np.nan if dtype == np.float32 else SENTINEL, dtype)
+
+
+def _is_poison(value) -> bool:
+    return bool(np.isnan(value)) or value == SENTINEL
+
+
+def _guarded(values: np.ndarray, guards: list):
+    """A GPU copy of `values` with guard cells before and after it; the guard cells are added to `guards`."""
+    import cupy
+
+    cells = cupy.asarray(_poisoned((values.size + 2 * GUARD,), values.dtype))
+    inner = cells[GUARD : GUARD + values.size]
+    inner[...] = cupy.asarray(values.reshape(-1))
+    guards += [cells[:GUARD], cells[GUARD + values.size :]]
+    return inner.reshape(values.shape)
+
+
+def _untouched(cells) -> bool:
+    return _same(cells.get(), _poisoned(cells.shape, cells.dtype))
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Equal, and NaN where the other is NaN."""
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")

@@ -1,0 +1,113 @@
+// Costs and their gradients. A, Z, Y, G (batch, n), a row a sample; C is one number, zero before the launch.
+
+// ---- three ways to add up numbers that lie in different threads
+
+// 1. Every thread adds to the same cell, one after the other. Simple and slow; and because float sums depend on the order
+// of adding, the last digits change from run to run.
+extern "C" __global__ void mse_atomic(const float* A, const float* Y, float* C, int batch, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= batch * n) return;
+    float difference = A[i] - Y[i];
+    atomicAdd(C, difference * difference / (2.0f * batch));
+}
+
+// 2. A tree: half of the threads add the other half's numbers, then a quarter, then an eighth. blockDim.x is a power of
+// two, at most 1,024. The sum is right in thread 0.
+__device__ float tree_sum(float value) {
+    __shared__ float partial[1024];
+    int t = threadIdx.x;
+    partial[t] = value;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (t < half) partial[t] += partial[t + half];
+        __syncthreads();
+    }
+    return partial[0];
+}
+
+// 3. The 32 threads of a warp read each other's registers by shuffles, without shared memory or barriers; only the warps'
+// 32 sums meet in shared memory.
+__device__ float warp_sum(float value) {
+    for (int distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(0xffffffff, value, distance);
+    return value;
+}
+
+__device__ float shuffle_sum(float value) {
+    __shared__ float partial[32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    value = warp_sum(value);
+    if (lane == 0) partial[warp] = value;
+    __syncthreads();
+    if (warp == 0) value = warp_sum(lane < blockDim.x / 32 ? partial[lane] : 0.0f);
+    return value;
+}
+
+// ---- the costs: one block strides over all numbers, then adds up. The order of adding never changes.
+
+__device__ float squares(const float* A, const float* Y, int size) {
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < size; i += blockDim.x) {
+        float difference = A[i] - Y[i];
+        sum += difference * difference;
+    }
+    return sum;
+}
+
+extern "C" __global__ void mse_tree(const float* A, const float* Y, float* C, int batch, int n) {
+    float sum = tree_sum(squares(A, Y, batch * n));
+    if (threadIdx.x == 0) *C = sum / (2.0f * batch);
+}
+
+extern "C" __global__ void mse_shuffle(const float* A, const float* Y, float* C, int batch, int n) {
+    float sum = shuffle_sum(squares(A, Y, batch * n));
+    if (threadIdx.x == 0) *C = sum / (2.0f * batch);
+}
+
+extern "C" __global__ void mae_tree(const float* A, const float* Y, float* C, int batch, int n) {
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < batch * n; i += blockDim.x) sum += fabsf(A[i] - Y[i]);
+    sum = tree_sum(sum);
+    if (threadIdx.x == 0) *C = sum / batch;
+}
+
+extern "C" __global__ void binary_cross_entropy_tree(const float* Z, const float* Y, float* C, int batch, int n) {
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < batch * n; i += blockDim.x) {
+        float z = Z[i];
+        sum += fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z))) - Y[i] * z;  // softplus(z) - y z, without overflow
+    }
+    sum = tree_sum(sum);
+    if (threadIdx.x == 0) *C = sum / batch;
+}
+
+// One thread a sample: log of the sum of exponentials, with the largest z taken out so that none overflows.
+extern "C" __global__ void categorical_cross_entropy_tree(const float* Z, const float* Y, float* C, int batch, int n) {
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < batch; i += blockDim.x) {
+        const float *z = Z + i * n, *y = Y + i * n;
+        float top = z[0], exponentials = 0.0f;
+        for (int j = 1; j < n; j++) top = fmaxf(top, z[j]);
+        for (int j = 0; j < n; j++) {
+            exponentials += expf(z[j] - top);
+            sum += y[j] * (top - z[j]);
+        }
+        sum += logf(exponentials);
+    }
+    sum = tree_sum(sum);
+    if (threadIdx.x == 0) *C = sum / batch;
+}
+
+// ---- gradients, element by element
+
+// The gradient of (3), and the delta of both cross-entropies.
+extern "C" __global__ void difference_naive(const float* A, const float* Y, float* G, int batch, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < batch * n) G[i] = A[i] - Y[i];
+}
+
+extern "C" __global__ void mae_gradient_naive(const float* A, const float* Y, float* G, int batch, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= batch * n) return;
+    float difference = A[i] - Y[i];
+    G[i] = difference > 0.0f ? 1.0f : difference < 0.0f ? -1.0f : 0.0f;
+}

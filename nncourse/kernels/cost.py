@@ -1,0 +1,261 @@
+"""How wrong is the network? Four costs, each one number for a batch, and the gradients that start backpropagation.
+
+Costs are sums over the outputs and means over the batch, as in (3). Gradients are those of one sample: the mean over
+the batch is taken later, in (4c) and (4d). The cross-entropies are computed from the weighted sums Z, before the
+activation: log(sigmoid(z)) overflows where z is far below zero, softplus(z) − y z never does. With them the delta is
+A − Y at once.
+"""
+
+import math
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation, read_cuda
+
+SOURCE = read_cuda(__file__)
+A_AND_Y = "A (batch, n), Y (batch, n)"
+SUM_TOLERANCE = 64.0  # thousands of float32 numbers are added up; one that is missing is a larger error
+Z_AND_Y = "Z (batch, n), Y (batch, n)"
+
+
+def _one_hot(rng, shape, sizes):
+    """Targets with a single 1 in each row."""
+    return np.eye(sizes["n"], dtype=np.float32)[rng.integers(0, sizes["n"], sizes["batch"])]
+
+
+def _zeros_and_ones(rng, shape, sizes):
+    return rng.integers(0, 2, shape).astype(np.float32)
+
+
+# ---- mean squared error
+
+mse = Operation(
+    "mse",
+    "C = 1/(2 batch) Σ (a − y)²",
+    equation="(3)",
+    arguments=A_AND_Y,
+    result="C ()",
+    output="accumulated",
+    tolerance=SUM_TOLERANCE,
+    truth=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),
+    magnitude=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A)),
+    flops=lambda batch, n: 3 * batch * n,
+    cuda_arguments="A, Y, C, batch, n",
+)
+
+
+@mse.kernel("loops", device="cpu")
+@mse.kernel("numba", device="cpu", compiled=True)
+def mse_loops(A, Y):
+    a, y = A.reshape(-1), Y.reshape(-1)
+    total = 0.0
+    for i in range(a.size):
+        total += (a[i] - y[i]) ** 2
+    return float(total / (2 * len(A)))
+
+
+@mse.kernel("numpy", device="cpu")
+@mse.kernel("cupy", device="gpu")
+def mse_array(A, Y):
+    D = A - Y
+    return (D * D).sum() / (2 * len(A))
+
+
+mse.cuda_kernel("atomic", source=SOURCE, function="mse_atomic", block=(256,), over=("batch", "n"), deterministic=False)
+mse.cuda_kernel("tree", source=SOURCE, function="mse_tree", block=(512,), grid=(1,))
+mse.cuda_kernel("shuffle", source=SOURCE, function="mse_shuffle", block=(512,), grid=(1,))
+
+mse_gradient = Operation(
+    "mse_gradient",
+    "G = A − Y",
+    arguments=A_AND_Y,
+    result="G (batch, n)",
+    truth=np.subtract,
+    magnitude=lambda A, Y: abs(A) + abs(Y),
+    flops=lambda batch, n: batch * n,
+    cuda_arguments="A, Y, G, batch, n",
+)
+
+
+@mse_gradient.kernel("loops", device="cpu")
+@mse_gradient.kernel("numba", device="cpu", compiled=True)
+def difference_loops(A, Y):
+    G = np.empty_like(A)
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            G[i, j] = A[i, j] - Y[i, j]
+    return G
+
+
+@mse_gradient.kernel("numpy", device="cpu")
+@mse_gradient.kernel("cupy", device="gpu")
+def difference_array(A, Y):
+    return A - Y
+
+
+mse_gradient.cuda_kernel("naive", source=SOURCE, function="difference_naive", block=(256,))
+
+# ---- mean absolute error
+
+mae = Operation(
+    "mae",
+    "C = 1/batch Σ |a − y|",
+    arguments=A_AND_Y,
+    result="C ()",
+    output="accumulated",
+    tolerance=SUM_TOLERANCE,
+    truth=lambda A, Y: np.linalg.norm((A - Y).ravel(), 1) / len(A),
+    magnitude=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A),
+    flops=lambda batch, n: 3 * batch * n,
+    cuda_arguments="A, Y, C, batch, n",
+)
+
+
+@mae.kernel("loops", device="cpu")
+@mae.kernel("numba", device="cpu", compiled=True)
+def mae_loops(A, Y):
+    a, y = A.reshape(-1), Y.reshape(-1)
+    total = 0.0
+    for i in range(a.size):
+        total += abs(a[i] - y[i])
+    return float(total / len(A))
+
+
+@mae.kernel("numpy", device="cpu")
+@mae.kernel("cupy", device="gpu")
+def mae_array(A, Y):
+    return np.abs(A - Y).sum() / len(A)
+
+
+mae.cuda_kernel("tree", source=SOURCE, function="mae_tree", block=(512,), grid=(1,))
+
+mae_gradient = Operation(
+    "mae_gradient",
+    "G = sign(A − Y)",
+    arguments=A_AND_Y,
+    result="G (batch, n)",
+    truth=lambda A, Y: (A > Y) * 1.0 - (A < Y) * 1.0,
+    flops=lambda batch, n: 2 * batch * n,
+    cuda_arguments="A, Y, G, batch, n",
+)
+
+
+@mae_gradient.kernel("loops", device="cpu")
+@mae_gradient.kernel("numba", device="cpu", compiled=True)
+def mae_gradient_loops(A, Y):
+    G = np.zeros_like(A)
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            if A[i, j] > Y[i, j]:
+                G[i, j] = 1
+            elif A[i, j] < Y[i, j]:
+                G[i, j] = -1
+    return G
+
+
+@mae_gradient.kernel("numpy", device="cpu")
+@mae_gradient.kernel("cupy", device="gpu")
+def mae_gradient_array(A, Y):
+    return np.sign(A - Y)
+
+
+mae_gradient.cuda_kernel("naive", source=SOURCE, function="mae_gradient_naive", block=(256,))
+
+# ---- cross-entropies, from Z
+
+binary_cross_entropy = Operation(
+    "binary_cross_entropy",
+    "C = 1/batch Σ (softplus(z) − y z), with a = sigmoid(z)",
+    arguments=Z_AND_Y,
+    result="C ()",
+    output="accumulated",
+    tolerance=SUM_TOLERANCE,
+    truth=lambda Z, Y: np.sum(np.logaddexp(0, Z) - Y * Z) / len(Z),
+    magnitude=lambda Z, Y: np.sum(1 + abs(Z)) / len(Z),
+    values={"Y": _zeros_and_ones},
+    hostile=("zeros", "large"),
+    flops=lambda batch, n: 8 * batch * n,
+    cuda_arguments="Z, Y, C, batch, n",
+)
+
+
+@binary_cross_entropy.kernel("loops", device="cpu")
+@binary_cross_entropy.kernel("numba", device="cpu", compiled=True)
+def binary_cross_entropy_loops(Z, Y):
+    total = 0.0
+    for i in range(Z.shape[0]):
+        for j in range(Z.shape[1]):
+            z = Z[i, j]
+            total += max(z, 0.0) + math.log1p(math.exp(-abs(z))) - Y[i, j] * z
+    return float(total / len(Z))
+
+
+@binary_cross_entropy.kernel("numpy", device="cpu")
+@binary_cross_entropy.kernel("cupy", device="gpu")
+def binary_cross_entropy_array(Z, Y):
+    return (np.maximum(Z, 0) + np.log1p(np.exp(-np.abs(Z))) - Y * Z).sum() / len(Z)
+
+
+binary_cross_entropy.cuda_kernel("tree", source=SOURCE, function="binary_cross_entropy_tree", block=(512,), grid=(1,))
+
+categorical_cross_entropy = Operation(
+    "categorical_cross_entropy",
+    "C = 1/batch Σ (log Σ exp(z) − Σ y z), with a = softmax(z) and Σ y = 1",
+    arguments=Z_AND_Y,
+    result="C ()",
+    output="accumulated",
+    tolerance=SUM_TOLERANCE,
+    truth=lambda Z, Y: np.sum(np.logaddexp.reduce(Z, axis=1) - np.sum(Y * Z, axis=1)) / len(Z),
+    magnitude=lambda Z, Y: np.sum(np.max(1 + abs(Z), axis=1) + np.sum(abs(Y * Z), axis=1)) / len(Z),
+    values={"Y": _one_hot},
+    hostile=("zeros", "large"),
+    flops=lambda batch, n: 6 * batch * n,
+    cuda_arguments="Z, Y, C, batch, n",
+)
+
+
+@categorical_cross_entropy.kernel("loops", device="cpu")
+@categorical_cross_entropy.kernel("numba", device="cpu", compiled=True)
+def categorical_cross_entropy_loops(Z, Y):
+    """The largest z of a row is taken out of the exponentials, so that none overflows."""
+    batch, n = Z.shape
+    total = 0.0
+    for i in range(batch):
+        top = Z[i, 0]
+        for j in range(n):
+            top = max(top, Z[i, j])
+        exponentials = 0.0
+        for j in range(n):
+            exponentials += math.exp(Z[i, j] - top)
+            total += Y[i, j] * (top - Z[i, j])
+        total += math.log(exponentials)
+    return float(total / batch)
+
+
+@categorical_cross_entropy.kernel("numpy", device="cpu")
+@categorical_cross_entropy.kernel("cupy", device="gpu")
+def categorical_cross_entropy_array(Z, Y):
+    below = Z - Z.max(axis=1, keepdims=True)
+    return (np.log(np.exp(below).sum(axis=1)) - (Y * below).sum(axis=1)).sum() / len(Z)
+
+
+categorical_cross_entropy.cuda_kernel(
+    "tree", source=SOURCE, function="categorical_cross_entropy_tree", block=(512,), grid=(1,)
+)
+
+cross_entropy_delta = Operation(
+    "cross_entropy_delta",
+    "D = A − Y, for sigmoid with binary and softmax with categorical cross-entropy",
+    equation="(4a)",
+    arguments=A_AND_Y,
+    result="D (batch, n)",
+    truth=np.subtract,
+    magnitude=lambda A, Y: abs(A) + abs(Y),
+    flops=lambda batch, n: batch * n,
+    cuda_arguments="A, Y, D, batch, n",
+)
+cross_entropy_delta.kernel("loops", device="cpu")(difference_loops)
+cross_entropy_delta.kernel("numba", device="cpu", compiled=True)(difference_loops)
+cross_entropy_delta.kernel("numpy", device="cpu")(difference_array)
+cross_entropy_delta.kernel("cupy", device="gpu")(difference_array)
+cross_entropy_delta.cuda_kernel("naive", source=SOURCE, function="difference_naive", block=(256,))

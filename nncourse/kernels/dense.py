@@ -1,0 +1,47 @@
+"""A dense layer: every neuron sees every input. Equation (1) for all neurons of a layer and all samples of a batch.
+
+Rows are samples. W[j, k] joins input k to neuron j, so Z[i, j] = A[i] · W[j] + b[j] is neuron j's sum for sample i.
+"""
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation, read_cuda
+
+dense_forward = Operation(
+    "dense_forward",
+    "Z = A Wᵀ + b",
+    equation="(1)",
+    arguments="A (batch, n_in), W (n_out, n_in), b (n_out,)",
+    result="Z (batch, n_out)",
+    truth=lambda A, W, b: np.einsum("ik,jk->ij", A, W) + b,
+    flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
+    cuda_arguments="A, W, b, Z, batch, n_in, n_out",
+)
+
+
+@dense_forward.kernel("loops", device="cpu")
+@dense_forward.kernel("numba", device="cpu", compiled=True)
+def loops(A, W, b):
+    """As on paper: a sum for each sample and neuron."""
+    batch, n_in = A.shape
+    n_out = W.shape[0]
+    Z = np.empty((batch, n_out), A.dtype)
+    for i in range(batch):
+        for j in range(n_out):
+            z = b[j]
+            for k in range(n_in):
+                z += A[i, k] * W[j, k]
+            Z[i, j] = z
+    return Z
+
+
+@dense_forward.kernel("numpy", device="cpu")
+@dense_forward.kernel("cupy", device="gpu")
+def array(A, W, b):
+    """The sums as one matrix product, which the library hands to BLAS; b is added to every row."""
+    return A @ W.T + b
+
+
+SOURCE = read_cuda(__file__)
+dense_forward.cuda_kernel("naive", source=SOURCE, function="dense_forward_naive", block=(32, 8))
+dense_forward.cuda_kernel("tiled", source=SOURCE, function="dense_forward_tiled", block=(16, 16))

@@ -1,0 +1,158 @@
+"""The student's kept kernels: plain files in my_kernels/, checked when they are kept and again when they have changed.
+
+sigmoid.numpy.py holds a Python function `sigmoid`, sigmoid.naive.cu a CUDA function `sigmoid`; progress.json says when
+and where each passed, how fast it was, and the hash of the text that passed. Loading a kept kernel runs its code.
+"""
+
+import datetime
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.cuda.source import CudaSource
+from nncourse.errors import CourseError
+from nncourse.kernels import jit
+from nncourse.kernels.check import Verdict
+from nncourse.kernels.operation import CudaKernel, Kernel, Operation
+
+PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
+
+
+def folder() -> Path:
+    """Where kept kernels lie: NNCOURSE_MY_KERNELS, else my_kernels/ beside the package."""
+    return Path(os.environ.get("NNCOURSE_MY_KERNELS") or Path(__file__).resolve().parents[2] / "my_kernels")
+
+
+def keep(
+    operation: Operation, name: str, text: str, block: tuple[int, ...] | None = None, seconds: float | None = None
+) -> Verdict:
+    """Check a kernel given as text, and keep it if it is right. With `block` the text is CUDA C, else Python."""
+    entry = {"block": list(block)} if block else {}
+    try:
+        verdict = operation.check(build(operation, name, text, entry))
+    except CourseError as error:
+        return Verdict(False, str(error))
+    if verdict:
+        record = progress()  # first: if it is damaged, nothing is written
+        stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        device = "gpu" if (block or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available() else "cpu"
+        entry |= {"hash": _hash(text), "date": stamp, "machine": devices.describe(device), "seconds": seconds}
+        _write(folder() / _file_name(operation, name, bool(block)), text)
+        record[f"{operation.name}.{name}"] = entry
+        _write(folder() / "progress.json", json.dumps(record, indent=1) + "\n")
+    return verdict
+
+
+def progress() -> dict[str, dict]:
+    """What has been kept so far, by "operation.kernel"."""
+    path = folder() / "progress.json"
+    if not path.exists():
+        return {}
+    try:
+        record = json.loads(path.read_text("utf-8"))
+    except (ValueError, OSError, RecursionError):
+        record = None
+    if not (isinstance(record, dict) and all(map(_is_sound, record.values()))):
+        raise CourseError(f"{path}: wanted the record of your kernels, but it is damaged: delete it and run them again")
+    return record
+
+
+def _is_sound(entry) -> bool:
+    """True for what keep() writes about a kernel."""
+    if not isinstance(entry, dict):
+        return False
+    block, seconds = entry.get("block", [1]), entry.get("seconds")
+    numbers = isinstance(block, list) and block and all(type(size) is int for size in block)
+    return bool(numbers) and (seconds is None or isinstance(seconds, float | int))
+
+
+def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Kernel], dict[str, str]]:
+    """For each operation the fastest kept kernel of `device`, and words on those that could not be used."""
+    taken: dict[str, tuple[float, Kernel]] = {}
+    refused: dict[str, str] = {}
+    for key, entry in progress().items():
+        operation_name, _, name = key.partition(".")
+        if operation_name not in operations or _device(name, entry) != device:
+            continue
+        kernel = load(operations[operation_name], name, entry)
+        if isinstance(kernel, Verdict):
+            refused[operation_name] = f"yours is not used: {kernel.line}"
+            continue
+        seconds = entry.get("seconds") or np.inf
+        if operation_name not in taken or seconds < taken[operation_name][0]:
+            taken[operation_name] = (seconds, kernel)
+    kernels = {name: kernel for name, (_, kernel) in taken.items()}
+    return kernels, {name: words for name, words in refused.items() if name not in kernels}
+
+
+def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
+    """A kept kernel; or, where it is missing or has changed and is no longer right, the verdict that says so."""
+    path = folder() / _file_name(operation, name, "block" in entry)
+    try:
+        text = path.read_text("utf-8")
+        kernel = build(operation, name, text, entry)
+    except OSError:
+        return Verdict(False, f"{path.name} is gone")
+    except UnicodeDecodeError:
+        return Verdict(False, f"{path.name} is no text")
+    except CourseError as error:
+        return Verdict(False, str(error))
+    if _hash(text) == entry.get("hash"):
+        return kernel
+    verdict = operation.check(kernel)
+    return kernel if verdict else verdict
+
+
+def build(operation: Operation, name: str, text: str, entry: dict) -> Kernel:
+    """A kernel from its text. Python text runs in a fresh namespace that holds np and xp (CuPy for a cupy kernel)."""
+    file = _file_name(operation, name, "block" in entry)
+    if not name.isidentifier():
+        raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
+    if "block" in entry:
+        source = CudaSource(text, file)
+        return CudaKernel(operation, name, "gpu", operation.name, file, source, tuple(entry["block"]))
+    if name not in PYTHON_DEVICES:
+        raise CourseError(f"{file}: wanted a Python kernel named one of {', '.join(PYTHON_DEVICES)}; got {name!r}")
+    xp = np
+    if PYTHON_DEVICES[name] == "gpu" and devices.gpu_available():
+        import cupy as xp
+    namespace: dict = {"np": np, "xp": xp}
+    try:
+        exec(compile(text, file, "exec"), namespace)
+    except (Exception, SystemExit) as error:  # the student's own code may raise anything
+        raise CourseError(f"{file}: cannot be run: {type(error).__name__}: {error}") from None
+    function = namespace.get(operation.name)
+    if not callable(function):
+        raise CourseError(f"{file}: wanted a function {operation.name}, found none")
+    return Kernel(
+        operation, name, "cpu" if xp is np else "gpu", jit.jit(function) if name == "numba" else function, file
+    )
+
+
+def _device(name: str, entry: dict) -> str:
+    return "gpu" if "block" in entry else PYTHON_DEVICES.get(name, "")
+
+
+def _file_name(operation: Operation, name: str, cuda: bool) -> str:
+    return f"{operation.name}.{name}.{'cu' if cuda else 'py'}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    """All of the text or nothing of it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as beside:
+            new = Path(beside) / path.name
+            new.write_text(text, "utf-8")
+            os.replace(new, path)
+    except OSError as error:
+        raise CourseError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,34 @@
+"""The step of gradient descent (the end of Algorithm 1): every weight and bias moves a little against its gradient."""
+
+from nncourse.kernels.operation import Operation, read_cuda
+
+sgd_update = Operation(
+    "sgd_update",
+    "W ← W − η G",
+    equation="Algorithm 1",
+    arguments="W (*n), G (*n), rate ()",
+    result="W (*n)",
+    truth=lambda W, G, rate: W - rate * G,
+    magnitude=lambda W, G, rate: abs(W) + abs(rate * G),
+    flops=lambda n: 2 * n,
+    cuda_arguments="W, G, rate, n",
+)
+
+
+@sgd_update.kernel("loops", device="cpu")
+@sgd_update.kernel("numba", device="cpu", compiled=True)
+def loops(W, G, rate):
+    w, g = W.reshape(-1), G.reshape(-1)  # the same numbers in one row
+    for i in range(w.size):
+        w[i] -= rate * g[i]
+    return W
+
+
+@sgd_update.kernel("numpy", device="cpu")
+@sgd_update.kernel("cupy", device="gpu")
+def array(W, G, rate):
+    W -= rate * G
+    return W
+
+
+sgd_update.cuda_kernel("naive", source=read_cuda(__file__), function="sgd_update_naive", block=(256,))

@@ -1,0 +1,1 @@
+"""What learns: layers, networks, training, metrics, model files."""

@@ -1,0 +1,61 @@
+"""How good is a model? All is read off its confusion matrix M: M[i, j] samples of class i were taken for class j.
+
+A quotient whose denominator is zero is 0: a class that was never predicted has precision 0.
+"""
+
+import numpy as np
+
+from nncourse.model.network import Network
+
+
+def predicted_classes(outputs: np.ndarray) -> np.ndarray:
+    """Class numbers (n,) int32 from outputs (n, n_out): the largest, or with one output whether it is above ½."""
+    if outputs.shape[1] == 1:
+        return (outputs[:, 0] > 0.5).astype(np.int32)
+    return outputs.argmax(axis=1).astype(np.int32)
+
+
+def confusion(network: Network, X, Y, backend) -> np.ndarray:
+    """The confusion matrix of a network on samples X with targets Y, counted by the backend's kernel."""
+    classes = max(2, network.sizes[-1])
+    predictions = predicted_classes(network.predict(X, backend))
+    labels = predicted_classes(backend.to_device(Y))
+    M = backend.confusion_matrix(labels, predictions, classes)
+    return M if isinstance(M, np.ndarray) else M.get()
+
+
+def accuracy(M: np.ndarray) -> float:
+    """The share of samples on the diagonal."""
+    return float(_divide(np.trace(M), M.sum()))
+
+
+def precision(M: np.ndarray) -> np.ndarray:
+    """TP / (TP + FP) of each class, equation (5): of those taken for the class, how many are of it."""
+    return _divide(np.diag(M), M.sum(axis=0))
+
+
+def recall(M: np.ndarray) -> np.ndarray:
+    """TP / (TP + FN) of each class, equation (6): of those of the class, how many were found."""
+    return _divide(np.diag(M), M.sum(axis=1))
+
+
+def f1(M: np.ndarray) -> np.ndarray:
+    """2 TP / (2 TP + FP + FN) of each class, equation (7): the harmonic mean of precision and recall."""
+    return _divide(2 * np.diag(M), M.sum(axis=0) + M.sum(axis=1))
+
+
+def report(M: np.ndarray, classes: tuple[str, ...]) -> str:
+    """Precision, recall and F1 of each class and their plain averages, as lines of text."""
+    width = max(8, *(len(name) for name in classes))
+    lines = [f"{'':{width}}  precision  recall      F1  samples"]
+    columns = zip(classes, precision(M), recall(M), f1(M), M.sum(axis=1), strict=True)
+    lines += [f"{name:{width}}  {p:9.4f}  {r:6.4f}  {f:6.4f}  {n:7d}" for name, p, r, f, n in columns]
+    means = precision(M).mean(), recall(M).mean(), f1(M).mean()
+    lines.append(f"{'average':{width}}  {means[0]:9.4f}  {means[1]:6.4f}  {means[2]:6.4f}  {M.sum():7d}")
+    return "\n".join([*lines, f"accuracy {accuracy(M):.4f}"])
+
+
+def _divide(numerator, denominator):
+    """numerator / denominator, 0 where the denominator is 0."""
+    numerator = np.asarray(numerator, np.float64)
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=np.asarray(denominator) != 0)

@@ -1,0 +1,160 @@
+"""Training: mini-batches in a seeded order, epoch after epoch, with a history of the cost."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.errors import CourseError
+from nncourse.model.network import Network, cost_of, forward, training_step
+
+ROWS_AT_ONCE = 8192  # how many samples an evaluation pushes through the network together
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of a history. Costs are those of the whole set after the epoch; seconds are those of its steps."""
+
+    number: int
+    cost: float
+    validation_cost: float | None
+    seconds: float
+
+
+@dataclass
+class History:
+    """What happened, epoch by epoch; `stopped` is "" after the last epoch, else one line on why it ended early."""
+
+    epochs: list[Epoch] = field(default_factory=list)
+    stopped: str = ""
+
+    @property
+    def costs(self) -> list[float]:
+        return [epoch.cost for epoch in self.epochs]
+
+    @property
+    def validation_costs(self) -> list[float | None]:
+        return [epoch.validation_cost for epoch in self.epochs]
+
+    @property
+    def seconds(self) -> float:
+        return sum(epoch.seconds for epoch in self.epochs)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a cost that is not finite is noticed, and said once
+def train(
+    network: Network,
+    X: np.ndarray,
+    Y: np.ndarray,
+    backend,
+    *,
+    epochs: int,
+    batch_size: int = 10,
+    learning_rate: float = 0.1,
+    seed: int = 0,
+    validation: tuple[np.ndarray, np.ndarray] | None = None,
+    epochs_done: int = 0,
+    progress: bool = False,
+    on_epoch: Callable[[Epoch], None] | None = None,
+) -> History:
+    """Train `network` in place by stochastic gradient descent on samples X (n, n_in) with targets Y (n, n_out).
+
+    The order of the samples in epoch e depends on `seed` and e alone, so that training goes on after `epochs_done`
+    epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
+    keeps the best parameters so far (by the validation cost where there is a validation set, else by the cost).
+    """
+    _refuse_bad_data(network, X, Y)
+    if validation:
+        _refuse_bad_data(network, *validation)
+    _refuse_bad_options(epochs, batch_size, learning_rate)
+    history = History()
+    there = network.on(backend)
+    X, Y = map(backend.to_device, (X, Y))
+    X_validation, Y_validation = map(backend.to_device, validation or (X, Y))
+    best, best_cost = [array.copy() for array in there.parameters], math.inf
+    bar = _progress_bar(epochs, progress)
+    try:
+        for number in range(epochs_done + 1, epochs_done + epochs + 1):
+            start = time.perf_counter()
+            _one_epoch(there, X, Y, batch_size, learning_rate, np.random.default_rng([seed, number]), backend)
+            devices.synchronise(backend.device)
+            seconds = time.perf_counter() - start
+            cost = evaluate(there, X, Y, backend)
+            validation_cost = evaluate(there, X_validation, Y_validation, backend) if validation else None
+            epoch = Epoch(number, cost, validation_cost, seconds)
+            history.epochs.append(epoch)
+            if not math.isfinite(cost):
+                history.stopped = (
+                    f"the cost is {cost} after epoch {number}: take a learning rate below {learning_rate:g}, "
+                    "or scale the data"
+                )
+                break
+            judged = cost if validation_cost is None else validation_cost
+            if judged < best_cost:
+                best, best_cost = [array.copy() for array in there.parameters], judged
+            bar.update()
+            bar.set_postfix_str(f"cost {cost:.4g}", refresh=False)
+            if on_epoch:
+                on_epoch(epoch)
+    except KeyboardInterrupt:
+        done = history.epochs[-1].number if history.epochs else epochs_done
+        history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
+    finally:
+        bar.close()
+    _take(network, best if history.stopped else there.parameters)
+    return history
+
+
+def evaluate(network: Network, X, Y, backend) -> float:
+    """The cost of all samples, some thousand at a time; network, X and Y lie on the backend's device."""
+    total = 0.0
+    for start in range(0, len(X), ROWS_AT_ONCE):
+        rows, targets = X[start : start + ROWS_AT_ONCE], Y[start : start + ROWS_AT_ONCE]
+        Z, A = forward(network, rows, backend)
+        total += cost_of(network, Z, A, targets, backend) * len(rows)
+    return total / len(X)
+
+
+def _one_epoch(
+    network: Network, X, Y, batch_size: int, learning_rate: float, rng: np.random.Generator, backend
+) -> None:
+    """Every sample once. The rows are shuffled once, so that each batch is a slice and not another gathering."""
+    order = backend.to_device(rng.permutation(len(X)))
+    X, Y = X[order], Y[order]
+    for start in range(0, len(X), batch_size):
+        stop = start + batch_size
+        training_step(network, X[start:stop], Y[start:stop], learning_rate, backend)
+
+
+def _take(network: Network, parameters: list) -> None:
+    """Bring trained parameters back to the CPU, into the network they belong to."""
+    for layer, W, b in zip(network.layers, parameters[0::2], parameters[1::2], strict=True):
+        layer.W, layer.b = devices.to_device(W, "cpu"), devices.to_device(b, "cpu")
+
+
+def _progress_bar(epochs: int, shown: bool):
+    from tqdm import tqdm
+
+    return tqdm(total=epochs, unit="epoch", disable=not shown, mininterval=0.2, leave=False)
+
+
+def _refuse_bad_data(network: Network, X, Y) -> None:
+    """CourseError for samples and targets that are not for this network."""
+    n_in, n_out = network.sizes[0], network.sizes[-1]
+    if X.ndim != 2 or X.shape[1] != n_in or not len(X):
+        raise CourseError(f"wanted samples of {n_in} numbers, a row each; got an array of shape {X.shape}")
+    if Y.shape != (len(X), n_out):
+        raise CourseError(f"wanted targets of shape {(len(X), n_out)}; got {Y.shape}")
+    if X.dtype != np.float32 or Y.dtype != np.float32:
+        raise CourseError(f"wanted float32 samples and targets; got {X.dtype} and {Y.dtype}: use .astype(np.float32)")
+
+
+def _refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:
+    """CourseError for numbers with which nothing can be trained."""
+    if epochs < 1 or batch_size < 1:
+        raise CourseError(f"wanted epochs and batch size of at least 1; got {epochs} and {batch_size}")
+    if not (math.isfinite(learning_rate) and learning_rate > 0):
+        raise CourseError(f"wanted a learning rate above 0; got {learning_rate}")

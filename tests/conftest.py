@@ -1,0 +1,41 @@
+"""What all tests share: the GPU or the reason to do without, and folders of their own for kept kernels."""
+
+import os
+
+import numpy as np
+import pytest
+
+from nncourse import device
+
+
+@pytest.fixture(scope="session")
+def gpu() -> str:
+    """Skip the test where there is no GPU; with NNCOURSE_REQUIRE_GPU=1 fail instead."""
+    if not device.gpu_available():
+        if os.environ.get("NNCOURSE_REQUIRE_GPU") == "1":
+            pytest.fail(f"NNCOURSE_REQUIRE_GPU=1, but {device.why_no_gpu()}")
+        pytest.skip(device.why_no_gpu())
+    return "gpu"
+
+
+@pytest.fixture
+def my_kernels(tmp_path, monkeypatch):
+    """An empty my_kernels/ folder for one test."""
+    monkeypatch.setenv("NNCOURSE_MY_KERNELS", str(tmp_path / "my_kernels"))
+    return tmp_path / "my_kernels"
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20)
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder with the real CC and MNIST data and a model of the C program; skip where NNCOURSE_DATA names none."""
+    from pathlib import Path
+
+    folder = Path(os.environ.get("NNCOURSE_DATA", ""))
+    if not os.environ.get("NNCOURSE_DATA") or not (folder / "cc").is_dir():
+        pytest.skip("NNCOURSE_DATA names no folder with cc/, mnist/ and c_program/")
+    return folder

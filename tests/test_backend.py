@@ -1,0 +1,141 @@
+"""choose(): what it refuses, what it shows, and that a backend stays as it was chosen."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from nncourse import device
+from nncourse.errors import CourseError
+from nncourse.kernels import backend as backends
+from nncourse.kernels.backend import choose, find, operations
+from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.operation import CudaKernel
+
+CPU = ("loops", "numpy", "numba")
+
+
+def refused(*arguments, **options) -> str:
+    with pytest.raises(CourseError) as caught:
+        choose(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", CPU)
+def test_a_backend_has_one_kernel_for_each_operation(name):
+    backend = choose(name)
+    assert (backend.name, backend.device) == (name, "cpu")
+    assert list(backend.kernels) == list(operations())
+    for operation, kernel in backend.kernels.items():
+        assert kernel.operation.name == operation
+        assert kernel.device == "cpu"
+        assert kernel.name == name or "borrowed" in backend.notes[operation]
+
+
+@pytest.mark.parametrize("name", CPU)
+def test_a_backend_computes(name, rng):
+    A, W, b = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (2, 3), (2,)))
+    np.testing.assert_allclose(choose(name).dense_forward(A, W, b), A @ W.T + b, rtol=1e-5, atol=1e-6)
+
+
+def test_overrides_choose_a_kernel_and_it_is_said():
+    backend = choose("numpy", dense_forward="loops")
+    assert backend.kernels["dense_forward"] is dense_forward["loops"]
+    assert backend.dense_forward is dense_forward["loops"].function
+    assert backend.kernels["sigmoid"].name == "numpy"
+    assert dict(backend.notes) == {"dense_forward": "asked for"}
+    (line,) = (line for line in repr(backend).splitlines() if " dense_forward " in f" {line} ")
+    assert "loops" in line and "asked for" in line
+
+
+@pytest.mark.parametrize("name", ("", "Numpy", "tiled", "gpu", "torch", None))
+def test_unknown_backends_are_refused_with_the_list_of_those_there_are(name):
+    message = refused(name)
+    assert all(word in message for word in ("loops", "numpy", "numba", "cupy", "cuda"))
+
+
+def test_unknown_operations_and_kernels_are_refused_with_the_list_of_those_there_are():
+    message = refused("numpy", dense_froward="numpy")
+    assert "dense_forward" in message and "dense_froward" in message
+    message = refused("numpy", dense_forward="fast")
+    assert "'fast'" in message and all(kernel in message for kernel in dense_forward.kernels)
+    with pytest.raises(CourseError, match="dense_forward"):
+        find("dense")
+    assert find("dense_forward") is dense_forward
+
+
+@pytest.mark.parametrize("kernel", ("cupy", "tiled"))
+def test_devices_are_not_mixed(kernel):
+    message = refused("numpy", dense_forward=kernel)
+    assert "dense_forward" in message and kernel in message
+    assert "loops, numpy, numba" in message
+    assert "tiled" not in message.split("got")[0]
+
+
+def test_a_kernel_of_the_cpu_is_not_mixed_into_a_gpu_backend():
+    assert "naive" in refused("cuda", emulate=True, dense_forward="numpy")
+    refused("cuda", emulate=True, dense_forward="cupy")
+    for name in (*CPU, "cupy"):
+        refused(name, emulate=True)
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+def test_gpu_backends_need_a_gpu(name, monkeypatch):
+    monkeypatch.setattr(device, "gpu_available", lambda: False)
+    message = refused(name)
+    assert "GPU" in message and "numpy" in message
+
+
+def test_borrowed_kernels_are_shown(monkeypatch):
+    kernels = {name: kernel for name, kernel in dense_forward.kernels.items() if name != "numba"}
+    monkeypatch.setattr(dense_forward, "kernels", kernels)
+    backend = choose("numba")
+    assert backend.kernels["dense_forward"] is dense_forward["numpy"]
+    assert backend.kernels["sigmoid"].name == "numba"
+    (line,) = (line for line in repr(backend).splitlines() if line.split()[0] == "dense_forward")
+    assert "numpy" in line and "borrowed" in line
+
+
+def test_the_cuda_backend_takes_only_kernels_that_repeat_themselves():
+    backend = choose("cuda", emulate=True)
+    assert backend.device == "cpu" and "emulated" in backend.name
+    assert all(isinstance(kernel, CudaKernel) and kernel.deterministic for kernel in backend.kernels.values())
+    assert backend.kernels["mse"].name != "atomic"
+    assert choose("cuda", emulate=True, mse="atomic").kernels["mse"].name == "atomic"
+
+
+def test_a_backend_is_immutable():
+    backend = choose("numpy")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        backend.name = "numba"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        backend.dense_forward = None
+    with pytest.raises(TypeError):
+        backend.kernels["dense_forward"] = None
+    with pytest.raises(TypeError):
+        backend.notes["dense_forward"] = "mine"
+    assert choose("numpy", dense_forward="loops") != backend
+    assert choose("numpy").kernels == backend.kernels
+
+
+@pytest.mark.parametrize("name", CPU)
+def test_repr_names_every_operation_its_kernel_and_where_it_is_written(name):
+    lines = [line.split() for line in repr(choose(name)).splitlines()[1:]]
+    assert [line[0] for line in lines] == list(operations())
+    for operation, kernel, where, *_ in lines:
+        assert kernel in operations()[operation].kernels
+        file, _, number = where.partition(":")
+        assert (backends.__file__.removesuffix("kernels/backend.py") + file) and int(number) > 0
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+def test_backends_of_the_gpu(gpu, name, rng):
+    backend = choose(name)
+    assert backend.device == "gpu"
+    assert {kernel.device for kernel in backend.kernels.values()} == {"gpu"}
+    A, W, b = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (2, 3), (2,)))
+    Z = backend.dense_forward(*map(backend.to_device, (A, W, b)))
+    assert device.on_gpu(Z)
+    np.testing.assert_allclose(Z.get(), A @ W.T + b, rtol=1e-5, atol=1e-6)
+    assert "loops, numpy, numba" not in refused(name, dense_forward="numpy").split("got")[0]

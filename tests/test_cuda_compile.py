@@ -1,0 +1,208 @@
+"""CUDA C compiled without a GPU, by NVRTC and by g++: errors name the .cu line; resources; what a .cu text declares."""
+
+import stat
+
+import numpy as np
+import pytest
+
+from nncourse.cuda import compile as cuda_compile
+from nncourse.cuda import emulate, emulator_program
+from nncourse.cuda.compile import CudaCompileError, compile_check, resources
+from nncourse.cuda.launch import launch
+from nncourse.cuda.source import CudaSource, Parameter, kernels_in, parameters
+from nncourse.errors import CourseError
+
+needs_nvrtc = pytest.mark.skipif(cuda_compile.why_no_nvrtc() is not None, reason=str(cuda_compile.why_no_nvrtc()))
+needs_emulator = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
+
+GOOD = CudaSource(
+    """
+extern "C" __global__ void doubled(const float* a, float* b, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) b[i] = 2.0f * a[i];
+}
+extern "C" __global__ void turned(float* a, int n) {
+    __shared__ float tile[256];
+    float many[100];
+    for (int i = 0; i < 100; i++) many[i] = a[i];
+    tile[threadIdx.x] = many[n];
+    __syncthreads();
+    a[threadIdx.x] = tile[255 - threadIdx.x] + many[n + 1];
+}
+""",
+    "kernels/good.cu",
+)
+
+WRONG = CudaSource(
+    """
+// two mistakes, in lines 4 and 8
+extern "C" __global__ void wrong(const float* a, float* b, int n) {
+    int i = blockIdx.q * blockDim.x + threadIdx.x;
+    if (i < n) b[i] = 2.0f * a[i];
+}
+extern "C" __global__ void wrong_too(float* b) {
+    b[0] = nowhere;
+}
+""",
+    "kernels/wrong.cu",
+)
+
+
+def check_both_errors(message: str) -> None:
+    """Each error: file and line, then the source line, then a caret below the culprit."""
+    lines = message.splitlines()
+    assert len(lines) == 6
+    for first, number, culprit in ((0, 4, "q"), (3, 8, "nowhere")):
+        assert lines[first].startswith(f"kernels/wrong.cu:{number}: error: ")
+        assert culprit in lines[first]
+        assert lines[first + 1].strip() == WRONG.text.splitlines()[number - 1].strip()
+        assert lines[first + 1][lines[first + 2].index("^") :].startswith(culprit)
+
+
+@needs_nvrtc
+def test_nvrtc_errors_name_line_and_column():
+    with pytest.raises(CudaCompileError) as caught:
+        compile_check(WRONG)
+    check_both_errors(str(caught.value))
+
+
+@needs_emulator
+def test_gxx_errors_have_the_same_form(monkeypatch):
+    monkeypatch.setattr(emulator_program, "why_no_nvrtc", lambda: "not on this system")
+    with pytest.raises(CudaCompileError) as caught:
+        launch(WRONG, "wrong", (1,), (1,), [np.zeros(1, np.float32), np.zeros(1, np.float32), 1])
+    check_both_errors(str(caught.value))
+
+
+@needs_nvrtc
+@needs_emulator
+def test_the_emulator_shows_what_nvrtc_says():
+    text = """
+extern "C" __global__ void f(float* a) {
+    __shared__ float large[20000];
+    large[threadIdx.x] = a[threadIdx.x];
+    __syncthreads();
+    a[threadIdx.x] = large[31 - threadIdx.x];
+}
+"""
+    with pytest.raises(CudaCompileError, match=r"kernels/large.cu: error: .*too much shared data"):
+        launch(CudaSource(text, "kernels/large.cu"), "f", (1,), (1,), [np.zeros(1, np.float32)])
+
+
+@needs_nvrtc
+def test_defines_do_not_shift_lines_and_are_used():
+    text = '\nextern "C" __global__ void f(float* a) { a[0] = ALPHA + (BETA == 1); }'
+    assert set(compile_check(CudaSource(text, "k.cu", ("ALPHA=0.5f", "BETA")))) == {"f"}
+    with pytest.raises(CudaCompileError, match=r'^k.cu:2: error: identifier "BETA" is undefined'):
+        compile_check(CudaSource(text, "k.cu", ("ALPHA=0.5f",)))
+
+
+@needs_nvrtc
+def test_infinity_and_nan_exist_as_on_the_cpu():
+    text = 'extern "C" __global__ void f(float* a) { a[0] = -INFINITY; a[1] = NAN; a[2] = isnan(a[1]); }'
+    assert set(compile_check(CudaSource(text, "k.cu"))) == {"f"}
+
+
+@needs_nvrtc
+def test_resources_of_each_kernel():
+    found = compile_check(GOOD)
+    assert set(found) == {"doubled", "turned"}
+    assert 4 <= found["doubled"].registers <= 64
+    assert (found["doubled"].shared_bytes, found["doubled"].spill_bytes) == (0, 0)
+    assert found["turned"].shared_bytes == 1024
+    assert found["turned"].spill_bytes >= 400  # an array with a variable index cannot lie in registers
+
+
+def test_a_machine_without_nvrtc_is_told_so(monkeypatch):
+    monkeypatch.setattr(cuda_compile, "why_no_nvrtc", lambda: "it is missing")
+    with pytest.raises(CourseError, match="kernels/new.cu: cannot be compiled for a GPU: it is missing"):
+        compile_check(CudaSource(GOOD.text + "\n", "kernels/new.cu"))
+
+
+def test_an_nvrtc_log_that_nobody_understands_is_shown_whole():
+    assert cuda_compile.readable_errors("strange\n", "k.cu") == "k.cu: error: the compiler says: strange"
+
+
+@needs_emulator
+def test_a_missing_compiler_is_named(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(CourseError, match="wanted the C\\+\\+ compiler no-such-compiler"):
+        launch(CudaSource(GOOD.text, "kernels/unseen.cu"), "turned", (1,), (1,), [np.zeros(1, np.float32), 1])
+
+
+@needs_emulator
+def test_programs_are_kept_and_reused(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for _ in range(2):
+        emulate._child.cache_clear()
+        b = np.zeros(1, np.float32)
+        launch(GOOD, "doubled", (1,), (1,), [np.ones(1, np.float32), b, 1])
+        assert b[0] == 2
+    (program,) = (tmp_path / "nncourse" / "emulator").iterdir()  # one program, and no remains of the compilation
+    assert program.stat().st_mode & stat.S_IXUSR
+    emulate._child.cache_clear()
+
+
+# ---- what a .cu text declares
+
+
+@pytest.mark.parametrize(
+    ("declaration", "parameter"),
+    [
+        ("const float* A", Parameter("A", "float", True, True)),
+        ("float const *__restrict__ A", Parameter("A", "float", True, True)),
+        ("float *A", Parameter("A", "float", True, False)),
+        ("float A[]", Parameter("A", "float", True, False)),
+        ("const double* const A", Parameter("A", "double", True, True)),
+        ("unsigned n", Parameter("n", "unsigned int", False, False)),
+        ("const long long int n", Parameter("n", "long long", False, True)),
+        ("unsigned char* /* 0 to 9, inclusive */ labels", Parameter("labels", "unsigned char", True, False)),
+        ("bool*__restrict__ m", Parameter("m", "bool", True, False)),
+    ],
+)
+def test_parameters_are_read_from_the_text(declaration, parameter):
+    comment = '// extern "C" __global__ void old(int x)'
+    kernel = f'extern "C" __global__ void\n__launch_bounds__(32 * (2), 1) f({declaration},\n  int last) {{}}'
+    source = CudaSource(f"{comment}\n{kernel}", "k.cu")
+    assert kernels_in(source) == ("f",)
+    assert parameters(source, "f") == (parameter, Parameter("last", "int", False, False))
+
+
+def test_a_kernel_without_parameters():
+    assert parameters(CudaSource('extern "C" __global__ void f() {}', "k.cu"), "f") == ()
+
+
+def test_an_unknown_kernel_is_refused_with_the_list():
+    with pytest.raises(CourseError, match=r"kernels/good.cu: wanted .* void tripled.* are: doubled, turned"):
+        parameters(GOOD, "tripled")
+
+
+@pytest.mark.parametrize("declaration", ["float** A", "float4* A", "Matrix A", "float"])
+def test_types_that_cannot_be_passed_are_refused(declaration):
+    with pytest.raises(CourseError, match="k.cu: f: wanted"):
+        parameters(CudaSource(f'extern "C" __global__ void f({declaration}) {{}}', "k.cu"), "f")
+
+
+def test_read_shows_folder_and_name(tmp_path):
+    (tmp_path / "kernels").mkdir()
+    path = tmp_path / "kernels" / "good.cu"
+    path.write_text(GOOD.text)
+    assert CudaSource.read(path, ("A=1",)) == CudaSource(GOOD.text, "kernels/good.cu", ("A=1",))
+    with pytest.raises(CourseError, match="none.cu: wanted a .cu file"):
+        CudaSource.read(tmp_path / "none.cu")
+
+
+# ---- on a GPU
+
+
+def test_gpu_errors_have_the_same_form(gpu):
+    with pytest.raises(CudaCompileError) as caught:
+        cuda_compile.gpu_kernel(WRONG, "wrong")
+    check_both_errors(str(caught.value))
+
+
+def test_gpu_resources(gpu):
+    found = resources(GOOD, "turned")
+    assert found.registers > 0
+    assert found.shared_bytes == 1024
+    assert found.spill_bytes >= 400

@@ -1,0 +1,248 @@
+"""launch(): scalars are cast as the .cu text declares, and what does not fit is refused in one clear line."""
+
+import numpy as np
+import pytest
+
+from nncourse.cuda import emulate
+from nncourse.cuda.launch import launch
+from nncourse.cuda.source import CudaSource
+from nncourse.errors import CourseError
+
+needs_emulator = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
+
+SOURCE = CudaSource(
+    """
+extern "C" __global__ void scalars(double* out, float f, double d, int i, unsigned int u, long long l,
+                                   unsigned char c, bool b) {
+    out[0] = f; out[1] = d; out[2] = i; out[3] = u; out[4] = l; out[5] = c; out[6] = b;
+}
+extern "C" __global__ void scaled(const float* a, float* out, float factor, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = factor * a[i];
+}
+extern "C" __global__ void types(int* i, unsigned int* u, long long* l, unsigned char* c, bool* b, double* d) {
+    i[0] -= 1; u[0] -= 1; l[0] -= 1; c[0] -= 1; b[0] = !b[0]; d[0] -= 1;
+}
+extern "C" __global__ void backwards(const float* a, float* out, int n) {
+    extern __shared__ float tile[];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) tile[i] = a[i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = tile[n - 1 - i];
+}
+extern "C" __global__ void tree_sum(const float* a, float* sum, int n) {
+    __shared__ float partial[8];
+    float value = 0.0f;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) value += a[i];
+    for (int d = 16; d > 0; d /= 2) value += __shfl_down_sync(0xffffffff, value, d);
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        for (int w = 0; w < 8; w++) sum[0] += partial[w];
+}
+extern "C" __global__ void histogram(const int* values, int* counts, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&counts[values[i]], 1);
+}
+""",
+    "kernels/some.cu",
+)
+
+A = np.arange(10, dtype=np.float32)
+
+
+def scaled(a=A, out=None, factor=2.0, n=10, grid=(1,), block=(32,), **options):
+    """Launch `scaled` with these arguments; the result."""
+    out = np.zeros(10, np.float32) if out is None else out
+    launch(SOURCE, "scaled", grid, block, [a, out, factor, n], **options)
+    return out
+
+
+@needs_emulator
+@pytest.mark.parametrize("n", [0, 10, np.int64(10), np.uint8(10), 10.0, True])
+def test_whole_numbers_of_any_type_fit_an_int(n):
+    assert scaled(n=n).tolist() == [2.0 * i if i < n else 0 for i in range(10)]
+
+
+@needs_emulator
+@pytest.mark.parametrize("factor", [-3, 0.1, np.float64(1e-50), np.float32(7), np.int32(-7), np.inf, True])
+def test_any_number_fits_a_float(factor):
+    assert np.array_equal(scaled(factor=factor, n=10)[1:], np.float32(factor) * A[1:])
+
+
+@needs_emulator
+def test_scalars_keep_sign_and_size():
+    out = np.zeros(7)
+    values = [-0.5, -1e300, -(2**31), 2**32 - 1, -(2**53), 255, False]
+    launch(SOURCE, "scalars", (1,), (1,), [out, *values])
+    assert out.tolist() == values
+
+
+@needs_emulator
+def test_arrays_of_every_type():
+    arrays = [np.zeros(1, dtype) for dtype in ("int32", "uint32", "int64", "uint8", "bool", "float64")]
+    launch(SOURCE, "types", (1,), (1,), arrays)
+    assert [array[0] for array in arrays] == [-1, 2**32 - 1, -1, 255, True, -1]
+
+
+@needs_emulator
+def test_shapes_and_empty_arrays():
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert scaled(a, np.zeros((3, 2), np.float32), n=6).tolist() == [[0, 2], [4, 6], [8, 10]]
+    assert scaled(np.zeros((0, 3), np.float32), np.zeros(0, np.float32), n=0).shape == (0,)
+
+
+@needs_emulator
+@pytest.mark.parametrize("count", [1000, 227 * 256])
+def test_dynamic_shared_memory_up_to_the_limit(count):
+    a = np.random.default_rng(0).random(count, dtype=np.float32)
+    out = np.zeros_like(a)
+    launch(SOURCE, "backwards", (1,), (128,), [a, out, count], shared_bytes=4 * count)
+    assert np.array_equal(out, a[::-1])
+
+
+class OnGpu:
+    """Stands for a CuPy array where there is none."""
+
+    def __init__(self):
+        self.__cuda_array_interface__ = {}
+        self.dtype, self.flags, self.shape = A.dtype, A.flags, A.shape
+
+
+FLOATS = np.zeros(20, np.float32)
+
+REFUSED = [
+    ({"a": A.astype(np.float64)}, r"wanted float32 for a, got float64; use .astype\('float32'\)"),
+    ({"a": A.astype(np.int32)}, "wanted float32 for a, got int32"),
+    ({"out": FLOATS[::2]}, r"contiguous numbers for out, got a view of shape \(10,\) with strides \(8,\).*ascontig"),
+    ({"a": np.zeros((4, 5), np.float32).T}, r"got a view of shape \(5, 4\) with strides \(4, 20\)"),
+    ({"a": 3.0}, "wanted an array of float32 for a, got float 3.0"),
+    ({"a": [1.0, 2.0]}, "wanted an array of float32 for a, got list"),
+    ({"a": None}, "wanted an array of float32 for a, got NoneType None"),
+    ({"a": OnGpu()}, "wanted all arrays on one device, got a on the GPU and out on the CPU"),
+    ({"factor": A}, r"wanted a number for float factor, got an array of shape \(10,\)"),
+    ({"factor": "2"}, "wanted a number for float factor, got str '2'"),
+    ({"factor": 2j}, "wanted a number for float factor, got complex"),
+    ({"factor": 1e39}, r"float factor cannot hold 1e\+39"),
+    ({"n": 2.5}, "wanted a whole number for int n, got 2.5"),
+    ({"n": np.nan}, "wanted a whole number for int n, got nan"),
+    ({"n": np.inf}, "wanted a whole number for int n, got inf"),
+    ({"n": 2**31}, "wanted int n from -2147483648 to 2147483647, got 2147483648"),
+    ({"n": -(2**31) - 1}, "wanted int n from"),
+    ({"grid": (0,)}, r"wanted grid x from 1 to 2147483647, got 0 in \(0,\)"),
+    ({"grid": (2**31,)}, "wanted grid x from 1 to 2147483647"),
+    ({"grid": (1, 65536)}, "wanted grid y from 1 to 65535, got 65536"),
+    ({"grid": (1, 1, 65536)}, "wanted grid z from 1 to 65535"),
+    ({"grid": (1.5,)}, "wanted grid x from 1 to 2147483647, got 1.5"),
+    ({"grid": (1, 1, 1, 1)}, "wanted a grid of 1 to 3 numbers"),
+    ({"grid": ()}, "wanted a grid of 1 to 3 numbers"),
+    ({"block": (1025,)}, "wanted block x from 1 to 1024, got 1025"),
+    ({"block": (-1,)}, "wanted block x from 1 to 1024, got -1"),
+    ({"block": (1, 1, 65)}, "wanted block z from 1 to 64, got 65"),
+    ({"block": (33, 32)}, r"wanted at most 1024 threads in a block, got \(33, 32\), which are 1056"),
+    ({"shared_bytes": 227 * 1024 + 1}, "wanted 0 to 232448 bytes of dynamic shared memory, got 232449"),
+    ({"shared_bytes": -1}, "wanted 0 to 232448 bytes"),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), REFUSED)
+def test_what_does_not_fit_is_refused_in_one_line(changes, says):
+    with pytest.raises(CourseError, match=r"^kernels/some.cu: scaled: .*" + says) as caught:
+        scaled(**changes)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("arguments", [[], [A, A.copy(), 1.0], [A, A.copy(), 1.0, 1, 1]])
+def test_a_wrong_number_of_arguments_is_refused_with_the_list(arguments):
+    says = rf"wanted 4 arguments \(const float\* a, float\* out, float factor, int n\), got {len(arguments)}"
+    with pytest.raises(CourseError, match=says):
+        launch(SOURCE, "scaled", (1,), (1,), arguments)
+
+
+@pytest.mark.parametrize(("position", "value"), [(3, -(2**31) - 1), (4, -1), (4, 2**32), (5, 2**63), (6, 256), (7, 2)])
+def test_numbers_out_of_range_are_refused(position, value):
+    arguments = [np.zeros(7), 0.0, 0.0, 0, 0, 0, 0, 0]
+    arguments[position] = value
+    with pytest.raises(CourseError, match=f"from .* to .*, got {value}"):
+        launch(SOURCE, "scalars", (1,), (1,), arguments)
+
+
+def test_an_unknown_kernel_is_refused():
+    with pytest.raises(CourseError, match="kernels/some.cu: wanted a kernel"):
+        launch(SOURCE, "nothing", (1,), (1,), [])
+
+
+# ---- on a GPU
+
+
+@pytest.mark.parametrize("n", [10, 7])
+def test_gpu_scalars_and_guard(gpu, n):
+    import cupy
+
+    out = scaled(cupy.asarray(A), cupy.zeros(10, cupy.float32), factor=-3, n=n)
+    assert out.get().tolist() == [-3.0 * i if i < n else 0 for i in range(10)]
+
+
+def test_gpu_scalars_keep_sign_and_size(gpu):
+    import cupy
+
+    out = cupy.zeros(7)
+    values = [-0.5, -1e300, -(2**31), 2**32 - 1, -(2**53), 255, False]
+    launch(SOURCE, "scalars", (1,), (1,), [out, *values])
+    assert out.get().tolist() == values
+
+
+@needs_emulator
+@pytest.mark.parametrize(
+    ("function", "block", "shared_bytes"),
+    [("backwards", 128, 4000), ("backwards", 128, 227 * 1024), ("tree_sum", 256, 0)],
+)
+def test_gpu_and_emulator_agree(gpu, function, block, shared_bytes):
+    import cupy
+
+    count = shared_bytes // 4 or 1000
+    a = np.random.default_rng(0).random(count, dtype=np.float32)
+    results = []
+    for xp in (np, cupy):
+        out = xp.zeros(count, xp.float32)
+        launch(SOURCE, function, (1,), (block,), [xp.asarray(a), out, count], shared_bytes=shared_bytes)
+        results.append(cupy.asnumpy(out))
+    assert np.array_equal(*results)
+
+
+@needs_emulator
+def test_gpu_and_emulator_agree_on_a_histogram(gpu):
+    import cupy
+
+    values = np.random.default_rng(0).integers(0, 9, 1000).astype(np.int32)
+    for xp in (np, cupy):
+        counts = xp.zeros(9, xp.int32)
+        launch(SOURCE, "histogram", (8,), (128,), [xp.asarray(values), counts, 1000])
+        assert cupy.asnumpy(counts).tolist() == np.bincount(values, minlength=9).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda a: a.astype("float64"), "wanted float32 for a, got float64"),
+        (lambda a: a[::2], "wanted contiguous numbers for a, got a view"),
+        (lambda a: a.get(), "wanted all arrays on one device, got out on the GPU and a on the CPU"),
+    ],
+)
+def test_gpu_arrays_that_do_not_fit_are_refused(gpu, change, says):
+    import cupy
+
+    with pytest.raises(CourseError, match=says):
+        scaled(change(cupy.asarray(A)), cupy.zeros(10, cupy.float32))
+
+
+def test_gpu_launches_take_no_emulator_options(gpu):
+    import cupy
+
+    with pytest.raises(CourseError, match="order is for the emulator"):
+        scaled(cupy.asarray(A), cupy.zeros(10, cupy.float32), order="reverse")
+
+
+def test_gpu_empty_arrays(gpu):
+    import cupy
+
+    assert scaled(cupy.zeros(0, cupy.float32), cupy.zeros(0, cupy.float32), n=0).shape == (0,)

@@ -1,0 +1,130 @@
+"""The import rule: parts of the package use only those below them, and slow packages are imported late."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nncourse
+
+FOLDER = Path(nncourse.__file__).parent
+FILES = sorted(FOLDER.rglob("*.py"))
+
+# What each part may import of the package; a part is a folder or a file of nncourse/.
+BELOW = {
+    "nncourse": set(),
+    "errors": set(),
+    "reading": {"errors"},
+    "device": {"nncourse", "errors"},
+    "datasets": {"errors", "reading", "device"},
+    "cuda": {"errors", "device"},
+    "kernels": {"errors", "device", "cuda"},
+    "model": {"errors", "device", "datasets"},  # networks are handed a backend
+    "classroom": {"errors", "reading", "device", "datasets", "cuda", "kernels", "model"},
+    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom"},
+    "__main__": {"cli"},
+}
+LATE = {"cupy", "numba", "matplotlib", "ipywidgets", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
+CORNERS = {"classroom/plots.py", "classroom/widgets.py"}
+
+
+def part_of(file: Path) -> str:
+    first = file.relative_to(FOLDER).parts[0].removesuffix(".py")
+    return "nncourse" if first == "__init__" else first
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Every module that an import statement below `tree` names, in full."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "wanted imports in full: from nncourse.… import …"
+            # `from nncourse import device` imports a module, `from nncourse import __version__` a value
+            found |= {f"{node.module}.{alias.name}" if node.module == "nncourse" else node.module for alias in node.names}
+    return found
+
+
+def parts(modules: set[str]) -> set[str]:
+    """The parts of the package among them."""
+    names = [module.split(".") for module in modules if module.split(".")[0] == "nncourse"]
+    return {name[1] if len(name) > 1 and name[1] in BELOW else "nncourse" for name in names}
+
+
+def at_module_level(tree: ast.Module) -> ast.Module:
+    """The same without the bodies of functions, which run later."""
+
+    class Without(ast.NodeTransformer):
+        def visit_FunctionDef(self, node):  # noqa: N802
+            return None
+
+        visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef  # noqa: N815
+
+    return Without().visit(tree)
+
+
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+def test_imports_run_one_way(file):
+    part = part_of(file)
+    assert part in BELOW, f"say in BELOW what {part} may import"
+    assert parts(imported(parsed(file))) <= BELOW[part] | {part}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+def test_slow_packages_are_imported_late(file):
+    if str(file.relative_to(FOLDER)) in CORNERS:
+        pytest.skip("the corner of matplotlib and ipywidgets")
+    names = {module.split(".")[0] for module in imported(at_module_level(parsed(file)))}
+    assert not names & LATE
+
+
+def test_the_rule_has_no_circle_and_finds_what_it_should():
+    for part, below in BELOW.items():
+        assert all(part not in BELOW[other] for other in below)
+    tree = ast.parse("from nncourse.model.layers import Dense\nfrom nncourse import device\ndef f():\n    import cupy")
+    assert parts(imported(tree)) == {"model", "device"}
+    assert imported(tree) - imported(at_module_level(tree)) == {"cupy"}
+    assert len(FILES) > 25
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The packages in memory after a statement in a fresh interpreter."""
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=FOLDER.parent)
+    return {module.split(".")[0] for module in done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    ("module", "late"),
+    [
+        ("nncourse", LATE | {"numpy"}),
+        ("nncourse.cli", LATE | {"numpy"}),
+        ("nncourse.kernels.backend", LATE),
+        ("nncourse.model.training", LATE),
+        ("nncourse.model.files", LATE),
+        ("nncourse.classroom.timing", LATE),
+    ],
+)
+def test_a_fresh_interpreter_loads_none_of_them(module, late):
+    assert not loaded_by(f"import {module}") & late
+
+
+def test_choosing_and_using_a_cpu_backend_loads_no_gpu_package_and_compiles_nothing():
+    use = "from nncourse.kernels.backend import choose; import numpy; choose('numpy').sigmoid(numpy.zeros(3))"
+    assert not loaded_by(use) & LATE
+
+
+def test_every_package_is_declared():
+    """A folder that pyproject.toml does not name is missing in an installed copy."""
+    import tomllib
+
+    text = (FOLDER.parent / "pyproject.toml").read_text()
+    declared = set(tomllib.loads(text)["tool"]["setuptools"]["packages"])
+    assert declared == {".".join(file.parent.relative_to(FOLDER.parent).parts) for file in FOLDER.rglob("__init__.py")}

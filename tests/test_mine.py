@@ -1,0 +1,256 @@
+"""The student's kept kernels: only right ones are kept, changed ones are checked again, and they really run."""
+
+import json
+
+import numpy as np
+import pytest
+
+from nncourse.errors import CourseError
+from nncourse.kernels import mine
+from nncourse.kernels.activations import relu, sigmoid
+from nncourse.kernels.backend import choose, operations
+from nncourse.kernels.dense import dense_forward
+from nncourse.model.network import make_network
+from nncourse.model.training import train
+
+pytestmark = pytest.mark.usefixtures("my_kernels")
+
+RIGHT = "def sigmoid(z):\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
+WRONG = "def sigmoid(z):\n    return 0.5 * np.tanh(z) + 0.5\n"
+# It adds to a list that NumPy's module holds: kept kernels run in a namespace of their own, out of a test's sight.
+COUNTED = "def sigmoid(z):\n    np.calls_of_mine.append(z.shape)\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
+CUDA = 'extern "C" __global__ void relu(const float* z, float* a, int n) {\n%s}\n'
+CUDA_RIGHT = CUDA % (
+    "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) a[i] = z[i] > 0 ? z[i] : 0;\n"
+)
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list:
+    monkeypatch.setattr(np, "calls_of_mine", [], raising=False)
+    return np.calls_of_mine
+
+
+def names(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_a_right_kernel_is_kept(my_kernels):
+    assert mine.progress() == {}
+    verdict = mine.keep(sigmoid, "numpy", RIGHT, seconds=0.25)
+    assert verdict and str(verdict).startswith("✓")
+    assert names(my_kernels) == ["progress.json", "sigmoid.numpy.py"]
+    assert (my_kernels / "sigmoid.numpy.py").read_text() == RIGHT
+    entry = mine.progress()["sigmoid.numpy"]
+    assert entry["seconds"] == 0.25 and entry["machine"] and entry["date"]
+    assert mine.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
+    assert set(mine.progress()) == {"sigmoid.numpy", "relu.loops"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("numpy", WRONG, "wrong"),
+        ("numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-offset * z))\n", "'offset' is not defined"),
+        ("numpy", "def sigmoid(z):\n    pass\n", "returns nothing"),
+        ("numpy", "def sigmoid(a, b):\n    return a\n", "TypeError"),
+        ("numpy", "def sigmoid(z):\n    return np.zeros(3)\n", "shape"),
+        ("numpy", "def sigmiod(z):\n    return z\n", "sigmoid"),
+        ("numpy", "sigmoid = 3\n", "sigmoid"),
+        ("numpy", "", "sigmoid"),
+        ("numpy", "def sigmoid(z)\n    return z\n", "SyntaxError"),
+        ("numpy", "import no_such_module\n" + RIGHT, "no_such_module"),
+        ("numpy", "raise SystemExit\n" + RIGHT, "SystemExit"),
+        ("naive", RIGHT, "naive"),
+        ("../../numpy", RIGHT, "numpy"),
+    ],
+)
+def test_others_are_not_kept_and_the_verdict_says_why(my_kernels, name, text, said):
+    verdict = mine.keep(sigmoid, name, text)
+    assert not verdict
+    assert said in verdict.line and "\n" not in verdict.line
+    assert names(my_kernels) == [] and mine.progress() == {}
+
+
+def test_a_wrong_kernel_does_not_replace_a_right_one(my_kernels):
+    mine.keep(sigmoid, "numpy", RIGHT)
+    assert not mine.keep(sigmoid, "numpy", WRONG)
+    assert (my_kernels / "sigmoid.numpy.py").read_text() == RIGHT
+    assert choose("numpy", mine=True).notes["sigmoid"] == "yours"
+
+
+def test_kept_kernels_drive_a_network(calls, rng):
+    mine.keep(sigmoid, "numpy", COUNTED)
+    network = make_network([2, 3, 1])
+    X, Y = rng.normal(size=(4, 2)).astype(np.float32), np.ones((4, 1), np.float32)
+    calls.clear()
+    network.predict(X, choose("numpy"))
+    assert calls == []
+    network.predict(X, choose("numpy", mine=True))
+    assert calls == [(4, 3), (4, 1)]
+    for backend in ("loops", "numba"):
+        calls.clear()
+        train(network, X, Y, choose(backend, mine=True), epochs=1, batch_size=2)
+        assert calls[:4] == [(2, 3), (2, 1)] * 2
+    calls.clear()
+    network.predict(X, choose("numpy", mine=True, sigmoid="loops"))  # what is asked for by name goes first
+    assert calls == []
+
+
+def test_the_backend_says_which_kernels_are_yours():
+    mine.keep(sigmoid, "numpy", RIGHT)
+    backend = choose("numpy", mine=True)
+    assert dict(backend.notes) == {"sigmoid": "yours"}
+    (line,) = (line for line in repr(backend).splitlines() if line.split()[0] == "sigmoid")
+    assert "sigmoid.numpy.py" in line and "yours" in line
+    assert "yours" not in repr(choose("numpy"))
+
+
+@pytest.mark.parametrize("fast", ("loops", "numpy"))
+def test_the_fastest_is_taken(fast):
+    for name in ("loops", "numpy", "numba"):
+        mine.keep(sigmoid, name, RIGHT, seconds={fast: 0.001, "numba": None}.get(name, 0.1))
+    kernels, refused = mine.fastest(operations(), "cpu")
+    assert [(kernel.operation.name, kernel.name) for kernel in kernels.values()] == [("sigmoid", fast)]
+    assert refused == {}
+    assert mine.fastest(operations(), "gpu") == ({}, {})
+
+
+def test_a_kernel_without_a_time_is_better_than_none():
+    mine.keep(sigmoid, "loops", RIGHT)
+    assert mine.fastest(operations(), "cpu")[0]["sigmoid"].name == "loops"
+
+
+def test_a_changed_file_is_checked_again(my_kernels, calls):
+    mine.keep(sigmoid, "numpy", RIGHT)
+    (my_kernels / "sigmoid.numpy.py").write_text(COUNTED)  # changed, and still right
+    backend = choose("numpy", mine=True)
+    assert backend.notes["sigmoid"] == "yours"
+    assert len(calls) > 10, "it was checked"
+    calls.clear()
+    backend.sigmoid(np.zeros(7, np.float32))
+    assert calls == [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda path: path.write_text(WRONG), "wrong"),
+        (lambda path: path.write_text("def other(z):\n    return z\n"), "sigmoid"),
+        (lambda path: path.write_text("def sigmoid(z: return"), "SyntaxError"),
+        (lambda path: path.write_bytes(b"\xff\xfe\0"), "no text"),
+        (lambda path: path.unlink(), "gone"),
+    ],
+    ids=("wrong", "other function", "no Python", "no text", "gone"),
+)
+def test_a_file_that_is_no_longer_right_is_not_used_and_that_is_said(my_kernels, change, said):
+    mine.keep(sigmoid, "numpy", RIGHT)
+    change(my_kernels / "sigmoid.numpy.py")
+    backend = choose("numpy", mine=True)
+    assert backend.kernels["sigmoid"] is sigmoid["numpy"]
+    assert said in backend.notes["sigmoid"] and "not used" in backend.notes["sigmoid"]
+    mine.keep(sigmoid, "loops", RIGHT)
+    assert choose("numpy", mine=True).notes["sigmoid"] == "yours", "another kernel of yours takes its place"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"3",
+        b"\xff\xfe",
+        b'[["a", 1]]',
+        b'{"sigmoid.numpy": 5}',
+        b'{"sigmoid.numpy": {"seconds": "fast"}}',
+        b'{"sigmoid.naive": {"block": 256}}',
+        b'{"sigmoid.naive": {"block": ["x"]}}',
+        b"[" * 10**5,
+    ],
+)
+def test_a_damaged_record_gets_one_line_and_nothing_is_written(my_kernels, content):
+    my_kernels.mkdir()
+    (my_kernels / "progress.json").write_bytes(content)
+    for attempt in (lambda: choose("numpy", mine=True), lambda: mine.keep(sigmoid, "numpy", RIGHT)):
+        with pytest.raises(CourseError, match="progress.json") as caught:
+            attempt()
+        assert "\n" not in str(caught.value)
+    assert names(my_kernels) == ["progress.json"]
+    assert choose("numpy").kernels["sigmoid"].name == "numpy"
+
+
+@pytest.mark.parametrize("key", ("no_such.numpy", "sigmoid", "sigmoid.no_such", "", "../sigmoid.numpy"))
+def test_records_of_what_is_no_longer_there_are_passed_over(my_kernels, key):
+    my_kernels.mkdir()
+    (my_kernels / "progress.json").write_text(json.dumps({key: {}}))
+    assert "yours" not in choose("numpy", mine=True).notes.values()
+
+
+def test_a_failed_write_leaves_the_record_whole(my_kernels, monkeypatch):
+    mine.keep(sigmoid, "numpy", RIGHT)
+    before = (my_kernels / "progress.json").read_text()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(mine.os, "replace", full)
+    with pytest.raises(CourseError, match="No space left"):
+        mine.keep(sigmoid, "loops", RIGHT)
+    assert (my_kernels / "progress.json").read_text() == before
+    assert names(my_kernels) == ["progress.json", "sigmoid.numpy.py"]
+
+
+def test_a_cupy_exercise_is_checked_with_numpy_where_there_is_no_gpu(my_kernels):
+    assert mine.keep(dense_forward, "cupy", "def dense_forward(A, W, b):\n    return xp.dot(A, W.T) + b\n")
+    assert names(my_kernels) == ["dense_forward.cupy.py", "progress.json"]
+    assert choose("numpy", mine=True).kernels["dense_forward"].name == "numpy"  # it is a kernel for the GPU
+
+
+class TestCuda:
+    @pytest.fixture(autouse=True)
+    def emulator(self):
+        from nncourse import device
+        from nncourse.cuda import emulate
+
+        if not device.gpu_available() and emulate.why_not():
+            pytest.skip(emulate.why_not())
+
+    def test_cuda_c_is_kept_and_used(self, my_kernels):
+        assert mine.keep(relu, "naive", CUDA_RIGHT, block=(64,))
+        assert names(my_kernels) == ["progress.json", "relu.naive.cu"]
+        assert choose("numpy", mine=True).kernels["relu"].name == "numpy"
+        backend = choose("cuda", mine=True, emulate=True)
+        assert backend.notes["relu"] == "yours"
+        assert backend.kernels["relu"].block == (64,)
+        z = np.linspace(-1, 1, 100, dtype=np.float32)
+        np.testing.assert_array_equal(backend.relu(z), np.maximum(z, 0))
+
+    @pytest.mark.parametrize(
+        ("body", "block"),
+        [
+            ("    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) a[i] = z[i];\n", (64,)),
+            ("    a[threadIdx.x] = 0\n", (64,)),
+            ("    a[blockIdx.x * blockDim.x + threadIdx.x] = 0;\n", (64,)),
+            ("", (64,)),
+            ("", (4096,)),
+        ],
+        ids=("wrong", "no C", "no guard", "empty", "block too large"),
+    )
+    def test_wrong_cuda_c_is_not_kept(self, my_kernels, body, block):
+        assert not mine.keep(relu, "naive", CUDA % body, block=block)
+        assert names(my_kernels) == []
+
+    def test_a_name_is_no_path(self, my_kernels):
+        assert not mine.keep(relu, "../naive", CUDA_RIGHT, block=(64,))
+        assert names(my_kernels.parent) == []
+
+    def test_a_kept_kernel_of_the_gpu_drives_a_network(self, gpu, my_kernels):
+        assert mine.keep(relu, "naive", CUDA_RIGHT, block=(64,))
+        assert mine.keep(dense_forward, "cupy", "def dense_forward(A, W, b):\n    return xp.dot(A, W.T) + b\n")
+        backend = choose("cuda", mine=True)
+        assert {name for name, note in backend.notes.items() if note == "yours"} == {"relu", "dense_forward"}
+        network = make_network([2, 8, 1], "relu")
+        X = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+        wanted = network.predict(X, choose("numpy"))
+        np.testing.assert_allclose(network.predict(X, backend).get(), wanted, rtol=1e-4, atol=1e-5)

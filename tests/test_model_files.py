@@ -1,0 +1,352 @@
+"""Model files: both forms come back bit for bit, the C program can read ours, and damaged ones get one clear line."""
+
+import json
+import pickle
+import shutil
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nncourse import datasets
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import choose
+from nncourse.model import files
+from nncourse.model.network import make_network
+
+FORMS = ("model.npz", "model.m")
+KINDS = ("none", "normalization", "standardization")
+NETWORKS = [
+    {"activation": [hidden, output], "cost": cost}
+    for cost, output in [
+        ("mse", "identity"),
+        ("mae", "tanh"),
+        ("mse", "step"),
+        ("binary_cross_entropy", "sigmoid"),
+        ("categorical_cross_entropy", "softmax"),
+    ]
+    for hidden in ("sigmoid", "tanh", "relu", "leaky_relu", "softplus", "identity", "step")
+]
+
+
+def a_model(options=NETWORKS[0], kind="standardization", seed=1) -> files.Model:
+    rng = np.random.default_rng(seed)
+    network = make_network([3, 4, 2], **options, initialiser="normal", seed=seed)
+    network.layers[0].W *= np.float32(10) ** rng.integers(-44, 38, (4, 3)).astype(np.float32)  # hard to print
+    network.layers[1].b[:] = (np.float32(-0.0), np.finfo(np.float32).max)
+    scaling = datasets.fit_scaling(rng.normal(3, 1e-3, (7, 3)).astype(np.float32), kind)
+    return files.Model(network, scaling, ("α, β", 'the "other"'), {"epochs": 3, "seed": 5, "dataset": "ñ\n"})
+
+
+def bits(array) -> tuple:
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+def same(one: files.Model, other: files.Model) -> bool:
+    def parts(model):
+        network, scaling = model.network, model.scaling
+        numbers = [*network.parameters, *((scaling.offset, scaling.factor) if scaling else ())]
+        words = network.activations, network.cost, scaling and scaling.kind, model.classes, model.provenance
+        return [*map(bits, numbers), words]
+
+    return parts(one) == parts(other)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("options", NETWORKS, ids=lambda o: f"{'-'.join(o['activation'])} {o['cost']}")
+def test_round_trip(tmp_path, form, options):
+    model = a_model(options)
+    files.save(model, tmp_path / form)
+    assert same(files.load(tmp_path / form), model)
+    assert not same(files.load(tmp_path / form), a_model(options, seed=2))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_trip_of_the_scaling(tmp_path, form, kind, rng):
+    model = a_model(kind=kind)
+    files.save(model, tmp_path / form)
+    X = rng.normal(3, 1e-3, (5, 3)).astype(np.float32)
+    back = files.load(tmp_path / form)
+    np.testing.assert_array_equal(back.scaled(X), model.scaled(X))
+    model.scaling = None
+    files.save(model, tmp_path / form)
+    assert same(files.load(tmp_path / form), model) or kind == "none"
+    assert files.load(tmp_path / form).scaled(X) is X
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_model_gives_the_same_bytes(tmp_path, form):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        files.save(a_model(), tmp_path / name / form)
+    assert (tmp_path / "one" / form).read_bytes() == (tmp_path / "two" / form).read_bytes()
+
+
+def c_reader(text: str):
+    """What the C program does: fscanf("%d") and fscanf("%lf") one number after the other, and no look at the rest."""
+    tokens = iter(text.split())
+    sizes = [int(next(tokens)) for _ in range(int(next(tokens)))]
+    biases = [[float(next(tokens)) for _ in range(size)] for size in sizes[1:]]
+    pairs = zip(sizes[:-1], sizes[1:], strict=True)
+    weights = [[[float(next(tokens)) for _ in range(n)] for _ in range(m)] for n, m in pairs]
+    return sizes, biases, weights
+
+
+def test_the_c_program_can_read_our_text(tmp_path):
+    model = a_model()
+    files.save(model, tmp_path / "model.m")
+    sizes, biases, weights = c_reader((tmp_path / "model.m").read_text())
+    assert sizes == [3, 4, 2]
+    for layer, b, W in zip(model.network.layers, biases, weights, strict=True):
+        np.testing.assert_array_equal(layer.b, np.float32(b))
+        np.testing.assert_array_equal(layer.W, np.float32(W))
+    assert (tmp_path / "model.m").read_text().splitlines()[:2] == ["3", "3 4 2"]
+
+
+def test_a_text_of_the_c_program_means_sigmoids_and_no_scaling(tmp_path):
+    (tmp_path / "c.txt").write_text("3\n2 2 1 \n0.5 -0.25 \n1 \n\n1 2 \n3 -4 \n0.125 8 \n")
+    model = files.load(tmp_path / "c.txt")
+    assert model.network.activations == ("sigmoid", "sigmoid")
+    assert (model.network.cost, model.scaling) == ("mse", None)
+    assert model.network.layers[0].W.tolist() == [[1, 2], [3, -4]]
+    assert model.network.layers[0].b.tolist() == [0.5, -0.25]
+    assert model.network.layers[1].W.tolist() == [[0.125, 8]]
+
+
+def test_the_real_model_of_the_c_program(real_data, rng):
+    path = real_data / "c_program" / "model.m"
+    network = files.load(path).network
+    assert network.sizes == (30, 60, 10, 1)
+    assert network.layers[0].b[0] == np.float32(0.840188)
+    sizes, biases, weights = c_reader(path.read_text())
+    X = rng.normal(0, 0.1, size=(8, 30)).astype(np.float32)
+    A = X.astype(np.float64)
+    for b, W in zip(biases, weights, strict=True):
+        A = 1 / (1 + np.exp(-(A @ np.array(W).T + b)))
+    np.testing.assert_allclose(network.predict(X, choose("numpy")), A, rtol=1e-5)
+
+
+# ---- damage
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a good file of each form."""
+    folder = tmp_path_factory.mktemp("models")
+    for form in FORMS:
+        files.save(a_model(), folder / form)
+    return {form: (folder / form).read_bytes() for form in FORMS}
+
+
+def loads_or_says_why(path) -> bool:
+    """True if it loads, and then predicts; False if it was refused in one line. All else, warnings too, is a fault."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            model = files.load(path)
+        except CourseError as error:
+            assert len(str(error).splitlines()) == 1
+            assert str(path) in str(error)
+            return False
+    with np.errstate(all="ignore"):
+        outputs = model.network.predict(model.scaled(np.ones((2, model.network.sizes[0]), np.float32)), choose("numpy"))
+    assert outputs.shape == (2, model.network.sizes[-1])
+    return True
+
+
+FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@FUZZ
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_truncated_files(tmp_path, whole, form, share):
+    content = whole[form][: int(share * len(whole[form]))]
+    (tmp_path / form).write_bytes(content)
+    loaded = loads_or_says_why(tmp_path / form)
+    # What stands before our extra lines is a whole file of the C program: cut exactly there, it cannot be told.
+    assert not loaded or content == whole["model.m"].partition(b"activations")[0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@FUZZ
+@given(st.data())
+def test_files_with_wrong_bytes(tmp_path, whole, form, data):
+    content = bytearray(whole[form])
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    (tmp_path / form).write_bytes(content)
+    loads_or_says_why(tmp_path / form)
+
+
+@FUZZ
+@given(
+    st.data(),
+    st.sampled_from(["nan", "-inf", "1e300", "9" * 5000, "-1", "0", "1.5", "{}", "[[", '{"activations": 3}', "\0", "é"]),
+)
+def test_texts_with_wrong_words(tmp_path, whole, data, word):
+    lines = [line.split(" ") for line in whole["model.m"].decode().splitlines()]
+    line = lines[data.draw(st.integers(0, len(lines) - 1))]
+    line[data.draw(st.integers(0, len(line) - 1))] = word
+    (tmp_path / "model.m").write_text("".join(" ".join(line) + "\n" for line in lines))
+    loads_or_says_why(tmp_path / "model.m")
+
+
+@pytest.mark.parametrize("name", ("x.npz", "x.m"))
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        b"V1,V2,Class\n1.5,2,0\n",
+        b"\n\n",
+        b"1\n5\n",
+        b"3\n2 2\n",
+        b"2\n0 1\n",
+        b"PK\x03\x04",
+        bytes(range(256)),
+    ],
+)
+def test_foreign_files_are_refused(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert not loads_or_says_why(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ("x.npz", "x.m", "folder", "a" * 300, "a" * 300 + ".npz", "no/where.npz"))
+def test_no_file_at_all(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    assert not loads_or_says_why(tmp_path / name)
+
+
+def save_arrays(path, **changed):
+    """A good .npz with some of its arrays changed; None takes one away."""
+    files.save(a_model(), path)
+    with np.load(path) as file:
+        arrays = dict(file) | changed
+    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def about(**changed) -> np.ndarray:
+    return np.array(json.dumps(files._about(a_model()) | changed))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"about": None},
+        {"about": np.array("[1, 2]")},
+        {"about": np.array("no json")},
+        {"about": np.array(3.0)},
+        {"about": about(activations="sigmoid")},
+        {"about": about(activations=["sigmoid"])},
+        {"about": about(activations=["sigmoid", {}])},
+        {"about": about(cost=["mse"])},
+        {"about": about(cost="categorical_cross_entropy")},
+        {"about": about(classes=3)},
+        {"about": about(provenance=[1])},
+        {"W1": None},
+        {"b2": None},
+        {"W1": np.zeros((4, 0), np.float32)},
+        {"W1": np.zeros(4, np.float32)},
+        {"W1": np.full((4, 3), np.nan, np.float32)},
+        {"W1": np.full((4, 3), 1e300)},
+        {"W1": np.full((4, 3), "x")},
+        {"W2": np.zeros((2, 5), np.float32)},
+        {"b1": np.zeros(5, np.float32)},
+        {"b1": np.zeros((), np.float32)},
+        {"offset": None},
+        {"offset": np.zeros(2)},
+        {"offset": np.full(3, "x")},
+        {"offset": np.full(3, np.inf)},
+        {"factor": np.zeros(3)},
+        {"factor": np.full(3, np.nan)},
+    ],
+    ids=str,
+)
+def test_parts_that_do_not_fit_are_refused(tmp_path, changed):
+    save_arrays(tmp_path / "x.npz")
+    assert loads_or_says_why(tmp_path / "x.npz")
+    save_arrays(tmp_path / "x.npz", **changed)
+    assert not loads_or_says_why(tmp_path / "x.npz")
+
+
+class Trap:
+    """Unpickling it makes a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        import os
+
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_pickle_is_refused_and_not_run(tmp_path):
+    trap = pickle.dumps(Trap(tmp_path / "sprung"))
+    (tmp_path / "bare.npz").write_bytes(trap)
+    np.savez(tmp_path / "array.npz", about=np.array([Trap(tmp_path / "sprung")], dtype=object))
+    with zipfile.ZipFile(tmp_path / "inside.npz", "w") as archive:
+        archive.writestr("about.npy", trap)
+        archive.writestr("about", trap)
+    for name in ("bare.npz", "array.npz", "inside.npz"):
+        assert not loads_or_says_why(tmp_path / name)
+    assert not (tmp_path / "sprung").exists()
+    pickle.loads(trap)
+    assert (tmp_path / "sprung").exists(), "the trap works"
+
+
+# ---- writing
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, form, monkeypatch):
+    files.save(a_model(), tmp_path / form)
+    old = (tmp_path / form).read_bytes()
+
+    def full_disk(model, path):
+        path.write_bytes(b"half of")
+        raise OSError(28, "No space left on device")
+
+    for writer in ("_write_npz", "_write_text"):
+        monkeypatch.setattr(files, writer, full_disk)
+    with pytest.raises(CourseError, match="No space left") as caught:
+        files.save(a_model(seed=2), tmp_path / form)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / form).read_bytes() == old
+    assert [path.name for path in tmp_path.iterdir()] == [form]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_reader_sees_the_old_model_until_the_new_one_is_whole(tmp_path, form, monkeypatch):
+    files.save(a_model(), tmp_path / form)
+    replace, seen = files.os.replace, []
+
+    def look(source, target):
+        seen.append(same(files.load(target), a_model()))
+        shutil.copy(source, tmp_path / f"new-{form}")
+        seen.append(same(files.load(tmp_path / f"new-{form}"), a_model(seed=2)))
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", look)
+    files.save(a_model(seed=2), tmp_path / form)
+    assert seen == [True, True]
+    assert same(files.load(tmp_path / form), a_model(seed=2))
+
+
+def test_a_model_cannot_be_saved_over_a_folder_or_nowhere(tmp_path):
+    (tmp_path / "folder.npz").mkdir()
+    for name in ("folder.npz", "no/where.npz", "a" * 300 + ".m"):
+        with pytest.raises(CourseError):
+            files.save(a_model(), tmp_path / name)
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder.npz"]
+
+
+def test_a_saved_file_has_the_usual_permissions(tmp_path):
+    files.save(a_model(), tmp_path / "model.npz")
+    (tmp_path / "other").touch()
+    assert (tmp_path / "model.npz").stat().st_mode == (tmp_path / "other").stat().st_mode

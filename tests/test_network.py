@@ -1,0 +1,251 @@
+"""Gradients: against finite differences, against PyTorch, and against Algorithm 1 written out number by number."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import choose
+from nncourse.model.layers import Dense
+from nncourse.model.network import (
+    COSTS,
+    Network,
+    backpropagation,
+    cost_of,
+    first_delta,
+    forward,
+    make_network,
+    training_step,
+)
+
+NUMPY = choose("numpy")
+SHAPES = ([2, 3, 1], [2, 3, 2, 1], [5, 8, 6, 4])
+HIDDEN = ("sigmoid", "tanh", "softplus", "leaky_relu", "relu")
+OUTPUTS = [(cost, output) for cost in ("mse", "mae") for output in ("sigmoid", "softmax", "identity", "tanh")]
+OUTPUTS += [("binary_cross_entropy", "sigmoid"), ("categorical_cross_entropy", "softmax")]
+GRID = list(itertools.product(SHAPES, (1, 7), HIDDEN, OUTPUTS))
+IDS = [f"{'-'.join(map(str, s))} batch {n} {h} {o} {c}" for s, n, h, (c, o) in GRID]
+
+
+def problem(sizes, batch, hidden, cost, output, far=0.02):
+    """A network, samples and targets in float64, with every weighted sum of a kinked activation `far` from its kink."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        names = [hidden] * (len(sizes) - 2) + [output]
+        pairs = zip(sizes[:-1], sizes[1:], names, strict=True)
+        network = Network([Dense(rng.normal(size=(m, n)), rng.normal(size=m), name) for n, m, name in pairs], cost)
+        X = rng.normal(size=(batch, sizes[0]))
+        Y = rng.random((batch, sizes[-1]))
+        if cost == "categorical_cross_entropy":
+            Y /= Y.sum(axis=1, keepdims=True)
+        Z, A = forward(network, X, NUMPY)
+        kinks = Z[:-1] + ([A[-1] - Y] if cost == "mae" and (output, sizes[-1]) != ("softmax", 1) else [])
+        if min(np.abs(values).min() for values in kinks) > far / batch:
+            return network, X, Y
+    raise AssertionError("no data away from the kinks")
+
+
+def flat(gradients) -> np.ndarray:
+    return np.concatenate([array.reshape(-1) for pair in gradients for array in pair])
+
+
+def relative_error(got, wanted) -> float:
+    return float(np.abs(got - wanted).max() / max(np.abs(wanted).max(), 1e-3))
+
+
+@pytest.mark.parametrize(("sizes", "batch", "hidden", "cost_and_output"), GRID, ids=IDS)
+def test_gradients_are_those_of_finite_differences(sizes, batch, hidden, cost_and_output):
+    network, X, Y = problem(sizes, batch, hidden, *cost_and_output)
+    got = flat(backpropagation(network, X, Y, NUMPY))
+    wanted, step = [], 1e-5
+
+    def cost():
+        return cost_of(network, *forward(network, X, NUMPY), Y, NUMPY)
+
+    for parameter in network.parameters:
+        for place in np.ndindex(parameter.shape):
+            before = parameter[place]
+            parameter[place] = before + step
+            above = cost()
+            parameter[place] = before - step
+            wanted.append((above - cost()) / (2 * step))
+            parameter[place] = before
+    assert got.dtype == np.float64
+    assert relative_error(got, np.array(wanted)) < 1e-6
+
+
+@pytest.mark.parametrize(("sizes", "batch", "hidden", "cost_and_output"), GRID, ids=IDS)
+def test_outputs_cost_and_gradients_are_those_of_pytorch(sizes, batch, hidden, cost_and_output):
+    torch = pytest.importorskip("torch")
+    functions = {
+        "identity": lambda z: z,
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+        "relu": torch.relu,
+        "leaky_relu": lambda z: torch.nn.functional.leaky_relu(z, 0.01),
+        "softplus": torch.nn.functional.softplus,
+        "softmax": lambda z: torch.softmax(z, 1),
+    }
+    cost_name, output = cost_and_output
+    network, X, Y = problem(sizes, batch, hidden, cost_name, output, far=1e-6)
+    parameters = [torch.tensor(array, requires_grad=True) for array in network.parameters]
+    a, y = torch.tensor(X), torch.tensor(Y)
+    for layer, W, b in zip(network.layers, parameters[0::2], parameters[1::2], strict=True):
+        z = torch.nn.functional.linear(a, W, b)
+        a = functions[layer.activation](z)
+    cost = {
+        "mse": lambda: ((a - y) ** 2).sum() / 2 / batch,
+        "mae": lambda: (a - y).abs().sum() / batch,
+        "binary_cross_entropy": lambda: torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="sum") / batch,
+        "categorical_cross_entropy": lambda: torch.nn.functional.cross_entropy(z, y),
+    }[cost_name]()
+    cost.backward()
+    Z, A = forward(network, X, NUMPY)
+    np.testing.assert_allclose(A[-1], a.detach().numpy(), rtol=1e-12, atol=1e-14)
+    assert cost_of(network, Z, A, Y, NUMPY) == pytest.approx(cost.item(), rel=1e-12)
+    wanted = np.concatenate([parameter.grad.numpy().reshape(-1) for parameter in parameters])
+    assert relative_error(flat(backpropagation(network, X, Y, NUMPY)), wanted) < 1e-10
+
+
+def by_hand(weights, biases, samples, targets):
+    """Algorithm 1 for sigmoid layers and the squared error, one sample and one neuron at a time, in plain Python.
+
+    weights[l][j][k] joins neuron k of one layer to neuron j of the next; gradients are means over the samples.
+    """
+    dW = [[[0.0] * len(row) for row in layer] for layer in weights]
+    db = [[0.0] * len(layer) for layer in biases]
+    for sample, target in zip(samples, targets, strict=True):
+        activations = [list(sample)]
+        for layer in range(len(weights)):
+            above = []
+            for j in range(len(weights[layer])):
+                z = biases[layer][j]
+                for k in range(len(activations[-1])):
+                    z += weights[layer][j][k] * activations[-1][k]
+                above.append(1 / (1 + math.exp(-z)))
+            activations.append(above)
+        outputs = activations[-1]
+        deltas = [(outputs[j] - target[j]) * outputs[j] * (1 - outputs[j]) for j in range(len(outputs))]
+        for layer in reversed(range(len(weights))):
+            below = activations[layer]
+            for j in range(len(deltas)):
+                db[layer][j] += deltas[j] / len(samples)
+                for k in range(len(below)):
+                    dW[layer][j][k] += deltas[j] * below[k] / len(samples)
+            shares = [sum(deltas[j] * weights[layer][j][k] for j in range(len(deltas))) for k in range(len(below))]
+            deltas = [shares[k] * below[k] * (1 - below[k]) for k in range(len(below))]
+    return dW, db
+
+
+@pytest.mark.parametrize("batch", (1, 4))
+def test_a_network_2_3_2_1_by_hand(batch):
+    network, X, Y = problem([2, 3, 2, 1], batch, "sigmoid", "mse", "sigmoid")
+    before = [array.copy() for array in network.parameters]
+    lists = [layer.W.tolist() for layer in network.layers], [layer.b.tolist() for layer in network.layers]
+    dW, db = by_hand(*lists, X.tolist(), Y.tolist())
+    for number, (got_W, got_b) in enumerate(backpropagation(network, X, Y, NUMPY)):
+        np.testing.assert_allclose(got_W, dW[number], rtol=1e-12)
+        np.testing.assert_allclose(got_b, db[number], rtol=1e-12)
+    training_step(network, X, Y, 0.5, NUMPY)
+    wanted = [array for pair in zip(dW, db, strict=True) for array in pair]
+    for after, start, gradient in zip(network.parameters, before, wanted, strict=True):
+        np.testing.assert_allclose(after, start - 0.5 * np.array(gradient), rtol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ("loops", "numba"))
+@pytest.mark.parametrize("cost_and_output", OUTPUTS, ids=" ".join)
+def test_other_backends_give_the_gradients_of_numpy(backend, cost_and_output):
+    network, X, Y = problem([5, 8, 6, 4], 7, "tanh", *cost_and_output)
+    single = Network([Dense(np.float32(i.W), np.float32(i.b), i.activation) for i in network.layers], network.cost)
+    got = flat(backpropagation(single, np.float32(X), np.float32(Y), choose(backend)))
+    assert got.dtype == np.float32
+    assert relative_error(got, flat(backpropagation(network, X, Y, NUMPY))) < 1e-5
+
+
+def test_a_network_of_sizes():
+    network = make_network([30, 60, 10, 1], seed=3)
+    assert network.sizes == (30, 60, 10, 1)
+    assert network.activations == ("sigmoid", "sigmoid", "sigmoid")
+    assert [array.shape for array in network.parameters] == [(60, 30), (60,), (10, 60), (10,), (1, 10), (1,)]
+    assert {array.dtype for array in network.parameters} == {np.dtype(np.float32)}
+    assert make_network([4, 5, 3], "relu", "categorical_cross_entropy").activations == ("relu", "softmax")
+    assert make_network([4, 5, 3], ["relu", "identity"]).activations == ("relu", "identity")
+
+
+@pytest.mark.parametrize(
+    ("name", "spread", "bound"), [("xavier", (2 / 500) ** 0.5, (6 / 500) ** 0.5), ("he", (2 / 300) ** 0.5, 9)]
+)
+def test_initialisers_have_the_spread_of_their_papers(name, spread, bound):
+    layer = make_network([300, 200], initialiser=name, seed=1).layers[0]
+    assert layer.W.std() == pytest.approx(spread, rel=0.02)
+    assert abs(layer.W.mean()) < spread / 50
+    assert np.abs(layer.W).max() <= bound
+    assert not layer.b.any()
+
+
+def test_the_old_initialisers():
+    uniform, normal = (make_network([300, 200], initialiser=name).layers[0] for name in ("uniform", "normal"))
+    for values in (uniform.W, uniform.b):
+        assert 0 <= values.min() < 0.02 < 0.98 < values.max() <= 1
+    assert normal.W.std() == pytest.approx(1, rel=0.02)
+    assert normal.b.std() == pytest.approx(1, rel=0.2)
+
+
+def test_predict_takes_samples_and_leaves_the_network_as_it_is(rng):
+    network = make_network([3, 4, 2], seed=1)
+    before = [array.copy() for array in network.parameters]
+    X = rng.normal(size=(5, 3)).astype(np.float32)
+    np.testing.assert_array_equal(network.predict(X, NUMPY), forward(network, X, NUMPY)[1][-1])
+    assert all(map(np.array_equal, network.parameters, before))
+    for wrong in (X[0], X[:, :2], X[None]):
+        with pytest.raises(CourseError, match="3 numbers"):
+            network.predict(wrong, NUMPY)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sizes": []},
+        {"sizes": [3]},
+        {"sizes": [3, 0, 1]},
+        {"sizes": [3, -2, 1]},
+        {"sizes": [3, 2.5, 1]},
+        {"sizes": [10**6, 10**6, 1]},
+        {"sizes": [10**30, 1]},
+        {"activation": "sigmoidal"},
+        {"activation": "softmax"},
+        {"activation": ["tanh"]},
+        {"activation": ["tanh", "tanh", "tanh"]},
+        {"activation": ["tanh", "__class__"]},
+        {"cost": "cross_entropy"},
+        {"cost": "mse_gradient"},
+        {"cost": "binary_cross_entropy", "activation": ["tanh", "tanh"]},
+        {"cost": "categorical_cross_entropy", "activation": ["tanh", "sigmoid"]},
+        {"initialiser": "zeros"},
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_together_is_refused(options):
+    with pytest.raises(CourseError) as caught:
+        make_network(**({"sizes": [3, 2, 1]} | options))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_network_without_layers_is_refused():
+    with pytest.raises(CourseError):
+        Network([])
+
+
+def test_softmax_deltas_use_the_whole_row():
+    """With softmax and a squared error each delta holds the errors of all outputs, not only its own."""
+    network = Network([Dense(np.eye(3), np.zeros(3), "softmax")])
+    X, Y = np.array([[0.3, -0.2, 0.1]]), np.array([[0.0, 1.0, 0.0]])
+    Z, A = forward(network, X, NUMPY)
+    jacobian = np.diag(A[-1][0]) - np.outer(A[-1][0], A[-1][0])
+    np.testing.assert_allclose(first_delta(network, Z, A, Y, NUMPY)[0], jacobian @ (A[-1] - Y)[0], rtol=1e-12)
+
+
+def test_every_cost_is_an_operation():
+    assert set(COSTS) <= set(NUMPY.kernels)

@@ -1,0 +1,156 @@
+"""Every operation × kernel × device is right; contracts say what they mean; the cases are as hostile as promised."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nncourse.cuda import emulate
+from nncourse.errors import CourseError
+from nncourse.kernels import check, contract
+from nncourse.kernels.backend import operations
+from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.operation import CudaKernel, Operation
+
+ALL = [(operation, kernel) for operation in operations().values() for kernel in operation.kernels.values()]
+CPU = [pair for pair in ALL if pair[1].device == "cpu"]
+GPU = [pair for pair in ALL if pair[1].device == "gpu"]
+CUDA = [pair for pair in GPU if isinstance(pair[1], CudaKernel)]
+
+
+def named(pairs):
+    return pytest.mark.parametrize(
+        ("operation", "kernel"), pairs, ids=[f"{operation.name}-{kernel.name}" for operation, kernel in pairs]
+    )
+
+
+@named(CPU)
+def test_cpu_kernel_is_right(operation, kernel):
+    verdict = operation.check(kernel.name)
+    assert verdict, str(verdict)
+
+
+@named(CUDA)
+def test_cuda_kernel_is_right_under_the_emulator_in_three_thread_orders(operation, kernel):
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+    verdict = operation.check(kernel.name, device="emulator")
+    assert verdict, str(verdict)
+
+
+@named(GPU)
+def test_gpu_kernel_is_right_on_the_gpu(operation, kernel, gpu):
+    verdict = operation.check(kernel.name, device="gpu")
+    assert verdict, str(verdict)
+
+
+def test_every_operation_has_kernels_for_both_devices():
+    for operation in operations().values():
+        assert {"loops", "numpy", "cupy"} <= operation.kernels.keys()
+        assert any(isinstance(k, CudaKernel) and k.deterministic for k in operation.kernels.values()), operation.name
+
+
+@pytest.mark.parametrize("operation", operations().values(), ids=operations())
+def test_truth_is_finite_or_infinite_but_never_nan(operation):
+    """A NaN in the truth would make the check accept or refuse for no reason."""
+    for case in check.cases(operation):
+        truth = operation.truth(*(check._float64(value) for value in case.arguments))
+        assert not np.isnan(truth).any(), case.label
+
+
+@pytest.mark.parametrize(
+    "name", ["softplus", "sigmoid", "softmax", "binary_cross_entropy", "categorical_cross_entropy"]
+)
+@pytest.mark.parametrize("z", [1000.0, -1000.0])
+@pytest.mark.parametrize("kernel", ["loops", "numpy", "numba"])
+def test_no_overflow_at_a_thousand(name, z, kernel):
+    operation = operations()[name]
+    Z = np.array([[z, -z, 0.0]], np.float32)
+    Y = np.array([[1, 0, 0]], np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        result = operation[kernel](Z, Y) if len(operation.arguments) == 2 else operation[kernel](Z)
+    assert np.isfinite(result).all()
+
+
+def test_cases_reach_one_past_a_block_and_differ_in_shape():
+    shapes = [case.arguments[0].shape for case in check.cases(dense_forward)]
+    assert (1, 1) in shapes and (17, 16) in shapes and (16, 16) in shapes and (16, 17) in shapes
+    assert max(shapes)[0] > 1024
+    assert any(np.isinf(case.arguments[0]).any() for case in check.cases(dense_forward))
+    assert any(not case.arguments[0].any() for case in check.cases(dense_forward))
+
+
+def test_relu_is_flat_at_its_kink_and_step_is_zero_at_zero():
+    zero = np.zeros(1, np.float32)
+    for kernel in ("loops", "numpy", "numba"):
+        assert operations()["relu_derivative"][kernel](zero)[0] == 0
+        assert operations()["step"][kernel](zero)[0] == 0
+
+
+def test_contract_reads_shapes_and_kinds():
+    A, labels, rate, z = contract.parse("A (batch, n_in), labels (n,) int, rate (), z (*n)")
+    assert (A.name, A.dims, A.kind) == ("A", ("batch", "n_in"), "float")
+    assert (labels.dims, labels.kind) == (("n",), "int")
+    assert rate.dims == () and z.any_shape
+    assert str(labels) == "labels (n,) int"
+
+
+def test_contract_refuses_arguments_that_do_not_fit():
+    A, W, b = np.ones((4, 3), "f"), np.ones((2, 3), "f"), np.ones(2, "f")
+    assert dense_forward.sizes(A, W, b) == {"batch": 4, "n_in": 3, "n_out": 2}
+    for wrong in [(A, W), (A, W.T, b), (A, W, np.ones(5, "f")), (A[0], W, b)]:
+        with pytest.raises(CourseError):
+            dense_forward.sizes(*wrong)
+
+
+def test_counts_of_flops_and_bytes():
+    A, W, b = np.ones((4, 3), "f"), np.ones((2, 3), "f"), np.ones(2, "f")
+    assert dense_forward.count(A, W, b) == (2 * 4 * 3 * 2, 4 * (12 + 6 + 2 + 8))
+
+
+def test_printed_operation_tells_equation_shapes_and_places():
+    said = str(dense_forward)
+    assert "Z = A Wᵀ + b" in said and "W (n_out, n_in)" in said
+    assert "kernels/dense.py:" in said and "kernels/dense.cu:" in said
+    package = Path(check.__file__).parents[1]
+    for kernel in dense_forward.kernels.values():
+        file, line = kernel.where.split(":")
+        text = (package / file).read_text().splitlines()[int(line) - 1]
+        assert any(word in text for word in ("def ", "@", "__global__"))
+
+
+def test_a_second_kernel_of_the_same_name_is_refused():
+    own = Operation("own", "b = a", "a (*n)", "b (*n)", truth=np.array, flops=lambda n: 0, cuda_arguments="a, b, n")
+    own.kernel("numpy", device="cpu")(lambda a: a.copy())
+    with pytest.raises(CourseError):
+        own.kernel("numpy", device="cpu")(lambda a: a)
+    assert own.check("numpy")
+    with pytest.raises(CourseError):
+        own.check("tiled")
+
+
+def test_cuda_kernel_takes_out_and_refuses_one_of_another_shape():
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+    A, W, b = np.ones((4, 3), "f"), np.ones((2, 3), "f"), np.ones(2, "f")
+    out = np.zeros((4, 2), "f")
+    assert dense_forward["tiled"](A, W, b, out=out) is out
+    assert (out == 4).all()
+    with pytest.raises(CourseError):
+        dense_forward["tiled"](A, W, b, out=np.zeros((2, 4), "f"))
+
+
+def test_deterministic_cuda_kernels_repeat_bit_for_bit(gpu, rng):
+    for operation, kernel in CUDA:
+        if not kernel.deterministic:
+            continue
+        sizes = dict.fromkeys(check.letters(operation), 700) | {"classes": 7}
+        sizes = {letter: sizes[letter] for letter in check.letters(operation)}
+        case = check.random_case(operation, sizes)
+        import cupy
+
+        def run(case=case, kernel=kernel):
+            there = [cupy.array(value) if isinstance(value, np.ndarray) else value for value in case.arguments]
+            return kernel(*there).get()
+
+        assert run().tobytes() == run().tobytes(), f"{operation.name} ({kernel.name})"

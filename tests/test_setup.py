@@ -1,0 +1,467 @@
+"""The two commands: what tools/setup.py detects and decides, the lock files, environment.yml, and JupyterLab itself."""
+
+import ast
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+SMI_TABLE = "| NVIDIA-SMI {driver}    Driver Version: {driver}    CUDA Version: {cuda} |"
+
+
+def load_tool(name):
+    """A script of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def setup(monkeypatch):
+    """tools/setup.py on a machine with no NVIDIA driver, no toolkit and no wishes."""
+    tool = load_tool("setup")
+    for name in ("CUDA", "PYTHON", "CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tool, "ask_nvidia_smi", lambda *options: "")
+    return tool
+
+
+@pytest.fixture
+def lab():
+    """tools/lab.py."""
+    return load_tool("lab")
+
+
+# What the machine has
+
+
+def test_an_old_python_can_read_the_set_up():
+    ast.parse((ROOT / "tools" / "setup.py").read_text(encoding="utf-8"), feature_version=(3, 6))
+
+
+@pytest.mark.parametrize("version", [(2, 7, 18), (3, 6, 15), (3, 8, 2), (3, 10, 13)])
+def test_an_old_python_gets_one_line(setup, version):
+    problem = setup.python_problem(version)
+    got = ".".join(map(str, version))
+    assert f"wanted Python 3.11 or newer, got {got}" in problem
+    assert "PYTHON=python3.11 make" in problem
+    assert "\n" not in problem
+
+
+@pytest.mark.parametrize("version", [(3, 11, 0), (3, 12, 1), (3, 13, 9)])
+def test_a_new_python_is_welcome(setup, version):
+    assert setup.python_problem(version) == ""
+
+
+def copy_of_the_set_up(folder):
+    """The files that a set-up reads, in a folder where it can do no harm."""
+    for name in ("tools", "requirements"):
+        shutil.copytree(ROOT / name, folder / name)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder / "tools" / "setup.py"
+
+
+def run_set_up(script, *arguments, **environment):
+    """Run a copy of the set-up that is expected to stop before it installs anything."""
+    environment = {"PATH": os.environ["PATH"], "CUDA": "none", **environment}
+    return subprocess.run([sys.executable, script, *arguments], env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("module", ["ensurepip", "venv"])
+def test_a_python_without_venv_gets_one_line(tmp_path, module):
+    script = copy_of_the_set_up(tmp_path)
+    (tmp_path / "stub").mkdir()
+    (tmp_path / "stub" / f"{module}.py").write_text(f"raise ImportError('gone', name='{module}')")
+    result = run_set_up(script, PYTHONPATH=str(tmp_path / "stub"))
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert f"lacks {module}: install it" in result.stderr and "apt install python3." in result.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_the_tests_do_not_start_without_a_compiler(tmp_path):
+    script = copy_of_the_set_up(tmp_path)
+    result = run_set_up(script, "test", PATH=str(tmp_path))
+    assert result.returncode == 1
+    assert result.stderr == "set-up: g++ is missing: install it, on Debian and Ubuntu with: apt install g++\n"
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_an_unknown_cuda_is_refused(tmp_path):
+    result = run_set_up(copy_of_the_set_up(tmp_path), CUDA="11")
+    assert result.returncode == 1
+    assert result.stderr == "set-up: CUDA=11: wanted 12, 13 or none, or nothing to have it detected\n"
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not here")
+@pytest.mark.parametrize("command", ["lab", "test"])
+def test_a_missing_python_gets_one_line(command):
+    result = subprocess.run(["make", command, "PYTHON=no-such-python"], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode != 0
+    assert "set-up: no no-such-python here: install Python 3.11 or newer" in result.stderr
+
+
+# Which CUDA
+
+
+def fake_nvidia_smi(folder, table, capabilities="9.0", status=0):
+    """An executable nvidia-smi that answers with this table, or with these compute capabilities."""
+    script = folder / "nvidia-smi"
+    script.write_text(f'#!/bin/sh\n[ -n "$1" ] && echo "{capabilities}" || echo "{table}"\nexit {status}\n')
+    script.chmod(0o755)
+
+
+@pytest.fixture
+def detect(monkeypatch, tmp_path):
+    """Detection on a machine that has what a test puts into tmp_path: an nvidia-smi, a driver's version file."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return lambda: load_tool("setup").detect_cuda(tmp_path / "version")
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "capabilities", "expected"),
+    [
+        ("580.65.06", "13.0", "9.0", "13"),
+        ("610.10", "14.1", "9.0", "13"),
+        ("550.54.15", "12.4", "8.0", "12"),
+        ("535.129.03", "12.2", "6.1", "12"),
+        ("580.65.06", "13.0", "9.0\n7.0", "12"),
+        ("580.65.06", "13.0", "12.0\n7.5", "13"),
+        ("580.65.06", "13.0", "Field is not a valid field to query", "13"),
+        ("470.82.01", "11.4", "7.0", "none"),
+    ],
+)
+def test_the_driver_decides(detect, tmp_path, driver, cuda, capabilities, expected):
+    fake_nvidia_smi(tmp_path, SMI_TABLE.format(driver=driver, cuda=cuda), capabilities)
+    assert detect()[0] == expected
+
+
+def test_the_newer_wording_of_nvidia_smi(detect, tmp_path):
+    fake_nvidia_smi(tmp_path, "| Driver Version: 595.10   CUDA UMD Version: 13.2 |")
+    assert detect()[0] == "13"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023", "12"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build", "13"),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.82.01  Wed Oct 27 21:21:55 UTC 2021", "none"),
+        ("something else", "none"),
+    ],
+)
+@pytest.mark.parametrize("smi_fails", [True, False])
+def test_without_a_working_nvidia_smi_the_driver_file_decides(detect, tmp_path, text, expected, smi_fails):
+    (tmp_path / "version").write_text(text)
+    if smi_fails:
+        fake_nvidia_smi(tmp_path, "Failed to initialize NVML: Driver/library version mismatch", status=18)
+    assert detect()[0] == expected
+
+
+def test_no_driver_no_cupy(detect):
+    assert detect() == ("none", "no NVIDIA driver here: the course runs on the CPU, without CuPy")
+
+
+def test_an_old_driver_is_named(detect, tmp_path):
+    fake_nvidia_smi(tmp_path, SMI_TABLE.format(driver="470.82.01", cuda="11.4"))
+    assert "the NVIDIA driver serves CUDA 11" in detect()[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "noted", "detected", "expected"),
+    [
+        ("", "", "none", "none"),
+        ("", "", "13", "13"),
+        ("", "12", "13", "13"),
+        ("", "13", "none", "13"),  # the login node of a cluster, or a driver that is down: CuPy stays
+        ("none", "13", "13", "none"),
+        ("13", "", "none", "13"),
+    ],
+)
+def test_who_decides(setup, monkeypatch, asked, noted, detected, expected):
+    monkeypatch.setattr(setup, "detect_cuda", lambda: (detected, "detected"))
+    assert setup.choose_cuda(asked, noted)[0] == expected
+
+
+@pytest.mark.parametrize("variable", ["CUDA_PATH", "CUDA_HOME"])
+def test_a_toolkit_counts_if_it_has_the_right_cublas(setup, monkeypatch, tmp_path, variable):
+    monkeypatch.setenv(variable, str(tmp_path))
+    assert not setup.has_toolkit("99")
+    (tmp_path / "lib64").mkdir()
+    (tmp_path / "lib64" / "libcublas.so.99").touch()
+    assert setup.has_toolkit("99")
+    assert not setup.has_toolkit("98")
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not here")
+def test_a_toolkit_counts_if_the_loader_finds_it(tmp_path):
+    (tmp_path / "empty.cc").touch()
+    library = tmp_path / "libcublas.so.99"
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, tmp_path / "empty.cc"], check=True)
+    program = f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import setup; print(setup.has_toolkit('99'))"
+    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True).stdout == b"True\n"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "toolkit", "tests", "names"),
+    [
+        ("none", False, False, "base cpu"),
+        ("none", False, True, "base cpu test"),
+        ("12", False, False, "base cuda12 toolkit12"),
+        ("13", True, False, "base cuda13"),
+        ("13", False, True, "base cuda13 toolkit13 test"),
+    ],
+)
+def test_what_is_installed(setup, cuda, toolkit, tests, names):
+    assert setup.lock_files(cuda, toolkit, tests) == [f"requirements/{name}.txt" for name in names.split()]
+
+
+# A second run
+
+
+@pytest.fixture
+def installed(setup, monkeypatch, tmp_path):
+    """A set-up that was finished once for the tests, in a folder of its own; `runs` lists what later ones would do."""
+    copy_of_the_set_up(tmp_path)
+    for name, value in [("ROOT", tmp_path), ("VENV", tmp_path / ".venv"), ("NOTE", tmp_path / ".venv" / "note.json")]:
+        monkeypatch.setattr(setup, name, value)
+    monkeypatch.setattr(setup, "VENV_PYTHON", Path(sys.executable))
+    monkeypatch.setattr(setup, "detect_cuda", lambda: ("none", "no driver"))
+    monkeypatch.setattr(setup, "compiler_problem", lambda: "")
+    files = setup.checksums(["pyproject.toml", *setup.lock_files("none", False, True)])
+    note = {"python": platform.python_version(), "cuda": "none", "root": str(tmp_path), "files": files}
+    setup.VENV.mkdir()
+    setup.NOTE.write_text(json.dumps(note))
+    setup.runs = []
+    monkeypatch.setattr(setup, "set_up", lambda cuda, reason, locks, note, stays: setup.runs.append((cuda, stays)))
+    return setup
+
+
+@pytest.mark.parametrize("arguments", [[], ["test"]])
+def test_a_second_run_has_nothing_to_do(installed, arguments):
+    assert installed.main(arguments) == 0
+    assert installed.runs == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "requirements/base.txt", "requirements/test.txt"])
+def test_a_changed_file_is_installed_again(installed, name):
+    with open(installed.ROOT / name, "a") as file:
+        file.write("\n")
+    assert installed.main(["test"]) == 0
+    assert installed.runs == [("none", True)]
+
+
+def test_another_cuda_makes_a_new_environment(installed, monkeypatch):
+    monkeypatch.setenv("CUDA", "13")
+    assert installed.main([]) == 0
+    assert installed.runs == [("13", False)]
+
+
+def test_another_interpreter_makes_a_new_environment_only_if_asked_for(installed, monkeypatch):
+    monkeypatch.setattr(installed.platform, "python_version", lambda: "3.99.0")
+    assert installed.main([]) == 0
+    assert installed.runs == []
+    monkeypatch.setenv("PYTHON", "python3.99")
+    assert installed.main([]) == 0
+    assert installed.runs == [("none", False)]
+
+
+@pytest.mark.parametrize("harm", ["interrupted", "garbled", "moved", "interpreter gone"])
+def test_a_harmed_environment_is_made_anew(installed, monkeypatch, harm):
+    if harm == "interrupted":
+        installed.NOTE.unlink()
+    elif harm == "garbled":
+        installed.NOTE.write_text("{")
+    elif harm == "moved":
+        installed.NOTE.write_text(installed.NOTE.read_text().replace(str(installed.ROOT), "/elsewhere"))
+    else:
+        monkeypatch.setattr(installed, "VENV_PYTHON", installed.VENV / "bin" / "python")
+    assert installed.main([]) == 0
+    assert installed.runs == [("none", False)]
+
+
+def test_a_failed_installation_is_one_line_and_is_not_noted(installed, monkeypatch, capsys):
+    def fail(*arguments):
+        raise subprocess.CalledProcessError(1, "pip")
+
+    monkeypatch.setattr(installed, "set_up", fail)
+    monkeypatch.setenv("CUDA", "13")
+    assert installed.main([]) == 1
+    assert capsys.readouterr().err.startswith("set-up: the installation failed, as shown above")
+
+
+# The lock files
+
+
+def pins(lock):
+    """Each package of a lock file with the versions it is locked to: one, or one for each Python."""
+    locked = {}
+    for name, version in re.findall(r"^([a-z0-9._-]+)==(\S+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
+        locked.setdefault(name, set()).add(version)
+    return locked
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_locks_hold_hashed_pins_and_name_no_host(lock):
+    text = lock.read_text(encoding="utf-8")
+    assert "://" not in text
+    requirements = text.replace("\\\n", "").splitlines()
+    assert requirements and all(re.match(r"[a-z0-9._-]+==\S+ .*--hash=sha256:", line) for line in requirements)
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_locks_hold_what_pyproject_wants(lock):
+    base = PYPROJECT["project"]["dependencies"] + PYPROJECT["build-system"]["requires"]
+    locked = pins(lock)
+    for text in base if lock.stem == "base" else EXTRAS[lock.stem]:
+        requirement = Requirement(text)
+        versions = locked.get(requirement.name, set())
+        assert versions, f"{text} is not in {lock.name}: run make locks"
+        assert all(requirement.specifier.contains(version) for version in versions), f"{text}: run make locks"
+
+
+@pytest.mark.parametrize("cuda", ["cpu", "cuda12 toolkit12", "cuda13 toolkit13"])
+def test_locks_that_are_installed_together_agree(cuda):
+    together = {}
+    for name in ["base", "test", *cuda.split()]:
+        for package, versions in pins(ROOT / "requirements" / f"{name}.txt").items():
+            assert together.setdefault(package, versions) == versions, package
+
+
+def test_pytorch_is_never_locked():
+    assert not any("torch" in pins(lock) for lock in LOCKS)
+
+
+def test_one_environment_holds_one_cuda():
+    """CuPy and cuda-core load the first NVRTC they find: an NVRTC of another CUDA beside it would break CuPy."""
+    for name in ("base", "test", "cuda12", "toolkit12"):
+        assert "nvidia-cuda-nvrtc" not in pins(ROOT / "requirements" / f"{name}.txt")
+
+
+# environment.yml
+
+
+def requirements_by_name(texts):
+    """Requirements as name -> bounds, without the platforms they are for."""
+    parsed = [Requirement(text) for text in texts]
+    return {requirement.name: requirement.specifier for requirement in parsed}
+
+
+def test_conda_users_get_the_same_names_and_bounds():
+    yaml = pytest.importorskip("yaml")
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    conda = requirements_by_name(text for text in environment["dependencies"] if isinstance(text, str))
+    project = PYPROJECT["project"]
+    wanted = requirements_by_name(project["dependencies"] + PYPROJECT["build-system"]["requires"] + EXTRAS["test"])
+    wanted["python"] = Requirement("python" + project["requires-python"]).specifier
+    assert {name: conda.get(name) for name in wanted} == wanted
+    assert conda.keys() - wanted.keys() == {"pip", "cuda-bindings", "cuda-nvrtc"}
+    assert environment["dependencies"][-1] == {"pip": ["-e ."]}
+
+
+def test_conda_users_get_the_same_cupy():
+    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    cupy = Requirement(re.search(r'"(cupy.*)"', text).group(1)).specifier
+    for extra in ("cuda12", "cuda13"):
+        assert Requirement(EXTRAS[extra][0]).specifier == cupy
+
+
+# JupyterLab
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"SSH_CONNECTION": "10.0.0.1 5000 10.0.0.2 22"}, "ssh -N -L 8890:127.0.0.1:8890 ana@node7"),
+        ({"SSH_CONNECTION": "10.0.0.1 5000 10.0.0.2 2222"}, "ssh -N -p 2222 -L 8890:127.0.0.1:8890 ana@node7"),
+        ({"SLURM_JOB_ID": "3"}, "ssh -N -L 8890:127.0.0.1:8890 ana@node7"),
+        (
+            {"SLURM_JOB_ID": "3", "SLURM_SUBMIT_HOST": "login", "SSH_CONNECTION": "10.0.0.1 5000 10.0.0.2 22"},
+            "ssh -N -J ana@login -L 8890:127.0.0.1:8890 ana@node7",
+        ),
+    ],
+)
+def test_the_tunnel_line(lab, monkeypatch, environment, expected):
+    monkeypatch.setattr(lab.getpass, "getuser", lambda: "ana")
+    monkeypatch.setattr(lab.socket, "gethostname", lambda: "node7")
+    assert lab.is_remote(environment)
+    assert lab.tunnel(8890, environment) == expected
+
+
+def test_a_browser_is_opened_only_where_it_is_seen(lab, monkeypatch):
+    monkeypatch.setattr(lab.sys, "platform", "linux")
+    assert lab.has_browser({"DISPLAY": ":0"})
+    assert lab.has_browser({"WAYLAND_DISPLAY": "wayland-0"})
+    assert not lab.has_browser({})
+    assert not lab.has_browser({"DISPLAY": ":10", "SSH_CONNECTION": "10.0.0.1 5000 10.0.0.2 22"})
+    assert not lab.has_browser({"DISPLAY": ":0", "SLURM_JOB_ID": "3"})
+
+
+def test_a_free_port_is_chosen(lab):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert not lab.is_free(port)
+        with pytest.raises(SystemExit, match=f"port {port} is taken"):
+            lab.choose_port(str(port))
+    assert lab.choose_port(str(port)) == port
+    assert lab.is_free(lab.choose_port(""))
+    with pytest.raises(SystemExit, match="JUPYTER_PORT=http is not a port number"):
+        lab.choose_port("http")
+
+
+def status(address):
+    """The HTTP status that an address answers with; 0 as long as nobody answers."""
+    try:
+        return urllib.request.urlopen(address, timeout=20).status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def test_jupyterlab_serves_the_course_to_those_with_the_token(lab, tmp_path):
+    """The whole of `make lab` after its set-up."""
+    pytest.importorskip("jupyterlab")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "JUPYTER_PORT": str(port)}
+    command = [sys.executable, ROOT / "tools" / "lab.py"]
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        address = next(line.strip() for line in server.stdout if "http://" in line)
+        page, token = address.split("?token=")
+        assert page == f"http://127.0.0.1:{port}/lab/tree/notebooks/00_start_here.ipynb"
+        deadline = time.monotonic() + 60
+        while status(page) == 0 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        contents = f"http://127.0.0.1:{port}/api/contents/pyproject.toml"
+        assert status(address) == 200
+        assert status(f"{contents}?token={token}") == 200
+        assert status(contents) == 403
+        assert status(f"{contents}?token=wrong") == 403
+        assert token not in " ".join(lab.jupyterlab_command(port, browser=False))
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)

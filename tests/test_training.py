@@ -1,0 +1,300 @@
+"""Training: reproducible, resumable, interruptible; it stops where it must, and learns what it should."""
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from nncourse import datasets
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import choose
+from nncourse.model import metrics
+from nncourse.model.network import make_network, training_step
+from nncourse.model.training import ROWS_AT_ONCE, evaluate, train
+
+NUMPY = choose("numpy")
+
+
+def scaled(data):
+    return datasets.fit_scaling(data.X, "standardization").apply(data.X), data.Y
+
+
+def trained(network, X, Y, backend=NUMPY, **options):
+    """The network, and its history, after a short training with NumPy's warnings as errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        return network, train(network, X, Y, backend, **({"epochs": 3, "learning_rate": 0.5} | options))
+
+
+def same(one, other) -> bool:
+    return all(map(np.array_equal, one.parameters, other.parameters))
+
+
+def stop_after(last: int):
+    """An on_epoch that presses Ctrl-C."""
+
+    def press(epoch):
+        if epoch.number == last:
+            raise KeyboardInterrupt
+
+    return press
+
+
+@pytest.fixture
+def moons():
+    return scaled(datasets.moons(53, seed=2))
+
+
+@pytest.mark.parametrize("backend", ("loops", "numpy", "numba"))
+def test_same_seed_same_result(moons, backend):
+    one, again, other = (
+        trained(make_network([2, 4, 1]), *moons, choose(backend), seed=seed) for seed in (7, 7, 8)
+    )
+    assert same(one[0], again[0])
+    assert one[1].costs == again[1].costs
+    assert not same(one[0], other[0])
+
+
+@pytest.mark.parametrize("batch_size", (1, 10, 53, 1000))
+def test_an_epoch_uses_every_sample_once_the_last_small_batch_too(moons, batch_size):
+    X, Y = moons
+    network, _ = trained(make_network([2, 4, 1]), X, Y, epochs=2, batch_size=batch_size, seed=5)
+    by_hand = make_network([2, 4, 1])
+    for epoch in (1, 2):
+        order = np.random.default_rng([5, epoch]).permutation(53)
+        for start in range(0, 53, batch_size):
+            rows = order[start : start + batch_size]
+            training_step(by_hand, X[rows], Y[rows], 0.5, NUMPY)
+    assert same(network, by_hand)
+
+
+def test_the_samples_and_targets_are_left_as_they_are(moons):
+    X, Y = moons
+    copies = X.copy(), Y.copy()
+    trained(make_network([2, 4, 1]), X, Y)
+    assert np.array_equal(X, copies[0]) and np.array_equal(Y, copies[1])
+
+
+def test_resume_goes_on_as_if_it_had_never_stopped(moons):
+    at_once, history = trained(make_network([2, 4, 1]), *moons, epochs=10, seed=3)
+    in_two, first = trained(make_network([2, 4, 1]), *moons, epochs=5, seed=3)
+    assert not same(at_once, in_two)
+    _, second = trained(in_two, *moons, epochs=5, seed=3, epochs_done=5)
+    assert same(at_once, in_two)
+    assert first.costs + second.costs == history.costs
+    assert [epoch.number for epoch in second.epochs] == [6, 7, 8, 9, 10]
+
+
+def test_the_history_holds_the_costs_after_each_epoch(moons):
+    X, Y = moons
+    held = X[:9], Y[:9]
+    network, history = trained(make_network([2, 4, 1]), X, Y, validation=held)
+    assert [epoch.number for epoch in history.epochs] == [1, 2, 3]
+    assert history.costs[-1] == evaluate(network, X, Y, NUMPY)
+    assert history.validation_costs[-1] == evaluate(network, *held, NUMPY)
+    assert history.seconds > 0 and history.stopped == ""
+    assert trained(make_network([2, 4, 1]), X, Y)[1].validation_costs == [None] * 3
+
+
+def test_evaluate_averages_over_all_pieces(rng):
+    network = make_network([2, 3, 1])
+    X = rng.normal(size=(2 * ROWS_AT_ONCE + 77, 2)).astype(np.float32)
+    Y = rng.random((len(X), 1)).astype(np.float32)
+    wanted = np.mean((network.predict(X, NUMPY).astype(np.float64) - Y) ** 2) / 2
+    assert evaluate(network, X, Y, NUMPY) == pytest.approx(wanted, rel=1e-5)
+
+
+def best_epoch(X, Y, validation, epochs):
+    """The parameters after each epoch, and the number of the epoch that should be kept."""
+    networks = [trained(make_network([2, 4, 1]), X, Y, epochs=n, learning_rate=9.0)[0] for n in range(1, epochs + 1)]
+    costs = [evaluate(network, *(validation or (X, Y)), NUMPY) for network in networks]
+    return networks, int(np.argmin(costs))
+
+
+def test_ctrl_c_keeps_the_best_so_far(moons):
+    X, Y = moons
+    networks, best = best_epoch(X, Y, None, 8)
+    assert best < 7, "the data should make a later epoch worse"
+    network, history = trained(
+        make_network([2, 4, 1]), X, Y, epochs=20, learning_rate=9.0, on_epoch=stop_after(8)
+    )
+    assert same(network, networks[best])
+    assert len(history.epochs) == 8
+    assert history.stopped.startswith("interrupted")
+
+
+def test_the_best_is_that_of_the_validation_set(moons):
+    X, Y = moons
+    held = X[:8], 1 - Y[:8]  # labelled the other way round: the better the training, the worse
+    networks, best = best_epoch(X, Y, held, 8)
+    assert best != best_epoch(X, Y, None, 8)[1]
+    network, _ = trained(
+        make_network([2, 4, 1]), X, Y, epochs=8, learning_rate=9.0, validation=held, on_epoch=stop_after(8)
+    )
+    assert same(network, networks[best])
+
+
+def test_ctrl_c_in_the_first_epoch_leaves_the_network_as_it_was(moons):
+    X, Y = moons
+    calls = itertools.count()
+
+    class Impatient:
+        device = "cpu"
+        to_device = staticmethod(NUMPY.to_device)
+
+        def __getattr__(self, name):
+            if next(calls) == 20:
+                raise KeyboardInterrupt
+            return getattr(NUMPY, name)
+
+    network, history = trained(make_network([2, 4, 1]), X, Y, Impatient())
+    assert same(network, make_network([2, 4, 1]))
+    assert history.epochs == [] and history.stopped.startswith("interrupted")
+
+
+@pytest.mark.parametrize("later", (0, 2))
+def test_a_cost_that_is_not_finite_stops_with_advice_and_keeps_the_best(moons, later):
+    X, Y = moons
+    options = {"activation": ["relu", "identity"], "cost": "mse"}
+    start, _ = trained(make_network([2, 4, 1], **options), X, Y, epochs=2, learning_rate=0.01)
+    network = make_network([2, 4, 1], **options)
+    if later:  # two good epochs; the targets are then moved out of reach while it trains
+        Y = Y.copy()
+        spoil = lambda epoch: Y.fill(3e38) if epoch.number == later else None  # noqa: E731
+        network, history = trained(network, X, Y, epochs=9, learning_rate=0.01, on_epoch=spoil)
+        assert same(network, start)
+    else:
+        network, history = trained(network, X, Y, epochs=9, learning_rate=1e30)
+        assert same(network, make_network([2, 4, 1], **options))
+    assert len(history.epochs) == later + 1 and not math.isfinite(history.costs[-1])
+    assert "learning rate" in history.stopped and "\n" not in history.stopped
+    assert all(np.isfinite(array).all() for array in network.parameters)
+
+
+@pytest.mark.parametrize("cost", ("mse", "mae", "binary_cross_entropy"))
+@pytest.mark.parametrize("rate", (1e10, 1e30, 1e38, 1e300))
+def test_no_learning_rate_leaves_weights_that_are_not_finite(moons, cost, rate):
+    network, _ = trained(make_network([2, 4, 1], "relu", cost), *moons, learning_rate=rate, on_epoch=stop_after(3))
+    assert all(np.isfinite(array).all() for array in network.parameters)
+
+
+def test_xor_is_learnt():
+    X = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]], np.float32)
+    Y = np.array([[0], [1], [1], [0]], np.float32)
+    network, _ = trained(make_network([2, 4, 1], "tanh", seed=1), X, Y, epochs=1000, batch_size=4, learning_rate=1.0)
+    assert np.abs(network.predict(X, NUMPY) - Y).max() < 0.1
+
+
+def test_moons_and_blobs_are_learnt():
+    X, Y = scaled(datasets.moons(200))
+    network, history = trained(make_network([2, 8, 1], "tanh"), X, Y, epochs=100)
+    assert metrics.accuracy(metrics.confusion(network, X, Y, NUMPY)) > 0.9
+    assert history.costs[-1] < history.costs[0] / 2
+    X, Y = scaled(datasets.blobs(150))
+    network, _ = trained(make_network([2, 6, 3], "relu", "categorical_cross_entropy"), X, Y, epochs=30)
+    assert metrics.accuracy(metrics.confusion(network, X, Y, NUMPY)) > 0.9
+
+
+def test_the_c_program_s_initialiser_learns_nothing_where_xavier_does():
+    """Weights and biases from [0, 1] saturate 60 sigmoids on 30 scaled features: the slopes vanish."""
+    X, Y = scaled(datasets.load("breast_cancer"))
+    found = {}
+    for name in ("uniform", "xavier"):
+        network = make_network([30, 60, 10, 1], initialiser=name, seed=1)
+        trained(network, X, Y, epochs=10, learning_rate=0.1)
+        found[name] = metrics.accuracy(metrics.confusion(network, X, Y, NUMPY))
+    assert found["uniform"] < 0.7 < 0.9 < found["xavier"]  # 63 % of the samples are benign
+
+
+def agree(one, other, tolerance=1e-4) -> bool:
+    pairs = zip(one.parameters, other.parameters, strict=True)
+    return all(np.allclose(a, b, rtol=tolerance, atol=tolerance / 10) for a, b in pairs)
+
+
+SETTINGS = [("sigmoid", "mse"), ("tanh", "binary_cross_entropy"), ("relu", "mae"), ("softplus", "mse")]
+
+
+@pytest.mark.parametrize(("activation", "cost"), SETTINGS)
+@pytest.mark.parametrize("backend", ("loops", "numba"))
+def test_backends_of_the_cpu_agree(moons, backend, activation, cost):
+    one, other = (
+        trained(make_network([2, 4, 3, 1], activation, cost), *moons, choose(name), epochs=1)[0]
+        for name in ("numpy", backend)
+    )
+    assert agree(one, other)
+    assert not agree(one, make_network([2, 4, 3, 1], activation, cost))
+
+
+@pytest.mark.parametrize(("activation", "cost"), [SETTINGS[1], ("sigmoid", "categorical_cross_entropy")])
+def test_the_cuda_backend_agrees_under_the_emulator(moons, activation, cost):
+    from nncourse.cuda import emulate
+
+    if reason := emulate.why_not():
+        pytest.skip(reason)
+    X, Y = moons[0][:12], moons[1][:12]
+    if cost.startswith("categorical"):
+        Y = np.hstack([Y, 1 - Y])
+    sizes = [2, 3, Y.shape[1]]
+    one, other = (
+        trained(make_network(sizes, activation, cost), X, Y, backend, epochs=1, batch_size=5)
+        for backend in (NUMPY, choose("cuda", emulate=True))
+    )
+    assert agree(one[0], other[0])
+    assert one[1].costs == pytest.approx(other[1].costs, rel=1e-5)
+
+
+@pytest.mark.parametrize(("activation", "cost"), SETTINGS)
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+def test_the_backends_of_the_gpu_agree_and_repeat_themselves(gpu, moons, name, activation, cost):
+    sizes = [2, 40, 20, 1]
+    wanted, _ = trained(make_network(sizes, activation, cost), *moons)
+    one, again, other = (
+        trained(make_network(sizes, activation, cost), *moons, choose(name), seed=seed)[0] for seed in (0, 0, 1)
+    )
+    assert isinstance(one.layers[0].W, np.ndarray)
+    assert agree(one, wanted, 1e-3)
+    assert same(one, again)
+    assert not same(one, other)
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+def test_classes_are_learnt_on_the_gpu(gpu, name):
+    data = datasets.load("digits")
+    X, Y = scaled(data)
+    network = make_network([64, 30, 10], "relu", "categorical_cross_entropy")
+    trained(network, X, Y, choose(name), epochs=3, batch_size=20, learning_rate=0.1)
+    assert metrics.accuracy(metrics.confusion(network, X, Y, choose(name))) > 0.9
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epochs": 0},
+        {"epochs": -3},
+        {"batch_size": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": -0.1},
+        {"learning_rate": math.nan},
+        {"learning_rate": math.inf},
+        {"X": np.zeros((5, 3), np.float32)},
+        {"X": np.zeros((0, 2), np.float32), "Y": np.zeros((0, 1), np.float32)},
+        {"X": np.zeros(5, np.float32)},
+        {"X": np.zeros((5, 2))},
+        {"Y": np.zeros(5, np.float32)},
+        {"Y": np.zeros((4, 1), np.float32)},
+        {"Y": np.zeros((5, 2), np.float32)},
+        {"Y": np.zeros((5, 1), np.int32)},
+        {"validation": (np.zeros((5, 3), np.float32), np.zeros((5, 1), np.float32))},
+        {"validation": (np.zeros((5, 2), np.float32), np.zeros((5, 2), np.float32))},
+        {"validation": (np.zeros((0, 2), np.float32), np.zeros((0, 1), np.float32))},
+    ],
+    ids=lambda wrong: ", ".join(f"{k} {getattr(v, 'shape', '' if k == 'validation' else v)}" for k, v in wrong.items()),
+)
+def test_what_cannot_be_trained_is_refused(wrong):
+    network = make_network([2, 3, 1])
+    good = {"X": np.zeros((5, 2), np.float32), "Y": np.zeros((5, 1), np.float32), "epochs": 1}
+    with pytest.raises(CourseError):
+        train(network, backend=NUMPY, **(good | wrong))
+    assert same(network, make_network([2, 3, 1]))

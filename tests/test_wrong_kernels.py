@@ -1,0 +1,325 @@
+"""check() must reject wrong kernels. Each mutant below is a kernel of the package with one mistake put into its text.
+
+Mutants marked `gpu` show on real hardware every time; races and divergence may hide there, and are for the emulator.
+"""
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from nncourse.cuda import emulate
+from nncourse.kernels.activations import relu, sigmoid
+from nncourse.kernels.backend import operations
+from nncourse.kernels.confusion import confusion_matrix
+from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.update import sgd_update
+
+
+@dataclass(frozen=True)
+class Mutant:
+    mistake: str
+    operation: str
+    kernel: str
+    right: str
+    wrong: str
+    gpu: bool = True
+
+
+DENSE_GUARD = "if (i >= batch || j >= n_out) return;"
+DENSE_SUM = "z += A[i * n_in + k] * W[j * n_in + k];"
+ELEMENT = "if (i < n) a[i] = "
+SIGMOID = ELEMENT + "1.0f / (1.0f + expf(-z[i]));"
+SOFTPLUS = "fmaxf(z[i], 0.0f) + log1pf(expf(-fabsf(z[i])))"
+
+MUTANTS = [
+    # dense_forward
+    Mutant("no bounds guard", "dense_forward", "naive", DENSE_GUARD, ""),
+    Mutant("guard for rows only", "dense_forward", "naive", DENSE_GUARD, "if (i >= batch) return;"),
+    Mutant("guard off by one", "dense_forward", "naive", DENSE_GUARD, "if (i > batch || j >= n_out) return;"),
+    Mutant("last row left out", "dense_forward", "naive", DENSE_GUARD, "if (i >= batch - 1 || j >= n_out) return;"),
+    Mutant("weights transposed", "dense_forward", "naive", DENSE_SUM, "z += A[i * n_in + k] * W[k * n_out + j];"),
+    Mutant("bias forgotten", "dense_forward", "naive", "float z = b[j];", "float z = 0.0f;"),
+    Mutant("bias of the sample", "dense_forward", "naive", "float z = b[j];", "float z = b[i % n_out];"),
+    Mutant("last input left out", "dense_forward", "naive", "k < n_in; k++) z +=", "k < n_in - 1; k++) z +="),
+    Mutant("reads past the row", "dense_forward", "naive", "k < n_in; k++) z +=", "k <= n_in; k++) z +="),
+    Mutant("result transposed", "dense_forward", "naive", "Z[i * n_out + j] = z;", "Z[j * batch + i] = z;"),
+    Mutant("keeps only the last product", "dense_forward", "naive", DENSE_SUM, DENSE_SUM.replace("+=", "=", 1)),
+    Mutant(
+        "damages an input",
+        "dense_forward",
+        "naive",
+        "Z[i * n_out + j] = z;",
+        "Z[i * n_out + j] = z; if (j == 0) const_cast<float*>(A)[i * n_in] = 0.0f;",
+    ),
+    Mutant("adds to what is there", "dense_forward", "naive", "Z[i * n_out + j] = z;", "Z[i * n_out + j] += z;"),
+    Mutant(
+        "never waits for the tiles",
+        "dense_forward",
+        "tiled",
+        "__syncthreads();  // nobody reads the tiles before all of them are filled",
+        "",
+        gpu=False,
+    ),
+    Mutant(
+        "refills the tiles too early",
+        "dense_forward",
+        "tiled",
+        "__syncthreads();  // nobody refills them before all have read",
+        "",
+        gpu=False,
+    ),
+    Mutant(
+        "last, partial tile left out",
+        "dense_forward",
+        "tiled",
+        "k0 < n_in; k0 += TILE",
+        "k0 + TILE <= n_in; k0 += TILE",
+    ),
+    Mutant("tile of W not padded", "dense_forward", "tiled", "j_load < n_out && k < n_in ?", "j_load < n_out ?"),
+    Mutant(
+        "leaves before the barrier",
+        "dense_forward",
+        "tiled",
+        "float z = 0.0f;",
+        "float z = 0.0f; if (i >= batch || j >= n_out) return;",
+        gpu=False,
+    ),
+    Mutant("reads the tile by rows", "dense_forward", "tiled", "W_tile[x][k]", "W_tile[k][x]"),
+    # activations
+    Mutant("no bounds guard", "sigmoid", "naive", SIGMOID, SIGMOID.replace("if (i < n) ", "")),
+    Mutant("guard off by one", "sigmoid", "naive", SIGMOID, SIGMOID.replace("i < n", "i <= n")),
+    Mutant("wrong sign", "sigmoid", "naive", SIGMOID, SIGMOID.replace("-z", "z")),
+    Mutant("ignores the block", "sigmoid", "naive", SIGMOID, "i = threadIdx.x; " + SIGMOID),
+    Mutant("overflows", "sigmoid", "naive", "1.0f / (1.0f + expf(-z[i]))", "expf(z[i]) / (1.0f + expf(z[i]))"),
+    Mutant("overflows", "softplus", "naive", SOFTPLUS, "logf(1.0f + expf(z[i]))"),
+    Mutant("as the handout prints it", "leaky_relu", "naive", "z[i] : ALPHA * z[i]", "z[i] : -ALPHA * z[i]"),
+    Mutant(
+        "slope 1 at the kink",
+        "relu_derivative",
+        "naive",
+        ELEMENT + "z[i] > 0.0f ? 1.0f : 0.0f",
+        ELEMENT + "z[i] >= 0.0f ? 1.0f : 0.0f",
+    ),
+    Mutant("the absolute value", "relu", "naive", "fmaxf(z[i], 0.0f);", "fabsf(z[i]);"),
+    Mutant("square forgotten", "tanh_derivative", "naive", "1.0f - t * t", "1.0f - t"),
+    Mutant("overflows", "softmax", "naive", "a[j] = expf(z[j] - top)", "a[j] = expf(z[j])"),
+    Mutant(
+        "a thread too few",
+        "softmax",
+        "tree",
+        "j = threadIdx.x; j < n; j += THREADS) total",
+        "j = threadIdx.x + 1; j < n; j += THREADS) total",
+    ),
+    Mutant("sums over the batch", "softmax_delta", "naive", "mean += g[k] * a[k];", "mean += g[k];"),
+    # costs
+    Mutant("half forgotten", "mse", "tree", "*C = sum / (2.0f * batch);", "*C = sum / batch;"),
+    Mutant("mean over all numbers", "mse", "shuffle", "*C = sum / (2.0f * batch);", "*C = sum / (2.0f * batch * n);"),
+    Mutant("every thread writes", "mse", "tree", "if (threadIdx.x == 0) *C = sum / (2.0f", "*C += sum / (2.0f"),
+    Mutant(
+        "numbers left out",
+        "mse",
+        "tree",
+        "i += blockDim.x) {\n        float difference",
+        "i += 2 * blockDim.x) {\n        float difference",
+    ),
+    Mutant(
+        "half of the tree", "mse", "tree", "int half = blockDim.x / 2; half > 0", "int half = blockDim.x / 4; half > 0"
+    ),
+    Mutant("stops before the last pair", "mse", "tree", "half > 0; half /= 2", "half > 1; half /= 2"),
+    Mutant("half of the warp", "mse", "shuffle", "int distance = 16;", "int distance = 8;"),
+    Mutant(
+        "one warp's sum only", "mse", "shuffle", "lane < blockDim.x / 32 ? partial[lane]", "lane < 1 ? partial[lane]"
+    ),
+    Mutant(
+        "adds before all have stored",
+        "mse",
+        "tree",
+        "partial[t] = value;\n    __syncthreads();",
+        "partial[t] = value;",
+        gpu=False,
+    ),
+    Mutant(
+        "no barrier in the tree",
+        "mse",
+        "tree",
+        "partial[t + half];\n        __syncthreads();",
+        "partial[t + half];",
+        gpu=False,
+    ),
+    Mutant(
+        "a barrier for some",
+        "mse",
+        "tree",
+        "partial[t + half];\n        __syncthreads();",
+        "partial[t + half], __syncthreads();",
+        gpu=False,
+    ),
+    Mutant(
+        "squares for absolute values",
+        "mae",
+        "tree",
+        "sum += fabsf(A[i] - Y[i]);",
+        "sum += (A[i] - Y[i]) * (A[i] - Y[i]);",
+    ),
+    Mutant(
+        "overflows", "binary_cross_entropy", "tree", "fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z)))", "logf(1.0f + expf(z))"
+    ),
+    Mutant("overflows", "categorical_cross_entropy", "tree", "expf(z[j] - top)", "expf(z[j])"),
+    Mutant("target minus output", "mse_gradient", "naive", "G[i] = A[i] - Y[i];", "G[i] = Y[i] - A[i];"),
+    Mutant("sign of zero", "mae_gradient", "naive", "difference < 0.0f ? -1.0f : 0.0f", "-1.0f"),
+    # backpropagation, update, confusion
+    Mutant("weights transposed", "hidden_delta", "naive", "W[j * n_in + k];", "W[k * n_out + j];"),
+    Mutant("slope forgotten", "hidden_delta", "naive", "= sum * S[i * n_in + k];", "= sum;"),
+    Mutant("tile of D not padded", "hidden_delta", "tiled", "i < batch && j0 + x < n_out ?", "i < batch ?"),
+    Mutant("sum, not mean", "bias_gradient", "naive", "db[j] = sum / batch;", "db[j] = sum;"),
+    Mutant("mean over the neurons", "bias_gradient", "naive", "db[j] = sum / batch;", "db[j] = sum / n_out;"),
+    Mutant("sum, not mean", "weight_gradient", "tiled", "dW[j * n_in + k] = sum / batch;", "dW[j * n_in + k] = sum;"),
+    Mutant(
+        "first sample left out",
+        "weight_gradient",
+        "naive",
+        "int i = 0; i < batch; i++) sum += D[i * n_out + j] * A",
+        "int i = 1; i < batch; i++) sum += D[i * n_out + j] * A",
+    ),
+    Mutant("uphill", "sgd_update", "naive", "W[i] -= rate", "W[i] += rate"),
+    Mutant("no learning rate", "sgd_update", "naive", "rate * G[i]", "G[i]"),
+    Mutant(
+        "damages the gradient",
+        "sgd_update",
+        "naive",
+        "W[i] -= rate * G[i];",
+        "{ W[i] -= rate * G[i]; const_cast<float*>(G)[i] = 0.0f; }",
+    ),
+    Mutant(
+        "transposed",
+        "confusion_matrix",
+        "atomic",
+        "labels[i] * classes + predictions[i]",
+        "predictions[i] * classes + labels[i]",
+    ),
+    Mutant(
+        "sets, does not count",
+        "confusion_matrix",
+        "atomic",
+        "atomicAdd(&M[labels[i] * classes + predictions[i]], 1)",
+        "M[labels[i] * classes + predictions[i]] = 1",
+    ),
+    Mutant("no bounds guard", "confusion_matrix", "atomic", "if (i < n) ", ""),
+]
+
+
+def kernel_of(mutant: Mutant):
+    """The package's kernel with the mistake in it."""
+    kernel = operations()[mutant.operation][mutant.kernel]
+    head, function, tail = kernel.source.text.partition(f" {kernel.function}(")
+    # helpers stand before the kernel, its own lines after: the mistake goes into the kernel if it has such a line
+    if mutant.right in tail.split("\n}", 1)[0]:
+        text = head + function + tail.replace(mutant.right, mutant.wrong, 1)
+    else:
+        text = kernel.source.text.replace(mutant.right, mutant.wrong)
+    assert text != kernel.source.text, f"{mutant.right!r} is not in {kernel.source.file}: bring the mutant up to date"
+    return replace(kernel, source=replace(kernel.source, text=text))
+
+
+def mutants(chosen):
+    return pytest.mark.parametrize("mutant", chosen, ids=[f"{m.operation}-{m.kernel}-{m.mistake}" for m in chosen])
+
+
+@mutants(MUTANTS)
+def test_mutant_is_rejected_under_the_emulator(mutant):
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+    kernel = kernel_of(mutant)
+    verdict = kernel.operation.check(kernel, device="emulator")
+    assert not verdict, f"accepted: {verdict}"
+    assert "compile" not in verdict.line and "argument count" not in verdict.line, str(verdict)
+
+
+@mutants([mutant for mutant in MUTANTS if mutant.gpu])
+def test_mutant_is_rejected_on_the_gpu(mutant, gpu):
+    kernel = kernel_of(mutant)
+    verdict = kernel.operation.check(kernel, device="gpu")
+    assert not verdict, f"accepted: {verdict}"
+
+
+def test_lost_updates_are_seen_on_the_gpu(gpu):
+    """Counting without atomics: the emulator runs one thread after the other, so only real hardware loses counts."""
+    mutant = Mutant(
+        "",
+        "confusion_matrix",
+        "atomic",
+        "atomicAdd(&M[labels[i] * classes + predictions[i]], 1)",
+        "M[labels[i] * classes + predictions[i]] += 1",
+    )
+    assert not confusion_matrix.check(kernel_of(mutant), device="gpu")
+
+
+# ---- Python kernels
+
+
+def damages_its_argument(A, W, b):
+    A *= 1.0000001
+    Z = A @ W.T + b
+    A[0, 0] = 7
+    return Z
+
+
+def slow_and_wrong_type(A, W, b):
+    return A.astype(np.float64) @ W.T + b
+
+
+def half_precision(A, W, b):
+    return (A.astype(np.float16) @ W.T.astype(np.float16) + b).astype(np.float32)
+
+
+WRONG_PYTHON = [
+    ("bias forgotten", dense_forward, lambda A, W, b: A @ W.T),
+    (
+        "weights transposed where square",
+        dense_forward,
+        lambda A, W, b: A @ (W if W.shape[0] == W.shape[1] else W.T) + b,
+    ),
+    ("result transposed", dense_forward, lambda A, W, b: (A @ W.T + b).T),
+    ("bias as a column", dense_forward, lambda A, W, b: A @ W.T + b[:, None] if len(A) == len(b) else A @ W.T + b),
+    ("damages its argument", dense_forward, damages_its_argument),
+    ("float64", dense_forward, slow_and_wrong_type),
+    ("half precision inside", dense_forward, half_precision),
+    ("returns nothing", dense_forward, lambda A, W, b: None),
+    ("raises", dense_forward, lambda A, W, b: A @ W + b),
+    ("one number", dense_forward, lambda A, W, b: np.float32(0)),
+    ("overflows to NaN", sigmoid, lambda z: np.exp(z) / (1 + np.exp(z))),
+    ("a list", relu, lambda z: [max(0.0, float(x)) for x in z.flat]),
+    ("NaN at zero", relu, lambda z: z * (z > 0) / (z != 0)),
+    ("does nothing", sgd_update, lambda W, G, rate: W),
+    ("changes the gradient", sgd_update, lambda W, G, rate: np.subtract(W, np.multiply(G, rate, out=G), out=W)),
+    (
+        "transposed",
+        confusion_matrix,
+        lambda labels, predictions, classes: confusion_matrix["numpy"](predictions, labels, classes),
+    ),
+    ("counts as floats", confusion_matrix, lambda *a: confusion_matrix["numpy"](*a).astype(np.float32)),
+]
+
+
+@pytest.mark.parametrize(("operation", "wrong"), [pair[1:] for pair in WRONG_PYTHON], ids=[w[0] for w in WRONG_PYTHON])
+def test_wrong_python_kernel_is_rejected(operation, wrong):
+    verdict = operation.check(wrong)
+    assert not verdict, f"accepted: {verdict}"
+    assert "\n" not in verdict.line
+
+
+def test_verdict_names_the_case_the_place_and_both_values():
+    line = dense_forward.check(lambda A, W, b: A @ W.T).line
+    for word in ("A (1, 1)", "1 of 1 wrong", "Z[0, 0]", "got", "expected"):
+        assert word in line
+
+
+def test_endless_cuda_kernel_ends_in_a_verdict():
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+    mutant = Mutant("", "sgd_update", "naive", "if (i < n)", "while (i >= 0) if (i < n)")
+    kernel, start = kernel_of(mutant), time.monotonic()
+    assert not sgd_update.check(kernel, device="emulator")
+    assert time.monotonic() - start < 60

@@ -1,0 +1,95 @@
+"""Opens JupyterLab at the course's first notebook: `make lab` calls this with .venv's Python.
+
+JupyterLab listens on this machine alone, asks for a token that is new each time, and its kernels talk over files that
+only their owner can read, not over ports: so it is safe on a machine that others use too. JUPYTER_PORT=8899 chooses the
+port. Ctrl-C ends it.
+"""
+
+import getpass
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FIRST_PAGE = "/lab/tree/notebooks/00_start_here.ipynb"
+FIRST_PORT = 8888
+
+
+def is_free(port: int) -> bool:
+    """Whether nothing listens on this port yet."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def choose_port(asked: str) -> int:
+    """The port asked for, or the first free one from 8888 on."""
+    if not asked:
+        return next(port for port in range(FIRST_PORT, 65536) if is_free(port))
+    if not asked.isdigit() or not 0 < int(asked) < 65536:
+        sys.exit(f"lab: JUPYTER_PORT={asked} is not a port number")
+    if not is_free(int(asked)):
+        sys.exit(f"lab: port {asked} is taken: choose another with JUPYTER_PORT=..., or leave it out")
+    return int(asked)
+
+
+def is_remote(environment: dict[str, str]) -> bool:
+    """Whether the person sits at another machine: over ssh, or in a Slurm job."""
+    return "SSH_CONNECTION" in environment or "SLURM_JOB_ID" in environment
+
+
+def tunnel(port: int, environment: dict[str, str]) -> str:
+    """The line to type at one's own machine, to reach this port of this one (in Slurm through the login node)."""
+    user = getpass.getuser()
+    way = ""
+    if "SLURM_JOB_ID" in environment:
+        way = f"-J {user}@{environment['SLURM_SUBMIT_HOST']} " if "SLURM_SUBMIT_HOST" in environment else ""
+    elif not environment["SSH_CONNECTION"].endswith(" 22"):
+        way = f"-p {environment['SSH_CONNECTION'].split()[-1]} "
+    return f"ssh -N {way}-L {port}:127.0.0.1:{port} {user}@{socket.gethostname()}"
+
+
+def has_browser(environment: dict[str, str]) -> bool:
+    """Whether a browser opened from here would be seen by the person at the keyboard."""
+    if is_remote(environment):
+        return False
+    return sys.platform in ("darwin", "win32") or "DISPLAY" in environment or "WAYLAND_DISPLAY" in environment
+
+
+def jupyterlab_command(port: int, browser: bool) -> list[str]:
+    """The command that runs JupyterLab. The token is not in it: other users of the machine can read command lines."""
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT}", f"--LabApp.default_url={FIRST_PAGE}"]
+    command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
+    command += [f"--ServerApp.open_browser={browser}", "--ServerApp.answer_yes=True", "--Application.log_level=WARN"]
+    command += ["--KernelManager.transport=ipc"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:  # in a container
+        command.append("--ServerApp.allow_root=True")
+    return command
+
+
+def main() -> None:
+    """Say where JupyterLab will be, and become it."""
+    environment = dict(os.environ)
+    port = choose_port(environment.get("JUPYTER_PORT", ""))
+    token = secrets.token_hex(24)
+    if is_remote(environment):
+        print("On your own machine type this, with the name by which you reach this machine:\n")
+        print(f"    {tunnel(port, environment)}\n")
+    print(f"Open this address:\n\n    http://127.0.0.1:{port}{FIRST_PAGE}?token={token}\n")
+    print("Ctrl-C ends JupyterLab.", flush=True)
+    environment["JUPYTER_TOKEN"] = token
+    environment["JUPYTER_PATH"] = str(Path(sys.prefix) / "share" / "jupyter")  # this .venv's kernel, before any other
+    environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="nncourse-")  # private, and short enough for sockets
+    command = jupyterlab_command(port, has_browser(environment))
+    os.execve(command[0], command, environment)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Run the notebooks and save their outputs, without what changes from run to run: python tools/notebooks.py [FILE …]."""
+
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+
+
+def main() -> None:
+    for path in map(Path, sys.argv[1:] or sorted(FOLDER.glob("*.ipynb"))):
+        notebook = nbformat.read(path, as_version=4)
+        NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+        normalise(notebook)
+        nbformat.write(notebook, path)
+        print(f"ran and saved {path.name}")
+
+
+def normalise(notebook: nbformat.NotebookNode) -> None:
+    """Take away time stamps, versions and execution counts; keep sources, ids, tags and outputs."""
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        cell.metadata = {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
+        if cell.cell_type == "code":
+            cell.execution_count = None
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            for output in cell.outputs:
+                if "execution_count" in output:
+                    output.execution_count = None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""Sets the course up in .venv, beside the notebooks: `make lab`, `make test` and `make setup` call this.
+
+It checks what the machine has, finds out which CUDA its NVIDIA driver serves, and installs the hashed lock files of
+requirements/ and then the package itself. What was installed is noted in .venv, so that a second run has nothing to do.
+
+    PYTHON=python3.12 make lab      another interpreter
+    CUDA=13 make lab                12, 13 or none instead of what the driver says, for instance on a Slurm login node
+
+Only the standard library, and a text that Python 3.6 can still read, so that an old Python gets its one line. Hence the
+type hints in quotes.
+"""
+
+import ctypes
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+NOTE = VENV / "nncourse_setup.json"
+OLDEST_PYTHON = (3, 11)
+CUDA_CHOICES = ("12", "13", "none")
+JUPYTERLAB_SETTINGS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+
+
+# What the machine has
+
+
+def python_problem(version: "tuple[int, ...]") -> str:
+    """One line for a Python that is too old, or nothing."""
+    if version[:2] >= OLDEST_PYTHON:
+        return ""
+    wanted, got = ".".join(map(str, OLDEST_PYTHON)), ".".join(map(str, version[:3]))
+    return f"wanted Python {wanted} or newer, got {got}: install one, or name it, as in: PYTHON=python{wanted} make lab"
+
+
+def venv_problem() -> str:
+    """One line for a Python without venv or ensurepip, which Debian and Ubuntu pack separately, or nothing."""
+    try:
+        import ensurepip  # noqa: F401
+        import venv  # noqa: F401
+    except ImportError as error:
+        package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
+        return f"{sys.executable} lacks {error.name}: install it, on Debian and Ubuntu with: apt install {package}"
+    return ""
+
+
+def compiler_problem() -> str:
+    """One line for a missing g++, which runs the CUDA kernels on the CPU, or nothing."""
+    if shutil.which("g++"):
+        return ""
+    return "g++ is missing: install it, on Debian and Ubuntu with: apt install g++"
+
+
+# Which CUDA
+
+
+def ask_nvidia_smi(*options: str) -> str:
+    """What nvidia-smi answers; nothing if there is none, or if it finds no driver or no GPU."""
+    try:
+        answer = subprocess.run(["nvidia-smi", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.decode(errors="replace") if answer.returncode == 0 else ""
+
+
+def driver_cuda(driver_file: Path) -> int:
+    """The newest CUDA that the NVIDIA driver serves, as a major version; 0 where there is no driver."""
+    told = re.search(r"CUDA[A-Z ]* Version\s*:\s*(\d+)\.", ask_nvidia_smi())
+    if told:
+        return int(told.group(1))
+    try:
+        driver = re.search(r"\b(\d{3,4})\.\d+", driver_file.read_text())
+    except OSError:
+        return 0
+    if not driver:
+        return 0
+    version = int(driver.group(1))
+    return 13 if version >= 580 else 12 if version >= 525 else 11
+
+
+def oldest_gpu() -> float:
+    """The lowest compute capability among the machine's GPUs; infinity where nvidia-smi cannot tell."""
+    answer = ask_nvidia_smi("--query-gpu=compute_cap", "--format=csv,noheader")
+    return min(map(float, re.findall(r"^\s*(\d+\.\d+)\s*$", answer, re.MULTILINE)), default=float("inf"))
+
+
+def detect_cuda(driver_file: Path = Path("/proc/driver/nvidia/version")) -> "tuple[str, str]":
+    """The CUDA to install, "12", "13" or "none", and the reason in one line."""
+    served = driver_cuda(driver_file)
+    if served == 0:
+        return "none", "no NVIDIA driver here: the course runs on the CPU, without CuPy"
+    if served < 12:
+        return "none", f"the NVIDIA driver serves CUDA {served}, CuPy needs 12 (driver 525) or newer: CuPy is left out"
+    if served >= 13 and oldest_gpu() < 7.5:
+        return "12", "a GPU older than compute capability 7.5, which CUDA 13 has dropped: CuPy for CUDA 12"
+    cuda = str(min(served, 13))
+    return cuda, f"the NVIDIA driver serves CUDA {served}: CuPy for CUDA {cuda}"
+
+
+def choose_cuda(asked: str, noted: str) -> "tuple[str, str]":
+    """The CUDA to install and the reason: what CUDA=... asks for, else what the driver serves, else what .venv has."""
+    if asked:
+        return asked, f"CUDA={asked}, as asked"
+    detected, reason = detect_cuda()
+    if detected == "none" and noted in ("12", "13"):
+        return noted, f"no usable NVIDIA driver here, but .venv has CuPy for CUDA {noted}: kept (CUDA=none removes it)"
+    return detected, reason
+
+
+def has_toolkit(cuda: str) -> bool:
+    """Whether CuPy will find cuBLAS in a CUDA toolkit of the machine: by CUDA_PATH, CUDA_HOME or the system's loader.
+
+    An nvcc on the PATH or a folder /usr/local/cuda alone is not enough: CuPy does not look for libraries there.
+    """
+    library = f"libcublas.so.{cuda}"
+    toolkit = os.environ.get("CUDA_PATH") or os.environ.get("CUDA_HOME")
+    if toolkit and any((Path(toolkit) / folder / library).exists() for folder in ("lib64", "lib")):
+        return True
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+# What to install, and what is installed
+
+
+def lock_files(cuda: str, toolkit: bool, tests: bool) -> "list[str]":
+    """The lock files to install, relative to the course's root."""
+    names = ["base", "cpu" if cuda == "none" else f"cuda{cuda}"]
+    if cuda != "none" and not toolkit:
+        names.append(f"toolkit{cuda}")
+    if tests:
+        names.append("test")
+    return [f"requirements/{name}.txt" for name in names]
+
+
+def checksums(files: "list[str]") -> "dict[str, str]":
+    """The SHA-256 of each file."""
+    return {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in files}
+
+
+def read_note() -> dict:
+    """What the last finished set-up noted in .venv; an empty note if there is none, or if .venv no longer runs here."""
+    empty = {"python": "", "cuda": "", "root": "", "files": {}}
+    try:
+        note = json.loads(NOTE.read_text(encoding="utf-8"))
+        answer = subprocess.run([str(VENV_PYTHON), "--version"], stdout=subprocess.PIPE, check=True)
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return empty
+    runs = answer.stdout.decode().split()[-1]
+    return note if note["python"] == runs and note["root"] == str(ROOT) else empty
+
+
+def can_stay(note: dict, cuda: str, python_asked: bool) -> bool:
+    """Whether .venv can be kept and added to: it holds this CUDA, and this interpreter if one was asked for."""
+    return note["cuda"] == cuda and (not python_asked or note["python"] == platform.python_version())
+
+
+# Installing
+
+
+def pip_install(*options: str) -> None:
+    """Run .venv's pip, quietly."""
+    pip = [str(VENV_PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--no-deps", *options], cwd=str(ROOT), check=True)
+
+
+def install(locks: "list[str]") -> None:
+    """Install these lock files and the package into .venv, and silence JupyterLab's news and update questions."""
+    requirements = [option for lock in locks for option in ("--requirement", lock)]
+    pip_install("--require-hashes", "--only-binary", ":all:", *requirements)
+    pip_install("--no-build-isolation", "--no-index", "--editable", ".")
+    settings = VENV / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(json.dumps(JUPYTERLAB_SETTINGS, indent=2) + "\n", encoding="utf-8")
+
+
+def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool) -> None:
+    """Bring .venv to these lock files, and note them when all is done: an interrupted set-up starts afresh."""
+    print(f"set-up: {reason}")
+    print(f"set-up: installing {', '.join(locks)} into .venv, which takes a minute or more the first time", flush=True)
+    if stays:
+        NOTE.unlink()
+    else:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
+        note = {"python": platform.python_version(), "cuda": cuda, "root": str(ROOT), "files": {}}
+    install(locks)
+    files = {**note["files"], **checksums(["pyproject.toml", *locks])}
+    NOTE.write_text(json.dumps({**note, "files": files}, indent=2) + "\n", encoding="utf-8")
+
+
+def stop(problem: str) -> int:
+    """Say what is wrong, on stderr, and give the exit status."""
+    print(f"set-up: {problem}", file=sys.stderr)
+    return 1
+
+
+def main(arguments: "list[str]") -> int:
+    """Set up for the notebooks or, with the word test, for the tests too."""
+    tests = "test" in arguments
+    asked = os.environ.get("CUDA", "")
+    if asked and asked not in CUDA_CHOICES:
+        return stop(f"CUDA={asked}: wanted 12, 13 or none, or nothing to have it detected")
+    missing_compiler = compiler_problem()
+    if missing_compiler and tests:
+        return stop(missing_compiler)
+    if missing_compiler:
+        print(f"set-up: {missing_compiler}. It runs CUDA kernels on the CPU; all else works without it")
+
+    note = read_note()
+    cuda, reason = choose_cuda(asked, note["cuda"])
+    stays = can_stay(note, cuda, python_asked=bool(os.environ.get("PYTHON")))
+    problem = "" if stays else python_problem(sys.version_info) or venv_problem()
+    if problem:
+        return stop(problem)
+    locks = lock_files(cuda, cuda != "none" and has_toolkit(cuda), tests)
+    if stays and checksums(["pyproject.toml", *locks]).items() <= note["files"].items():
+        return 0
+    try:
+        set_up(cuda, reason, locks, note, stays)
+    except subprocess.CalledProcessError:
+        return stop("the installation failed, as shown above (it needs a network and Python 3.11, 3.12 or 3.13)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
