@@ -1,6 +1,7 @@
 # make lab     sets the course up in .venv and opens JupyterLab at notebooks/00_start_here.ipynb
 # make test    sets the course up, the tests' packages included, and runs all tests (ARGS="-k dense" runs some)
 # make setup   what make test needs, without running it
+# make notebooks  runs the notebooks and saves their outputs
 # make locks   writes requirements/*.txt anew from pyproject.toml, with uv
 #
 # PYTHON=python3.12 chooses the interpreter, CUDA=12, 13 or none what is otherwise detected, JUPYTER_PORT=8899 the port.
@@ -12,7 +13,7 @@ ARGS ?=
 unexport PYTHONPATH PYTHONHOME
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
-.PHONY: lab test setup locks python
+.PHONY: lab test setup notebooks locks python
 
 lab: python
 	@$(PYTHON) tools/setup.py
@@ -25,6 +26,9 @@ test: setup
 
 setup: python
 	@$(PYTHON) tools/setup.py test
+
+notebooks: setup
+	@.venv/bin/python tools/notebooks.py
 
 locks: setup
 	@.venv/bin/python tools/lock.py

@@ -210,8 +210,8 @@ def _check(options: argparse.Namespace) -> int:
     for operation in chosen:
         for name in [name for name in operation.kernels if name in options.kernel or not options.kernel]:
             kernel = operation[name]
-            if kernel.device == "gpu" and not _can_run(kernel, options.emulate):
-                print(f"– {operation.name} ({name}): not checked, it needs a GPU")
+            if reason := _why_not(kernel, options.emulate):
+                print(f"– {operation.name} ({name}): not checked, {reason}")
                 continue
             emulated = options.emulate and kernel.device == "gpu"
             verdict = operation.check(name, device="emulator" if emulated else None)
@@ -220,14 +220,14 @@ def _check(options: argparse.Namespace) -> int:
     return 0 if right else 1
 
 
-def _can_run(kernel, emulate: bool) -> bool:
-    """True where a GPU kernel can be checked: on a GPU, or on the emulator if it is CUDA C."""
+def _why_not(kernel, emulate: bool) -> str:
+    """Why a kernel cannot be checked here; "" if it can: CUDA C runs on a GPU or on the emulator."""
     from nncourse import device
     from nncourse.cuda import emulate as emulator
 
-    if device.gpu_available() and not emulate:
-        return True
-    return hasattr(kernel, "source") and not emulator.why_not()
+    if kernel.device == "cpu" or (device.gpu_available() and not emulate):
+        return ""
+    return (emulator.why_not() or "") if hasattr(kernel, "source") else "it needs a GPU"
 
 
 def _time(options: argparse.Namespace) -> int:
@@ -237,8 +237,8 @@ def _time(options: argparse.Namespace) -> int:
     sizes = {}
     for text in options.size:
         name, _, number = text.partition("=")
-        if not number.isdecimal() or int(number) < 1:
-            raise CourseError(f"wanted --size NAME=N with N of at least 1, such as batch=64; got {text!r}")
+        if not number.isdecimal() or len(number) > 9 or int(number) < 1:
+            raise CourseError(f"wanted --size NAME=N with N from 1 to 999999999, such as batch=64; got {text!r}")
         sizes[name] = int(number)
     for operation in [find(options.operation)] if options.operation else operations().values():
         rows = timing.time_kernels(operation, sizes)
@@ -312,7 +312,7 @@ def _part(dataset: str) -> str:
 def _refuse_unwritable(path: str) -> None:
     """Say before the training, not after it, that the model could not be saved."""
     target = Path(path)
-    other = os.path.exists(target) and not os.path.isfile(target)  # a folder, /dev/null, …
+    other = os.path.exists(target) and not os.path.isfile(target)
     if other or len(os.fsencode(target.name)) > 200 or not os.access(target.parent, os.W_OK):
         raise CourseError(f"{path}: wanted a file to save the model in, in a folder that exists and can be written")
 

@@ -9,6 +9,7 @@ from nncourse import device
 from nncourse.errors import CourseError
 from nncourse.kernels import backend as backends
 from nncourse.kernels.backend import choose, find, operations
+from nncourse.kernels.cost import mse
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.operation import CudaKernel
 
@@ -31,12 +32,6 @@ def test_a_backend_has_one_kernel_for_each_operation(name):
         assert kernel.operation.name == operation
         assert kernel.device == "cpu"
         assert kernel.name == name or "borrowed" in backend.notes[operation]
-
-
-@pytest.mark.parametrize("name", CPU)
-def test_a_backend_computes(name, rng):
-    A, W, b = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (2, 3), (2,)))
-    np.testing.assert_allclose(choose(name).dense_forward(A, W, b), A @ W.T + b, rtol=1e-5, atol=1e-6)
 
 
 def test_overrides_choose_a_kernel_and_it_is_said():
@@ -97,7 +92,9 @@ def test_borrowed_kernels_are_shown(monkeypatch):
     assert "numpy" in line and "borrowed" in line
 
 
-def test_the_cuda_backend_takes_only_kernels_that_repeat_themselves():
+def test_the_cuda_backend_takes_only_kernels_that_repeat_themselves(monkeypatch):
+    last = dict(sorted(mse.kernels.items(), key=lambda item: item[0] == "atomic"))
+    monkeypatch.setattr(mse, "kernels", last)  # as if the one with float atomics were the fastest
     backend = choose("cuda", emulate=True)
     assert backend.device == "cpu" and "emulated" in backend.name
     assert all(isinstance(kernel, CudaKernel) and kernel.deterministic for kernel in backend.kernels.values())

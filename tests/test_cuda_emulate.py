@@ -12,10 +12,11 @@ import pytest
 
 from nncourse.cuda import emulate
 from nncourse.cuda.emulate import ORDERS, EmulationError
+from nncourse.cuda.emulator_program import why_no_compiler
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource
 
-pytestmark = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
+pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
 MATMUL = CudaSource(
     """
@@ -84,6 +85,10 @@ def test_portable_fibers_give_the_same_results(monkeypatch):
     emulate._child.cache_clear()  # the environment is no part of its key
     assert matmul_error("tiled", "shuffled") < 1e-5
     emulate._child.cache_clear()
+
+
+def test_the_emulator_works_where_there_is_a_compiler():
+    assert emulate.why_not() is None
 
 
 # ---- mistakes: each kernel marks its faulty line with a comment
@@ -164,6 +169,9 @@ extern "C" __global__ void not_in_its_mask(float* a, int n) {
 extern "C" __global__ void endless(float* a, int n) {
     while (a[0] < n)
         a[1] += 1.0f;  // endless
+}
+extern "C" __global__ void casts_const_away(const float* a, float* b, int n) {
+    const_cast<float*>(a)[n] = b[n] = 5.0f;
 }
 extern "C" __global__ void fine(float* a, int n) {
     if (threadIdx.x < n) a[threadIdx.x] = threadIdx.x;
@@ -247,6 +255,14 @@ def test_a_divergent_barrier_names_both_lines():
     first, other = line_of("divergent_barrier"), line_of("its other branch")
     assert message.startswith(f"tests/mistakes.cu:{first}: divergent_barrier: __syncthreads() reached by 3 of 8 ")
     assert f"the others wait at line {other}" in message
+
+
+def test_a_write_to_a_const_array_is_caught():
+    message = mistake("casts_const_away", [floats(9), floats(9), 8])
+    assert message == "tests/mistakes.cu: casts_const_away writes to a, which it declares const"
+    same = floats(9)
+    launch(MISTAKES, "casts_const_away", (1,), (1,), [same, same, 8])  # the other parameter may write it
+    assert same[8] == 5
 
 
 def test_an_endless_loop_is_ended_and_its_line_named():
@@ -533,3 +549,10 @@ def test_an_interrupted_launch_does_not_disturb_the_next():
     after = floats(4)
     launch(MISTAKES, "fine", (1,), (4,), [after, 4])
     assert after.tolist() == [0, 1, 2, 3]
+
+
+def test_an_endless_printf_is_ended_too(capsys):
+    text = 'extern "C" __global__ void chatty(int n) { while (n) printf("again\\n"); }'
+    with pytest.raises(EmulationError, match="chatty did not end within 0.3 s"):
+        launch(CudaSource(text, "tests/chatty.cu"), "chatty", (1,), (1,), [1], time_limit=0.3)
+    assert 1000 < capsys.readouterr().out.count("again\n") < 1_000_000

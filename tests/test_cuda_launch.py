@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from nncourse.cuda import emulate
+from nncourse.cuda.emulator_program import why_no_compiler
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource
 from nncourse.errors import CourseError
 
-needs_emulator = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
+needs_emulator = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
 SOURCE = CudaSource(
     """
@@ -103,9 +103,8 @@ def test_dynamic_shared_memory_up_to_the_limit(count):
 class OnGpu:
     """Stands for a CuPy array where there is none."""
 
-    def __init__(self):
-        self.__cuda_array_interface__ = {}
-        self.dtype, self.flags, self.shape = A.dtype, A.flags, A.shape
+    __cuda_array_interface__ = {}
+    dtype, flags, shape = A.dtype, A.flags, A.shape
 
 
 FLOATS = np.zeros(20, np.float32)
@@ -123,6 +122,8 @@ REFUSED = [
     ({"factor": "2"}, "wanted a number for float factor, got str '2'"),
     ({"factor": 2j}, "wanted a number for float factor, got complex"),
     ({"factor": 1e39}, r"float factor cannot hold 1e\+39"),
+    ({"factor": 10**400}, "float factor cannot hold 1000"),
+    ({"n": 10**400}, "wanted int n from"),
     ({"n": 2.5}, "wanted a whole number for int n, got 2.5"),
     ({"n": np.nan}, "wanted a whole number for int n, got nan"),
     ({"n": np.inf}, "wanted a whole number for int n, got inf"),

@@ -44,7 +44,9 @@ def imported(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "wanted imports in full: from nncourse.… import …"
             # `from nncourse import device` imports a module, `from nncourse import __version__` a value
-            found |= {f"{node.module}.{alias.name}" if node.module == "nncourse" else node.module for alias in node.names}
+            found |= {
+                f"{node.module}.{alias.name}" if node.module == "nncourse" else node.module for alias in node.names
+            }
     return found
 
 

@@ -1,6 +1,7 @@
 """Model files: both forms come back bit for bit, the C program can read ours, and damaged ones get one clear line."""
 
 import json
+import os
 import pickle
 import shutil
 import warnings
@@ -37,6 +38,7 @@ def a_model(options=NETWORKS[0], kind="standardization", seed=1) -> files.Model:
     network = make_network([3, 4, 2], **options, initialiser="normal", seed=seed)
     network.layers[0].W *= np.float32(10) ** rng.integers(-44, 38, (4, 3)).astype(np.float32)  # hard to print
     network.layers[1].b[:] = (np.float32(-0.0), np.finfo(np.float32).max)
+    network.layers[1].W[0, 0] = np.nextafter(np.float32(1000), np.float32(2000))  # it needs nine digits
     scaling = datasets.fit_scaling(rng.normal(3, 1e-3, (7, 3)).astype(np.float32), kind)
     return files.Model(network, scaling, ("α, β", 'the "other"'), {"epochs": 3, "seed": 5, "dataset": "ñ\n"})
 
@@ -76,14 +78,6 @@ def test_round_trip_of_the_scaling(tmp_path, form, kind, rng):
     files.save(model, tmp_path / form)
     assert same(files.load(tmp_path / form), model) or kind == "none"
     assert files.load(tmp_path / form).scaled(X) is X
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_the_same_model_gives_the_same_bytes(tmp_path, form):
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        files.save(a_model(), tmp_path / name / form)
-    assert (tmp_path / "one" / form).read_bytes() == (tmp_path / "two" / form).read_bytes()
 
 
 def c_reader(text: str):
@@ -186,7 +180,9 @@ def test_files_with_wrong_bytes(tmp_path, whole, form, data):
 @FUZZ
 @given(
     st.data(),
-    st.sampled_from(["nan", "-inf", "1e300", "9" * 5000, "-1", "0", "1.5", "{}", "[[", '{"activations": 3}', "\0", "é"]),
+    st.sampled_from(
+        ["nan", "-inf", "1e300", "9" * 5000, "-1", "0", "1.5", "{}", "[[", '{"activations": 3}', "\0", "é"]
+    ),
 )
 def test_texts_with_wrong_words(tmp_path, whole, data, word):
     lines = [line.split(" ") for line in whole["model.m"].decode().splitlines()]
@@ -281,8 +277,6 @@ class Trap:
         self.path = path
 
     def __reduce__(self):
-        import os
-
         return os.mkdir, (str(self.path),)
 
 
@@ -338,15 +332,11 @@ def test_a_reader_sees_the_old_model_until_the_new_one_is_whole(tmp_path, form, 
     assert same(files.load(tmp_path / form), a_model(seed=2))
 
 
-def test_a_model_cannot_be_saved_over_a_folder_or_nowhere(tmp_path):
+def test_a_model_cannot_be_saved_over_a_folder_or_a_device_or_nowhere(tmp_path):
     (tmp_path / "folder.npz").mkdir()
-    for name in ("folder.npz", "no/where.npz", "a" * 300 + ".m"):
+    os.mkfifo(tmp_path / "pipe.m")  # it stands for /dev/null, which must not be replaced by a file
+    for name in ("folder.npz", "pipe.m", "no/where.npz", "a" * 300 + ".m"):
         with pytest.raises(CourseError):
             files.save(a_model(), tmp_path / name)
-    assert [path.name for path in tmp_path.rglob("*")] == ["folder.npz"]
-
-
-def test_a_saved_file_has_the_usual_permissions(tmp_path):
-    files.save(a_model(), tmp_path / "model.npz")
-    (tmp_path / "other").touch()
-    assert (tmp_path / "model.npz").stat().st_mode == (tmp_path / "other").stat().st_mode
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder.npz", "pipe.m"]
+    assert (tmp_path / "pipe.m").is_fifo()

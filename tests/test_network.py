@@ -10,11 +10,9 @@ from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
 from nncourse.model.layers import Dense
 from nncourse.model.network import (
-    COSTS,
     Network,
     backpropagation,
     cost_of,
-    first_delta,
     forward,
     make_network,
     training_step,
@@ -98,7 +96,9 @@ def test_outputs_cost_and_gradients_are_those_of_pytorch(sizes, batch, hidden, c
     cost = {
         "mse": lambda: ((a - y) ** 2).sum() / 2 / batch,
         "mae": lambda: (a - y).abs().sum() / batch,
-        "binary_cross_entropy": lambda: torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="sum") / batch,
+        "binary_cross_entropy": lambda: (
+            torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="sum") / batch
+        ),
         "categorical_cross_entropy": lambda: torch.nn.functional.cross_entropy(z, y),
     }[cost_name]()
     cost.backward()
@@ -231,21 +231,3 @@ def test_what_does_not_fit_together_is_refused(options):
     with pytest.raises(CourseError) as caught:
         make_network(**({"sizes": [3, 2, 1]} | options))
     assert "\n" not in str(caught.value)
-
-
-def test_a_network_without_layers_is_refused():
-    with pytest.raises(CourseError):
-        Network([])
-
-
-def test_softmax_deltas_use_the_whole_row():
-    """With softmax and a squared error each delta holds the errors of all outputs, not only its own."""
-    network = Network([Dense(np.eye(3), np.zeros(3), "softmax")])
-    X, Y = np.array([[0.3, -0.2, 0.1]]), np.array([[0.0, 1.0, 0.0]])
-    Z, A = forward(network, X, NUMPY)
-    jacobian = np.diag(A[-1][0]) - np.outer(A[-1][0], A[-1][0])
-    np.testing.assert_allclose(first_delta(network, Z, A, Y, NUMPY)[0], jacobian @ (A[-1] - Y)[0], rtol=1e-12)
-
-
-def test_every_cost_is_an_operation():
-    assert set(COSTS) <= set(NUMPY.kernels)

@@ -120,7 +120,7 @@ def test_printed_operation_tells_equation_shapes_and_places():
 
 
 def test_a_second_kernel_of_the_same_name_is_refused():
-    own = Operation("own", "b = a", "a (*n)", "b (*n)", truth=np.array, flops=lambda n: 0, cuda_arguments="a, b, n")
+    own = Operation("own", "b = a", "a (*n)", "b (*n)", truth=np.array, flops=lambda n: 0)
     own.kernel("numpy", device="cpu")(lambda a: a.copy())
     with pytest.raises(CourseError):
         own.kernel("numpy", device="cpu")(lambda a: a)
@@ -144,8 +144,8 @@ def test_deterministic_cuda_kernels_repeat_bit_for_bit(gpu, rng):
     for operation, kernel in CUDA:
         if not kernel.deterministic:
             continue
-        sizes = dict.fromkeys(check.letters(operation), 700) | {"classes": 7}
-        sizes = {letter: sizes[letter] for letter in check.letters(operation)}
+        sizes = dict.fromkeys(operation.letters, 700) | {"classes": 7}
+        sizes = {letter: sizes[letter] for letter in operation.letters}
         case = check.random_case(operation, sizes)
         import cupy
 

@@ -116,7 +116,9 @@ MUTANTS = [
     # costs
     Mutant("half forgotten", "mse", "tree", "*C = sum / (2.0f * batch);", "*C = sum / batch;"),
     Mutant("mean over all numbers", "mse", "shuffle", "*C = sum / (2.0f * batch);", "*C = sum / (2.0f * batch * n);"),
-    Mutant("every thread writes", "mse", "tree", "if (threadIdx.x == 0) *C = sum / (2.0f", "*C += sum / (2.0f"),
+    Mutant(
+        "every thread writes", "mse", "tree", "if (threadIdx.x == 0) *C = sum / (2.0f", "*C += sum / (2.0f", gpu=False
+    ),
     Mutant(
         "numbers left out",
         "mse",

@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:
-    """Take away time stamps, versions and execution counts; keep sources, ids, tags and outputs."""
+    """Take away time stamps, versions and what was written to stderr; keep sources, ids, tags and outputs."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -27,11 +27,7 @@ def normalise(notebook: nbformat.NotebookNode) -> None:
     for cell in notebook.cells:
         cell.metadata = {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
         if cell.cell_type == "code":
-            cell.execution_count = None
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-            for output in cell.outputs:
-                if "execution_count" in output:
-                    output.execution_count = None
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def default_sizes(operation: Operation) -> dict[str, int]:
     large = devices.gpu_available()
     side = 1024 if large else 128
     known = {"batch": side, "n_in": side, "n_out": side, "classes": 10}
-    letters = check.letters(operation)
+    letters = operation.letters
     return {
         letter: known.get(letter, 1 << 22 if large else 1 << 17) if len(letters) < 2 else known.get(letter, side)
         for letter in letters
@@ -45,10 +45,10 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
     A kernel is timed as a training step calls it, with the arrays on its device already; transfers are not counted.
     """
     sizes = default_sizes(operation) | (sizes or {})
-    unknown = sizes.keys() - set(check.letters(operation))
+    unknown = sizes.keys() - set(operation.letters)
     if unknown:
         raise CourseError(
-            f"{operation.name} has the sizes {', '.join(check.letters(operation))}; got {', '.join(unknown)}"
+            f"{operation.name} has the sizes {', '.join(operation.letters)}; got {', '.join(unknown)}"
         )
     arguments = check.random_case(operation, sizes).arguments
     flops, count = operation.count(*arguments)
@@ -80,7 +80,7 @@ def table(operation: Operation, rows: list[Row], sizes: dict[str, int]) -> str:
         if row.seconds is None:
             lines.append(f"{row.kernel:12}{row.device:5}{'–':>10}  {row.note}")
             continue
-        speedup, share = f"{_ratio(slowest / row.seconds)}×", f"{100 * row.limit:.2g} %"
+        speedup, share = f"{_three_digits(slowest / row.seconds)}×", f"{100 * row.limit:.2g} %"
         lines.append(
             f"{row.kernel:12}{row.device:5}{duration(row.seconds):>10}{_rate(row):>17}{share:>14}{speedup:>10}"
         )
@@ -97,7 +97,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def _ratio(value: float) -> str:
+def _three_digits(value: float) -> str:
     """Three digits, and no more decimals than that."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
@@ -105,5 +105,5 @@ def _ratio(value: float) -> str:
 def _rate(row: Row) -> str:
     """FLOP/s where the arithmetic is what counts, else bytes a second."""
     if row.flops > 2 * row.bytes:
-        return f"{row.flops / row.seconds / 1e9:.3g} GFLOP/s"
-    return f"{row.bytes / row.seconds / 1e9:.3g} GB/s"
+        return f"{_three_digits(row.flops / row.seconds / 1e9)} GFLOP/s"
+    return f"{_three_digits(row.bytes / row.seconds / 1e9)} GB/s"

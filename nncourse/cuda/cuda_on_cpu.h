@@ -1,6 +1,6 @@
-// CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. emulate.py compiles this file, then a
-// .cu text, then a main() that calls serve(). Each CUDA thread is a fiber with a stack of its own; all fibers share one
-// thread of the operating system, and one runs until it ends or waits at a barrier. AddressSanitizer watches the memory.
+// CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. emulator_program.py compiles this
+// file, then a .cu text, then a main() that calls serve(). Here is the language as a kernel sees it; the threads are in
+// cuda_on_cpu_threads.h, the conversation with Python in cuda_on_cpu_serve.h. AddressSanitizer watches the memory.
 #include <math.h>
 #include <sanitizer/asan_interface.h>
 #include <signal.h>
@@ -35,7 +35,6 @@ static dim3 blockDim, gridDim;
 static const int warpSize = 32;
 
 #include "cuda_on_cpu_threads.h"
-
 #include "cuda_on_cpu_serve.h"
 
 // ---- CUDA's functions. The line of a call is that of the .cu text.
@@ -51,7 +50,9 @@ inline void __threadfence_block() {}
 inline void __threadfence_system() {}
 
 inline void __syncwarp(unsigned mask = ~0u, LINE) { cuda_on_cpu::vote("__syncwarp", line, mask, false); }
-inline unsigned __ballot_sync(unsigned mask, int yes, LINE) { return cuda_on_cpu::vote("__ballot_sync", line, mask, yes); }
+inline unsigned __ballot_sync(unsigned mask, int yes, LINE) {
+    return cuda_on_cpu::vote("__ballot_sync", line, mask, yes);
+}
 inline int __any_sync(unsigned mask, int yes, LINE) { return cuda_on_cpu::vote("__any_sync", line, mask, yes) != 0; }
 inline int __all_sync(unsigned mask, int yes, LINE) { return cuda_on_cpu::vote("__all_sync", line, mask, !yes) == 0; }
 inline unsigned __activemask() { return cuda_on_cpu::lanes_alive(); }

@@ -16,6 +16,7 @@ struct Argument {
 
 static Argument arguments[MOST_ARGUMENTS];
 static char* buffers[MOST_ARGUMENTS];
+static uint64_t checksums[MOST_ARGUMENTS];  // of the arrays as they came
 
 // ---- answers: one goes back for each launch. On a failure it is the last: emulate.py starts this program anew.
 
@@ -40,7 +41,7 @@ inline void answer(int32_t outcome, int32_t line, const char* text, int32_t leng
     _exit(3);
 }
 
-// The kernels' printf: to stderr, since stdout carries the answers. Like CUDA's, it drops what exceeds 1 MB in a launch.
+// The kernels' printf: to stderr, since stdout carries the answers. Like CUDA's, it drops what exceeds 1 MB a launch.
 static int64_t printed;
 inline int print(const char* format, ...) {
     if (printed > 1 << 20) return -1;
@@ -63,25 +64,26 @@ inline int describe_fault(char* text, size_t size, char* address) {
     const char* where = name_of("block", blockIdx);
     for (int i = 0; i < launch.arguments; i++) {
         const Argument& a = arguments[i];
-        if (!a.element_bytes || address < buffers[i] - gap(a.bytes) || address >= buffers[i] + a.bytes + gap(a.bytes)) continue;
-        return snprintf(text, size, " %s %d bytes out of bounds: %s[%lld], but %s has %lld elements; %s of %s", verb, bytes,
-                        a.name, (long long)(address - buffers[i]) / a.element_bytes, a.name,
-                        (long long)a.bytes / a.element_bytes, who, where);
+        const int64_t around = gap(a.bytes);
+        if (!a.element_bytes || address < buffers[i] - around || address >= buffers[i] + a.bytes + around) continue;
+        const long long index = (address - buffers[i]) / a.element_bytes, elements = a.bytes / a.element_bytes;
+        return snprintf(text, size, " %s %d bytes out of bounds: %s[%lld], but %s has %lld elements; %s of %s", verb,
+                        bytes, a.name, index, a.name, elements, who, where);
     }
     if (address >= dynamic_shared && address < dynamic_shared + sizeof dynamic_shared)
-        return snprintf(text, size, " %s %d bytes out of bounds: byte %lld of the dynamic shared memory, which has %lld; %s of %s",
+        return snprintf(text, size,
+                        " %s %d bytes out of bounds: byte %lld of the dynamic shared memory, which has %lld; %s of %s",
                         verb, bytes, (long long)(address - dynamic_shared), (long long)launch.shared_bytes, who, where);
     return snprintf(text, size, " %s %d bytes out of bounds of an array; %s of %s", verb, bytes, who, where);
 }
 
 inline void out_of_time(int) {
-    signal(SIGALRM, SIG_DFL);  // should the following hang, a second alarm ends it
-    alarm(2);
+    alarm(2);  // should the following hang, this one ends the program
     char text[200];
     int length = snprintf(text, sizeof text, "%s of %s", name_of("thread", current->index), name_of("block", blockIdx));
     answer(OUT_OF_TIME, 0, text, length);
     fflush(stdout);
-    fputs("=================================================================\n", stderr);  // as the sanitizer's reports begin
+    fputs("=================================================================\n", stderr);  // as a sanitizer's report
     __sanitizer_print_stack_trace();
     _exit(3);
 }
@@ -89,6 +91,12 @@ inline void out_of_time(int) {
 // ---- the requests: a Launch, then for each argument an Argument and its bytes
 
 inline bool receive(void* data, size_t bytes) { return fread(data, 1, bytes, stdin) == bytes; }
+
+inline uint64_t checksum(int i) {
+    uint64_t sum = 0;
+    for (int64_t byte = 0; byte < arguments[i].bytes; byte++) sum = sum * 31 + buffers[i][byte];
+    return sum;
+}
 
 inline bool receive_argument(int i) {
     Argument& a = arguments[i];
@@ -105,6 +113,7 @@ inline bool receive_argument(int i) {
         buffers[i] = buffers[a.same_as];
     }
     slots[i] = &buffers[i];
+    checksums[i] = a.written ? 0 : checksum(i);
     return true;
 }
 
@@ -113,8 +122,22 @@ inline void release_argument(int i) {
     else if (arguments[i].same_as == i) free(buffers[i] - gap(arguments[i].bytes));
 }
 
+// Is this array also passed for a parameter that the kernel may write?
+inline bool may_be_written(int i) {
+    for (int j = 0; j < launch.arguments; j++)
+        if (arguments[j].written && arguments[j].same_as == arguments[i].same_as) return true;
+    return false;
+}
+
+inline void check_constants() {
+    for (int i = 0; i < launch.arguments; i++)
+        if (arguments[i].element_bytes && !may_be_written(i) && checksum(i) != checksums[i])
+            fail(0, " writes to %s, which it declares const", arguments[i].name);
+}
+
 inline bool receive_launch() {
     if (!receive(&launch, sizeof launch)) return false;
+    if (launch.arguments > MOST_ARGUMENTS) fail(0, " has more than the %d arguments that fit here", MOST_ARGUMENTS);
     for (int i = 0; i < launch.arguments; i++)
         if (!receive_argument(i)) return false;
     gridDim = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
@@ -129,17 +152,21 @@ inline bool receive_launch() {
 inline void set_alarm(double seconds) {
     itimerval timer = {};
     timer.it_value.tv_sec = long(seconds);
-    timer.it_value.tv_usec = long((seconds - long(seconds)) * 1e6);
+    if (seconds > 0) timer.it_value.tv_usec = 1 + long((seconds - long(seconds)) * 999998);  // 0 would mean never
     setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
 inline int serve(void (*call)(int function, void** slots)) {
     call_kernel = call;
-    signal(SIGALRM, out_of_time);
+    struct sigaction once = {};
+    once.sa_handler = out_of_time;
+    once.sa_flags = SA_RESETHAND | SA_NODEFER;  // the second alarm is not handled, but fatal
+    sigaction(SIGALRM, &once, nullptr);
     while (receive_launch()) {
         set_alarm(launch.time_limit);
         run_grid();
         set_alarm(0);
+        check_constants();
         answer(DONE, 0, "", 0);
         for (int i = 0; i < launch.arguments; i++)
             if (arguments[i].written) send(buffers[i], arguments[i].bytes);
@@ -170,7 +197,9 @@ void apply(void (*kernel)(P...), void** slots) {
 }  // namespace cuda_on_cpu
 
 extern "C" {
-__attribute__((used)) const char* __asan_default_options() { return "detect_leaks=0:quarantine_size_mb=4:print_legend=0"; }
+__attribute__((used)) const char* __asan_default_options() {
+    return "detect_leaks=0:quarantine_size_mb=4:print_legend=0";
+}
 
 __attribute__((used)) void __asan_on_error() {
     using namespace cuda_on_cpu;

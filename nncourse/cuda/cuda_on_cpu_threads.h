@@ -71,7 +71,7 @@ inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
 
 // ---- threads, blocks, and the launch they belong to
 
-const int VOTE = -1;
+const int VOTE = 32;  // in place of a lane: a warp function that asks all lanes
 enum State { READY, AT_BLOCK_BARRIER, AT_WARP_FUNCTION, AT_GRID_BARRIER, ENDED };
 
 struct Thread {
@@ -79,10 +79,10 @@ struct Thread {
     uint3 index;  // threadIdx
     int number;   // of the thread in its block, x first
     State state;
-    const char* waits_at;  // the function it waits in, and the line of the call
-    int line;
-    unsigned mask;  // lanes that a warp function names
-    int source;     // lane that a shuffle reads, or VOTE
+    const char* waits_at;      // the function it waits in
+    int line;                  // of the call
+    unsigned mask;             // lanes that a warp function names
+    int source;                // lane that a shuffle reads, or VOTE
     uint64_t given, received;  // what it brings to the meeting, and what it takes away
 };
 
@@ -94,7 +94,7 @@ struct Block {
     Block* next;
 };
 
-struct Launch {
+struct Launch {  // what emulate.py sends first
     int32_t function, order, arguments;
     uint32_t seed, grid[3], block[3];
     int64_t shared_bytes;
@@ -185,7 +185,7 @@ inline void run_thread() {
     change(current->fiber, scheduler);
 }
 
-// " the others ended …" or "… wait at line 52": why `thread`, which is awaited, does not come.
+// Why `thread`, which is awaited, does not come.
 inline const char* absence(const Thread& thread) {
     static char text[80];
     if (thread.state == ENDED) return "the others ended without it";
@@ -223,7 +223,7 @@ inline bool release_block(Block& block, State state) {
     return true;
 }
 
-// Does thread `lane` of a warp wait where `first` does?
+// Do both wait at the same call of a warp function?
 inline bool together(const Thread& thread, const Thread& first) {
     return thread.state == AT_WARP_FUNCTION && thread.line == first.line && thread.mask == first.mask;
 }
@@ -242,7 +242,10 @@ inline void exchange(Thread* warp, int lanes, unsigned mask) {
     }
 }
 
-inline int lanes_of_warp(int start) { return threads_in_block() - start < warpSize ? threads_in_block() - start : warpSize; }
+inline int lanes_of_warp(int start) {
+    const int rest = threads_in_block() - start;
+    return rest < warpSize ? rest : warpSize;
+}
 
 // A thread of the warp that `first` names in its mask and that does not wait where `first` does; null if all have come.
 inline const Thread* missing(const Thread* warp, int lanes, const Thread& first) {
@@ -264,7 +267,7 @@ inline bool release_warps(Block& block) {
                 fail(thread.line, ": %s() called by a thread that is not in its mask: %s of %s", thread.waits_at,
                      name_of("thread", thread.index), name_of("block", block.index));
             if (missing(warp, lanes, thread)) continue;
-            exchange(warp, lanes, warp[lane].mask);
+            exchange(warp, lanes, thread.mask);
             released = true;
         }
     }
@@ -282,8 +285,9 @@ inline void check_no_warp_waits(Block& block) {
             named += first.mask >> lane & 1;
             arrived += first.mask >> lane & 1 && together(block.threads[start + lane], first);
         }
-        fail(first.line, ": %s() reached by %d of the %d threads in its mask, in warp %d of %s; %s", first.waits_at, arrived,
-             named, start / warpSize, name_of("block", block.index), absence(*missing(block.threads + start, lanes, first)));
+        const Thread* absent = missing(block.threads + start, lanes, first);
+        fail(first.line, ": %s() reached by %d of the %d threads in its mask, in warp %d of %s; %s", first.waits_at,
+             arrived, named, start / warpSize, name_of("block", block.index), absence(*absent));
     }
 }
 
@@ -372,7 +376,9 @@ inline void release_grid(uint64_t count) {
     }
 }
 
-inline uint64_t greatest_common_divisor(uint64_t a, uint64_t b) { return b == 0 ? a : greatest_common_divisor(b, a % b); }
+inline uint64_t greatest_common_divisor(uint64_t a, uint64_t b) {
+    return b == 0 ? a : greatest_common_divisor(b, a % b);
+}
 
 // One block after the other; a later one starts when the one before has ended or waits for the whole grid.
 inline void run_grid() {
@@ -402,7 +408,8 @@ inline int lane() { return current->number % warpSize; }
 inline unsigned lanes_alive() {
     const int start = current->number - current->number % warpSize;
     unsigned alive = 0;
-    for (int i = 0; i < lanes_of_warp(start); i++) alive |= unsigned(current[start - current->number + i].state != ENDED) << i;
+    const Thread* warp = current - current->number % warpSize;
+    for (int i = 0; i < lanes_of_warp(start); i++) alive |= unsigned(warp[i].state != ENDED) << i;
     return alive;
 }
 
@@ -423,7 +430,9 @@ inline unsigned vote(const char* function, int line, unsigned mask, bool yes) {
     return wait(AT_WARP_FUNCTION, function, line, yes, mask, VOTE);
 }
 
-inline int block_sum(const char* function, int line, int yes) { return wait(AT_BLOCK_BARRIER, function, line, yes != 0); }
+inline int block_sum(const char* function, int line, int yes) {
+    return wait(AT_BLOCK_BARRIER, function, line, yes != 0);
+}
 
 // No block goes on before all have come: the twin of the barrier that a .cu text builds from atomics on a GPU.
 inline void grid_barrier(int line = __builtin_LINE()) { wait(AT_GRID_BARRIER, "grid_barrier", line, 0); }

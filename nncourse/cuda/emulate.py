@@ -15,6 +15,7 @@ import tempfile
 import threading
 import weakref
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from nncourse.errors import CourseError
 
 ORDERS = ("forward", "reverse", "shuffled")
 
-# The structs Launch and Argument and the head of an answer, as cuda_on_cpu_serve.h has them.
+# The structs Launch and Argument, and the head of an answer, as in cuda_on_cpu_threads.h and cuda_on_cpu_serve.h.
 LAUNCH = struct.Struct("=3i I 3I 3I q d")
 ARGUMENT = struct.Struct("=48s q 3i 4x")
 ANSWER = struct.Struct("=3i")
@@ -77,8 +78,6 @@ def run(
 @functools.cache
 def why_not() -> str | None:
     """Why the emulator cannot run on this machine; None if it can."""
-    if not sys.platform.startswith("linux"):
-        return "the CPU emulator of CUDA runs on Linux only (on Windows: inside WSL)"
     if reason := why_no_compiler():
         return reason
     try:
@@ -119,7 +118,7 @@ class _Child:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
         self.process = subprocess.Popen([program], bufsize=1 << 20, **pipes)
-        weakref.finalize(self, _end, self.process, os.getpid())
+        weakref.finalize(self, _end, self.process, self.errors, os.getpid())
 
     def launch(self, request: list[bytes], written: list[np.ndarray]) -> None:
         """Send a request, wait for the answer, fill the arrays that the kernel wrote."""
@@ -172,12 +171,12 @@ def _child(source: CudaSource, pid: int) -> _Child:
     return _Child(program_for(source))
 
 
-def _end(process: subprocess.Popen, owner: int) -> None:
+def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
     """Called when a _Child is dropped, or Python ends."""
     if os.getpid() == owner:
         process.kill()
         process.wait()
-    for pipe in (process.stdin, process.stdout):
+    for pipe in (process.stdin, process.stdout, errors):
         with contextlib.suppress(BrokenPipeError):  # a request that the child did not live to read
             pipe.close()
 

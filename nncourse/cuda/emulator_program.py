@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,7 +30,9 @@ GXX_ERROR = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?:fatal 
 
 
 def why_no_compiler() -> str | None:
-    """Why there is no C++ compiler; None if there is one."""
+    """Why there is no C++ compiler to use; None if there is one."""
+    if not sys.platform.startswith("linux"):
+        return "the CPU emulator of CUDA runs on Linux only (on Windows: inside WSL)"
     name = _compiler()[0]
     if shutil.which(name):
         return None

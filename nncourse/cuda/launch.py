@@ -79,7 +79,7 @@ def _check_sizes(grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: in
 def _array(value, parameter: Parameter, where: str):
     """`value` itself, if it is an array of the declared type whose numbers lie one after the other."""
     wanted = parameter.dtype
-    if not (isinstance(value, np.ndarray) or on_gpu(value)):
+    if _device_of(type(value)) is None:
         raise CourseError(f"{where}: wanted an array of {wanted} for {parameter.name}, got {_described(value)}")
     if value.dtype != wanted:
         raise CourseError(f"{where}: wanted {wanted} for {parameter.name}, got {value.dtype}; use .astype('{wanted}')")
@@ -94,18 +94,24 @@ def _array(value, parameter: Parameter, where: str):
 def _scalar(value, parameter: Parameter, where: str) -> np.generic:
     """`value` as the declared type, if that holds it."""
     dtype = parameter.dtype
+    low, high = _range(dtype)
+    if type(value) is int and low <= value <= high:  # nearly all are
+        return dtype.type(value)
     if not isinstance(value, (numbers.Real, np.bool_)):
         raise CourseError(f"{where}: wanted a number for {parameter.ctype} {parameter.name}, got {_described(value)}")
     if dtype.kind == "f":
-        if abs(value) > _range(dtype)[1] and math.isfinite(value):
+        if _finite(value) and not low <= value <= high:
             raise CourseError(f"{where}: {parameter.ctype} {parameter.name} cannot hold {value!r}: it is too large")
         return dtype.type(value)
-    if value != value or value in (math.inf, -math.inf) or value != int(value):
+    if not _finite(value) or value != int(value):
         raise CourseError(f"{where}: wanted a whole number for {parameter.ctype} {parameter.name}, got {value!r}")
-    low, high = _range(dtype)
     if not low <= value <= high:
         raise CourseError(f"{where}: wanted {parameter.ctype} {parameter.name} from {low} to {high}, got {value!r}")
     return dtype.type(int(value))
+
+
+def _finite(value) -> bool:
+    return abs(value) < math.inf  # math.isfinite fails on very large whole numbers
 
 
 @functools.cache
@@ -120,33 +126,35 @@ def _range(dtype: np.dtype) -> tuple:
 
 def _all_on_gpu(passed: list, declared: tuple[Parameter, ...], where: str) -> bool:
     """True if all arrays are CuPy's, on the GPU in use; False if all are NumPy's."""
-    arrays = [(value, parameter.name) for value, parameter in zip(passed, declared, strict=True) if parameter.pointer]
-    gpu = [name for value, name in arrays if on_gpu(value)]
-    if not gpu:
+    arrays = {parameter.name: value for value, parameter in zip(passed, declared, strict=True) if parameter.pointer}
+    devices = {_device_of(type(array)) for array in arrays.values()}
+    if "gpu" not in devices:
         return False
-    if len(gpu) < len(arrays):
-        cpu = [name for _, name in arrays if name not in gpu]
+    if "cpu" in devices:
+        gpu = ", ".join(name for name, array in arrays.items() if _device_of(type(array)) == "gpu")
+        cpu = ", ".join(name for name, array in arrays.items() if _device_of(type(array)) == "cpu")
         raise CourseError(
-            f"{where}: wanted all arrays on one device, got {', '.join(gpu)} on the GPU and {', '.join(cpu)} "
-            "on the CPU; move them with cupy.asarray or .get()"
+            f"{where}: wanted all arrays on one device, got {gpu} on the GPU and {cpu} on the CPU; "
+            "move them with cupy.asarray or .get()"
         )
-    _check_device(arrays, where)
-    return True
-
-
-def _check_device(arrays: list, where: str) -> None:
-    """A GPU cannot read what lies on another one."""
     import cupy
 
     in_use = cupy.cuda.runtime.getDevice()
-    for value, name in arrays:
-        if value.data.device_id != in_use:
+    for name, array in arrays.items():
+        if (lies_on := array.data.device_id) != in_use:  # a GPU cannot read what lies on another one
             raise CourseError(
-                f"{where}: {name} lies on GPU {value.data.device_id}, but GPU {in_use} is in use; "
-                f"launch inside `with cupy.cuda.Device({value.data.device_id}):`"
+                f"{where}: wanted {name} on GPU {in_use}, which is in use, but it lies on GPU {lies_on}; "
+                f"launch inside `with cupy.cuda.Device({lies_on}):`"
             )
+    return True
+
+
+@functools.cache  # of the type: to ask each CuPy array itself costs a microsecond
+def _device_of(array_type: type) -> str | None:
+    if on_gpu(array_type):
+        return "gpu"
+    return "cpu" if issubclass(array_type, np.ndarray) else None
 
 
 def _described(value) -> str:
-    is_array = isinstance(value, np.ndarray) or on_gpu(value)
-    return f"an array of shape {value.shape}" if is_array else f"{type(value).__name__} {value!r}"
+    return f"an array of shape {value.shape}" if _device_of(type(value)) else f"{type(value).__name__} {value!r}"

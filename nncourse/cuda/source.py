@@ -78,7 +78,7 @@ class Parameter:
     pointer: bool
     const: bool
 
-    @property
+    @functools.cached_property
     def dtype(self) -> np.dtype:
         """The NumPy type of the number, or of an element of the array."""
         return DTYPES[self.ctype]

@@ -28,7 +28,6 @@ def elementwise(name: str, formula: str, truth: Callable, equation: str = "", fl
         magnitude=lambda z: np.maximum(1, np.abs(truth(z))),
         hostile=("zeros", "large", "special"),
         flops=lambda n: flops * n,
-        cuda_arguments="z, a, n",
     )
     operation.cuda_kernel("naive", source=SOURCE, function=f"{name}_naive", block=(256,))
     return operation
@@ -274,7 +273,6 @@ softmax = Operation(
     magnitude=np.ones_like,
     hostile=("zeros", "large"),
     flops=lambda batch, n: 5 * batch * n,
-    cuda_arguments="Z, A, batch, n",
 )
 
 
@@ -324,7 +322,6 @@ softmax_delta = Operation(
     magnitude=lambda G, A: abs(A) * (abs(G) + np.sum(abs(G * A), axis=1, keepdims=True)),
     hostile=("zeros", "large"),
     flops=lambda batch, n: 4 * batch * n,
-    cuda_arguments="G, A, D, batch, n",
 )
 
 

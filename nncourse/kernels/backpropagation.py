@@ -16,7 +16,6 @@ output_delta = Operation(
     result="D (*n)",
     truth=np.multiply,
     flops=lambda n: n,
-    cuda_arguments="G, S, D, n",
 )
 
 hidden_delta = Operation(
@@ -27,7 +26,6 @@ hidden_delta = Operation(
     result="D_below (batch, n_in)",
     truth=lambda D, W, S: np.einsum("ij,jk->ik", D, W) * S,
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in + batch * n_in,
-    cuda_arguments="D, W, S, D_below, batch, n_out, n_in",
 )
 
 bias_gradient = Operation(
@@ -38,7 +36,6 @@ bias_gradient = Operation(
     result="db (n_out,)",
     truth=lambda D: np.einsum("ij->j", D) / len(D),
     flops=lambda batch, n_out: batch * n_out,
-    cuda_arguments="D, db, batch, n_out",
 )
 
 weight_gradient = Operation(
@@ -49,7 +46,6 @@ weight_gradient = Operation(
     result="dW (n_out, n_in)",
     truth=lambda D, A: np.einsum("ij,ik->jk", D, A) / len(D),
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in,
-    cuda_arguments="D, A, dW, batch, n_out, n_in",
 )
 
 

@@ -23,6 +23,7 @@ TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
 GUARD = 1 << 14  # guard cells on either side of a GPU array: a block of 16 rows past the end of the longest one
 PLACES = {"cpu": "on the CPU", "gpu": "on the GPU", "emulator": "on the CPU emulator, in three thread orders"}
 SENTINEL = -987654321  # what integers hold before they are written; floats hold NaN
+INPUT_GUARD, OUTPUT_GUARD = 0x7FC0BEEF, 0x7FC0DEAD  # two NaNs: a guard cell copied from input to output shows
 SPECIAL = np.outer([0.0, 1e-30, 0.5, 20.0, 88.8, 104.0, 1000.0, np.inf], [1, -1])  # kinks, and the ends of exp
 
 
@@ -72,7 +73,7 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
 def cases(operation, seed: int = 0) -> Iterator[Case]:
     """Small first, so that a fault is shown on the simplest data that has it."""
     rng = np.random.default_rng(seed)
-    names = letters(operation)
+    names = operation.letters
     for sizes in hostile_sizes(len(names)):
         yield _case(operation, dict(zip(names, sizes, strict=True)), "random", rng)
     odd = dict(zip(names, (5, 18, 7), strict=False))
@@ -96,13 +97,6 @@ def hostile_sizes(count: int) -> list[tuple[int, ...]]:
 
 def _rotations(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [sizes[shift:] + sizes[:shift] for shift in range(len(sizes))]
-
-
-def letters(operation) -> list[str]:
-    """The letters of the contract's shapes, each once, in order."""
-    dims = [dim.lstrip("*") for argument in operation.arguments for dim in argument.dims]
-    whole = [argument.name for argument in operation.arguments if argument.kind == "int" and not argument.dims]
-    return list(dict.fromkeys(dims + whole))
 
 
 def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator) -> Case:
@@ -147,14 +141,16 @@ def _try(operation, kernel, case: Case, device: str, order: str | None) -> str |
     truth = np.asarray(operation.truth(*map(_float64, case.arguments)))
     guards: list = []
     if device == "gpu":
-        arguments = tuple(_guarded(value, guards) if isinstance(value, np.ndarray) else value for value in arguments)
+        arguments = tuple(
+            _guarded(value, guards, INPUT_GUARD) if isinstance(value, np.ndarray) else value for value in arguments
+        )
     try:
         if hasattr(kernel, "source"):
             known = operation.sizes(*arguments)
             shape = contract.result_shape(operation.result, arguments, known)
             out = _poisoned(shape, contract.DTYPES[operation.result.kind])
             if device == "gpu":
-                out = _guarded(out, guards)
+                out = _guarded(out, guards, OUTPUT_GUARD)
             options = {"order": order, "seed": 1} if order else {}
             result = kernel(*arguments, **({} if in_place else {"out": out}), **options)
         else:
@@ -165,9 +161,8 @@ def _try(operation, kernel, case: Case, device: str, order: str | None) -> str |
         return str(error)
     except Exception as error:  # whatever a student's Python function raises is a verdict, not a crash
         return f"raised {type(error).__name__}: {error}"
-    for cells in guards:
-        if not _untouched(cells):
-            return "writes outside of its arrays: is the guard right?"
+    if any((cells != bits).any() for cells, bits in guards):
+        return "writes outside of its arrays: is the guard right?"
     for argument, value, before in zip(operation.arguments, arguments, case.arguments, strict=True):
         allowed = in_place and argument.name == operation.result.name
         if isinstance(before, np.ndarray) and not allowed and not _same(devices.to_device(value, "cpu"), before):
@@ -225,19 +220,18 @@ def _is_poison(value) -> bool:
     return bool(np.isnan(value)) or value == SENTINEL
 
 
-def _guarded(values: np.ndarray, guards: list):
-    """A GPU copy of `values` with guard cells before and after it; the guard cells are added to `guards`."""
+def _guarded(values: np.ndarray, guards: list, bits: int):
+    """A GPU copy of `values` with guard cells before and after it, which are added to `guards`.
+
+    All 4-byte guard cells hold `bits`, a NaN if they are read as floats; another NaN in their place is seen as well.
+    """
     import cupy
 
-    cells = cupy.asarray(_poisoned((values.size + 2 * GUARD,), values.dtype))
-    inner = cells[GUARD : GUARD + values.size]
+    cells = cupy.full(values.size + 2 * GUARD, bits, np.uint32)
+    inner = cells[GUARD : GUARD + values.size].view(values.dtype)
     inner[...] = cupy.asarray(values.reshape(-1))
-    guards += [cells[:GUARD], cells[GUARD + values.size :]]
+    guards += [(cells[:GUARD], bits), (cells[GUARD + values.size :], bits)]
     return inner.reshape(values.shape)
-
-
-def _untouched(cells) -> bool:
-    return _same(cells.get(), _poisoned(cells.shape, cells.dtype))
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:

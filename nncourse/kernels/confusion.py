@@ -26,7 +26,6 @@ confusion_matrix = Operation(
     values={"labels": _classes, "predictions": _classes},
     hostile=(),
     flops=lambda n, classes: n,
-    cuda_arguments="labels, predictions, M, n, classes",
 )
 
 

@@ -25,6 +25,11 @@ class Argument:
     def any_shape(self) -> bool:
         return self.dims == ("*n",)
 
+    @property
+    def size_name(self) -> str:
+        """The name, if this is one whole number, and so a size itself; else nothing."""
+        return self.name if self.kind == "int" and not self.dims else ""
+
     def __str__(self) -> str:
         shape = ", ".join(self.dims) + ("," if len(self.dims) == 1 and not self.any_shape else "")
         return f"{self.name} ({shape})" + (" int" if self.kind == "int" else "")
@@ -56,7 +61,7 @@ def sizes(arguments: tuple[Argument, ...], values: tuple, operation: str) -> dic
                 raise CourseError(f"{operation}: wanted {argument}, got {argument.name} of shape {np.shape(value)}")
             found = dict(zip(argument.dims, value.shape, strict=True))
         else:
-            found = {argument.name: int(value)} if argument.kind == "int" else {}
+            found = {argument.size_name: int(value)} if argument.size_name else {}
         for dim, size in found.items():
             if known.setdefault(dim, size) != size:
                 shapes = ", ".join(f"{a.name} {np.shape(v)}" for a, v in zip(arguments, values, strict=True))

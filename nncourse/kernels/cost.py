@@ -40,7 +40,6 @@ mse = Operation(
     truth=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),
     magnitude=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A)),
     flops=lambda batch, n: 3 * batch * n,
-    cuda_arguments="A, Y, C, batch, n",
 )
 
 
@@ -73,7 +72,6 @@ mse_gradient = Operation(
     truth=np.subtract,
     magnitude=lambda A, Y: abs(A) + abs(Y),
     flops=lambda batch, n: batch * n,
-    cuda_arguments="A, Y, G, batch, n",
 )
 
 
@@ -107,7 +105,6 @@ mae = Operation(
     truth=lambda A, Y: np.linalg.norm((A - Y).ravel(), 1) / len(A),
     magnitude=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A),
     flops=lambda batch, n: 3 * batch * n,
-    cuda_arguments="A, Y, C, batch, n",
 )
 
 
@@ -136,7 +133,6 @@ mae_gradient = Operation(
     result="G (batch, n)",
     truth=lambda A, Y: (A > Y) * 1.0 - (A < Y) * 1.0,
     flops=lambda batch, n: 2 * batch * n,
-    cuda_arguments="A, Y, G, batch, n",
 )
 
 
@@ -175,7 +171,6 @@ binary_cross_entropy = Operation(
     values={"Y": _zeros_and_ones},
     hostile=("zeros", "large"),
     flops=lambda batch, n: 8 * batch * n,
-    cuda_arguments="Z, Y, C, batch, n",
 )
 
 
@@ -210,7 +205,6 @@ categorical_cross_entropy = Operation(
     values={"Y": _one_hot},
     hostile=("zeros", "large"),
     flops=lambda batch, n: 6 * batch * n,
-    cuda_arguments="Z, Y, C, batch, n",
 )
 
 
@@ -252,7 +246,6 @@ cross_entropy_delta = Operation(
     truth=np.subtract,
     magnitude=lambda A, Y: abs(A) + abs(Y),
     flops=lambda batch, n: batch * n,
-    cuda_arguments="A, Y, D, batch, n",
 )
 cross_entropy_delta.kernel("loops", device="cpu")(difference_loops)
 cross_entropy_delta.kernel("numba", device="cpu", compiled=True)(difference_loops)

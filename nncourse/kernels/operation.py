@@ -1,7 +1,7 @@
 """The heart of the package: an *operation* is an equation with a contract, a *kernel* is one way to compute it.
 
     dense_forward = Operation("dense_forward", "Z = A Wᵀ + b", arguments="A (batch, n_in), …",
-                              result="Z (batch, n_out)", truth=…, flops=…, cuda_arguments="A, W, b, Z, batch, …")
+                              result="Z (batch, n_out)", truth=…, flops=…)
 
     @dense_forward.kernel("numpy", device="cpu")        # the decorator is the registration; there is no other list
     def array(A, W, b): return A @ W.T + b
@@ -16,6 +16,7 @@ device: NumPy on "cpu", CuPy on "gpu". A CUDA kernel given NumPy arrays runs on 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import ceil, prod
 from pathlib import Path
 
@@ -100,6 +101,7 @@ class Operation:
 
     `arguments` and `result` give names and shapes (see contract.py). A result with the name of an argument is computed
     in place; `output="accumulated"` means that CUDA kernels add to zeros, and "overwritten" that they write every cell.
+    A CUDA function takes the arguments, then the result (unless in place), then the sizes, in the contract's order.
     `truth` computes the result in float64, in another way than the kernels do. `flops` counts floating-point operations
     from the contract's letters; the bytes are those of reading each argument once and writing the result once.
     `tolerance` allows an error of so many float32 roundings of `magnitude`: the truth on absolute values unless given.
@@ -112,7 +114,6 @@ class Operation:
     result: str | contract.Argument
     truth: Callable
     flops: Callable
-    cuda_arguments: str | tuple[str, ...]
     equation: str = ""
     output: str = "overwritten"
     tolerance: float = 8.0
@@ -124,9 +125,21 @@ class Operation:
     def __post_init__(self):
         self.arguments = contract.parse(self.arguments)
         (self.result,) = contract.parse(self.result)
-        self.cuda_arguments = tuple(name.strip() for name in self.cuda_arguments.split(","))
         if self.result.name in {argument.name for argument in self.arguments}:
             self.output = "in place"
+
+    @cached_property
+    def letters(self) -> tuple[str, ...]:
+        """The sizes that the contract speaks of, each once: ("batch", "n_in", "n_out")."""
+        dims = [dim.lstrip("*") for argument in self.arguments for dim in argument.dims or (argument.size_name,)]
+        return tuple(dict.fromkeys(filter(None, dims)))
+
+    @cached_property
+    def cuda_arguments(self) -> tuple[str, ...]:
+        """What a CUDA function takes: the arguments, the result, the sizes. A, W, b, Z, batch, n_in, n_out."""
+        given = [argument.name for argument in self.arguments if argument.name not in self.letters]
+        result = [] if self.output == "in place" else [self.result.name]
+        return (*given, *result, *self.letters)
 
     def kernel(self, name: str, device: str, compiled: bool = False, written: Callable | None = None) -> Callable:
         """Decorator: register the function below as kernel `name`. `compiled` lets Numba compile it at its first call.

@@ -11,7 +11,6 @@ sgd_update = Operation(
     truth=lambda W, G, rate: W - rate * G,
     magnitude=lambda W, G, rate: abs(W) + abs(rate * G),
     flops=lambda n: 2 * n,
-    cuda_arguments="W, G, rate, n",
 )
 
 

@@ -226,6 +226,8 @@ def _extra_lines(path: Path, lines: list[tuple[int, str]]) -> tuple[dict, np.nda
 
 def _atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Write beside the target, then rename: a reader sees the old file or the new one, never half of it."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a folder, or a device such as /dev/null
+        raise CourseError(f"{path}: cannot be written: it is there, and no file")
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)

@@ -1,0 +1,367 @@
+"""The command line: the handout's spellings and ours, and wrong input that ends in one line and touches nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nncourse
+from nncourse import datasets
+from nncourse.cli import main
+from nncourse.kernels import mine
+from nncourse.kernels.activations import sigmoid
+from nncourse.kernels.backend import choose
+from nncourse.model import files
+from nncourse.model.network import make_network
+
+TRAIN = "train --dataset good.csv --layers 2,3,1 --epochs 2 --model new.npz"
+TEST = "test --dataset good.csv --model model.npz"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch, my_kernels) -> Path:
+    """A working folder with data and models, good and bad."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(40, 2)).round(3)
+    rows = [f'{a},{b},"{int(a + b > 0)}"' for a, b in X]
+    good = "\n".join(['"V1","V2","Class"', *rows]) + "\n"
+    work = tmp_path / "work"
+    work.mkdir()
+    for name, text in {
+        "good.csv": good,
+        "bare.csv": good.replace('"', "").replace("V1,V2,Class\n", ""),
+        "words.csv": good.replace(f"{X[7, 1]}", "seven"),
+        "nan.csv": good.replace(f"{X[7, 1]}", "nan"),
+        "ragged.csv": good + "1,2\n",
+        "labels.csv": good + "0.5,0.5,3\n",
+        "half.csv": good + "0.5,0.5,0.5\n",
+        "wide.csv": "1,2,3,4,5,1\n6,7,8,9,1,0\n",
+        "empty.csv": "",
+        "header.csv": '"V1","V2","Class"\n',
+        "corrupt.npz": "PK\x03\x04 no more",
+        "corrupt.m": "3\n2 3 1\n0.1 0.2\n",
+        "image.csv": "\x89PNG\r\n\0",
+    }.items():
+        (work / name).write_text(text, "latin-1")
+    (work / "folder.csv").mkdir()
+    (work / "folder.npz").mkdir()
+    os.mkfifo(work / "pipe.npz")
+    for name in ("model.npz", "model.m"):
+        files.save(files.Model(make_network([2, 3, 1], seed=5)), work / name)
+    files.save(files.Model(make_network([7, 3, 1])), work / "other.npz")
+    for key in ("epochs", "seed"):
+        files.save(files.Model(make_network([2, 3, 1]), provenance={key: "many"}), work / f"no_{key}.npz")
+    monkeypatch.chdir(work)
+    return work
+
+
+def run(capsys, line: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command line."""
+    status = main(line.split())
+    return status, *capsys.readouterr()
+
+
+def content(folder: Path) -> dict:
+    return {path: (path.is_file() and path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+
+def parameters(path) -> list[bytes]:
+    return [array.tobytes() for array in files.load(path).network.parameters]
+
+
+# ---- what works
+
+
+@pytest.mark.parametrize("model", ("cc.npz", "cc.m"))
+def test_the_command_lines_of_the_handout(capsys, model):
+    status, out, err = run(
+        capsys,
+        "--train --learning_rate 0.01 --epochs 3 --batch_number 10 --dataset good.csv --layers 2,3,1 -s 1 "
+        f"--model {model} --verbose",
+    )
+    assert status == 0
+    assert files.load(model).network.sizes == (2, 3, 1)
+    status, out, err = run(capsys, f"--test --dataset good.csv --model {model} --verbose")
+    assert status == 0 and err == ""
+    assert all(word in out for word in ("precision", "recall", "F1", "confusion matrix", "dense_forward"))
+    assert run(capsys, f"--dataset good.csv --test --model {model}")[0] == 0  # in any order, as in the C program
+
+
+def test_both_spellings_and_both_forms_give_the_same_model(capsys):
+    old = "--train --dataset bare.csv --layers 2,3,1 --epochs 3 --batch_number 4 --learning_rate 0.5 -s 9"
+    new = "train --dataset good.csv --layers 2,3,1 --epochs 3 --batch-size 4 --learning-rate 0.5 --seed 9"
+    assert run(capsys, f"{old} --scaling standarization --model old.m")[0] == 0
+    assert run(capsys, f"{new} --scaling standardization --model new.npz")[0] == 0
+    assert parameters("old.m") == parameters("new.npz")
+
+
+def test_the_same_seed_gives_the_same_file(capsys):
+    for name, seed in (("one", 3), ("two", 3), ("three", 4)):
+        assert run(capsys, f"{TRAIN} --seed {seed} --model {name}.npz")[0] == 0
+    assert Path("one.npz").read_bytes() == Path("two.npz").read_bytes()
+    assert parameters("one.npz") != parameters("three.npz")
+
+
+@pytest.mark.parametrize("form", ("npz", "m"))
+@pytest.mark.parametrize("validation", ("", "--validation 0.25"))
+def test_resume_goes_on_as_if_it_had_never_stopped(capsys, form, validation):
+    line = f"train --dataset good.csv {validation}"
+    assert run(capsys, f"{line} --layers 2,3,1 --epochs 6 --seed 3 --model whole.{form}")[0] == 0
+    assert run(capsys, f"{line} --layers 2,3,1 --epochs 2 --seed 3 --model half.{form}")[0] == 0
+    assert parameters(f"half.{form}") != parameters(f"whole.{form}")
+    assert run(capsys, f"{line} --resume half.{form} --epochs 4 --model half.{form}")[0] == 0
+    assert parameters(f"half.{form}") == parameters(f"whole.{form}")
+    assert files.load(f"half.{form}").provenance["epochs"] == 6
+
+
+@pytest.mark.parametrize("kind", ("none", "normalization", "standardization"))
+def test_scaling_is_fitted_on_the_training_data_saved_and_applied(capsys, kind):
+    status, out, _ = run(capsys, f"{TRAIN} --scaling {kind}")
+    assert status == 0 and kind in out
+    model, data = files.load("new.npz"), datasets.read_csv("good.csv")
+    wanted = datasets.fit_scaling(data.X, kind)
+    assert model.scaling.kind == kind if model.scaling else kind == "none"
+    np.testing.assert_array_equal(model.scaled(data.X), wanted.apply(data.X))
+
+
+def test_named_data_options_and_what_the_test_prints(capsys):
+    line = "train --dataset breast_cancer --layers 30,8,1 --epochs 10 --activation relu --cost binary_cross_entropy"
+    status, out, err = run(capsys, f"{line} --validation 0.2 --learning-rate 0.05 --initialiser he --model bc.npz")
+    assert (status, err) == (0, "") and "held-out" in out
+    model = files.load("bc.npz")
+    assert model.network.activations == ("relu", "sigmoid")
+    assert model.network.cost == "binary_cross_entropy"
+    assert model.classes == ("benign", "malignant")
+    status, out, err = run(capsys, "test --dataset breast_cancer --model bc.npz")
+    assert (status, err) == (0, "")
+    last = out.splitlines()[-1]
+    assert "malignant" in last
+    assert all(float(word.strip(",")) > 0.9 for word in last.split() if word[0].isdigit())
+
+
+def test_a_network_of_many_classes(capsys):
+    line = "train --dataset digits --layers 64,16,10 --activation tanh,softmax --cost categorical_cross_entropy"
+    assert run(capsys, f"{line} --epochs 3 --model digits.m")[0] == 0
+    status, out, _ = run(capsys, "test --dataset digits --model digits.m")
+    assert status == 0 and float(out.split("accuracy")[1]) > 0.9
+
+
+def test_use_and_backends(capsys):
+    assert run(capsys, f"{TRAIN} --model one.npz")[0] == 0
+    status, out, _ = run(capsys, f"{TRAIN} --use dense_forward=loops,sigmoid=loops --use sgd_update=numba")
+    assert status == 0
+    assert all(f"{pair}, asked for" in out for pair in ("dense_forward: loops", "sigmoid: loops", "sgd_update: numba"))
+    one, two = (np.concatenate([a.ravel() for a in files.load(n).network.parameters]) for n in ("one.npz", "new.npz"))
+    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+    status, out, _ = run(capsys, f"{TEST} --backend loops --verbose")
+    assert status == 0 and "backend loops" in out
+
+
+def test_mine(capsys):
+    status, out, _ = run(capsys, f"{TRAIN} --mine")
+    assert status == 0 and "none of your own" in out
+    mine.keep(sigmoid, "numpy", "def sigmoid(z):\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n")
+    status, out, _ = run(capsys, f"{TRAIN} --mine")
+    assert status == 0 and "sigmoid: numpy, yours" in out and "none of your own" not in out
+    assert "yours" not in run(capsys, TRAIN)[1]
+
+
+def test_a_cost_that_is_not_finite_ends_with_one_line_of_advice(capsys):
+    line = f"{TRAIN} --activation identity,identity --learning-rate 1e30 --epochs 9"
+    status, _, err = run(capsys, line)
+    assert status == 1
+    assert "learning rate" in err and err.count("\n") == 1
+    assert run(capsys, "test --dataset good.csv --model new.npz")[0] == 0
+
+
+def test_check_time_and_info(capsys):
+    status, out, err = run(capsys, "check dense_forward")
+    assert (status, err) == (0, "")
+    assert [line.split()[1] for line in out.splitlines()] == ["dense_forward"] * len(out.splitlines())
+    assert all(f"({name})" in out for name in ("loops", "numpy", "numba", "cupy", "naive", "tiled"))
+    status, out, _ = run(capsys, "check sigmoid --kernel numpy --kernel loops")
+    assert status == 0 and out.count("✓") == 2
+    status, out, err = run(capsys, "time confusion_matrix --size n=1000 --size classes=3")
+    assert (status, err) == (0, "")
+    assert "n 1000" in out and "classes 3" in out and "numpy" in out
+    status, out, err = run(capsys, "info")
+    assert (status, err) == (0, "")
+    assert nncourse.__version__ in out and "GB/s" in out and "emulator" in out
+
+
+def test_version_and_help(capsys):
+    for line in ("--version", "--help", "train --help"):
+        with pytest.raises(SystemExit) as caught:
+            main(line.split())
+        assert caught.value.code == 0
+        out, err = capsys.readouterr()
+        assert out and not err
+
+
+# ---- wrong input
+
+WRONG = [
+    "",
+    "learn",
+    "--epochs 3",
+    "train",
+    "train --dataset good.csv --layers 2,3,1",
+    "train --layers 2,3,1 --model new.npz",
+    "train --dataset good.csv --model new.npz",
+    *(f"{TRAIN} --dataset {name}.csv" for name in ("no_such", "words", "nan", "ragged", "labels", "half", "wide")),
+    *(f"{TRAIN} --dataset {name}.csv" for name in ("empty", "header", "image", "folder", "no/where")),
+    *(f"{TRAIN} --dataset {name}" for name in ("no_such", "breast_cancer", "model.npz", "a" * 300, "a" * 300 + ".csv")),
+    *(f"{TRAIN} --layers {layers}" for layers in ("2", "2,x,1", "2,,1", "2,0,1", "2,-3,1", "3,3,1", "2.5,1")),
+    *(f"{TRAIN} --layers {layers}" for layers in ("2,1000000,1000000,1", "2,99999999999999999999999,1")),
+    *(f"{TRAIN} --epochs {number}" for number in ("-1", "0", "x", "1.5", "")),
+    *(f"{TRAIN} --batch-size {number}" for number in ("-1", "0", "x")),
+    *(f"{TRAIN} --batch_number {number}" for number in ("0", "2.5")),
+    *(f"{TRAIN} --learning-rate {number}" for number in ("nan", "inf", "0", "-0.1", "x", "1e-400", "1e999")),
+    *(f"{TRAIN} --validation {number}" for number in ("nan", "1", "-0.5", "2", "0.0001", "0.9999", "x")),
+    *(f"{TRAIN} --seed {number}" for number in ("-1", "x", "1.5")),
+    *(f"{TRAIN} --scaling {name}" for name in ("minmax", "")),
+    *(f"{TRAIN} --cost {name}" for name in ("mean", "categorical_cross_entropy,", "__init__")),
+    *(f"{TRAIN} --activation {name}" for name in ("sigmoidal", "softmax", "tanh,", "tanh,tanh,tanh", ",")),
+    f"{TRAIN} --cost binary_cross_entropy --activation tanh,tanh",
+    f"{TRAIN} --initialiser zeros",
+    *(f"{line} --backend {name}" for line in (TRAIN, TEST) for name in ("gpu", "torch", "Numpy")),
+    *(f"{TRAIN} --use {text}" for text in ("dense_forward", "=numpy", "dense_forward=", "dense=numpy", "sigmoid=x")),
+    *(f"{TRAIN} --use {text}" for text in ("dense_forward=tiled", "name=numpy", "mine=1", "emulate=1", "sigmoid=cupy")),
+    f"{TRAIN} --bogus",
+    f"{TRAIN} --epoch 3",
+    f"{TRAIN} surplus",
+    *(
+        f"{TRAIN} --model {name}"
+        for name in ("folder.npz", "no/where.npz", ".", "pipe.npz", "good.csv/x.npz", "a" * 300)
+    ),
+    *(f"train --resume {name} --dataset good.csv --model new.npz" for name in ("no.npz", "corrupt.npz", "other.npz")),
+    *(f"train --resume no_{name}.npz --dataset good.csv --model new.npz" for name in ("epochs", "seed")),
+    "train --resume model.npz --layers 2,4,1 --dataset good.csv --model new.npz",
+    *(
+        f"{TEST} --model {name}"
+        for name in ("no.npz", "corrupt.npz", "corrupt.m", "folder.npz", "good.csv", "other.npz")
+    ),
+    *(f"{TEST} --dataset {name}" for name in ("wide.csv", "words.csv", "labels.csv", "breast_cancer", "no_such.csv")),
+    f"{TEST} --model {'a' * 300}",
+    f"{TEST} --epochs 3",
+    "--train --test --dataset good.csv --model model.npz",
+    "check no_such",
+    "check dense_forward --kernel fast",
+    "check --kernel fast",
+    "check dense_forward --kernel atomic",
+    "time no_such",
+    *(f"time softmax --size {size}" for size in ("n", "n=0", "n=-1", "n=x", "n=²", "n=1.5", "m=3", "=3")),
+    "time softmax --size batch=99999999 --size n=99999999",
+    f"time softmax --size n={'9' * 40}",
+    "info surplus",
+]
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_wrong_input_ends_in_one_line_and_touches_nothing(capsys, folder, line):
+    before = content(folder)
+    arguments = line.split() + [""] * line.endswith(" ")
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("nncourse: ") and err.count("\n") == 1 and err.endswith("\n")
+    assert len(err) < 700
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+def test_a_gpu_backend_without_a_gpu_is_wrong_input_too(capsys, folder, monkeypatch, name):
+    monkeypatch.setattr("nncourse.device.gpu_available", lambda: False)
+    test_wrong_input_ends_in_one_line_and_touches_nothing(capsys, folder, f"{TRAIN} --backend {name}")
+    assert run(capsys, f"{TRAIN} --backend {name}")[0] == 2
+
+
+def test_a_folder_that_cannot_be_written_is_noticed_before_the_training(capsys, folder, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    test_wrong_input_ends_in_one_line_and_touches_nothing(capsys, folder, TRAIN)
+
+
+# ---- as a program of its own
+
+
+def program(*arguments: str, **options) -> subprocess.Popen:
+    """`python -m nncourse …`, in which Ctrl-C works even where the tests run in the background."""
+    source = str(Path(nncourse.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": source, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "nncourse", *arguments]
+    free = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, preexec_fn=free, **pipes | options)
+
+
+def test_the_program_trains_and_tests():
+    process = program(*TRAIN.split())
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"") and b"new.npz" in out
+    process = program("--test", "--dataset", "good.csv", "--model", "new.npz")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"") and b"F1" in out
+
+
+def test_the_program_ends_with_status_2_and_one_line():
+    process = program("train", "--dataset", "words.csv", "--layers", "2,3,1", "--model", "new.npz")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.startswith(b"nncourse: ") and err.count(b"\n") == 1 and b"seven" in err
+    assert not Path("new.npz").exists()
+
+
+def test_ctrl_c_saves_a_model_and_exits_with_130():
+    process = program(*TRAIN.split(), "--epochs", "100000000", "--verbose")
+    shown = b""
+    while b"cost" not in shown:  # the progress bar: some epochs are done
+        read = os.read(process.stderr.fileno(), 1000)
+        assert read, shown
+        shown += read
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err and b"interrupted" in err
+    model = files.load("new.npz")
+    assert model.provenance["epochs"] > 0
+    assert parameters("new.npz") != [a.tobytes() for a in make_network([2, 3, 1]).parameters]
+    assert model.network.predict(np.zeros((1, 2), np.float32), choose("numpy")).shape == (1, 1)
+
+
+def test_ctrl_c_elsewhere_is_no_traceback_either(capsys, monkeypatch):
+    def press(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(datasets, "load", press)
+    status, _, err = run(capsys, TRAIN)
+    assert status == 130 and err.count("\n") == 1
+    assert not Path("new.npz").exists()
+
+
+def test_a_reader_that_leaves_is_no_error():
+    process = program("check", "sigmoid")
+    process.stdout.close()
+    assert b"Traceback" not in process.stderr.read()
+    process.wait(timeout=60)
+
+
+# ---- real data
+
+
+@pytest.mark.parametrize("form", ("npz", "m"))
+def test_the_run_of_the_handout_on_real_data(capsys, real_data, form):
+    cc = real_data / "cc"
+    line = f"--dataset {cc}/CC_train.csv --layers 30,60,10,1 --epochs 60 --batch_number 10 --learning_rate 0.05"
+    assert run(capsys, f"--train {line} -s 1 --model cc.{form}")[0] == 0
+    status, out, _ = run(capsys, f"--test --dataset {cc}/CC_test.csv --model cc.{form} --verbose")
+    assert status == 0
+    assert float(out.split()[-1]) >= 0.9, "F1 of the frauds"
+
+
+def test_the_model_of_the_c_program_can_be_tested(capsys, real_data):
+    line = f"--test --dataset {real_data}/cc/CC_test.csv --model {real_data}/c_program/model.m"
+    status, out, err = run(capsys, line)
+    assert (status, err) == (0, "") and "1098 samples, network 30-60-10-1" in out
