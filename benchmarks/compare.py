@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.contenders import CASES, CONTENDERS
 
 RESULTS = Path(__file__).parent / "results"
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Run the notebooks and save their outputs, without what changes from run to run: python tools/notebooks.py [FILE …]."""
+"""Run notebooks and save their outputs, without what changes from run to run: python tools/notebooks.py [FILE …]."""
 
 import sys
 from pathlib import Path

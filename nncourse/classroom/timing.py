@@ -47,9 +47,7 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
     sizes = default_sizes(operation) | (sizes or {})
     unknown = sizes.keys() - set(operation.letters)
     if unknown:
-        raise CourseError(
-            f"{operation.name} has the sizes {', '.join(operation.letters)}; got {', '.join(unknown)}"
-        )
+        raise CourseError(f"{operation.name} has the sizes {', '.join(operation.letters)}; got {', '.join(unknown)}")
     arguments = check.random_case(operation, sizes).arguments
     flops, count = operation.count(*arguments)
     rows = []
