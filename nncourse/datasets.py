@@ -4,6 +4,7 @@ Everything here ends in a `Dataset`; `load` takes a name or the path of a CSV fi
 Rows are samples. The cards of the data sets (source, licence, shape) are in datasets/README.md.
 """
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from nncourse.reading import Rows, fetch, read_idx, read_table
 FOLDER = Path(__file__).resolve().parent.parent / "datasets"
 DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+MNIST_SETS = {"mnist": DIGITS, "fashion_mnist": FASHION}
 SHIPPED = {"breast_cancer": ("benign", "malignant"), "digits": DIGITS}
 MOST_CLASSES = 1000  # a larger label, in a file read without a network, is a measurement and no class
 
@@ -214,45 +216,6 @@ GENERATORS = {maker.__name__: maker for maker in (moons, circles, spirals, blobs
 # ---- MNIST and Fashion-MNIST -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class MnistSet:
-    """One of the two sets in MNIST's form: its classes, and where its files are published."""
-
-    classes: tuple[str, ...]
-    mirrors: tuple[str, ...]
-    md5: dict[str, str]  # of each gzipped file
-
-
-MNIST_SETS = {
-    "mnist": MnistSet(
-        classes=DIGITS,
-        mirrors=(
-            "https://storage.googleapis.com/cvdf-datasets/mnist",
-            "https://ossci-datasets.s3.amazonaws.com/mnist",
-        ),
-        md5={
-            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        },
-    ),
-    "fashion_mnist": MnistSet(
-        classes=FASHION,
-        mirrors=(
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
-        ),
-        md5={
-            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-        },
-    ),
-}
-
-
 def mnist(
     part: str = "train", folder: str | Path | None = None, name: str = "mnist", mirrors: Sequence[str] | None = None
 ) -> Dataset:
@@ -274,7 +237,7 @@ def mnist(
     samples, height, width = images.shape
     X = images.reshape(samples, height * width).astype(np.float32) / np.float32(255)
     pixels = tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
-    return Dataset(name, X, _one_hot(labels, 10), MNIST_SETS[name].classes, pixels)
+    return Dataset(name, X, _one_hot(labels, 10), MNIST_SETS[name], pixels)
 
 
 def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence[str] | None) -> Path:
@@ -291,8 +254,8 @@ def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence
                 return candidate
     if folder is not None:
         raise CourseError(f"{folder}: {file} is not there; name the folder that holds the four IDX files of {name}")
-    published = MNIST_SETS[name]
-    return fetch(file, published.md5[file], mirrors or published.mirrors, FOLDER / name)
+    published = json.loads((FOLDER / "mirrors.json").read_text())[name]
+    return fetch(file, published["md5"][file], mirrors or published["mirrors"], FOLDER / name)
 
 
 # ---- splitting and scaling -------------------------------------------------------------------------------------------

@@ -1,4 +1,9 @@
-"""The one exception for a user's mistake."""
+"""The one exception for a user's mistake; and writing files so that an error leaves no half of one."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 
 
 class CourseError(ValueError):
@@ -6,3 +11,19 @@ class CourseError(ValueError):
 
     The command line prints it on stderr and exits with status 2; nothing else in the package is caught there.
     """
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let write() fill a file beside `path`, then rename it: a reader sees the old file or the new one, whole.
+
+    Missing folders are not made. Raises CourseError where the file cannot be written.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):  # a folder, or a device such as /dev/null
+        raise CourseError(f"{path}: cannot be written: it is there, and no file")
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as beside:
+            new = Path(beside) / path.name
+            write(new)
+            os.replace(new, path)
+    except OSError as error:
+        raise CourseError(f"{path}: cannot be written: {error.strerror}") from error

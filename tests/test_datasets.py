@@ -4,6 +4,7 @@ import functools
 import gzip
 import hashlib
 import http.server
+import json
 import math
 import os
 import struct
@@ -259,8 +260,8 @@ def test_shipped_sets_are_those_of_the_cards():
     cards = (datasets.FOLDER / "README.md").read_text(encoding="utf-8")
     for name in datasets.SHIPPED:
         assert hashlib.sha256((datasets.FOLDER / f"{name}.csv").read_bytes()).hexdigest() in cards
-    for published in datasets.MNIST_SETS.values():
-        assert all(md5 in cards for md5 in published.md5.values())
+    for published in json.loads((datasets.FOLDER / "mirrors.json").read_text()).values():
+        assert all(md5 in cards for md5 in published["md5"].values())
 
 
 def test_load_fits_named_sets_to_a_network():
@@ -566,7 +567,8 @@ def test_a_broken_transfer_leaves_nothing(tmp_path):
 def test_mnist_fetches_what_is_missing_once(mirror, tmp_path, monkeypatch):
     address, served = mirror
     md5 = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in served.iterdir()}
-    monkeypatch.setitem(datasets.MNIST_SETS, "mnist", replace(datasets.MNIST_SETS["mnist"], md5=md5))
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "mirrors.json").write_text(json.dumps({"mnist": {"mirrors": [], "md5": md5}}))
     monkeypatch.setattr(datasets, "FOLDER", tmp_path / "datasets")
     monkeypatch.delenv("NNCOURSE_DATA", raising=False)
     assert "cannot fetch train-images-idx3-ubyte.gz" in refusal(mnist, mirrors=[UNREACHABLE])

@@ -227,7 +227,11 @@ def save_arrays(path, **changed):
 
 
 def about(**changed) -> np.ndarray:
-    return np.array(json.dumps(files._about(a_model()) | changed))
+    return np.array(json.dumps(json.loads(files._description(a_model())) | changed))
+
+
+def scaling_with(**changed) -> np.ndarray:
+    return about(scaling={"kind": "standardization", "offset": [0, 0, 0], "factor": [1, 1, 1]} | changed)
 
 
 @pytest.mark.parametrize(
@@ -254,12 +258,13 @@ def about(**changed) -> np.ndarray:
         {"W2": np.zeros((2, 5), np.float32)},
         {"b1": np.zeros(5, np.float32)},
         {"b1": np.zeros((), np.float32)},
-        {"offset": None},
-        {"offset": np.zeros(2)},
-        {"offset": np.full(3, "x")},
-        {"offset": np.full(3, np.inf)},
-        {"factor": np.zeros(3)},
-        {"factor": np.full(3, np.nan)},
+        {"about": about(scaling={"kind": "standardization", "offset": [0, 0, 0]})},
+        {"about": scaling_with(offset=[0, 0])},
+        {"about": scaling_with(offset=["x", "x", "x"])},
+        {"about": scaling_with(offset=[0, 0, float("inf")])},
+        {"about": scaling_with(factor=[1, 1, 0])},
+        {"about": scaling_with(factor=[1, 1, float("nan")])},
+        {"about": about(scaling="standardization")},
     ],
     ids=str,
 )

@@ -8,14 +8,13 @@ import datetime
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from nncourse import device as devices
 from nncourse.cuda.source import CudaSource
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, write_atomically
 from nncourse.kernels import jit
 from nncourse.kernels.check import Verdict
 from nncourse.kernels.operation import CudaKernel, Kernel, Operation
@@ -150,9 +149,6 @@ def _write(path: Path, text: str) -> None:
     """All of the text or nothing of it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as beside:
-            new = Path(beside) / path.name
-            new.write_text(text, "utf-8")
-            os.replace(new, path)
     except OSError as error:
         raise CourseError(f"{path}: cannot be written: {error.strerror}") from error
+    write_atomically(path, lambda new: new.write_text(text, "utf-8"))
