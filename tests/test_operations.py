@@ -10,7 +10,8 @@ from nncourse.errors import CourseError
 from nncourse.kernels import check, contract
 from nncourse.kernels.backend import operations
 from nncourse.kernels.dense import dense_forward
-from nncourse.kernels.operation import CudaKernel, Operation
+from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.operation import Operation
 
 ALL = [(operation, kernel) for operation in operations().values() for kernel in operation.kernels.values()]
 CPU = [pair for pair in ALL if pair[1].device == "cpu"]
@@ -127,6 +128,63 @@ def test_a_second_kernel_of_the_same_name_is_refused():
     assert own.check("numpy")
     with pytest.raises(CourseError):
         own.check("tiled")
+
+
+@pytest.mark.parametrize(
+    "text", ["A(n, m), b (m,)", "A, B (n,)", "rate", "A (n; m)", "A (*m)", "A (n,) float", "A (n,) b (n,)"]
+)
+def test_contract_refuses_text_that_it_does_not_understand(text):
+    with pytest.raises(CourseError):
+        contract.parse(text)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"result": "b (m,)"}, {"output": "acumulated"}, {"hostile": ("infinit",)}, {"values": {"c": None}}]
+)
+def test_operation_refuses_a_contract_that_does_not_hold_together(wrong):
+    right = {"arguments": "a (n,)", "result": "b (n,)", "truth": np.array, "flops": lambda n: 0}
+    Operation("own", "b = a", **right)
+    with pytest.raises(CourseError):
+        Operation("own", "b = a", **(right | wrong))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"function": "dense_forward_tild"},
+        {"block": (8, 8, 4)},
+        {"grid": ("batchh",)},
+        {"over": ("rows",)},
+        {"over": ("batch",), "block": (8, 8)},
+    ],
+)
+def test_registration_refuses_a_launch_that_cannot_be(wrong):
+    own = Operation("own", "", "A (batch, n_in)", "Z (batch, n_in)", truth=np.array, flops=lambda batch, n_in: 0)
+    right = {"source": dense_forward["tiled"].source, "function": "dense_forward_tiled", "block": (8, 8)}
+    own.cuda_kernel("right", **right)
+    with pytest.raises(CourseError):
+        own.cuda_kernel("wrong", **(right | wrong))
+
+
+def test_contracts_with_four_letters_are_checked():
+    own = Operation("own", "b = a", "a (p, q, r, s)", "b (p, q, r, s)", truth=np.array, flops=lambda **sizes: 0)
+    assert own.check(lambda a: a.copy())
+    assert not own.check(lambda a: a.transpose(0, 1, 3, 2).copy())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "device"), [("numpy", "emulator"), ("tiled", "cpu"), ("numpy", "cuda"), ("tiled", "tpu")]
+)
+def test_check_refuses_a_place_where_the_kernel_cannot_run(kernel, device):
+    with pytest.raises(CourseError):
+        dense_forward.check(kernel, device=device)
+
+
+def test_a_failed_case_can_be_run_again():
+    verdict = dense_forward.check(lambda A, W, b: A @ W.T)
+    A, W, b = verdict.case.arguments
+    assert not np.allclose(A @ W.T, dense_forward.truth(A, W, b))
+    assert dense_forward.check("numpy").case is None
 
 
 def test_cuda_kernel_takes_out_and_refuses_one_of_another_shape():

@@ -77,7 +77,7 @@ MUTANTS = [
         "k0 < n_in; k0 += TILE",
         "k0 + TILE <= n_in; k0 += TILE",
     ),
-    Mutant("tile of W not padded", "dense_forward", "tiled", "j_load < n_out && k < n_in ?", "j_load < n_out ?"),
+    Mutant("tile of W not padded", "dense_forward", "tiled", "j_load < n_out && k_load < n_in ?", "j_load < n_out ?"),
     Mutant(
         "leaves before the barrier",
         "dense_forward",
@@ -215,7 +215,7 @@ MUTANTS = [
 def kernel_of(mutant: Mutant):
     """The package's kernel with the mistake in it."""
     kernel = operations()[mutant.operation][mutant.kernel]
-    head, function, tail = kernel.source.text.partition(f" {kernel.function}(")
+    head, function, tail = kernel.source.text.partition(f" {kernel.entry}(")
     # helpers stand before the kernel, its own lines after: the mistake goes into the kernel if it has such a line
     if mutant.right in tail.split("\n}", 1)[0]:
         text = head + function + tail.replace(mutant.right, mutant.wrong, 1)
@@ -294,6 +294,8 @@ WRONG_PYTHON = [
     ("overflows to NaN", sigmoid, lambda z: np.exp(z) / (1 + np.exp(z))),
     ("a list", relu, lambda z: [max(0.0, float(x)) for x in z.flat]),
     ("NaN at zero", relu, lambda z: z * (z > 0) / (z != 0)),
+    ("leaves its argument as it was", sgd_update, lambda W, G, rate: W - np.float32(rate) * G),
+    ("gives nothing back", sgd_update, lambda W, G, rate: np.subtract(W, rate * G, out=W)[:0]),
     ("does nothing", sgd_update, lambda W, G, rate: W),
     ("changes the gradient", sgd_update, lambda W, G, rate: np.subtract(W, np.multiply(G, rate, out=G), out=W)),
     (

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 
 from nncourse.kernels import jit
-from nncourse.kernels.operation import Operation, read_cuda
+from nncourse.kernels.operation import Operation, cuda_beside
 
 ALPHA = 0.01  # the slope of leaky ReLU below zero
-SOURCE = read_cuda(__file__, f"ALPHA={ALPHA}f")
+SOURCE = cuda_beside(__file__, f"ALPHA={ALPHA}f")
 
 
 def elementwise(name: str, formula: str, truth: Callable, equation: str = "", flops: int = 1) -> Operation:

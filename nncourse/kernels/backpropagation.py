@@ -6,7 +6,7 @@ where deltas become gradients, in (4c) and (4d), and nowhere else.
 
 import numpy as np
 
-from nncourse.kernels.operation import Operation, read_cuda
+from nncourse.kernels.operation import Operation, cuda_beside
 
 output_delta = Operation(
     "output_delta",
@@ -133,7 +133,7 @@ def weight_gradient_array(D, A):
     return dW
 
 
-SOURCE = read_cuda(__file__)
+SOURCE = cuda_beside(__file__)
 output_delta.cuda_kernel("naive", source=SOURCE, function="output_delta_naive", block=(256,))
 hidden_delta.cuda_kernel("naive", source=SOURCE, function="hidden_delta_naive", block=(32, 8))
 hidden_delta.cuda_kernel("tiled", source=SOURCE, function="hidden_delta_tiled", block=(16, 16))

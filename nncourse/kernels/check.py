@@ -1,46 +1,33 @@
 """check(): is a kernel right? It is compared with a float64 truth on random data and on data chosen to break it.
 
-* Sizes: 1, odd, a block and one past it, long and thin, never only square.
-* Values: random; zeros (the kink of ReLU); thousands (overflow in exp); one infinity.
-* The result is NaN before the launch, and stands between guard cells: a cell never written, or a write past the end,
-  shows. On the CPU emulator every case runs in three thread orders, so that a missing barrier shows.
+* Sizes: ones; odd ones; a tile of 16, and one past it in each direction; long and thin ones past 1,024.
+* Values: random, and what the operation's `hostile` names: zeros (the kink of ReLU); large, in thousands (exp
+  overflows); infinite, one infinity in the first argument; special, the numbers where activations go wrong.
 * Arguments are compared afterwards: a kernel must leave them as they were.
+* A CUDA kernel is handed a result full of NaN, so that a cell never written shows. On a GPU its arrays stand between
+  guard cells, so that a write past the end shows. On the emulator every case runs with the threads in forward,
+  reverse and shuffled order, so that a missing barrier shows.
 * An error of a few float32 roundings is allowed (the operation's `tolerance`); NaN never passes.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle, islice
 
 import numpy as np
 
 from nncourse import device as devices
 from nncourse.cuda.emulate import ORDERS
 from nncourse.errors import CourseError
-from nncourse.kernels import contract
 
+HOSTILE = ("zeros", "large", "infinite", "special")
+PLACES = {"cpu": "on the CPU", "gpu": "on the GPU", "emulator": "on the CPU emulator, in three thread orders"}
 EPS = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
-GUARD = 1 << 14  # guard cells on either side of a GPU array: a block of 16 rows past the end of the longest one
-PLACES = {"cpu": "on the CPU", "gpu": "on the GPU", "emulator": "on the CPU emulator, in three thread orders"}
+GUARD = 1 << 14  # guard cells on either side of a GPU array: as many as 16 rows of the longest one have
 SENTINEL = -987654321  # what integers hold before they are written; floats hold NaN
 INPUT_GUARD, OUTPUT_GUARD = 0x7FC0BEEF, 0x7FC0DEAD  # two NaNs: a guard cell copied from input to output shows
 SPECIAL = np.outer([0.0, 1e-30, 0.5, 20.0, 88.8, 104.0, 1000.0, np.inf], [1, -1])  # kinks, and the ends of exp
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What check() found: `ok`, and one line for people."""
-
-    ok: bool
-    line: str
-
-    def __bool__(self) -> bool:
-        return self.ok
-
-    def __str__(self) -> str:
-        return ("✓ " if self.ok else "✗ ") + self.line
-
-    __repr__ = __str__
 
 
 @dataclass(frozen=True)
@@ -51,23 +38,48 @@ class Case:
     arguments: tuple
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What check() found: `ok`, one line for people, and the case that failed, to run it again."""
+
+    ok: bool
+    line: str
+    case: Case | None = None
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        return ("✓ " if self.ok else "✗ ") + self.line
+
+    __repr__ = __str__
+
+
 def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdict:
     """Run `kernel` on every case; the first fault ends it. Called through Operation.check."""
-    device = device or kernel.device
-    cuda = hasattr(kernel, "source")
-    if cuda and device == "gpu" and not devices.gpu_available():
-        device = "emulator"
+    device = _place(kernel, device)
     title = f"{operation.name} ({kernel.name})"
-    orders = ORDERS if device == "emulator" else (None,)
+    orders = ORDERS if device == "emulator" else ("",)
     number = 0
     for case in cases(operation, seed):
         number += 1
         for order in orders:
-            fault = _try(operation, kernel, case, device, order)
-            if fault:
-                order_said = f", threads in {order} order" if order else ""
-                return Verdict(False, f"{title}: {case.label}{order_said}: {fault}")
+            if fault := _fault(operation, kernel, case, device, order):
+                label = f"{case.label}, threads in {order} order" if order else case.label
+                return Verdict(False, f"{title}: {label}: {fault}", case)
     return Verdict(True, f"{title}: right in {number} cases {PLACES[device]}")
+
+
+def _place(kernel, device: str | None) -> str:
+    """Where to run: asked for, or the kernel's device, or for CUDA C the emulator if there is no GPU."""
+    cuda, gpu = hasattr(kernel, "source"), devices.gpu_available()
+    device = device or ("emulator" if cuda and not gpu else kernel.device)
+    if device not in PLACES or cuda == (device == "cpu") or (device == "emulator" and not cuda):
+        wanted = "gpu or emulator" if cuda else "cpu or gpu"
+        raise CourseError(f"{kernel.name}: wanted {wanted} to check it on, got {device!r}")
+    if device == "gpu" and not gpu:
+        raise CourseError(f"{kernel.name} cannot be checked here: {devices.why_no_gpu()}")
+    return device
 
 
 def cases(operation, seed: int = 0) -> Iterator[Case]:
@@ -76,7 +88,7 @@ def cases(operation, seed: int = 0) -> Iterator[Case]:
     names = operation.letters
     for sizes in hostile_sizes(len(names)):
         yield _case(operation, dict(zip(names, sizes, strict=True)), "random", rng)
-    odd = dict(zip(names, (5, 18, 7), strict=False))
+    odd = dict(zip(names, islice(cycle((5, 18, 7)), len(names)), strict=True))
     for kind in operation.hostile:
         yield _case(operation, odd, kind, rng)
 
@@ -90,9 +102,9 @@ def hostile_sizes(count: int) -> list[tuple[int, ...]]:
     """Sizes for so many letters: ones, a tile of 16, one past it in each direction, odd ones, one long direction."""
     if count == 1:
         return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
-    ones, odd, long = (1,) * count, (3, 5, 2)[:count], (1025, 3, 2)[:count]
-    tile, past, wide = (16,) * count, (17, 16, 16)[:count], (33, 65, 18)[:count]
-    return [ones, *_rotations(odd), tile, *_rotations(past), *_rotations(wide), *_rotations(long)]
+    patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (33, 65, 18), (1025, 3, 2)
+    sizes = [tuple(islice(cycle(pattern), count)) for pattern in patterns]
+    return list(dict.fromkeys(rotation for each in sizes for rotation in _rotations(each)))
 
 
 def _rotations(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -134,25 +146,17 @@ def _floats(kind: str, shape: tuple[int, ...], position: int, rng: np.random.Gen
     return values
 
 
-def _try(operation, kernel, case: Case, device: str, order: str | None) -> str | None:
+def _fault(operation, kernel, case: Case, device: str, order: str) -> str | None:
     """Run one case; None, or what is wrong in a few words."""
-    arguments = tuple(value.copy() if isinstance(value, np.ndarray) else value for value in case.arguments)
-    in_place = operation.output == "in place"
     truth = np.asarray(operation.truth(*map(_float64, case.arguments)))
     guards: list = []
-    if device == "gpu":
-        arguments = tuple(
-            _guarded(value, guards, INPUT_GUARD) if isinstance(value, np.ndarray) else value for value in arguments
-        )
+    arguments = tuple(
+        (_guarded(value, guards, INPUT_GUARD) if device == "gpu" else value.copy()) if _is_array(value) else value
+        for value in case.arguments
+    )
     try:
         if hasattr(kernel, "source"):
-            known = operation.sizes(*arguments)
-            shape = contract.result_shape(operation.result, arguments, known)
-            out = _poisoned(shape, contract.DTYPES[operation.result.kind])
-            if device == "gpu":
-                out = _guarded(out, guards, OUTPUT_GUARD)
-            options = {"order": order, "seed": 1} if order else {}
-            result = kernel(*arguments, **({} if in_place else {"out": out}), **options)
+            result = _launch(operation, kernel, arguments, truth.shape, device, order, guards)
         else:
             with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
                 result = kernel(*arguments)
@@ -163,16 +167,31 @@ def _try(operation, kernel, case: Case, device: str, order: str | None) -> str |
         return f"raised {type(error).__name__}: {error}"
     if any((cells != bits).any() for cells, bits in guards):
         return "writes outside of its arrays: is the guard right?"
-    for argument, value, before in zip(operation.arguments, arguments, case.arguments, strict=True):
-        allowed = in_place and argument.name == operation.result.name
-        if isinstance(before, np.ndarray) and not allowed and not _same(devices.to_device(value, "cpu"), before):
-            return f"changes its argument {argument.name}"
+    for name, value, before in zip(operation.names, arguments, case.arguments, strict=True):
+        if name == operation.result.name:  # in place
+            if fault := compare(operation, value, truth, case.arguments):
+                return f"{name} is to be changed in place: {fault}"
+        elif _is_array(before) and not np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True):
+            return f"changes its argument {name}"
     return compare(operation, result, truth, case.arguments)
+
+
+def _launch(operation, kernel, arguments: tuple, shape: tuple, device: str, order: str, guards: list):
+    """A CUDA kernel's result, in an array that holds NaN (or a sentinel) before."""
+    options = {"order": order, "seed": 1} if order else {}
+    if operation.output != "in place":
+        nothing = np.full(shape, np.nan if operation.result.kind == "float" else SENTINEL, operation.result.dtype)
+        options["out"] = _guarded(nothing, guards, OUTPUT_GUARD) if device == "gpu" else nothing
+    return kernel(*arguments, **options)
+
+
+def _is_array(value) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def compare(operation, result, truth: np.ndarray, arguments: tuple) -> str | None:
     """None where `result` is the truth up to rounding; else how many cells are wrong, the first of them, and how."""
-    name, kind = operation.result.name, contract.DTYPES[operation.result.kind]
+    name, dtype = operation.result.name, operation.result.dtype
     if result is None:
         return f"returns nothing: wanted {operation.result}"
     if isinstance(result, float) and truth.shape == ():
@@ -180,8 +199,8 @@ def compare(operation, result, truth: np.ndarray, arguments: tuple) -> str | Non
     got = np.asarray(devices.to_device(result, "cpu"))
     if got.shape != truth.shape:
         return f"{name} has shape {got.shape}, wanted {truth.shape}"
-    if got.dtype != kind:
-        return f"{name} is {got.dtype}, wanted {np.dtype(kind)}"
+    if got.dtype != dtype:
+        return f"{name} is {got.dtype}, wanted {np.dtype(dtype)}"
     allowed = allowed_error(operation, truth, arguments)
     with np.errstate(invalid="ignore"):
         wrong = ~((got == truth) | (np.abs(got - truth) <= allowed))
@@ -189,8 +208,12 @@ def compare(operation, result, truth: np.ndarray, arguments: tuple) -> str | Non
         return None
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     place = f"{name}[{', '.join(map(str, first))}]" if first else name
-    value = "nothing was written" if _is_poison(got[first]) else f"got {got[first]:.7g}"
-    return f"{int(wrong.sum())} of {wrong.size} wrong, first {place}: {value}, expected {truth[first]:.7g}"
+    value = f"{got[first]:.7g}"
+    if np.isnan(got[first]) or got[first] == SENTINEL:
+        value += " (never written, or computed from inf − inf, 0 / 0 or such)"
+    margin = float(np.broadcast_to(allowed, truth.shape)[first])
+    expected = f"{truth[first]:.7g} ± {margin:.1g}"
+    return f"{int(wrong.sum())} of {wrong.size} wrong, first {place}: got {value}, expected {expected}"
 
 
 def allowed_error(operation, truth: np.ndarray, arguments: tuple) -> np.ndarray | float:
@@ -208,16 +231,7 @@ def allowed_error(operation, truth: np.ndarray, arguments: tuple) -> np.ndarray 
 
 def _float64(value):
     """Floats in double precision; labels and sizes stay integers."""
-    return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype == np.float32 else value
-
-
-def _poisoned(shape: tuple[int, ...], dtype) -> np.ndarray:
-    """An array that no kernel has written."""
-    return np.full(shape, np.nan if dtype == np.float32 else SENTINEL, dtype)
-
-
-def _is_poison(value) -> bool:
-    return bool(np.isnan(value)) or value == SENTINEL
+    return value.astype(np.float64) if _is_array(value) and value.dtype == np.float32 else value
 
 
 def _guarded(values: np.ndarray, guards: list, bits: int):
@@ -232,8 +246,3 @@ def _guarded(values: np.ndarray, guards: list, bits: int):
     inner[...] = cupy.asarray(values.reshape(-1))
     guards += [(cells[:GUARD], bits), (cells[GUARD + values.size :], bits)]
     return inner.reshape(values.shape)
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Equal, and NaN where the other is NaN."""
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")

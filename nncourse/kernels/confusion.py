@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nncourse.kernels.operation import Operation, read_cuda
+from nncourse.kernels.operation import Operation, cuda_beside
 
 
 def _classes(rng, shape, sizes):
@@ -48,5 +48,5 @@ def array(labels, predictions, classes):
 
 # Integer sums do not depend on the order of adding: these atomics give the same counts every time.
 confusion_matrix.cuda_kernel(
-    "atomic", source=read_cuda(__file__), function="confusion_matrix_atomic", block=(256,), over=("n",)
+    "atomic", source=cuda_beside(__file__), function="confusion_matrix_atomic", block=(256,), over=("n",)
 )

@@ -1,4 +1,8 @@
-"""Shapes as text: what "A (batch, n_in), W (n_out, n_in), b (n_out,)" says, and whether given arrays agree with it."""
+"""Shapes as text: what "A (batch, n_in), W (n_out, n_in), b (n_out,)" says, and whether given arrays agree with it.
+
+`(batch, n_in)` is a shape, by its letters; `(*n)` is n numbers in any shape; `()` is one number. Numbers are floats
+unless the word int follows. A single whole number is itself a size: after `classes () int` there is a letter classes.
+"""
 
 import re
 from dataclasses import dataclass
@@ -7,15 +11,12 @@ import numpy as np
 
 from nncourse.errors import CourseError
 
-DTYPES = {"float": np.float32, "int": np.int32}
+ARGUMENT = re.compile(r"\s*(\w+) \(([\w\s,]*|\*n)\)( int)?\s*(?:,|$)")
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One array of an operation: `A (batch, n_in)`. `z (*n)` is n numbers in any shape, `rate ()` is one number.
-
-    Numbers are floats unless the word int follows: `labels (n,) int`.
-    """
+    """One argument of an operation, or its result: `A (batch, n_in)`."""
 
     name: str
     dims: tuple[str, ...]
@@ -26,9 +27,15 @@ class Argument:
         return self.dims == ("*n",)
 
     @property
-    def size_name(self) -> str:
-        """The name, if this is one whole number, and so a size itself; else nothing."""
-        return self.name if self.kind == "int" and not self.dims else ""
+    def dtype(self) -> type:
+        return np.int32 if self.kind == "int" else np.float32
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The sizes that this argument tells: those of its shape, or itself if it is one whole number."""
+        if self.kind == "int" and not self.dims:
+            return (self.name,)
+        return tuple(dim.lstrip("*") for dim in self.dims)
 
     def __str__(self) -> str:
         shape = ", ".join(self.dims) + ("," if len(self.dims) == 1 and not self.any_shape else "")
@@ -36,12 +43,18 @@ class Argument:
 
 
 def parse(text: str) -> tuple[Argument, ...]:
-    """The arguments that a contract's text names."""
-    found = re.findall(r"(\w+) \(([^)]*)\)( int)?", text)
-    return tuple(
-        Argument(name, tuple(dim.strip() for dim in dims.split(",") if dim.strip()), kind.strip() or "float")
-        for name, dims, kind in found
-    )
+    """The arguments that a contract's text names; CourseError for text that is not understood."""
+    found, place = [], 0
+    while place < len(text):
+        match = ARGUMENT.match(text, place)
+        if not match:
+            raise CourseError(
+                f"wanted an argument such as A (batch, n_in), z (*n), rate () or labels (n,) int; got {text!r}"
+            )
+        name, dims, kind = match.groups()
+        found.append(Argument(name, tuple(filter(None, map(str.strip, dims.split(",")))), (kind or "float").strip()))
+        place = match.end()
+    return tuple(found)
 
 
 def sizes(arguments: tuple[Argument, ...], values: tuple, operation: str) -> dict[str, int]:
@@ -55,20 +68,25 @@ def sizes(arguments: tuple[Argument, ...], values: tuple, operation: str) -> dic
     known: dict[str, int] = {}
     for argument, value in zip(arguments, values, strict=True):
         if argument.any_shape:
-            found = {"n": value.size}
+            found = (value.size,)
         elif argument.dims:
-            if np.ndim(value) != len(argument.dims):
-                raise CourseError(f"{operation}: wanted {argument}, got {argument.name} of shape {np.shape(value)}")
-            found = dict(zip(argument.dims, value.shape, strict=True))
+            found = np.shape(value)
         else:
-            found = {argument.size_name: int(value)} if argument.size_name else {}
-        for dim, size in found.items():
-            if known.setdefault(dim, size) != size:
-                shapes = ", ".join(f"{a.name} {np.shape(v)}" for a, v in zip(arguments, values, strict=True))
-                raise CourseError(f"{operation}: {dim} is {known[dim]} in one argument and {size} in another: {shapes}")
+            found = (int(value),) if argument.letters else ()
+        if len(found) != len(argument.letters):
+            raise CourseError(f"{operation}: wanted {argument}, got {argument.name} of shape {np.shape(value)}")
+        for letter, size in zip(argument.letters, found, strict=True):
+            if known.setdefault(letter, size) != size:
+                all_shapes = ", ".join(f"{a.name} {np.shape(v)}" for a, v in zip(arguments, values, strict=True))
+                raise CourseError(f"{operation}: {letter} is {known[letter]} and also {size} in {all_shapes}")
     return known
 
 
 def result_shape(result: Argument, values: tuple, known: dict[str, int]) -> tuple[int, ...]:
     """The shape of the result; `(*n)` has the shape of the first argument."""
-    return np.shape(values[0]) if result.any_shape else tuple(known[dim] for dim in result.dims)
+    return np.shape(values[0]) if result.any_shape else tuple(known[letter] for letter in result.dims)
+
+
+def shapes(values: tuple) -> tuple:
+    """All that sizes() reads of the values, as a key: shapes, and whole numbers."""
+    return tuple(getattr(value, "shape", value if isinstance(value, int) else None) for value in values)

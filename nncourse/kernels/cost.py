@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from nncourse.kernels.operation import Operation, read_cuda
+from nncourse.kernels.operation import Operation, cuda_beside
 
-SOURCE = read_cuda(__file__)
+SOURCE = cuda_beside(__file__)
 A_AND_Y = "A (batch, n), Y (batch, n)"
 SUM_TOLERANCE = 64.0  # thousands of float32 numbers are added up; one that is missing is a larger error
 Z_AND_Y = "Z (batch, n), Y (batch, n)"

@@ -1,5 +1,6 @@
 // dense_forward: Z = A W^T + b, the kernels slow to fast.
 // A (batch, n_in), W (n_out, n_in), b (n_out,), Z (batch, n_out); all float32, row after row.
+// extern "C" keeps the names as they are written, so that they can be found after compiling.
 
 // One thread computes one element of Z and reads all that it needs from global memory.
 // Threads next to each other in x read different rows of W, n_in numbers apart: slow, and that is the lesson.
@@ -27,9 +28,9 @@ extern "C" __global__ void dense_forward_tiled(const float* A, const float* W, c
     int j_load = blockIdx.x * TILE + y; // the row of W that this thread helps to load: x runs along k, so reads coalesce
     float z = 0.0f;
     for (int k0 = 0; k0 < n_in; k0 += TILE) {
-        int k = k0 + x;
-        A_tile[y][x] = i < batch && k < n_in ? A[i * n_in + k] : 0.0f;
-        W_tile[y][x] = j_load < n_out && k < n_in ? W[j_load * n_in + k] : 0.0f;
+        int k_load = k0 + x;
+        A_tile[y][x] = i < batch && k_load < n_in ? A[i * n_in + k_load] : 0.0f;
+        W_tile[y][x] = j_load < n_out && k_load < n_in ? W[j_load * n_in + k_load] : 0.0f;
         __syncthreads();  // nobody reads the tiles before all of them are filled
         for (int k = 0; k < TILE; k++) z += A_tile[y][k] * W_tile[x][k];
         __syncthreads();  // nobody refills them before all have read

@@ -1,11 +1,11 @@
-"""A dense layer: every neuron sees every input. Equation (1) for all neurons of a layer and all samples of a batch.
+"""A dense layer: every neuron sees every input. The handout's equation (1) for a whole layer and a whole batch.
 
 Rows are samples. W[j, k] joins input k to neuron j, so Z[i, j] = A[i] · W[j] + b[j] is neuron j's sum for sample i.
 """
 
 import numpy as np
 
-from nncourse.kernels.operation import Operation, read_cuda
+from nncourse.kernels.operation import Operation, cuda_beside
 
 dense_forward = Operation(
     "dense_forward",
@@ -41,6 +41,6 @@ def array(A, W, b):
     return A @ W.T + b
 
 
-SOURCE = read_cuda(__file__)
-dense_forward.cuda_kernel("naive", source=SOURCE, function="dense_forward_naive", block=(32, 8))
-dense_forward.cuda_kernel("tiled", source=SOURCE, function="dense_forward_tiled", block=(16, 16))
+SOURCE = cuda_beside(__file__)
+dense_forward.cuda_kernel("naive", source=SOURCE, function="dense_forward_naive", block=(32, 8))  # x, y
+dense_forward.cuda_kernel("tiled", source=SOURCE, function="dense_forward_tiled", block=(16, 16))  # TILE × TILE

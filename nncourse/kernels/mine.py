@@ -17,7 +17,8 @@ from nncourse.cuda.source import CudaSource
 from nncourse.errors import CourseError, write_atomically
 from nncourse.kernels import jit
 from nncourse.kernels.check import Verdict
-from nncourse.kernels.operation import CudaKernel, Kernel, Operation
+from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.operation import Operation
 
 PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
 
@@ -114,7 +115,7 @@ def build(operation: Operation, name: str, text: str, entry: dict) -> Kernel:
         raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
     if "block" in entry:
         source = CudaSource(text, file)
-        return CudaKernel(operation, name, "gpu", operation.name, file, source, tuple(entry["block"]))
+        return CudaKernel(operation, name, "gpu", file, None, source, operation.name, tuple(entry["block"]))
     if name not in PYTHON_DEVICES:
         raise CourseError(f"{file}: wanted a Python kernel named one of {', '.join(PYTHON_DEVICES)}; got {name!r}")
     xp = np
@@ -128,9 +129,8 @@ def build(operation: Operation, name: str, text: str, entry: dict) -> Kernel:
     function = namespace.get(operation.name)
     if not callable(function):
         raise CourseError(f"{file}: wanted a function {operation.name}, found none")
-    return Kernel(
-        operation, name, "cpu" if xp is np else "gpu", jit.jit(function) if name == "numba" else function, file
-    )
+    function = jit.jit(function) if name == "numba" else function
+    return Kernel(operation, name, "cpu" if xp is np else "gpu", file, function)
 
 
 def _device(name: str, entry: dict) -> str:

@@ -6,7 +6,7 @@
     @dense_forward.kernel("numpy", device="cpu")        # the decorator is the registration; there is no other list
     def array(A, W, b): return A @ W.T + b
 
-    dense_forward.cuda_kernel("tiled", source=…, function="dense_forward_tiled", block=(16, 16))
+    dense_forward.cuda_kernel("tiled", source=cuda_beside(__file__), function="dense_forward_tiled", block=(16, 16))
 
     print(dense_forward.check("tiled"))                 # ✓ or ✗, in one line: see check.py
 
@@ -14,107 +14,49 @@ A kernel is called with the arguments of the contract and gives back the result.
 device: NumPy on "cpu", CuPy on "gpu". A CUDA kernel given NumPy arrays runs on the CPU emulator, slowly, for checking.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, prod
+from math import prod
 from pathlib import Path
 
-from nncourse import device as devices
-from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource
+from nncourse.cuda.source import CudaSource, kernels_in
 from nncourse.errors import CourseError
 from nncourse.kernels import check as checker
 from nncourse.kernels import contract, jit
+from nncourse.kernels.kernel import CudaKernel, Kernel
 
-SLOW_TO_FAST = {"loops": 0, "numpy": 1, "numba": 2, "cupy": 3}  # CUDA kernels follow, in the order they are registered
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One way to compute an operation, on one device."""
-
-    operation: "Operation"
-    name: str
-    device: str
-    function: Callable
-    where: str
-
-    def __call__(self, *arguments):
-        return self.function(*arguments)
-
-    def __str__(self) -> str:
-        return f"{self.name:<8} {self.device}  {self.where}"
-
-
-@dataclass(frozen=True)
-class CudaKernel(Kernel):
-    """A `__global__` function of a .cu text, and how many threads it wants.
-
-    `grid` counts blocks in numbers or in the contract's letters; without it there is one thread for each number of the
-    result, or of the shape `over` (letters too). `shared` is dynamic shared memory in bytes.
-    """
-
-    source: CudaSource
-    block: tuple[int, ...]
-    grid: tuple[int | str, ...] | None = None
-    over: tuple[str, ...] | None = None
-    deterministic: bool = True
-    shared: int = 0
-
-    def __call__(self, *arguments, out=None, **emulator):
-        """Launch, and give back `out`: made here unless given. An in-place result is the argument of its name."""
-        operation = self.operation
-        known = contract.sizes(operation.arguments, arguments, operation.name)
-        values = {argument.name: value for argument, value in zip(operation.arguments, arguments, strict=True)}
-        shape = contract.result_shape(operation.result, arguments, known)
-        if operation.output == "in place":
-            out = values[operation.result.name]
-        elif out is None:
-            xp = devices.array_module(arguments[0])
-            new = xp.zeros if operation.output == "accumulated" else xp.empty
-            out = new(shape, contract.DTYPES[operation.result.kind])
-        elif out.shape != shape:
-            raise CourseError(f"{operation.name} ({self.name}): wanted out of shape {shape}, got {out.shape}")
-        elif operation.output == "accumulated":
-            out.fill(0)
-        passed = known | values | {operation.result.name: out}
-        grid = self.grid_for(shape, known)
-        if 0 in grid:  # nothing to compute: CUDA refuses an empty grid
-            return out
-        chosen = [passed[name] for name in operation.cuda_arguments]
-        launch(self.source, self.function, grid, self.block, chosen, shared_bytes=self.shared, **emulator)
-        return out
-
-    def grid_for(self, shape: tuple[int, ...], known: dict[str, int]) -> tuple[int, ...]:
-        """Blocks in x, y, z: as given, or a thread an element, with x along a row so that a warp reads in order."""
-        if self.grid is not None:
-            return tuple(known[size] if isinstance(size, str) else size for size in self.grid)
-        shape = shape if self.over is None else tuple(known[dim] for dim in self.over)
-        threads = (prod(shape),) if len(self.block) == 1 else tuple(reversed(shape))
-        return tuple(ceil(wanted / width) for wanted, width in zip(threads, self.block, strict=True))
+OUTPUTS = ("overwritten", "accumulated", "in place")
+SLOW_TO_FAST = ("loops", "numpy", "numba", "cupy")  # CUDA kernels follow, in the order they are registered
 
 
 @dataclass(eq=False)
 class Operation:
     """An equation with a fixed contract, and the kernels that compute it.
 
-    `arguments` and `result` give names and shapes (see contract.py). A result with the name of an argument is computed
-    in place; `output="accumulated"` means that CUDA kernels add to zeros, and "overwritten" that they write every cell.
-    A CUDA function takes the arguments, then the result (unless in place), then the sizes, in the contract's order.
-    `truth` computes the result in float64, in another way than the kernels do. `flops` counts floating-point operations
-    from the contract's letters; the bytes are those of reading each argument once and writing the result once.
-    `tolerance` allows an error of so many float32 roundings of `magnitude`: the truth on absolute values unless given.
-    `values` makes arguments that cannot be any number, such as labels; `hostile` names the hard data that make sense.
+    `arguments` and `result` give names and shapes as text: `A (batch, n_in)`, `z (*n)` for n numbers in any shape,
+    `rate ()` for one number, `labels (n,) int`. A single int is itself a size. The letters batch, n_in, n are sizes.
+
+    A result with the name of an argument is computed in place: the kernel changes that argument and gives it back.
+    Otherwise `output` says what a CUDA kernel does with the result that it is handed: it writes every cell
+    ("overwritten"), or adds to zeros ("accumulated"). A CUDA function takes the arguments, the result, then the sizes.
+
+    For check(): `truth` gets the arguments in float64 and computes the result in another way than the kernels do. An
+    error of `tolerance` × 2⁻²³ × magnitude is allowed, where the magnitude is that of what is added up: the truth on
+    absolute values, unless `magnitude` computes it from the arguments. `values[name](rng, shape, sizes)` makes
+    arguments that cannot be any numbers. `hostile` names the hard values that make sense here, as check.py has them.
+
+    For timing: `flops` gets every letter by name. The bytes are those of reading each argument and writing the result.
     """
 
     name: str
     formula: str
-    arguments: str | tuple[contract.Argument, ...]
-    result: str | contract.Argument
+    arguments: str
+    result: str
     truth: Callable
     flops: Callable
-    equation: str = ""
+    equation: str = ""  # its number in the handout
     output: str = "overwritten"
     tolerance: float = 8.0
     magnitude: Callable | None = None
@@ -125,53 +67,59 @@ class Operation:
     def __post_init__(self):
         self.arguments = contract.parse(self.arguments)
         (self.result,) = contract.parse(self.result)
-        if self.result.name in {argument.name for argument in self.arguments}:
+        if self.result.name in self.names:
             self.output = "in place"
+        unknown = set(self.result.letters) - set(self.letters) | set(self.hostile) - set(checker.HOSTILE)
+        unknown |= {self.output} - set(OUTPUTS) | set(self.values) - set(self.names)
+        if unknown:
+            raise CourseError(f"{self.name}: its contract speaks of {', '.join(unknown)}, which is not known")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The arguments' names."""
+        return tuple(argument.name for argument in self.arguments)
 
     @cached_property
     def letters(self) -> tuple[str, ...]:
         """The sizes that the contract speaks of, each once: ("batch", "n_in", "n_out")."""
-        dims = [dim.lstrip("*") for argument in self.arguments for dim in argument.dims or (argument.size_name,)]
-        return tuple(dict.fromkeys(filter(None, dims)))
+        return tuple(dict.fromkeys(letter for argument in self.arguments for letter in argument.letters))
 
     @cached_property
     def cuda_arguments(self) -> tuple[str, ...]:
         """What a CUDA function takes: the arguments, the result, the sizes. A, W, b, Z, batch, n_in, n_out."""
-        given = [argument.name for argument in self.arguments if argument.name not in self.letters]
-        result = [] if self.output == "in place" else [self.result.name]
-        return (*given, *result, *self.letters)
+        return tuple(
+            dict.fromkeys([*(n for n in self.names if n not in self.letters), self.result.name, *self.letters])
+        )
 
     def kernel(self, name: str, device: str, compiled: bool = False, written: Callable | None = None) -> Callable:
         """Decorator: register the function below as kernel `name`. `compiled` lets Numba compile it at its first call.
 
-        `written` is the function that a reader should be shown, where it is not the one below.
+        `written` is the function to show to readers where the one below only wraps it, as in activations.py.
         """
 
         def register(function: Callable) -> Callable:
             code = (written or function).__code__
-            where = f"{_short(code.co_filename)}:{code.co_firstlineno}"
+            where = f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_firstlineno}"
             call = jit.at_first_call(lambda: jit.jit(function)) if compiled else function
-            self._add(Kernel(self, name, device, call, where))
+            self._add(Kernel(self, name, device, where, call))
             return function
 
         return register
 
-    def cuda_kernel(
-        self, name: str, source: CudaSource, function: str, block: tuple[int, ...], **launch_options
-    ) -> None:
-        """Register a `__global__` function of a .cu text as kernel `name`; options as in CudaKernel."""
-        lines = source.text.splitlines()
-        line = next((i for i, text in enumerate(lines, 1) if f" {function}(" in text and "__global__" in text), 0)
-        self._add(CudaKernel(self, name, "gpu", function, f"{source.file}:{line}", source, block, **launch_options))
+    def cuda_kernel(self, name: str, source: CudaSource, function: str, block: tuple[int, ...], **launch) -> None:
+        """Register a `__global__` function of a .cu text as kernel `name`; the options are CudaKernel's."""
+        if function not in kernels_in(source):
+            raise CourseError(f"{source.file}: wanted a kernel {function}; there are {', '.join(kernels_in(source))}")
+        line = source.text[: re.search(rf"__global__\s[^;{{]*\b{function}\s*\(", source.text).start()].count("\n") + 1
+        self._add(CudaKernel(self, name, "gpu", f"{source.file}:{line}", None, source, function, block, **launch))
 
     def _add(self, kernel: Kernel) -> None:
         if kernel.name in self.kernels:
-            raise CourseError(
-                f"{self.name}: there is a kernel {kernel.name!r} already, at {self.kernels[kernel.name].where}"
-            )
-        self.kernels[kernel.name] = kernel
-        ranked = sorted(self.kernels.values(), key=lambda known: SLOW_TO_FAST.get(known.name, len(SLOW_TO_FAST)))
-        self.kernels = {known.name: known for known in ranked}
+            there = self.kernels[kernel.name].where
+            raise CourseError(f"{self.name}: there is a kernel {kernel.name!r} already, at {there}")
+        unsorted = {**self.kernels, kernel.name: kernel}
+        first = [name for name in SLOW_TO_FAST if name in unsorted]
+        self.kernels = {name: unsorted[name] for name in dict.fromkeys([*first, *unsorted])}
 
     def __getitem__(self, name: str) -> Kernel:
         """The kernel of that name; CourseError lists those there are."""
@@ -180,7 +128,7 @@ class Operation:
         return self.kernels[name]
 
     def check(self, kernel, device: str | None = None, seed: int = 0) -> "checker.Verdict":
-        """Compare a kernel (its name, or any Python function with the contract's arguments) with the float64 truth.
+        """Compare a kernel (its name, a Kernel, or any Python function of the arguments) with the float64 truth.
 
         CUDA kernels run on the GPU where there is one, else under the emulator in three thread orders;
         `device="emulator"` asks for the latter. What is tried is told in check.py.
@@ -188,7 +136,7 @@ class Operation:
         if isinstance(kernel, str):
             kernel = self[kernel]
         elif not isinstance(kernel, Kernel):
-            kernel = Kernel(self, getattr(kernel, "__name__", "kernel"), device or "cpu", kernel, "")
+            kernel = Kernel(self, getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
         return checker.check(self, kernel, device, seed)
 
     def sizes(self, *arguments) -> dict[str, int]:
@@ -212,11 +160,6 @@ class Operation:
     __repr__ = __str__
 
 
-def read_cuda(python_file: str, *defines: str) -> CudaSource:
-    """The .cu text that lies beside a topic's Python file."""
+def cuda_beside(python_file: str, *defines: str) -> CudaSource:
+    """The .cu text beside a topic's Python file; `defines` are constants for it, such as "ALPHA=0.01f"."""
     return CudaSource.read(Path(python_file).with_suffix(".cu"), defines)
-
-
-def _short(path: str) -> str:
-    """kernels/dense.py, not the whole path; other files by their own name."""
-    return "/".join(Path(path).parts[-2:])

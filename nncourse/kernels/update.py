@@ -1,6 +1,6 @@
 """The step of gradient descent (the end of Algorithm 1): every weight and bias moves a little against its gradient."""
 
-from nncourse.kernels.operation import Operation, read_cuda
+from nncourse.kernels.operation import Operation, cuda_beside
 
 sgd_update = Operation(
     "sgd_update",
@@ -30,4 +30,4 @@ def array(W, G, rate):
     return W
 
 
-sgd_update.cuda_kernel("naive", source=read_cuda(__file__), function="sgd_update_naive", block=(256,))
+sgd_update.cuda_kernel("naive", source=cuda_beside(__file__), function="sgd_update_naive", block=(256,))

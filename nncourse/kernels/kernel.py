@@ -1,0 +1,98 @@
+"""A kernel is one way to compute an operation, on one device: a Python function, or a CUDA function to launch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+from nncourse import device as devices
+from nncourse.cuda.launch import launch
+from nncourse.cuda.source import CudaSource
+from nncourse.errors import CourseError
+from nncourse.kernels import contract
+
+if TYPE_CHECKING:
+    from nncourse.kernels.operation import Operation
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A Python function that computes an operation. It is called with the contract's arguments, unchecked."""
+
+    operation: "Operation"
+    name: str
+    device: str
+    where: str  # the file and line to read
+    function: Callable | None = None
+
+    def __call__(self, *arguments):
+        return self.function(*arguments)
+
+    def __str__(self) -> str:
+        return f"{self.name:<8} {self.device}  {self.where}"
+
+
+@dataclass(frozen=True, eq=False)
+class CudaKernel(Kernel):
+    """A `__global__` function of a .cu text, and how many threads it wants.
+
+    `block` counts threads in x, y, z. Without `grid` there are as many blocks as give each cell of the result a thread;
+    `over=("n",)` gives each of another shape's cells one; `grid=("batch",)` says the number of blocks itself.
+    `deterministic` is False where the result depends on the order of threads: no backend takes such a kernel unasked.
+    """
+
+    source: CudaSource | None = None
+    entry: str = ""  # the function's name in the text
+    block: tuple[int, ...] = (256,)
+    grid: tuple[int | str, ...] | None = None
+    over: tuple[str, ...] | None = None
+    deterministic: bool = True
+    shared: int = 0  # bytes of dynamic shared memory
+    plans: dict = field(default_factory=dict, repr=False)  # what was worked out for shapes that came before
+
+    def __post_init__(self):
+        operation = self.operation
+        named = [*(self.grid or ()), *(self.over or ())]
+        for letter in named:
+            if isinstance(letter, str) and letter not in operation.letters:
+                raise CourseError(f"{self}: wanted a size, one of {', '.join(operation.letters)}; got {letter!r}")
+        axes = len(self.over or operation.result.dims)
+        if self.grid is None and len(self.block) not in (1, axes):
+            raise CourseError(f"{self}: wanted a block with 1 or {axes} axes, as many as it covers; got {self.block}")
+
+    def __call__(self, *arguments, out=None, **emulator):
+        """Launch, and give back `out`: made here unless given. An in-place result is the argument of its name.
+
+        NumPy arrays make the kernel run on the CPU emulator; only then `order`, `seed` and `time_limit` have a meaning.
+        """
+        operation = self.operation
+        key = contract.shapes(arguments)
+        if key not in self.plans:
+            self.plans[key] = self._plan(arguments)
+        shape, sizes, grid = self.plans[key]
+        passed = dict(zip(operation.names, arguments, strict=True)) | sizes
+        if operation.output == "in place":
+            out = passed[operation.result.name]
+        elif out is None:
+            xp = devices.array_module(arguments[0])
+            new = xp.zeros if operation.output == "accumulated" else xp.empty
+            out = new(shape, operation.result.dtype)
+        elif out.shape != shape:
+            raise CourseError(f"{operation.name} ({self.name}): wanted out of shape {shape}, got {out.shape}")
+        elif operation.output == "accumulated":
+            out.fill(0)
+        passed[operation.result.name] = out
+        if 0 not in grid:  # CUDA refuses an empty grid; then there is nothing to compute
+            chosen = [passed[name] for name in operation.cuda_arguments]
+            launch(self.source, self.entry, grid, self.block, chosen, shared_bytes=self.shared, **emulator)
+        return out
+
+    def _plan(self, arguments: tuple) -> tuple[tuple[int, ...], dict[str, int], tuple[int, ...]]:
+        """Shape of the result, sizes by letter, blocks in x, y, z; x runs along rows, so a warp writes in order."""
+        sizes = self.operation.sizes(*arguments)
+        shape = contract.result_shape(self.operation.result, arguments, sizes)
+        if self.grid is not None:
+            return shape, sizes, tuple(sizes.get(size, size) for size in self.grid)
+        cells = shape if self.over is None else tuple(sizes[letter] for letter in self.over)
+        threads = (prod(cells),) if len(self.block) == 1 else tuple(reversed(cells))
+        return shape, sizes, tuple(ceil(wanted / width) for wanted, width in zip(threads, self.block, strict=True))
