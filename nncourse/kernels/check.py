@@ -74,9 +74,9 @@ def _place(kernel, device: str | None) -> str:
     """Where to run: asked for, or the kernel's device, or for CUDA C the emulator if there is no GPU."""
     cuda, gpu = hasattr(kernel, "source"), devices.gpu_available()
     device = device or ("emulator" if cuda and not gpu else kernel.device)
-    if device not in PLACES or cuda == (device == "cpu") or (device == "emulator" and not cuda):
-        wanted = "gpu or emulator" if cuda else "cpu or gpu"
-        raise CourseError(f"{kernel.name}: wanted {wanted} to check it on, got {device!r}")
+    possible = ("gpu", "emulator") if cuda else ("cpu", "gpu")
+    if device not in possible:
+        raise CourseError(f"{kernel.name}: wanted {' or '.join(possible)} to check it on, got {device!r}")
     if device == "gpu" and not gpu:
         raise CourseError(f"{kernel.name} cannot be checked here: {devices.why_no_gpu()}")
     return device
