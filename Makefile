@@ -21,6 +21,7 @@ lab: python
 
 test: setup
 	.venv/bin/python -m ruff check nncourse tests tools benchmarks notebooks
+	.venv/bin/python -m ruff format --check --quiet nncourse tests tools benchmarks notebooks
 	.venv/bin/python -m pytest tests notebooks --numprocesses auto --maxprocesses 4 --dist loadscope \
 		--nbval-lax --nbval-cell-timeout 300 $(ARGS)
 

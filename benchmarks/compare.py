@@ -22,11 +22,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="the results file (default benchmarks/results/DEVICE.json)")
     parser.add_argument("--one", nargs=2, metavar=("CASE", "CONTENDER"), help="time this one and print its seconds")
     options = parser.parse_args()
+    from nncourse import device as devices
+
+    if options.device == "gpu" and not devices.gpu_available():
+        sys.exit(f"compare gpu: {devices.why_no_gpu()}")
     if options.one:
         print(json.dumps(measure(options.device, *options.one)))
         return
     result = compare(options.device, options.rounds)
     out = options.out or RESULTS / f"{options.device}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written: {out}")
 
@@ -65,6 +70,8 @@ def compare(device: str, rounds: int) -> dict:
         print(case)
         for contender, values in times.items():
             print(f"  {contender:24}{statistics.median(values) * 1e6:12.1f} µs")
+    for key, reason in left_out.items():
+        print(f"left out: {key}: {reason}")
     return {
         "machine": devices.describe(device),
         "limits": devices.limits(device),

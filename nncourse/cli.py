@@ -9,16 +9,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, nearest
 
 COMMANDS = ("train", "test", "check", "time", "info")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
-    arguments = _as_commands(list(sys.argv[1:] if argv is None else argv))
+    if hasattr(sys.stdout, "reconfigure"):  # a terminal that has no ✓ shall show ? and not a traceback
+        sys.stdout.reconfigure(errors="replace")
     try:
-        options = _parser().parse_args(arguments)
+        options = _parsed(list(sys.argv[1:] if argv is None else argv))
         return options.run(options)
     except CourseError as error:
         print(f"nncourse: {error}", file=sys.stderr)
@@ -34,13 +35,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _as_commands(arguments: list[str]) -> list[str]:
-    """`--train …` becomes `train …`: the C program's spelling, wherever the word stands."""
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    """The options. `--train …` becomes `train …`: the C program's spelling, wherever the word stands."""
     for command in ("train", "test"):
-        if f"--{command}" in arguments and not (arguments and arguments[0] in COMMANDS):
+        if f"--{command}" in arguments and arguments[0] not in COMMANDS:
             arguments.remove(f"--{command}")
-            return [command, *arguments]
-    return arguments
+            arguments.insert(0, command)
+    if not arguments or (arguments[0] not in COMMANDS and arguments[0] not in ("-h", "--help", "--version")):
+        got = repr(arguments[0]) if arguments else "nothing"
+        raise CourseError(f"wanted a command first, one of {', '.join(COMMANDS)}; got {got} (see nncourse --help)")
+    options, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        guess = nearest(unknown[0], options.spellings)
+        raise CourseError(f"{unknown[0]!r} is not understood{guess} (see nncourse {arguments[0]} --help)")
+    return options
 
 
 class _Parser(argparse.ArgumentParser):
@@ -61,14 +69,14 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--layers", help="neurons a layer, inputs first: 30,60,10,1")
     train.add_argument("--epochs", type=int, default=100)
     train.add_argument("--batch-size", "--batch_number", "--batch_size", type=int, default=10)
-    train.add_argument("--learning-rate", "--learning_rate", type=float, default=0.1)
+    train.add_argument("--learning-rate", "--learning_rate", type=_number, default=0.1)
     train.add_argument(
         "--activation", default="sigmoid", help="of the hidden layers; or a list, one a layer: tanh,sigmoid"
     )
     train.add_argument("--cost", default="mse", help="mse, mae, binary_cross_entropy or categorical_cross_entropy")
     train.add_argument("--initialiser", default="xavier", help="xavier, he, normal or uniform")
     train.add_argument("--scaling", default="standardization", help="none, normalization or standardization")
-    train.add_argument("--validation", type=float, default=0.0, help="share of the samples kept out of training")
+    train.add_argument("--validation", type=_number, default=0.0, help="share of the samples kept out of training")
     train.add_argument("--resume", metavar="MODEL", help="go on training this model; its layers and scaling are taken")
     train.add_argument("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
 
@@ -85,11 +93,22 @@ def _parser() -> argparse.ArgumentParser:
     timing = commands.add_parser("time", help="time kernels beside this machine's limits")
     timing.set_defaults(run=_time)
     timing.add_argument("operation", nargs="?")
+    timing.add_argument("--kernel", action="append", default=[], help="only this kernel")
     timing.add_argument("--size", action="append", default=[], metavar="NAME=N", help="batch=64, n_in=784, …")
 
     info = commands.add_parser("info", help="devices, measured limits, versions")
     info.set_defaults(run=_info)
+    for command in (train, test, check, timing, info):
+        command.set_defaults(spellings=list(command._option_string_actions))
     return parser
+
+
+def _number(text: str) -> float:
+    """A number of the command line."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wanted a number such as 0.01, with a point; got {text!r}") from None
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -108,8 +127,9 @@ def _train(options: argparse.Namespace) -> int:
     from nncourse import datasets, device
     from nncourse.model import files, metrics
     from nncourse.model.network import make_network
-    from nncourse.model.training import train
+    from nncourse.model.training import refuse_bad_options, train
 
+    refuse_bad_options(options.epochs, options.batch_size, options.learning_rate)
     resumed = files.load(options.resume) if options.resume else None
     seed = options.seed if options.seed is not None else _count_of("seed", resumed)
     if seed < 0:
@@ -206,18 +226,20 @@ def _check(options: argparse.Namespace) -> int:
     known = dict.fromkeys(name for operation in chosen for name in operation.kernels)
     for unknown in set(options.kernel) - known.keys():
         raise CourseError(f"wanted a kernel, one of {', '.join(known)}; got {unknown!r}")
-    right = True
+    count = {"right": 0, "wrong": 0, "not checked": 0}
     for operation in chosen:
         for name in [name for name in operation.kernels if name in options.kernel or not options.kernel]:
             kernel = operation[name]
             if reason := _why_not(kernel, options.emulate):
                 print(f"– {operation.name} ({name}): not checked, {reason}")
+                count["not checked"] += 1
                 continue
             emulated = options.emulate and kernel.device == "gpu"
             verdict = operation.check(name, device="emulator" if emulated else None)
             print(verdict, flush=True)
-            right = right and bool(verdict)
-    return 0 if right else 1
+            count["right" if verdict else "wrong"] += 1
+    print(", ".join(f"{number} {word}" for word, number in count.items()))
+    return 1 if count["wrong"] else 0
 
 
 def _why_not(kernel, emulate: bool) -> str:
@@ -241,7 +263,7 @@ def _time(options: argparse.Namespace) -> int:
             raise CourseError(f"wanted --size NAME=N with N from 1 to 999999999, such as batch=64; got {text!r}")
         sizes[name] = int(number)
     for operation in [find(options.operation)] if options.operation else operations().values():
-        rows = timing.time_kernels(operation, sizes)
+        rows = timing.time_kernels(operation, sizes, options.kernel)
         print(timing.table(operation, rows, timing.default_sizes(operation) | sizes), end="\n\n", flush=True)
     return 0
 

@@ -23,7 +23,7 @@ SHIPPED = {"breast_cancer": ("benign", "malignant"), "digits": DIGITS}
 MOST_CLASSES = 1000  # a larger label, in a file read without a network, is a measurement and no class
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Samples with their targets."""
 
@@ -32,6 +32,10 @@ class Dataset:
     Y: np.ndarray  # (samples, outputs) float32: one column of 0 and 1 for two classes, one-hot for more, or raw targets
     classes: tuple[str, ...]  # the name of each class, in the order of the labels
     features: tuple[str, ...]  # the name of each column of X
+
+    def __repr__(self) -> str:
+        samples, features = self.X.shape
+        return f"{self.name}: {samples} samples, {features} features, {len(self.classes)} classes"
 
     @property
     def labels(self) -> np.ndarray:

@@ -98,13 +98,13 @@ def limits(device: str = "cpu") -> dict[str, float]:
     source, target = xp.ones(length, np.float32), xp.empty(length, np.float32)
     rows = xp.asarray(np.random.default_rng(0).standard_normal((side, side), dtype=np.float32))
     product = xp.empty((side, side), np.float32)
-    copy_seconds = seconds(lambda: xp.copyto(target, source), device)
-    matrix_seconds = seconds(lambda: xp.matmul(rows, rows, out=product), device)
+    copy_seconds = seconds(lambda: xp.copyto(target, source), device, pick=min)
+    matrix_seconds = seconds(lambda: xp.matmul(rows, rows, out=product), device, pick=min)
     return {"copy": 2 * source.nbytes / copy_seconds, "matrix": 2 * side**3 / matrix_seconds}
 
 
-def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7) -> float:
-    """Median time of one call of `work()`, in seconds.
+def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7, pick=statistics.median) -> float:
+    """Time of one call of `work()`, in seconds: the median of some repeats, unless `pick` is another choice.
 
     A warm-up call comes first. Each repeat makes enough calls to last about `enough / repeats` seconds, so that the
     clock's own cost vanishes. On the GPU events are used: work() only queues, and the host's clock would see just that.
@@ -114,7 +114,7 @@ def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7) -
     calls = 1
     while (took := _elapsed(work, calls, device)) < enough / repeats and calls < 1 << 20:
         calls = max(2 * calls, min(int(calls * enough / repeats / max(took, 1e-9)), 64 * calls))
-    return statistics.median(_elapsed(work, calls, device) / calls for _ in range(repeats))
+    return pick([_elapsed(work, calls, device) / calls for _ in range(repeats)])
 
 
 def _elapsed(work, calls: int, device: str) -> float:

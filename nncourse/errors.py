@@ -1,8 +1,9 @@
-"""The one exception for a user's mistake; and writing files so that an error leaves no half of one."""
+"""The one exception for a user's mistake; a guess at what was meant; files of which no error leaves a half."""
 
+import difflib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -11,6 +12,12 @@ class CourseError(ValueError):
 
     The command line prints it on stderr and exits with status 2; nothing else in the package is caught there.
     """
+
+
+def nearest(got: str, known: Iterable[str]) -> str:
+    """`; did you mean x?` where a name that is known is nearly what came, else nothing."""
+    close = difflib.get_close_matches(got, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nncourse.cuda import emulate
+from nncourse.cuda.source import CudaSource
 from nncourse.errors import CourseError
 from nncourse.kernels import check, contract
 from nncourse.kernels.backend import operations
@@ -148,6 +149,10 @@ def test_operation_refuses_a_contract_that_does_not_hold_together(wrong):
         Operation("own", "b = a", **(right | wrong))
 
 
+SWAPPED = """extern "C" __global__ void dense_forward_tiled(
+    const float* A, const float* W, const float* b, float* Z, int n_in, int batch, int n_out) {}"""
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -156,10 +161,14 @@ def test_operation_refuses_a_contract_that_does_not_hold_together(wrong):
         {"grid": ("batchh",)},
         {"over": ("rows",)},
         {"over": ("batch",), "block": (8, 8)},
+        {"source": CudaSource(SWAPPED, "own.cu")},
+        {"source": CudaSource(SWAPPED.replace(", int n_out", ""), "own.cu")},
     ],
 )
 def test_registration_refuses_a_launch_that_cannot_be(wrong):
-    own = Operation("own", "", "A (batch, n_in)", "Z (batch, n_in)", truth=np.array, flops=lambda batch, n_in: 0)
+    own = Operation(
+        "own", "", "A (batch, n_in), W (n_out, n_in), b (n_out,)", "Z (batch, n_out)", truth=None, flops=None
+    )
     right = {"source": dense_forward["tiled"].source, "function": "dense_forward_tiled", "block": (8, 8)}
     own.cuda_kernel("right", **right)
     with pytest.raises(CourseError):

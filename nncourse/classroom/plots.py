@@ -1,7 +1,8 @@
-"""Figures for the notebooks: costs over the epochs, a confusion matrix, times as bars. Each gives back a Figure."""
+"""Figures for the notebooks: costs over the epochs, a confusion matrix, times. Each gives back a Figure."""
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from nncourse.classroom.timing import Row, duration
 from nncourse.model.training import History
@@ -15,8 +16,11 @@ def plot_history(history: History, title: str = "") -> Figure:
     epochs = [epoch.number for epoch in history.epochs]
     axes.plot(epochs, history.costs, label="training", color="tab:blue")
     if history.epochs and history.epochs[0].validation_cost is not None:
-        axes.plot(epochs, history.validation_costs, label="validation", color="tab:orange", linestyle="--")
+        axes.plot(epochs, history.validation_costs, label="held out", color="tab:orange", linestyle="--")
     axes.set(xlabel="epoch", ylabel="cost", yscale="log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(frameon=False)
     return figure
 
@@ -36,14 +40,17 @@ def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> 
 
 
 def plot_timing(rows: list[Row], title: str = "") -> Figure:
-    """The time of each kernel that was timed, as bars on a logarithmic axis."""
+    """The time of each kernel that was timed, as dots on a logarithmic axis."""
     timed = [row for row in rows if row.seconds]
     figure, axes = _figure(title, height=1.2 + 0.4 * len(timed))
     colours = ["tab:blue" if row.device == "cpu" else "tab:green" for row in timed]
-    bars = axes.barh([f"{row.kernel} ({row.device})" for row in timed], [row.seconds for row in timed], color=colours)
-    axes.bar_label(bars, [f" {duration(row.seconds)}" for row in timed], color=INK)
-    axes.set(xlabel="time of one call, seconds (shorter is better)", xscale="log")
-    axes.margins(x=0.2)
+    axes.scatter([row.seconds for row in timed], range(len(timed)), s=70, color=colours)
+    for place, row in enumerate(timed):
+        axes.annotate(duration(row.seconds), (row.seconds, place), (10, 0), textcoords="offset points", va="center")
+    axes.set_yticks(range(len(timed)), [f"{row.kernel} ({row.device})" for row in timed])
+    axes.set(xlabel="time of one call, seconds (further left is faster)", xscale="log")
+    axes.grid(False, axis="y")
+    axes.margins(x=0.25, y=0.2)
     axes.invert_yaxis()
     return figure
 

@@ -29,14 +29,10 @@ class Row:
 
 def default_sizes(operation: Operation) -> dict[str, int]:
     """Sizes that keep this machine busy for a while: larger where there is a GPU."""
-    large = devices.gpu_available()
-    side = 1024 if large else 128
-    known = {"batch": side, "n_in": side, "n_out": side, "classes": 10}
-    letters = operation.letters
-    return {
-        letter: known.get(letter, 1 << 22 if large else 1 << 17) if len(letters) < 2 else known.get(letter, side)
-        for letter in letters
-    }
+    side, length = (1024, 1 << 26) if devices.gpu_available() else (128, 1 << 17)
+    if operation.letters == ("n",):
+        return {"n": length}
+    return dict.fromkeys(operation.letters, side) | ({"classes": 10} if "classes" in operation.letters else {})
 
 
 def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, names: Sequence[str] = ()) -> list[Row]:
@@ -78,7 +74,8 @@ def table(operation: Operation, rows: list[Row], sizes: dict[str, int]) -> str:
         if row.seconds is None:
             lines.append(f"{row.kernel:12}{row.device:5}{'–':>10}  {row.note}")
             continue
-        speedup, share = f"{_three_digits(slowest / row.seconds)}×", f"{100 * row.limit:.2g} %"
+        share = "in cache" if row.limit > 1 else f"{100 * row.limit:.2g} %"
+        speedup = f"{_three_digits(slowest / row.seconds)}×"
         lines.append(
             f"{row.kernel:12}{row.device:5}{duration(row.seconds):>10}{_rate(row):>17}{share:>14}{speedup:>10}"
         )

@@ -82,7 +82,8 @@ def _array(value, parameter: Parameter, where: str):
     if _device_of(type(value)) is None:
         raise CourseError(f"{where}: wanted an array of {wanted} for {parameter.name}, got {_described(value)}")
     if value.dtype != wanted:
-        raise CourseError(f"{where}: wanted {wanted} for {parameter.name}, got {value.dtype}; use .astype('{wanted}')")
+        ways = f"declare it so, or use .astype('{wanted}')"
+        raise CourseError(f"{where}: wanted {wanted} for {parameter}, got {value.dtype}; {ways}")
     if not value.flags.c_contiguous:
         raise CourseError(
             f"{where}: wanted contiguous numbers for {parameter.name}, got a view of shape {value.shape} with strides "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nncourse import device as devices
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, nearest
 from nncourse.kernels import activations, backpropagation, confusion, cost, dense, update
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
@@ -24,7 +24,7 @@ def find(name: str) -> Operation:
     """The operation of that name; CourseError lists those there are."""
     known = operations()
     if name not in known:
-        raise CourseError(f"wanted an operation, one of {', '.join(known)}; got {name!r}")
+        raise CourseError(f"wanted an operation, one of {', '.join(known)}; got {name!r}{nearest(name, known)}")
     return known[name]
 
 

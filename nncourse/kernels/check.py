@@ -17,6 +17,7 @@ from itertools import cycle, islice
 import numpy as np
 
 from nncourse import device as devices
+from nncourse.cuda.compile import CudaCompileError
 from nncourse.cuda.emulate import ORDERS
 from nncourse.errors import CourseError
 
@@ -64,7 +65,11 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
     for case in cases(operation, seed):
         number += 1
         for order in orders:
-            if fault := _fault(operation, kernel, case, device, order):
+            try:
+                fault = _fault(operation, kernel, case, device, order)
+            except CudaCompileError as error:
+                return Verdict(False, f"{title}: does not compile\n{error}")
+            if fault:
                 label = f"{case.label}, threads in {order} order" if order else case.label
                 return Verdict(False, f"{title}: {label}: {fault}", case)
     return Verdict(True, f"{title}: right in {number} cases {PLACES[device]}")
@@ -161,6 +166,8 @@ def _fault(operation, kernel, case: Case, device: str, order: str) -> str | None
             with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
                 result = kernel(*arguments)
         devices.synchronise("gpu" if device == "gpu" else "cpu")
+    except CudaCompileError:
+        raise
     except CourseError as error:
         return str(error)
     except Exception as error:  # whatever a student's Python function raises is a verdict, not a crash

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nncourse import device as devices
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource
+from nncourse.cuda.source import CudaSource, parameters
 from nncourse.errors import CourseError
 from nncourse.kernels import contract
 
@@ -52,6 +52,10 @@ class CudaKernel(Kernel):
 
     def __post_init__(self):
         operation = self.operation
+        declared = [parameter.name for parameter in parameters(self.source, self.entry)]
+        wanted = list(operation.cuda_arguments)
+        if len(declared) != len(wanted) or (declared != wanted and sorted(declared) == sorted(wanted)):
+            raise CourseError(f"{self.where}: {self.entry} takes {', '.join(declared)}; wanted {', '.join(wanted)}")
         named = [*(self.grid or ()), *(self.over or ())]
         for letter in named:
             if isinstance(letter, str) and letter not in operation.letters:

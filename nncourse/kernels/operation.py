@@ -106,11 +106,12 @@ class Operation:
 
         return register
 
-    def cuda_kernel(self, name: str, source: CudaSource, function: str, block: tuple[int, ...], **launch) -> None:
+    def cuda_kernel(self, name: str, source: CudaSource, function: str, block, **launch) -> None:
         """Register a `__global__` function of a .cu text as kernel `name`; the options are CudaKernel's."""
         if function not in kernels_in(source):
             raise CourseError(f"{source.file}: wanted a kernel {function}; there are {', '.join(kernels_in(source))}")
         line = source.text[: re.search(rf"__global__\s[^;{{]*\b{function}\s*\(", source.text).start()].count("\n") + 1
+        block = (block,) if isinstance(block, int) else tuple(block)
         self._add(CudaKernel(self, name, "gpu", f"{source.file}:{line}", None, source, function, block, **launch))
 
     def _add(self, kernel: Kernel) -> None:

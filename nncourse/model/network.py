@@ -14,7 +14,7 @@ COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categoric
 MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 
 
-@dataclass
+@dataclass(repr=False)
 class Network:
     """Layers from input to output, and the name of the cost. The parameters are NumPy arrays, or CuPy ones on a GPU."""
 
@@ -31,6 +31,8 @@ class Network:
                 raise CourseError(f"wanted an activation, one of {', '.join(ACTIVATIONS)}; got {layer.activation!r}")
         if any(layer.activation == "softmax" for layer in self.layers[:-1]):
             raise CourseError("softmax is for the output layer; give the hidden layers another activation")
+        if self.layers[-1].activation == "softmax" and self.sizes[-1] < 2:
+            raise CourseError("softmax wants two outputs or more; for one output take sigmoid and binary_cross_entropy")
         needed, output = COSTS[self.cost], self.layers[-1].activation
         if needed and output != needed:
             raise CourseError(f"the cost {self.cost} wants {needed} as the output's activation; got {output}")
@@ -49,6 +51,10 @@ class Network:
     def parameters(self) -> list:
         """W and b of each layer, in order."""
         return [array for layer in self.layers for array in (layer.W, layer.b)]
+
+    def __repr__(self) -> str:
+        sizes, count = "-".join(map(str, self.sizes)), sum(array.size for array in self.parameters)
+        return f"network {sizes}, {', '.join(self.activations)}, cost {self.cost}, {count:,} parameters"
 
     def on(self, backend) -> "Network":
         """A copy whose parameters lie on the backend's device."""

@@ -69,7 +69,7 @@ def train(
     _refuse_bad_data(network, X, Y)
     if validation:
         _refuse_bad_data(network, *validation)
-    _refuse_bad_options(epochs, batch_size, learning_rate)
+    refuse_bad_options(epochs, batch_size, learning_rate)
     history = History()
     there = network.on(backend)
     X, Y = map(backend.to_device, (X, Y))
@@ -152,7 +152,7 @@ def _refuse_bad_data(network: Network, X, Y) -> None:
         raise CourseError(f"wanted float32 samples and targets; got {X.dtype} and {Y.dtype}: use .astype(np.float32)")
 
 
-def _refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:
+def refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:
     """CourseError for numbers with which nothing can be trained."""
     if epochs < 1 or batch_size < 1:
         raise CourseError(f"wanted epochs and batch size of at least 1; got {epochs} and {batch_size}")
