@@ -14,7 +14,7 @@ from nncourse.cuda import emulate
 from nncourse.cuda.emulate import ORDERS, EmulationError
 from nncourse.cuda.emulator_program import why_no_compiler
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource
+from nncourse.cuda.source import CudaSource, kernels_in
 
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
@@ -501,6 +501,210 @@ def test_constants_come_from_defines():
 def test_wrong_options_are_refused(options, says):
     with pytest.raises(ValueError, match=says):
         launch(LANGUAGE, "prints", (1,), (1,), [1], **options)
+
+
+# ---- races: each kernel marks with comments the line that is named, and the line of the other access
+
+RACES = CudaSource(
+    """
+extern "C" __global__ void adds(float* a) {
+    a[1] += 1.0f;  // adds
+}
+extern "C" __global__ void all_write_the_same(float* a) {
+    a[0] = 1.0f;  // all_write_the_same
+}
+extern "C" __global__ void one_writes(float* a) {
+    float x = a[0];  // other: one_writes
+    if (threadIdx.x == 3) a[0] = x;  // one_writes
+}
+extern "C" __global__ void shared_for_private(float* a) {
+    __shared__ float x;
+    x = threadIdx.x;  // shared_for_private
+    a[blockIdx.x * blockDim.x + threadIdx.x] = x;  // other: shared_for_private
+}
+extern "C" __global__ void dynamic(float* a) {
+    extern __shared__ float x[];
+    x[threadIdx.x] = 1.0f;  // other: dynamic
+    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x / 2];  // dynamic
+}
+extern "C" __global__ void bytes(float* a) {
+    __shared__ unsigned char x[64];
+    x[threadIdx.x] = 1;  // bytes
+    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x ^ 1];  // other: bytes
+}
+extern "C" __global__ void no_barrier_in_the_tree(float* a) {
+    __shared__ float x[64];
+    x[threadIdx.x] = 1.0f;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2)
+        if (threadIdx.x < half) x[threadIdx.x] += x[threadIdx.x + half];  // no_barrier_in_the_tree
+}
+extern "C" __global__ void sets_then_adds(float* a) {
+    if (threadIdx.x == 0) a[0] = 0.0f;  // other: sets_then_adds
+    atomicAdd(a, 1.0f);  // sets_then_adds
+}
+extern "C" __global__ void reads_what_others_add(float* a) {
+    atomicAdd(a, 1.0f);  // reads_what_others_add
+    if (*a > 3.0f) a[1 + blockIdx.x] = 1.0f;  // other: reads_what_others_add
+}
+__device__ void helper(float* a) {
+    a[0] = threadIdx.x;  // in_a_function
+}
+extern "C" __global__ void in_a_function(float* a) { helper(a); }
+extern "C" __global__ void four_at_once(float* a) {
+    float4 b = make_float4(1, 2, 3, 4);
+    *reinterpret_cast<float4*>(a + threadIdx.x / 2 * 4) = b;  // four_at_once
+}
+extern "C" __global__ void warps_do_not_wait(float* a) {
+    __shared__ float x[64];
+    x[threadIdx.x] = 1.0f;  // other: warps_do_not_wait
+    __syncwarp();
+    a[blockIdx.x * blockDim.x + threadIdx.x] = x[63 - threadIdx.x];  // warps_do_not_wait
+}
+extern "C" __global__ void fence_only(float* a) {
+    a[0] += 1.0f;  // fence_only
+    __threadfence();
+}
+
+extern "C" __global__ void ok_atomics(float* a) {
+    atomicAdd(a, 1.0f);
+    atomicMax(reinterpret_cast<int*>(a + 1), 3);
+    atomicCAS(reinterpret_cast<int*>(a + 2), 0, 1);
+}
+extern "C" __global__ void ok_own_cells(float* a) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    a[i] = i;
+    a[i] += 1.0f;
+}
+extern "C" __global__ void ok_tree(float* a) {
+    __shared__ float x[64];
+    x[threadIdx.x] = 1.0f;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) x[threadIdx.x] += x[threadIdx.x + half];
+        __syncthreads();
+    }
+    a[blockIdx.x * blockDim.x + threadIdx.x] = x[0];
+}
+extern "C" __global__ void ok_syncwarp(float* a) {
+    __shared__ float x[64];
+    x[threadIdx.x] = threadIdx.x;
+    for (int distance = 1; distance < 32; distance *= 2) {
+        __syncwarp();
+        float y = x[threadIdx.x ^ distance];
+        __syncwarp();
+        x[threadIdx.x] += y;
+    }
+    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x];
+}
+extern "C" __global__ void ok_shuffle_orders(float* a) {
+    __shared__ float x[64];
+    x[threadIdx.x] = 1.0f;
+    float y = __shfl_xor_sync(0xffffffff, 1.0f, 1);
+    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x ^ 1] + y;
+}
+extern "C" __global__ void ok_reads(float* a) {
+    float x = a[0] + a[1];
+    if (x < 0.0f) a[0] = 1.0f;
+}
+extern "C" __global__ void ok_bytes(float* a) {
+    __shared__ unsigned char x[64];
+    x[threadIdx.x] = 1;
+    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x];
+}
+extern "C" __global__ void ok_grid_barrier(float* a) {
+    __shared__ float x;
+    if (threadIdx.x == 0) x = 1.0f;
+    __syncthreads();
+    int i = blockIdx.x * blockDim.x + threadIdx.x, n = blockDim.x * gridDim.x;
+    a[i] = x;
+#ifdef CUDA_ON_CPU
+    cuda_on_cpu::grid_barrier();
+    float y = a[n - 1 - i];
+    cuda_on_cpu::grid_barrier();
+    a[i] = y;
+#endif
+}
+__device__ int blocks_done;
+extern "C" __global__ void ok_last_block(float* a) {
+    __shared__ bool last;
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    a[i] = 1.0f;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(&blocks_done, 1) % gridDim.x == gridDim.x - 1;
+    __syncthreads();
+    if (last) for (int k = 0; k < gridDim.x; k++) a[threadIdx.x] += k > 0 ? a[k * blockDim.x + threadIdx.x] : 0.0f;
+}
+extern "C" __global__ void ok_lock(float* a) {
+    int* lock = reinterpret_cast<int*>(a + 1);
+    while (atomicCAS(lock, 0, 1) != 0) {}
+    __threadfence();
+    a[0] += 1.0f;
+    __threadfence();
+    atomicExch(lock, 0);
+}
+""",
+    "tests/races.cu",
+)
+RIGHT = [name for name in kernels_in(RACES) if name.startswith("ok_")]
+WRONG = [name for name in kernels_in(RACES) if name not in RIGHT]
+
+
+def race(function: str, threads: int = 64, blocks: int = 2, **options) -> str:
+    """What the emulator says about a race. Without looking for races nothing is wrong with these kernels."""
+    with pytest.raises(EmulationError) as caught:
+        launch(RACES, function, (blocks,), (threads,), [floats(128)], shared_bytes=256, races=True, **options)
+    launch(RACES, function, (blocks,), (threads,), [floats(128)], shared_bytes=256, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("function", RIGHT)
+def test_no_race_where_none_is(function, order):
+    for _ in range(2):  # what the launch before left behind is no race either
+        launch(RACES, function, (2,), (64,), [floats(128)], shared_bytes=256, order=order, races=True)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("function", WRONG)
+def test_a_race_is_found(function, order):
+    message = race(function, order=order)
+    assert message.startswith("tests/races.cu:") and "\n" not in message
+    assert "both touch" in message
+
+
+@pytest.mark.parametrize("function", WRONG)
+def test_a_race_names_its_lines(function):
+    lines = RACES.text.splitlines()
+    first = [i for i, line in enumerate(lines, 1) if line.endswith("// " + function)]
+    other = [i for i, line in enumerate(lines, 1) if line.endswith("// other: " + function)]
+    message = race(function)
+    assert message.startswith(f"tests/races.cu:{first[0]}: {function}: thread (")
+    assert message.endswith(f"(the other access is in line {other[0]})") if other else "other" not in message
+
+
+def test_a_race_names_threads_blocks_and_the_cell():
+    assert race("adds") == (
+        "tests/races.cu:3: adds: thread (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both touch a[1], one writes, "
+        "with no barrier between them: use atomicAdd or __syncthreads()"
+    )
+    assert race("adds", threads=1) == (
+        "tests/races.cu:3: adds: thread (0, 0, 0) of block (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both "
+        "touch a[1], one writes, and blocks do not wait for each other: use atomicAdd"
+    )
+    assert "both touch shared memory, one writes" in race("shared_for_private")
+    assert "both touch dynamic shared memory, one writes" in race("dynamic")
+
+
+def test_one_thread_cannot_race():
+    launch(RACES, "adds", (1,), (1,), [floats(2)], races=True)
+
+
+@pytest.mark.parametrize("function", ["naive", "tiled"])
+def test_matrix_products_do_not_race(function):
+    A = np.ones((19, 19), np.float32)
+    launch(MATMUL, function, (3, 3), (8, 8), [A, A, np.zeros_like(A), 19, 19, 19], races=True)
 
 
 # ---- the child process

@@ -210,6 +210,34 @@ MUTANTS = [
     ),
     Mutant("no bounds guard", "confusion_matrix", "atomic", "if (i < n) ", ""),
 ]
+# Right in every thread order, as long as one thread runs after the other. A GPU may be lucky too.
+RACES = [
+    Mutant(
+        "adds without atomics",
+        "mse",
+        "atomic",
+        "atomicAdd(C, difference * difference / (2.0f * batch));",
+        "*C += difference * difference / (2.0f * batch);",
+        gpu=False,
+    ),
+    Mutant(
+        "counts without atomics",
+        "confusion_matrix",
+        "atomic",
+        "atomicAdd(&M[labels[i] * classes + predictions[i]], 1)",
+        "M[labels[i] * classes + predictions[i]] += 1",
+        gpu=False,
+    ),
+    Mutant("one sum for all", "dense_forward", "naive", "float z = b[j];", "__shared__ float z; z = b[j];", gpu=False),
+    Mutant(
+        "everybody writes the same",
+        "mse",
+        "tree",
+        "if (threadIdx.x == 0) *C = sum / (2.0f",
+        "*C = sum / (2.0f",
+        gpu=False,
+    ),
+]
 
 
 def kernel_of(mutant: Mutant):
@@ -239,6 +267,19 @@ def test_mutant_is_rejected_under_the_emulator(mutant):
     assert "compile" not in verdict.line and "argument count" not in verdict.line, str(verdict)
 
 
+@mutants(RACES)
+def test_race_is_found_under_the_emulator(mutant):
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+    kernel = kernel_of(mutant)
+    lines = kernel.source.text.splitlines()
+    verdict = kernel.operation.check(kernel, device="emulator")
+    assert not verdict, f"accepted: {verdict}"
+    assert "looking for races" in verdict.line and "\n" not in verdict.line
+    found = int(verdict.line.split(f"{kernel.source.file}:")[1].split(":")[0])
+    assert mutant.wrong in lines[found - 1] or "z +=" in lines[found - 1], verdict.line
+
+
 @mutants([mutant for mutant in MUTANTS if mutant.gpu])
 def test_mutant_is_rejected_on_the_gpu(mutant, gpu):
     kernel = kernel_of(mutant)
@@ -247,14 +288,8 @@ def test_mutant_is_rejected_on_the_gpu(mutant, gpu):
 
 
 def test_lost_updates_are_seen_on_the_gpu(gpu):
-    """Counting without atomics: the emulator runs one thread after the other, so only real hardware loses counts."""
-    mutant = Mutant(
-        "",
-        "confusion_matrix",
-        "atomic",
-        "atomicAdd(&M[labels[i] * classes + predictions[i]], 1)",
-        "M[labels[i] * classes + predictions[i]] += 1",
-    )
+    """Counting without atomics: the emulator says that counts may be lost, real hardware does lose them."""
+    mutant = next(mutant for mutant in RACES if mutant.mistake == "counts without atomics")
     assert not confusion_matrix.check(kernel_of(mutant), device="gpu")
 
 

@@ -1,6 +1,7 @@
 // CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. emulator_program.py compiles this
 // file, then a .cu text, then a main() that calls serve(). Here is the language as a kernel sees it; the threads are in
-// cuda_on_cpu_threads.h, the conversation with Python in cuda_on_cpu_serve.h. AddressSanitizer watches the memory.
+// cuda_on_cpu_threads.h, the conversation with Python in cuda_on_cpu_serve.h. AddressSanitizer watches the memory; a
+// second program of the same text looks for races: cuda_on_cpu_races.h.
 #include <math.h>
 #include <sanitizer/asan_interface.h>
 #include <signal.h>
@@ -36,6 +37,7 @@ static const int warpSize = 32;
 
 #include "cuda_on_cpu_threads.h"
 #include "cuda_on_cpu_serve.h"
+#include "cuda_on_cpu_races.h"
 
 // ---- CUDA's functions. The line of a call is that of the .cu text.
 
@@ -45,9 +47,9 @@ inline void __syncthreads(LINE) { cuda_on_cpu::block_sum("__syncthreads", line, 
 inline int __syncthreads_count(int yes, LINE) { return cuda_on_cpu::block_sum("__syncthreads_count", line, yes); }
 inline int __syncthreads_or(int yes, LINE) { return cuda_on_cpu::block_sum("__syncthreads_or", line, yes) > 0; }
 inline int __syncthreads_and(int yes, LINE) { return cuda_on_cpu::block_sum("__syncthreads_and", line, !yes) == 0; }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
-inline void __threadfence_system() {}
+inline void __threadfence() { cuda_on_cpu::fence(); }
+inline void __threadfence_block() { cuda_on_cpu::fence(); }
+inline void __threadfence_system() { cuda_on_cpu::fence(); }
 
 inline void __syncwarp(unsigned mask = ~0u, LINE) { cuda_on_cpu::vote("__syncwarp", line, mask, false); }
 inline unsigned __ballot_sync(unsigned mask, int yes, LINE) {
@@ -85,10 +87,14 @@ struct Same {
     using type = T;
 };
 
-// Nothing can come between the reading and the writing here, so these are plain statements.
+// Nothing can come between the reading and the writing here, so these are plain statements. Where races are looked for
+// they are no plain accesses, but one atomic access, made by the caller's line.
+#define ATOMIC_TEMPLATE template <typename T> __attribute__((no_sanitize("thread")))
+#define TOUCH cuda_on_cpu::touch_atomically(address, sizeof(T), __builtin_return_address(0))
 #define ATOMIC(name, result)                                                  \
-    template <typename T>                                                     \
-    T name(T* address, typename Same<T>::type value) {           \
+    ATOMIC_TEMPLATE                                                           \
+    T name(T* address, typename Same<T>::type value) {                        \
+        TOUCH;                                                                \
         T old = *address;                                                     \
         *address = result;                                                    \
         return old;                                                           \
@@ -103,13 +109,16 @@ ATOMIC(atomicOr, old | value)
 ATOMIC(atomicXor, old ^ value)
 ATOMIC(atomicInc, old >= value ? 0 : old + 1)
 ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
-#undef ATOMIC
-template <typename T>
+ATOMIC_TEMPLATE
 T atomicCAS(T* address, typename Same<T>::type expected, typename Same<T>::type value) {
+    TOUCH;
     T old = *address;
     if (old == expected) *address = value;
     return old;
 }
+#undef ATOMIC
+#undef ATOMIC_TEMPLATE
+#undef TOUCH
 
 // As CUDA's: the other one if one is NaN.
 template <typename A, typename B>

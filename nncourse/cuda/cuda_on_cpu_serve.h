@@ -4,7 +4,7 @@
 
 namespace cuda_on_cpu {
 
-enum Outcome { DONE, FAILED, OUT_OF_TIME };
+enum Outcome { DONE, FAILED, OUT_OF_TIME, RACE };
 
 struct Argument {
     char name[48];
@@ -135,6 +135,9 @@ inline void check_constants() {
             fail(0, " writes to %s, which it declares const", arguments[i].name);
 }
 
+void watch_memory();  // see cuda_on_cpu_races.h
+void forget_memory();
+
 inline bool receive_launch() {
     if (!receive(&launch, sizeof launch)) return false;
     if (launch.arguments > MOST_ARGUMENTS) fail(0, " has more than the %d arguments that fit here", MOST_ARGUMENTS);
@@ -164,7 +167,9 @@ inline int serve(void (*call)(int function, void** slots)) {
     sigaction(SIGALRM, &once, nullptr);
     while (receive_launch()) {
         set_alarm(launch.time_limit);
+        watch_memory();
         run_grid();
+        forget_memory();
         set_alarm(0);
         check_constants();
         answer(DONE, 0, "", 0);

@@ -71,6 +71,7 @@ inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
 
 // ---- threads, blocks, and the launch they belong to
 
+const int MOST_THREADS = 1024, MOST_ARGUMENTS = 64;
 const int VOTE = 32;  // in place of a lane: a warp function that asks all lanes
 enum State { READY, AT_BLOCK_BARRIER, AT_WARP_FUNCTION, AT_GRID_BARRIER, ENDED };
 
@@ -87,11 +88,13 @@ struct Thread {
 };
 
 struct Block {
+    uint64_t number;  // in the grid, x first
     uint3 index;
     Thread* threads;
     char* stacks;
     char* shared;  // its shared memory, while another block runs
     Block* next;
+    uint64_t barrier_time, acquired_time, warp_times[MOST_THREADS / 32];  // see below: the times of waiting
 };
 
 struct Launch {  // what emulate.py sends first
@@ -101,7 +104,6 @@ struct Launch {  // what emulate.py sends first
     double time_limit;
 };
 
-const int MOST_THREADS = 1024, MOST_ARGUMENTS = 64;
 const int64_t MOST_SHARED = 227 << 10;
 enum Order { FORWARD, REVERSE, SHUFFLED };
 
@@ -111,6 +113,7 @@ static void (*call_kernel)(int function, void** slots);
 
 static Fiber scheduler;
 static Thread* current;
+static Block* running;
 static int order[MOST_THREADS];
 static uint64_t random_state;
 static Block *spare_blocks, *waiting_blocks;  // those that ended, and those that wait for the whole grid
@@ -125,12 +128,29 @@ inline uint32_t random_number() {
 [[noreturn]] void fail(int line, const char* format, ...);  // ends the program; see cuda_on_cpu_serve.h
 
 inline const char* name_of(const char* what, uint3 index) {
-    static char text[2][80];
+    static char text[4][80];
     static int turn;
-    turn = 1 - turn;
+    turn = (turn + 1) % 4;
     snprintf(text[turn], sizeof text[turn], "%s (%u, %u, %u)", what, index.x, index.y, index.z);
     return text[turn];
 }
+
+inline uint3 thread_index(unsigned i) {
+    return {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+}
+inline uint3 block_index(uint64_t i) {
+    return {unsigned(i % gridDim.x), unsigned(i / gridDim.x % gridDim.y), unsigned(i / gridDim.x / gridDim.y)};
+}
+
+// ---- the times of waiting: what came before `barrier_time` is ordered before all that the block does now, and so on.
+// cuda_on_cpu_races.h compares the times of accesses with them.
+
+static uint64_t now;         // goes on by one at every barrier, warp function or fence
+static uint64_t grid_time;   // when the launch began, or all blocks had last met
+static uint64_t fence_time;  // of the last __threadfence()
+static bool watching;        // a kernel runs, not the scheduler
+
+inline void fence() { fence_time = ++now; }
 
 // ---- shared memory: every __shared__ array lies in one section of the program, so it can be filled, kept and restored
 
@@ -216,6 +236,7 @@ inline bool release_block(Block& block, State state) {
         fail(first->line, ": %s() reached by %d of %d threads of %s; %s", first->waits_at, arrived, count,
              name_of("block", block.index), absence(*absent));
     if (state == AT_GRID_BARRIER) return false;  // run_grid() releases it, when the other blocks have come too
+    block.barrier_time = ++now;
     for (int i = 0; i < count; i++) {
         block.threads[i].received = sum;
         block.threads[i].state = READY;
@@ -268,6 +289,7 @@ inline bool release_warps(Block& block) {
                      name_of("thread", thread.index), name_of("block", block.index));
             if (missing(warp, lanes, thread)) continue;
             exchange(warp, lanes, thread.mask);
+            block.warp_times[start / warpSize] = ++now;
             released = true;
         }
     }
@@ -305,6 +327,7 @@ inline void shuffle_order(int count) {
 inline bool run_block(Block& block) {
     const int count = threads_in_block();
     blockIdx = block.index;
+    running = &block;
     for (;;) {
         if (launch.order == SHUFFLED) shuffle_order(count);
         for (int i = 0; i < count; i++) {
@@ -312,7 +335,9 @@ inline bool run_block(Block& block) {
             if (thread.state != READY) continue;
             current = &thread;
             threadIdx = thread.index;
+            watching = true;
             change(scheduler, thread.fiber);
+            watching = false;
         }
         if (release_warps(block)) continue;
         check_no_warp_waits(block);
@@ -333,14 +358,15 @@ inline Block* new_block(uint64_t number) {
                                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
         if (block->stacks == MAP_FAILED) fail(0, ": not enough memory for the stacks of all blocks that wait at once");
     }
-    block->index = {unsigned(number % gridDim.x), unsigned(number / gridDim.x % gridDim.y),
-                    unsigned(number / gridDim.x / gridDim.y)};
+    block->number = number;
+    block->index = block_index(number);
+    block->acquired_time = 0;  // the other times of the block's last use are older than any access that matters
     for (unsigned i = 0; i < unsigned(threads_in_block()); i++) {
         Thread& thread = block->threads[i];
         char* stack = block->stacks + i * STACK_BYTES;
         ASAN_POISON_MEMORY_REGION(stack, STACK_GUARD);
         thread.number = i;
-        thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+        thread.index = thread_index(i);
         thread.state = READY;
         prepare(thread.fiber, stack, run_thread);
     }
@@ -368,6 +394,7 @@ inline void release_grid(uint64_t count) {
     Block* released = waiting_blocks;
     waiting_blocks = nullptr;
     waiting_count = 0;
+    grid_time = ++now;
     while (Block* block = released) {
         released = block->next;
         for (int i = 0; i < threads_in_block(); i++) block->threads[i].state = READY;
@@ -390,6 +417,7 @@ inline void run_grid() {
         stride = random_number() % count + 1;
         while (greatest_common_divisor(stride, count) != 1) stride++;  // so that every block is met, and met once
     }
+    grid_time = ++now;
     const int threads = threads_in_block();
     for (int i = 0; i < threads; i++) order[i] = launch.order == REVERSE ? threads - 1 - i : i;
     for (uint64_t i = 0; i < count; i++, number = (number + stride) % count) {

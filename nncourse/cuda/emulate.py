@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from nncourse.cuda.emulator_program import program_for, why_no_compiler
+from nncourse.cuda.emulator_program import line_before, program_for, why_no_compiler
 from nncourse.cuda.source import CudaSource, Parameter, kernels_in, parameters
 from nncourse.errors import CourseError
 
@@ -29,7 +29,7 @@ ORDERS = ("forward", "reverse", "shuffled")
 LAUNCH = struct.Struct("=3i I 3I 3I q d")
 ARGUMENT = struct.Struct("=48s q 3i 4x")
 ANSWER = struct.Struct("=3i")
-DONE, FAILED, OUT_OF_TIME = range(3)
+DONE, FAILED, OUT_OF_TIME, RACE = range(4)
 
 # Before it the child's stderr holds what kernels printed, after it a report of AddressSanitizer.
 REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
@@ -54,10 +54,13 @@ def run(
     order: str = "forward",
     seed: int = 0,
     time_limit: float = 20.0,
+    races: bool = False,
 ) -> None:
     """Run a kernel. Arrays whose parameter is not const are changed in place. launch.py has checked the arguments.
 
     Blocks, and threads between two barriers, run one after the other: in this order, `seed` choosing a shuffled one.
+    With `races`, two threads that touch the same cell without waiting for each other are a mistake, whatever comes out;
+    then arrays are not watched for accesses out of bounds.
     """
     where = f"{source.file}: {function}"
     if order not in ORDERS:
@@ -70,7 +73,7 @@ def run(
     pairs = zip(declared, arguments, strict=True)
     written = [argument for parameter, argument in pairs if parameter.pointer and not parameter.const]
     try:
-        _child(source, os.getpid()).launch(request, written)
+        _child(source, os.getpid(), races).launch(request, written)
     except _ChildError as failure:
         raise EmulationError(_explained(failure, source, function, time_limit)) from None
 
@@ -165,10 +168,10 @@ class _Child:
             os.ftruncate(self.errors.fileno(), 0)
 
 
-@functools.lru_cache(maxsize=8)
-def _child(source: CudaSource, pid: int) -> _Child:
+@functools.lru_cache(maxsize=16)
+def _child(source: CudaSource, pid: int, races: bool) -> _Child:
     """The child for this source. `pid` is this process: after a fork both sides must not talk with the same child."""
-    return _Child(program_for(source))
+    return _Child(program_for(source, races))
 
 
 def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
@@ -183,6 +186,8 @@ def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
 
 def _explained(failure: _ChildError, source: CudaSource, function: str, time_limit: float) -> str:
     """One line. For a crash the .cu line is in the sanitizer's report: the innermost frame in the file."""
+    if failure.outcome == RACE:
+        return _explained_race(failure, source, function)
     in_report = re.search(re.escape(source.file) + r":(\d+)", failure.report)
     line = failure.line or (in_report[1] if in_report else 0)
     where = f"{source.file}:{line}: {function}" if line else f"{source.file}: {function}"
@@ -194,6 +199,15 @@ def _explained(failure: _ChildError, source: CudaSource, function: str, time_lim
         if sign in failure.report:
             return where + text
     return f"{where} ended the emulator; launch it again: {failure.report.strip()[:200] or 'it left no report'}"
+
+
+def _explained_race(failure: _ChildError, source: CudaSource, function: str) -> str:
+    """One line, at the access that came second; the text begins with the addresses of both."""
+    *addresses, text = failure.text.split(" ", 2)
+    program = program_for(source, races=True)
+    line, other = (line_before(address, program, source) for address in addresses)
+    where = f"{source.file}:{line}: {function}" if line else f"{source.file}: {function}"
+    return where + text + (f" (the other access is in line {other})" if other != line else "")
 
 
 def _nearest_array(report: str) -> str:

@@ -20,8 +20,11 @@ HEADERS = sorted(Path(__file__).parent.glob("cuda_on_cpu*.h"))
 FLAGS = (
     # -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
     *("-std=c++17", "-O1", "-g1", "-w", "-fno-strict-aliasing", "-fwrapv", "-no-pie"),
-    *("-fsanitize=address", "-fsanitize-sections=cuda_shared", "-fmax-errors=20", "-fno-diagnostics-show-caret"),
+    *("-fmax-errors=20", "-fno-diagnostics-show-caret"),
 )
+FOR_MEMORY = ("-fsanitize=address", "-fsanitize-sections=cuda_shared")
+# -O0: else the very access that races may be optimised away. Not for linking: cuda_on_cpu_races.h is the library.
+FOR_RACES = ("-O0", "-fsanitize=thread", "-fno-threadsafe-statics")
 UNUSED_DAYS = 30  # programs that nobody ran for so long are removed
 
 ALIGN = r"(?:__align__\s*\(\s*\d+\s*\)\s*)?"
@@ -39,21 +42,23 @@ def why_no_compiler() -> str | None:
     return f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, or name another in CXX"
 
 
-def program_for(source: CudaSource) -> Path:
-    """The program for this source, compiled unless it lies in the user's cache folder."""
+def program_for(source: CudaSource, races: bool = False) -> Path:
+    """The program for this source, compiled unless it is in the cache folder. With `races` it looks for them only."""
     if reason := why_no_compiler():
         raise CourseError(f"{source.file}: {reason}")
-    command = _compiler()
+    command = [*_compiler(), *FLAGS]
+    sanitizer = FOR_RACES if races else FOR_MEMORY
     text = _program_text(source)
     headers = [header.read_text() for header in HEADERS]
-    key = "\0".join([text, *headers, *FLAGS, *command, _compiler_version(tuple(command))])
+    key = "\0".join([text, *headers, *command, *sanitizer, _compiler_version(tuple(_compiler()))])
     program = _cache_folder() / hashlib.sha256(key.encode()).hexdigest()[:32]
     if program.exists():
         program.touch()
         return program
     if why_no_nvrtc() is None:
         compile_check(source)  # what CUDA's own compiler says comes first: it is what a GPU would say
-    _build([*command, *FLAGS], text, program, source)
+    link = [*command, *(() if races else sanitizer)]
+    _build([*command, *sanitizer], link, text, program, source)
     _remove_unused(program.parent)
     return program
 
@@ -91,15 +96,18 @@ def _pointer_to_dynamic_shared(declaration: re.Match) -> str:
     return f"{ctype}* const {name} = reinterpret_cast<{ctype}*>(cuda_on_cpu::dynamic_shared);{lines}"
 
 
-def _build(command: list[str], text: str, program: Path, source: CudaSource) -> None:
+def _build(compile_: list[str], link: list[str], text: str, program: Path, source: CudaSource) -> None:
     """Compile beside the final place, then rename: other processes see a whole program or none."""
     with tempfile.TemporaryDirectory(dir=program.parent) as folder:
         (Path(folder) / "kernels.cpp").write_text(text, encoding="utf-8")
-        command = [*command, f"-I{Path(__file__).parent}", "kernels.cpp", "-o", "program"]
         english = os.environ | {"LC_ALL": "C"}
-        result = subprocess.run(command, cwd=folder, env=english, capture_output=True, text=True, errors="replace")
-        if result.returncode:
-            raise CudaCompileError(_readable_errors(result.stderr, source))
+        for command in (
+            [*compile_, f"-I{Path(__file__).parent}", "-c", "kernels.cpp", "-o", "kernels.o"],
+            [*link, "kernels.o", "-o", "program"],
+        ):
+            result = subprocess.run(command, cwd=folder, env=english, capture_output=True, text=True, errors="replace")
+            if result.returncode:
+                raise CudaCompileError(_readable_errors(result.stderr, source))
         os.replace(Path(folder) / "program", program)
 
 
@@ -112,6 +120,16 @@ def _readable_errors(log: str, source: CudaSource) -> str:
         if match["file"] == source.file and int(match["line"]) <= len(lines):
             found += ["  " + lines[int(match["line"]) - 1], "  " + " " * (int(match["column"]) - 1) + "^"]
     return "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
+
+
+def line_before(return_address: str, program: Path, source: CudaSource) -> int:
+    """The .cu line of the call that returns there, the innermost if functions were inlined; 0 if nobody knows."""
+    if not shutil.which("addr2line"):  # it comes with g++'s linker
+        return 0
+    command = ["addr2line", "-i", "-e", program, hex(int(return_address, 16) - 1)]
+    frames = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+    found = re.search(re.escape(source.file) + r":(\d+)", frames)
+    return int(found[1]) if found else 0
 
 
 def _cache_folder() -> Path:

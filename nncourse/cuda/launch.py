@@ -34,7 +34,7 @@ def launch(
 ) -> None:
     """Run `function` of a .cu text with `grid` blocks of `block` threads; arguments in the order it declares them.
 
-    `shared_bytes` is dynamic shared memory. `order`, `seed` and `time_limit` are for the emulator: see emulate.run.
+    `shared_bytes` is dynamic shared memory. What else there is, such as `order`, is for the emulator: see emulate.run.
     """
     declared = parameters(source, function)
     where = f"{source.file}: {function}"

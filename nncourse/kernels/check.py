@@ -6,7 +6,8 @@
 * Arguments are compared afterwards: a kernel must leave them as they were.
 * A CUDA kernel is handed a result full of NaN, so that a cell never written shows. On a GPU its arrays stand between
   guard cells, so that a write past the end shows. On the emulator every case runs with the threads in forward,
-  reverse and shuffled order, so that a missing barrier shows.
+  reverse and shuffled order, so that a missing barrier shows; and once more to look for races, which do no harm
+  where threads take turns.
 * An error of a few float32 roundings is allowed (the operation's `tolerance`); NaN never passes.
 """
 
@@ -22,7 +23,15 @@ from nncourse.cuda.emulate import ORDERS
 from nncourse.errors import CourseError
 
 HOSTILE = ("zeros", "large", "infinite", "special")
-PLACES = {"cpu": "on the CPU", "gpu": "on the GPU", "emulator": "on the CPU emulator, in three thread orders"}
+PLACES = {
+    "cpu": "on the CPU",
+    "gpu": "on the GPU",
+    "emulator": "on the CPU emulator, in three thread orders, and no races",
+}
+# How a case runs, and words for it: with options of the emulator on the emulator, once elsewhere.
+EMULATED = {f"threads in {order} order": {"order": order, "seed": 1} for order in ORDERS}
+EMULATED["looking for races"] = {"races": True}
+ONCE = {"": {}}
 EPS = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
 GUARD = 1 << 14  # guard cells on either side of a GPU array: as many as 16 rows of the longest one have
@@ -60,17 +69,17 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
     """Run `kernel` on every case; the first fault ends it. Called through Operation.check."""
     device = _place(kernel, device)
     title = f"{operation.name} ({kernel.name})"
-    orders = ORDERS if device == "emulator" else ("",)
+    runs = EMULATED if device == "emulator" else ONCE
     number = 0
     for case in cases(operation, seed):
         number += 1
-        for order in orders:
+        for run, options in runs.items():
             try:
-                fault = _fault(operation, kernel, case, device, order)
+                fault = _fault(operation, kernel, case, device, options)
             except CudaCompileError as error:
                 return Verdict(False, f"{title}: does not compile\n{error}")
             if fault:
-                label = f"{case.label}, threads in {order} order" if order else case.label
+                label = f"{case.label}, {run}" if run else case.label
                 return Verdict(False, f"{title}: {label}: {fault}", case)
     return Verdict(True, f"{title}: right in {number} cases {PLACES[device]}")
 
@@ -151,7 +160,7 @@ def _floats(kind: str, shape: tuple[int, ...], position: int, rng: np.random.Gen
     return values
 
 
-def _fault(operation, kernel, case: Case, device: str, order: str) -> str | None:
+def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | None:
     """Run one case; None, or what is wrong in a few words."""
     truth = np.asarray(operation.truth(*map(_float64, case.arguments)))
     guards: list = []
@@ -161,7 +170,7 @@ def _fault(operation, kernel, case: Case, device: str, order: str) -> str | None
     )
     try:
         if hasattr(kernel, "source"):
-            result = _launch(operation, kernel, arguments, truth.shape, device, order, guards)
+            result = _launch(operation, kernel, arguments, truth.shape, device, options, guards)
         else:
             with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
                 result = kernel(*arguments)
@@ -183,12 +192,11 @@ def _fault(operation, kernel, case: Case, device: str, order: str) -> str | None
     return compare(operation, result, truth, case.arguments)
 
 
-def _launch(operation, kernel, arguments: tuple, shape: tuple, device: str, order: str, guards: list):
+def _launch(operation, kernel, arguments: tuple, shape: tuple, device: str, options: dict, guards: list):
     """A CUDA kernel's result, in an array that holds NaN (or a sentinel) before."""
-    options = {"order": order, "seed": 1} if order else {}
     if operation.output != "in place":
         nothing = np.full(shape, np.nan if operation.result.kind == "float" else SENTINEL, operation.result.dtype)
-        options["out"] = _guarded(nothing, guards, OUTPUT_GUARD) if device == "gpu" else nothing
+        options = options | {"out": _guarded(nothing, guards, OUTPUT_GUARD) if device == "gpu" else nothing}
     return kernel(*arguments, **options)
 
 

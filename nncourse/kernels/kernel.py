@@ -67,7 +67,8 @@ class CudaKernel(Kernel):
     def __call__(self, *arguments, out=None, **emulator):
         """Launch, and give back `out`: made here unless given. An in-place result is the argument of its name.
 
-        NumPy arrays make the kernel run on the CPU emulator; only then `order`, `seed` and `time_limit` have a meaning.
+        NumPy arrays make the kernel run on the CPU emulator; only then emulate.run's options,
+        such as `order` and `races`, have a meaning.
         """
         operation = self.operation
         key = contract.shapes(arguments)

@@ -131,7 +131,7 @@ class Operation:
     def check(self, kernel, device: str | None = None, seed: int = 0) -> "checker.Verdict":
         """Compare a kernel (its name, a Kernel, or any Python function of the arguments) with the float64 truth.
 
-        CUDA kernels run on the GPU where there is one, else under the emulator in three thread orders;
+        CUDA kernels run on the GPU where there is one, else under the emulator, which finds races too;
         `device="emulator"` asks for the latter. What is tried is told in check.py.
         """
         if isinstance(kernel, str):

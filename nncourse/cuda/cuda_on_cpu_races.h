@@ -1,0 +1,184 @@
+// Data races. In a second program of the same .cu text the compiler puts a call before every access to memory, as for
+// ThreadSanitizer; here is what it calls instead of that library. The last accesses to every cell of the arrays and of
+// shared memory are kept, and two make a race if they come from two threads, one writes, not both are atomic, and
+// nothing made one wait for the other. In the program with AddressSanitizer none of this exists.
+//
+// Not seen: races on __device__ variables; on __shared__ arrays in templates (GCC ignores their section); a struct
+// stored as a function returns it. A thread that syncs with some lanes of its warp counts as one that waited for all of them.
+#pragma once
+
+#ifndef __SANITIZE_THREAD__
+
+namespace cuda_on_cpu {
+inline void watch_memory() {}
+inline void forget_memory() {}
+inline void touch_atomically(void*, size_t, void*) {}
+}  // namespace cuda_on_cpu
+
+#else
+
+#define UNWATCHED __attribute__((no_sanitize("thread")))  // else what watches would be watched itself
+
+namespace cuda_on_cpu {
+
+enum Kind { READ, WRITE, ATOMIC, KINDS };
+
+struct Access {
+    uint64_t thread;   // number in the grid
+    uint64_t time;     // 0: there was none
+    const void* code;  // address in the program, for addr2line
+};
+struct Cell {
+    Access last[KINDS][2];  // the last, and the last of another thread: one is not of the thread to come
+};
+struct Memory {
+    char* start;
+    int64_t bytes, cell_bytes;
+    Cell* cells;
+    const char* name;
+};
+
+static Memory watched[MOST_ARGUMENTS + 2];
+static int watched_count;
+
+inline void watch(const char* name, char* start, int64_t bytes, int64_t cell_bytes, Cell* cells) {
+    if (bytes > 0) watched[watched_count++] = {start, bytes, cell_bytes, cells, name};
+}
+
+inline Cell* new_cells(int64_t count) { return static_cast<Cell*>(calloc(count, sizeof(Cell))); }
+
+// Shared memory has cells of a byte, since the types of its arrays are not known here; of a number of 4 or 8 bytes only
+// each fourth is used. They need no clearing: what a launch finds there happened before it began.
+inline void watch_memory() {
+    static Cell* const in_static = new_cells(static_shared_bytes());
+    static Cell* const in_dynamic = new_cells(MOST_SHARED);
+    watched_count = 0;
+    watch("shared memory", __start_cuda_shared, static_shared_bytes(), 1, in_static);
+    watch("dynamic shared memory", dynamic_shared, launch.shared_bytes, 1, in_dynamic);
+    for (int i = 0; i < launch.arguments; i++) {
+        const Argument& a = arguments[i];
+        if (!a.element_bytes || a.same_as != i || !may_be_written(i)) continue;  // who only reads cannot race
+        watch(a.name, buffers[i], a.bytes, a.element_bytes, new_cells(a.bytes / a.element_bytes));
+    }
+}
+
+inline bool is_shared(const Memory& memory) {
+    return memory.start == __start_cuda_shared || memory.start == dynamic_shared;
+}
+
+inline void forget_memory() {
+    for (int m = 0; m < watched_count; m++)
+        if (!is_shared(watched[m])) free(watched[m].cells);
+}
+
+[[noreturn]] inline void report_race(const Memory& memory, int64_t cell, const Access& before, const Access& after) {
+    watching = false;
+    char what[80], text[600];
+    if (is_shared(memory)) snprintf(what, sizeof what, "%s", memory.name);
+    else snprintf(what, sizeof what, "%s[%lld]", memory.name, (long long)cell);
+    const uint64_t block = after.thread / MOST_THREADS, other = before.thread / MOST_THREADS;
+    const char* who = name_of("thread", thread_index(after.thread % MOST_THREADS));
+    const char* whom = name_of("thread", thread_index(before.thread % MOST_THREADS));
+    const char* where = name_of("block", block_index(block));
+    int length = snprintf(text, sizeof text, "%p %p ", after.code, before.code);
+    if (block == other)
+        length += snprintf(text + length, sizeof text - length,
+                           ": %s and %s of %s both touch %s, one writes, with no barrier between them: use %s", who,
+                           whom, where, what, "atomicAdd or __syncthreads()");
+    else
+        length += snprintf(text + length, sizeof text - length,
+                           ": %s of %s and %s of %s both touch %s, one writes, and blocks do not wait for each other: "
+                           "use atomicAdd", who, where, whom, name_of("block", block_index(other)), what);
+    answer(RACE, 0, text, length);
+    fflush(stdout);
+    _exit(3);
+}
+
+#pragma GCC push_options
+#pragma GCC optimize("O2")  // unlike the kernels: see FOR_RACES in emulator_program.py
+
+// Did something make the thread that runs now wait for the access `before`?
+UNWATCHED inline bool waited_for(const Access& before, uint64_t self, bool shared) {
+    if (before.thread == self || before.time < grid_time || before.time < running->acquired_time) return true;
+    if (before.thread / MOST_THREADS != self / MOST_THREADS) return shared;  // each block has shared memory of its own
+    if (before.time < running->barrier_time) return true;
+    const uint64_t warp = self / warpSize;
+    return before.thread / warpSize == warp && before.time < running->warp_times[warp % (MOST_THREADS / warpSize)];
+}
+
+UNWATCHED inline void touch_cell(const Memory& memory, int64_t index, Kind kind, const Access& access) {
+    Cell& cell = memory.cells[index];
+    Access* last = cell.last[kind];
+    if (last->thread == access.thread && last->time == access.time) return;  // nobody else ran since: nothing is new
+    for (int other = READ; other < KINDS; other++) {
+        if (other == kind && kind != WRITE) continue;
+        for (const Access& before : cell.last[other])
+            if (!waited_for(before, access.thread, is_shared(memory))) report_race(memory, index, before, access);
+    }
+    if (last->thread != access.thread) last[1] = last[0];
+    last[0] = access;
+}
+
+UNWATCHED inline void touch(void* address, size_t bytes, Kind kind, void* code) {
+    if (!watching) return;
+    for (int m = 0; m < watched_count; m++) {
+        const Memory& memory = watched[m];
+        const int64_t first = static_cast<char*>(address) - memory.start, end = first + bytes;
+        if (first < 0 || end > memory.bytes) continue;
+        const Access access = {running->number * MOST_THREADS + current->number, now, code};
+        const int64_t step = bytes % 4 == 0 && memory.cell_bytes == 1 ? 4 : memory.cell_bytes;
+        for (int64_t i = first; i < end; i += step) touch_cell(memory, i / memory.cell_bytes, kind, access);
+        return;
+    }
+}
+
+// An atomic after somebody's __threadfence() may be the signal that all before it is done: then it counts as waiting.
+UNWATCHED inline void touch_atomically(void* address, size_t bytes, void* code) {
+    touch(address, bytes, ATOMIC, code);
+    running->acquired_time = fence_time;
+}
+
+#pragma GCC pop_options
+
+}  // namespace cuda_on_cpu
+
+// ---- the calls that the compiler puts in
+
+extern "C" {
+#define HOOK __attribute__((used)) UNWATCHED void
+#define HOOKS(bytes)                                                                                                   \
+    HOOK __tsan_read##bytes(void* p) { cuda_on_cpu::touch(p, bytes, cuda_on_cpu::READ, __builtin_return_address(0)); } \
+    HOOK __tsan_write##bytes(void* p) { cuda_on_cpu::touch(p, bytes, cuda_on_cpu::WRITE, __builtin_return_address(0)); } \
+    HOOK __tsan_unaligned_read##bytes(void* p) {                                                                       \
+        cuda_on_cpu::touch(p, bytes, cuda_on_cpu::READ, __builtin_return_address(0));                                  \
+    }                                                                                                                  \
+    HOOK __tsan_unaligned_write##bytes(void* p) {                                                                      \
+        cuda_on_cpu::touch(p, bytes, cuda_on_cpu::WRITE, __builtin_return_address(0));                                 \
+    }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+#undef HOOKS
+HOOK __tsan_read_range(void* p, size_t bytes) {
+    cuda_on_cpu::touch(p, bytes, cuda_on_cpu::READ, __builtin_return_address(0));
+}
+HOOK __tsan_write_range(void* p, size_t bytes) {
+    cuda_on_cpu::touch(p, bytes, cuda_on_cpu::WRITE, __builtin_return_address(0));
+}
+HOOK __tsan_vptr_update(void**, void*) {}
+HOOK __tsan_vptr_read(void**) {}
+HOOK __tsan_init() {}
+HOOK __tsan_func_entry(void*) {}
+HOOK __tsan_func_exit() {}
+#undef HOOK
+
+// AddressSanitizer is not in this program: it has nothing to say.
+int __asan_get_report_access_type() { return 0; }
+size_t __asan_get_report_access_size() { return 0; }
+void* __asan_get_report_address() { return nullptr; }
+void __sanitizer_print_stack_trace() {}
+}
+
+#endif
