@@ -40,8 +40,8 @@ def measure(device: str, case: str, contender: str) -> dict:
     """Seconds of one call, in this process; and the versions of what was imported for it."""
     from nncourse import device as devices
 
-    work = CONTENDERS[device][contender](CASES[case])
-    return {"seconds": devices.seconds(work, device, enough=1.0), "versions": devices.versions()}
+    work, times = CONTENDERS[device][contender](CASES[case])
+    return {"seconds": devices.seconds(work, device, enough=1.0) / times, "versions": devices.versions()}
 
 
 def compare(device: str, rounds: int) -> dict:

@@ -1,4 +1,4 @@
-"""Who is timed, and at what. A contender gets a case and gives back a function that does the work once.
+"""Who is timed, and at what. A contender gets a case; it gives back a function that does the work, and how many times.
 
 All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
 a step, data on the device already. (scikit-learn's classifier has cross-entropy; its work a step is the same.)
@@ -44,7 +44,7 @@ def data(case: Case) -> tuple[np.ndarray, np.ndarray]:
 def ours(backend_name: str, **overrides: str) -> Callable:
     """The package, by separate kernels of one backend."""
 
-    def prepare(case: Case) -> Callable:
+    def prepare(case: Case) -> tuple[Callable, int]:
         from nncourse.kernels.backend import choose
         from nncourse.model.network import make_network, training_step
 
@@ -53,8 +53,8 @@ def ours(backend_name: str, **overrides: str) -> Callable:
         X, Y = map(backend.to_device, data(case))
         if case.operation:
             layer = network.layers[0]
-            return lambda: backend.dense_forward(X, layer.W, layer.b)
-        return lambda: training_step(network, X, Y, 0.1, backend)
+            return lambda: backend.dense_forward(X, layer.W, layer.b), 1
+        return lambda: training_step(network, X, Y, 0.1, backend), 1
 
     return prepare
 
@@ -62,7 +62,7 @@ def ours(backend_name: str, **overrides: str) -> Callable:
 def pytorch(device: str) -> Callable:
     """PyTorch as its tutorials use it: modules, autograd, an optimiser, no compilation."""
 
-    def prepare(case: Case) -> Callable:
+    def prepare(case: Case) -> tuple[Callable, int]:
         import torch
 
         torch.set_num_threads(1)
@@ -75,7 +75,7 @@ def pytorch(device: str) -> Callable:
         if case.operation:
             with torch.no_grad():
                 weights, bias = layers[0].weight.detach(), layers[0].bias.detach()
-            return lambda: torch.nn.functional.linear(X, weights, bias)
+            return lambda: torch.nn.functional.linear(X, weights, bias), 1
 
         def step():
             optimiser.zero_grad()
@@ -83,25 +83,34 @@ def pytorch(device: str) -> Callable:
             loss.backward()
             optimiser.step()
 
-        return step
+        return step, 1
 
     return prepare
 
 
-def scikit_learn(case: Case) -> Callable:
-    """MLPClassifier.partial_fit on one batch; it has no way to run a single layer."""
-    if case.operation:
-        raise ValueError("scikit-learn has no dense layer on its own")
+def scikit_learn(case: Case) -> tuple[Callable, int]:
+    """MLPClassifier.fit, an epoch of many batches at once: alone, a batch would pay for all of its checks."""
+    import warnings
+
     from sklearn.neural_network import MLPClassifier
 
-    X, Y = data(case)
+    if case.operation:
+        raise ValueError("scikit-learn has no dense layer on its own")
+    warnings.simplefilter("ignore")  # it warns that one epoch is not enough
+    batches = 200
+    X, Y = (np.tile(array, (batches, 1)) for array in data(case))
     labels = Y.argmax(axis=1) if Y.shape[1] > 1 else Y[:, 0].astype(int)
-    classes = np.arange(max(2, case.sizes[-1]))
     network = MLPClassifier(
-        case.sizes[1:-1], activation="logistic", solver="sgd", batch_size=case.batch, momentum=0, alpha=0, shuffle=False
+        case.sizes[1:-1],
+        activation="logistic",
+        solver="sgd",
+        batch_size=case.batch,
+        momentum=0,
+        alpha=0,
+        max_iter=1,
+        warm_start=True,
     )
-    network.partial_fit(X, labels, classes=classes)
-    return lambda: network.partial_fit(X, labels)
+    return lambda: network.fit(X, labels), batches
 
 
 CPU = {

@@ -4,6 +4,7 @@ The handout's C program took --train and --test; its two command lines work here
 """
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from nncourse.errors import CourseError, nearest
 
+DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
 COMMANDS = ("train", "test", "check", "time", "info")
 
 
@@ -70,12 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--epochs", type=int, default=100)
     train.add_argument("--batch-size", "--batch_number", "--batch_size", type=int, default=10)
     train.add_argument("--learning-rate", "--learning_rate", type=_number, default=0.1)
-    train.add_argument(
-        "--activation", default="sigmoid", help="of the hidden layers; or a list, one a layer: tanh,sigmoid"
-    )
-    train.add_argument("--cost", default="mse", help="mse, mae, binary_cross_entropy or categorical_cross_entropy")
-    train.add_argument("--initialiser", default="xavier", help="xavier, he, normal or uniform")
-    train.add_argument("--scaling", default="standardization", help="none, normalization or standardization")
+    train.add_argument("--activation", help="of the hidden layers (default sigmoid), or one for each: tanh,sigmoid")
+    train.add_argument("--cost", help="mse (default), mae, binary_cross_entropy or categorical_cross_entropy")
+    train.add_argument("--initialiser", help="xavier (default), he, normal or uniform")
+    train.add_argument("--scaling", help="none, normalization or standardization (default)")
     train.add_argument("--validation", type=_number, default=0.0, help="share of the samples kept out of training")
     train.add_argument("--resume", metavar="MODEL", help="go on training this model; its layers and scaling are taken")
     train.add_argument("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
@@ -130,19 +130,24 @@ def _train(options: argparse.Namespace) -> int:
     from nncourse.model.training import refuse_bad_options, train
 
     refuse_bad_options(options.epochs, options.batch_size, options.learning_rate)
+    given = {name: getattr(options, name) for name in DEFAULTS if getattr(options, name) is not None}
+    chosen = DEFAULTS | given
     resumed = files.load(options.resume) if options.resume else None
     seed = options.seed if options.seed is not None else _count_of("seed", resumed)
     if seed < 0:
         raise CourseError(f"wanted a seed of at least 0, got {seed}")
     if resumed:
         network = resumed.network
+        for name in given:
+            raise CourseError(f"--resume goes on with the model's own {name}: leave --{name} out")
         if options.layers and _sizes(options.layers) != list(network.sizes):
             raise CourseError(
                 f"--layers {options.layers} does not fit {options.resume}, whose layers are {network.sizes}"
             )
     elif options.layers:
-        activation = options.activation.split(",") if "," in options.activation else options.activation
-        network = make_network(_sizes(options.layers), activation, options.cost, options.initialiser, seed)
+        names = chosen["activation"].split(",")
+        activation = names if len(names) > 1 else names[0]
+        network = make_network(_sizes(options.layers), activation, chosen["cost"], chosen["initialiser"], seed)
     else:
         raise CourseError("wanted --layers, such as --layers 30,60,10,1 (inputs first), or --resume MODEL")
     _refuse_unwritable(options.model)
@@ -151,7 +156,7 @@ def _train(options: argparse.Namespace) -> int:
     if not 0 <= options.validation < 1:
         raise CourseError(f"wanted --validation from 0 to below 1, got {options.validation:g}")
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
-    scaling = resumed.scaling if resumed else datasets.fit_scaling(data.X, options.scaling)
+    scaling = resumed.scaling if resumed else datasets.fit_scaling(data.X, chosen["scaling"])
     model = files.Model(network, scaling, data.classes)
     _say_backend(backend, options)
     print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
@@ -180,6 +185,8 @@ def _train(options: argparse.Namespace) -> int:
         "machine": device.describe(backend.device),
         "versions": device.versions(),
     }
+    if history.epochs and not any(map(math.isfinite, history.costs)):
+        raise CourseError(f"nothing was learnt, nothing is saved: {history.stopped}")
     if history.stopped:
         print(f"nncourse: {history.stopped}", file=sys.stderr)
     files.save(model, options.model)

@@ -78,7 +78,7 @@ def versions() -> dict[str, str]:
     from nncourse import __version__
 
     found = {"nncourse": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    for name in ("numba", "cupy", "torch"):
+    for name in ("numba", "cupy", "torch", "sklearn"):
         if name in sys.modules:
             found[name] = sys.modules[name].__version__
     return found

@@ -173,9 +173,9 @@ def test_mine(capsys):
 def test_a_cost_that_is_not_finite_ends_with_one_line_of_advice(capsys):
     line = f"{TRAIN} --activation identity,identity --learning-rate 1e30 --epochs 9"
     status, _, err = run(capsys, line)
-    assert status == 1
+    assert status == 2  # from the first epoch on: there is nothing to save
     assert "learning rate" in err and err.count("\n") == 1
-    assert run(capsys, "test --dataset good.csv --model new.npz")[0] == 0
+    assert run(capsys, "test --dataset good.csv --model new.npz")[0] == 2
 
 
 def test_check_time_and_info(capsys):
@@ -243,6 +243,8 @@ WRONG = [
     *(f"train --resume {name} --dataset good.csv --model new.npz" for name in ("no.npz", "corrupt.npz", "other.npz")),
     *(f"train --resume no_{name}.npz --dataset good.csv --model new.npz" for name in ("epochs", "seed")),
     "train --resume model.npz --layers 2,4,1 --dataset good.csv --model new.npz",
+    "train --resume model.npz --cost mae --dataset good.csv --model new.npz",
+    "train --resume model.npz --scaling none --dataset good.csv --model new.npz",
     *(
         f"{TEST} --model {name}"
         for name in ("no.npz", "corrupt.npz", "corrupt.m", "folder.npz", "good.csv", "other.npz")

@@ -1,5 +1,6 @@
 """From .cu text to a kernel for the GPU (CuPy), or to errors and resources where there is no GPU (NVRTC alone)."""
 
+import atexit
 import functools
 import io
 import re
@@ -65,6 +66,9 @@ def gpu_kernel(source: CudaSource, function: str):
     except cupy.cuda.compiler.CompileException as error:
         raise CudaCompileError(readable_errors(error.get_message(), source.file)) from None
     return kernel
+
+
+atexit.register(gpu_kernel.cache_clear)  # before CuPy itself is gone, or unloading the kernels prints errors
 
 
 def resources(source: CudaSource, function: str) -> Resources:

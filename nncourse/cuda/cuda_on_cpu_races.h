@@ -4,7 +4,7 @@
 // nothing made one wait for the other. In the program with AddressSanitizer none of this exists.
 //
 // Not seen: races on __device__ variables; on __shared__ arrays in templates (GCC ignores their section); a struct
-// stored as a function returns it. A thread that syncs with some lanes of its warp counts as one that waited for all of them.
+// stored as a function returns it. A thread that syncs with some lanes of its warp counts as having waited for all.
 #pragma once
 
 #ifndef __SANITIZE_THREAD__
@@ -148,7 +148,9 @@ extern "C" {
 #define HOOK __attribute__((used)) UNWATCHED void
 #define HOOKS(bytes)                                                                                                   \
     HOOK __tsan_read##bytes(void* p) { cuda_on_cpu::touch(p, bytes, cuda_on_cpu::READ, __builtin_return_address(0)); } \
-    HOOK __tsan_write##bytes(void* p) { cuda_on_cpu::touch(p, bytes, cuda_on_cpu::WRITE, __builtin_return_address(0)); } \
+    HOOK __tsan_write##bytes(void* p) {                                                                                \
+        cuda_on_cpu::touch(p, bytes, cuda_on_cpu::WRITE, __builtin_return_address(0));                                 \
+    }                                                                                                                  \
     HOOK __tsan_unaligned_read##bytes(void* p) {                                                                       \
         cuda_on_cpu::touch(p, bytes, cuda_on_cpu::READ, __builtin_return_address(0));                                  \
     }                                                                                                                  \
