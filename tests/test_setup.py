@@ -132,7 +132,7 @@ def fake_nvidia_smi(folder, table, capabilities="9.0", status=0):
 @pytest.fixture
 def detect(monkeypatch, tmp_path):
     """Detection on a machine that has what a test puts into tmp_path: an nvidia-smi, a driver's version file."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", str(tmp_path))  # nothing else: a machine with a GPU has its own nvidia-smi
     return lambda: load_tool("setup").detect_cuda(tmp_path / "version")
 
 
