@@ -162,8 +162,15 @@ def test_truncated_files(tmp_path, whole, form, share):
     content = whole[form][: int(share * len(whole[form]))]
     (tmp_path / form).write_bytes(content)
     loaded = loads_or_says_why(tmp_path / form)
-    # What stands before our extra lines is a whole file of the C program: cut exactly there, it cannot be told.
-    assert not loaded or content == whole["model.m"].partition(b"activations")[0]
+    # What stands before our extra line is a whole file of the C program: cut exactly there, it cannot be told.
+    assert not loaded or content == whole["model.m"].partition(b"about ")[0]
+
+
+def test_a_text_model_cut_anywhere_else_is_refused(tmp_path, whole):
+    content = whole["model.m"]
+    for length in range(len(content)):
+        (tmp_path / "cut.m").write_bytes(content[:length])
+        assert not loads_or_says_why(tmp_path / "cut.m") or content[:length] == content.partition(b"about ")[0]
 
 
 @pytest.mark.parametrize("form", FORMS)
