@@ -207,6 +207,28 @@ def test_cuda_kernel_takes_out_and_refuses_one_of_another_shape():
         dense_forward["tiled"](A, W, b, out=np.zeros((2, 4), "f"))
 
 
+def test_a_size_given_as_a_number_of_numpy_is_not_taken_for_another():
+    """Launches are planned once for each shape; a plan for three classes must not serve five."""
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+    kernel, labels = operations()["confusion_matrix"]["atomic"], np.array([0, 1, 2], np.int32)
+    for classes in (3, np.int64(4), np.int32(5), np.array(6), 7):
+        assert kernel(labels, labels, classes).shape == (int(classes), int(classes))
+    with pytest.raises(CourseError):
+        kernel(labels, labels, 3, 3)
+
+
+def test_the_place_of_a_kernel_is_where_it_is_declared():
+    text = """// __global__ void own(
+/* two
+lines */ extern "C"
+__global__ void __launch_bounds__(
+    64) own(const float* a, float* b, int n) { b[0] = a[0]; }"""
+    own = Operation("own", "b = a", "a (n,)", "b (n,)", truth=np.array, flops=lambda n: 0)
+    own.cuda_kernel("naive", source=CudaSource(text, "own.cu"), function="own", block=64)
+    assert own["naive"].where == "own.cu:5"
+
+
 def test_deterministic_cuda_kernels_repeat_bit_for_bit(gpu, rng):
     for operation, kernel in CUDA:
         if not kernel.deterministic:

@@ -105,11 +105,25 @@ def parameters(source: CudaSource, function: str) -> tuple[Parameter, ...]:
     return tuple(_parameter(text, f"{source.file}: {function}") for text in texts if text not in ("", "void"))
 
 
+def line_of(source: CudaSource, function: str) -> int:
+    """The line of the text in which a kernel's name is declared, counted from 1."""
+    plain = _plain(source)
+    return next(plain.count("\n", 0, match.start(1)) + 1 for match in KERNEL.finditer(plain) if match[1] == function)
+
+
 @functools.lru_cache(maxsize=128)
 def _signatures(source: CudaSource) -> dict[str, str]:
     """Kernel name -> the text between its parentheses."""
-    plain = ATTRIBUTE.sub(" ", COMMENT.sub(" ", source.text))
-    return dict(KERNEL.findall(plain))
+    return dict(KERNEL.findall(_plain(source)))
+
+
+def _plain(source: CudaSource) -> str:
+    """The text without comments and attributes; what is left stays in its line."""
+
+    def blank(match: re.Match) -> str:
+        return " " + "\n" * match[0].count("\n")
+
+    return ATTRIBUTE.sub(blank, COMMENT.sub(blank, source.text))
 
 
 def _parameter(text: str, where: str) -> Parameter:

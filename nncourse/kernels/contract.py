@@ -87,6 +87,11 @@ def result_shape(result: Argument, values: tuple, known: dict[str, int]) -> tupl
     return np.shape(values[0]) if result.any_shape else tuple(known[letter] for letter in result.dims)
 
 
-def shapes(values: tuple) -> tuple:
-    """All that sizes() reads of the values, as a key: shapes, and whole numbers."""
-    return tuple(getattr(value, "shape", value if isinstance(value, int) else None) for value in values)
+def shapes(arguments: tuple[Argument, ...], values: tuple) -> tuple | None:
+    """All that sizes() reads of the values, as a key: shapes and whole numbers; None if their number is wrong."""
+    if len(values) != len(arguments):
+        return None
+    return tuple(
+        int(value) if argument.kind == "int" and not argument.dims else getattr(value, "shape", None)
+        for argument, value in zip(arguments, values, strict=True)
+    )

@@ -71,7 +71,7 @@ class CudaKernel(Kernel):
         such as `order` and `races`, have a meaning.
         """
         operation = self.operation
-        key = contract.shapes(arguments)
+        key = contract.shapes(operation.arguments, arguments)
         if key not in self.plans:
             self.plans[key] = self._plan(arguments)
         shape, sizes, grid = self.plans[key]

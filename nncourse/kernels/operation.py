@@ -14,14 +14,13 @@ A kernel is called with the arguments of the contract and gives back the result.
 device: NumPy on "cpu", CuPy on "gpu". A CUDA kernel given NumPy arrays runs on the CPU emulator, slowly, for checking.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
 
-from nncourse.cuda.source import CudaSource, kernels_in
+from nncourse.cuda.source import CudaSource, kernels_in, line_of
 from nncourse.errors import CourseError
 from nncourse.kernels import check as checker
 from nncourse.kernels import contract, jit
@@ -110,9 +109,9 @@ class Operation:
         """Register a `__global__` function of a .cu text as kernel `name`; the options are CudaKernel's."""
         if function not in kernels_in(source):
             raise CourseError(f"{source.file}: wanted a kernel {function}; there are {', '.join(kernels_in(source))}")
-        line = source.text[: re.search(rf"__global__\s[^;{{]*\b{function}\s*\(", source.text).start()].count("\n") + 1
         block = (block,) if isinstance(block, int) else tuple(block)
-        self._add(CudaKernel(self, name, "gpu", f"{source.file}:{line}", None, source, function, block, **launch))
+        where = f"{source.file}:{line_of(source, function)}"
+        self._add(CudaKernel(self, name, "gpu", where, None, source, function, block, **launch))
 
     def _add(self, kernel: Kernel) -> None:
         if kernel.name in self.kernels:
