@@ -174,6 +174,8 @@ def _train(options: argparse.Namespace) -> int:
         epochs_done=before,
         progress=options.verbose,
     )
+    if history.epochs and not any(map(math.isfinite, history.costs)):
+        raise CourseError(f"nothing was learnt, nothing is saved: {history.stopped}")
     model.provenance = {
         "dataset": data.name,
         "samples": len(data.X),
@@ -185,8 +187,6 @@ def _train(options: argparse.Namespace) -> int:
         "machine": device.describe(backend.device),
         "versions": device.versions(),
     }
-    if history.epochs and not any(map(math.isfinite, history.costs)):
-        raise CourseError(f"nothing was learnt, nothing is saved: {history.stopped}")
     if history.stopped:
         print(f"nncourse: {history.stopped}", file=sys.stderr)
     files.save(model, options.model)

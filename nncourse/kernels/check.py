@@ -29,8 +29,10 @@ PLACES = {
     "emulator": "on the CPU emulator, in three thread orders, and no races",
 }
 # How a case runs, and words for it: with options of the emulator on the emulator, once elsewhere.
-EMULATED = {f"threads in {order} order": {"order": order, "seed": 1} for order in ORDERS}
-EMULATED["looking for races"] = {"races": True}
+EMULATED = {
+    **{f"threads in {order} order": {"order": order, "seed": 1} for order in ORDERS},
+    "looking for races": {"races": True},
+}
 ONCE = {"": {}}
 EPS = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
@@ -174,7 +176,7 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
         else:
             with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
                 result = kernel(*arguments)
-        devices.synchronise("gpu" if device == "gpu" else "cpu")
+        devices.synchronise(device)
     except CudaCompileError:
         raise
     except CourseError as error:
