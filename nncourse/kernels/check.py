@@ -38,7 +38,9 @@ EPS = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
 GUARD = 1 << 14  # guard cells on either side of a GPU array: as many as 16 rows of the longest one have
 SENTINEL = -987654321  # what integers hold before they are written; floats hold NaN
-INPUT_GUARD, OUTPUT_GUARD = 0x7FC0BEEF, 0x7FC0DEAD  # two NaNs: a guard cell copied from input to output shows
+# What guard cells hold. As floats two NaNs, so that one copied from input to output shows; whole numbers read past the
+# end may be used as an index, and a huge one would end the process's use of the GPU, so they are 0.
+OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
 SPECIAL = np.outer([0.0, 1e-30, 0.5, 20.0, 88.8, 104.0, 1000.0, np.inf], [1, -1])  # kinks, and the ends of exp
 
 
@@ -167,7 +169,9 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
     truth = np.asarray(operation.truth(*map(_float64, case.arguments)))
     guards: list = []
     arguments = tuple(
-        (_guarded(value, guards, INPUT_GUARD) if device == "gpu" else value.copy()) if _is_array(value) else value
+        (_guarded(value, guards, INPUT_GUARDS[value.dtype.kind]) if device == "gpu" else value.copy())
+        if _is_array(value)
+        else value
         for value in case.arguments
     )
     try:
@@ -254,7 +258,7 @@ def _float64(value):
 def _guarded(values: np.ndarray, guards: list, bits: int):
     """A GPU copy of `values` with guard cells before and after it, which are added to `guards`.
 
-    All 4-byte guard cells hold `bits`, a NaN if they are read as floats; another NaN in their place is seen as well.
+    All 4-byte guard cells hold `bits`; if these are a NaN, another NaN in their place is seen as well.
     """
     import cupy
 
