@@ -1,4 +1,4 @@
-"""The command line: train, test, check, time, info. Wrong input ends with one line on stderr and exit status 2.
+"""The command line: train, test, check, time, progress, info. Wrong input ends with one line on stderr and exit status 2.
 
 The handout's C program took --train and --test; its two command lines work here as they stand.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from nncourse.errors import CourseError, nearest
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
-COMMANDS = ("train", "test", "check", "time", "info")
+COMMANDS = ("train", "test", "check", "time", "progress", "info")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,9 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     timing.add_argument("--kernel", action="append", default=[], help="only this kernel")
     timing.add_argument("--size", action="append", default=[], metavar="NAME=N", help="batch=64, n_in=784, …")
 
+    progress = commands.add_parser("progress", help="which exercises of the notebooks are done")
+    progress.set_defaults(run=_progress)
+
     info = commands.add_parser("info", help="devices, measured limits, versions")
     info.set_defaults(run=_info)
-    for command in (train, test, check, timing, info):
+    for command in (train, test, check, timing, progress, info):
         command.set_defaults(spellings=list(command._option_string_actions))
     return parser
 
@@ -272,6 +275,13 @@ def _time(options: argparse.Namespace) -> int:
     for operation in [find(options.operation)] if options.operation else operations().values():
         rows = timing.time_kernels(operation, sizes, options.kernel)
         print(timing.table(operation, rows, timing.default_sizes(operation) | sizes), end="\n\n", flush=True)
+    return 0
+
+
+def _progress(options: argparse.Namespace) -> int:
+    from nncourse.classroom.course import progress_lines
+
+    print("\n".join(progress_lines()))
     return 0
 
 

@@ -107,14 +107,16 @@ def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7, p
     """Time of one call of `work()`, in seconds: the median of some repeats, unless `pick` is another choice.
 
     A warm-up call comes first. Each repeat makes enough calls to last about `enough / repeats` seconds, so that the
-    clock's own cost vanishes. On the GPU events are used: work() only queues, and the host's clock would see just that.
+    clock's own cost vanishes; of slow work there are fewer repeats, so that nobody waits much longer than a second.
+    On the GPU events are used: work() only queues, and the host's clock would see just that.
     """
     work()
     synchronise(device)
     calls = 1
     while (took := _elapsed(work, calls, device)) < enough / repeats and calls < 1 << 20:
         calls = max(2 * calls, min(int(calls * enough / repeats / max(took, 1e-9)), 64 * calls))
-    return pick([_elapsed(work, calls, device) / calls for _ in range(repeats)])
+    repeats = min(repeats, 1 + int(max(1.0, 2 * enough) / max(took, 1e-9)))
+    return pick([took / calls] + [_elapsed(work, calls, device) / calls for _ in range(repeats - 1)])
 
 
 def _elapsed(work, calls: int, device: str) -> float:

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from nncourse import device, errors
 from nncourse.errors import CourseError
 from nncourse.kernels import mine
 from nncourse.kernels.activations import relu, sigmoid
@@ -29,19 +30,28 @@ def calls(monkeypatch) -> list:
     return np.calls_of_mine
 
 
+def keep(operation, name, text, block=None, seconds=None):
+    """Check here, in this process, and keep what is right, as an exercise does."""
+    launch = {"block": list(block)} if block else None
+    verdict = mine.check(operation, name, text, launch)
+    if verdict:
+        mine.keep(operation, name, text, launch, seconds)
+    return verdict
+
+
 def names(folder) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 def test_a_right_kernel_is_kept(my_kernels):
     assert mine.progress() == {}
-    verdict = mine.keep(sigmoid, "numpy", RIGHT, seconds=0.25)
+    verdict = keep(sigmoid, "numpy", RIGHT, seconds=0.25)
     assert verdict and str(verdict).startswith("✓")
     assert names(my_kernels) == ["progress.json", "sigmoid.numpy.py"]
     assert (my_kernels / "sigmoid.numpy.py").read_text() == RIGHT
     entry = mine.progress()["sigmoid.numpy"]
     assert entry["seconds"] == 0.25 and entry["machine"] and entry["date"]
-    assert mine.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
+    assert keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
     assert set(mine.progress()) == {"sigmoid.numpy", "relu.loops"}
 
 
@@ -64,14 +74,14 @@ def test_a_right_kernel_is_kept(my_kernels):
     ],
 )
 def test_others_are_not_kept_and_the_verdict_says_why(my_kernels, name, text, said):
-    verdict = mine.keep(sigmoid, name, text)
+    verdict = keep(sigmoid, name, text)
     assert not verdict
     assert said in verdict.line and "\n" not in verdict.line
     assert names(my_kernels) == [] and mine.progress() == {}
 
 
 def test_kept_kernels_drive_a_network(calls, rng):
-    mine.keep(sigmoid, "numpy", COUNTED)
+    keep(sigmoid, "numpy", COUNTED)
     network = make_network([2, 3, 1])
     X, Y = rng.normal(size=(4, 2)).astype(np.float32), np.ones((4, 1), np.float32)
     calls.clear()
@@ -91,15 +101,16 @@ def test_kept_kernels_drive_a_network(calls, rng):
 @pytest.mark.parametrize("fast", ("loops", "numpy"))
 def test_the_fastest_is_taken(fast):
     for name in ("loops", "numpy", "numba"):
-        mine.keep(sigmoid, name, RIGHT, seconds={fast: 0.001, "numba": None}.get(name, 0.1))
+        keep(sigmoid, name, RIGHT, seconds={fast: 0.001, "numba": None}.get(name, 0.1))
     kernels, refused = mine.fastest(operations(), "cpu")
     assert [(kernel.operation.name, kernel.name) for kernel in kernels.values()] == [("sigmoid", fast)]
     assert refused == {}
     assert mine.fastest(operations(), "gpu") == ({}, {})
 
 
-def test_a_changed_file_is_checked_again(my_kernels, calls):
-    mine.keep(sigmoid, "numpy", RIGHT)
+def test_a_changed_file_is_checked_again(my_kernels, calls, monkeypatch):
+    keep(sigmoid, "numpy", RIGHT)
+    monkeypatch.setattr(mine.worker, "call", lambda function, *arguments, seconds: function(*arguments))
     (my_kernels / "sigmoid.numpy.py").write_text(COUNTED)  # changed, and still right
     backend = choose("numpy", mine=True)
     assert backend.notes["sigmoid"] == "yours"
@@ -121,13 +132,25 @@ def test_a_changed_file_is_checked_again(my_kernels, calls):
     ids=("wrong", "other function", "no Python", "no text", "gone"),
 )
 def test_a_file_that_is_no_longer_right_is_not_used_and_that_is_said(my_kernels, change, said):
-    mine.keep(sigmoid, "numpy", RIGHT)
+    keep(sigmoid, "numpy", RIGHT)
     change(my_kernels / "sigmoid.numpy.py")
     backend = choose("numpy", mine=True)
     assert backend.kernels["sigmoid"] is sigmoid["numpy"]
     assert said in backend.notes["sigmoid"] and "not used" in backend.notes["sigmoid"]
-    mine.keep(sigmoid, "loops", RIGHT)
+    keep(sigmoid, "loops", RIGHT)
     assert choose("numpy", mine=True).notes["sigmoid"] == "yours", "another kernel of yours takes its place"
+
+
+def test_a_changed_file_that_never_ends_is_given_up(my_kernels, monkeypatch):
+    keep(sigmoid, "numpy", RIGHT)
+    (my_kernels / "sigmoid.numpy.py").write_text("def sigmoid(z):\n    while True:\n        pass\n")
+    monkeypatch.setattr(mine, "TIME_LIMIT", 1.0)
+    assert "did not end within 1 s" in choose("numpy", mine=True).notes["sigmoid"]
+
+
+def test_a_function_may_have_any_name_if_it_is_alone(my_kernels):
+    kernel = mine.build(relu, "naive", CUDA_RIGHT.replace("relu(", "my_relu("), {"block": [64]})
+    assert kernel.entry == "my_relu"
 
 
 @pytest.mark.parametrize(
@@ -141,15 +164,16 @@ def test_a_file_that_is_no_longer_right_is_not_used_and_that_is_said(my_kernels,
         b'[["a", 1]]',
         b'{"sigmoid.numpy": 5}',
         b'{"sigmoid.numpy": {"seconds": "fast"}}',
-        b'{"sigmoid.naive": {"block": 256}}',
-        b'{"sigmoid.naive": {"block": ["x"]}}',
+        b'{"sigmoid.naive": {"launch": {"block": 256}}}',
+        b'{"sigmoid.naive": {"launch": {"block": ["x"]}}}',
+        b'{"sigmoid.naive": {"launch": 3}}',
         b"[" * 10**5,
     ],
 )
 def test_a_damaged_record_gets_one_line_and_nothing_is_written(my_kernels, content):
     my_kernels.mkdir()
     (my_kernels / "progress.json").write_bytes(content)
-    for attempt in (lambda: choose("numpy", mine=True), lambda: mine.keep(sigmoid, "numpy", RIGHT)):
+    for attempt in (lambda: choose("numpy", mine=True), lambda: keep(sigmoid, "numpy", RIGHT)):
         with pytest.raises(CourseError, match="progress.json") as caught:
             attempt()
         assert "\n" not in str(caught.value)
@@ -165,21 +189,21 @@ def test_records_of_what_is_no_longer_there_are_passed_over(my_kernels, key):
 
 
 def test_a_failed_write_leaves_the_record_whole(my_kernels, monkeypatch):
-    mine.keep(sigmoid, "numpy", RIGHT)
+    keep(sigmoid, "numpy", RIGHT)
     before = (my_kernels / "progress.json").read_text()
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(mine.os, "replace", full)
+    monkeypatch.setattr(errors.os, "replace", full)
     with pytest.raises(CourseError, match="No space left"):
-        mine.keep(sigmoid, "loops", RIGHT)
+        keep(sigmoid, "loops", RIGHT)
     assert (my_kernels / "progress.json").read_text() == before
     assert names(my_kernels) == ["progress.json", "sigmoid.numpy.py"]
 
 
 def test_a_cupy_exercise_is_checked_with_numpy_where_there_is_no_gpu(my_kernels):
-    assert mine.keep(dense_forward, "cupy", "def dense_forward(A, W, b):\n    return xp.dot(A, W.T) + b\n")
+    assert keep(dense_forward, "cupy", "def dense_forward(A, W, b):\n    return xp.dot(A, W.T) + b\n")
     assert names(my_kernels) == ["dense_forward.cupy.py", "progress.json"]
     assert choose("numpy", mine=True).kernels["dense_forward"].name == "numpy"  # it is a kernel for the GPU
 
@@ -187,16 +211,17 @@ def test_a_cupy_exercise_is_checked_with_numpy_where_there_is_no_gpu(my_kernels)
 class TestCuda:
     @pytest.fixture(autouse=True)
     def emulator(self):
-        from nncourse import device
         from nncourse.cuda import emulate
 
         if not device.gpu_available() and emulate.why_not():
             pytest.skip(emulate.why_not())
 
     def test_cuda_c_is_kept_and_used(self, my_kernels):
-        assert mine.keep(relu, "naive", CUDA_RIGHT, block=(64,))
+        assert keep(relu, "naive", CUDA_RIGHT, block=(64,))
         assert names(my_kernels) == ["progress.json", "relu.naive.cu"]
-        assert choose("numpy", mine=True).kernels["relu"].name == "numpy"
+        on_cpu = choose("numpy", mine=True)
+        assert on_cpu.kernels["relu"].name == "numpy"
+        assert device.gpu_available() or "needs a GPU" in on_cpu.notes["relu"]
         backend = choose("cuda", mine=True, emulate=True)
         assert backend.notes["relu"] == "yours"
         assert backend.kernels["relu"].block == (64,)
@@ -215,12 +240,12 @@ class TestCuda:
         ids=("wrong", "no C", "no guard", "empty", "block too large"),
     )
     def test_wrong_cuda_c_is_not_kept(self, my_kernels, body, block):
-        assert not mine.keep(relu, "naive", CUDA % body, block=block)
+        assert not keep(relu, "naive", CUDA % body, block=block)
         assert names(my_kernels) == []
 
     def test_a_kept_kernel_of_the_gpu_drives_a_network(self, gpu, my_kernels):
-        assert mine.keep(relu, "naive", CUDA_RIGHT, block=(64,))
-        assert mine.keep(dense_forward, "cupy", "def dense_forward(A, W, b):\n    return xp.dot(A, W.T) + b\n")
+        assert keep(relu, "naive", CUDA_RIGHT, block=(64,))
+        assert keep(dense_forward, "cupy", "def dense_forward(A, W, b):\n    return xp.dot(A, W.T) + b\n")
         backend = choose("cuda", mine=True)
         assert {name for name, note in backend.notes.items() if note == "yours"} == {"relu", "dense_forward"}
         network = make_network([2, 8, 1], "relu")

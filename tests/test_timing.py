@@ -1,10 +1,12 @@
 """The timing table: what is in it, not how fast anything is."""
 
+import numpy as np
 import pytest
 
 from nncourse import device
-from nncourse.classroom import timing
+from nncourse.classroom import pytorch, timing
 from nncourse.errors import CourseError
+from nncourse.kernels import check
 from nncourse.kernels.backend import find, operations
 
 SMALL = {"batch": 4, "n_in": 3, "n_out": 2}
@@ -20,6 +22,7 @@ def quick(monkeypatch):
         return 1e-3
 
     monkeypatch.setattr(device, "seconds", seconds)
+    monkeypatch.setattr(timing, "seconds_of_nothing", lambda where: 1e-6)
     monkeypatch.setattr(device, "limits", lambda where="cpu": {"copy": 1e9, "matrix": 2e9})
 
 
@@ -39,9 +42,11 @@ def test_every_operation_can_be_timed(operation, quick):
     rows = timing.time_kernels(operation, sizes, ["loops", "numpy"])
     assert [(row.kernel, row.seconds) for row in rows] == [("loops", 1e-3), ("numpy", 1e-3)]
     assert all(size > 1 for size in timing.default_sizes(operation).values())
-    lines = timing.table(operation, rows, sizes).splitlines()
+    table = timing.table(operation, rows, sizes)
+    lines = str(table).splitlines()
     assert operation.name in lines[0] and all(f"{name} 5" in lines[0] for name in sizes)
-    assert all(len(line) <= 100 for line in lines)
+    assert all(len(line) <= 80 for line in lines[1:])
+    assert table._repr_html_().count("<tr>") == 3
     assert [line.split()[0] for line in lines[2:4]] == ["loops", "numpy"]
 
 
@@ -55,18 +60,65 @@ def test_the_share_of_the_limit_is_that_of_the_limit_that_binds(quick):
     assert row.limit == pytest.approx(4 * 3 * 100 * 50 / 1e9 / 1e-3)
 
 
-def test_speedups_are_over_the_first_that_was_timed():
-    def row(name, seconds, note=""):
-        return timing.Row(name, "cpu", seconds, 10**9, 10**6, seconds and 0.25, note)
+def row(name, seconds, note="", limit=0.25):
+    return timing.Row(name, "cpu", seconds, 10**9, 10**6, limit, note)
 
-    rows = [row("loops", None, "too slow"), row("numpy", 0.2), row("numba", 0.05)]
-    text = timing.table(dense, rows, SMALL)
-    lines = {line.split()[0]: line for line in text.splitlines()}
-    assert lines["loops"].endswith("too slow")
-    assert lines["numpy"].endswith("1×") and lines["numba"].endswith("4×")
-    assert "20 GFLOP/s" in lines["numba"] and " 25" in lines["numba"]
-    assert "Speedup over numpy" in text
-    assert timing.table(dense, rows[:1], SMALL)
+
+def cells(rows):
+    """The words of each line below the head, by kernel."""
+    lines = str(timing.table(dense, rows, SMALL)).splitlines()[2:-1]
+    return {line.split()[0]: line.split() for line in lines}
+
+
+def test_speedups_are_over_loops_and_numpy():
+    lines = cells([row("loops", 20.0), row("numpy", 0.2), row("numba", 0.05, limit=1.5)])
+    assert lines["loops"][-2:] == ["1×", "1/100"] or lines["loops"][-2:] == ["1×", "0.01×"]
+    assert lines["numpy"][-2:] == ["100×", "1×"]
+    assert lines["numba"][-2:] == ["400×", "4×"]
+    assert "20 GFLOP/s" in " ".join(lines["numba"]) and "in cache" in " ".join(lines["numba"])
+    assert "25 %" in " ".join(lines["numpy"])
+
+
+def test_what_was_not_timed_or_is_too_short_says_so_instead_of_numbers():
+    lines = cells([row("loops", None, "too slow"), row("numpy", 1e-7, "too short to measure"), row("numba", 0.05)])
+    assert " ".join(lines["loops"]).endswith("– too slow")
+    assert " ".join(lines["numpy"]).endswith("100 ns too short to measure")
+    assert lines["numba"][-2] == "–", "no time of loops to compare with"
+
+
+def test_too_short_is_what_takes_hardly_longer_than_a_call(monkeypatch, quick):
+    monkeypatch.setattr(timing, "seconds_of_nothing", lambda where: 0.6e-3)
+    (short,) = timing.time_kernels(dense, SMALL, ["numpy"])
+    assert "too short to measure" in short.note and "600 µs" in short.note
+
+
+def test_html_is_escaped():
+    html = timing.table(dense, [row("<b>", None, "a & b")], SMALL)._repr_html_()
+    assert "&lt;b&gt;" in html and "a &amp; b" in html
+
+
+def test_a_students_kernel_is_compared_with_the_packages_and_with_pytorch(monkeypatch, quick):
+    table = timing.compare(dense["numpy"])
+    names = [line.kernel for line in table.rows]
+    assert names[:4] == ["yours", "loops", "numpy", "numba"]
+    assert ("PyTorch" in names) == (pytorch.installed("cpu") is not None)
+    assert "transfers" not in names
+
+
+@pytest.mark.parametrize("operation", operations().values(), ids=list(operations()))
+def test_pytorch_computes_the_same(operation):
+    torch = pytest.importorskip("torch")
+    function = pytorch.counterpart(operation.name, torch)
+    if function is None:
+        pytest.skip("PyTorch has no such function")
+
+    def with_tensors(*arguments):
+        return function(*[torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments])
+
+    sizes = dict.fromkeys(operation.letters, 5)
+    arguments = check.random_case(operation, sizes).arguments
+    truth = np.asarray(operation.truth(*arguments))
+    np.testing.assert_allclose(with_tensors(*arguments).numpy().reshape(truth.shape), truth, rtol=1e-4, atol=1e-5)
 
 
 def test_slow_loops_are_not_waited_for(quick):
@@ -93,3 +145,9 @@ def test_timing_on_the_gpu(gpu):
     rows = timing.time_kernels(dense, {"batch": 64, "n_in": 64, "n_out": 64})
     assert all(row.seconds > 0 for row in rows)
     assert {row.device for row in rows} == {"cpu", "gpu"}
+
+
+def test_a_kernel_on_the_gpu_has_a_line_for_the_transfers(gpu):
+    rows = {row.kernel: row for row in timing.compare(dense["naive"]).rows}
+    assert {"yours", "numpy", "naive", "tiled", "transfers"} <= rows.keys()
+    assert "to the GPU" in rows["transfers"].note and rows["transfers"].seconds > 0

@@ -1,22 +1,33 @@
 """How fast is a kernel? All kernels of an operation on the same data, beside what this machine can reach at all."""
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nncourse import device as devices
+from nncourse.classroom import pytorch
+from nncourse.classroom.html import cells, page
+from nncourse.cuda.compile import gpu_kernel
+from nncourse.cuda.source import CudaSource
 from nncourse.errors import CourseError
 from nncourse.kernels import check
+from nncourse.kernels.kernel import Kernel
 from nncourse.kernels.operation import Operation
 
 LOOPS_RATE = 5e6  # FLOP/s of Python loops, roughly: only decides whether timing them is worth the wait
 LONGEST = 2.0  # seconds
+BASES = ("loops", "numpy")  # what speedups are over
+NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel's time. `limit` is the share of the machine's measured limit; None where nothing was timed."""
+    """One kernel's time. `limit` is the share of the machine's measured limit.
+
+    Without `seconds` nothing was timed, and `note` says why; with a note beside them they say little.
+    """
 
     kernel: str
     device: str
@@ -27,12 +38,57 @@ class Row:
     note: str = ""
 
 
-def default_sizes(operation: Operation) -> dict[str, int]:
-    """Sizes that keep this machine busy for a while: larger where there is a GPU."""
-    side, length = (1024, 1 << 26) if devices.gpu_available() else (128, 1 << 17)
-    if operation.letters == ("n",):
-        return {"n": length}
-    return dict.fromkeys(operation.letters, side) | ({"classes": 10} if "classes" in operation.letters else {})
+@dataclass(frozen=True)
+class Table:
+    """Rows of times, as text of at most 80 columns and as HTML for a notebook."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+    HEAD = ("kernel", "on", "time", "rate", "of limit", "× loops", "× numpy")
+    WIDTHS = (15, 5, 10, 16, 10, 11, 11)
+    FOOT = "Of limit: share of this machine's measured copy bandwidth or matrix rate."
+
+    def __str__(self) -> str:
+        lines = [self.title, self._line(self.HEAD)]
+        for row in self.rows:
+            texts = self._cells(row)
+            lines.append(self._line(texts) if len(texts) == len(self.HEAD) else f"{self._line(texts[:3])}  {texts[3]}")
+        return "\n".join([*lines, self.FOOT])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        body = "".join(cells(self._cells(row), columns=len(self.HEAD)) for row in self.rows)
+        return page(f"<b>{self.title}</b><table>{cells(self.HEAD, tag='th')}{body}</table><small>{self.FOOT}</small>")
+
+    def _line(self, texts: Sequence[str]) -> str:
+        pairs = zip(texts, self.WIDTHS, strict=False)
+        return "".join(f"{text:{'<' if place < 2 else '>'}{width}}" for place, (text, width) in enumerate(pairs))
+
+    def _cells(self, row: Row) -> list[str]:
+        """A text for each column; with a note it takes the place of all columns after the time."""
+        start = [row.kernel, row.device, duration(row.seconds) if row.seconds else "–"]
+        if row.note:
+            return [*start, row.note]
+        share = "in cache" if row.limit > 1 else f"{100 * row.limit:.2g} %"
+        return [*start, _rate(row), share, *(self._speedup(row, over) for over in BASES)]
+
+    def _speedup(self, row: Row, over: str) -> str:
+        found = [other.seconds for other in self.rows if other.kernel == over and other.seconds]
+        if not found:
+            return "–"
+        ratio = found[0] / row.seconds
+        return f"{_three_digits(ratio)}×" if ratio >= 0.01 else f"1/{1 / ratio:,.0f}"
+
+
+def default_sizes(operation: Operation, device: str | None = None) -> dict[str, int]:
+    """Sizes that keep a device of this machine busy for a while: larger on a GPU, which is taken if there is one."""
+    device = device or ("gpu" if devices.gpu_available() else "cpu")
+    side, length = (1024, 1 << 26) if device == "gpu" else (96, 1 << 17)
+    alone = "n" in operation.letters and "batch" not in operation.letters
+    sizes = dict.fromkeys(operation.letters, length if alone else side)
+    return sizes | ({"classes": 10} if "classes" in sizes else {})
 
 
 def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, names: Sequence[str] = ()) -> list[Row]:
@@ -45,43 +101,76 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
     if unknown:
         raise CourseError(f"{operation.name} has the sizes {', '.join(operation.letters)}; got {', '.join(unknown)}")
     arguments = check.random_case(operation, sizes).arguments
-    flops, count = operation.count(*arguments)
-    rows = []
-    for name in names or operation.kernels:
-        kernel = operation[name]
-        if kernel.device == "gpu" and not devices.gpu_available():
-            rows.append(Row(name, "gpu", None, flops, count, None, "no GPU here"))
-        elif name == "loops" and flops / LOOPS_RATE > LONGEST:
-            rows.append(Row(name, "cpu", None, flops, count, None, f"about {flops / LOOPS_RATE:.0f} s: not timed"))
-        else:
-            there = [devices.to_device(a, kernel.device) if isinstance(a, np.ndarray) else a for a in arguments]
-            seconds = devices.seconds(lambda kernel=kernel, there=there: kernel(*there), kernel.device)
-            limits = devices.limits(kernel.device)
-            floor = max(flops / limits["matrix"], count / limits["copy"])
-            rows.append(Row(name, kernel.device, seconds, flops, count, floor / seconds))
-    return rows
+    return [_time(operation[name], arguments) for name in names or operation.kernels]
 
 
-def table(operation: Operation, rows: list[Row], sizes: dict[str, int]) -> str:
-    """The rows as lines of text, at most 80 columns wide."""
+def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> Table:
+    """The rows with a title that tells the sizes."""
     said = ", ".join(f"{name} {size}" for name, size in sizes.items())
-    lines = [
-        f"{operation.name}, {said}",
-        f"{'kernel':12}{'on':5}{'time':>10}{'rate':>17}{'of the limit':>14}{'speedup':>10}",
-    ]
-    slowest = next((row.seconds for row in rows if row.seconds), None)
-    for row in rows:
-        if row.seconds is None:
-            lines.append(f"{row.kernel:12}{row.device:5}{'–':>10}  {row.note}")
-            continue
-        share = "in cache" if row.limit > 1 else f"{100 * row.limit:.2g} %"
-        speedup = f"{_three_digits(slowest / row.seconds)}×"
-        lines.append(
-            f"{row.kernel:12}{row.device:5}{duration(row.seconds):>10}{_rate(row):>17}{share:>14}{speedup:>10}"
-        )
-    first = next((row.kernel for row in rows if row.seconds), "")
-    lines.append(f"Speedup over {first}. The limit: this machine's copy bandwidth or matrix rate.")
-    return "\n".join(lines)
+    return Table(f"{operation.name}, {said}", tuple(rows))
+
+
+def compare(yours: Kernel, label: str = "yours") -> Table:
+    """A kernel beside the package's kernels of the same device, `loops` and `numpy`, PyTorch, and the transfers."""
+    operation, device = yours.operation, yours.device
+    sizes = default_sizes(operation, device)
+    arguments = check.random_case(operation, sizes).arguments
+    others = [kernel for kernel in operation.kernels.values() if kernel.device == device or kernel.name in BASES]
+    rows = [replace(_time(yours, arguments), kernel=label), *(_time(kernel, arguments) for kernel in others)]
+    rows += _time_pytorch(operation, arguments, device)
+    if device == "gpu":
+        rows.append(_time_transfers(operation, arguments))
+    return table(operation, rows, sizes)
+
+
+def _time(kernel: Kernel, arguments: tuple) -> Row:
+    """One kernel's row; a note instead of a time where it cannot run here, or would run for long."""
+    flops, size = kernel.operation.count(*arguments)
+    if kernel.device == "gpu" and not devices.gpu_available():
+        return Row(kernel.name, "gpu", None, flops, size, None, "no GPU here")
+    if kernel.name == "loops" and flops / LOOPS_RATE > LONGEST:
+        return Row(kernel.name, "cpu", None, flops, size, None, f"about {flops / LOOPS_RATE:.0f} s: not timed")
+    there = [devices.to_device(a, kernel.device) if isinstance(a, np.ndarray) else a for a in arguments]
+    return _row(kernel.name, kernel.device, devices.seconds(lambda: kernel(*there), kernel.device), flops, size)
+
+
+def _row(name: str, device: str, seconds: float, flops: int, size: int) -> Row:
+    nothing = seconds_of_nothing(device)
+    note = f"too short to measure: a call alone takes {duration(nothing)}" if seconds < 2 * nothing else ""
+    limits = devices.limits(device)
+    return Row(name, device, seconds, flops, size, max(flops / limits["matrix"], size / limits["copy"]) / seconds, note)
+
+
+@functools.cache
+def seconds_of_nothing(device: str) -> float:
+    """What it costs to call a function, or to launch a CUDA kernel, that does nothing."""
+    if device == "cpu":
+        return devices.seconds(lambda: None)
+    kernel = gpu_kernel(NOTHING, "nothing")
+    return devices.seconds(lambda: kernel((1,), (1,), ()), device)
+
+
+def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[Row]:
+    """PyTorch's row, if it is installed and has such a function."""
+    torch = pytorch.installed(device)
+    function = pytorch.counterpart(operation.name, torch) if torch else None
+    if function is None:
+        return []
+    place = "cuda" if device == "gpu" else "cpu"
+    there = [torch.from_numpy(a).to(place) if isinstance(a, np.ndarray) else a for a in arguments]
+    with torch.no_grad():
+        seconds = devices.seconds(lambda: function(*there), device)
+    return [_row("PyTorch", device, seconds, *operation.count(*arguments))]
+
+
+def _time_transfers(operation: Operation, arguments: tuple) -> Row:
+    """The way of the arguments to the GPU, and of the result back."""
+    arrays = [value for value in arguments if isinstance(value, np.ndarray)]
+    result = operation["cupy"](*[devices.to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in arguments])
+    there = devices.seconds(lambda: [devices.to_device(array, "gpu") for array in arrays], "gpu")
+    back = devices.seconds(lambda: devices.to_device(result, "cpu"), "gpu")
+    moved = f"to the GPU {duration(there)}, back {duration(back)}"
+    return Row("transfers", "gpu", there + back, 0, operation.count(*arguments)[1], None, moved)
 
 
 def duration(seconds: float) -> str:

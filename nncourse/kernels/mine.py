@@ -13,13 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.cuda.source import CudaSource
+from nncourse import worker
+from nncourse.cuda.source import CudaSource, kernels_in
 from nncourse.errors import CourseError, write_atomically
 from nncourse.kernels import jit
 from nncourse.kernels.check import Verdict
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
+TIME_LIMIT = 120.0  # seconds for a check; on the emulator each launch has a limit of its own
 PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
 
 
@@ -28,24 +30,26 @@ def folder() -> Path:
     return Path(os.environ.get("NNCOURSE_MY_KERNELS") or Path(__file__).resolve().parents[2] / "my_kernels")
 
 
-def keep(
-    operation: Operation, name: str, text: str, block: tuple[int, ...] | None = None, seconds: float | None = None
-) -> Verdict:
-    """Check a kernel given as text, and keep it if it is right. With `block` the text is CUDA C, else Python."""
-    entry = {"block": list(block)} if block else {}
+def check(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Verdict:
+    """Is a kernel given as text right? With `launch`, options of CudaKernel with `block` among them, it is CUDA C.
+
+    Without text it is the package's kernel of that name.
+    """
     try:
-        verdict = operation.check(build(operation, name, text, entry))
+        return operation.check(name if text is None else build(operation, name, text, launch))
     except CourseError as error:
-        return Verdict(False, str(error))
-    if verdict:
-        record = progress()  # first: if it is damaged, nothing is written
-        stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        device = "gpu" if (block or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available() else "cpu"
-        entry |= {"hash": _hash(text), "date": stamp, "machine": devices.describe(device), "seconds": seconds}
-        _write(folder() / _file_name(operation, name, bool(block)), text)
-        record[f"{operation.name}.{name}"] = entry
-        _write(folder() / "progress.json", json.dumps(record, indent=1) + "\n")
-    return verdict
+        return Verdict(False, f"{operation.name} ({name}): {error}")
+
+
+def keep(operation: Operation, name: str, text: str, launch: dict | None = None, seconds: float | None = None) -> None:
+    """Keep the text of a kernel that check() found right, and how long a call of it took."""
+    record = progress()  # first: if it is damaged, nothing is written
+    stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    on_gpu = (launch or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available()
+    entry = {"hash": _hash(text), "date": stamp, "machine": devices.describe("gpu" if on_gpu else "cpu")}
+    record[f"{operation.name}.{name}"] = entry | {"seconds": seconds} | ({"launch": launch} if launch else {})
+    _write(folder() / file_name(operation, name, bool(launch)), text)
+    _write(folder() / "progress.json", json.dumps(record, indent=1) + "\n")
 
 
 def progress() -> dict[str, dict]:
@@ -66,7 +70,8 @@ def _is_sound(entry) -> bool:
     """True for what keep() writes about a kernel."""
     if not isinstance(entry, dict):
         return False
-    block, seconds = entry.get("block", [1]), entry.get("seconds")
+    launch, seconds = entry.get("launch", {"block": [1]}), entry.get("seconds")
+    block = launch.get("block") if isinstance(launch, dict) else None
     numbers = isinstance(block, list) and block and all(type(size) is int for size in block)
     return bool(numbers) and (seconds is None or isinstance(seconds, float | int))
 
@@ -74,48 +79,58 @@ def _is_sound(entry) -> bool:
 def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Kernel], dict[str, str]]:
     """For each operation the fastest kept kernel of `device`, and words on those that could not be used."""
     taken: dict[str, tuple[float, Kernel]] = {}
-    refused: dict[str, str] = {}
+    words: dict[str, str] = {}
     for key, entry in progress().items():
         operation_name, _, name = key.partition(".")
-        if operation_name not in operations or _device(name, entry) != device:
+        if operation_name not in operations:
+            continue
+        if _device(name, entry) != device:
+            if device == "cpu" and not devices.gpu_available():
+                words.setdefault(operation_name, f"your {name} kernel needs a GPU: it drives nothing here")
             continue
         kernel = load(operations[operation_name], name, entry)
         if isinstance(kernel, Verdict):
-            refused[operation_name] = f"yours is not used: {kernel.line}"
+            words[operation_name] = f"yours is not used: {kernel.line}"
             continue
         seconds = entry.get("seconds") or np.inf
         if operation_name not in taken or seconds < taken[operation_name][0]:
             taken[operation_name] = (seconds, kernel)
     kernels = {name: kernel for name, (_, kernel) in taken.items()}
-    return kernels, {name: words for name, words in refused.items() if name not in kernels}
+    return kernels, {name: said for name, said in words.items() if name not in kernels}
 
 
 def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
     """A kept kernel; or, where it is missing or has changed and is no longer right, the verdict that says so."""
-    path = folder() / _file_name(operation, name, "block" in entry)
+    launch = entry.get("launch")
+    path = folder() / file_name(operation, name, bool(launch))
     try:
         text = path.read_text("utf-8")
-        kernel = build(operation, name, text, entry)
+        if _hash(text) == entry.get("hash"):
+            return build(operation, name, text, launch)
+        verdict = worker.call(check, operation, name, text, launch, seconds=TIME_LIMIT)
+        return build(operation, name, text, launch) if verdict else verdict
     except OSError:
         return Verdict(False, f"{path.name} is gone")
     except UnicodeDecodeError:
         return Verdict(False, f"{path.name} is no text")
     except CourseError as error:
         return Verdict(False, str(error))
-    if _hash(text) == entry.get("hash"):
-        return kernel
-    verdict = operation.check(kernel)
-    return kernel if verdict else verdict
 
 
-def build(operation: Operation, name: str, text: str, entry: dict) -> Kernel:
+def build(operation: Operation, name: str, text: str, launch: dict | None = None) -> Kernel:
     """A kernel from its text. Python text runs in a fresh namespace that holds np and xp (CuPy for a cupy kernel)."""
-    file = _file_name(operation, name, "block" in entry)
+    file = file_name(operation, name, bool(launch))
     if not name.isidentifier():
         raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
-    if "block" in entry:
+    if launch:
+        options = {option: tuple(value) if isinstance(value, list) else value for option, value in launch.items()}
         source = CudaSource(text, file)
-        return CudaKernel(operation, name, "gpu", file, None, source, operation.name, tuple(entry["block"]))
+        there = kernels_in(source)
+        entry = there[0] if len(there) == 1 else operation.name  # a function may have any name if it is alone
+        try:
+            return CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
+        except TypeError:
+            raise CourseError(f"{file}: wanted a launch such as {{'block': [256]}}, got {launch}") from None
     if name not in PYTHON_DEVICES:
         raise CourseError(f"{file}: wanted a Python kernel named one of {', '.join(PYTHON_DEVICES)}; got {name!r}")
     xp = np
@@ -134,10 +149,11 @@ def build(operation: Operation, name: str, text: str, entry: dict) -> Kernel:
 
 
 def _device(name: str, entry: dict) -> str:
-    return "gpu" if "block" in entry else PYTHON_DEVICES.get(name, "")
+    return "gpu" if "launch" in entry else PYTHON_DEVICES.get(name, "")
 
 
-def _file_name(operation: Operation, name: str, cuda: bool) -> str:
+def file_name(operation: Operation, name: str, cuda: bool) -> str:
+    """The name of a kept kernel's file in folder()."""
     return f"{operation.name}.{name}.{'cu' if cuda else 'py'}"
 
 

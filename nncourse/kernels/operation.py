@@ -159,6 +159,12 @@ class Operation:
 
     __repr__ = __str__
 
+    def __reduce__(self):
+        """To another process it goes by its name."""
+        from nncourse.kernels.backend import find
+
+        return find, (self.name,)
+
 
 def cuda_beside(python_file: str, *defines: str) -> CudaSource:
     """The .cu text beside a topic's Python file; `defines` are constants for it, such as "ALPHA=0.01f"."""

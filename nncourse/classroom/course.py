@@ -1,0 +1,103 @@
+"""The exercises of the course in their order, with their hints; solutions; and what of it is done."""
+
+import ast
+import functools
+import re
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from nncourse.errors import CourseError
+from nncourse.kernels import mine
+from nncourse.kernels.backend import find
+from nncourse.kernels.kernel import CudaKernel
+
+# A definition at the left edge of a .cu text: the comment above it, and all lines up to the brace that closes it.
+CUDA_FUNCTION = re.compile(
+    r"(?:^//[^\n]*\n)*^(?:extern|__device__|template)[^\n]*?(\w+)\([^\n]*(?:\n[^\n]*?)*?^\}", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One blank of a notebook."""
+
+    notebook: str
+    operation: str
+    kernel: str
+    hint: str
+
+
+@functools.cache
+def exercises() -> tuple[Exercise, ...]:
+    """All exercises, in the order of the notebooks: exercises.toml."""
+    text = (Path(__file__).parent / "exercises.toml").read_text("utf-8")
+    return tuple(Exercise(**entry) for entry in tomllib.loads(text).get("exercise", ()))
+
+
+def hint(operation: str, kernel: str) -> None:
+    """Print a hint for an exercise."""
+    known = {(exercise.operation, exercise.kernel): exercise for exercise in exercises()}
+    if (operation, kernel) not in known:
+        there = [name for other, name in known if other == operation]
+        wanted = f"one of its exercises {', '.join(there)}" if there else "an exercise of the notebook"
+        raise CourseError(f"there is no exercise {operation} ({kernel}); wanted {wanted}")
+    print(known[operation, kernel].hint.strip())
+
+
+def solution(operation: str, kernel: str) -> None:
+    """Show the package's kernel: one way to write it, not the only one."""
+    chosen = find(operation)[kernel]
+    is_cuda = isinstance(chosen, CudaKernel)
+    text = _cuda_text(chosen) if is_cuda else _python_text(chosen.where)
+    ipython = sys.modules.get("IPython")
+    if ipython and ipython.get_ipython():
+        ipython.display.display(ipython.display.Code(text, language="cuda" if is_cuda else "python"))
+    else:
+        print(text)
+
+
+def progress_lines() -> list[str]:
+    """For each exercise ✓ or ○, and when, where and how fast its kept kernel was."""
+    from nncourse.classroom.timing import duration
+
+    record, lines, notebook = mine.progress(), [], ""
+    for exercise in exercises():
+        if exercise.notebook != notebook:
+            notebook = exercise.notebook
+            lines.append(notebook)
+        entry = record.get(f"{exercise.operation}.{exercise.kernel}")
+        title = f"{exercise.operation} ({exercise.kernel})"
+        if entry:
+            speed = duration(entry["seconds"]) if entry.get("seconds") else "not timed"
+            lines.append(f"  ✓ {title:36} {entry['date'][:10]}  {speed:>10}")
+        else:
+            lines.append(f"  ○ {title}")
+    done = sum(f"{exercise.operation}.{exercise.kernel}" in record for exercise in exercises())
+    return [*lines, f"{done} of {len(exercises())} exercises; kept in {mine.folder()}"]
+
+
+def _python_text(where: str) -> str:
+    """The function that begins at `kernels/file.py:line`, without its decorators."""
+    name, _, line = where.partition(":")
+    text = (Path(__file__).parents[1] / name).read_text("utf-8")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and min([node, *node.decorator_list], key=_line).lineno == int(line):
+            return ast.get_source_segment(text, node)
+    raise CourseError(f"{where}: there is no function to show")
+
+
+def _line(node: ast.AST) -> int:
+    return node.lineno
+
+
+def _cuda_text(kernel: CudaKernel) -> str:
+    """The kernel's function in its .cu text, after the device functions that it calls."""
+    functions = {match[1]: match[0] for match in CUDA_FUNCTION.finditer(kernel.source.text)}
+    wanted, found = [kernel.entry], {}
+    while wanted:
+        name = wanted.pop()
+        found[name] = functions[name]
+        wanted += [other for other in functions if other not in found and re.search(rf"\b{other}\(", functions[name])]
+    return "\n\n".join(functions[name] for name in functions if name in found)

@@ -1,0 +1,57 @@
+"""The first line of a cell `%%cuda OPERATION KERNEL [options]`, and whether there is anything below it."""
+
+import argparse
+import shlex
+
+from nncourse.cuda.source import COMMENT, KERNEL
+from nncourse.errors import CourseError
+from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.operation import Operation
+
+USAGE = "%%cuda OPERATION KERNEL [--block 16,16] [--grid 1] [--over n] [--shared BYTES]"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        raise CourseError(f"%%cuda: {message}; wanted {USAGE}")
+
+
+def parsed(line: str) -> argparse.Namespace:
+    """The options of the line; CourseError for others."""
+    parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
+    parser.add_argument("operation")
+    parser.add_argument("kernel")
+    for option in ("--block", "--grid", "--over"):
+        parser.add_argument(option, type=_sizes)
+    parser.add_argument("--shared", type=int)
+    try:
+        return parser.parse_args(shlex.split(line))
+    except ValueError as error:
+        raise CourseError(f"%%cuda: {error}; wanted {USAGE}") from None
+
+
+def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
+    """CudaKernel's options: those of the package's kernel of that name, where the line says nothing else."""
+    usual = operation.kernels.get(options.kernel)
+    chosen = {"block": [256]}
+    for name in ("block", "grid", "over", "shared"):
+        value = getattr(options, name)
+        if value is None and isinstance(usual, CudaKernel):
+            value = getattr(usual, name)
+        if value:
+            chosen[name] = list(value) if isinstance(value, tuple) else value
+    if not all(isinstance(size, int) for size in chosen["block"]):
+        raise CourseError(f"%%cuda: wanted --block as numbers such as 256 or 16,16; got {options.block}")
+    return chosen
+
+
+def is_empty(text: str) -> bool:
+    """True if the kernel's body holds nothing but comments."""
+    plain = COMMENT.sub(" ", text)
+    declared = KERNEL.search(plain)
+    return bool(declared) and not plain[declared.end() :].strip("{}; \t\r\n")
+
+
+def _sizes(text: str) -> list[int | str]:
+    """16,16 or batch as numbers and names of sizes."""
+    return [int(word) if word.isdecimal() else word.strip() for word in text.split(",")]

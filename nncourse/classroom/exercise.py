@@ -1,0 +1,240 @@
+"""Exercises: a kernel that the student writes in a notebook is open, wrong or right; the right one is kept.
+
+    @exercise("sigmoid", kernel="numpy")        %%cuda sigmoid naive --block 256
+    def sigmoid(z):                             extern "C" __global__ void sigmoid(const float* z, float* a, int n) {
+        raise NotImplementedError               }
+
+Each leaves an Answer in the notebook: `sigmoid` here, `sigmoid_naive` for the CUDA cell. What is checked is the text of
+the function, in a namespace of its own and in the worker process, so that a mistake there cannot harm the notebook.
+"""
+
+import ast
+import html
+import inspect
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nncourse import device as devices
+from nncourse import worker
+from nncourse.classroom import cuda_cell, timing
+from nncourse.classroom.html import page
+from nncourse.cuda import emulate
+from nncourse.cuda.compile import resources, why_no_nvrtc
+from nncourse.errors import CourseError
+from nncourse.kernels import mine
+from nncourse.kernels.backend import find
+from nncourse.kernels.check import Verdict
+from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.operation import Operation
+
+# Seconds. On the emulator each launch has a limit of its own, and a check makes many.
+TIME_LIMIT, TIME_LIMIT_EMULATED, TIMING_LIMIT = 20.0, 120.0, 120.0
+SIGNS = {"open": "○", "wrong": "✗", "right": "✓"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an exercise: "open", "wrong" or "right", words for it, and times if it was timed."""
+
+    state: str
+    line: str
+    notes: tuple[str, ...] = ()
+    table: timing.Table | None = None
+
+    def __str__(self) -> str:
+        table = [str(self.table)] if self.table else []
+        return "\n".join([f"{SIGNS[self.state]} {self.line}", *(f"  {note}" for note in self.notes), *table])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        first, *excerpt = self.line.splitlines()
+        code = f"<pre>{html.escape(chr(10).join(excerpt))}</pre>" if excerpt else ""
+        notes = "".join(f"<br><small>{html.escape(note)}</small>" for note in self.notes)
+        block = page(f"{SIGNS[self.state]} {html.escape(first)}{code}{notes}", self.state)
+        return block + (self.table._repr_html_() if self.table else "")
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """What an exercise leaves in the notebook. Called, it computes by your kernel if it is right, else the course's.
+
+    `attempt` is your own kernel, right or not (the course's while the exercise is open). `case` holds the arguments
+    on which it failed: attempt(*case) fails again.
+    """
+
+    kernel: Kernel
+    attempt: Kernel
+    outcome: Outcome
+    case: tuple | None = None
+
+    def __call__(self, *arguments):
+        return self.kernel(*arguments)
+
+    def __repr__(self) -> str:
+        return f"{self.kernel.operation.name} ({self.kernel.name}) from {self.kernel.where}"
+
+
+def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
+    """Decorator: the function below is the student's kernel of that name: loops, numpy, numba or cupy."""
+    chosen = find(operation)
+    if kernel not in mine.PYTHON_DEVICES:
+        raise CourseError(f"wanted a kernel, one of {', '.join(mine.PYTHON_DEVICES)}; got {kernel!r}")
+    return lambda function: _answer(chosen, kernel, *_python_text(function, chosen.name))
+
+
+def cuda(line: str, body: str) -> Answer:
+    """A cell `%%cuda OPERATION KERNEL [--block 16,16]`. The kept text has its line on top, so line numbers agree."""
+    options = cuda_cell.parsed(line)
+    operation = find(options.operation)
+    text = f"// %%cuda {line.strip()}\n{body}"
+    launch = cuda_cell.launch_options(operation, options)
+    return _answer(operation, options.kernel, text, cuda_cell.is_empty(text), launch)
+
+
+def load_ipython_extension(ipython) -> None:
+    """`%load_ext nncourse.classroom.exercise`: the cell magic %%cuda; and mistakes are one line, not a traceback."""
+
+    def cell(line: str, body: str) -> None:
+        answer = cuda(line, body)
+        ipython.user_ns[f"{answer.attempt.operation.name}_{answer.attempt.name}"] = answer
+
+    def one_line(shell, kind, error, traceback, tb_offset=None) -> None:
+        print(f"✗ {error}", file=sys.stderr)
+
+    ipython.register_magic_function(cell, "cell", "cuda")
+    ipython.set_custom_exc((CourseError,), one_line)
+
+
+def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict | None = None) -> Answer:
+    """Judge the text, keep it if it is right, show the outcome."""
+    course = _course_kernel(operation, name, cuda=bool(launch))
+    if solved := _solved_by_the_course(operation, name):
+        text, is_open = None, False
+    attempt, verdict = (None, None) if is_open else _judged(operation, name, text, launch)
+    if verdict is None:
+        kept = _kept(operation, name)
+        line = "open here. Your kept kernel goes on." if kept else "open. The course goes on with its own kernel."
+        outcome = Outcome("open", f"{operation.name} ({name}): {line}")
+        answer = Answer(kept or course, kept or course, outcome)
+    elif verdict:
+        table, notes = _timed(operation, name, text, launch, attempt)
+        if not solved:
+            own = next((row.seconds for row in table.rows if row.kernel == "yours"), None) if table else None
+            mine.keep(operation, name, text, launch, own)
+            notes.append(f"Kept as {mine.file_name(operation, name, bool(launch))}.")
+        answer = Answer(attempt, attempt, Outcome("right", verdict.line, tuple(notes), table))
+    else:
+        kept = _kept(operation, name)
+        stays = ("Your earlier right one stays kept.",) if kept else ()
+        notes = (f'Stuck? hint("{operation.name}", "{name}")', *stays)
+        outcome = Outcome("wrong", verdict.line, notes)
+        answer = Answer(kept or course, attempt or course, outcome, verdict.case and verdict.case.arguments)
+    _show(answer.outcome)
+    if answer.outcome.state == "wrong" and os.environ.get("NNCOURSE_STRICT") == "1":
+        raise CourseError(answer.outcome.line)
+    return answer
+
+
+def _judged(
+    operation: Operation, name: str, text: str | None, launch: dict | None
+) -> tuple[Kernel | None, Verdict | None]:
+    """The kernel, and the verdict of a check in the worker; None for a stub that raises NotImplementedError."""
+    title, kernel = f"{operation.name} ({name})", None
+    emulated = bool(launch) and not devices.gpu_available()
+    try:
+        kernel = operation[name] if text is None else mine.build(operation, name, text, launch)
+        if emulated and (reason := emulate.why_not()):
+            raise CourseError(f"cannot be checked here: {reason}")
+        limit = TIME_LIMIT_EMULATED if emulated else TIME_LIMIT
+        verdict = worker.call(mine.check, operation, name, text, launch, seconds=limit)
+    except CourseError as error:
+        verdict = Verdict(False, f"{title}: {error}")
+    if "raised NotImplementedError" in verdict.line:
+        return None, None
+    if re.search(r"raised CUDA\w*Error", verdict.line):
+        worker.end()  # the GPU can no longer be used there
+    if "raised NameError" in verdict.line:
+        said = "; what stands outside of the function is not kept with it, but np and xp are there"
+        verdict = Verdict(False, verdict.line + said, verdict.case)
+    return kernel, verdict
+
+
+def _timed(
+    operation: Operation, name: str, text: str | None, launch: dict | None, kernel: Kernel
+) -> tuple[timing.Table | None, list[str]]:
+    """The table of times and notes beside it; no table where the kernel's device is not here."""
+    notes = []
+    if launch and (devices.gpu_available() or why_no_nvrtc() is None):
+        need = resources(kernel.source, kernel.entry)
+        spilt = f", {need.spill_bytes} bytes of local memory a thread" if need.spill_bytes else ""
+        notes.append(f"{need.registers} registers a thread, {need.shared_bytes} bytes of shared memory a block{spilt}.")
+    if not devices.gpu_available() and (launch or mine.PYTHON_DEVICES[name] == "gpu"):
+        return None, [f"Checked {'on the CPU emulator' if launch else 'with NumPy'}, not timed: no GPU here.", *notes]
+    try:
+        return worker.call(_compare, operation, name, text, launch, seconds=TIMING_LIMIT), notes
+    except CourseError as error:
+        worker.end()
+        return None, [*notes, f"Right, but not timed: {error}"]
+
+
+def _compare(operation: Operation, name: str, text: str | None, launch: dict | None) -> timing.Table:
+    """In the worker: the kernel's time among others."""
+    kernel = operation[name] if text is None else mine.build(operation, name, text, launch)
+    return timing.compare(kernel, "solution" if text is None else "yours")
+
+
+def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:
+    """The package's kernel of that name, or its last of that kind."""
+    alike = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) == cuda]
+    return operation.kernels.get(name) or alike[-1]
+
+
+def _kept(operation: Operation, name: str) -> Kernel | None:
+    """What the student kept earlier, if it is still right."""
+    entry = mine.progress().get(f"{operation.name}.{name}")
+    kernel = mine.load(operation, name, entry) if entry else None
+    return kernel if isinstance(kernel, Kernel) else None
+
+
+def _solved_by_the_course(operation: Operation, name: str) -> bool:
+    """NNCOURSE_SOLVE=all, or a list of names: there the course's own kernel is the answer, as tests want it."""
+    chosen = os.environ.get("NNCOURSE_SOLVE", "").split(",")
+    return name in operation.kernels and bool({"all", operation.name, f"{operation.name}.{name}"} & set(chosen))
+
+
+def _python_text(function: Callable, name: str) -> tuple[str, bool]:
+    """The function's source with its decorators as comments, so that line numbers stay; and whether it is a stub."""
+    try:
+        lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    except (OSError, TypeError):
+        raise CourseError(f"{name}: wanted a function whose text can be read: write it in a cell, with def") from None
+    node = ast.parse("\n".join(lines)).body[0]
+    if not isinstance(node, ast.FunctionDef):
+        raise CourseError(f"{name}: wanted a function made with def below @exercise")
+    first = node.lineno - 1
+    text = "\n".join([*(f"# {line}" for line in lines[:first]), *lines[first:]]) + "\n"
+    if node.name != name:
+        text += f"\n{name} = {node.name}\n"
+    return text, all(_says_nothing(statement) for statement in node.body)
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    """True for a docstring, `...`, `pass`, and `raise NotImplementedError`."""
+    if isinstance(statement, ast.Raise):
+        return "NotImplementedError" in ast.unparse(statement)
+    constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return constant or isinstance(statement, ast.Pass)
+
+
+def _show(outcome: Outcome) -> None:
+    """In a notebook as HTML, elsewhere as text."""
+    ipython = sys.modules.get("IPython")
+    if ipython and ipython.get_ipython():
+        ipython.display.display(outcome)
+    else:
+        print(outcome)

@@ -1,0 +1,52 @@
+"""What PyTorch offers for the operations of the course, to be timed beside our kernels where PyTorch is installed."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+
+def installed(device: str) -> ModuleType | None:
+    """PyTorch, if it is there and can use the device."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if device == "cpu" or torch.cuda.is_available() else None
+
+
+def counterpart(operation: str, torch: ModuleType) -> Callable | None:
+    """A function of tensors that computes the operation in PyTorch's usual way; None where it has none.
+
+    Numbers that go with arrays (a rate, a number of classes) are passed as they are.
+    """
+    F = torch.nn.functional
+    return {
+        "dense_forward": F.linear,
+        "sigmoid": torch.sigmoid,
+        "sigmoid_derivative": lambda z: (s := torch.sigmoid(z)) * (1 - s),
+        "tanh": torch.tanh,
+        "tanh_derivative": lambda z: 1 - torch.tanh(z) ** 2,
+        "relu": torch.relu,
+        "relu_derivative": lambda z: (z > 0).to(z.dtype),
+        "step": lambda z: (z > 0).to(z.dtype),
+        "leaky_relu": F.leaky_relu,
+        "softplus": F.softplus,
+        "softmax": lambda Z: torch.softmax(Z, dim=1),
+        "mse": lambda A, Y: F.mse_loss(A, Y, reduction="sum") / (2 * len(A)),
+        "mse_gradient": torch.sub,
+        "mae": lambda A, Y: F.l1_loss(A, Y, reduction="sum") / len(A),
+        "binary_cross_entropy": lambda Z, Y: F.binary_cross_entropy_with_logits(Z, Y, reduction="sum") / len(Z),
+        "categorical_cross_entropy": F.cross_entropy,
+        "cross_entropy_delta": torch.sub,
+        "output_delta": torch.mul,
+        "hidden_delta": lambda D, W, S: (D @ W) * S,
+        "bias_gradient": lambda D: D.mean(dim=0),
+        "weight_gradient": lambda D, A: D.T @ A / len(D),
+        "sgd_update": lambda W, G, rate: W.sub_(G, alpha=rate),
+        "confusion_matrix": lambda labels, predictions, classes: torch.bincount(
+            labels * classes + predictions, minlength=classes**2
+        ),
+        "precision": lambda M: M.diagonal() / M.sum(dim=0).clamp(min=1),
+        "recall": lambda M: M.diagonal() / M.sum(dim=1).clamp(min=1),
+        "f1": lambda M: 2 * M.diagonal() / (M.sum(dim=0) + M.sum(dim=1)).clamp(min=1),
+        "neuron": lambda x, w, b: torch.dot(x, w) + b,
+    }.get(operation)

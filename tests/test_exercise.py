@@ -1,0 +1,347 @@
+"""The student's loop: open, wrong, right; what is kept; and a notebook that goes on whatever a kernel does."""
+
+import json
+
+import nbformat
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+
+from nncourse import device
+from nncourse.classroom import cuda_cell
+from nncourse.classroom.exercise import cuda, exercise
+from nncourse.cuda import emulate
+from nncourse.errors import CourseError
+from nncourse.kernels import mine
+from nncourse.kernels.activations import sigmoid as sigmoid_operation
+from nncourse.kernels.backend import choose, find
+
+pytestmark = pytest.mark.usefixtures("my_kernels", "clean_environment")
+HEAD = 'extern "C" __global__ void sigmoid(const float* z, float* a, int n) {\n'
+INDEX = "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+RIGHT_CUDA = HEAD + INDEX + "    if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]));\n}\n"
+Z = np.linspace(-3, 3, 7, dtype=np.float32)
+
+
+@pytest.fixture
+def clean_environment(monkeypatch):
+    for name in ("NNCOURSE_SOLVE", "NNCOURSE_STRICT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def emulator():
+    if not device.gpu_available() and emulate.why_not():
+        pytest.skip(emulate.why_not())
+
+
+@pytest.fixture(autouse=True)
+def quick_timing(request, monkeypatch):
+    """Timing takes seconds and has its own tests: only those marked so wait for it."""
+    if "timed" not in request.keywords:
+        monkeypatch.setattr("nncourse.classroom.exercise._timed", lambda *_: (None, []))
+
+
+def solve():
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        return 1 / (1 + np.exp(-z))
+
+    return sigmoid
+
+
+def test_open(my_kernels, capsys):
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        """Not yet."""
+        raise NotImplementedError  # your code here
+
+    assert sigmoid.outcome.state == "open"
+    assert capsys.readouterr().out.splitlines() == ["○ sigmoid (numpy): open. The course goes on with its own kernel."]
+    np.testing.assert_allclose(sigmoid(Z), 1 / (1 + np.exp(-Z)), rtol=1e-5)
+    assert not my_kernels.exists()
+
+
+def test_a_stub_behind_some_code_is_open_too():
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        a = np.exp(-z)
+        raise NotImplementedError("the rest", a)
+
+    assert sigmoid.outcome.state == "open"
+
+
+def test_wrong(my_kernels, capsys):
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        return 1 / (1 + np.exp(z))
+
+    assert sigmoid.outcome.state == "wrong"
+    first, hint = capsys.readouterr().out.splitlines()
+    assert first.startswith("✗ sigmoid (numpy): z (1,)") and "expected" in first
+    assert 'hint("sigmoid", "numpy")' in hint
+    assert not my_kernels.exists()
+    np.testing.assert_allclose(sigmoid(Z), 1 / (1 + np.exp(-Z)), rtol=1e-5)  # the course goes on
+    (z,) = sigmoid.case
+    np.testing.assert_allclose(sigmoid.attempt(z), 1 / (1 + np.exp(z)))  # and the mistake can be looked at
+
+
+def test_right(my_kernels):
+    answer = solve()
+    assert answer.outcome.state == "right" and "right in" in answer.outcome.line
+    assert answer.attempt is answer.kernel and answer.kernel.where == "sigmoid.numpy.py"
+    np.testing.assert_array_equal(answer(Z), 1 / (1 + np.exp(-Z)))
+    assert choose("numpy", mine=True).notes["sigmoid"] == "yours"
+    text = (my_kernels / "sigmoid.numpy.py").read_text()
+    assert text.startswith('# @exercise("sigmoid", kernel="numpy")\ndef sigmoid(z):\n')
+
+
+@pytest.mark.timed
+def test_a_right_kernel_is_timed_beside_others():
+    table = solve().outcome.table
+    names = [row.kernel for row in table.rows]
+    assert names[:3] == ["yours", "loops", "numpy"]
+    assert mine.progress()["sigmoid.numpy"]["seconds"] == table.rows[0].seconds > 0
+
+
+def test_defining_it_again_and_rerunning_the_stub_punishes_nobody(my_kernels):
+    solve()
+    assert solve().outcome.state == "right"
+    kept = (my_kernels / "sigmoid.numpy.py").read_text()
+
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        raise NotImplementedError
+
+    assert sigmoid.outcome.state == "open" and "kept kernel" in sigmoid.outcome.line
+    assert sigmoid.kernel.where == "sigmoid.numpy.py", "what was kept goes on"
+
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        return z
+
+    assert sigmoid.outcome.state == "wrong" and "earlier" in sigmoid.outcome.notes[-1]
+    assert sigmoid.kernel.where == "sigmoid.numpy.py"
+    assert (my_kernels / "sigmoid.numpy.py").read_text() == kept
+
+
+def test_another_name_for_the_function_does_no_harm():
+    @exercise("sigmoid", kernel="numpy")
+    def my_own_sigmoid(values):
+        return 1 / (1 + np.exp(-values))
+
+    assert my_own_sigmoid.outcome.state == "right"
+    assert choose("numpy", mine=True).notes["sigmoid"] == "yours"
+
+
+def helper(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def test_what_stands_outside_of_the_function_is_reported_as_missing():
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        return helper(z)
+
+    assert sigmoid.outcome.state == "wrong"
+    assert "'helper' is not defined" in sigmoid.outcome.line and "np and xp" in sigmoid.outcome.line
+
+
+def test_an_endless_loop_in_python_is_ended(monkeypatch):
+    monkeypatch.setattr("nncourse.classroom.exercise.TIME_LIMIT", 1.0)
+
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        while True:
+            z = z + 1
+
+    assert sigmoid.outcome.state == "wrong" and "did not end within 1 s" in sigmoid.outcome.line
+    assert solve().outcome.state == "right"
+
+
+@pytest.mark.timed
+def test_a_cupy_exercise_without_a_gpu_is_checked_with_numpy():
+    if device.gpu_available():
+        pytest.skip("there is a GPU")
+
+    @exercise("relu", kernel="cupy")
+    def relu(z):
+        return xp.maximum(z, 0)  # noqa: F821 (the course puts xp there)
+
+    assert relu.outcome.state == "right" and "not timed" in relu.outcome.notes[0]
+    np.testing.assert_array_equal(relu(Z), np.maximum(Z, 0))
+
+
+@pytest.mark.parametrize(("operation", "kernel"), [("sigmiod", "numpy"), ("sigmoid", "tiled"), ("sigmoid", "cuda")])
+def test_unknown_exercises_are_refused(operation, kernel):
+    with pytest.raises(CourseError, match="wanted"):
+        exercise(operation, kernel=kernel)
+
+
+def test_a_function_without_a_text_is_refused():
+    with pytest.raises(CourseError, match="def"):
+        exercise("sigmoid", kernel="numpy")(eval("lambda z: z"))
+
+
+@pytest.mark.parametrize("names", ("all", "sigmoid", "relu,sigmoid.numpy"))
+def test_solved_by_the_course(monkeypatch, my_kernels, names):
+    monkeypatch.setenv("NNCOURSE_SOLVE", names)
+    monkeypatch.setenv("NNCOURSE_STRICT", "1")
+
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        raise NotImplementedError
+
+    assert sigmoid.outcome.state == "right" and sigmoid.kernel is sigmoid_operation["numpy"]
+    assert not my_kernels.exists(), "solving never writes"
+    monkeypatch.setenv("NNCOURSE_SOLVE", "relu,sigmoid.loops")
+
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        raise NotImplementedError
+
+    assert sigmoid.outcome.state == "open"
+
+
+def test_strict_turns_a_wrong_answer_into_an_exception(monkeypatch):
+    monkeypatch.setenv("NNCOURSE_STRICT", "1")
+    with pytest.raises(CourseError, match="wrong"):
+
+        @exercise("sigmoid", kernel="numpy")
+        def sigmoid(z):
+            return z
+
+
+def test_html_has_the_colour_of_the_state_and_escapes_code():
+    @exercise("sigmoid", kernel="numpy")
+    def sigmoid(z):
+        raise ValueError("<script>")
+
+    html = sigmoid.outcome._repr_html_()
+    assert 'class="nncourse wrong"' in html and "&lt;script&gt;" in html and "<script>" not in html
+
+
+@pytest.mark.usefixtures("emulator")
+class TestCuda:
+    @pytest.mark.parametrize("body", ("", "    // your code here: 2 lines\n", "    /* nothing\n */\n"))
+    def test_open(self, body):
+        answer = cuda("sigmoid naive --block 256", f"{HEAD}{body}}}\n")
+        assert answer.outcome.state == "open" and answer.kernel is sigmoid_operation["naive"]
+
+    @pytest.mark.timed
+    def test_right(self, my_kernels):
+        answer = cuda("sigmoid naive --block 64", RIGHT_CUDA)
+        assert answer.outcome.state == "right"
+        assert any("registers a thread" in note for note in answer.outcome.notes)
+        if device.gpu_available():
+            assert "transfers" in [row.kernel for row in answer.outcome.table.rows]
+        else:
+            assert "not timed" in answer.outcome.notes[0]
+        entry = json.loads((my_kernels / "progress.json").read_text())["sigmoid.naive"]
+        assert entry["launch"] == {"block": [64]}
+        assert (my_kernels / "sigmoid.naive.cu").read_text() == f"// %%cuda sigmoid naive --block 64\n{RIGHT_CUDA}"
+        backend = choose("cuda", mine=True, emulate=True)
+        assert backend.notes["sigmoid"] == "yours" and backend.kernels["sigmoid"].block == (64,)
+        np.testing.assert_allclose(answer(Z), 1 / (1 + np.exp(-Z)), rtol=1e-5)
+
+    def test_errors_have_the_line_numbers_of_the_cell(self):
+        body = HEAD + INDEX + "    if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]))\n}\n"
+        answer = cuda("sigmoid naive", body)
+        assert answer.outcome.state == "wrong"
+        line, excerpt, caret = answer.outcome.line.splitlines()[1:4]
+        place = int(line.split(":")[1])  # the cell's first line is the %%cuda line; the compiler may name the next one
+        cell = ["%%cuda sigmoid naive", *body.splitlines()]
+        assert place in (4, 5) and excerpt.strip() == cell[place - 1].strip() and caret.strip() == "^"
+
+    def test_no_guard(self):
+        answer = cuda("sigmoid naive", HEAD + INDEX + "    a[i] = 1.0f / (1.0f + expf(-z[i]));\n}\n")
+        assert answer.outcome.state == "wrong" and answer.case
+        assert "out of bounds" in answer.outcome.line or "outside of its arrays" in answer.outcome.line
+
+    def test_a_function_of_another_operation(self):
+        answer = cuda("dense_forward naive", RIGHT_CUDA)
+        assert answer.outcome.state == "wrong" and "takes z, a, n; wanted A, W, b" in answer.outcome.line
+
+    @pytest.mark.parametrize("body", ["", "int x;", "void sigmoid() {}"])
+    def test_a_cell_without_a_kernel(self, body):
+        answer = cuda("sigmoid naive", body)
+        assert answer.outcome.state == "wrong" and 'extern "C" __global__ void' in answer.outcome.line
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "required"),
+        ("sigmoid", "required"),
+        ("sigmoid naive --blocks 3", "--blocks"),
+        ("sigmoid naive --block x", "numbers"),
+        ("sigmoid naive --shared x", "int"),
+        ("sigmoid 'naive", "quotation"),
+        ("sigmiod naive", "did you mean sigmoid"),
+        ("sigmoid ../x", "letters, digits"),
+    ],
+)
+def test_a_line_that_is_not_understood_is_refused_in_one_line(line, said, capsys):
+    with pytest.raises(CourseError, match=said) as caught:
+        answer = cuda(line, RIGHT_CUDA)
+        raise CourseError(answer.outcome.line)  # a name that cannot be kept is a verdict
+    assert "\n" not in str(caught.value)
+
+
+def test_launches_are_those_of_the_packages_kernel_unless_the_line_says_otherwise():
+    def launch(operation, line):
+        return cuda_cell.launch_options(find(operation), cuda_cell.parsed(f"{operation} {line}"))
+
+    assert launch("mse", "tree") == {"block": [512], "grid": [1]}
+    assert launch("mse", "tree --block 64") == {"block": [64], "grid": [1]}
+    assert launch("confusion_matrix", "atomic") == {"block": [256], "over": ["n"]}
+    assert launch("dense_forward", "tiled") == {"block": [16, 16]}
+    assert launch("dense_forward", "own --block 8,4 --shared 64") == {"block": [8, 4], "shared": 64}
+    assert launch("softmax", "own --grid batch") == {"block": [256], "grid": ["batch"]}
+
+
+class TestNotebook:
+    """In a real kernel of Jupyter, as students have it."""
+
+    @staticmethod
+    def run(*cells: str) -> list[str]:
+        """The outputs of the cells as text."""
+        imports = "from nncourse.classroom.exercise import exercise\nimport numpy as np"
+        setup = f"%load_ext nncourse.classroom.exercise\n{imports}"
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (setup, *cells)])
+        NotebookClient(notebook, timeout=200, allow_errors=True, kernel_name="python3").execute()
+        texts = []
+        for cell in notebook.cells[1:]:
+            parts = [o.get("text") or o.get("data", {}).get("text/plain") or o.get("evalue") for o in cell.outputs]
+            texts.append("\n".join(map(str, parts)))
+        return texts
+
+    @pytest.mark.usefixtures("emulator")
+    def test_nothing_that_a_cuda_cell_does_takes_the_notebook_along(self, monkeypatch):
+        monkeypatch.setenv("NNCOURSE_SOLVE", "")
+        bodies = {
+            "endless": "    volatile float x = 0.0f;\n    while (n > 0) x = x + z[0];\n    a[0] = x;\n",
+            "far out of bounds": "    a[1000000000LL + threadIdx.x] = z[0];\n",
+            "a null pointer": "    float* p = 0;\n    p[threadIdx.x] = z[0];\n",
+            "a trap": '    asm volatile("trap;");\n' if device.gpu_available() else "    __trap();\n",
+            "no C": "    a[0] = ;\n",
+        }
+        cells = [f"%%cuda sigmoid naive\n{HEAD}{body}}}" for body in bodies.values()]
+        good = f"%%cuda sigmoid naive\n{RIGHT_CUDA}"
+        after = "state = sigmoid_naive.outcome.state\nprint(state, np.ones(2).sum())"
+        *wrong, right, last = self.run(*cells, good, after)
+        for name, text in zip(bodies, wrong, strict=True):
+            assert text.startswith("✗ sigmoid (naive): "), (name, text)
+        assert "did not end within" in wrong[0]
+        assert right.startswith("✓ sigmoid (naive): right") and last.startswith("right 2.0")
+
+    def test_a_mistake_is_one_line_and_still_an_error(self):
+        (text,) = self.run('@exercise("sigmiod", kernel="numpy")\ndef sigmoid(z): ...')
+        assert "did you mean sigmoid" in text and "Traceback" not in text
+
+    def test_cells_out_of_order_and_a_copied_stub(self):
+        stub = '@exercise("relu", kernel="numpy")\ndef relu(z):\n    ...  # your code'
+        solved = '@exercise("relu", kernel="numpy")\ndef relu(z):\n    return np.maximum(z, 0)'
+        texts = self.run("x = 1", solved, stub, stub, "print(relu(np.array([-1.0, 2.0])))", solved)
+        assert texts[1].startswith("✓") and texts[2].startswith("○") and texts[3].startswith("○")
+        assert texts[4].strip() == "[0. 2.]" and texts[5].startswith("✓")
