@@ -15,6 +15,7 @@ from nncourse.cuda.emulate import ORDERS, EmulationError
 from nncourse.cuda.emulator_program import why_no_compiler
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource, kernels_in
+from nncourse.cuda.trace import READ, WRITE
 
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
@@ -497,7 +498,14 @@ def test_constants_come_from_defines():
         assert a[0] == float(value[:-1])
 
 
-@pytest.mark.parametrize(("options", "says"), [({"order": "random"}, "shuffled"), ({"time_limit": 0}, "time_limit")])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"order": "random"}, "shuffled"),
+        ({"time_limit": 0}, "time_limit"),
+        ({"record": [], "most_records": 0}, "most_records"),
+    ],
+)
 def test_wrong_options_are_refused(options, says):
     with pytest.raises(ValueError, match=says):
         launch(LANGUAGE, "prints", (1,), (1,), [1], **options)
@@ -705,6 +713,29 @@ def test_one_thread_cannot_race():
 def test_matrix_products_do_not_race(function):
     A = np.ones((19, 19), np.float32)
     launch(MATMUL, function, (3, 3), (8, 8), [A, A, np.zeros_like(A), 19, 19, 19], races=True)
+
+
+# ---- recording: more in test_picture.py
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_recording_changes_no_result_and_sees_every_access_once(order):
+    a, sums, found = integers(20), integers(20), []
+    launch(LANGUAGE, "everyone_meets", (5,), (4,), [a, sums], order=order, seed=2, record=found)
+    assert sums.tolist() == (np.arange(20) // 4 * 100 + 20).tolist()
+    assert [memory.name for memory in found[0].memories] == ["a", "sums", "mine"]
+    rows = found[0].accesses
+    reads = np.bincount(rows["memory"][rows["kind"] == READ], minlength=3)
+    writes = np.bincount(rows["memory"][rows["kind"] == WRITE], minlength=3)
+    assert (reads.tolist(), writes.tolist()) == ([400, 0, 20], [20, 20, 20])
+    assert not rows["outside"].any()
+
+
+def test_races_are_no_mistake_while_recording_and_are_one_afterwards():
+    launch(RACES, "adds", (2,), (64,), [floats(128)], record=(found := []))
+    assert (found[0].accesses["cell"] == 1).all()
+    assert len(found[0].accesses) == 2 * 128
+    assert "both touch a[1]" in race("adds")
 
 
 # ---- the child process

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -89,10 +90,10 @@ struct Same {
 
 // Nothing can come between the reading and the writing here, so these are plain statements. Where races are looked for
 // they are no plain accesses, but one atomic access, made by the caller's line.
-#define ATOMIC_TEMPLATE template <typename T> __attribute__((no_sanitize("thread")))
+#define WATCHED_TEMPLATE template <typename T> __attribute__((no_sanitize("thread")))
 #define TOUCH cuda_on_cpu::touch_atomically(address, sizeof(T), __builtin_return_address(0))
 #define ATOMIC(name, result)                                                  \
-    ATOMIC_TEMPLATE                                                           \
+    WATCHED_TEMPLATE                                                          \
     T name(T* address, typename Same<T>::type value) {                        \
         TOUCH;                                                                \
         T old = *address;                                                     \
@@ -109,7 +110,7 @@ ATOMIC(atomicOr, old | value)
 ATOMIC(atomicXor, old ^ value)
 ATOMIC(atomicInc, old >= value ? 0 : old + 1)
 ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
-ATOMIC_TEMPLATE
+WATCHED_TEMPLATE
 T atomicCAS(T* address, typename Same<T>::type expected, typename Same<T>::type value) {
     TOUCH;
     T old = *address;
@@ -117,8 +118,14 @@ T atomicCAS(T* address, typename Same<T>::type expected, typename Same<T>::type 
     return old;
 }
 #undef ATOMIC
-#undef ATOMIC_TEMPLATE
 #undef TOUCH
+
+WATCHED_TEMPLATE
+T __ldg(const T* address) {
+    cuda_on_cpu::touch_to_read(address, sizeof(T), __builtin_return_address(0));
+    return *address;
+}
+#undef WATCHED_TEMPLATE
 
 // As CUDA's: the other one if one is NaN.
 template <typename A, typename B>
@@ -171,11 +178,6 @@ inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
 inline int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
 inline unsigned __umulhi(unsigned x, unsigned y) { return uint64_t(x) * y >> 32; }
-
-template <typename T>
-T __ldg(const T* address) {
-    return *address;
-}
 
 static long long clock_ticks;
 inline long long clock64() { return ++clock_ticks; }

@@ -3,25 +3,35 @@
 // shared memory are kept, and two make a race if they come from two threads, one writes, not both are atomic, and
 // nothing made one wait for the other. In the program with AddressSanitizer none of this exists.
 //
+// The same calls serve to record every access of a launch, for emulate.trace(); then nothing is said of races.
+//
 // Not seen: races on __device__ variables; on __shared__ arrays in templates (GCC ignores their section); a struct
 // stored as a function returns it. A thread that syncs with some lanes of its warp counts as having waited for all.
 #pragma once
 
 #ifndef __SANITIZE_THREAD__
 
+#define ROOM_AFTER_SHARED_MEMORY
+
 namespace cuda_on_cpu {
 inline void watch_memory() {}
 inline void forget_memory() {}
 inline void touch_atomically(void*, size_t, void*) {}
+inline void touch_to_read(const void*, size_t, void*) {}
+inline void send_records() {}
 }  // namespace cuda_on_cpu
 
 #else
+
+// Behind the .cu text's shared variables: who writes past the last one then harms nothing else.
+#define ROOM_AFTER_SHARED_MEMORY __attribute__((used, section("cuda_shared"))) static char room_after_shared[4096];
 
 #define UNWATCHED __attribute__((no_sanitize("thread")))  // else what watches would be watched itself
 
 namespace cuda_on_cpu {
 
-enum Kind { READ, WRITE, ATOMIC, KINDS };
+enum Kind : uint8_t { READ, WRITE, ATOMIC, KINDS };
+enum Number { DYNAMIC_SHARED = -2, STATIC_SHARED = -1 };  // of a memory; an array has that of its argument
 
 struct Access {
     uint64_t thread;   // number in the grid
@@ -36,13 +46,14 @@ struct Memory {
     int64_t bytes, cell_bytes;
     Cell* cells;
     const char* name;
+    int number;
 };
 
 static Memory watched[MOST_ARGUMENTS + 2];
 static int watched_count;
 
-inline void watch(const char* name, char* start, int64_t bytes, int64_t cell_bytes, Cell* cells) {
-    if (bytes > 0) watched[watched_count++] = {start, bytes, cell_bytes, cells, name};
+inline void watch(const char* name, char* start, int64_t bytes, int64_t cell_bytes, Cell* cells, int number) {
+    if (bytes > 0 || launch.most_records) watched[watched_count++] = {start, bytes, cell_bytes, cells, name, number};
 }
 
 inline Cell* new_cells(int64_t count) { return static_cast<Cell*>(calloc(count, sizeof(Cell))); }
@@ -53,18 +64,18 @@ inline void watch_memory() {
     static Cell* const in_static = new_cells(static_shared_bytes());
     static Cell* const in_dynamic = new_cells(MOST_SHARED);
     watched_count = 0;
-    watch("shared memory", __start_cuda_shared, static_shared_bytes(), 1, in_static);
-    watch("dynamic shared memory", dynamic_shared, launch.shared_bytes, 1, in_dynamic);
+    watch("shared memory", __start_cuda_shared, static_shared_bytes(), 1, in_static, STATIC_SHARED);
+    watch("dynamic shared memory", dynamic_shared, launch.shared_bytes, 1, in_dynamic, DYNAMIC_SHARED);
     for (int i = 0; i < launch.arguments; i++) {
         const Argument& a = arguments[i];
-        if (!a.element_bytes || a.same_as != i || !may_be_written(i)) continue;  // who only reads cannot race
-        watch(a.name, buffers[i], a.bytes, a.element_bytes, new_cells(a.bytes / a.element_bytes));
+        if (!a.element_bytes || a.same_as != i) continue;
+        if (launch.most_records) watch(a.name, buffers[i], a.bytes, a.element_bytes, nullptr, i);
+        else if (may_be_written(i))  // who only reads cannot race
+            watch(a.name, buffers[i], a.bytes, a.element_bytes, new_cells(a.bytes / a.element_bytes), i);
     }
 }
 
-inline bool is_shared(const Memory& memory) {
-    return memory.start == __start_cuda_shared || memory.start == dynamic_shared;
-}
+inline bool is_shared(const Memory& memory) { return memory.number < 0; }
 
 inline void forget_memory() {
     for (int m = 0; m < watched_count; m++)
@@ -94,6 +105,37 @@ inline void forget_memory() {
     _exit(3);
 }
 
+// ---- recording
+
+struct Record {  // as in emulate.py
+    int64_t offset;  // from the memory's first byte, in bytes
+    const void* code;
+    uint32_t block, bytes;
+    uint16_t thread;
+    int8_t memory;
+    Kind kind;
+};
+
+static Record* records;
+static int64_t record_count, record_space;
+
+inline void send_records() {
+    if (!launch.most_records) return;
+    send(&record_count, sizeof record_count);
+    send(records, record_count * sizeof *records);
+    record_count = 0;
+}
+
+inline void more_space() {
+    watching = false;
+    if (record_count == launch.most_records)
+        fail(0, ": makes more than %lld accesses, too many to record: use smaller sizes", (long long)record_count);
+    record_space = record_space ? 2 * record_space : 1 << 12;
+    if (record_space > launch.most_records) record_space = launch.most_records;
+    records = static_cast<Record*>(realloc(records, record_space * sizeof *records));
+    watching = true;
+}
+
 #pragma GCC push_options
 #pragma GCC optimize("O2")  // unlike the kernels: see FOR_RACES in emulator_program.py
 
@@ -119,8 +161,23 @@ UNWATCHED inline void touch_cell(const Memory& memory, int64_t index, Kind kind,
     last[0] = access;
 }
 
+UNWATCHED inline void record(const char* address, size_t bytes, Kind kind, const void* code) {
+    for (int m = 0; m < watched_count; m++) {
+        // An access outside of an array belongs to it as far as its room reaches.
+        const int64_t offset = address - watched[m].start, number = watched[m].number;
+        const int64_t before = number < 0 ? 0 : gap(watched[m].bytes);
+        const int64_t end = number == DYNAMIC_SHARED ? sizeof dynamic_shared : watched[m].bytes + before;
+        if (offset < -before || offset >= end) continue;
+        if (record_count == record_space || record_count == launch.most_records) more_space();
+        records[record_count++] = {offset, code, uint32_t(running->number), uint32_t(bytes),
+                                   uint16_t(current->number), int8_t(number), kind};
+        return;
+    }
+}
+
 UNWATCHED inline void touch(void* address, size_t bytes, Kind kind, void* code) {
     if (!watching) return;
+    if (launch.most_records) return record(static_cast<char*>(address), bytes, kind, code);
     for (int m = 0; m < watched_count; m++) {
         const Memory& memory = watched[m];
         const int64_t first = static_cast<char*>(address) - memory.start, end = first + bytes;
@@ -136,6 +193,10 @@ UNWATCHED inline void touch(void* address, size_t bytes, Kind kind, void* code) 
 UNWATCHED inline void touch_atomically(void* address, size_t bytes, void* code) {
     touch(address, bytes, ATOMIC, code);
     running->acquired_time = fence_time;
+}
+
+UNWATCHED inline void touch_to_read(const void* address, size_t bytes, void* code) {
+    touch(const_cast<void*>(address), bytes, READ, code);
 }
 
 #pragma GCC pop_options

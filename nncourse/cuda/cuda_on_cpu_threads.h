@@ -102,6 +102,7 @@ struct Launch {  // what emulate.py sends first
     uint32_t seed, grid[3], block[3];
     int64_t shared_bytes;
     double time_limit;
+    int64_t most_records;  // 0: accesses are not recorded
 };
 
 const int64_t MOST_SHARED = 227 << 10;

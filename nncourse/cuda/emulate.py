@@ -19,17 +19,20 @@ from typing import BinaryIO
 
 import numpy as np
 
-from nncourse.cuda.emulator_program import line_before, program_for, why_no_compiler
+from nncourse.cuda.emulator_program import lines_before, program_for, why_no_compiler
 from nncourse.cuda.source import CudaSource, Parameter, kernels_in, parameters
+from nncourse.cuda.trace import RECORD, Trace, trace_of
 from nncourse.errors import CourseError
 
 ORDERS = ("forward", "reverse", "shuffled")
 
 # The structs Launch and Argument, and the head of an answer, as in cuda_on_cpu_threads.h and cuda_on_cpu_serve.h.
-LAUNCH = struct.Struct("=3i I 3I 3I q d")
+LAUNCH = struct.Struct("=3i I 3I 3I q d q")
 ARGUMENT = struct.Struct("=48s q 3i 4x")
 ANSWER = struct.Struct("=3i")
 DONE, FAILED, OUT_OF_TIME, RACE = range(4)
+COUNT = struct.Struct("=q")
+MOST_RECORDS = 1_000_000
 
 # Before it the child's stderr holds what kernels printed, after it a report of AddressSanitizer.
 REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
@@ -53,29 +56,52 @@ def run(
     shared_bytes: int = 0,
     order: str = "forward",
     seed: int = 0,
-    time_limit: float = 20.0,
+    time_limit: float = 10.0,
     races: bool = False,
+    record: list[Trace] | None = None,
+    most_records: int = MOST_RECORDS,
 ) -> None:
     """Run a kernel. Arrays whose parameter is not const are changed in place. launch.py has checked the arguments.
 
     Blocks, and threads between two barriers, run one after the other: in this order, `seed` choosing a shuffled one.
     With `races`, two threads that touch the same cell without waiting for each other are a mistake, whatever comes out;
-    then arrays are not watched for accesses out of bounds.
+    then arrays are not watched for accesses out of bounds. A list given as `record` gets the Trace of the launch: every
+    access of every thread, `most_records` at most; then neither races nor accesses out of bounds are mistakes.
     """
     where = f"{source.file}: {function}"
     if order not in ORDERS:
         raise CourseError(f"{where}: wanted order to be one of {', '.join(ORDERS)}; got {order!r}")
     if not time_limit > 0:
         raise CourseError(f"{where}: wanted a time_limit above 0 s, got {time_limit}")
+    recording = record is not None
+    if recording and most_records < 1:
+        raise CourseError(f"{where}: wanted most_records from 1 up, got {most_records}")
     declared = parameters(source, function)
     numbers = kernels_in(source).index(function), ORDERS.index(order), len(arguments), seed % 2**32
-    request = [LAUNCH.pack(*numbers, *grid, *block, shared_bytes, time_limit), *_packed(declared, arguments)]
+    head = LAUNCH.pack(*numbers, *grid, *block, shared_bytes, time_limit, most_records if recording else 0)
+    request = [head, *_packed(declared, arguments)]
     pairs = zip(declared, arguments, strict=True)
     written = [argument for parameter, argument in pairs if parameter.pointer and not parameter.const]
     try:
-        _child(source, os.getpid(), races).launch(request, written)
+        records = _child(source, os.getpid(), races or recording).launch(request, written, recording)
     except _ChildError as failure:
+        if recording and failure.outcome == FAILED and not failure.text:  # a crash: the other program knows its line
+            run(source, function, grid, block, arguments, shared_bytes, order, seed, time_limit)
         raise EmulationError(_explained(failure, source, function, time_limit)) from None
+    if recording:
+        arrays = {
+            number: (parameter.name, argument)
+            for number, (parameter, argument) in enumerate(zip(declared, arguments, strict=True))
+            if parameter.pointer
+        }
+        record.append(trace_of(records, source, function, grid, block, arrays, shared_bytes))
+
+
+def trace(source: CudaSource, function: str, *launch, **options) -> Trace:
+    """Every access of a launch: which thread touches which cell. Arguments and options are run()'s; use small sizes."""
+    found: list[Trace] = []
+    run(source, function, *launch, **options, record=found)
+    return found[0]
 
 
 @functools.cache
@@ -123,11 +149,11 @@ class _Child:
         self.process = subprocess.Popen([program], bufsize=1 << 20, **pipes)
         weakref.finalize(self, _end, self.process, self.errors, os.getpid())
 
-    def launch(self, request: list[bytes], written: list[np.ndarray]) -> None:
-        """Send a request, wait for the answer, fill the arrays that the kernel wrote."""
+    def launch(self, request: list[bytes], written: list[np.ndarray], recording: bool) -> np.ndarray:
+        """Send a request, wait for the answer, fill the arrays that the kernel wrote. Gives back what was recorded."""
         with self.lock:
             try:
-                self._converse(request, written)
+                return self._converse(request, written, recording)
             except BaseException:  # a Ctrl-C too leaves the conversation in the middle: the next launch starts anew
                 self.process.kill()
                 _child.cache_clear()
@@ -135,7 +161,7 @@ class _Child:
             finally:
                 self._show_printed()
 
-    def _converse(self, request: list[bytes], written: list[np.ndarray]) -> None:
+    def _converse(self, request: list[bytes], written: list[np.ndarray], recording: bool) -> np.ndarray:
         outcome, line, text = FAILED, 0, ""
         try:
             self.process.stdin.write(b"".join(request))
@@ -149,6 +175,8 @@ class _Child:
             raise _ChildError(outcome, line, text, "".join(REPORT_START.split(self._stderr())[1:]))
         for array in written:
             array.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._read(array.nbytes), np.uint8)
+        count = COUNT.unpack(self._read(COUNT.size))[0] if recording else 0
+        return np.frombuffer(self._read(count * RECORD.itemsize), RECORD)
 
     def _read(self, size: int) -> bytes:
         data = self.process.stdout.read(size)
@@ -205,7 +233,7 @@ def _explained_race(failure: _ChildError, source: CudaSource, function: str) -> 
     """One line, at the access that came second; the text begins with the addresses of both."""
     *addresses, text = failure.text.split(" ", 2)
     program = program_for(source, races=True)
-    line, other = (line_before(address, program, source) for address in addresses)
+    line, other = lines_before([int(address, 16) for address in addresses], program, source)
     where = f"{source.file}:{line}: {function}" if line else f"{source.file}: {function}"
     return where + text + (f" (the other access is in line {other})" if other != line else "")
 

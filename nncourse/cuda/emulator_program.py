@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from nncourse.cuda.compile import CudaCompileError, compile_check, why_no_nvrtc
@@ -43,7 +44,10 @@ def why_no_compiler() -> str | None:
 
 
 def program_for(source: CudaSource, races: bool = False) -> Path:
-    """The program for this source, compiled unless it is in the cache folder. With `races` it looks for them only."""
+    """The program for this source, compiled unless it is in the cache folder.
+
+    With `races` it looks for them only, or records accesses.
+    """
     if reason := why_no_compiler():
         raise CourseError(f"{source.file}: {reason}")
     command = [*_compiler(), *FLAGS]
@@ -82,6 +86,7 @@ def _program_text(source: CudaSource) -> str:
         '#include "cuda_on_cpu.h"\n'
         "namespace {\n"  # else a __shared__ array in a template or an inline function could not choose its section
         f"{DYNAMIC_SHARED.sub(_pointer_to_dynamic_shared, source.compilable())}"
+        "ROOM_AFTER_SHARED_MEMORY\n"
         "}\n"
         '#line 1 "main.cpp"\n'
         f"static void call(int function, void** slots) {{\n    switch (function) {{\n{cases}    }}\n}}\n"
@@ -122,14 +127,15 @@ def _readable_errors(log: str, source: CudaSource) -> str:
     return "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
 
 
-def line_before(return_address: str, program: Path, source: CudaSource) -> int:
-    """The .cu line of the call that returns there, the innermost if functions were inlined; 0 if nobody knows."""
+def lines_before(return_addresses: Sequence[int], program: Path, source: CudaSource) -> list[int]:
+    """The .cu lines of the calls that return there, the innermost if functions were inlined; 0 where nobody knows."""
     if not shutil.which("addr2line"):  # it comes with g++'s linker
-        return 0
-    command = ["addr2line", "-i", "-e", program, hex(int(return_address, 16) - 1)]
-    frames = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
-    found = re.search(re.escape(source.file) + r":(\d+)", frames)
-    return int(found[1]) if found else 0
+        return [0] * len(return_addresses)
+    command = ["addr2line", "-i", "-a", "-e", program, *(hex(address - 1) for address in return_addresses)]
+    answer = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+    frames = re.split(r"^0x[0-9a-f]+\n", answer, flags=re.MULTILINE)[1:]  # so -a heads what belongs to an address
+    found = [re.search(re.escape(source.file) + r":(\d+)", text) for text in frames]
+    return [int(match[1]) if match else 0 for match in found]
 
 
 def _cache_folder() -> Path:

@@ -1,0 +1,263 @@
+"""How many accesses a kernel makes, and how well a warp's fit together: the table of picture.py.
+
+Accesses are those that the .cu text asks for; a GPU's compiler may save some of them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from math import prod
+
+import numpy as np
+
+from nncourse.classroom import html
+from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
+from nncourse.errors import CourseError
+from nncourse.kernels import check
+from nncourse.kernels.kernel import CudaKernel
+
+WARP, SECTOR, BANKS = 32, 32, 32  # threads; bytes that global memory hands out at once; words of 4 bytes side by side
+NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
+GLOBAL_HEAD = ("global", "reads", "writes", "atomics", "outside", "sectors", "fewest", "efficiency")
+SHARED_HEAD = ("shared", "reads", "writes", "atomics", "outside", "bank conflicts")
+WIDTHS = (13, 9, 9, 9, 9, 9, 8, 12)
+
+
+@dataclass(frozen=True)
+class Count:
+    """The accesses to one memory. A warp's accesses by one instruction are one request.
+
+    `reads`, `writes` and `atomics` are those of single threads, without those `outside`. For global memory `sectors`
+    are the sectors of 32 bytes that all requests touched, `fewest` those that could hold the same cells. For shared
+    memory `conflicts` is the worst number of different words that one request wanted of one bank: 1 is none.
+    """
+
+    memory: Memory
+    reads: int
+    writes: int
+    atomics: int
+    outside: int
+    requests: int
+    sectors: int
+    fewest: int
+    conflicts: int
+    worst: str  # words on the worst request; empty where every one is as good as it can be
+
+    @property
+    def efficiency(self) -> float:
+        """The share of the sectors that was needed, 0 to 1; 1 where nothing was touched."""
+        return self.fewest / self.sectors if self.sectors else 1.0
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """Every access of one launch of a kernel. print() gives the table; a notebook shows it as one."""
+
+    title: str
+    trace: Trace
+    fault: str | None = None  # what is wrong with the kernel's result
+
+    @cached_property
+    def counts(self) -> tuple[Count, ...]:
+        """What was counted, for each array, then for each variable in shared memory."""
+        return tuple(_count(self.trace, number, self.requests) for number in range(len(self.trace.memories)))
+
+    @cached_property
+    def requests(self) -> np.ndarray:
+        """For each access the number of the request that it belongs to."""
+        return _requests(self.trace.accesses)
+
+    def __getitem__(self, name: str) -> Count:
+        """The count of the array or shared variable of that name."""
+        for count in self.counts:
+            if count.memory.name == name:
+                return count
+        raise CourseError(f"wanted one of {', '.join(memory.name for memory in self.trace.memories)}; got {name!r}")
+
+    @property
+    def idle(self) -> int:
+        """How many threads touch nothing."""
+        touching = self.trace.accesses["block"].astype(np.int64) * 1024 + self.trace.accesses["thread"]
+        return prod(self.trace.grid) * prod(self.trace.block) - len(np.unique(touching))
+
+    def __str__(self) -> str:
+        return table(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        said, tables, remarks = _lines(self)
+        body = "<br>".join(map(escape, said))
+        for head, rows in tables:
+            body += f"<table>{html.cells(head, tag='th')}{''.join(map(html.cells, rows))}</table>"
+        return html.page(body + "<br>".join(map(escape, remarks)))
+
+
+def accesses(kernel: CudaKernel, *arguments) -> Accesses:
+    """Run a CUDA kernel on NumPy arrays, under the emulator, and record every access."""
+    if not isinstance(kernel, CudaKernel):
+        raise CourseError(f"wanted a CUDA kernel, got {kernel}")
+    operation = kernel.operation
+    arguments = tuple(value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
+    sizes = operation.sizes(*arguments)
+    truth = np.asarray(operation.truth(*(np.float64(v) if np.result_type(v).kind == "f" else v for v in arguments)))
+    before = tuple(value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
+    options: dict = {"record": (found := [])}
+    if operation.output != "in place":  # a cell that nobody writes shows as wrong
+        nothing = np.nan if operation.result.kind == "float" else check.SENTINEL
+        options["out"] = np.full(truth.shape, nothing, operation.result.dtype)
+    result = kernel(*arguments, **options)
+    if not found:
+        raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
+    title = f"{operation.name} ({kernel.name}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
+    return Accesses(title, found[0], check.compare(operation, result, truth, before))
+
+
+# ---- counting
+
+
+def _numbered(*columns: np.ndarray) -> np.ndarray:
+    """A number for each row, the same for rows that are alike."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + place, return_inverse=True)[1]
+    return number
+
+
+def _requests(rows: np.ndarray) -> np.ndarray:
+    """The number of the request that each access belongs to.
+
+    That is: of the threads of a warp, the k-th access of each by the same instruction to the same memory.
+    """
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    one_thread = _numbered(rows["block"], rows["thread"], rows["code"], rows["memory"])
+    order = np.argsort(one_thread, kind="stable")
+    starts = np.flatnonzero(np.diff(one_thread[order], prepend=-1))
+    occurrence = np.empty(len(rows), np.int64)
+    occurrence[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
+    return _numbered(rows["block"], rows["thread"] // WARP, rows["code"], rows["memory"], occurrence)
+
+
+def spread(first: np.ndarray, count: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    """first, first + 1, … for each row, count of them, with the other columns repeated."""
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(first, count) + within, *(np.repeat(other, count) for other in others)
+
+
+def _different(requests: np.ndarray, things: np.ndarray) -> np.ndarray:
+    """How many different things each request touched, by the request's number."""
+    pairs = np.unique(np.stack([requests, things]), axis=1)
+    return np.bincount(pairs[0])
+
+
+def _sectors(memory: Memory, rows: np.ndarray, request: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each request the sectors that it touched, and the fewest that could hold the same cells."""
+    cell, of = spread(rows["cell"], rows["cells"], request)
+    fewest = -(-_different(of, cell) * memory.itemsize // SECTOR)
+    return _different(of, cell * memory.itemsize // SECTOR), fewest
+
+
+def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
+    memory = trace.memories[number]
+    mine = trace.accesses["memory"] == number
+    outside = int((mine & trace.accesses["outside"]).sum())
+    mine &= ~trace.accesses["outside"]
+    rows = trace.accesses[mine]
+    kinds = np.bincount(rows["kind"], minlength=3).tolist()
+    if not len(rows):
+        return Count(memory, *kinds, outside, 0, 0, 0, 1, "")
+    _, first, request = np.unique(requests[mine], return_index=True, return_inverse=True)
+    if memory.shared:
+        return Count(memory, *kinds, outside, len(first), 0, 0, _bank_conflicts(memory, rows, request), "")
+    sectors, fewest = _sectors(memory, rows, request)
+    place, worst = int(np.argmax(sectors / fewest)), ""
+    if sectors[place] > fewest[place]:
+        row = rows[first[place]]
+        in_line = f" in line {row['line']}" if row["line"] else ""
+        worst = f"a warp's {NAMES[row['kind']]}{in_line} touches {sectors[place]} sectors where {fewest[place]}"
+        worst += f" would do: {100 * fewest[place] / sectors[place]:.0f} %"
+    return Count(memory, *kinds, outside, len(first), int(sectors.sum()), int(fewest.sum()), 1, worst)
+
+
+def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[set[int], str]:
+    """The cells of the request to a global array that wastes most, and words on it; nothing for shared memory."""
+    inside = ~rows["outside"]
+    if memory.shared or not inside.any():
+        return set(), ""
+    rows, request = rows[inside], np.unique(requests[inside], return_inverse=True)[1]
+    sectors, fewest = _sectors(memory, rows, request)
+    place = int(np.argmax(sectors / fewest))
+    (cells,) = spread(rows["cell"][request == place], rows["cells"][request == place])
+    best = "the fewest" if sectors[place] == fewest[place] else f"{fewest[place]} would do"
+    return set(cells.tolist()), f"a warp: {sectors[place]} sector{'s' if sectors[place] > 1 else ''}, {best}"
+
+
+def _bank_conflicts(memory: Memory, rows: np.ndarray, request: np.ndarray) -> int:
+    """The most different words that a request wants of one bank; accesses of 8 or 16 bytes go in 2 or 4 turns."""
+    words = np.maximum(rows["cells"] * memory.itemsize // 4, 1)
+    turn = rows["thread"] % WARP * words // WARP
+    word, of, turn = spread(rows["offset"] // 4, words, request, turn)
+    wanted = np.unique(np.stack([of, turn, word % BANKS, word]), axis=1)
+    return int(np.unique(wanted[:3], axis=1, return_counts=True)[1].max())
+
+
+# ---- the table
+
+
+def table(accesses: Accesses) -> str:
+    """The counts as lines of text, at most 80 columns wide."""
+    said, tables, remarks = _lines(accesses)
+    lines = [_short(line) for line in said]
+    for head, rows in tables:
+        for texts in (head, *rows):
+            first, *others = zip(texts, (*WIDTHS[: len(texts) - 1], 16 if head == SHARED_HEAD else 12), strict=True)
+            lines.append(f"{first[0][:12]:13}" + "".join(f"{text:>{width}}" for text, width in others))
+    return "\n".join(lines + [_short(line) for line in remarks])
+
+
+def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple, list[tuple]]], list[str]]:
+    """What stands above the tables, the tables (heads and rows), what stands below them."""
+    trace, counts = accesses.trace, accesses.counts
+    threads = prod(trace.grid) * prod(trace.block)
+    blocks = f"{_axes(trace.grid)} block{'s' * (prod(trace.grid) > 1)} of {_axes(trace.block)} threads"
+    said = [accesses.title, f"{blocks}; {accesses.idle or 'none'} of {threads} threads touch nothing"]
+    in_global, in_shared, remarks = [], [], []
+    for count in counts:
+        name = count.memory.name
+        texts = (name, *(f"{number:,}" for number in (count.reads, count.writes, count.atomics, count.outside)))
+        if count.memory.shared:
+            in_shared.append((*texts, "none" if count.conflicts == 1 else f"{count.conflicts}-way"))
+        else:
+            mean = (f"{number / max(count.requests, 1):.3g}" for number in (count.sectors, count.fewest))
+            in_global.append((*texts, *mean, f"{100 * count.efficiency:.0f} %"))
+        if count.worst:
+            remarks.append(f"{name}: {count.worst}")
+    if in_global:
+        remarks.append("sectors: of 32 bytes, touched by one access of a warp; fewest: that would do")
+    remarks = [f"✗ {text}" for text in _faults(accesses)] + remarks
+    tables = [(head, rows) for head, rows in ((GLOBAL_HEAD, in_global), (SHARED_HEAD, in_shared)) if rows]
+    return said, tables, remarks
+
+
+def _faults(accesses: Accesses) -> list[str]:
+    """Words on the first access outside of each memory, and on a wrong result."""
+    found, trace = [], accesses.trace
+    for number, memory in enumerate(trace.memories):
+        rows = trace.accesses[(trace.accesses["memory"] == number) & trace.accesses["outside"]]
+        if len(rows):
+            row = rows[0]
+            who = f"thread {row['thread']} of block {row['block']}, line {row['line']}"
+            found.append(f"outside: {memory.name}[{row['cell']}] of {memory.size} cells, {who}: is there a guard?")
+    return found + ([f"the result is wrong: {accesses.fault}"] if accesses.fault else [])
+
+
+def _axes(sizes: tuple[int, ...]) -> str:
+    """(4, 2, 1) -> "4 × 2"."""
+    used = max((axis for axis, size in enumerate(sizes) if size > 1), default=0) + 1
+    return " × ".join(str(size) for size in sizes[:used])
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= 80 else line[:79] + "…"

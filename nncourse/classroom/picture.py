@@ -1,0 +1,400 @@
+"""A picture of a kernel: which thread reads and writes which cell, and how many accesses a warp needs for it.
+
+    from nncourse.classroom import picture
+    picture.show("sigmoid", "naive", n=10, block=4)                    # in a notebook: a figure and a table
+    seen = picture.show("dense_forward", "tiled", batch=8, n_in=8, n_out=8, block=(4, 4), TILE=4)
+    print(seen)                                                        # the table alone
+    seen.plot(block=1)                                                 # the figure of one block
+
+The kernel runs under the CPU emulator, so this needs no GPU; the sizes must be small.
+"""
+
+import io
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nncourse.classroom.counting import Accesses, accesses, spread, table, worst_request
+from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
+from nncourse.errors import CourseError
+from nncourse.kernels import check
+from nncourse.kernels.backend import find
+from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.operation import Operation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SMALL = {"n": 10, "batch": 4, "n_in": 6, "n_out": 5, "classes": 3}
+BLOCKS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#72b7b2", "#eeca3b", "#5d69b1")  # then again
+MANY, OTHERS, RED, EDGE = "#b8bcc4", "#ececec", "#d62728", "#8a8f98"
+ROW, MOST, BEYOND = 32, 64, 3  # cells in a row of a long array; rows or columns drawn; rows drawn outside an array
+EDGES = {  # of a cell by its style: colour, width in points, distance from the cell's border, dashes
+    "cell": (EDGE, 0.6, 0.0, "-"),
+    "idle": (EDGE, 0.9, 0.0, ":"),
+    "outside": ("white", 0.6, 0.0, "-"),
+    "written": ("black", 1.1, 0.05, "-"),
+    "request": ("#8e00c9", 2.2, 0.0, "-"),  # the worst request of a warp
+}
+KINDS = {READ: "read", WRITE: "written", ATOMIC: "atomic updates"}
+CELL_INCHES = (0.32, 0.28, 0.24, 0.2, 0.17, 0.14, 0.11, 0.08, 0.05)
+LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.5, 7.0, 7.5  # inches, around a panel and of all
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What show() gives back: the accesses and their figure. A notebook displays both; print() gives the table."""
+
+    accesses: Accesses
+
+    @cached_property
+    def figure(self) -> "Figure":
+        return self.plot()
+
+    def plot(self, block: int | None = None) -> "Figure":
+        """The figure; with `block`, that of this block's threads."""
+        return plot_accesses(self.accesses, block)
+
+    def __str__(self) -> str:
+        return table(self.accesses)
+
+    __repr__ = __str__
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import Image, display
+
+        file = io.BytesIO()
+        self.figure.savefig(file, format="png", facecolor=self.figure.get_facecolor())
+        display(Image(file.getvalue(), alt=f"{table(self.accesses)}"), self.accesses)
+
+
+def show(
+    operation: str | Operation,
+    kernel: str | CudaKernel,
+    block: int | tuple[int, ...] | None = None,
+    grid: int | tuple[int | str, ...] | None = None,
+    **sizes: int,
+) -> Picture:
+    """The picture of a CUDA kernel on random data: of one of the operation's kernels, or of a CUDA text.
+
+    `block`, threads in a block, and `grid` are the kernel's own unless given. `sizes` are the letters of the contract,
+    and may set constants that the text `#define`s: TILE=4.
+    """
+    operation = find(operation) if isinstance(operation, str) else operation
+    wanted = {name: value for name, value in (("block", block), ("grid", grid)) if value is not None}
+    launch = {name: (value,) if isinstance(value, int) else tuple(value) for name, value in wanted.items()}
+    constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.letters}
+    kernel = _with_constants(_kernel(operation, kernel), constants)
+    kernel = replace(kernel, plans={}, **launch)
+    if wrong := [f"{name}={size!r}" for name, size in sizes.items() if not isinstance(size, int) or size < 1]:
+        raise CourseError(f"{operation.name}: wanted sizes from 1 up, got {', '.join(wrong)}")
+    sizes = {letter: SMALL.get(letter, 4) for letter in operation.letters} | sizes
+    arguments = zip(operation.arguments, check.random_case(operation, sizes).arguments, strict=True)
+    return Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
+
+
+def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
+    """The kernel itself, of that name, or of that text; the latter is launched as the operation's first CUDA kernel."""
+    if isinstance(kernel, str) and "__global__" not in kernel:
+        kernel = operation[kernel]
+    elif isinstance(kernel, str):
+        from nncourse.kernels import mine
+
+        first = next(there for there in operation.kernels.values() if isinstance(there, CudaKernel))
+        launch = {option: getattr(first, option) for option in ("block", "grid", "over", "shared")}
+        kernel = mine.build(operation, "yours", kernel, launch)
+    if not isinstance(kernel, CudaKernel):
+        cuda = ", ".join(name for name, there in operation.kernels.items() if isinstance(there, CudaKernel))
+        raise CourseError(f"{operation.name}: wanted a CUDA kernel, one of {cuda}, or a CUDA text; got {kernel}")
+    return kernel
+
+
+def _with_constants(kernel: CudaKernel, constants: dict[str, int]) -> CudaKernel:
+    """The same kernel with other values for what its text defines."""
+    text = kernel.source.text
+    for name, value in constants.items():
+        text, changed = re.subn(rf"^([ \t]*#define[ \t]+{name}[ \t]+)\S+", rf"\g<1>{value}", text, flags=re.MULTILINE)
+        if not changed:
+            letters = ", ".join(kernel.operation.letters)
+            raise CourseError(
+                f"{kernel.operation.name}: wanted a size ({letters}) or a constant that the text defines; got {name}"
+            )
+    return replace(kernel, source=replace(kernel.source, text=text))
+
+
+# ---- the figure
+
+
+class Cell(NamedTuple):
+    """One cell of a panel: `style` is one of EDGES, `request` whether the worst request wants it."""
+
+    row: int
+    column: int
+    faces: list  # colours, side by side
+    text: str
+    style: str
+    request: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One grid of cells: an array as it is read, or written; or the threads themselves."""
+
+    title: str
+    xlabel: str
+    ylabel: str
+    columns: range
+    rows: range
+    cells: list[Cell]
+    words: str = ""  # on the worst request
+
+
+def plot_accesses(accesses: Accesses, block: int | None = None) -> "Figure":
+    """Which thread reads and writes which cell. Colours are blocks; with `block`, the threads of that one.
+
+    A panel for the threads, for each array as read and as written, and for the shared memory of one block. A number in
+    a cell is the one thread that touches it, 8× are so many accesses by several. What lies outside an array is red.
+    """
+    from matplotlib.figure import Figure
+
+    trace = accesses.trace
+    if block is not None and not 0 <= block < prod(trace.grid):
+        raise CourseError(f"wanted a block from 0 to {prod(trace.grid) - 1}, got {block}")
+    panels = _panels(accesses, block)
+    for inches in CELL_INCHES:
+        places, height = _layout(panels, inches)
+        if height <= TALLEST and places:
+            break
+    handles = _legend(trace, panels, block)
+    foot = 0.45 + 0.2 * -(-len(handles) // 4)
+    height += 0.4 + foot
+    figure = Figure(figsize=(WIDTH, height), dpi=100, facecolor="white")
+    which = "" if block is None else f"; colours: the threads of block {block}"
+    figure.text(0.1 / WIDTH, 1 - 0.1 / height, accesses.title + which, va="top", fontsize=10.5, color="black")
+    for panel, (left, top) in zip(panels, places, strict=True):
+        wide, high = len(panel.columns) * inches, len(panel.rows) * inches
+        frame = (left + LEFT) / WIDTH, (height - 0.4 - top - TOP - high) / height, wide / WIDTH, high / height
+        _draw(figure.add_axes(frame), panel, inches)
+    figure.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0.0, 0.22 / height), ncols=4, frameon=False, fontsize=8
+    )
+    words = "In a cell: 5 is the one thread that touches it, by its number in the block; 8× are 8 accesses by several."
+    figure.text(0.1 / WIDTH, 0.1 / height, words, fontsize=8, color="0.25")
+    return figure
+
+
+def _layout(panels: list[Panel], inches: float) -> tuple[list[tuple[float, float]], float]:
+    """The left and upper edge of each panel, in inches, and the height of all; no places where one is too wide."""
+    places, left, top, high = [], 0.0, 0.0, 0.0
+    for panel in panels:
+        outside = any(cell.style == "outside" for cell in panel.cells)
+        words = max(0.059 * len(panel.title), 0.051 * len(panel.words))
+        wide = LEFT + max(len(panel.columns) * inches + 0.6 * outside, words) + RIGHT
+        if wide > WIDTH:
+            return [], np.inf
+        if left + wide > WIDTH:
+            left, top, high = 0.0, top + high, 0.0
+        places.append((left, top))
+        left, high = left + wide, max(high, TOP + len(panel.rows) * inches + BOTTOM - 0.12 * (not panel.words))
+    return places, top + high
+
+
+def _panels(accesses: Accesses, block: int | None) -> list[Panel]:
+    trace = accesses.trace
+    panels = [_thread_panel(trace, block)]
+    for number, memory in enumerate(trace.memories):
+        mine = trace.accesses["memory"] == number
+        name = f"{memory.name} ({', '.join(map(str, memory.shape))})"
+        if memory.shared:
+            shown = int(trace.accesses["block"][mine].min()) if block is None else block
+            mine &= trace.accesses["block"] == shown
+            name += f", shared in block {shown}"
+        kinds = [kind for kind in KINDS if (trace.accesses["kind"][mine] == kind).any()]
+        for kind in kinds:
+            chosen = mine & (trace.accesses["kind"] == kind)
+            rows, requests = trace.accesses[chosen], accesses.requests[chosen]
+            panels.append(_panel(trace, memory, f"{name}: {KINDS[kind]}", rows, requests, block))
+        if not kinds:
+            panels.append(
+                _panel(trace, memory, f"{name}: not touched", trace.accesses[:0], accesses.requests[:0], block)
+            )
+    return panels
+
+
+def _thread_panel(trace: Trace, block: int | None) -> Panel:
+    """Every thread of the launch, where it stands in the grid; those that touch nothing are empty."""
+    (wide, *_), size = trace.block, prod(trace.block)
+    across, down = trace.grid[0] * wide, prod(trace.grid[1:]) * (size // wide)
+    busy = set(zip(trace.accesses["block"].tolist(), trace.accesses["thread"].tolist(), strict=True))
+    columns, rows, width = _cut(across if down > 1 else None, 0, across * down - 1)
+    cells = []
+    for row, column in product(rows, columns):
+        y, x = divmod(row * width + column, across)
+        b, t = y // (size // wide) * trace.grid[0] + x // wide, y % (size // wide) * wide + x % wide
+        if (b, t) in busy:
+            cells.append(Cell(row, column, _faces({b}, {t}, size, WRITE, block), str(t), "cell"))
+        elif y < down:
+            cells.append(Cell(row, column, ["white"], str(t), "idle"))
+    xlabel, ylabel = ("thread, x", "thread, y") if down > 1 else ("thread of the grid", "")
+    return Panel(_title("threads", rows, columns, across * down), xlabel, ylabel, columns, rows, cells)
+
+
+def _panel(
+    trace: Trace, memory: Memory, title: str, rows: np.ndarray, requests: np.ndarray, block: int | None
+) -> Panel:
+    """The cells of a memory, coloured by who touches them; `rows` are accesses of one kind."""
+    kind = int(rows["kind"][0]) if len(rows) else READ
+    touched: dict[int, list] = {}  # cell -> (block, thread) of each access
+    columns = spread(rows["cell"], rows["cells"], rows["block"], rows["thread"])
+    for number, *who in zip(*(column.tolist() for column in columns), strict=True):
+        touched.setdefault(number, []).append(tuple(who))
+    own = np.full(len(rows), True) if block is None else rows["block"] == block
+    request, words = worst_request(memory, rows[own], requests[own])
+    long = len(memory.shape) == 1
+    last = memory.size - 1
+    if memory.shared and long:  # much of it may be left unused
+        last = max([*touched, 0])
+    columns, lines, width = _cut(None if long else memory.shape[-1], min([*touched, 0]), max([*touched, last]))
+    limit = range(-BEYOND * (width or ROW), memory.size + BEYOND * (width or ROW))
+    lines = range(max(lines.start, -BEYOND), lines.stop)
+    cells = []
+    for row, column in product(lines, columns):
+        number = row * width + column
+        mine = touched.get(number, [])
+        shown = [one for one in mine if block in (None, one[0])]
+        if not 0 <= number < memory.size:
+            if mine and number in limit:
+                cells.append(Cell(row, column, [RED], _text(mine, memory, kind), "outside"))
+        elif number <= last:
+            faces = _faces({b for b, _ in mine}, {t for _, t in shown}, prod(trace.block), kind, block)
+            style = "written" if shown and kind != READ else "cell"
+            cells.append(Cell(row, column, faces, _text(shown, memory, kind), style, number in request))
+    lines = range(lines.start, min(lines.stop, max((cell.row for cell in cells), default=0) + 1))
+    xlabel, ylabel = ("cell", "row of 32" if len(lines) > 1 else "") if long else ("column", "row")
+    title = _title(title, lines, columns, memory.size)
+    return Panel(title, xlabel, ylabel, columns, lines, cells, words)
+
+
+def _cut(width: int | None, low: int, high: int) -> tuple[range, range, int]:
+    """The columns and rows to draw for cells `low` to `high` in rows of `width`, and the width of a row.
+
+    Without a width they stand in one row, or in rows of 32 where they are more.
+    """
+    if width is None and high - low < ROW:
+        return range(low, high + 1), range(1), 0
+    width = width or ROW
+    rows = range(low // width, high // width + 1)
+    return range(width)[:MOST], rows[:MOST], width
+
+
+def _title(title: str, rows: range, columns: range, size: int) -> str:
+    """The title, with a word on how much is shown where that is not all."""
+    return title if len(rows) * len(columns) >= size else f"{title}, in part"
+
+
+def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
+    """The one thread, or how many accesses; of shared memory it is told how often it is read."""
+    if not who:
+        return ""
+    alone = len(set(who)) == 1 and not (memory.shared and kind == READ)
+    return str(who[0][1]) if alone else f"{len(who)}×"
+
+
+def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int | None) -> list:
+    """The colours of a cell, side by side: of up to four blocks, or of a thread in the chosen block. Reads are pale."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_rgb
+
+    if block is None:
+        chosen = [BLOCKS[b % len(BLOCKS)] for b in sorted(blocks)] if len(blocks) <= 4 else [MANY]
+    elif block not in blocks:
+        chosen = [OTHERS] if blocks else []
+    else:
+        chosen = [colormaps["viridis"](0.15 + 0.8 * next(iter(threads)) / size)] if len(threads) == 1 else [MANY]
+    pale = 0.0 if kind else 0.55
+    return [tuple(value + (1 - value) * pale for value in to_rgb(face)) for face in chosen] or ["white"]
+
+
+def _draw(axes, panel: Panel, inches: float) -> None:
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import to_rgb
+
+    strips = [
+        (_corners(cell.column + part / len(cell.faces), cell.row, 1 / len(cell.faces), 1), face)
+        for cell in panel.cells
+        for part, face in enumerate(cell.faces)
+    ]
+    corners, colours = zip(*strips, strict=True) if strips else ([], [])
+    axes.add_collection(PolyCollection(corners, facecolors=colours, linewidths=0, antialiaseds=False))
+    for name, (colour, width, inset, dashes) in EDGES.items():
+        chosen = [cell for cell in panel.cells if (cell.request if name == "request" else cell.style == name)]
+        framed = [_corners(cell.column + inset, cell.row + inset, 1 - 2 * inset, 1 - 2 * inset) for cell in chosen]
+        line = {"edgecolors": colour, "linewidths": width * min(1.0, 5 * inches), "linestyles": dashes}
+        axes.add_collection(PolyCollection(framed, facecolors="none", clip_on=False, **line))
+    longest = max((len(cell.text) for cell in panel.cells), default=0)
+    points = min(8.0, 72 * inches * min(0.85 / (0.62 * max(longest, 1)), 0.65))
+    for cell in panel.cells if points >= 4.5 else ():
+        light = np.dot(to_rgb(cell.faces[0]), (0.3, 0.59, 0.11)) > 0.5
+        colour = "0.5" if cell.style == "idle" else "black" if light else "white"
+        place = cell.column + 0.5, cell.row + 0.5
+        axes.text(*place, cell.text, fontsize=points, color=colour, ha="center", va="center")
+    outside = [cell.row for cell in panel.cells if cell.style == "outside"]
+    if outside:
+        place = panel.columns.stop + 0.15, np.mean(outside) + 0.5
+        axes.text(*place, "outside", color=RED, fontsize=8, va="center", weight="bold")
+    axes.set(xlim=(panel.columns.start, panel.columns.stop), ylim=(panel.rows.stop, panel.rows.start))
+    axes.set_title(panel.title, fontsize=8.5, loc="left", pad=4, color="black")
+    axes.set_xlabel(panel.xlabel, fontsize=7.5, labelpad=1)
+    axes.set_ylabel(panel.ylabel, fontsize=7.5, labelpad=3)
+    low = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 7.5, "va": "top"}
+    axes.annotate(panel.words, (0, 0), (0, -22), color=EDGES["request"][0], **low)
+    for ticks, numbers in ((axes.set_xticks, panel.columns), (axes.set_yticks, panel.rows)):
+        step = next(step for step in (1, 2, 4, 8, 16) if step * inches > 0.19)
+        ticks([number + 0.5 for number in numbers[::step]], numbers[::step])
+    if not panel.ylabel:
+        axes.set_yticks([])
+    axes.tick_params(labelsize=7, length=0, pad=1)
+    axes.spines[:].set_visible(False)
+
+
+def _corners(x: float, y: float, wide: float, high: float) -> list[tuple[float, float]]:
+    return [(x, y), (x + wide, y), (x + wide, y + high), (x, y + high)]
+
+
+def _legend(trace: Trace, panels: list[Panel], block: int | None) -> list:
+    from matplotlib.patches import Patch
+
+    styles = {cell.style for panel in panels for cell in panel.cells}
+    handles = [
+        Patch(facecolor=_faces({0}, set(), 1, READ, None)[0], edgecolor=EDGE, label="pale: read"),
+        Patch(facecolor=BLOCKS[0], edgecolor="black", linewidth=1.1, label="framed: written"),
+    ]
+    if block is None:
+        count = prod(trace.grid)
+        handles += [
+            Patch(facecolor=BLOCKS[b % len(BLOCKS)], edgecolor=EDGE, label=f"block {b}") for b in range(min(count, 8))
+        ]
+        if count > 8:
+            handles[-1].set_label("block 7; then the colours again")
+        if count > 4:
+            handles.append(Patch(facecolor=MANY, edgecolor=EDGE, label="more than 4 blocks"))
+    else:
+        handles += [
+            Patch(facecolor=MANY, edgecolor=EDGE, label="several threads"),
+            Patch(facecolor=OTHERS, edgecolor=EDGE, label="other blocks only"),
+        ]
+    if any(panel.words for panel in panels):
+        colour, width, *_ = EDGES["request"]
+        handles.append(
+            Patch(facecolor="white", edgecolor=colour, linewidth=width, label="what one warp asks for at once")
+        )
+    if "idle" in styles:
+        handles.append(Patch(facecolor="white", edgecolor=EDGE, linestyle=":", label="thread that touches nothing"))
+    if "outside" in styles:
+        handles.append(Patch(facecolor=RED, edgecolor=RED, label="outside the array"))
+    return handles

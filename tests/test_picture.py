@@ -1,0 +1,314 @@
+"""A picture of a kernel: what it counts is what a formula says, and the figure can be read."""
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import picture
+from nncourse.classroom.counting import accesses, table
+from nncourse.cuda.emulate import EmulationError, trace
+from nncourse.cuda.emulator_program import why_no_compiler
+from nncourse.cuda.launch import launch
+from nncourse.cuda.source import CudaSource
+from nncourse.cuda.trace import ATOMIC, READ, WRITE
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import find
+
+pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
+
+COPIES = CudaSource(
+    """
+extern "C" __global__ void strided(const float* x, float* y, int step) {
+    y[threadIdx.x] = x[threadIdx.x * step];
+}
+extern "C" __global__ void unaligned(const float* x, float* y, int step) {
+    y[threadIdx.x] = x[threadIdx.x + step];
+}
+extern "C" __global__ void all_the_same(const float* x, float* y, int step) {
+    y[threadIdx.x] = x[step];
+}
+extern "C" __global__ void four_at_once(const float* x, float* y, int step) {
+    reinterpret_cast<float4*>(y)[threadIdx.x] = reinterpret_cast<const float4*>(x)[threadIdx.x];
+}
+extern "C" __global__ void read_only_cache(const float* x, float* y, int step) {
+    y[threadIdx.x] = __ldg(x + threadIdx.x) + __ldg(&x[step]);
+}
+extern "C" __global__ void column_of_shared(const float* x, float* y, int step) {
+    __shared__ float tile[32][32];
+    extern __shared__ float padded[];
+    for (int k = 0; k < 32; k++) {
+        tile[k][threadIdx.x] = 1.0f;
+        padded[k * 33 + threadIdx.x] = 1.0f;
+    }
+    __syncthreads();
+    y[threadIdx.x] = tile[threadIdx.x][0] + padded[threadIdx.x * 33];
+}
+extern "C" __global__ void before_and_after(const float* x, float* y, int step) {
+    __shared__ float tile[8];
+    int i = threadIdx.x;
+    tile[i] = x[i - 2];
+    y[threadIdx.x + step] = 1.0f;
+}
+extern "C" __global__ void far_away(const float* x, float* y, int step) {
+    y[(1LL << 40) * step] = 1.0f;
+}
+""",
+    "tests/copies.cu",
+)
+SIGMOID_WITHOUT_GUARD = """
+extern "C" __global__ void sigmoid(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    a[i] = 1.0f / (1.0f + expf(-z[i]));
+}
+"""
+
+
+def counted(
+    function: str, cells: int = 128, threads: int = 32, step: int = 1, shared_bytes: int = 0
+) -> picture.Accesses:
+    """The accesses of one block that copies from x to y."""
+    x, y, found = np.ones(cells, np.float32), np.zeros(cells, np.float32), []
+    launch(COPIES, function, (1,), (threads,), [x, y, step], shared_bytes=shared_bytes, record=found)
+    return picture.Accesses(function, found[0])
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).random(shape, dtype=np.float32)
+
+
+# ---- what is recorded
+
+
+def test_each_access_names_cell_block_thread_kind_and_line():
+    z, a = random(10), np.zeros(10, np.float32)
+    kernel = find("sigmoid")["naive"]
+    found = trace(kernel.source, kernel.entry, (3, 1, 1), (4, 1, 1), [z, a, np.int32(10)])
+    names = [found.memories[number].name for number in found.accesses["memory"]]
+    rows = [
+        (name, *row)
+        for name, row in zip(names, found.accesses[["cell", "block", "thread", "kind"]].tolist(), strict=True)
+    ]
+    wanted = [[("z", i, i // 4, i % 4, READ), ("a", i, i // 4, i % 4, WRITE)] for i in range(10)]
+    assert rows == sum(wanted, [])
+    (line,) = set(found.accesses["line"].tolist())
+    assert "a[i] = 1.0f / (1.0f + expf(-z[i]))" in kernel.source.text.splitlines()[line - 1]
+    assert np.allclose(a, 1 / (1 + np.exp(-z)))  # the launch computes as ever
+
+
+def test_too_many_accesses_are_one_clear_error():
+    kernel = find("sigmoid")["naive"]
+    with pytest.raises(CourseError, match=r"sigmoid_naive: makes more than 19 accesses.*smaller sizes"):
+        kernel(random(10), record=[], most_records=19)
+    kernel(random(10), record=(found := []), most_records=20)
+    assert len(found[0].accesses) == 20
+
+
+def test_accesses_outside_are_recorded_and_do_no_harm():
+    seen = counted("before_and_after", cells=6, threads=10, step=3)
+    rows = seen.trace.accesses
+    cells = {name: rows["cell"][rows["memory"] == place].tolist() for place, name in enumerate(("x", "y", "tile"))}
+    assert cells == {"x": list(range(-2, 8)), "y": list(range(3, 13)), "tile": list(range(10))}
+    assert [seen[name].outside for name in ("x", "y", "tile")] == [4, 7, 2]
+    assert [seen["x"].reads, seen["y"].writes, seen["tile"].writes] == [6, 3, 8]
+
+
+def test_an_access_far_away_is_the_emulators_error():
+    with pytest.raises(EmulationError, match=r"copies\.cu:\d+: far_away"):
+        counted("far_away")
+
+
+def test_what_never_ends_is_ended():
+    endless = CudaSource('extern "C" __global__ void endless(int n) { while (n) {} }', "tests/endless.cu")
+    with pytest.raises(EmulationError, match="did not end within 0.3 s"):
+        trace(endless, "endless", (1, 1, 1), (1, 1, 1), [np.int32(1)], time_limit=0.3)
+
+
+# ---- what is counted
+
+
+@pytest.mark.parametrize(("batch", "n_in", "n_out"), [(8, 4, 40), (3, 7, 5)])
+def test_dense_naive_reads_n_in_numbers_of_both_for_each_output(batch, n_in, n_out):
+    seen = accesses(find("dense_forward")["naive"], random(batch, n_in), random(n_out, n_in), random(n_out))
+    assert seen["A"].reads == seen["W"].reads == batch * n_in * n_out
+    assert seen["b"].reads == seen["Z"].writes == batch * n_out
+    assert not any(count.outside for count in seen.counts)
+    assert seen["Z"].reads == seen["Z"].atomics == seen["A"].writes == 0
+
+
+def test_tiles_read_global_memory_less_often_by_their_width():
+    sizes = {"batch": 8, "n_in": 8, "n_out": 8, "block": (4, 4)}
+    naive = picture.show("dense_forward", "naive", **sizes).accesses
+    tiled = picture.show("dense_forward", "tiled", **sizes, TILE=4).accesses
+    for name in "AW":
+        assert naive[name].reads == 4 * tiled[name].reads == 8**3
+        assert (tiled[f"{name}_tile"].writes, tiled[f"{name}_tile"].reads) == (tiled[name].reads, 8**3)
+    assert tiled["A_tile"].memory.shape == (4, 4)
+    assert tiled["W_tile"].memory.shape == (4, 5)  # TILE + 1
+    assert tiled.fault is None
+
+
+def test_a_warp_that_reads_down_a_column_touches_a_sector_for_each_thread():
+    seen = accesses(find("dense_forward")["naive"], random(8, 32), random(32, 32), random(32))
+    assert seen["W"].efficiency == 4 / 32
+    assert "line 13 touches 32 sectors where 4 would do: 12 %" in seen["W"].worst
+    assert [seen[name].efficiency for name in "AbZ"] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("n", [1, 31, 64, 1000])
+def test_element_by_element_nothing_is_wasted(n):
+    seen = accesses(find("relu")["naive"], random(n))
+    assert [count.efficiency for count in seen.counts] == [1, 1]
+    assert seen["z"].sectors == -(-n // 8)
+    assert seen["z"].requests == -(-n // 32)
+
+
+@pytest.mark.parametrize(
+    ("function", "step", "sectors", "fewest"),
+    [
+        ("strided", 1, 4, 4),
+        ("strided", 2, 8, 4),
+        ("strided", 4, 16, 4),
+        ("unaligned", 1, 5, 4),
+        ("unaligned", 8, 4, 4),
+        ("all_the_same", 9, 1, 1),
+        ("four_at_once", 0, 16, 16),
+    ],
+)
+def test_sectors_of_one_warp(function, step, sectors, fewest):
+    count = counted(function, step=step)["x"]
+    assert (count.requests, count.sectors, count.fewest, count.reads) == (1, sectors, fewest, 32)
+
+
+def test_reads_through_ldg_are_told_apart_by_their_place():
+    count = counted("read_only_cache", step=3)["x"]
+    assert (count.reads, count.requests, count.sectors) == (64, 2, 4 + 1)
+
+
+def test_bank_conflicts_and_the_column_that_avoids_them():
+    seen = counted("column_of_shared", shared_bytes=33 * 32 * 4)
+    assert (seen["tile"].conflicts, seen["padded"].conflicts) == (32, 1)
+    assert seen["tile"].reads == seen["padded"].reads == 32
+    assert seen["tile"].writes == seen["padded"].writes == 32 * 32
+    assert seen["tile"].memory.shape == (32, 32)
+
+
+@pytest.mark.parametrize("threads", [8, 64])
+def test_a_tree_reads_and_writes_shared_memory_as_often_as_it_has_branches(threads):
+    partial = picture.show("mse", "tree", block=threads, batch=3, n=5).accesses["partial"]
+    assert partial.writes == threads + threads - 1  # its own number, then a sum for each branch
+    assert partial.reads == 2 * (threads - 1) + threads  # two for each branch, and all read the result
+    assert partial.conflicts == 1
+
+
+def test_atomics_are_counted_apart():
+    seen = picture.show("mse", "atomic", block=8, batch=3, n=5).accesses
+    assert (seen["C"].atomics, seen["C"].reads, seen["C"].writes) == (15, 0, 0)
+    assert (seen.trace.accesses["kind"] == ATOMIC).sum() == 15
+    assert seen.idle == 16 - 15
+
+
+def test_a_missing_guard_shows_in_table_and_figure():
+    seen = picture.show("sigmoid", SIGMOID_WITHOUT_GUARD, n=10, block=4)
+    assert [(count.reads, count.writes, count.outside) for count in seen.accesses.counts] == [(10, 0, 2), (0, 10, 2)]
+    assert "✗ outside: a[10] of 10 cells, thread 2 of block 2, line 4: is there a guard?" in str(seen)
+    assert seen.accesses.fault is None
+    assert [text.get_text() for axes in seen.figure.axes for text in axes.texts].count("outside") == 2
+    right = picture.show("sigmoid", "naive", n=10, block=4)
+    assert right.accesses.idle == 2
+    assert "outside" not in [text.get_text() for axes in right.figure.axes for text in axes.texts]
+
+
+def test_a_wrong_result_is_said():
+    wrong = SIGMOID_WITHOUT_GUARD.replace("1.0f / ", "2.0f / ")
+    assert "✗ the result is wrong: 4 of 4 wrong" in str(picture.show("sigmoid", wrong, n=4, block=4))
+
+
+def test_arguments_are_left_as_they_were():
+    W, G = random(6), random(6)
+    before = W.copy()
+    seen = accesses(find("sgd_update")["naive"], W, G, 0.5)
+    assert (before == W).all()
+    assert seen.fault is None
+    assert (seen["W"].reads, seen["W"].writes) == (6, 6)
+
+
+# ---- what is shown
+
+SHOWN = [
+    ("sigmoid", "naive", {"n": 10, "block": 4}),
+    ("sigmoid", "naive", {"n": 100}),
+    ("sigmoid", SIGMOID_WITHOUT_GUARD, {"n": 40, "block": 32}),
+    ("dense_forward", "naive", {"batch": 5, "block": (4, 4)}),
+    ("dense_forward", "tiled", {"batch": 8, "n_in": 8, "n_out": 8, "block": (4, 4), "TILE": 4}),
+    ("mse", "tree", {"block": 8}),
+    ("mse", "shuffle", {"block": 64}),
+    ("softmax", "tree", {"block": 8, "THREADS": 8, "n": 12}),
+    ("confusion_matrix", None, {"n": 20}),
+    ("categorical_cross_entropy", None, {"batch": 70, "n": 3}),
+]
+
+
+@pytest.mark.parametrize(("operation", "kernel", "sizes"), SHOWN)
+def test_table_and_figure_can_be_read(operation, kernel, sizes):
+    kernel = kernel or next(name for name, there in find(operation).kernels.items() if hasattr(there, "source"))
+    seen = picture.show(operation, kernel, **sizes)
+    text = table(seen.accesses)
+    assert max(map(len, text.splitlines())) <= 80
+    for memory in seen.accesses.trace.memories:
+        assert memory.name in text
+        assert f"<td>{memory.name}</td>" in seen.accesses._repr_html_()
+    for figure in (seen.figure, seen.plot(block=0)):
+        width, height = figure.get_size_inches()
+        assert width <= 7
+        assert height <= 10
+        assert figure.texts[0].get_text().startswith(operation)
+        assert figure.get_facecolor() == (1, 1, 1, 1)
+        assert len(figure.axes) > len(seen.accesses.trace.memories)  # one for the threads, too
+        for axes in figure.axes:
+            assert axes.get_title(loc="left")
+            assert axes.get_xlabel()
+            assert axes.get_ylabel() or len(axes.get_yticks()) == 0
+            frame = axes.get_position()
+            assert min(frame.x0, frame.y0) > 0
+            assert max(frame.x1, frame.y1) < 1
+        legend = [entry.get_text() for entry in figure.legends[0].get_texts()]
+        assert {"pale: read", "framed: written"} <= set(legend)
+
+
+def test_the_figure_of_one_block_numbers_its_threads():
+    seen = picture.show("dense_forward", "naive", batch=4, n_in=3, n_out=8, block=(4, 4))
+    Z = seen.plot(block=1).axes[-1]
+    assert Z.get_title(loc="left") == "Z (4, 8): written"
+    numbers = {text.get_position(): text.get_text() for text in Z.texts if text.get_text().isdigit()}
+    assert numbers == {(4 + x + 0.5, y + 0.5): str(4 * y + x) for x in range(4) for y in range(4)}
+    with pytest.raises(CourseError, match="wanted a block from 0 to 1, got 2"):
+        seen.plot(block=2)
+
+
+def test_a_notebook_gets_figure_and_table(monkeypatch):
+    import IPython.display
+
+    shown = []
+    monkeypatch.setattr(IPython.display, "display", lambda *things: shown.extend(things))
+    picture.show("sigmoid", "naive", n=4, block=4)._ipython_display_()
+    image, accesses_ = shown
+    assert image.data.startswith(b"\x89PNG")
+    assert "efficiency" in image.alt
+    assert "<table>" in accesses_._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sizes", "says"),
+    [
+        (("sigmoid", "numpy"), {}, "wanted a CUDA kernel, one of naive"),
+        (("sigmoid", "fast"), {}, "one of its kernels"),
+        (("sigmoidd", "naive"), {}, "did you mean sigmoid"),
+        (("sigmoid", "naive"), {"n": 0}, "sigmoid: wanted sizes from 1 up, got n=0"),
+        (("sigmoid", "naive"), {"m": 3}, r"wanted a size \(n\) or a constant that the text defines; got m"),
+        (("dense_forward", "tiled"), {"block": (2, 2, 2)}, "block with 1 or 2 axes"),
+        (("dense_forward", "tiled"), {"batch": 300, "n_in": 300, "n_out": 30}, "use smaller sizes"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, sizes, says):
+    with pytest.raises(CourseError, match=says) as caught:
+        picture.show(*arguments, **sizes)
+    assert "\n" not in str(caught.value)
