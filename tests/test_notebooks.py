@@ -1,10 +1,19 @@
-"""Notebooks as they are committed: run in order, their outputs kept, with cells that nbval really compares."""
+"""Notebooks as they are committed: run in order, their outputs kept, with cells that nbval really compares.
 
+That they run, in all three ways, is tested by nbval: see the Makefile.
+"""
+
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
+
+from nncourse.classroom.course import exercises
 
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -42,3 +51,62 @@ def test_no_shell_lines_and_no_traces_of_the_machine(notebook):
         for output in cell.outputs:
             assert not re.search(r"/home/|/root/|/tmp/", str(output.get("text", ""))), cell.id
     assert "signature" not in notebook.metadata
+
+
+EXERCISE = re.compile(r'^@exercise\("(\w+)", kernel="(\w+)"\)|^%%cuda (\w+) (\w+)', re.MULTILINE)
+
+
+def exercise_cells(notebook) -> list:
+    """The operation, the kernel and the cell of each exercise."""
+    found = [(EXERCISE.search(cell.source), cell) for cell in code_cells(notebook)]
+    return [(*filter(None, match.groups()), cell) for match, cell in found if match]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_its_exercises_are_those_of_the_list_and_open_when_handed_out(path):
+    cells = exercise_cells(nbformat.read(path, as_version=4))
+    listed = [(entry.operation, entry.kernel) for entry in exercises() if entry.notebook == path.stem]
+    assert [(operation, kernel) for operation, kernel, _ in cells] == listed
+    for operation, kernel, cell in cells:
+        (output,) = cell.outputs
+        assert output["data"]["text/plain"].startswith(f"○ {operation} ({kernel}): open"), cell.id
+        assert "nbval-check-output" not in cell.metadata.get("tags", []), "what it says depends on who runs it"
+
+
+def test_figures_have_titles_or_labels_and_cells_are_short(notebook):
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            words = [word for line in cell.source.splitlines() if not line.startswith("|") for word in line.split()]
+            assert len(words) <= 180, f"a wall of text: {cell.id}"
+        else:
+            assert len(cell.source.splitlines()) <= 26, f"a long cell: {cell.id}"
+
+
+def run(notebook, cells: list, folder: Path):
+    """Run some cells of a notebook in their order."""
+    notebook.cells = cells
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    return notebook
+
+
+def text_of(cells: list) -> str:
+    outputs = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
+    return "\n".join(str(o.get("text") or o.get("data", {}).get("text/plain")) for o in outputs)
+
+
+def test_what_is_filled_in_notebook_02_trains_in_06_and_on_the_command_line(my_kernels, tmp_path, monkeypatch):
+    """In other processes, through nothing but the files in my_kernels/."""
+    monkeypatch.delenv("NNCOURSE_SOLVE", raising=False)
+    second, sixth = (nbformat.read(PATHS[number], as_version=4) for number in (2, 6))
+    setup = next(cell for cell in second.cells if cell.id == "setup")
+    cell = next(cell for name, kernel, cell in exercise_cells(second) if (name, kernel) == ("sigmoid", "numpy"))
+    cell.source = cell.source.replace("raise NotImplementedError", "return 0.5 * np.tanh(0.5 * z) + 0.5")
+    run(second, [setup, cell], tmp_path)
+    assert "✓ sigmoid (numpy): right" in text_of(second.cells)
+    run(sixth, sixth.cells, tmp_path)
+    said = text_of(sixth.cells)
+    assert re.search(r"sigmoid +numpy +sigmoid\.numpy\.py +yours|sigmoid: .*yours", said)
+    line = "--dataset breast_cancer --layers 30,4,1 --epochs 1 --model new.npz --mine"
+    command = [sys.executable, "-m", "nncourse", "train", *line.split()]
+    result = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True)
+    assert result.returncode == 0 and "sigmoid: numpy, yours" in result.stdout

@@ -87,6 +87,16 @@ MUTANTS = [
         gpu=False,
     ),
     Mutant("reads the tile by rows", "dense_forward", "tiled", "W_tile[x][k]", "W_tile[k][x]"),
+    # neuron
+    Mutant("bias forgotten", "neuron", "tree", "partial[0] + b", "partial[0]"),
+    Mutant("bias of every thread", "neuron", "tree", "partial[0] + b", "partial[0] + n * b"),
+    Mutant("only one input for each thread", "neuron", "tree", "i < n; i += THREADS", "i < n; i += n"),
+    Mutant("stops before the last pair", "neuron", "tree", "half > 0; half /= 2", "half > 1; half /= 2"),
+    Mutant("no barrier in the tree", "neuron", "tree", "+ half];\n        __syncthreads();", "+ half];", gpu=False),
+    Mutant("output minus target", "perceptron_update", "naive", "(y - a)", "(a - y)"),
+    Mutant("no learning rate", "perceptron_update", "naive", "rate * (y - a)", "(y - a)"),
+    Mutant("input forgotten", "perceptron_update", "naive", "(y - a) * x[i]", "(y - a)"),
+    Mutant("sets, does not add", "perceptron_update", "naive", "w[i] += rate", "w[i] = rate"),
     # activations
     Mutant("no bounds guard", "sigmoid", "naive", SIGMOID, SIGMOID.replace("if (i < n) ", "")),
     Mutant("guard off by one", "sigmoid", "naive", SIGMOID, SIGMOID.replace("i < n", "i <= n")),
@@ -209,6 +219,15 @@ MUTANTS = [
         "M[labels[i] * classes + predictions[i]] = 1",
     ),
     Mutant("no bounds guard", "confusion_matrix", "atomic", "if (i < n) ", ""),
+    Mutant("a row, not a column", "precision", "naive", "taken += M[i * classes + j]", "taken += M[j * classes + i]"),
+    Mutant(
+        "divides by zero",
+        "recall",
+        "naive",
+        "there > 0 ? (float)M[i * classes + i] / there : 0.0f",
+        "(float)M[i * classes + i] / there",
+    ),
+    Mutant("whole numbers are divided", "f1", "naive", "2.0f * M", "2 * M"),
 ]
 # Right in every thread order, as long as one thread runs after the other. A GPU may be lucky too.
 RACES = [

@@ -101,3 +101,7 @@ def _cuda_text(kernel: CudaKernel) -> str:
         found[name] = functions[name]
         wanted += [other for other in functions if other not in found and re.search(rf"\b{other}\(", functions[name])]
     return "\n\n".join(functions[name] for name in functions if name in found)
+
+
+if __name__ == "__main__":  # for NNCOURSE_SOLVE, so that tests walk through half-solved notebooks
+    print(",".join(f"{exercise.operation}.{exercise.kernel}" for exercise in exercises()[::2]))

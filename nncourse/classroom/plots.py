@@ -1,10 +1,18 @@
 """Figures for the notebooks: costs over the epochs, a confusion matrix, times. Each gives back a Figure."""
 
+from collections.abc import Sequence
+
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from nncourse.classroom.course import Exercise, exercises
 from nncourse.classroom.timing import Row, duration
+from nncourse.kernels import mine
+from nncourse.kernels.backend import choose
+from nncourse.model.metrics import f1, precision, recall
 from nncourse.model.training import History
 
 INK = "0.25"  # a grey that can be read on a light and on a dark page
@@ -74,6 +82,28 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> Figure:
     return figure
 
 
+def plot_progress(title: str = "Exercises: filled ones are done") -> Figure:
+    """A box for each exercise of the course, a row for each notebook; filled where its kernel is kept."""
+    record = mine.progress()
+    rows: dict[str, list[Exercise]] = {}
+    for exercise in exercises():
+        rows.setdefault(exercise.notebook, []).append(exercise)
+    figure, axes = _figure(title, width=9.0, height=0.7 + 0.55 * len(rows))
+    for y, entries in enumerate(rows.values()):
+        for x, exercise in enumerate(entries):
+            done = f"{exercise.operation}.{exercise.kernel}" in record
+            face, ink = ("tab:green", "white") if done else ("white", INK)
+            axes.add_patch(Rectangle((x + 0.03, y + 0.08), 0.94, 0.84, facecolor=face, edgecolor="0.6"))
+            words = f"{'✓' if done else '○'} {exercise.operation.replace('_', chr(10), 1)}\n({exercise.kernel})"
+            axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=6, color=ink)
+    axes.set(xlim=(0, max(map(len, rows.values()))), ylim=(len(rows), 0), xticks=[])
+    axes.set_yticks([y + 0.5 for y in range(len(rows))], list(rows))
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    return figure
+
+
 def _rows(size: int) -> list[float]:
     """Heights for the neurons of a layer, at most three above and three below the middle."""
     if size > 7:
@@ -89,3 +119,169 @@ def _figure(title: str, width: float = 6.0, height: float = 3.4):
     axes.grid(True, alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+# ---- the still pictures of widgets.py
+
+MARKS = (("tab:blue", "o"), ("tab:orange", "^"))  # of class 0 and class 1, told apart by colour and by shape
+SHADES = LinearSegmentedColormap.from_list("two classes", ["#a9cbe8", "#ffffff", "#ffd0a1"])
+SURFACES = {  # name: cost (x, y), its gradient
+    "bowl": (lambda x, y: (x**2 + 10 * y**2) / 2, lambda x, y: (x, 10 * y)),
+    "two valleys": (
+        lambda x, y: (x**2 - 1) ** 2 + 0.3 * x + y**2 + 0.31,
+        lambda x, y: (4 * x * (x**2 - 1) + 0.3, 2 * y),
+    ),
+}
+TOO_HIGH = 1e6  # a descent that climbs above this cost is given up
+
+
+def neuron_says(w: Sequence[float], b: float, X: np.ndarray) -> np.ndarray:
+    """The class, 0 or 1, that a neuron with the step activation gives each point of X (n, 2)."""
+    backend = choose("numpy")
+    Z = backend.dense_forward(X, np.array([w], X.dtype), np.array([b], X.dtype))
+    return backend.step(Z)[:, 0].astype(int)
+
+
+def plot_neuron(
+    w: Sequence[float], b: float, X: np.ndarray, y: np.ndarray, title: str = "", activation: str = "step"
+) -> Figure:
+    """A neuron of two inputs over the plane: its output, the line z = 0, and points X (n, 2) of classes y.
+
+    Points on the wrong side of the line are ringed.
+    """
+    figure, axes = _figure(title, width=6.0, height=4.4)
+    low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
+    plane = np.stack(np.meshgrid(*np.linspace(low, high, 160).T), axis=-1)
+    backend = choose("numpy")
+    a = getattr(backend, activation)(plane @ np.asarray(w, float) + b)
+    extent = (low[0], high[0], low[1], high[1])
+    shades = axes.imshow(a, SHADES, extent=extent, origin="lower", vmin=0, vmax=1)
+    figure.colorbar(shades, label="output a of the neuron", shrink=0.8)
+    for label, (colour, mark) in enumerate(MARKS):
+        axes.plot(*X[y == label].T, mark, color=colour, markeredgecolor="white", markersize=7, label=f"class {label}")
+    wrong = neuron_says(w, b, X) != y
+    axes.plot(*X[wrong].T, "o", color="tab:red", markersize=12, fillstyle="none", label=f"wrong side: {wrong.sum()}")
+    if any(w):
+        normal = np.asarray(w, float)
+        middle = (low + high) / 2
+        foot = middle - (normal @ middle + b) * normal / (normal @ normal)
+        axes.axline(foot, foot + [-normal[1], normal[0]], color=INK, label="z = 0")
+        if (low < foot).all() and (foot < high).all():
+            axes.annotate("", foot + 0.3 * normal, foot, arrowprops={"arrowstyle": "-|>", "color": INK})
+            axes.annotate("w", foot + 0.3 * normal, (4, 4), textcoords="offset points", color=INK, fontweight="bold")
+    axes.set(xlabel="input x1", ylabel="input x2", xlim=extent[:2], ylim=extent[2:])
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure
+
+
+def plot_activation(names: str | Sequence[str], title: str = "", at: float | None = None) -> Figure:
+    """Activations and their derivatives side by side; `at` marks a weighted sum z, and draws the tangent there."""
+    figure, (left, right) = _row(title, 2, width=8.0)
+    backend, z = choose("numpy"), np.linspace(-5, 5, 1001)
+    for number, name in enumerate([names] if isinstance(names, str) else names):
+        value, slope = getattr(backend, name), getattr(backend, f"{name}_derivative")
+        style = {"linestyle": ("-", "--", "-.", ":")[number % 4], "label": name}  # where curves lie on each other
+        left.plot(z, value(z), **style)
+        right.plot(z, slope(z), **style)
+        if at is not None:
+            (a,), (s,) = value(np.array([at])), slope(np.array([at]))
+            near = np.array([at - 1.5, at + 1.5])
+            left.plot(near, a + s * (near - at), color="tab:red", linestyle="--", label=f"tangent at z = {at:g}")
+            left.plot([at], [a], "o", color="tab:red")
+            right.plot([at], [s], "o", color="tab:red", label=f"slope {s:.3g}")
+    left.set(xlabel="weighted sum z", ylabel="activation a = σ(z)")
+    right.set(xlabel="weighted sum z", ylabel="slope σ'(z)")
+    for axes in (left, right):
+        axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def descend(surface: str, start: Sequence[float], rate: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient descent on one of SURFACES: the points (steps + 1, 2) it visits, and their costs.
+
+    They are fewer where it climbs too high.
+    """
+    cost, gradient = SURFACES[surface]
+    update, points = choose("numpy").sgd_update, [np.array(start, float)]
+    while len(points) <= steps and cost(*points[-1]) < TOO_HIGH:
+        points.append(update(points[-1].copy(), np.array(gradient(*points[-1])), rate))
+    path = np.array(points)
+    return path, cost(*path.T)
+
+
+def plot_descent(
+    rates: Sequence[float] = (0.02, 0.18, 0.21),
+    steps: int = 30,
+    surface: str = "bowl",
+    start: Sequence[float] = (-1.8, 1.0),
+    title: str = "",
+) -> Figure:
+    """Gradient descent from one start with several learning rates: the paths on a map of the cost, and the costs."""
+    figure, (left, right) = _row(title, 2, width=9.0)
+    x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
+    heights = SURFACES[surface][0](x, y)
+    lines = left.contour(x, y, heights, levels=np.geomspace(0.05, heights.max(), 14), cmap="Greys_r", linewidths=0.8)
+    lines.set_alpha(0.7)
+    for number, rate in enumerate(rates):
+        path, costs = descend(surface, start, rate, steps)
+        style = {"color": f"C{number}", "marker": "os^Dv"[number % 5], "markersize": 4, "linewidth": 1.2}
+        left.plot(*path.T, label=f"learning rate {rate:.3g}", **style)
+        right.plot(costs, **style)
+    left.plot(*start, "*", color="black", markersize=12, label="start")
+    left.set_title("lines of equal cost, and the path", fontsize=9)
+    left.set(xlabel="weight w1", ylabel="weight w2", xlim=(-2.2, 2.2), ylim=(-1.6, 1.6))
+    right.set(xlabel="step", ylabel="cost", yscale="log")
+    low, high = right.get_ylim()
+    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    right.yaxis.set_major_formatter("{x:g}")
+    right.yaxis.set_minor_formatter(NullFormatter())
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure
+
+
+def counts_at(scores: np.ndarray, labels: np.ndarray, threshold: float) -> np.ndarray:
+    """The confusion matrix (2, 2) when scores above the threshold are taken for class 1."""
+    predictions = (np.asarray(scores) > threshold).astype(np.int32)
+    return choose("numpy").confusion_matrix(np.asarray(labels).astype(np.int32), predictions, 2)
+
+
+def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.5, title: str = "") -> Figure:
+    """What a threshold does: the scores of both classes, the confusion matrix, and precision against recall."""
+    figure, (left, middle, right) = _row(title, 3, width=10.0, ratios=(1.3, 0.8, 1))
+    bins = np.linspace(min(0, np.min(scores)), max(1, np.max(scores)), 31)
+    for label, (colour, _) in enumerate(MARKS):
+        own = scores[labels == label]
+        weights = np.full(len(own), 100 / max(1, len(own)))  # else a rare class could not be seen
+        fill = {"color": colour, "alpha": 0.55, "hatch": "//" if label else ""}
+        left.hist(own, bins, weights=weights, label=f"class {label} ({len(own)} samples)", **fill)
+    left.axvline(threshold, color="black", linestyle="--", label=f"threshold {threshold:.2f}")
+    left.set(xlabel="score: the network's output", ylabel="share of the class, %")
+    left.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))  # above: bars may reach anywhere
+    M = counts_at(scores, labels, threshold)
+    middle.imshow(M, cmap="Blues", vmin=0, vmax=max(1, M.max()))
+    names = (("true negative", "false positive"), ("false negative", "true positive"))
+    for i, j in np.ndindex(2, 2):
+        ink = "white" if M[i, j] > M.max() / 2 else "black"
+        middle.text(j, i, f"{M[i, j]}\n{names[i][j].replace(' ', chr(10))}", ha="center", va="center", color=ink)
+    middle.set(xlabel="predicted class", ylabel="true class", xticks=(0, 1), yticks=(0, 1))
+    middle.grid(False)
+    tried = [counts_at(scores, labels, t) for t in np.unique(np.quantile(scores, np.linspace(0, 1, 200)))]
+    curve = [
+        (recall(m)[1], precision(m)[1]) for m in tried if m[:, 1].any()
+    ]  # without a positive there is no precision
+    right.plot(*np.array(curve).reshape(-1, 2).T, color="tab:green")
+    right.plot([recall(M)[1]], [precision(M)[1]], "o", color="black", markersize=8, label=f"F1 {f1(M)[1]:.3f}")
+    right.set(xlabel="recall (class 1)", ylabel="precision (class 1)", xlim=(-0.03, 1.03), ylim=(-0.03, 1.05))
+    right.legend(frameon=False, fontsize=9, loc="lower left")
+    return figure
+
+
+def _row(title: str, count: int, width: float, height: float = 3.6, ratios: Sequence[float] | None = None):
+    """A figure with several pairs of axes side by side."""
+    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    places = figure.subplots(1, count, width_ratios=ratios)
+    for axes in places:
+        axes.grid(True, alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, places

@@ -6,11 +6,11 @@ from types import MappingProxyType
 
 from nncourse import device as devices
 from nncourse.errors import CourseError, nearest
-from nncourse.kernels import activations, backpropagation, confusion, cost, dense, update
+from nncourse.kernels import activations, backpropagation, confusion, cost, dense, neuron, update
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
-TOPICS = (activations, dense, cost, backpropagation, update, confusion)
+TOPICS = (neuron, activations, dense, cost, backpropagation, update, confusion)
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
 
 

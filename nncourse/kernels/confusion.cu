@@ -6,3 +6,29 @@ extern "C" __global__ void confusion_matrix_atomic(const int* labels, const int*
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) atomicAdd(&M[labels[i] * classes + predictions[i]], 1);
 }
+
+// ---- precision, recall, F1: one thread a class adds up a column, a row, or both. Without any sample the quotient is 0.
+
+extern "C" __global__ void precision_naive(const int* M, float* P, int classes) {
+    int j = blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= classes) return;
+    int taken = 0;
+    for (int i = 0; i < classes; i++) taken += M[i * classes + j];
+    P[j] = taken > 0 ? (float)M[j * classes + j] / taken : 0.0f;
+}
+
+extern "C" __global__ void recall_naive(const int* M, float* R, int classes) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= classes) return;
+    int there = 0;
+    for (int j = 0; j < classes; j++) there += M[i * classes + j];
+    R[i] = there > 0 ? (float)M[i * classes + i] / there : 0.0f;
+}
+
+extern "C" __global__ void f1_naive(const int* M, float* F, int classes) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= classes) return;
+    int both = 0;
+    for (int j = 0; j < classes; j++) both += M[i * classes + j] + M[j * classes + i];
+    F[i] = both > 0 ? 2.0f * M[i * classes + i] / both : 0.0f;
+}

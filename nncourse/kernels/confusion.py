@@ -1,4 +1,4 @@
-"""Counting hits and misses: cell (i, j) is how many samples of class i were taken for class j."""
+"""The confusion matrix: cell (i, j) counts samples of class i taken for class j. And precision, recall, F1 from it."""
 
 import numpy as np
 
@@ -50,3 +50,113 @@ def array(labels, predictions, classes):
 confusion_matrix.cuda_kernel(
     "atomic", source=cuda_beside(__file__), function="confusion_matrix_atomic", block=(256,), over=("n",)
 )
+
+# ---- what is read off a confusion matrix, class by class. Where the denominator is 0, so is the quotient.
+
+
+def _counts(rng, shape, sizes):
+    """A confusion matrix in which some classes are absent, some never predicted, and some both."""
+    M = rng.integers(0, 100, shape, dtype=np.int32)
+    M[rng.random(shape[0]) < 0.3, :] = 0
+    M[:, rng.random(shape[1]) < 0.3] = 0
+    return M
+
+
+def _quotient(above, below):
+    return np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
+
+
+FROM_M = {"arguments": "M (classes, classes) int", "values": {"M": _counts}, "hostile": ()}
+
+precision = Operation(
+    "precision",
+    "P[j] = TP / (TP + FP) = M[j, j] / Σ_i M[i, j]",
+    equation="(5)",
+    result="P (classes,)",
+    truth=lambda M: _quotient(np.einsum("jj->j", M), np.einsum("ij->j", M)),
+    flops=lambda classes: classes * classes + classes,
+    **FROM_M,
+)
+
+recall = Operation(
+    "recall",
+    "R[i] = TP / (TP + FN) = M[i, i] / Σ_j M[i, j]",
+    equation="(6)",
+    result="R (classes,)",
+    truth=lambda M: _quotient(np.einsum("ii->i", M), np.einsum("ij->i", M)),
+    flops=lambda classes: classes * classes + classes,
+    **FROM_M,
+)
+
+f1 = Operation(
+    "f1",
+    "F[i] = 2 TP / (2 TP + FP + FN) = 2 P R / (P + R)",
+    equation="(7)",
+    result="F (classes,)",
+    truth=lambda M: _quotient(2 * precision.truth(M) * recall.truth(M), precision.truth(M) + recall.truth(M)),
+    flops=lambda classes: 2 * classes * classes + 2 * classes,
+    **FROM_M,
+)
+
+
+@precision.kernel("loops", device="cpu")
+@precision.kernel("numba", device="cpu", compiled=True)
+def precision_loops(M):
+    P = np.zeros(len(M), np.float32)
+    for j in range(len(M)):
+        taken = 0
+        for i in range(len(M)):
+            taken += M[i, j]
+        if taken > 0:
+            P[j] = M[j, j] / taken
+    return P
+
+
+@precision.kernel("numpy", device="cpu")
+@precision.kernel("cupy", device="gpu")
+def precision_array(M):
+    """Where a sum is 0, its diagonal cell is 0 too: 0 / 1 is the 0 that is wanted."""
+    return (M.diagonal() / np.maximum(M.sum(axis=0), 1)).astype(np.float32)
+
+
+@recall.kernel("loops", device="cpu")
+@recall.kernel("numba", device="cpu", compiled=True)
+def recall_loops(M):
+    R = np.zeros(len(M), np.float32)
+    for i in range(len(M)):
+        there = 0
+        for j in range(len(M)):
+            there += M[i, j]
+        if there > 0:
+            R[i] = M[i, i] / there
+    return R
+
+
+@recall.kernel("numpy", device="cpu")
+@recall.kernel("cupy", device="gpu")
+def recall_array(M):
+    return (M.diagonal() / np.maximum(M.sum(axis=1), 1)).astype(np.float32)
+
+
+@f1.kernel("loops", device="cpu")
+@f1.kernel("numba", device="cpu", compiled=True)
+def f1_loops(M):
+    F = np.zeros(len(M), np.float32)
+    for i in range(len(M)):
+        both = 0
+        for j in range(len(M)):
+            both += M[i, j] + M[j, i]
+        if both > 0:
+            F[i] = 2 * M[i, i] / both
+    return F
+
+
+@f1.kernel("numpy", device="cpu")
+@f1.kernel("cupy", device="gpu")
+def f1_array(M):
+    """2 TP + FP + FN is the sum of a class's row and of its column."""
+    return (2 * M.diagonal() / np.maximum(M.sum(axis=0) + M.sum(axis=1), 1)).astype(np.float32)
+
+
+for _operation in (precision, recall, f1):
+    _operation.cuda_kernel("naive", source=cuda_beside(__file__), function=f"{_operation.name}_naive", block=(256,))

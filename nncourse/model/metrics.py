@@ -5,6 +5,7 @@ A quotient whose denominator is zero is 0: a class that was never predicted has 
 
 import numpy as np
 
+from nncourse.kernels import confusion as counting
 from nncourse.model.network import Network
 
 
@@ -26,22 +27,22 @@ def confusion(network: Network, X, Y, backend) -> np.ndarray:
 
 def accuracy(M: np.ndarray) -> float:
     """The share of samples on the diagonal."""
-    return float(_divide(np.trace(M), M.sum()))
+    return float(np.trace(M) / max(1, M.sum()))
 
 
 def precision(M: np.ndarray) -> np.ndarray:
     """TP / (TP + FP) of each class, equation (5): of those taken for the class, how many are of it."""
-    return _divide(np.diag(M), M.sum(axis=0))
+    return counting.precision["numpy"](M)
 
 
 def recall(M: np.ndarray) -> np.ndarray:
     """TP / (TP + FN) of each class, equation (6): of those of the class, how many were found."""
-    return _divide(np.diag(M), M.sum(axis=1))
+    return counting.recall["numpy"](M)
 
 
 def f1(M: np.ndarray) -> np.ndarray:
     """2 TP / (2 TP + FP + FN) of each class, equation (7): the harmonic mean of precision and recall."""
-    return _divide(2 * np.diag(M), M.sum(axis=0) + M.sum(axis=1))
+    return counting.f1["numpy"](M)
 
 
 def report(M: np.ndarray, classes: tuple[str, ...]) -> str:
@@ -53,9 +54,3 @@ def report(M: np.ndarray, classes: tuple[str, ...]) -> str:
     means = precision(M).mean(), recall(M).mean(), f1(M).mean()
     lines.append(f"{'average':{width}}  {means[0]:9.4f}  {means[1]:6.4f}  {means[2]:6.4f}  {M.sum():7d}")
     return "\n".join([*lines, f"accuracy {accuracy(M):.4f}"])
-
-
-def _divide(numerator, denominator):
-    """numerator / denominator, 0 where the denominator is 0."""
-    numerator = np.asarray(numerator, np.float64)
-    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=np.asarray(denominator) != 0)

@@ -1,0 +1,187 @@
+"""Widgets to play with: sliders, a picture, and the same in words. Each has a still twin in plots.py.
+
+A callback may run while a cell does, on another thread: it draws under a lock, and nothing but its own figure.
+"""
+
+import html
+import io
+import threading
+from collections.abc import Callable, Sequence
+
+import ipywidgets
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from nncourse import datasets
+from nncourse.classroom import plots
+from nncourse.kernels.backend import choose
+from nncourse.model import metrics
+
+ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
+
+
+class Panel(ipywidgets.VBox):
+    """Controls by name, a picture below them, what it shows, and its key numbers, which screen readers read out."""
+
+    def __init__(self, controls: dict[str, ipywidgets.Widget], caption: str, rows: Sequence | None = None):
+        self.controls = controls
+        self.image = ipywidgets.Image(format="png")  # no tooltip: ipywidgets 8.1 would not show the picture then
+        self.image.layout = {"max_width": "100%", "align_self": "flex-start"}  # smaller on a small page, never larger
+        self.caption = ipywidgets.HTML(f"<small>{html.escape(caption)}</small>")
+        self.words = ipywidgets.HTML()
+        self.on_close: Callable[[], None] = lambda: None
+        super().__init__([*(rows or [in_line(*controls.values())]), self.image, self.caption, self.words])
+
+    def close(self) -> None:
+        """Take the panel and all that is in it away, and end what runs behind it."""
+        self.on_close()
+        close_all(self.children)
+        super().close()
+
+
+def say(place: ipywidgets.HTML, words: str, aloud: bool = True) -> None:
+    """Put words in their place; a screen reader reads them out, or with aloud=False when asked."""
+    how = "polite" if aloud else "off"
+    place.value = f'<div role="status" aria-live="{how}">{html.escape(words)}</div>'
+
+
+def close_all(widgets: Sequence[ipywidgets.Widget]) -> None:
+    """Close widgets and those inside them."""
+    for widget in widgets:
+        close_all(getattr(widget, "children", ()))
+        widget.close()
+
+
+def in_line(*widgets: ipywidgets.Widget) -> ipywidgets.Box:
+    """Widgets side by side, in as many lines as the page needs."""
+    return ipywidgets.Box(widgets, layout={"flex_flow": "row wrap", "align_items": "center"})
+
+
+def control(kind: type, description: str, tooltip: str, width: str = "300px", **options) -> ipywidgets.Widget:
+    """A slider, a menu, a field or a button with a label that can be read whole, and a tooltip."""
+    style = {} if kind is ipywidgets.Button else {"style": {"description_width": "initial"}}
+    return kind(
+        description=description,
+        tooltip=tooltip,
+        layout={"width": width, "margin": "2px 14px 2px 2px"},
+        **style,
+        **options,
+    )
+
+
+def slider(description: str, tooltip: str, value: float, low: float, high: float, step: float = 0.1):
+    """A slider for a number."""
+    return control(ipywidgets.FloatSlider, description, tooltip, value=value, min=low, max=high, step=step)
+
+
+def menu(description: str, tooltip: str, value: str, names: Sequence[str], width: str = "220px"):
+    """A menu of names."""
+    return control(ipywidgets.Dropdown, description, tooltip, width, value=value, options=list(names))
+
+
+def learning_rate(value: float, low: int = -3, high: int = 0):
+    """A slider for a learning rate, from 10^low to 10^high."""
+    tip = "How far each step moves the weights; each notch is a factor"
+    limits = {"min": low, "max": high, "step": 0.05, "readout_format": ".3g"}
+    return control(ipywidgets.FloatLogSlider, "learning rate", tip, "330px", value=value, base=10, **limits)
+
+
+def png(figure: Figure) -> bytes:
+    """A figure as the bytes of a PNG file."""
+    file = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": 1})  # quick to write, not small
+    return file.getvalue()
+
+
+def live(controls: dict[str, ipywidgets.Widget], caption: str, draw: Callable) -> Panel:
+    """A panel that is drawn anew when a control changes: draw(**values) gives a Figure and words."""
+    panel, lock = Panel(controls, caption), threading.Lock()
+
+    def redraw(change=None):
+        with lock:
+            figure, words = draw(**{name: widget.value for name, widget in controls.items()})
+            panel.image.value = png(figure)
+            say(panel.words, words)
+
+    for widget in controls.values():
+        widget.observe(redraw, "value")
+    redraw()
+    return panel
+
+
+def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> Panel:
+    """One neuron with two inputs: move its weights and bias until the line parts the classes 0 and 1 of y."""
+    if X is None or y is None:
+        data = datasets.blobs(120, noise=0.45, seed=3)
+        X, y = data.X[data.labels < 2], data.labels[data.labels < 2]
+    X, y = np.asarray(X, float), np.asarray(y).astype(int).reshape(-1)
+    controls = {
+        "w1": slider("weight w1", "How much the first input counts", 1, -5, 5),
+        "w2": slider("weight w2", "How much the second input counts", 1, -5, 5),
+        "b": slider("bias b", "Moves the line away from the origin", 0, -5, 5),
+        "activation": menu("activation", "What turns z into the output", "step", ("step", "sigmoid")),
+    }
+
+    def draw(w1: float, w2: float, b: float, activation: str):
+        wrong = int((plots.neuron_says((w1, w2), b, X) != y).sum())
+        words = f"z = {w1:g}·x1 {w2:+g}·x2 {b:+g}. {wrong} of {len(y)} points are on the wrong side."
+        return plots.plot_neuron((w1, w2), b, X, y, activation=activation), words
+
+    return live(controls, "The plane of the two inputs, the neuron's decision line, and points of two classes.", draw)
+
+
+def activations() -> Panel:
+    """An activation and its slope; the tangent at z shows that the slope is the derivative."""
+    controls = {
+        "name": menu("activation", "The function σ", "sigmoid", ACTIVATIONS),
+        "z": slider("weighted sum z", "Where to look at the function", 1, -5, 5),
+    }
+
+    def draw(name: str, z: float):
+        backend, at = choose("numpy"), np.array([z])
+        value, slope = float(getattr(backend, name)(at)[0]), float(getattr(backend, f"{name}_derivative")(at)[0])
+        effect = (
+            "a small change of z changes nothing" if slope == 0 else f"a small change of z is times {slope:.3g} in a"
+        )
+        return plots.plot_activation(name, at=z), f"{name}({z:g}) = {value:.4g}, slope {slope:.4g}: {effect}."
+
+    return live(controls, "The activation with its tangent at z, and beside it the slope.", draw)
+
+
+def descent() -> Panel:
+    """Gradient descent on a cost of two weights: too small a learning rate crawls, too large a one diverges."""
+    controls = {
+        "surface": menu("cost", "The shape of the cost", "bowl", plots.SURFACES),
+        "rate": learning_rate(0.05),
+        "steps": control(ipywidgets.IntSlider, "steps", "How many steps to take", value=20, min=1, max=100),
+        "w1": slider("start w1", "Where the first weight begins", -1.8, -2, 2),
+        "w2": slider("start w2", "Where the second weight begins", 1.0, -1.5, 1.5),
+    }
+
+    def draw(surface: str, rate: float, steps: int, w1: float, w2: float):
+        path, costs = plots.descend(surface, (w1, w2), rate, steps)
+        words = f"Cost {costs[0]:.3g} at the start, {costs[-1]:.3g} after {len(path) - 1} steps, "
+        words += f"at w1 = {path[-1, 0]:.3g}, w2 = {path[-1, 1]:.3g}."
+        if costs[-1] > costs[0]:
+            words += " It diverges: each step leaps further than the one before. Take a smaller learning rate."
+        return plots.plot_descent((rate,), steps, surface, (w1, w2)), words
+
+    return live(controls, "A map of the cost with the path of the descent, and the cost after each step.", draw)
+
+
+def threshold(scores: np.ndarray, labels: np.ndarray) -> Panel:
+    """Scores (n,) of samples with labels 0 and 1: how the threshold trades precision for recall."""
+    scores, labels = np.asarray(scores, float).reshape(-1), np.asarray(labels).astype(int).reshape(-1)
+    low, high = min(0.0, scores.min()), max(1.0, scores.max())
+    controls = {"threshold": slider("threshold", "Scores above it are taken for class 1", 0.5, low, high, 0.01)}
+
+    def draw(threshold: float):
+        M = plots.counts_at(scores, labels, threshold)
+        quality = metrics.precision(M)[1], metrics.recall(M)[1], metrics.f1(M)[1]
+        words = "True positives {}, false positives {}, false negatives {}, true negatives {}. "
+        words = words.format(M[1, 1], M[0, 1], M[1, 0], M[0, 0])
+        words += "Precision {:.3f}, recall {:.3f}, F1 {:.3f}.".format(*quality)
+        return plots.plot_threshold(scores, labels, threshold), words
+
+    return live(controls, "Histogram of the scores, confusion matrix, and precision against recall.", draw)

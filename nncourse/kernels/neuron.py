@@ -1,0 +1,79 @@
+"""One neuron: its weighted sum z, equation (1), and the perceptron's rule, by which it learns from a mistake.
+
+The bias is the weight of an input that is always 1: the rule moves it as it moves the other weights.
+"""
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation, cuda_beside
+
+SOURCE = cuda_beside(__file__)
+SUM_TOLERANCE = 64.0  # thousands of float32 numbers are added up; one that is missing is a larger error
+
+
+def _zero_or_one(rng, shape, sizes):
+    """What a perceptron is to answer, or answers."""
+    return float(rng.integers(0, 2))
+
+
+# ---- the weighted sum
+
+neuron = Operation(
+    "neuron",
+    "z = Σ w_i x_i + b",
+    equation="(1)",
+    arguments="x (n,), w (n,), b ()",
+    result="z ()",
+    tolerance=SUM_TOLERANCE,
+    truth=lambda x, w, b: np.sum(x * w) + b,
+    flops=lambda n: 2 * n,
+)
+
+
+@neuron.kernel("loops", device="cpu")
+@neuron.kernel("numba", device="cpu", compiled=True)
+def neuron_loops(x, w, b):
+    z = b
+    for i in range(len(x)):
+        z += w[i] * x[i]
+    return float(z)
+
+
+@neuron.kernel("numpy", device="cpu")
+@neuron.kernel("cupy", device="gpu")
+def neuron_array(x, w, b):
+    return w @ x + b
+
+
+neuron.cuda_kernel("tree", source=SOURCE, function="neuron_tree", block=(512,), grid=(1,))
+
+# ---- the perceptron's rule
+
+perceptron_update = Operation(
+    "perceptron_update",
+    "w ← w + η (y − a) x",
+    arguments="w (n,), x (n,), y (), a (), rate ()",
+    result="w (n,)",
+    values={"y": _zero_or_one, "a": _zero_or_one},
+    truth=lambda w, x, y, a, rate: w + rate * (y - a) * x,
+    magnitude=lambda w, x, y, a, rate: abs(w) + abs(rate * x),
+    flops=lambda n: 2 * n,
+)
+
+
+@perceptron_update.kernel("loops", device="cpu")
+@perceptron_update.kernel("numba", device="cpu", compiled=True)
+def perceptron_update_loops(w, x, y, a, rate):
+    for i in range(len(w)):
+        w[i] += rate * (y - a) * x[i]
+    return w
+
+
+@perceptron_update.kernel("numpy", device="cpu")
+@perceptron_update.kernel("cupy", device="gpu")
+def perceptron_update_array(w, x, y, a, rate):
+    w += rate * (y - a) * x
+    return w
+
+
+perceptron_update.cuda_kernel("naive", source=SOURCE, function="perceptron_update_naive", block=(256,))

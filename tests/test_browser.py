@@ -1,0 +1,237 @@
+"""The widgets as a student sees them: a real JupyterLab, and a real browser without a window."""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "build" / "browser"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+)
+VIEW = {"width": 1250, "height": 900}
+PATIENCE = 60_000  # milliseconds, on a busy machine
+SETTINGS = {  # no questions, no news, and a notebook that is drawn whole, so that what is below can be seen
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
+}
+CELLS = [
+    "import numpy as np\nfrom nncourse.classroom import widgets\nfrom nncourse.classroom.playground import playground",
+    "widgets.neuron()",
+    "widgets.activations()",
+    "widgets.descent()",
+    "y = np.arange(100) % 2\nwidgets.threshold(np.random.default_rng(0).random(100) / 2 + y / 2, y)",
+    "playground()",
+    "import os, time\nwhile not os.path.exists('go_on'):\n    time.sleep(0.01)\nprint('the last cell ran')",
+]
+
+
+def notebook() -> dict:
+    """A notebook with the widgets, not yet run."""
+    cells = [
+        {"cell_type": "code", "id": f"c{n}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+        for n, source in enumerate(CELLS)
+    ]
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+@pytest.fixture(scope="module")
+def jupyterlab(tmp_path_factory):
+    """The address of the notebook on a JupyterLab of its own, on this machine alone, which ends with the tests."""
+    pytest.importorskip("jupyterlab")
+    folder = tmp_path_factory.mktemp("lab")
+    (folder / "widgets.ipynb").write_text(json.dumps(notebook()))
+    (folder / "go_on").touch()
+    settings = folder / "settings"
+    settings.mkdir()
+    (settings / "overrides.json").write_text(json.dumps(SETTINGS))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(24)
+    environment = os.environ | {"JUPYTER_TOKEN": token, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    environment |= {"JUPYTER_RUNTIME_DIR": str(folder / "runtime"), "JUPYTER_CONFIG_DIR": str(folder / "config")}
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}", "--ServerApp.ip=127.0.0.1"]
+    command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.open_browser=False"]
+    command += ["--ServerApp.allow_root=True", "--ServerApp.answer_yes=True", f"--LabApp.app_settings_dir={settings}"]
+    with open(folder / "log.txt", "w") as log:
+        server = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
+        try:
+            end = time.monotonic() + 90
+            while not answers(f"http://127.0.0.1:{port}/api?token={token}"):
+                assert server.poll() is None and time.monotonic() < end, (folder / "log.txt").read_text()[-2000:]
+                time.sleep(0.2)
+            yield folder, f"http://127.0.0.1:{port}/lab/tree/widgets.ipynb?token={token}"
+        finally:
+            server.terminate()  # and with it its kernels
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, driven by Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    if not CHROMIUM:
+        pytest.skip("no Chromium here: apt install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser, jupyterlab):
+    """The notebook, open and run to its end."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page = browser.new_page(viewport=VIEW)
+    page.set_default_timeout(PATIENCE)
+    try:
+        page.goto(jupyterlab[1])
+        idle(page)
+        run_all(page)
+        page.locator(".jp-OutputArea-output", has_text="the last cell ran").wait_for()
+        idle(page)
+        yield page
+    finally:
+        photograph(page, "at_the_end.png")
+        page.close()
+
+
+def photograph(page, name: str) -> None:
+    """Keep a picture of the whole notebook, for people to look at."""
+    page.set_viewport_size(VIEW | {"height": 3000})
+    page.locator(".jp-WindowedPanel-outer").evaluate("notebook => notebook.scrollTop = 0")
+    page.screenshot(path=PICTURES / name)
+    page.set_viewport_size(VIEW)
+
+
+def idle(page) -> None:
+    """Wait until the notebook's kernel is ready: before, what one asks of it is dropped silently."""
+    page.locator("#jp-main-statusbar", has_text="Python 3 (ipykernel) | Idle").wait_for()
+
+
+def run_all(page) -> None:
+    page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
+    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
+
+
+def cell(page, number: int):
+    return page.locator(".jp-CodeCell").nth(number)
+
+
+def picture(where) -> bytes:
+    """The PNG file that the browser shows."""
+    read = """async image => Array.from(new Uint8Array(await (await fetch(image.src)).arrayBuffer()))"""
+    return bytes(where.locator("img").evaluate(read))
+
+
+def wait_for_another(where, before: bytes) -> bytes:
+    """The next picture that is not `before`."""
+    end = time.monotonic() + PATIENCE / 1000
+    while (now := picture(where)) == before:
+        assert time.monotonic() < end, "the picture stands still"
+        time.sleep(0.05)
+    return now
+
+
+def slider(where, label: str):
+    """The row of the slider with that label."""
+    return where.locator(".widget-slider", has=where.page.locator("label", has_text=re.compile(f"^{label}$")))
+
+
+def turn(where, label: str, key: str, times: int = 1) -> None:
+    """Focus the slider with that label and press a key."""
+    handle = slider(where, label).locator(".noUi-handle")
+    handle.focus()
+    for _ in range(times):
+        handle.press(key)
+
+
+@pytest.mark.parametrize(
+    ("number", "label"), [(1, "weight w1"), (2, "weighted sum z"), (3, "learning rate"), (4, "threshold")]
+)
+def test_a_slider_moves_by_keyboard_and_draws_picture_and_words_anew(page, number, label):
+    where = cell(page, number)
+    before, words = picture(where), where.locator("[role=status]").inner_text()
+    readout = slider(where, label).locator(".widget-readout")
+    value = readout.inner_text()
+    turn(where, label, "ArrowRight", 3)
+    page.wait_for_function("([one, old]) => one.innerText != old", arg=[readout.element_handle(), value])
+    assert float(readout.inner_text()) > float(value)
+    wait_for_another(where, before)
+    end = time.monotonic() + PATIENCE / 1000
+    while where.locator("[role=status]").inner_text() == words:
+        assert time.monotonic() < end, "the words stand still"
+
+
+def test_the_playground_starts_obeys_and_pauses(page):
+    where = cell(page, 5)
+    first = picture(where)
+    where.get_by_role("button", name="Start").press("Enter")
+    second = wait_for_another(where, first)
+    turn(where, "learning rate", "ArrowRight", 2)
+    assert float(slider(where, "learning rate").locator(".widget-readout").inner_text()) > 0.1
+    wait_for_another(where, second)
+    photograph(page, "light.png")
+    where.get_by_role("button", name="Pause").click()
+    status = where.locator("[role=status]")
+    where.locator("[role=status]", has_text="Paused").wait_for()
+    time.sleep(0.5)
+    pause = picture(where), status.inner_text()
+    assert not pause[1].startswith("Paused: epoch 0,")
+    time.sleep(1.5)
+    assert (picture(where), status.inner_text()) == pause
+
+
+def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
+    (jupyterlab[0] / "go_on").unlink()
+    cell(page, 6).locator(".cm-content").click()
+    page.keyboard.press("Control+Enter")
+    page.locator("#jp-main-statusbar", has_text="Busy").wait_for()
+    where = cell(page, 2)
+    before = picture(where)
+    turn(where, "weighted sum z", "ArrowLeft", 2)
+    wait_for_another(where, before)  # the cell still runs: it waits for what comes next
+    (jupyterlab[0] / "go_on").touch()
+    idle(page)
+
+
+def test_nothing_went_wrong_in_the_notebook(page):
+    assert page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+    assert page.locator(".jp-OutputArea-output", has_text="Error displaying widget").count() == 0
+
+
+def test_the_dark_theme_is_readable(page):
+    page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Settings$")).click()
+    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Theme$")).hover()
+    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^JupyterLab Dark$")).click()
+    page.locator("body[data-jp-theme-light=false]").wait_for(state="attached")
+    photograph(page, "dark.png")
+    ink = cell(page, 5).locator("[role=status]").evaluate("words => getComputedStyle(words).color")
+    assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128  # light words on the dark page

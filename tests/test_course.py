@@ -1,0 +1,74 @@
+"""The list of exercises, hints, solutions, and what is done of them."""
+
+import pytest
+
+from nncourse import cli
+from nncourse.classroom.course import exercises, hint, progress_lines, solution
+from nncourse.errors import CourseError
+from nncourse.kernels import mine
+from nncourse.kernels.backend import find, operations
+from nncourse.kernels.kernel import CudaKernel
+
+EXERCISES = [(exercise.operation, exercise.kernel) for exercise in exercises()]
+
+
+def test_each_exercise_has_a_kernel_of_the_package_a_notebook_and_a_hint():
+    assert len(set(EXERCISES)) == len(EXERCISES)
+    for exercise in exercises():
+        assert exercise.kernel in find(exercise.operation).kernels
+        assert len(exercise.hint.split()) > 4
+
+
+def test_each_notebook_has_two_exercises_or_more_and_most_have_them_for_both_devices():
+    by_notebook: dict[str, list[bool]] = {}
+    for exercise in exercises():
+        on_gpu = find(exercise.operation)[exercise.kernel].device == "gpu"
+        by_notebook.setdefault(exercise.notebook, []).append(on_gpu)
+    assert len(by_notebook) == 7 and list(by_notebook) == sorted(by_notebook)
+    assert all(len(devices) >= 2 for devices in by_notebook.values())
+    assert all(set(devices) == {True, False} for name, devices in by_notebook.items() if name != "01_neurons")
+
+
+def test_hints(capsys):
+    for operation, kernel in EXERCISES:
+        hint(operation, kernel)
+        assert capsys.readouterr().out.strip()
+    with pytest.raises(CourseError, match="wanted one of its exercises .*numpy"):
+        hint("sigmoid", "numba")
+    with pytest.raises(CourseError, match="no exercise"):
+        hint("sigmiod", "numpy")
+
+
+@pytest.mark.parametrize(
+    ("operation", "kernel"),
+    [(op.name, name) for op in operations().values() for name, k in op.kernels.items() if name != "numba"],
+)
+def test_solutions_are_whole(operation, kernel, capsys):
+    """What is shown of a CUDA kernel stands by itself; what is shown of a Python kernel is a function."""
+    solution(operation, kernel)
+    text = capsys.readouterr().out
+    chosen = find(operation)[kernel]
+    if isinstance(chosen, CudaKernel):
+        assert f"void {chosen.entry}(" in text and text.count("{") == text.count("}") > 0
+        for name in ("tree_sum", "shuffle_sum", "warp_sum", "squares", "tree_max"):
+            assert f"{name}(" not in text or f"float {name}(" in text
+    else:
+        compile(text, "solution", "exec")
+        assert text.startswith("def ")
+
+
+def test_solutions_of_what_is_not_there():
+    with pytest.raises(CourseError, match="wanted one of its kernels"):
+        solution("sigmoid", "tiled")
+
+
+def test_progress(my_kernels, capsys):
+    none = progress_lines()
+    assert none[-1].startswith(f"0 of {len(EXERCISES)} exercises") and not any("✓" in line for line in none)
+    mine.keep(find("sigmoid"), "numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n", seconds=0.00125)
+    assert cli.main(["progress"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (done,) = (line for line in lines if "✓" in line)
+    assert "sigmoid (numpy)" in done and "1.25 ms" in done
+    assert lines[-1].startswith("1 of ")
+    assert all(len(line) <= 80 for line in lines[:-1])

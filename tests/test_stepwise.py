@@ -1,0 +1,128 @@
+"""The table for backpropagation by hand: its truth against finite differences, and what it says to any answer."""
+
+import numpy as np
+import pytest
+
+from nncourse.classroom.stepwise import Steps
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import choose
+from nncourse.model.layers import Dense
+from nncourse.model.network import Network, cost_of, forward, make_network
+
+X, Y = np.array([[2.0, -1.0], [0.5, 1.0], [-1.0, 0.25]]), np.array([[1.0], [0.0], [1.0]])
+
+
+def network(cost="mse", activation="sigmoid"):
+    return make_network((2, 3, 2, 1), activation, cost, "normal", seed=4)
+
+
+@pytest.fixture
+def steps():
+    return Steps(network(), X[0], Y[0])
+
+
+@pytest.fixture(autouse=True)
+def unsolved(monkeypatch):
+    monkeypatch.delenv("NNCOURSE_SOLVE", raising=False)
+
+
+@pytest.mark.parametrize("cost", ["mse", "binary_cross_entropy"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_truth_is_the_gradient(cost, rows):
+    chosen, backend, h = network(cost), choose("numpy"), 1e-5
+    there = Network([Dense(np.float64(one.W), np.float64(one.b), one.activation) for one in chosen.layers], cost)
+    steps = Steps(chosen, X[:rows], Y[:rows])
+
+    def after(array, place, by):
+        kept = array[place]
+        array[place] = kept + by
+        C = cost_of(there, *forward(there, X[:rows], backend), Y[:rows], backend)
+        array[place] = kept
+        return C
+
+    assert steps["C"] == pytest.approx(after(there.layers[0].b, (0,), 0))
+    for number, layer in enumerate(there.layers, 2):
+        for name, array in ((f"dw{number}", layer.W), (f"db{number}", layer.b)):
+            assert steps[name].shape == array.shape
+            for place in np.ndindex(array.shape):
+                slope = (after(array, place, h) - after(array, place, -h)) / (2 * h)
+                assert steps[name][place] == pytest.approx(slope, rel=1e-6, abs=1e-9)
+        assert np.allclose(np.atleast_2d(steps[f"d{number}"]).mean(axis=0), steps[f"db{number}"])
+
+
+@pytest.mark.parametrize(("cost", "activation"), [("mse", "relu"), ("binary_cross_entropy", "tanh")])
+def test_a_line_for_each_number_with_its_own_equation(cost, activation):
+    steps = Steps(network(cost, activation), X[0], Y[0])
+    table = steps.check(**steps.truth)
+    assert len(table.lines) == sum(value.size for value in steps.truth.values())
+    lines = {line[0]: line for line in table.lines}
+    assert lines["z²₃"][1] == "(1) Σₖ w²₃ₖ a¹ₖ + b²₃"
+    assert lines["a³₂"][1].endswith(f"{activation}(z³₂)")
+    assert lines["δ⁴₁"][1] == ("(4a) ∂C/∂a⁴₁ · σ'(z⁴₁)" if cost == "mse" else "(4a) a⁴₁ − y₁")
+    assert lines["δ²₃"][1] == "(4b) (Σᵢ δ³ᵢ w³ᵢ₃) σ'(z²₃)"
+    assert lines["∂C/∂w³₂₁"][1] == "(4d) δ³₂ · a²₁"
+    assert lines["∂C/∂b²₂"][1] == "(4c) δ²₂"
+    assert {line[-1] for line in table.lines} == {"✓"}
+    text = str(table).splitlines()
+    assert text[-1] == f"{len(table.lines)} right, 0 wrong, 0 open."
+    assert max(map(len, text)) <= 80
+    assert all(line[0] in table._repr_html_() for line in table.lines)
+
+
+def marks(table):
+    return [line[-1] for line in table.lines]
+
+
+def test_right_wrong_open(steps):
+    a = steps["a2"]
+    table = steps.check(a2=[round(a[0], 4), None, a[2] * 1.01], C=-steps["C"], d4=None)
+    assert marks(table) == ["✓", "○ open", "✗", "✗ sign?", "○ open"]
+    assert str(table).endswith("1 right, 2 wrong, 2 open.")
+    shown = [f"{a[1]:.5g}", f"{a[2]:.5g}"]
+    assert shown[0] not in str(table) and shown[1] in str(table)  # the truth is not given away
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "mark"),
+    [
+        ("a2", [1, 2], "✗"),
+        ("a2", 0.5, "✗"),
+        ("a2", [[1, 2], [3]], "✗"),
+        ("a2", [np.zeros((2, 2)), np.zeros((2, 3))], "✗"),
+        ("a2", ["x", "y", {}], "✗"),
+        ("a2", [np.nan, np.inf, 1j], "✗"),
+        ("dw3", np.zeros((3, 2)), "✗"),
+        ("dw3", None, "○ open"),
+        ("a4", [], "✗"),
+        ("a4", "text", "✗"),
+    ],
+)
+def test_no_answer_makes_it_fail(steps, name, value, mark):
+    assert set(marks(steps.check(**{name: value}))) == {mark}
+
+
+def test_a_single_number_needs_no_list(steps):
+    assert marks(steps.check(a4=steps["a4"][0], dw4=list(steps["dw4"][0]))) == ["✓", "✓", "✓"]
+
+
+def test_of_a_batch_a_line_for_each_matrix():
+    steps = Steps(network(), X, Y)
+    worse = steps["d3"].copy()
+    worse[1, 0] += 1
+    table = steps.check(**steps.truth | {"d3": worse, "dw2": None, "d2": steps["d2"][:2]})
+    lines = {line[0]: line for line in table.lines}
+    assert len(lines) == len(steps.truth)
+    assert lines["D³"] == ("D³", "(4b) (D W) ⊙ S", "1 wrong", "(3, 2)", "✗")
+    assert lines["dW²"][-1] == "○ open" and lines["D²"][1] == "wanted shape (3, 3)"
+    assert lines["dW³"][2:] == ("all right", "(2, 3)", "✓")
+    assert max(map(len, str(table).splitlines())) <= 80
+
+
+def test_solved_shows_the_truth(steps, monkeypatch):
+    monkeypatch.setenv("NNCOURSE_SOLVE", "all")
+    assert marks(steps.check(a2=None, d3=[None, 2.0], C=7.0)) == ["✓"] * 5 + ["✗"]
+
+
+def test_unknown_steps_are_refused(steps):
+    with pytest.raises(CourseError, match="z2, a2"):
+        steps.check(a9=1)
