@@ -84,9 +84,7 @@ def _for_network(data: Dataset, inputs: int | None, outputs: int | None) -> Data
 
 def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
     """(samples, classes) float32, with a 1 in the column of each sample's label."""
-    result = np.zeros((len(labels), classes), dtype=np.float32)
-    result[np.arange(len(labels)), labels] = 1
-    return result
+    return np.eye(classes, dtype=np.float32)[labels]
 
 
 def _numbered(prefix: str, first: int, count: int) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ What the numbers mean, which of them are targets for instance, is the business o
 import csv
 import gzip
 import hashlib
+import io
 import math
-import os
+import shutil
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, write_atomically
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -97,11 +98,9 @@ def _parse(rows: Rows) -> np.ndarray:
     """The values, by NumPy's fast reader or, where that one stumbles, field by field, to name the first wrong one."""
     try:
         values = np.loadtxt(rows.lines, delimiter=",", quotechar='"', comments=None, ndmin=2)
-        if values.shape == (len(rows.lines), rows.width):
-            return values
+        return values.reshape(len(rows.lines), rows.width)
     except ValueError:
         pass  # it does not say enough about the place
-    values = np.empty((len(rows.lines), rows.width))
     for row, line in enumerate(rows.lines):
         fields = _fields(line)
         if len(fields) != rows.width:
@@ -110,8 +109,7 @@ def _parse(rows: Rows) -> np.ndarray:
         for column, field in enumerate(fields):
             if not _is_number(field):
                 raise rows.error(row, column, "a number")
-            values[row, column] = float(field)
-    return values
+    return np.array([[float(field) for field in _fields(line)] for line in rows.lines])
 
 
 def read_idx(path: str | Path) -> np.ndarray:
@@ -151,27 +149,21 @@ def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path, timeout: fl
 
     from tqdm import tqdm
 
-    target = folder / file
-    partial = folder / f"{file}.{os.getpid()}.part"
     failures = []
     for mirror in mirrors:
-        digest = hashlib.md5(usedforsecurity=False)
+        content = io.BytesIO()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with urlopen(f"{mirror}/{file}", timeout=timeout) as response, partial.open("wb") as output:
-                size = int(response.headers.get("Content-Length", 0)) or None
-                with tqdm(total=size, desc=file, unit="B", unit_scale=True) as progress:
-                    while block := response.read(1 << 16):
-                        output.write(block)
-                        digest.update(block)
-                        progress.update(len(block))
-            if digest.hexdigest() == md5:
-                os.replace(partial, target)  # at once, so that nobody ever reads half a file
-                return target
-            failures.append(f"{mirror}: the MD5 is {digest.hexdigest()}, not {md5}")
+            with (
+                urlopen(f"{mirror}/{file}", timeout=timeout) as response,
+                tqdm.wrapattr(response, "read", total=response.length, desc=file) as shown,
+            ):
+                shutil.copyfileobj(shown, content)
+            found = hashlib.md5(content.getbuffer(), usedforsecurity=False).hexdigest()
+            if found != md5:
+                raise ValueError(f"the MD5 is {found}, not {md5}")
+            write_atomically(folder / file, lambda new, content=content: new.write_bytes(content.getbuffer()))
+            return folder / file
         except (OSError, HTTPException, ValueError) as error:
             failures.append(f"{mirror}: {' '.join(str(error).split())}")
-        finally:
-            if partial.is_file():
-                partial.unlink()
     raise CourseError(f"cannot fetch {file}: download it elsewhere, put it into {folder} ({'; '.join(failures)})")

@@ -13,9 +13,11 @@ from nncourse.errors import CourseError
 STANDARD = "c++17"
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$")
 PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<message>.*)$")
-ENTRY = re.compile(r"Compiling entry function '(\w+)'")
-STACK = re.compile(r"(\d+) bytes stack frame")
-USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
+# What `ptxas -v` says of a kernel: its name, its stack, its registers and its shared memory if it has some.
+USED = re.compile(
+    r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame.*?Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?",
+    re.DOTALL,
+)
 
 
 class CudaCompileError(CourseError):
@@ -51,7 +53,8 @@ def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resource
         log = _nvrtc(source.compilable(), arch)
     except Exception as error:
         raise CudaCompileError(readable_errors(str(error), source.file)) from None
-    return _resources_in(log)
+    found = USED.findall(log)
+    return {name: Resources(int(registers), int(shared or 0), int(stack)) for name, stack, registers, shared in found}
 
 
 @functools.cache
@@ -91,20 +94,6 @@ def readable_errors(log: str, file: str) -> str:
         elif match := PTXAS_ERROR.match(line):
             found.append(f"{file}: error: {match['message']}")
     return "\n".join(found) if found else f"{file}: error: the compiler says: {log.strip()}"
-
-
-def _resources_in(log: str) -> dict[str, Resources]:
-    """The numbers of `ptxas -v`: a stretch of lines for each kernel."""
-    found = {}
-    name, stack = "", 0
-    for line in log.splitlines():
-        if match := ENTRY.search(line):
-            name = match[1]
-        elif match := STACK.search(line):
-            stack = int(match[1])
-        elif match := USED.search(line):
-            found[name] = Resources(int(match[1]), int(match[2] or 0), stack)
-    return found
 
 
 def _nvrtc(text: str, arch: str) -> str:
