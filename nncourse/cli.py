@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nncourse import __version__
 from nncourse.errors import CourseError, nearest
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
@@ -23,11 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parsed(list(sys.argv[1:] if argv is None else argv))
         return options.run(options)
-    except CourseError as error:
-        print(f"nncourse: {error}", file=sys.stderr)
-        return 2
-    except MemoryError as error:
-        print(f"nncourse: wanted more memory than this machine has: {error}", file=sys.stderr)
+    except (CourseError, MemoryError) as error:
+        print(f"nncourse: {str(error) or 'wanted more memory than this machine has'}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("nncourse: interrupted", file=sys.stderr)
@@ -43,9 +41,6 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         if f"--{command}" in arguments and arguments[0] not in COMMANDS:
             arguments.remove(f"--{command}")
             arguments.insert(0, command)
-    if not arguments or (arguments[0] not in COMMANDS and arguments[0] not in ("-h", "--help", "--version")):
-        got = repr(arguments[0]) if arguments else "nothing"
-        raise CourseError(f"wanted a command first, one of {', '.join(COMMANDS)}; got {got} (see nncourse --help)")
     options, unknown = _parser().parse_known_args(arguments)
     if unknown:
         guess = nearest(unknown[0], options.spellings)
@@ -62,7 +57,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="nncourse", description="Train and test neural networks; check and time their kernels.")
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"nncourse {__version__}")
     commands = parser.add_subparsers(metavar="|".join(COMMANDS), required=True, parser_class=_Parser)
 
     train = commands.add_parser("train", help="train a network and save it", allow_abbrev=False)
@@ -153,8 +148,6 @@ def _train(options: argparse.Namespace) -> int:
     _refuse_unwritable(options.model)
     backend = _backend(options)
     data = datasets.load(options.dataset, inputs=network.sizes[0], outputs=network.sizes[-1])
-    if not 0 <= options.validation < 1:
-        raise CourseError(f"wanted --validation from 0 to below 1, got {options.validation:g}")
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
     scaling = resumed.scaling if resumed else datasets.fit_scaling(data.X, chosen["scaling"])
     model = files.Model(network, scaling, data.classes)
@@ -208,7 +201,10 @@ def _test(options: argparse.Namespace) -> int:
     model = files.load(options.model)
     backend = _backend(options)
     sizes = model.network.sizes
-    data = datasets.load(options.dataset, inputs=sizes[0], outputs=sizes[-1], part=_part(options.dataset))
+    part = (
+        "test" if options.dataset in datasets.MNIST_SETS else "train"
+    )  # what comes in two parts is tested on the second
+    data = datasets.load(options.dataset, inputs=sizes[0], outputs=sizes[-1], part=part)
     X = model.scaled(data.X)
     M = metrics.confusion(model.network, X, data.Y, backend)
     _say_backend(backend, options)
@@ -333,24 +329,9 @@ def _say_backend(backend, options: argparse.Namespace) -> None:
         print(f"  none of your own kernels is for the {backend.device.upper()}: the course's are used")
 
 
-def _part(dataset: str) -> str:
-    """The sets that come in two parts are tested on the second."""
-    return "test" if dataset in ("mnist", "fashion_mnist") else "train"
-
-
 def _refuse_unwritable(path: str) -> None:
     """Say before the training, not after it, that the model could not be saved."""
     target = Path(path)
     other = os.path.exists(target) and not os.path.isfile(target)
     if other or len(os.fsencode(target.name)) > 200 or not os.access(target.parent, os.W_OK):
         raise CourseError(f"{path}: wanted a file to save the model in, in a folder that exists and can be written")
-
-
-def _version() -> str:
-    from nncourse import __version__
-
-    return f"nncourse {__version__}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,6 +20,8 @@ from functools import cached_property
 from math import prod
 from pathlib import Path
 
+import numpy as np
+
 from nncourse.cuda.source import CudaSource, kernels_in, line_of
 from nncourse.errors import CourseError
 from nncourse.kernels import check as checker
@@ -68,6 +70,8 @@ class Operation:
         (self.result,) = contract.parse(self.result)
         if self.result.name in self.names:
             self.output = "in place"
+        if self.magnitude is None:
+            self.magnitude = lambda *arguments: self.truth(*map(np.abs, arguments))
         unknown = set(self.result.letters) - set(self.letters) | set(self.hostile) - set(checker.HOSTILE)
         unknown |= {self.output} - set(OUTPUTS) | set(self.values) - set(self.names)
         if unknown:

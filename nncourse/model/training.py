@@ -66,6 +66,8 @@ def train(
     epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
     keeps the best parameters so far (by the validation cost where there is a validation set, else by the cost).
     """
+    from tqdm import tqdm
+
     _refuse_bad_data(network, X, Y)
     if validation:
         _refuse_bad_data(network, *validation)
@@ -75,7 +77,7 @@ def train(
     X, Y = map(backend.to_device, (X, Y))
     X_validation, Y_validation = map(backend.to_device, validation or (X, Y))
     best, best_cost = [array.copy() for array in there.parameters], math.inf
-    bar = _progress_bar(epochs, progress)
+    bar = tqdm(total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False)
     try:
         for number in range(epochs_done + 1, epochs_done + epochs + 1):
             start = time.perf_counter()
@@ -104,7 +106,9 @@ def train(
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
     finally:
         bar.close()
-    _take(network, best if history.stopped else there.parameters)
+    trained = [devices.to_device(array, "cpu") for array in (best if history.stopped else there.parameters)]
+    for layer, W, b in zip(network.layers, trained[0::2], trained[1::2], strict=True):
+        layer.W, layer.b = W, b
     return history
 
 
@@ -127,18 +131,6 @@ def _one_epoch(
     for start in range(0, len(X), batch_size):
         stop = start + batch_size
         training_step(network, X[start:stop], Y[start:stop], learning_rate, backend)
-
-
-def _take(network: Network, parameters: list) -> None:
-    """Bring trained parameters back to the CPU, into the network they belong to."""
-    for layer, W, b in zip(network.layers, parameters[0::2], parameters[1::2], strict=True):
-        layer.W, layer.b = devices.to_device(W, "cpu"), devices.to_device(b, "cpu")
-
-
-def _progress_bar(epochs: int, shown: bool):
-    from tqdm import tqdm
-
-    return tqdm(total=epochs, unit="epoch", disable=not shown, mininterval=0.2, leave=False)
 
 
 def _refuse_bad_data(network: Network, X, Y) -> None:
