@@ -244,12 +244,8 @@ def mnist(
 
 def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence[str] | None) -> Path:
     """The path of an IDX file, gzipped or not; fetched if need be."""
-    if folder is not None:
-        folders = [Path(folder)]
-    elif os.environ.get("NNCOURSE_DATA"):
-        folders = [Path(os.environ["NNCOURSE_DATA"]) / name, FOLDER / name]
-    else:
-        folders = [FOLDER / name]
+    roots = [Path(os.environ["NNCOURSE_DATA"])] if os.environ.get("NNCOURSE_DATA") else []
+    folders = [root / name for root in (*roots, FOLDER)] if folder is None else [Path(folder)]
     for place in folders:
         for candidate in (place / file, place / file.removesuffix(".gz")):
             if candidate.is_file():

@@ -193,7 +193,7 @@ def test_long_fields_are_cut(csv_file):
         (",,\n1,2,0\n", "row 1, column 1: a number is wanted, got an empty field"),
         ("1;2;0\n", "only one column; features and a label, set apart by commas"),
         (b"\x89PNG\r\n\x1a\n\0\0", "this is no text in UTF-8"),
-        (b"1,2,0\n1,\0,1\n", "it holds zero bytes"),
+        (b"1,2,0\n1,\0,1\n", r"row 2, column 2: a number is wanted, got '\x00'"),
         ("a,b\n1,0\n".encode("utf-16"), "this is no text in UTF-8"),
         ("año,clase\n1,0\n".encode("latin-1"), "this is no text in UTF-8"),
     ],

@@ -77,13 +77,16 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
         raise CourseError(f"wanted kernels for operations, some of {', '.join(known)}; got {unknown!r}")
     kernels, notes = {}, {}
     for operation in known.values():
-        kernel = _of_family(operation, name)
-        if kernel is None:
-            kernel = _of_family(operation, "numpy" if device == "cpu" else "cupy")
+        kernels[operation.name] = _of_family(operation, name)
+        if kernels[operation.name] is None:
+            kernels[operation.name] = _of_family(operation, "numpy" if device == "cpu" else "cupy")
             notes[operation.name] = f"borrowed: there is no {name} kernel"
-        kernels[operation.name] = kernel
     if mine:
-        _take_mine(kernels, notes, device)
+        from nncourse.kernels import mine as own
+
+        kept, refused = own.fastest(known, device)
+        kernels |= kept
+        notes |= dict.fromkeys(kept, "yours") | refused
     for operation_name, kernel_name in overrides.items():
         kernels[operation_name] = known[operation_name][kernel_name]
         notes[operation_name] = "asked for"
@@ -98,15 +101,6 @@ def _of_family(operation: Operation, name: str) -> Kernel | None:
         return operation.kernels.get(name)
     cuda = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) and kernel.deterministic]
     return cuda[-1] if cuda else None
-
-
-def _take_mine(kernels: dict[str, Kernel], notes: dict[str, str], device: str) -> None:
-    """Replace package kernels by the student's own, and note it."""
-    from nncourse.kernels import mine as own
-
-    kept, refused = own.fastest(operations(), device)
-    kernels |= kept
-    notes |= dict.fromkeys(kept, "yours") | refused
 
 
 def _refuse_mixed(kernels: dict[str, Kernel], name: str, device: str, emulate: bool) -> None:

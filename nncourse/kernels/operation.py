@@ -94,8 +94,8 @@ class Operation:
             dict.fromkeys([*(n for n in self.names if n not in self.letters), self.result.name, *self.letters])
         )
 
-    def kernel(self, name: str, device: str, compiled: bool = False, written: Callable | None = None) -> Callable:
-        """Decorator: register the function below as kernel `name`. `compiled` lets Numba compile it at its first call.
+    def kernel(self, name: str, device: str, written: Callable | None = None) -> Callable:
+        """Decorator: register the function below as kernel `name`.
 
         `written` is the function to show to readers where the one below only wraps it, as in activations.py.
         """
@@ -103,16 +103,15 @@ class Operation:
         def register(function: Callable) -> Callable:
             code = (written or function).__code__
             where = f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_firstlineno}"
-            call = jit.at_first_call(lambda: jit.jit(function)) if compiled else function
-            self._add(Kernel(self, name, device, where, call))
+            self._add(Kernel(self, name, device, where, function))
             return function
 
         return register
 
     def loops_kernel(self, function: Callable) -> Callable:
         """Decorator: the loops below are the kernel `loops` and, compiled, the kernel `numba`."""
-        self.kernel("loops", device="cpu")(function)
-        return self.kernel("numba", device="cpu", compiled=True)(function)
+        self.kernel("numba", device="cpu", written=function)(jit.at_first_call(lambda: jit.jit(function)))
+        return self.kernel("loops", device="cpu")(function)
 
     def array_kernel(self, function: Callable) -> Callable:
         """Decorator: NumPy's functions also take CuPy arrays, so the function below is both kernels."""
