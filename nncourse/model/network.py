@@ -85,10 +85,8 @@ def make_network(
     if (weights := sum(map(operator.mul, sizes[:-1], sizes[1:]))) > MOST_WEIGHTS:
         raise CourseError(f"wanted at most {MOST_WEIGHTS} weights; the layers {list(sizes)} have {weights}")
     count = len(sizes) - 1
-    if isinstance(activation, str):
-        names = [activation] * (count - 1) + [COSTS.get(cost) or "sigmoid"]
-    else:
-        names = list(activation)
+    output = COSTS.get(cost) or "sigmoid"
+    names = [activation] * (count - 1) + [output] if isinstance(activation, str) else list(activation)
     if len(names) != count:
         raise CourseError(f"wanted an activation for each of the {count} layers after the inputs; got {len(names)}")
     rng = np.random.default_rng(seed)

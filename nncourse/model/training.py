@@ -136,17 +136,14 @@ def _one_epoch(
 def _refuse_bad_data(network: Network, X, Y) -> None:
     """CourseError for samples and targets that are not for this network."""
     n_in, n_out = network.sizes[0], network.sizes[-1]
-    if X.ndim != 2 or X.shape[1] != n_in or not len(X):
-        raise CourseError(f"wanted samples of {n_in} numbers, a row each; got an array of shape {X.shape}")
-    if Y.shape != (len(X), n_out):
-        raise CourseError(f"wanted targets of shape {(len(X), n_out)}; got {Y.shape}")
-    if X.dtype != np.float32 or Y.dtype != np.float32:
-        raise CourseError(f"wanted float32 samples and targets; got {X.dtype} and {Y.dtype}: use .astype(np.float32)")
+    n = X.shape[0] if X.ndim else 0
+    if n == 0 or X.shape != (n, n_in) or Y.shape != (n, n_out) or X.dtype != np.float32 or Y.dtype != np.float32:
+        wanted = f"float32 samples of shape (n, {n_in}) and targets of shape (n, {n_out})"
+        raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}")
 
 
 def refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:
     """CourseError for numbers with which nothing can be trained."""
-    if epochs < 1 or batch_size < 1:
-        raise CourseError(f"wanted epochs and batch size of at least 1; got {epochs} and {batch_size}")
-    if not (math.isfinite(learning_rate) and learning_rate > 0):
-        raise CourseError(f"wanted a learning rate above 0; got {learning_rate}")
+    if not (epochs >= 1 and batch_size >= 1 and 0 < learning_rate < math.inf):
+        got = f"{epochs}, {batch_size} and {learning_rate}"
+        raise CourseError(f"wanted epochs and batch size of at least 1, and a learning rate above 0; got {got}")
