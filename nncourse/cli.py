@@ -122,9 +122,8 @@ def _train(options: argparse.Namespace) -> int:
     from nncourse import datasets, device
     from nncourse.model import files, metrics
     from nncourse.model.network import make_network
-    from nncourse.model.training import refuse_bad_options, train
+    from nncourse.model.training import train
 
-    refuse_bad_options(options.epochs, options.batch_size, options.learning_rate)
     given = {name: getattr(options, name) for name in DEFAULTS if getattr(options, name) is not None}
     chosen = DEFAULTS | given
     resumed = files.load(options.resume) if options.resume else None
@@ -153,29 +152,18 @@ def _train(options: argparse.Namespace) -> int:
     model = files.Model(network, scaling, data.classes)
     _say_backend(backend, options)
     print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
-    before = _count_of("epochs", resumed)
-    history = train(
-        network,
-        model.scaled(data.X),
-        data.Y,
-        backend,
-        epochs=options.epochs,
-        batch_size=options.batch_size,
-        learning_rate=options.learning_rate,
-        seed=seed,
-        validation=(model.scaled(held_out.X), held_out.Y) if held_out else None,
-        epochs_done=before,
-        progress=options.verbose,
-    )
+    X, before = model.scaled(data.X), _count_of("epochs", resumed)
+    steps = {"batch_size": options.batch_size, "learning_rate": options.learning_rate, "seed": seed}
+    held = (model.scaled(held_out.X), held_out.Y) if held_out else None
+    more = {"validation": held, "epochs_done": before, "progress": options.verbose}
+    history = train(network, X, data.Y, backend, epochs=options.epochs, **steps, **more)
     if history.epochs and not any(map(math.isfinite, history.costs)):
         raise CourseError(f"nothing was learnt, nothing is saved: {history.stopped}")
     model.provenance = {
         "dataset": data.name,
         "samples": len(data.X),
         "epochs": before + len(history.epochs),
-        "batch_size": options.batch_size,
-        "learning_rate": options.learning_rate,
-        "seed": seed,
+        **steps,
         "backend": backend.name,
         "machine": device.describe(backend.device),
         "versions": device.versions(),
@@ -185,9 +173,9 @@ def _train(options: argparse.Namespace) -> int:
     files.save(model, options.model)
     if history.epochs:
         last = history.epochs[-1]
-        held = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
-        print(f"cost {last.cost:.6g} after epoch {last.number}{held}; {history.seconds:.2f} s of training")
-    M = metrics.confusion(network, model.scaled(data.X), data.Y, backend)
+        words = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
+        print(f"cost {last.cost:.6g} after epoch {last.number}{words}; {history.seconds:.2f} s of training")
+    M = metrics.confusion(network, X, data.Y, backend)
     print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
     print(f"model: {options.model}")
     return 130 if history.stopped.startswith("interrupted") else 1 if history.stopped else 0
@@ -201,9 +189,7 @@ def _test(options: argparse.Namespace) -> int:
     model = files.load(options.model)
     backend = _backend(options)
     sizes = model.network.sizes
-    part = (
-        "test" if options.dataset in datasets.MNIST_SETS else "train"
-    )  # what comes in two parts is tested on the second
+    part = "test" if options.dataset in datasets.MNIST_SETS else "train"  # all else comes in one part
     data = datasets.load(options.dataset, inputs=sizes[0], outputs=sizes[-1], part=part)
     X = model.scaled(data.X)
     M = metrics.confusion(model.network, X, data.Y, backend)
