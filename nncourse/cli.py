@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nncourse import __version__
-from nncourse.errors import CourseError, nearest
+from nncourse.errors import CourseError, nearest, refuse_unknown
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
 COMMANDS = ("train", "test", "check", "time", "info")
@@ -213,8 +213,8 @@ def _check(options: argparse.Namespace) -> int:
 
     chosen = [find(options.operation)] if options.operation else operations().values()
     known = dict.fromkeys(name for operation in chosen for name in operation.kernels)
-    for unknown in set(options.kernel) - known.keys():
-        raise CourseError(f"wanted a kernel, one of {', '.join(known)}; got {unknown!r}")
+    for name in options.kernel:
+        refuse_unknown("a kernel", name, known)
     count = {"right": 0, "wrong": 0, "not checked": 0}
     for operation in chosen:
         for name in [name for name in operation.kernels if name in options.kernel or not options.kernel]:
@@ -262,11 +262,9 @@ def _info(options: argparse.Namespace) -> int:
     from nncourse.cuda import emulate
 
     for name in ("cpu", "gpu") if device.gpu_available() else ("cpu",):
-        limits = device.limits(name)
+        copy, matrix = (device.limits(name)[what] / 1e9 for what in ("copy", "matrix"))
         print(f"{name.upper()}: {device.describe(name)}")
-        print(
-            f"     copies {limits['copy'] / 1e9:.3g} GB/s, multiplies matrices at {limits['matrix'] / 1e9:.4g} GFLOP/s"
-        )
+        print(f"     copies {copy:.3g} GB/s, multiplies matrices at {matrix:.4g} GFLOP/s")
     if not device.gpu_available():
         print(f"GPU: none. {device.why_no_gpu()}")
     print(f"CUDA emulator: {emulate.why_not() or 'ready'}")
@@ -294,12 +292,8 @@ def _backend(options: argparse.Namespace):
     """The backend that the options ask for."""
     from nncourse.kernels.backend import choose, find
 
-    overrides = {}
-    for text in ",".join(options.use).split(",") if options.use else []:
-        operation, _, kernel = text.partition("=")
-        if not operation or not kernel:
-            raise CourseError(f"wanted --use OPERATION=KERNEL, such as dense_forward=tiled; got {text!r}")
-        overrides[find(operation).name] = kernel
+    pairs = [text.partition("=") for text in ",".join(options.use).split(",")] if options.use else []
+    overrides = {find(operation).name: kernel for operation, _, kernel in pairs}
     return choose(options.backend, mine=options.mine, **overrides)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, refuse_unknown
 from nncourse.reading import Rows, fetch, read_idx, read_table
 
 FOLDER = Path(__file__).resolve().parent.parent / "datasets"
@@ -39,10 +39,13 @@ class Dataset:
 
     @property
     def labels(self) -> np.ndarray:
-        """The class of each sample, (samples,) int32: over one half for a single output, else the largest output."""
-        if self.Y.shape[1] == 1:
-            return (self.Y[:, 0] > 0.5).astype(np.int32)
-        return self.Y.argmax(axis=1).astype(np.int32)
+        """The class of each sample, (samples,) int32."""
+        return predicted_classes(self.Y)
+
+
+def predicted_classes(Y: np.ndarray) -> np.ndarray:
+    """Class numbers (n,) int32 from targets or outputs (n, n_out): the largest, or with one whether it is above ½."""
+    return (Y[:, 0] > 0.5 if Y.shape[1] == 1 else Y.argmax(axis=1)).astype(np.int32)
 
 
 def load(
@@ -132,8 +135,7 @@ def _targets_from_labels(rows: Rows, labels: np.ndarray, outputs: int | None) ->
 
 def generate(name: str, **options) -> Dataset:
     """Make the generated set of this name; `options` are samples, noise and seed, which all of them take."""
-    if name not in GENERATORS:
-        raise CourseError(f"no generated data set is called {name!r}; there are {', '.join(GENERATORS)}")
+    refuse_unknown("a generated data set", name, GENERATORS)
     return GENERATORS[name](**options)
 
 

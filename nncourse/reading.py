@@ -139,7 +139,7 @@ def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path, timeout: fl
             folder.mkdir(parents=True, exist_ok=True)
             with (
                 urlopen(f"{mirror}/{file}", timeout=timeout) as response,
-                tqdm.wrapattr(response, "read", total=response.length, desc=file) as shown,
+                tqdm.wrapattr(response, "read", total=getattr(response, "length", None), desc=file) as shown,
             ):
                 shutil.copyfileobj(shown, content)
             found = hashlib.md5(content.getbuffer(), usedforsecurity=False).hexdigest()

@@ -33,10 +33,11 @@ class Resources:
     spill_bytes: int
 
 
+@functools.cache
 def why_no_nvrtc() -> str | None:
     """Why CUDA C cannot be compiled on this machine without a GPU; None if it can."""
     try:
-        _compile_empty()
+        _nvrtc("", "sm_90")
     except ImportError:
         return "NVIDIA's compiler library is not installed here: pip install cuda-core cuda-bindings nvidia-cuda-nvrtc"
     except Exception as error:  # the library's loader has many ways to fail, none of them ours
@@ -104,8 +105,3 @@ def _nvrtc(text: str, arch: str) -> str:
     log = io.StringIO()
     Program(text, "c++", options).compile("cubin", logs=log)
     return log.getvalue()
-
-
-@functools.cache
-def _compile_empty() -> None:
-    _nvrtc("", "sm_90")

@@ -75,8 +75,9 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
     device = _place(kernel, device)
     title = f"{operation.name} ({kernel.name})"
     runs = EMULATED if device == "emulator" else ONCE
-    tried = list(cases(operation, seed))
-    for case in tried:
+    count = 0
+    for case in cases(operation, seed):
+        count += 1
         for run, options in runs.items():
             try:
                 fault = _fault(operation, kernel, case, device, options)
@@ -85,7 +86,7 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
             if fault:
                 label = f"{case.label}, {run}" if run else case.label
                 return Verdict(False, f"{title}: {label}: {fault}", case)
-    return Verdict(True, f"{title}: right in {len(tried)} cases {PLACES[device]}")
+    return Verdict(True, f"{title}: right in {count} cases {PLACES[device]}")
 
 
 def _place(kernel, device: str | None) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from nncourse.cuda.source import CudaSource, kernels_in, line_of
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import check as checker
 from nncourse.kernels import contract, jit
 from nncourse.kernels.kernel import CudaKernel, Kernel
@@ -136,8 +136,7 @@ class Operation:
 
     def __getitem__(self, name: str) -> Kernel:
         """The kernel of that name; CourseError lists those there are."""
-        if name not in self.kernels:
-            raise CourseError(f"{self.name}: wanted one of its kernels {', '.join(self.kernels)}; got {name!r}")
+        refuse_unknown(f"a kernel of {self.name}", name, self.kernels)
         return self.kernels[name]
 
     def check(self, kernel, device: str | None = None, seed: int = 0) -> "checker.Verdict":

@@ -72,26 +72,21 @@ def _description(model: Model) -> str:
 
 def _assemble(path: Path, parameters: list[tuple], description: str | None) -> Model:
     """A model from its parts; CourseError where they do not fit together. Without a description: as the C program."""
-    for number, (W, b) in enumerate(parameters, 1):
-        below = parameters[number - 2][0].shape[0] if number > 1 else W.shape[-1]
-        if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
-            raise CourseError(
-                f"{path}: weights {W.shape} and biases {b.shape} of layer {number} do not fit the network"
-            )
-        if not (np.isfinite(W).all() and np.isfinite(b).all()):
-            raise CourseError(f"{path}: layer {number} has weights that are not finite: train the model again")
     try:
+        for number, (W, b) in enumerate(parameters, 1):
+            below = parameters[number - 2][0].shape[0] if number > 1 else W.shape[-1]
+            if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
+                raise CourseError(f"weights {W.shape} and biases {b.shape} of layer {number} do not fit the network")
+            if not (np.isfinite(W).all() and np.isfinite(b).all()):
+                raise CourseError(f"layer {number} has weights that are not finite: train the model again")
         about = {"activations": ["sigmoid"] * len(parameters)} if description is None else json.loads(description)
         pairs = zip(parameters, about["activations"], strict=True)
         network = Network([Dense(W, b, name) for (W, b), name in pairs], about.get("cost", "mse"))
         scaling = _scaling(about.get("scaling", {"kind": "none"}), network.sizes[0])
         return Model(network, scaling, tuple(map(str, about.get("classes", ()))), dict(about.get("provenance", {})))
-    except CourseError as error:
-        raise CourseError(f"{path}: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CourseError(
-            f"{path}: its description is damaged ({type(error).__name__}): train the model again"
-        ) from None
+        damage = f"its description is damaged ({type(error).__name__}): train the model again"
+        raise CourseError(f"{path}: {error if isinstance(error, CourseError) else damage}") from None
 
 
 def _scaling(about: dict, n_in: int) -> Scaling | None:

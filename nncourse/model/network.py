@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model.layers import ACTIVATIONS, Dense, initialise
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
@@ -24,12 +24,10 @@ class Network:
     def __post_init__(self):
         if not self.layers:
             raise CourseError("wanted at least one layer of neurons, got none")
-        if self.cost not in COSTS:
-            raise CourseError(f"wanted a cost, one of {', '.join(COSTS)}; got {self.cost!r}")
-        for layer in self.layers:
-            if layer.activation not in ACTIVATIONS:
-                raise CourseError(f"wanted an activation, one of {', '.join(ACTIVATIONS)}; got {layer.activation!r}")
-        if any(layer.activation == "softmax" for layer in self.layers[:-1]):
+        refuse_unknown("a cost", self.cost, COSTS)
+        for name in self.activations:
+            refuse_unknown("an activation", name, ACTIVATIONS)
+        if "softmax" in self.activations[:-1]:
             raise CourseError("softmax is for the output layer; give the hidden layers another activation")
         if self.layers[-1].activation == "softmax" and self.sizes[-1] < 2:
             raise CourseError("softmax wants two outputs or more; for one output take sigmoid and binary_cross_entropy")
