@@ -87,7 +87,7 @@ def _for_network(data: Dataset, inputs: int | None, outputs: int | None) -> Data
 
 def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
     """(samples, classes) float32, with a 1 in the column of each sample's label."""
-    return np.eye(classes, dtype=np.float32)[labels]
+    return (labels[:, None] == np.arange(classes)).astype(np.float32)
 
 
 def _numbered(prefix: str, first: int, count: int) -> tuple[str, ...]:
