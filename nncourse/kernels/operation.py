@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from nncourse.cuda.source import CudaSource, kernels_in, line_of
-from nncourse.errors import CourseError, refuse_unknown
+from nncourse.errors import CourseError
 from nncourse.kernels import check as checker
 from nncourse.kernels import contract, jit
 from nncourse.kernels.kernel import CudaKernel, Kernel
@@ -94,8 +94,8 @@ class Operation:
             dict.fromkeys([*(n for n in self.names if n not in self.letters), self.result.name, *self.letters])
         )
 
-    def kernel(self, name: str, device: str, written: Callable | None = None) -> Callable:
-        """Decorator: register the function below as kernel `name`.
+    def kernel(self, name: str, device: str, compiled: bool = False, written: Callable | None = None) -> Callable:
+        """Decorator: register the function below as kernel `name`. `compiled` lets Numba compile it at its first call.
 
         `written` is the function to show to readers where the one below only wraps it, as in activations.py.
         """
@@ -103,15 +103,16 @@ class Operation:
         def register(function: Callable) -> Callable:
             code = (written or function).__code__
             where = f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_firstlineno}"
-            self._add(Kernel(self, name, device, where, function))
+            call = jit.at_first_call(lambda: jit.jit(function)) if compiled else function
+            self._add(Kernel(self, name, device, where, call))
             return function
 
         return register
 
     def loops_kernel(self, function: Callable) -> Callable:
         """Decorator: the loops below are the kernel `loops` and, compiled, the kernel `numba`."""
-        self.kernel("numba", device="cpu", written=function)(jit.at_first_call(lambda: jit.jit(function)))
-        return self.kernel("loops", device="cpu")(function)
+        self.kernel("loops", device="cpu")(function)
+        return self.kernel("numba", device="cpu", compiled=True)(function)
 
     def array_kernel(self, function: Callable) -> Callable:
         """Decorator: NumPy's functions also take CuPy arrays, so the function below is both kernels."""
@@ -136,7 +137,8 @@ class Operation:
 
     def __getitem__(self, name: str) -> Kernel:
         """The kernel of that name; CourseError lists those there are."""
-        refuse_unknown(f"a kernel of {self.name}", name, self.kernels)
+        if name not in self.kernels:
+            raise CourseError(f"{self.name}: wanted one of its kernels {', '.join(self.kernels)}; got {name!r}")
         return self.kernels[name]
 
     def check(self, kernel, device: str | None = None, seed: int = 0) -> "checker.Verdict":
