@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nncourse.errors import CourseError, nearest
+from nncourse import __version__
+from nncourse.errors import CourseError, nearest, refuse_unknown
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
 COMMANDS = ("train", "test", "check", "time", "progress", "info")
@@ -23,11 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parsed(list(sys.argv[1:] if argv is None else argv))
         return options.run(options)
-    except CourseError as error:
-        print(f"nncourse: {error}", file=sys.stderr)
-        return 2
-    except MemoryError as error:
-        print(f"nncourse: wanted more memory than this machine has: {error}", file=sys.stderr)
+    except (CourseError, MemoryError) as error:
+        print(f"nncourse: {str(error) or 'wanted more memory than this machine has'}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("nncourse: interrupted", file=sys.stderr)
@@ -43,9 +41,6 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         if f"--{command}" in arguments and arguments[0] not in COMMANDS:
             arguments.remove(f"--{command}")
             arguments.insert(0, command)
-    if not arguments or (arguments[0] not in COMMANDS and arguments[0] not in ("-h", "--help", "--version")):
-        got = repr(arguments[0]) if arguments else "nothing"
-        raise CourseError(f"wanted a command first, one of {', '.join(COMMANDS)}; got {got} (see nncourse --help)")
     options, unknown = _parser().parse_known_args(arguments)
     if unknown:
         guess = nearest(unknown[0], options.spellings)
@@ -62,7 +57,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="nncourse", description="Train and test neural networks; check and time their kernels.")
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"nncourse {__version__}")
     commands = parser.add_subparsers(metavar="|".join(COMMANDS), required=True, parser_class=_Parser)
 
     train = commands.add_parser("train", help="train a network and save it", allow_abbrev=False)
@@ -130,9 +125,8 @@ def _train(options: argparse.Namespace) -> int:
     from nncourse import datasets, device
     from nncourse.model import files, metrics
     from nncourse.model.network import make_network
-    from nncourse.model.training import refuse_bad_options, train
+    from nncourse.model.training import train
 
-    refuse_bad_options(options.epochs, options.batch_size, options.learning_rate)
     given = {name: getattr(options, name) for name in DEFAULTS if getattr(options, name) is not None}
     chosen = DEFAULTS | given
     resumed = files.load(options.resume) if options.resume else None
@@ -156,36 +150,23 @@ def _train(options: argparse.Namespace) -> int:
     _refuse_unwritable(options.model)
     backend = _backend(options)
     data = datasets.load(options.dataset, inputs=network.sizes[0], outputs=network.sizes[-1])
-    if not 0 <= options.validation < 1:
-        raise CourseError(f"wanted --validation from 0 to below 1, got {options.validation:g}")
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
     scaling = resumed.scaling if resumed else datasets.fit_scaling(data.X, chosen["scaling"])
     model = files.Model(network, scaling, data.classes)
     _say_backend(backend, options)
     print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
-    before = _count_of("epochs", resumed)
-    history = train(
-        network,
-        model.scaled(data.X),
-        data.Y,
-        backend,
-        epochs=options.epochs,
-        batch_size=options.batch_size,
-        learning_rate=options.learning_rate,
-        seed=seed,
-        validation=(model.scaled(held_out.X), held_out.Y) if held_out else None,
-        epochs_done=before,
-        progress=options.verbose,
-    )
+    X, before = model.scaled(data.X), _count_of("epochs", resumed)
+    steps = {"batch_size": options.batch_size, "learning_rate": options.learning_rate, "seed": seed}
+    held = (model.scaled(held_out.X), held_out.Y) if held_out else None
+    more = {"validation": held, "epochs_done": before, "progress": options.verbose}
+    history = train(network, X, data.Y, backend, epochs=options.epochs, **steps, **more)
     if history.epochs and not any(map(math.isfinite, history.costs)):
         raise CourseError(f"nothing was learnt, nothing is saved: {history.stopped}")
     model.provenance = {
         "dataset": data.name,
         "samples": len(data.X),
         "epochs": before + len(history.epochs),
-        "batch_size": options.batch_size,
-        "learning_rate": options.learning_rate,
-        "seed": seed,
+        **steps,
         "backend": backend.name,
         "machine": device.describe(backend.device),
         "versions": device.versions(),
@@ -195,9 +176,9 @@ def _train(options: argparse.Namespace) -> int:
     files.save(model, options.model)
     if history.epochs:
         last = history.epochs[-1]
-        held = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
-        print(f"cost {last.cost:.6g} after epoch {last.number}{held}; {history.seconds:.2f} s of training")
-    M = metrics.confusion(network, model.scaled(data.X), data.Y, backend)
+        words = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
+        print(f"cost {last.cost:.6g} after epoch {last.number}{words}; {history.seconds:.2f} s of training")
+    M = metrics.confusion(network, X, data.Y, backend)
     print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
     print(f"model: {options.model}")
     return 130 if history.stopped.startswith("interrupted") else 1 if history.stopped else 0
@@ -211,7 +192,8 @@ def _test(options: argparse.Namespace) -> int:
     model = files.load(options.model)
     backend = _backend(options)
     sizes = model.network.sizes
-    data = datasets.load(options.dataset, inputs=sizes[0], outputs=sizes[-1], part=_part(options.dataset))
+    part = "test" if options.dataset in datasets.MNIST_SETS else "train"  # all else comes in one part
+    data = datasets.load(options.dataset, inputs=sizes[0], outputs=sizes[-1], part=part)
     X = model.scaled(data.X)
     M = metrics.confusion(model.network, X, data.Y, backend)
     _say_backend(backend, options)
@@ -234,8 +216,8 @@ def _check(options: argparse.Namespace) -> int:
 
     chosen = [find(options.operation)] if options.operation else operations().values()
     known = dict.fromkeys(name for operation in chosen for name in operation.kernels)
-    for unknown in set(options.kernel) - known.keys():
-        raise CourseError(f"wanted a kernel, one of {', '.join(known)}; got {unknown!r}")
+    for name in options.kernel:
+        refuse_unknown("a kernel", name, known)
     count = {"right": 0, "wrong": 0, "not checked": 0}
     for operation in chosen:
         for name in [name for name in operation.kernels if name in options.kernel or not options.kernel]:
@@ -290,11 +272,9 @@ def _info(options: argparse.Namespace) -> int:
     from nncourse.cuda import emulate
 
     for name in ("cpu", "gpu") if device.gpu_available() else ("cpu",):
-        limits = device.limits(name)
+        copy, matrix = (device.limits(name)[what] / 1e9 for what in ("copy", "matrix"))
         print(f"{name.upper()}: {device.describe(name)}")
-        print(
-            f"     copies {limits['copy'] / 1e9:.3g} GB/s, multiplies matrices at {limits['matrix'] / 1e9:.4g} GFLOP/s"
-        )
+        print(f"     copies {copy:.3g} GB/s, multiplies matrices at {matrix:.4g} GFLOP/s")
     if not device.gpu_available():
         print(f"GPU: none. {device.why_no_gpu()}")
     print(f"CUDA emulator: {emulate.why_not() or 'ready'}")
@@ -322,12 +302,8 @@ def _backend(options: argparse.Namespace):
     """The backend that the options ask for."""
     from nncourse.kernels.backend import choose, find
 
-    overrides = {}
-    for text in ",".join(options.use).split(",") if options.use else []:
-        operation, _, kernel = text.partition("=")
-        if not operation or not kernel:
-            raise CourseError(f"wanted --use OPERATION=KERNEL, such as dense_forward=tiled; got {text!r}")
-        overrides[find(operation).name] = kernel
+    pairs = [text.partition("=") for text in ",".join(options.use).split(",")] if options.use else []
+    overrides = {find(operation).name: kernel for operation, _, kernel in pairs}
     return choose(options.backend, mine=options.mine, **overrides)
 
 
@@ -343,24 +319,9 @@ def _say_backend(backend, options: argparse.Namespace) -> None:
         print(f"  none of your own kernels is for the {backend.device.upper()}: the course's are used")
 
 
-def _part(dataset: str) -> str:
-    """The sets that come in two parts are tested on the second."""
-    return "test" if dataset in ("mnist", "fashion_mnist") else "train"
-
-
 def _refuse_unwritable(path: str) -> None:
     """Say before the training, not after it, that the model could not be saved."""
     target = Path(path)
     other = os.path.exists(target) and not os.path.isfile(target)
     if other or len(os.fsencode(target.name)) > 200 or not os.access(target.parent, os.W_OK):
         raise CourseError(f"{path}: wanted a file to save the model in, in a folder that exists and can be written")
-
-
-def _version() -> str:
-    from nncourse import __version__
-
-    return f"nncourse {__version__}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

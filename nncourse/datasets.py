@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, refuse_unknown
 from nncourse.reading import Rows, fetch, read_idx, read_table
 
 FOLDER = Path(__file__).resolve().parent.parent / "datasets"
@@ -39,10 +39,13 @@ class Dataset:
 
     @property
     def labels(self) -> np.ndarray:
-        """The class of each sample, (samples,) int32: over one half for a single output, else the largest output."""
-        if self.Y.shape[1] == 1:
-            return (self.Y[:, 0] > 0.5).astype(np.int32)
-        return self.Y.argmax(axis=1).astype(np.int32)
+        """The class of each sample, (samples,) int32."""
+        return predicted_classes(self.Y)
+
+
+def predicted_classes(Y: np.ndarray) -> np.ndarray:
+    """Class numbers (n,) int32 from targets or outputs (n, n_out): the largest, or with one whether it is above ½."""
+    return (Y[:, 0] > 0.5 if Y.shape[1] == 1 else Y.argmax(axis=1)).astype(np.int32)
 
 
 def load(
@@ -84,9 +87,7 @@ def _for_network(data: Dataset, inputs: int | None, outputs: int | None) -> Data
 
 def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
     """(samples, classes) float32, with a 1 in the column of each sample's label."""
-    result = np.zeros((len(labels), classes), dtype=np.float32)
-    result[np.arange(len(labels)), labels] = 1
-    return result
+    return (labels[:, None] == np.arange(classes)).astype(np.float32)
 
 
 def _numbered(prefix: str, first: int, count: int) -> tuple[str, ...]:
@@ -134,8 +135,7 @@ def _targets_from_labels(rows: Rows, labels: np.ndarray, outputs: int | None) ->
 
 def generate(name: str, **options) -> Dataset:
     """Make the generated set of this name; `options` are samples, noise and seed, which all of them take."""
-    if name not in GENERATORS:
-        raise CourseError(f"no generated data set is called {name!r}; there are {', '.join(GENERATORS)}")
+    refuse_unknown("a generated data set", name, GENERATORS)
     return GENERATORS[name](**options)
 
 
@@ -246,12 +246,8 @@ def mnist(
 
 def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence[str] | None) -> Path:
     """The path of an IDX file, gzipped or not; fetched if need be."""
-    if folder is not None:
-        folders = [Path(folder)]
-    elif os.environ.get("NNCOURSE_DATA"):
-        folders = [Path(os.environ["NNCOURSE_DATA"]) / name, FOLDER / name]
-    else:
-        folders = [FOLDER / name]
+    roots = [Path(os.environ["NNCOURSE_DATA"])] if os.environ.get("NNCOURSE_DATA") else []
+    folders = [root / name for root in (*roots, FOLDER)] if folder is None else [Path(folder)]
     for place in folders:
         for candidate in (place / file, place / file.removesuffix(".gz")):
             if candidate.is_file():

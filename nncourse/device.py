@@ -11,22 +11,20 @@ from types import ModuleType
 import numpy as np
 
 
-@cache
 def gpu_available() -> bool:
     """True where CuPy is installed and a CUDA GPU answers."""
+    return not why_no_gpu()
+
+
+@cache
+def why_no_gpu() -> str:
+    """One line for a machine without a GPU: what is missing, and what to do; "" where there is one."""
     try:
         import cupy
     except ImportError:
-        return False
-    return bool(cupy.cuda.is_available())
-
-
-def why_no_gpu() -> str:
-    """One line for a machine without a GPU: what is missing, and what to do."""
-    try:
-        import cupy  # noqa: F401
-    except ImportError:
         return "CuPy is not installed here (on a machine with an NVIDIA GPU, `make lab` installs it)"
+    if cupy.cuda.is_available():
+        return ""
     return "CuPy is installed, but no NVIDIA GPU answers (on a Slurm cluster, ask for one: --gpus=1)"
 
 
@@ -64,7 +62,9 @@ def synchronise(device: str) -> None:
 def describe(device: str = "cpu") -> str:
     """The name of the processor or of the GPU, with what matters about it."""
     if device == "cpu":
-        return f"{_cpu_name()}, {len(_usable_cores())} cores"
+        # on a shared server a process may use fewer cores than the machine has
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return f"{_cpu_name()}, {cores} cores"
     import cupy
 
     chip = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
@@ -145,10 +145,3 @@ def _cpu_name() -> str:
     except OSError:
         names = []
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _usable_cores() -> set[int]:
-    """The cores this process may use: on a shared server fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))

@@ -20,6 +20,12 @@ def nearest(got: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
+    """CourseError, which lists what is known, for what is not."""
+    if got not in known:
+        raise CourseError(f"wanted {what}, one of {', '.join(known)}; got {got!r}{nearest(str(got), known)}")
+
+
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let write() fill a file beside `path`, then rename it: a reader sees the old file or the new one, whole.
 

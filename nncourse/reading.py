@@ -6,8 +6,9 @@ What the numbers mean, which of them are targets for instance, is the business o
 import csv
 import gzip
 import hashlib
+import io
 import math
-import os
+import shutil
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, write_atomically
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -27,16 +28,15 @@ class Rows:
     path: Path
     names: tuple[str, ...]  # of the columns; empty without a header
     width: int  # columns of the first line
-    lines: list[str]  # the rows that hold data
-    numbers: list[int]  # where each of them stands in the file, counted from 1
+    lines: list[tuple[int, str]]  # the rows that hold data, and where in the file they stand, counted from 1
 
     def error(self, row: int, column: int, wanted: str) -> CourseError:
         """A CourseError about one field, both counted from 0."""
         name = f" ({self.names[column][:40]!r})" if self.names else ""
-        field = _fields(self.lines[row])[column]
+        number, line = self.lines[row]
+        field = _fields(line)[column]
         got = repr(field[:40]) if field else "an empty field"
-        place = f"{self.path}: row {self.numbers[row]}, column {column + 1}{name}"
-        return CourseError(f"{place}: {wanted} is wanted, got {got}")
+        return CourseError(f"{self.path}: row {number}, column {column + 1}{name}: {wanted} is wanted, got {got}")
 
 
 def read_table(path: Path) -> tuple[Rows, np.ndarray]:
@@ -45,36 +45,24 @@ def read_table(path: Path) -> tuple[Rows, np.ndarray]:
     The first line is a header when no field of it is a number. Raises CourseError for everything else that is not a
     number which float32 can hold, for rows of different length, and for a file that is no text or has no rows.
     """
-    numbered = [(number, line) for number, line in enumerate(_read_lines(path), start=1) if line.strip()]
-    if not numbered:
-        raise CourseError(f"{path}: the file is empty; rows of numbers, set apart by commas, are wanted")
-    first = _fields(numbered[0][1])
-    if len(first) < 2:
-        raise CourseError(f"{path}: only one column; features and a label, set apart by commas, are wanted")
-    has_header = any(first) and not any(map(_is_number, first))
-    data = numbered[1:] if has_header else numbered
-    if not data:
-        raise CourseError(f"{path}: there is a header, but no row of numbers under it")
-    names = tuple(first) if has_header else ()
-    rows = Rows(path, names, len(first), [line for _, line in data], [number for number, _ in data])
+    try:
+        text = path.read_text("utf-8-sig")  # "-sig": spreadsheets put a byte-order mark in front
+    except (OSError, ValueError) as error:
+        reason = f"it cannot be read ({error.strerror})" if isinstance(error, OSError) else "this is no text in UTF-8"
+        raise CourseError(f"{path}: a CSV file is wanted, but {reason}") from error
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    first = _fields(lines[0][1]) if lines else []
+    has_header = any(first) and np.isnan([_number(field) for field in first]).all()
+    data = lines[1:] if has_header else lines
+    if len(first) < 2 or not data:
+        raise CourseError(f"{path}: rows of two numbers or more, set apart by commas, are wanted, and there are none")
+    rows = Rows(path, tuple(first) if has_header else (), len(first), data)
     values = _parse(rows)
     faults = np.argwhere(~(np.abs(values) <= LARGEST_FLOAT32))  # `not <=` rather than `>`: true for NaN as well
     if len(faults):
         row, column = map(int, faults[0])
         raise rows.error(row, column, "a finite number of at most 3.4e38 (float32)")
     return rows, values
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # "-sig": spreadsheets put a byte-order mark in front
-    except OSError as error:
-        raise CourseError(f"{path}: a CSV file is wanted, but it cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise CourseError(f"{path}: a CSV file is wanted, but this is no text in UTF-8") from error
-    if "\0" in text:
-        raise CourseError(f"{path}: a CSV file is wanted, but this is no text: it holds zero bytes")
-    return text.split("\n")
 
 
 def _fields(line: str) -> list[str]:
@@ -85,33 +73,26 @@ def _fields(line: str) -> list[str]:
         return line.split(",")
 
 
-def _is_number(field: str) -> bool:
+def _number(field: str) -> float:
+    """The field's number; NaN for what is none."""
     try:
-        float(field)
+        return float(field)
     except ValueError:
-        return False
-    return True
+        return math.nan
 
 
 def _parse(rows: Rows) -> np.ndarray:
-    """The values, by NumPy's fast reader or, where that one stumbles, field by field, to name the first wrong one."""
+    """The values, by NumPy's fast reader or, where that one stumbles, field by field, NaN for what is no number."""
     try:
-        values = np.loadtxt(rows.lines, delimiter=",", quotechar='"', comments=None, ndmin=2)
-        if values.shape == (len(rows.lines), rows.width):
-            return values
-    except ValueError:
-        pass  # it does not say enough about the place
-    values = np.empty((len(rows.lines), rows.width))
-    for row, line in enumerate(rows.lines):
-        fields = _fields(line)
+        values = np.loadtxt([line for _, line in rows.lines], delimiter=",", quotechar='"', comments=None, ndmin=2)
+        return values.reshape(len(rows.lines), rows.width)
+    except ValueError:  # it does not say enough about the place
+        table = [_fields(line) for _, line in rows.lines]
+    for (number, _), fields in zip(rows.lines, table, strict=True):
         if len(fields) != rows.width:
-            wanted = f"{rows.width} are wanted, as in the first row"
-            raise CourseError(f"{rows.path}: row {rows.numbers[row]} has {len(fields)} columns, {wanted}")
-        for column, field in enumerate(fields):
-            if not _is_number(field):
-                raise rows.error(row, column, "a number")
-            values[row, column] = float(field)
-    return values
+            found = f"{len(fields)} columns, {rows.width} are wanted, as in the first row"
+            raise CourseError(f"{rows.path}: row {number} has {found}")
+    return np.array([[_number(field) for field in fields] for fields in table])
 
 
 def read_idx(path: str | Path) -> np.ndarray:
@@ -151,27 +132,21 @@ def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path, timeout: fl
 
     from tqdm import tqdm
 
-    target = folder / file
-    partial = folder / f"{file}.{os.getpid()}.part"
     failures = []
     for mirror in mirrors:
-        digest = hashlib.md5(usedforsecurity=False)
+        content = io.BytesIO()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with urlopen(f"{mirror}/{file}", timeout=timeout) as response, partial.open("wb") as output:
-                size = int(response.headers.get("Content-Length", 0)) or None
-                with tqdm(total=size, desc=file, unit="B", unit_scale=True) as progress:
-                    while block := response.read(1 << 16):
-                        output.write(block)
-                        digest.update(block)
-                        progress.update(len(block))
-            if digest.hexdigest() == md5:
-                os.replace(partial, target)  # at once, so that nobody ever reads half a file
-                return target
-            failures.append(f"{mirror}: the MD5 is {digest.hexdigest()}, not {md5}")
+            with (
+                urlopen(f"{mirror}/{file}", timeout=timeout) as response,
+                tqdm.wrapattr(response, "read", total=getattr(response, "length", None), desc=file) as shown,
+            ):
+                shutil.copyfileobj(shown, content)
+            found = hashlib.md5(content.getbuffer(), usedforsecurity=False).hexdigest()
+            if found != md5:
+                raise ValueError(f"the MD5 is {found}, not {md5}")
+            write_atomically(folder / file, lambda new, content=content: new.write_bytes(content.getbuffer()))
+            return folder / file
         except (OSError, HTTPException, ValueError) as error:
             failures.append(f"{mirror}: {' '.join(str(error).split())}")
-        finally:
-            if partial.is_file():
-                partial.unlink()
     raise CourseError(f"cannot fetch {file}: download it elsewhere, put it into {folder} ({'; '.join(failures)})")

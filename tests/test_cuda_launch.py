@@ -121,14 +121,14 @@ REFUSED = [
     ({"factor": A}, r"wanted a number for float factor, got an array of shape \(10,\)"),
     ({"factor": "2"}, "wanted a number for float factor, got str '2'"),
     ({"factor": 2j}, "wanted a number for float factor, got complex"),
-    ({"factor": 1e39}, r"float factor cannot hold 1e\+39"),
-    ({"factor": 10**400}, "float factor cannot hold 1000"),
-    ({"n": 10**400}, "wanted int n from"),
-    ({"n": 2.5}, "wanted a whole number for int n, got 2.5"),
-    ({"n": np.nan}, "wanted a whole number for int n, got nan"),
-    ({"n": np.inf}, "wanted a whole number for int n, got inf"),
-    ({"n": 2**31}, "wanted int n from -2147483648 to 2147483647, got 2147483648"),
-    ({"n": -(2**31) - 1}, "wanted int n from"),
+    ({"factor": 1e39}, r"wanted a number from -3.4\d*e\+38 to 3.4\d*e\+38 for float factor, got 1e\+39"),
+    ({"factor": 10**400}, "for float factor, got 1000"),
+    ({"n": 10**400}, "for int n, got 1000"),
+    ({"n": 2.5}, "wanted a whole number from -2147483648 to 2147483647 for int n, got 2.5"),
+    ({"n": np.nan}, "wanted a whole number from .* for int n, got nan"),
+    ({"n": np.inf}, "wanted a whole number from .* for int n, got inf"),
+    ({"n": 2**31}, "wanted a whole number from -2147483648 to 2147483647 for int n, got 2147483648"),
+    ({"n": -(2**31) - 1}, "for int n, got -2147483649"),
     ({"grid": (0,)}, r"wanted grid x from 1 to 2147483647, got 0 in \(0,\)"),
     ({"grid": (2**31,)}, "wanted grid x from 1 to 2147483647"),
     ({"grid": (1, 65536)}, "wanted grid y from 1 to 65535, got 65536"),
@@ -163,7 +163,7 @@ def test_a_wrong_number_of_arguments_is_refused_with_the_list(arguments):
 def test_numbers_out_of_range_are_refused(position, value):
     arguments = [np.zeros(7), 0.0, 0.0, 0, 0, 0, 0, 0]
     arguments[position] = value
-    with pytest.raises(CourseError, match=f"from .* to .*, got {value}"):
+    with pytest.raises(CourseError, match=f"from .* to .* for .*, got {value}"):
         launch(SOURCE, "scalars", (1,), (1,), arguments)
 
 

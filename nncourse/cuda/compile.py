@@ -13,9 +13,11 @@ from nncourse.errors import CourseError
 STANDARD = "c++17"
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$")
 PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<message>.*)$")
-ENTRY = re.compile(r"Compiling entry function '(\w+)'")
-STACK = re.compile(r"(\d+) bytes stack frame")
-USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
+# What `ptxas -v` says of a kernel: its name, its stack, its registers and its shared memory if it has some.
+USED = re.compile(
+    r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame.*?Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?",
+    re.DOTALL,
+)
 
 
 class CudaCompileError(CourseError):
@@ -31,10 +33,11 @@ class Resources:
     spill_bytes: int
 
 
+@functools.cache
 def why_no_nvrtc() -> str | None:
     """Why CUDA C cannot be compiled on this machine without a GPU; None if it can."""
     try:
-        _compile_empty()
+        _nvrtc("", "sm_90")
     except ImportError:
         return "NVIDIA's compiler library is not installed here: pip install cuda-core cuda-bindings nvidia-cuda-nvrtc"
     except Exception as error:  # the library's loader has many ways to fail, none of them ours
@@ -51,7 +54,8 @@ def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resource
         log = _nvrtc(source.compilable(), arch)
     except Exception as error:
         raise CudaCompileError(readable_errors(str(error), source.file)) from None
-    return _resources_in(log)
+    found = USED.findall(log)
+    return {name: Resources(int(registers), int(shared or 0), int(stack)) for name, stack, registers, shared in found}
 
 
 @functools.cache
@@ -93,20 +97,6 @@ def readable_errors(log: str, file: str) -> str:
     return "\n".join(found) if found else f"{file}: error: the compiler says: {log.strip()}"
 
 
-def _resources_in(log: str) -> dict[str, Resources]:
-    """The numbers of `ptxas -v`: a stretch of lines for each kernel."""
-    found = {}
-    name, stack = "", 0
-    for line in log.splitlines():
-        if match := ENTRY.search(line):
-            name = match[1]
-        elif match := STACK.search(line):
-            stack = int(match[1])
-        elif match := USED.search(line):
-            found[name] = Resources(int(match[1]), int(match[2] or 0), stack)
-    return found
-
-
 def _nvrtc(text: str, arch: str) -> str:
     """Compile to machine code; the assembler's log."""
     from cuda.core import Program, ProgramOptions
@@ -115,8 +105,3 @@ def _nvrtc(text: str, arch: str) -> str:
     log = io.StringIO()
     Program(text, "c++", options).compile("cubin", logs=log)
     return log.getvalue()
-
-
-@functools.cache
-def _compile_empty() -> None:
-    _nvrtc("", "sm_90")

@@ -93,26 +93,17 @@ def _array(value, parameter: Parameter, where: str):
 
 
 def _scalar(value, parameter: Parameter, where: str) -> np.generic:
-    """`value` as the declared type, if that holds it."""
-    dtype = parameter.dtype
-    low, high = _range(dtype)
-    if type(value) is int and low <= value <= high:  # nearly all are
-        return dtype.type(value)
-    if not isinstance(value, (numbers.Real, np.bool_)):
-        raise CourseError(f"{where}: wanted a number for {parameter.ctype} {parameter.name}, got {_described(value)}")
-    if dtype.kind == "f":
-        if _finite(value) and not low <= value <= high:
-            raise CourseError(f"{where}: {parameter.ctype} {parameter.name} cannot hold {value!r}: it is too large")
-        return dtype.type(value)
-    if not _finite(value) or value != int(value):
-        raise CourseError(f"{where}: wanted a whole number for {parameter.ctype} {parameter.name}, got {value!r}")
-    if not low <= value <= high:
-        raise CourseError(f"{where}: wanted {parameter.ctype} {parameter.name} from {low} to {high}, got {value!r}")
-    return dtype.type(int(value))
-
-
-def _finite(value) -> bool:
-    return abs(value) < math.inf  # math.isfinite fails on very large whole numbers
+    """`value` as the declared type, if that holds it: whole numbers exactly, others rounded."""
+    if not isinstance(value, (int, numbers.Real, np.bool_)):
+        raise CourseError(f"{where}: wanted a number for {parameter}, got {_described(value)}")
+    low, high = _range(parameter.dtype)
+    if parameter.dtype.kind == "f":
+        kind, holds = "a", not high < abs(value) < math.inf  # infinities and NaN are floats too
+    else:
+        kind, holds = "a whole", low <= value <= high and value == int(value)
+    if not holds:
+        raise CourseError(f"{where}: wanted {kind} number from {low} to {high} for {parameter}, got {value!r}")
+    return parameter.dtype.type(value)
 
 
 @functools.cache
@@ -120,20 +111,18 @@ def _range(dtype: np.dtype) -> tuple:
     """The least and the greatest number of a type."""
     if dtype.kind == "b":
         return 0, 1
-    info = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-    as_number = float if dtype.kind == "f" else int
+    info, as_number = (np.finfo(dtype), float) if dtype.kind == "f" else (np.iinfo(dtype), int)
     return as_number(info.min), as_number(info.max)
 
 
 def _all_on_gpu(passed: list, declared: tuple[Parameter, ...], where: str) -> bool:
     """True if all arrays are CuPy's, on the GPU in use; False if all are NumPy's."""
     arrays = {parameter.name: value for value, parameter in zip(passed, declared, strict=True) if parameter.pointer}
-    devices = {_device_of(type(array)) for array in arrays.values()}
-    if "gpu" not in devices:
+    places = {name: _device_of(type(array)) for name, array in arrays.items()}
+    if "gpu" not in places.values():
         return False
-    if "cpu" in devices:
-        gpu = ", ".join(name for name, array in arrays.items() if _device_of(type(array)) == "gpu")
-        cpu = ", ".join(name for name, array in arrays.items() if _device_of(type(array)) == "cpu")
+    if "cpu" in places.values():
+        gpu, cpu = (", ".join(n for n, place in places.items() if place == device) for device in ("gpu", "cpu"))
         raise CourseError(
             f"{where}: wanted all arrays on one device, got {gpu} on the GPU and {cpu} on the CPU; "
             "move them with cupy.asarray or .get()"

@@ -10,17 +10,8 @@ import numpy as np
 from nncourse.errors import CourseError
 
 # The NumPy type of each C type that a kernel's parameter may have.
-DTYPES = {
-    "float": np.dtype(np.float32),
-    "double": np.dtype(np.float64),
-    "bool": np.dtype(np.bool_),
-    "signed char": np.dtype(np.int8),
-    "unsigned char": np.dtype(np.uint8),
-    "int": np.dtype(np.int32),
-    "unsigned int": np.dtype(np.uint32),
-    "long long": np.dtype(np.int64),
-    "unsigned long long": np.dtype(np.uint64),
-}
+DTYPES = {"float": "float32", "double": "float64", "bool": "bool", "signed char": "int8", "unsigned char": "uint8"}
+DTYPES |= {"int": "int32", "unsigned int": "uint32", "long long": "int64", "unsigned long long": "uint64"}
 OTHER_SPELLINGS = {
     "char": "signed char",
     "unsigned": "unsigned int",
@@ -81,7 +72,7 @@ class Parameter:
     @functools.cached_property
     def dtype(self) -> np.dtype:
         """The NumPy type of the number, or of an element of the array."""
-        return DTYPES[self.ctype]
+        return np.dtype(DTYPES[self.ctype])
 
     def __str__(self) -> str:
         return f"{'const ' * self.const}{self.ctype}{'*' * self.pointer} {self.name}"

@@ -58,17 +58,6 @@ def on_numbers(operation: Operation) -> Callable:
     return register
 
 
-def on_arrays(operation: Operation) -> Callable:
-    """Decorator: NumPy's functions also take CuPy arrays, so one function is both kernels."""
-
-    def register(function: Callable) -> Callable:
-        operation.kernel("numpy", device="cpu")(function)
-        operation.kernel("cupy", device="gpu")(function)
-        return function
-
-    return register
-
-
 # ---- identity: the activation of a regression's output
 
 identity = elementwise("identity", "a = z", truth=np.array, flops=0)
@@ -80,7 +69,7 @@ def identity_of(z):
     return z
 
 
-@on_arrays(identity)
+@identity.array_kernel
 def identity_array(z):
     return z.copy()
 
@@ -90,7 +79,7 @@ def identity_slope(z):
     return 1.0
 
 
-@on_arrays(identity_derivative)
+@identity_derivative.array_kernel
 def identity_slope_array(z):
     return np.ones_like(z)
 
@@ -106,7 +95,7 @@ def step_of(z):
     return 1.0 if z > 0 else 0.0
 
 
-@on_arrays(step)
+@step.array_kernel
 def step_array(z):
     return (z > 0).astype(z.dtype)
 
@@ -116,7 +105,7 @@ def step_slope(z):
     return 0.0
 
 
-@on_arrays(step_derivative)
+@step_derivative.array_kernel
 def step_slope_array(z):
     return np.zeros_like(z)
 
@@ -145,7 +134,7 @@ def sigmoid_of(z):
     return math.exp(z) / (1 + math.exp(z))
 
 
-@on_arrays(sigmoid)
+@sigmoid.array_kernel
 def sigmoid_array(z):
     return 0.5 * np.tanh(0.5 * z) + 0.5
 
@@ -156,7 +145,7 @@ def sigmoid_slope(z):
     return small / ((1 + small) * (1 + small))
 
 
-@on_arrays(sigmoid_derivative)
+@sigmoid_derivative.array_kernel
 def sigmoid_slope_array(z):
     a = 0.5 * np.tanh(0.5 * z) + 0.5
     return a * (1 - a)
@@ -173,7 +162,7 @@ def tanh_of(z):
     return math.tanh(z)
 
 
-@on_arrays(tanh)
+@tanh.array_kernel
 def tanh_array(z):
     return np.tanh(z)
 
@@ -183,7 +172,7 @@ def tanh_slope(z):
     return 1 - math.tanh(z) ** 2
 
 
-@on_arrays(tanh_derivative)
+@tanh_derivative.array_kernel
 def tanh_slope_array(z):
     a = np.tanh(z)
     return 1 - a * a
@@ -200,13 +189,13 @@ def relu_of(z):
     return max(z, 0.0)
 
 
-@on_arrays(relu)
+@relu.array_kernel
 def relu_array(z):
     return np.maximum(z, 0)
 
 
 on_numbers(relu_derivative)(step_of)  # the slope of ReLU is the step function
-on_arrays(relu_derivative)(step_array)
+relu_derivative.array_kernel(step_array)
 
 # ---- leaky ReLU (2d): below zero a small slope is left, so that the neuron can come back
 
@@ -223,7 +212,7 @@ def leaky_relu_of(z):
     return z if z > 0 else ALPHA * z
 
 
-@on_arrays(leaky_relu)
+@leaky_relu.array_kernel
 def leaky_relu_array(z):
     return np.maximum(z, ALPHA * z)
 
@@ -233,7 +222,7 @@ def leaky_relu_slope(z):
     return 1.0 if z > 0 else ALPHA
 
 
-@on_arrays(leaky_relu_derivative)
+@leaky_relu_derivative.array_kernel
 def leaky_relu_slope_array(z):
     return (1 - ALPHA) * (z > 0).astype(z.dtype) + ALPHA
 
@@ -249,13 +238,13 @@ def softplus_of(z):
     return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
 
-@on_arrays(softplus)
+@softplus.array_kernel
 def softplus_array(z):
     return np.maximum(z, 0) + np.log1p(np.exp(-np.abs(z)))
 
 
 on_numbers(softplus_derivative)(sigmoid_of)  # the slope of softplus is the sigmoid
-on_arrays(softplus_derivative)(sigmoid_array)
+softplus_derivative.array_kernel(sigmoid_array)
 
 # ---- softmax: the outputs of a sample become positive and add up to 1; the largest z is taken out of the exponentials
 
@@ -276,8 +265,7 @@ softmax = Operation(
 )
 
 
-@softmax.kernel("loops", device="cpu")
-@softmax.kernel("numba", device="cpu", compiled=True)
+@softmax.loops_kernel
 def softmax_loops(Z):
     batch, n = Z.shape
     A = np.empty_like(Z)
@@ -294,7 +282,7 @@ def softmax_loops(Z):
     return A
 
 
-@on_arrays(softmax)
+@softmax.array_kernel
 def softmax_array(Z):
     exponentials = np.exp(Z - Z.max(axis=1, keepdims=True))
     return exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -325,8 +313,7 @@ softmax_delta = Operation(
 )
 
 
-@softmax_delta.kernel("loops", device="cpu")
-@softmax_delta.kernel("numba", device="cpu", compiled=True)
+@softmax_delta.loops_kernel
 def softmax_delta_loops(G, A):
     batch, n = G.shape
     D = np.empty_like(G)
@@ -339,7 +326,7 @@ def softmax_delta_loops(G, A):
     return D
 
 
-@on_arrays(softmax_delta)
+@softmax_delta.array_kernel
 def softmax_delta_array(G, A):
     return A * (G - (G * A).sum(axis=1, keepdims=True))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nncourse import device as devices
-from nncourse.errors import CourseError, nearest
+from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import activations, backpropagation, confusion, cost, dense, neuron, update
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
@@ -23,8 +23,7 @@ def operations() -> dict[str, Operation]:
 def find(name: str) -> Operation:
     """The operation of that name; CourseError lists those there are."""
     known = operations()
-    if name not in known:
-        raise CourseError(f"wanted an operation, one of {', '.join(known)}; got {name!r}{nearest(name, known)}")
+    refuse_unknown("an operation", name, known)
     return known[name]
 
 
@@ -65,25 +64,27 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
     your own fastest kept kernel of that device. `emulate` runs CUDA kernels on the CPU, thread by thread: very slow,
     for seeing that they are right where there is no GPU. Raises CourseError for unknown names and mixed devices.
     """
-    if name not in DEVICES:
-        raise CourseError(f"wanted a backend, one of {', '.join(DEVICES)}; got {name!r}")
+    refuse_unknown("a backend", name, DEVICES)
     device = DEVICES[name]
     if emulate and name != "cuda":
         raise CourseError(f"only the backend cuda can be emulated; got {name!r}")
     if device == "gpu" and not emulate and not devices.gpu_available():
         raise CourseError(f"the backend {name} needs a GPU: {devices.why_no_gpu()}; wanted loops, numpy or numba here")
     known = operations()
-    for unknown in overrides.keys() - known.keys():
-        raise CourseError(f"wanted kernels for operations, some of {', '.join(known)}; got {unknown!r}")
+    for operation_name in overrides:
+        refuse_unknown("an operation", operation_name, known)
     kernels, notes = {}, {}
     for operation in known.values():
-        kernel = _of_family(operation, name)
-        if kernel is None:
-            kernel = _of_family(operation, "numpy" if device == "cpu" else "cupy")
+        kernels[operation.name] = _of_family(operation, name)
+        if kernels[operation.name] is None:
+            kernels[operation.name] = _of_family(operation, "numpy" if device == "cpu" else "cupy")
             notes[operation.name] = f"borrowed: there is no {name} kernel"
-        kernels[operation.name] = kernel
     if mine:
-        _take_mine(kernels, notes, device)
+        from nncourse.kernels import mine as own
+
+        kept, refused = own.fastest(known, device)
+        kernels |= kept
+        notes |= dict.fromkeys(kept, "yours") | refused
     for operation_name, kernel_name in overrides.items():
         kernels[operation_name] = known[operation_name][kernel_name]
         notes[operation_name] = "asked for"
@@ -98,15 +99,6 @@ def _of_family(operation: Operation, name: str) -> Kernel | None:
         return operation.kernels.get(name)
     cuda = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) and kernel.deterministic]
     return cuda[-1] if cuda else None
-
-
-def _take_mine(kernels: dict[str, Kernel], notes: dict[str, str], device: str) -> None:
-    """Replace package kernels by the student's own, and note it."""
-    from nncourse.kernels import mine as own
-
-    kept, refused = own.fastest(operations(), device)
-    kernels |= kept
-    notes |= dict.fromkeys(kept, "yours") | refused
 
 
 def _refuse_mixed(kernels: dict[str, Kernel], name: str, device: str, emulate: bool) -> None:

@@ -49,8 +49,7 @@ weight_gradient = Operation(
 )
 
 
-@output_delta.kernel("loops", device="cpu")
-@output_delta.kernel("numba", device="cpu", compiled=True)
+@output_delta.loops_kernel
 def output_delta_loops(G, S):
     D = np.empty_like(G)
     g, s, d = G.reshape(-1), S.reshape(-1), D.reshape(-1)
@@ -59,14 +58,12 @@ def output_delta_loops(G, S):
     return D
 
 
-@output_delta.kernel("numpy", device="cpu")
-@output_delta.kernel("cupy", device="gpu")
+@output_delta.array_kernel
 def output_delta_array(G, S):
     return G * S
 
 
-@hidden_delta.kernel("loops", device="cpu")
-@hidden_delta.kernel("numba", device="cpu", compiled=True)
+@hidden_delta.loops_kernel
 def hidden_delta_loops(D, W, S):
     """Each neuron k below gets its share of every error above it: Σ_j D[i, j] W[j, k]."""
     batch, n_out = D.shape
@@ -81,16 +78,14 @@ def hidden_delta_loops(D, W, S):
     return D_below
 
 
-@hidden_delta.kernel("numpy", device="cpu")
-@hidden_delta.kernel("cupy", device="gpu")
+@hidden_delta.array_kernel
 def hidden_delta_array(D, W, S):
     D_below = D @ W
     D_below *= S
     return D_below
 
 
-@bias_gradient.kernel("loops", device="cpu")
-@bias_gradient.kernel("numba", device="cpu", compiled=True)
+@bias_gradient.loops_kernel
 def bias_gradient_loops(D):
     batch, n_out = D.shape
     db = np.zeros(n_out, D.dtype)
@@ -102,14 +97,12 @@ def bias_gradient_loops(D):
     return db
 
 
-@bias_gradient.kernel("numpy", device="cpu")
-@bias_gradient.kernel("cupy", device="gpu")
+@bias_gradient.array_kernel
 def bias_gradient_array(D):
     return D.sum(axis=0) / len(D)
 
 
-@weight_gradient.kernel("loops", device="cpu")
-@weight_gradient.kernel("numba", device="cpu", compiled=True)
+@weight_gradient.loops_kernel
 def weight_gradient_loops(D, A):
     """Delta of the neuron above times activation of the neuron below, averaged over the batch."""
     batch, n_out = D.shape
@@ -125,8 +118,7 @@ def weight_gradient_loops(D, A):
     return dW
 
 
-@weight_gradient.kernel("numpy", device="cpu")
-@weight_gradient.kernel("cupy", device="gpu")
+@weight_gradient.array_kernel
 def weight_gradient_array(D, A):
     dW = D.T @ A
     dW /= len(D)

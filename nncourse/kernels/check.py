@@ -13,6 +13,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 from math import prod
 
@@ -76,9 +77,9 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
     device = _place(kernel, device)
     title = f"{operation.name} ({kernel.name})"
     runs = EMULATED if device == "emulator" else ONCE
-    number = 0
+    count = 0
     for case in cases(operation, seed):
-        number += 1
+        count += 1
         for run, options in runs.items():
             try:
                 fault = _fault(operation, kernel, case, device, options)
@@ -87,7 +88,7 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
             if fault:
                 label = f"{case.label}, {run}" if run else case.label
                 return Verdict(False, f"{title}: {label}: {fault}", case)
-    return Verdict(True, f"{title}: right in {number} cases {PLACES[device]}")
+    return Verdict(True, f"{title}: right in {count} cases {PLACES[device]}")
 
 
 def _place(kernel, device: str | None) -> str:
@@ -125,11 +126,7 @@ def hostile_sizes(count: int) -> list[tuple[int, ...]]:
         return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
     patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (33, 65, 18), (1025, 3, 2)
     sizes = [tuple(islice(cycle(pattern), count)) for pattern in patterns]
-    return list(dict.fromkeys(rotation for each in sizes for rotation in _rotations(each)))
-
-
-def _rotations(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    return [sizes[shift:] + sizes[:shift] for shift in range(len(sizes))]
+    return list(dict.fromkeys(each[shift:] + each[:shift] for each in sizes for shift in range(count)))
 
 
 def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator) -> Case:
@@ -156,33 +153,25 @@ def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator)
 def _floats(kind: str, shape: tuple[int, ...], position: int, rng: np.random.Generator) -> np.ndarray:
     """Float32 values of one kind; an infinity only in the first argument, so that the truth is never NaN."""
     values = rng.standard_normal(shape).astype(np.float32)
-    if kind == "zeros":
-        values = np.zeros(shape, np.float32)
-    elif kind == "large":
-        values = values * np.float32(1000)
-    elif kind == "special":
-        values = np.resize(SPECIAL, shape).astype(np.float32)
-    elif kind == "infinite" and position == 0:
+    if kind == "infinite" and position == 0:
         values.flat[rng.integers(values.size)] = np.inf
-    return values
+    hostile = {"zeros": np.zeros_like(values), "large": 1000 * values, "special": np.resize(SPECIAL, shape)}
+    return hostile.get(kind, values).astype(np.float32)
 
 
 def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | None:
     """Run one case; None, or what is wrong in a few words."""
     truth = np.asarray(operation.truth(*map(_float64, case.arguments)))
     guards: list = []
-    arguments = tuple(
-        (_guarded(value, guards, INPUT_GUARDS[value.dtype.kind]) if device == "gpu" else value.copy())
-        if _is_array(value)
-        else value
-        for value in case.arguments
-    )
+    copy = partial(_guarded, guards) if device == "gpu" else lambda values, bits: values.copy()
+    arguments = [copy(value, INPUT_GUARDS[value.dtype.kind]) if _is_array(value) else value for value in case.arguments]
+    if hasattr(kernel, "source") and operation.output != "in place":
+        unwritten = np.nan if operation.result.kind == "float" else SENTINEL
+        nothing = np.full(truth.shape, unwritten, operation.result.dtype)
+        options = options | {"out": copy(nothing, OUTPUT_GUARD)}
     try:
-        if hasattr(kernel, "source"):
-            result = _launch(operation, kernel, arguments, truth.shape, device, options, guards)
-        else:
-            with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
-                result = kernel(*arguments)
+        with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
+            result = kernel(*arguments, **options)
         devices.synchronise(device)
     except CudaCompileError:
         raise
@@ -199,14 +188,6 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
         elif _is_array(before) and not np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True):
             return f"changes its argument {name}"
     return compare(operation, result, truth, case.arguments)
-
-
-def _launch(operation, kernel, arguments: tuple, shape: tuple, device: str, options: dict, guards: list):
-    """A CUDA kernel's result, in an array that holds NaN (or a sentinel) before."""
-    if operation.output != "in place":
-        nothing = np.full(shape, np.nan if operation.result.kind == "float" else SENTINEL, operation.result.dtype)
-        options = options | {"out": _guarded(nothing, guards, OUTPUT_GUARD) if device == "gpu" else nothing}
-    return kernel(*arguments, **options)
 
 
 def _is_array(value) -> bool:
@@ -244,11 +225,7 @@ def allowed_error(operation, truth: np.ndarray, arguments: tuple) -> np.ndarray 
     """So many roundings of the magnitude of what was added up; integers and infinities must be exact."""
     if operation.result.kind == "int":
         return 0
-    arguments = tuple(map(_float64, arguments))
-    if operation.magnitude is None:
-        magnitude = operation.truth(*map(np.abs, arguments))
-    else:
-        magnitude = operation.magnitude(*arguments)
+    magnitude = operation.magnitude(*map(_float64, arguments))
     allowed = operation.tolerance * EPS * np.abs(magnitude) + TINY
     return np.where(np.isfinite(allowed), allowed, 0)
 
@@ -258,7 +235,7 @@ def _float64(value):
     return value.astype(np.float64) if _is_array(value) and value.dtype == np.float32 else value
 
 
-def _guarded(values: np.ndarray, guards: list, bits: int):
+def _guarded(guards: list, values: np.ndarray, bits: int):
     """A GPU copy of `values` with guard cells before and after it, which are added to `guards`.
 
     All 4-byte guard cells hold `bits`; if these are a NaN, another NaN in their place is seen as well.

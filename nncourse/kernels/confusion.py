@@ -29,8 +29,7 @@ confusion_matrix = Operation(
 )
 
 
-@confusion_matrix.kernel("loops", device="cpu")
-@confusion_matrix.kernel("numba", device="cpu", compiled=True)
+@confusion_matrix.loops_kernel
 def loops(labels, predictions, classes):
     M = np.zeros((classes, classes), np.int32)
     for i in range(labels.size):
@@ -38,8 +37,7 @@ def loops(labels, predictions, classes):
     return M
 
 
-@confusion_matrix.kernel("numpy", device="cpu")
-@confusion_matrix.kernel("cupy", device="gpu")
+@confusion_matrix.array_kernel
 def array(labels, predictions, classes):
     """Each pair of classes becomes one number, and the numbers are counted."""
     counts = np.bincount(labels * classes + predictions, minlength=classes * classes)

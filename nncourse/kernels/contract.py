@@ -11,7 +11,7 @@ import numpy as np
 
 from nncourse.errors import CourseError
 
-ARGUMENT = re.compile(r"\s*(\w+) \(([\w\s,]*|\*n)\)( int)?\s*(?:,|$)")
+ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*n)\)( int)?\s*(?:,|$)"
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,12 @@ class Argument:
 
 def parse(text: str) -> tuple[Argument, ...]:
     """The arguments that a contract's text names; CourseError for text that is not understood."""
-    found, place = [], 0
-    while place < len(text):
-        match = ARGUMENT.match(text, place)
-        if not match:
-            raise CourseError(
-                f"wanted an argument such as A (batch, n_in), z (*n), rate () or labels (n,) int; got {text!r}"
-            )
-        name, dims, kind = match.groups()
-        found.append(Argument(name, tuple(filter(None, map(str.strip, dims.split(",")))), (kind or "float").strip()))
-        place = match.end()
-    return tuple(found)
+    if not re.fullmatch(f"(?:{ARGUMENT})*", text):
+        raise CourseError(f"wanted arguments such as A (batch, n_in), z (*n), rate () or labels (n,) int; got {text!r}")
+    return tuple(
+        Argument(name, tuple(filter(None, map(str.strip, dims.split(",")))), kind.strip() or "float")
+        for name, dims, kind in re.findall(ARGUMENT, text)
+    )
 
 
 def sizes(arguments: tuple[Argument, ...], values: tuple, operation: str) -> dict[str, int]:

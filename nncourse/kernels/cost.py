@@ -14,7 +14,8 @@ from nncourse.kernels.operation import Operation, cuda_beside
 
 SOURCE = cuda_beside(__file__)
 A_AND_Y = "A (batch, n), Y (batch, n)"
-SUM_TOLERANCE = 64.0  # thousands of float32 numbers are added up; one that is missing is a larger error
+# Thousands of float32 numbers are added up: one that is missing is a larger error than this tolerance.
+COST = {"result": "C ()", "output": "accumulated", "tolerance": 64.0}
 Z_AND_Y = "Z (batch, n), Y (batch, n)"
 
 
@@ -34,17 +35,14 @@ mse = Operation(
     "C = 1/(2 batch) Σ (a − y)²",
     equation="(3)",
     arguments=A_AND_Y,
-    result="C ()",
-    output="accumulated",
-    tolerance=SUM_TOLERANCE,
     truth=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),
     magnitude=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A)),
     flops=lambda batch, n: 3 * batch * n,
+    **COST,
 )
 
 
-@mse.kernel("loops", device="cpu")
-@mse.kernel("numba", device="cpu", compiled=True)
+@mse.loops_kernel
 def mse_loops(A, Y):
     a, y = A.reshape(-1), Y.reshape(-1)
     total = 0.0
@@ -53,8 +51,7 @@ def mse_loops(A, Y):
     return float(total / (2 * len(A)))
 
 
-@mse.kernel("numpy", device="cpu")
-@mse.kernel("cupy", device="gpu")
+@mse.array_kernel
 def mse_array(A, Y):
     D = A - Y
     return (D * D).sum() / (2 * len(A))
@@ -64,19 +61,25 @@ mse.cuda_kernel("atomic", source=SOURCE, function="mse_atomic", block=(256,), ov
 mse.cuda_kernel("tree", source=SOURCE, function="mse_tree", block=(512,), grid=(1,))
 mse.cuda_kernel("shuffle", source=SOURCE, function="mse_shuffle", block=(512,), grid=(1,))
 
-mse_gradient = Operation(
-    "mse_gradient",
-    "G = A − Y",
-    arguments=A_AND_Y,
-    result="G (batch, n)",
-    truth=np.subtract,
-    magnitude=lambda A, Y: abs(A) + abs(Y),
-    flops=lambda batch, n: batch * n,
-)
+
+def difference(name: str, formula: str, equation: str = "") -> Operation:
+    """An operation that computes A − Y: the gradient of mse, and the delta of both cross-entropies."""
+    operation = Operation(
+        name,
+        formula,
+        equation=equation,
+        arguments=A_AND_Y,
+        result=f"{formula[0]} (batch, n)",
+        truth=np.subtract,
+        magnitude=lambda A, Y: abs(A) + abs(Y),
+        flops=lambda batch, n: batch * n,
+    )
+    operation.loops_kernel(difference_loops)
+    operation.array_kernel(difference_array)
+    operation.cuda_kernel("naive", source=SOURCE, function="difference_naive", block=(256,))
+    return operation
 
 
-@mse_gradient.kernel("loops", device="cpu")
-@mse_gradient.kernel("numba", device="cpu", compiled=True)
 def difference_loops(A, Y):
     G = np.empty_like(A)
     for i in range(A.shape[0]):
@@ -85,13 +88,11 @@ def difference_loops(A, Y):
     return G
 
 
-@mse_gradient.kernel("numpy", device="cpu")
-@mse_gradient.kernel("cupy", device="gpu")
 def difference_array(A, Y):
     return A - Y
 
 
-mse_gradient.cuda_kernel("naive", source=SOURCE, function="difference_naive", block=(256,))
+mse_gradient = difference("mse_gradient", "G = A − Y")
 
 # ---- mean absolute error
 
@@ -99,17 +100,14 @@ mae = Operation(
     "mae",
     "C = 1/batch Σ |a − y|",
     arguments=A_AND_Y,
-    result="C ()",
-    output="accumulated",
-    tolerance=SUM_TOLERANCE,
     truth=lambda A, Y: np.linalg.norm((A - Y).ravel(), 1) / len(A),
     magnitude=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A),
     flops=lambda batch, n: 3 * batch * n,
+    **COST,
 )
 
 
-@mae.kernel("loops", device="cpu")
-@mae.kernel("numba", device="cpu", compiled=True)
+@mae.loops_kernel
 def mae_loops(A, Y):
     a, y = A.reshape(-1), Y.reshape(-1)
     total = 0.0
@@ -118,8 +116,7 @@ def mae_loops(A, Y):
     return float(total / len(A))
 
 
-@mae.kernel("numpy", device="cpu")
-@mae.kernel("cupy", device="gpu")
+@mae.array_kernel
 def mae_array(A, Y):
     return np.abs(A - Y).sum() / len(A)
 
@@ -136,8 +133,7 @@ mae_gradient = Operation(
 )
 
 
-@mae_gradient.kernel("loops", device="cpu")
-@mae_gradient.kernel("numba", device="cpu", compiled=True)
+@mae_gradient.loops_kernel
 def mae_gradient_loops(A, Y):
     G = np.zeros_like(A)
     for i in range(A.shape[0]):
@@ -149,8 +145,7 @@ def mae_gradient_loops(A, Y):
     return G
 
 
-@mae_gradient.kernel("numpy", device="cpu")
-@mae_gradient.kernel("cupy", device="gpu")
+@mae_gradient.array_kernel
 def mae_gradient_array(A, Y):
     return np.sign(A - Y)
 
@@ -163,19 +158,16 @@ binary_cross_entropy = Operation(
     "binary_cross_entropy",
     "C = 1/batch Σ (softplus(z) − y z), with a = sigmoid(z)",
     arguments=Z_AND_Y,
-    result="C ()",
-    output="accumulated",
-    tolerance=SUM_TOLERANCE,
     truth=lambda Z, Y: np.sum(np.logaddexp(0, Z) - Y * Z) / len(Z),
     magnitude=lambda Z, Y: np.sum(1 + abs(Z)) / len(Z),
     values={"Y": _zeros_and_ones},
     hostile=("zeros", "large"),
     flops=lambda batch, n: 8 * batch * n,
+    **COST,
 )
 
 
-@binary_cross_entropy.kernel("loops", device="cpu")
-@binary_cross_entropy.kernel("numba", device="cpu", compiled=True)
+@binary_cross_entropy.loops_kernel
 def binary_cross_entropy_loops(Z, Y):
     total = 0.0
     for i in range(Z.shape[0]):
@@ -185,8 +177,7 @@ def binary_cross_entropy_loops(Z, Y):
     return float(total / len(Z))
 
 
-@binary_cross_entropy.kernel("numpy", device="cpu")
-@binary_cross_entropy.kernel("cupy", device="gpu")
+@binary_cross_entropy.array_kernel
 def binary_cross_entropy_array(Z, Y):
     return (np.maximum(Z, 0) + np.log1p(np.exp(-np.abs(Z))) - Y * Z).sum() / len(Z)
 
@@ -197,19 +188,16 @@ categorical_cross_entropy = Operation(
     "categorical_cross_entropy",
     "C = 1/batch Σ (log Σ exp(z) − Σ y z), with a = softmax(z) and Σ y = 1",
     arguments=Z_AND_Y,
-    result="C ()",
-    output="accumulated",
-    tolerance=SUM_TOLERANCE,
     truth=lambda Z, Y: np.sum(np.logaddexp.reduce(Z, axis=1) - np.sum(Y * Z, axis=1)) / len(Z),
     magnitude=lambda Z, Y: np.sum(np.max(1 + abs(Z), axis=1) + np.sum(abs(Y * Z), axis=1)) / len(Z),
     values={"Y": _one_hot},
     hostile=("zeros", "large"),
     flops=lambda batch, n: 6 * batch * n,
+    **COST,
 )
 
 
-@categorical_cross_entropy.kernel("loops", device="cpu")
-@categorical_cross_entropy.kernel("numba", device="cpu", compiled=True)
+@categorical_cross_entropy.loops_kernel
 def categorical_cross_entropy_loops(Z, Y):
     """The largest z of a row is taken out of the exponentials, so that none overflows."""
     batch, n = Z.shape
@@ -226,8 +214,7 @@ def categorical_cross_entropy_loops(Z, Y):
     return float(total / batch)
 
 
-@categorical_cross_entropy.kernel("numpy", device="cpu")
-@categorical_cross_entropy.kernel("cupy", device="gpu")
+@categorical_cross_entropy.array_kernel
 def categorical_cross_entropy_array(Z, Y):
     below = Z - Z.max(axis=1, keepdims=True)
     return (np.log(np.exp(below).sum(axis=1)) - (Y * below).sum(axis=1)).sum() / len(Z)
@@ -237,18 +224,8 @@ categorical_cross_entropy.cuda_kernel(
     "tree", source=SOURCE, function="categorical_cross_entropy_tree", block=(512,), grid=(1,)
 )
 
-cross_entropy_delta = Operation(
+cross_entropy_delta = difference(
     "cross_entropy_delta",
     "D = A − Y, for sigmoid with binary and softmax with categorical cross-entropy",
     equation="(4a)",
-    arguments=A_AND_Y,
-    result="D (batch, n)",
-    truth=np.subtract,
-    magnitude=lambda A, Y: abs(A) + abs(Y),
-    flops=lambda batch, n: batch * n,
 )
-cross_entropy_delta.kernel("loops", device="cpu")(difference_loops)
-cross_entropy_delta.kernel("numba", device="cpu", compiled=True)(difference_loops)
-cross_entropy_delta.kernel("numpy", device="cpu")(difference_array)
-cross_entropy_delta.kernel("cupy", device="gpu")(difference_array)
-cross_entropy_delta.cuda_kernel("naive", source=SOURCE, function="difference_naive", block=(256,))

@@ -18,8 +18,7 @@ dense_forward = Operation(
 )
 
 
-@dense_forward.kernel("loops", device="cpu")
-@dense_forward.kernel("numba", device="cpu", compiled=True)
+@dense_forward.loops_kernel
 def loops(A, W, b):
     """As on paper: a sum for each sample and neuron."""
     batch, n_in = A.shape
@@ -34,8 +33,7 @@ def loops(A, W, b):
     return Z
 
 
-@dense_forward.kernel("numpy", device="cpu")
-@dense_forward.kernel("cupy", device="gpu")
+@dense_forward.array_kernel
 def array(A, W, b):
     """The sums as one matrix product, which the library hands to BLAS; b is added to every row."""
     return A @ W.T + b

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nncourse import device as devices
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource, parameters
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import contract
 
 if TYPE_CHECKING:
@@ -56,10 +56,9 @@ class CudaKernel(Kernel):
         wanted = list(operation.cuda_arguments)
         if len(declared) != len(wanted) or (declared != wanted and sorted(declared) == sorted(wanted)):
             raise CourseError(f"{self.where}: {self.entry} takes {', '.join(declared)}; wanted {', '.join(wanted)}")
-        named = [*(self.grid or ()), *(self.over or ())]
-        for letter in named:
-            if isinstance(letter, str) and letter not in operation.letters:
-                raise CourseError(f"{self}: wanted a size, one of {', '.join(operation.letters)}; got {letter!r}")
+        for size in (*(self.grid or ()), *(self.over or ())):
+            if isinstance(size, str):
+                refuse_unknown(f"a size for {self}", size, operation.letters)
         axes = len(self.over or operation.result.dims)
         if self.grid is None and len(self.block) not in (1, axes):
             raise CourseError(f"{self}: wanted a block with 1 or {axes} axes, as many as it covers; got {self.block}")

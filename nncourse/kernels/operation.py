@@ -3,8 +3,8 @@
     dense_forward = Operation("dense_forward", "Z = A Wᵀ + b", arguments="A (batch, n_in), …",
                               result="Z (batch, n_out)", truth=…, flops=…)
 
-    @dense_forward.kernel("numpy", device="cpu")        # the decorator is the registration; there is no other list
-    def array(A, W, b): return A @ W.T + b
+    @dense_forward.array_kernel                         # the decorator is the registration; there is no other list
+    def array(A, W, b): return A @ W.T + b              # as `numpy` and as `cupy`
 
     dense_forward.cuda_kernel("tiled", source=cuda_beside(__file__), function="dense_forward_tiled", block=(16, 16))
 
@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
+
+import numpy as np
 
 from nncourse.cuda.source import CudaSource, kernels_in, line_of
 from nncourse.errors import CourseError
@@ -68,6 +70,8 @@ class Operation:
         (self.result,) = contract.parse(self.result)
         if self.result.name in self.names:
             self.output = "in place"
+        if self.magnitude is None:
+            self.magnitude = lambda *arguments: self.truth(*map(np.abs, arguments))
         unknown = set(self.result.letters) - set(self.letters) | set(self.hostile) - set(checker.HOSTILE)
         unknown |= {self.output} - set(OUTPUTS) | set(self.values) - set(self.names)
         if unknown:
@@ -104,6 +108,16 @@ class Operation:
             return function
 
         return register
+
+    def loops_kernel(self, function: Callable) -> Callable:
+        """Decorator: the loops below are the kernel `loops` and, compiled, the kernel `numba`."""
+        self.kernel("loops", device="cpu")(function)
+        return self.kernel("numba", device="cpu", compiled=True)(function)
+
+    def array_kernel(self, function: Callable) -> Callable:
+        """Decorator: NumPy's functions also take CuPy arrays, so the function below is both kernels."""
+        self.kernel("numpy", device="cpu")(function)
+        return self.kernel("cupy", device="gpu")(function)
 
     def cuda_kernel(self, name: str, source: CudaSource, function: str, block, **launch) -> None:
         """Register a `__global__` function of a .cu text as kernel `name`; the options are CudaKernel's."""

@@ -14,8 +14,7 @@ sgd_update = Operation(
 )
 
 
-@sgd_update.kernel("loops", device="cpu")
-@sgd_update.kernel("numba", device="cpu", compiled=True)
+@sgd_update.loops_kernel
 def loops(W, G, rate):
     w, g = W.reshape(-1), G.reshape(-1)  # the same numbers in one row
     for i in range(w.size):
@@ -23,8 +22,7 @@ def loops(W, G, rate):
     return W
 
 
-@sgd_update.kernel("numpy", device="cpu")
-@sgd_update.kernel("cupy", device="gpu")
+@sgd_update.array_kernel
 def array(W, G, rate):
     W -= rate * G
     return W

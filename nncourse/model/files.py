@@ -4,10 +4,11 @@ The text form is: number of layers; sizes; for each layer a line of biases; a li
 layer. One more line, which the C program ignores, says what it takes for granted: activations, cost, scaling.
 """
 
+import itertools
 import json
+import math
 import os
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,28 +70,23 @@ def _description(model: Model) -> str:
     return json.dumps(about)
 
 
-def _assemble(path: Path, parameters: list[tuple], description: str) -> Model:
+def _assemble(path: Path, parameters: list[tuple], description: str | None) -> Model:
     """A model from its parts; CourseError where they do not fit together. Without a description: as the C program."""
-    for number, (W, b) in enumerate(parameters, 1):
-        below = parameters[number - 2][0].shape[0] if number > 1 else W.shape[-1]
-        if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
-            raise CourseError(
-                f"{path}: weights {W.shape} and biases {b.shape} of layer {number} do not fit the network"
-            )
-        if not (np.isfinite(W).all() and np.isfinite(b).all()):
-            raise CourseError(f"{path}: layer {number} has weights that are not finite: train the model again")
     try:
-        about = json.loads(description) if description else {"activations": ["sigmoid"] * len(parameters)}
+        for number, (W, b) in enumerate(parameters, 1):
+            below = parameters[number - 2][0].shape[0] if number > 1 else W.shape[-1]
+            if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
+                raise CourseError(f"weights {W.shape} and biases {b.shape} of layer {number} do not fit the network")
+            if not (np.isfinite(W).all() and np.isfinite(b).all()):
+                raise CourseError(f"layer {number} has weights that are not finite: train the model again")
+        about = {"activations": ["sigmoid"] * len(parameters)} if description is None else json.loads(description)
         pairs = zip(parameters, about["activations"], strict=True)
         network = Network([Dense(W, b, name) for (W, b), name in pairs], about.get("cost", "mse"))
         scaling = _scaling(about.get("scaling", {"kind": "none"}), network.sizes[0])
         return Model(network, scaling, tuple(map(str, about.get("classes", ()))), dict(about.get("provenance", {})))
-    except CourseError as error:
-        raise CourseError(f"{path}: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CourseError(
-            f"{path}: its description is damaged ({type(error).__name__}): train the model again"
-        ) from None
+        damage = f"its description is damaged ({type(error).__name__}): train the model again"
+        raise CourseError(f"{path}: {error if isinstance(error, CourseError) else damage}") from None
 
 
 def _scaling(about: dict, n_in: int) -> Scaling | None:
@@ -120,8 +116,9 @@ def _read_npz(path: Path) -> Model:
             arrays = {name: file[name] for name in file.files}
         description = str(arrays.pop("about"))
         count = sum(name.startswith("W") for name in arrays)
-        parameters = [(_floats(arrays[f"W{n}"]), _floats(arrays[f"b{n}"])) for n in range(1, count + 1)]
-        if not count or not description:
+        numbered = [(arrays[f"W{n}"], arrays[f"b{n}"]) for n in range(1, count + 1)]
+        parameters = [tuple(np.ascontiguousarray(array, np.float32) for array in pair) for pair in numbered]
+        if not count:
             raise ValueError("no weights in it")
     except OSError:
         raise
@@ -131,10 +128,6 @@ def _read_npz(path: Path) -> Model:
             f"{path}: wanted a model saved by nncourse; it is damaged or something else ({what})"
         ) from None
     return _assemble(path, parameters, description)
-
-
-def _floats(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array, np.float32)
 
 
 # ---- the C program's text
@@ -155,39 +148,19 @@ def _row(numbers: np.ndarray) -> str:
 def _read_text(path: Path) -> Model:
     try:
         text = path.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise CourseError(f"{path}: wanted a model, .npz or the C program's text; this is neither") from None
-    lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
-    lines.reverse()  # pop() then takes the first line that is left
-    (count,) = _numbers(path, lines, 1, "the number of layers", int)
-    if count < 2:
-        raise CourseError(f"{path}, line 1: wanted 2 layers or more, got {count}")
-    sizes = _numbers(path, lines, count, "the size of each layer", int)
-    if min(sizes) < 1:
-        raise CourseError(f"{path}, line 2: wanted sizes of at least 1, got {min(sizes)}")
-    biases = [_numbers(path, lines, size, f"the biases of layer {n}") for n, size in enumerate(sizes[1:], 2)]
-    parameters = []
-    for number, (n_in, n_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True), 2):
-        rows = [_numbers(path, lines, n_in, f"the weights of a neuron of layer {number}") for _ in range(n_out)]
-        parameters.append((np.array(rows, np.float32), np.array(biases[number - 2], np.float32)))
-    if not text.endswith("\n"):  # a number may have lost digits
-        raise CourseError(f"{path}: its last line has no end: the file is truncated")
-    number, last = lines.pop() if lines else (0, "about ")
-    if lines or not last.startswith("about "):
-        raise CourseError(f"{path}, line {number}: wanted the end of the model, got {last[:30]!r}")
-    return _assemble(path, parameters, last.removeprefix("about "))
-
-
-def _numbers(path: Path, lines: list[tuple[int, str]], count: int, what: str, kind: Callable = float) -> list:
-    """The next line's numbers: `count` of them, or CourseError."""
-    if not lines:
-        raise CourseError(f"{path}: ends before {what}: the file is truncated, or no model")
-    number, line = lines.pop()
-    words = line.split()
-    try:
-        values = [kind(word) for word in words]
+        body, mark, description = text.partition("about ")
+        count, *words = body.split()
+        sizes = [int(word) for word in words[: int(count)]]
+        numbers = np.array(words[len(sizes) :], np.float32)
     except ValueError:
-        raise CourseError(f"{path}, line {number}: wanted {what}, got {line[:30]!r}") from None
-    if len(values) != count:
-        raise CourseError(f"{path}, line {number}: wanted {what}, {count} numbers; got {len(values)}")
-    return values
+        raise CourseError(f"{path}: wanted a model, .npz or the C program's text; this is neither") from None
+    if len(sizes) != int(count) or len(sizes) < 2 or min(sizes) < 1:
+        raise CourseError(f"{path}: wanted the number of layers, 2 or more, and the size of each; got {body[:40]!r}")
+    shapes = [(n_out,) for n_out in sizes[1:]] + list(zip(sizes[1:], sizes[:-1], strict=True))
+    ends = list(itertools.accumulate(map(math.prod, shapes)))
+    if len(numbers) != ends[-1] or not text.endswith("\n"):  # the last number may have lost digits
+        wanted = f"{ends[-1]} biases and weights, and the end of the line"
+        raise CourseError(f"{path}: wanted {wanted}; got {len(numbers)}: the file is truncated, or no model")
+    arrays = [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]
+    biases, weights = arrays[: len(sizes) - 1], arrays[len(sizes) - 1 :]
+    return _assemble(path, list(zip(weights, biases, strict=True)), description if mark else None)

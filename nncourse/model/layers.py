@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nncourse.errors import CourseError
+from nncourse.errors import refuse_unknown
 
 ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")
 
@@ -75,7 +75,6 @@ INITIALISERS: dict[str, Callable] = {"xavier": xavier, "he": he, "normal": norma
 
 def initialise(name: str, rng: np.random.Generator, n_in: int, n_out: int, activation: str) -> Dense:
     """A dense layer with weights from the initialiser of that name."""
-    if name not in INITIALISERS:
-        raise CourseError(f"wanted an initialiser, one of {', '.join(INITIALISERS)}; got {name!r}")
+    refuse_unknown("an initialiser", name, INITIALISERS)
     W, b = INITIALISERS[name](rng, n_in, n_out)
     return Dense(W.astype(np.float32), b.astype(np.float32), activation)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model.layers import ACTIVATIONS, Dense, initialise
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
@@ -24,12 +24,10 @@ class Network:
     def __post_init__(self):
         if not self.layers:
             raise CourseError("wanted at least one layer of neurons, got none")
-        if self.cost not in COSTS:
-            raise CourseError(f"wanted a cost, one of {', '.join(COSTS)}; got {self.cost!r}")
-        for layer in self.layers:
-            if layer.activation not in ACTIVATIONS:
-                raise CourseError(f"wanted an activation, one of {', '.join(ACTIVATIONS)}; got {layer.activation!r}")
-        if any(layer.activation == "softmax" for layer in self.layers[:-1]):
+        refuse_unknown("a cost", self.cost, COSTS)
+        for name in self.activations:
+            refuse_unknown("an activation", name, ACTIVATIONS)
+        if "softmax" in self.activations[:-1]:
             raise CourseError("softmax is for the output layer; give the hidden layers another activation")
         if self.layers[-1].activation == "softmax" and self.sizes[-1] < 2:
             raise CourseError("softmax wants two outputs or more; for one output take sigmoid and binary_cross_entropy")
@@ -85,10 +83,8 @@ def make_network(
     if (weights := sum(map(operator.mul, sizes[:-1], sizes[1:]))) > MOST_WEIGHTS:
         raise CourseError(f"wanted at most {MOST_WEIGHTS} weights; the layers {list(sizes)} have {weights}")
     count = len(sizes) - 1
-    if isinstance(activation, str):
-        names = [activation] * (count - 1) + [COSTS.get(cost) or "sigmoid"]
-    else:
-        names = list(activation)
+    output = COSTS.get(cost) or "sigmoid"
+    names = [activation] * (count - 1) + [output] if isinstance(activation, str) else list(activation)
     if len(names) != count:
         raise CourseError(f"wanted an activation for each of the {count} layers after the inputs; got {len(names)}")
     rng = np.random.default_rng(seed)

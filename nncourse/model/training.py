@@ -66,6 +66,8 @@ def train(
     epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
     keeps the best parameters so far (by the validation cost where there is a validation set, else by the cost).
     """
+    from tqdm import tqdm
+
     _refuse_bad_data(network, X, Y)
     if validation:
         _refuse_bad_data(network, *validation)
@@ -75,7 +77,7 @@ def train(
     X, Y = map(backend.to_device, (X, Y))
     X_validation, Y_validation = map(backend.to_device, validation or (X, Y))
     best, best_cost = [array.copy() for array in there.parameters], math.inf
-    bar = _progress_bar(epochs, progress)
+    bar = tqdm(total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False)
     try:
         for number in range(epochs_done + 1, epochs_done + epochs + 1):
             start = time.perf_counter()
@@ -104,7 +106,9 @@ def train(
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
     finally:
         bar.close()
-    _take(network, best if history.stopped else there.parameters)
+    trained = [devices.to_device(array, "cpu") for array in (best if history.stopped else there.parameters)]
+    for layer, W, b in zip(network.layers, trained[0::2], trained[1::2], strict=True):
+        layer.W, layer.b = W, b
     return history
 
 
@@ -129,32 +133,17 @@ def _one_epoch(
         training_step(network, X[start:stop], Y[start:stop], learning_rate, backend)
 
 
-def _take(network: Network, parameters: list) -> None:
-    """Bring trained parameters back to the CPU, into the network they belong to."""
-    for layer, W, b in zip(network.layers, parameters[0::2], parameters[1::2], strict=True):
-        layer.W, layer.b = devices.to_device(W, "cpu"), devices.to_device(b, "cpu")
-
-
-def _progress_bar(epochs: int, shown: bool):
-    from tqdm import tqdm
-
-    return tqdm(total=epochs, unit="epoch", disable=not shown, mininterval=0.2, leave=False)
-
-
 def _refuse_bad_data(network: Network, X, Y) -> None:
     """CourseError for samples and targets that are not for this network."""
     n_in, n_out = network.sizes[0], network.sizes[-1]
-    if X.ndim != 2 or X.shape[1] != n_in or not len(X):
-        raise CourseError(f"wanted samples of {n_in} numbers, a row each; got an array of shape {X.shape}")
-    if Y.shape != (len(X), n_out):
-        raise CourseError(f"wanted targets of shape {(len(X), n_out)}; got {Y.shape}")
-    if X.dtype != np.float32 or Y.dtype != np.float32:
-        raise CourseError(f"wanted float32 samples and targets; got {X.dtype} and {Y.dtype}: use .astype(np.float32)")
+    n = X.shape[0] if X.ndim else 0
+    if n == 0 or X.shape != (n, n_in) or Y.shape != (n, n_out) or X.dtype != np.float32 or Y.dtype != np.float32:
+        wanted = f"float32 samples of shape (n, {n_in}) and targets of shape (n, {n_out})"
+        raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}")
 
 
 def refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:
     """CourseError for numbers with which nothing can be trained."""
-    if epochs < 1 or batch_size < 1:
-        raise CourseError(f"wanted epochs and batch size of at least 1; got {epochs} and {batch_size}")
-    if not (math.isfinite(learning_rate) and learning_rate > 0):
-        raise CourseError(f"wanted a learning rate above 0; got {learning_rate}")
+    if not (epochs >= 1 and batch_size >= 1 and 0 < learning_rate < math.inf):
+        got = f"{epochs}, {batch_size} and {learning_rate}"
+        raise CourseError(f"wanted epochs and batch size of at least 1, and a learning rate above 0; got {got}")
