@@ -1,4 +1,4 @@
-"""The command line: train, test, check, time, progress, info. Wrong input ends with one line on stderr and exit status 2.
+"""The command line: train, test, check, time, progress, info. A mistake ends with one line on stderr and status 2.
 
 The handout's C program took --train and --test; its two command lines work here as they stand.
 """

@@ -76,6 +76,8 @@ def jupyterlab(tmp_path_factory):
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}", "--ServerApp.ip=127.0.0.1"]
     command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.open_browser=False"]
     command += ["--ServerApp.allow_root=True", "--ServerApp.answer_yes=True", f"--LabApp.app_settings_dir={settings}"]
+    # Should the tests be killed before they can end it, it ends itself.
+    command += ["--ServerApp.shutdown_no_activity_timeout=600", "--MappingKernelManager.cull_idle_timeout=600"]
     with open(folder / "log.txt", "w") as log:
         server = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
         try:

@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from nncourse import device
 from nncourse.classroom.course import exercises
 
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
@@ -95,18 +96,23 @@ def text_of(cells: list) -> str:
 
 
 def test_what_is_filled_in_notebook_02_trains_in_06_and_on_the_command_line(my_kernels, tmp_path, monkeypatch):
-    """In other processes, through nothing but the files in my_kernels/."""
+    """In other processes, through nothing but the files in my_kernels/. On a GPU the CUDA kernel does."""
     monkeypatch.delenv("NNCOURSE_SOLVE", raising=False)
     second, sixth = (nbformat.read(PATHS[number], as_version=4) for number in (2, 6))
+    gpu = device.gpu_available()
+    kernel, backend = ("naive", "cuda") if gpu else ("numpy", "numpy")
     setup = next(cell for cell in second.cells if cell.id == "setup")
-    cell = next(cell for name, kernel, cell in exercise_cells(second) if (name, kernel) == ("sigmoid", "numpy"))
-    cell.source = cell.source.replace("raise NotImplementedError", "return 0.5 * np.tanh(0.5 * z) + 0.5")
+    cell = next(cell for *names, cell in exercise_cells(second) if names == ["sigmoid", kernel])
+    if gpu:
+        body = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]));"
+        cell.source = re.sub(r"\{.*\}", f"{{ {body} }}", cell.source, flags=re.DOTALL)
+    else:
+        cell.source = cell.source.replace("raise NotImplementedError", "return 0.5 * np.tanh(0.5 * z) + 0.5")
     run(second, [setup, cell], tmp_path)
-    assert "✓ sigmoid (numpy): right" in text_of(second.cells)
+    assert f"✓ sigmoid ({kernel}): right" in text_of(second.cells)
     run(sixth, sixth.cells, tmp_path)
-    said = text_of(sixth.cells)
-    assert re.search(r"sigmoid +numpy +sigmoid\.numpy\.py +yours|sigmoid: .*yours", said)
-    line = "--dataset breast_cancer --layers 30,4,1 --epochs 1 --model new.npz --mine"
+    assert re.search(rf"sigmoid: +{kernel} +yours", text_of(sixth.cells))
+    line = f"--dataset breast_cancer --layers 30,4,1 --epochs 1 --model new.npz --backend {backend} --mine"
     command = [sys.executable, "-m", "nncourse", "train", *line.split()]
     result = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True)
-    assert result.returncode == 0 and "sigmoid: numpy, yours" in result.stdout
+    assert result.returncode == 0 and f"sigmoid: {kernel}, yours" in result.stdout

@@ -328,7 +328,7 @@ def test_a_closed_playground_leaves_no_thread():
         panel.controls["start"].click()
         until(lambda: threads())
         panel.close()
-        assert not threads() and threading.active_count() == before
+        assert not threads() and threading.active_count() <= before
     assert panel.comm is None and panel.controls["start"].comm is None
 
 
@@ -353,7 +353,8 @@ def test_a_forgotten_playground_ends_its_thread():
 def test_python_exits_at_once_while_a_playground_runs():
     code = (
         "import time\nfrom nncourse.classroom.playground import playground\n"
-        "panel = playground()\npanel.controls['start'].click()\ntime.sleep(1.5)\nprint(panel.loop.engine.epoch > 0)"
+        "panel = playground()\npanel.controls['start'].click()\nend = time.time() + 30\n"
+        "while not panel.loop.engine.epoch and time.time() < end: time.sleep(0.1)\nprint(panel.loop.engine.epoch > 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

@@ -31,8 +31,8 @@ from nncourse.kernels.check import Verdict
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
-# Seconds. On the emulator each launch has a limit of its own, and a check makes many.
-TIME_LIMIT, TIME_LIMIT_EMULATED, TIMING_LIMIT = 20.0, 120.0, 120.0
+# Seconds. A check of CUDA C makes many launches on the emulator, and each of them has a limit of its own.
+TIME_LIMIT, TIME_LIMIT_CUDA, TIMING_LIMIT = 20.0, 60.0, 120.0
 SIGNS = {"open": "○", "wrong": "✗", "right": "✓"}
 
 
@@ -115,7 +115,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
     course = _course_kernel(operation, name, cuda=bool(launch))
     if solved := _solved_by_the_course(operation, name):
         text, is_open = None, False
-    attempt, verdict = (None, None) if is_open else _judged(operation, name, text, launch)
+    attempt, verdict = (None, None) if is_open else judged(operation, name, text, launch)
     if verdict is None:
         kept = _kept(operation, name)
         line = "open here. Your kept kernel goes on." if kept else "open. The course goes on with its own kernel."
@@ -140,17 +140,16 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
     return answer
 
 
-def _judged(
+def judged(
     operation: Operation, name: str, text: str | None, launch: dict | None
 ) -> tuple[Kernel | None, Verdict | None]:
     """The kernel, and the verdict of a check in the worker; None for a stub that raises NotImplementedError."""
     title, kernel = f"{operation.name} ({name})", None
-    emulated = bool(launch) and not devices.gpu_available()
     try:
         kernel = operation[name] if text is None else mine.build(operation, name, text, launch)
-        if emulated and (reason := emulate.why_not()):
+        if launch and not devices.gpu_available() and (reason := emulate.why_not()):
             raise CourseError(f"cannot be checked here: {reason}")
-        limit = TIME_LIMIT_EMULATED if emulated else TIME_LIMIT
+        limit = TIME_LIMIT_CUDA if launch else TIME_LIMIT
         verdict = worker.call(mine.check, operation, name, text, launch, seconds=limit)
     except CourseError as error:
         verdict = Verdict(False, f"{title}: {error}")

@@ -49,4 +49,5 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         "recall": lambda M: M.diagonal() / M.sum(dim=1).clamp(min=1),
         "f1": lambda M: 2 * M.diagonal() / (M.sum(dim=0) + M.sum(dim=1)).clamp(min=1),
         "neuron": lambda x, w, b: torch.dot(x, w) + b,
+        "perceptron_update": lambda w, x, y, a, rate: w.add_(x, alpha=rate * (y - a)),
     }.get(operation)
