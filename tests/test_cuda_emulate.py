@@ -695,7 +695,7 @@ def test_a_race_names_its_lines(function):
 def test_a_race_names_threads_blocks_and_the_cell():
     assert race("adds") == (
         "tests/races.cu:3: adds: thread (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both touch a[1], one writes, "
-        "with no barrier between them: use atomicAdd or __syncthreads()"
+        "with no barrier between them: is the index right? If it is: atomicAdd or __syncthreads()"
     )
     assert race("adds", threads=1) == (
         "tests/races.cu:3: adds: thread (0, 0, 0) of block (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both "

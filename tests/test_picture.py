@@ -255,7 +255,7 @@ def test_table_and_figure_can_be_read(operation, kernel, sizes):
     assert max(map(len, text.splitlines())) <= 80
     for memory in seen.accesses.trace.memories:
         assert memory.name in text
-        assert f"<td>{memory.name}</td>" in seen.accesses._repr_html_()
+        assert f">{memory.name}</td>" in seen.accesses._repr_html_()
     for figure in (seen.figure, seen.plot(block=0)):
         width, height = figure.get_size_inches()
         assert width <= 7

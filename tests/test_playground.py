@@ -354,7 +354,8 @@ def test_python_exits_at_once_while_a_playground_runs():
     code = (
         "import time\nfrom nncourse.classroom.playground import playground\n"
         "panel = playground()\npanel.controls['start'].click()\nend = time.time() + 30\n"
-        "while not panel.loop.engine.epoch and time.time() < end: time.sleep(0.1)\nprint(panel.loop.engine.epoch > 0)"
+        "def epoch(): return getattr(panel.loop.engine, 'epoch', 0)\n"
+        "while not epoch() and time.time() < end: time.sleep(0.1)\nprint(epoch() > 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

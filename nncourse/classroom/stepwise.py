@@ -40,9 +40,8 @@ class Table:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        left = "<style>.nncourse.steps td:nth-child(2),.nncourse.steps th:nth-child(2){text-align:left}</style>"
-        body = cells(self.HEAD, tag="th") + "".join(map(cells, self.lines))
-        return page(f"{left}<table>{body}</table><small>{self._foot()}</small>", "steps")
+        body = cells(self.HEAD, tag="th", words=2) + "".join(cells(line, words=2) for line in self.lines)
+        return page(f"<table>{body}</table><small>{self._foot()}</small>")
 
     def _foot(self) -> str:
         marks = [line[-1][0] for line in self.lines]

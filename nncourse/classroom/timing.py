@@ -188,6 +188,9 @@ def _three_digits(value: float) -> str:
 
 def _rate(row: Row) -> str:
     """FLOP/s where the arithmetic is what counts, else bytes a second."""
-    if row.flops > 2 * row.bytes:
-        return f"{_three_digits(row.flops / row.seconds / 1e9)} GFLOP/s"
-    return f"{_three_digits(row.bytes / row.seconds / 1e9)} GB/s"
+    count, unit = (row.flops, "FLOP/s") if row.flops > 2 * row.bytes else (row.bytes, "B/s")
+    per_second = count / row.seconds
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if per_second >= size:
+            return f"{_three_digits(per_second / size)} {prefix}{unit}"
+    return f"{_three_digits(per_second / 1e3)} k{unit}"

@@ -94,7 +94,8 @@ inline void forget_memory() {
     int length = snprintf(text, sizeof text, "%p %p ", after.code, before.code);
     if (block == other)
         length += snprintf(text + length, sizeof text - length,
-                           ": %s and %s of %s both touch %s, one writes, with no barrier between them: use %s", who,
+                           ": %s and %s of %s both touch %s, one writes, with no barrier between them: is the index right? "
+                           "If it is: %s", who,
                            whom, where, what, "atomicAdd or __syncthreads()");
     else
         length += snprintf(text + length, sizeof text - length,

@@ -67,8 +67,8 @@ inline int describe_fault(char* text, size_t size, char* address) {
         const int64_t around = gap(a.bytes);
         if (!a.element_bytes || address < buffers[i] - around || address >= buffers[i] + a.bytes + around) continue;
         const long long index = (address - buffers[i]) / a.element_bytes, elements = a.bytes / a.element_bytes;
-        return snprintf(text, size, " %s %d bytes out of bounds: %s[%lld], but %s has %lld elements; %s of %s", verb,
-                        bytes, a.name, index, a.name, elements, who, where);
+        return snprintf(text, size, " %s %d bytes out of bounds: %s[%lld], but %s has %lld element%s; %s of %s", verb,
+                        bytes, a.name, index, a.name, elements, elements == 1 ? "" : "s", who, where);
     }
     if (address >= dynamic_shared && address < dynamic_shared + sizeof dynamic_shared)
         return snprintf(text, size,

@@ -144,7 +144,7 @@ def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator)
             value = _floats(kind, shape, position, rng) if argument.dims else float(rng.uniform(0.01, 1))
         arguments.append(value)
     shapes = ", ".join(
-        f"{argument.name} {np.shape(value) if argument.dims else value}"
+        f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}'}"
         for argument, value in zip(operation.arguments, arguments, strict=True)
     )
     return Case(f"{shapes}, {kind} values", tuple(arguments))
@@ -184,7 +184,8 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
     for name, value, before in zip(operation.names, arguments, case.arguments, strict=True):
         if name == operation.result.name:  # in place
             if fault := compare(operation, value, truth, case.arguments):
-                return f"{name} is to be changed in place: {fault}"
+                same = np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True)
+                return f"{name} is to be changed in place{', but is as it was' if same else ''}: {fault}"
         elif _is_array(before) and not np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True):
             return f"changes its argument {name}"
     return compare(operation, result, truth, case.arguments)
@@ -215,7 +216,7 @@ def compare(operation, result, truth: np.ndarray, arguments: tuple) -> str | Non
     place = f"{name}[{', '.join(map(str, first))}]" if first else name
     value = f"{got[first]:.7g}"
     if np.isnan(got[first]) or got[first] == SENTINEL:
-        value += " (never written, or computed from inf − inf, 0 / 0 or such)"
+        value += " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)"
     margin = float(np.broadcast_to(allowed, truth.shape)[first])
     expected = f"{truth[first]:.7g} ± {margin:.1g}"
     return f"{int(wrong.sum())} of {wrong.size} wrong, first {place}: got {value}, expected {expected}"

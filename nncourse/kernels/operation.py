@@ -168,7 +168,8 @@ class Operation:
         title = f"{self.name} {self.equation}".strip()
         shapes = f"{', '.join(map(str, self.arguments))} -> {self.result}"
         return "\n".join(
-            [f"{title}: {self.formula}", f"  {shapes}"] + [f"  {kernel}" for kernel in self.kernels.values()]
+            [f"{title}: {self.formula}", f"  {shapes}", f"  a CUDA kernel takes {', '.join(self.cuda_arguments)}"]
+            + [f"  {kernel}" for kernel in self.kernels.values()]
         )
 
     __repr__ = __str__
