@@ -75,8 +75,13 @@ def test_speedups_are_over_loops_and_numpy():
     assert lines["loops"][-2:] == ["1×", "1/100"] or lines["loops"][-2:] == ["1×", "0.01×"]
     assert lines["numpy"][-2:] == ["100×", "1×"]
     assert lines["numba"][-2:] == ["400×", "4×"]
-    assert "20 GFLOP/s" in " ".join(lines["numba"]) and "in cache" in " ".join(lines["numba"])
+    assert "20 GFLOP/s" in " ".join(lines["numba"]) and "150 %" in " ".join(lines["numba"])
     assert "25 %" in " ".join(lines["numpy"])
+
+
+def test_bytes_that_move_faster_than_the_memory_are_in_the_cache():
+    faster = timing.Row("numpy", "cpu", 1e-3, 1000, 10**6, 1.5)
+    assert "in cache" in " ".join(cells([faster])["numpy"])
 
 
 def test_what_was_not_timed_or_is_too_short_says_so_instead_of_numbers():

@@ -71,7 +71,9 @@ class Table:
         start = [row.kernel, row.device, duration(row.seconds) if row.seconds else "–"]
         if row.note:
             return [*start, row.note]
-        share = "in cache" if row.limit > 1 else f"{100 * row.limit:.2g} %"
+        share = f"{100 * row.limit:.2g} %" if row.limit < 0.995 else f"{100 * row.limit:.0f} %"
+        if row.limit > 1.1 and row.flops <= 2 * row.bytes:
+            share = "in cache"
         return [*start, _rate(row), share, *(self._speedup(row, over) for over in BASES)]
 
     def _speedup(self, row: Row, over: str) -> str:
@@ -159,7 +161,7 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
     place = "cuda" if device == "gpu" else "cpu"
     there = [torch.from_numpy(a).to(place) if isinstance(a, np.ndarray) else a for a in arguments]
     with torch.no_grad():
-        seconds = devices.seconds(lambda: function(*there), device)
+        seconds = pytorch.best_over_threads(torch, lambda: devices.seconds(lambda: function(*there), device))
     return [_row("PyTorch", device, seconds, *operation.count(*arguments))]
 
 

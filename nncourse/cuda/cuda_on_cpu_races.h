@@ -94,9 +94,9 @@ inline void forget_memory() {
     int length = snprintf(text, sizeof text, "%p %p ", after.code, before.code);
     if (block == other)
         length += snprintf(text + length, sizeof text - length,
-                           ": %s and %s of %s both touch %s, one writes, with no barrier between them: is the index right? "
-                           "If it is: %s", who,
-                           whom, where, what, "atomicAdd or __syncthreads()");
+                           ": %s and %s of %s both touch %s, one writes, with no barrier between them: %s", who, whom,
+                           where, what, is_shared(memory) ? "is a __syncthreads() missing?"
+                           : "is the index right? If it is: atomicAdd or __syncthreads()");
     else
         length += snprintf(text + length, sizeof text - length,
                            ": %s of %s and %s of %s both touch %s, one writes, and blocks do not wait for each other: "
