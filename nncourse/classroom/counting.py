@@ -222,7 +222,10 @@ def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple, list[tuple]
     trace, counts = accesses.trace, accesses.counts
     threads = prod(trace.grid) * prod(trace.block)
     blocks = f"{_axes(trace.grid)} block{'s' * (prod(trace.grid) > 1)} of {_axes(trace.block)} threads"
-    said = [accesses.title, f"{blocks}; {accesses.idle or 'none'} of {threads} threads touch nothing"]
+    idle = (
+        f"{accesses.idle} of {threads} threads touch nothing" if accesses.idle else f"all {threads} threads touch cells"
+    )
+    said = [accesses.title, f"{blocks}; {idle}"]
     in_global, in_shared, remarks = [], [], []
     for count in counts:
         name = count.memory.name

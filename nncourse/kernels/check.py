@@ -85,8 +85,8 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
                 fault = _fault(operation, kernel, case, device, options)
             except CudaCompileError as error:
                 return Verdict(False, f"{title}: does not compile\n{error}")
-            if fault and device == "emulator" and "__shared__" in kernel.source.text:
-                # A barrier that is missing shows as wrong numbers; better than those is to say where it is missing.
+            if fault and " wrong, first " in fault and device == "emulator" and "__shared__" in kernel.source.text:
+                # A missing barrier shows as wrong numbers; better than those is to say where it is missing.
                 race = _fault(operation, kernel, case, device, EMULATED["looking for races"]) or ""
                 fault = race if "both touch shared" in race else fault
             if fault:
