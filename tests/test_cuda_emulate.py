@@ -776,11 +776,15 @@ def test_a_forked_process_has_a_child_of_its_own():
 
 
 def test_an_interrupted_launch_does_not_disturb_the_next():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs without it
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    with contextlib.suppress(KeyboardInterrupt):
-        launch(MISTAKES, "endless", (1,), (1,), [floats(2), 1], time_limit=10)
-        pytest.fail("the launch was not interrupted")
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            launch(MISTAKES, "endless", (1,), (1,), [floats(2), 1], time_limit=10)
+            pytest.fail("the launch was not interrupted")
+    finally:
+        signal.signal(signal.SIGINT, before)
     after = floats(4)
     launch(MISTAKES, "fine", (1,), (4,), [after, 4])
     assert after.tolist() == [0, 1, 2, 3]
