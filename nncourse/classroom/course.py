@@ -3,11 +3,11 @@
 import ast
 import functools
 import re
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from nncourse.classroom.html import running_ipython
 from nncourse.errors import CourseError
 from nncourse.kernels import mine
 from nncourse.kernels.backend import find
@@ -51,9 +51,8 @@ def solution(operation: str, kernel: str) -> None:
     chosen = find(operation)[kernel]
     is_cuda = isinstance(chosen, CudaKernel)
     text = _cuda_text(chosen) if is_cuda else _python_text(chosen.where)
-    ipython = sys.modules.get("IPython")
-    if ipython and ipython.get_ipython():
-        ipython.display.display(ipython.display.Code(text, language="cuda" if is_cuda else "python"))
+    if notebook := running_ipython():
+        notebook.display.display(notebook.display.Code(text, language="cuda" if is_cuda else "python"))
     else:
         print(text)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from nncourse import device as devices
 from nncourse import worker
 from nncourse.classroom import cuda_cell, timing
-from nncourse.classroom.html import page
+from nncourse.classroom.html import page, running_ipython
 from nncourse.cuda import emulate
 from nncourse.cuda.compile import resources, why_no_nvrtc
 from nncourse.errors import CourseError
@@ -146,7 +146,7 @@ def judged(
     """The kernel, and the verdict of a check in the worker; None for a stub that raises NotImplementedError."""
     title, kernel = f"{operation.name} ({name})", None
     try:
-        kernel = operation[name] if text is None else mine.build(operation, name, text, launch)
+        kernel = mine.build(operation, name, text, launch)
         if launch and not devices.gpu_available() and (reason := emulate.why_not()):
             raise CourseError(f"cannot be checked here: {reason}")
         limit = TIME_LIMIT_CUDA if launch else TIME_LIMIT
@@ -183,7 +183,7 @@ def _timed(
 
 def _compare(operation: Operation, name: str, text: str | None, launch: dict | None) -> timing.Table:
     """In the worker: the kernel's time among others."""
-    kernel = operation[name] if text is None else mine.build(operation, name, text, launch)
+    kernel = mine.build(operation, name, text, launch)
     return timing.compare(kernel, "solution" if text is None else "yours")
 
 
@@ -232,8 +232,7 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 def _show(outcome: Outcome) -> None:
     """In a notebook as HTML, elsewhere as text."""
-    ipython = sys.modules.get("IPython")
-    if ipython and ipython.get_ipython():
-        ipython.display.display(outcome)
+    if notebook := running_ipython():
+        notebook.display.display(outcome)
     else:
         print(outcome)

@@ -3,8 +3,10 @@
 Styles stand in the elements: JupyterLab removes <style> from saved outputs of a notebook that it does not trust yet.
 """
 
+import sys
 from collections.abc import Sequence
 from html import escape
+from types import ModuleType
 
 EDGES = {"right": "#2a9d3a", "wrong": "#d1453b"}
 
@@ -25,3 +27,9 @@ def cells(texts: Sequence[str], columns: int = 0, tag: str = "td", words: int = 
         span = f' colspan="{left}"' if wide else ""
         row += f'<{tag}{span} style="padding:.1em .7em;text-align:{side};background:none">{escape(text)}</{tag}>'
     return f"<tr>{row}</tr>"
+
+
+def running_ipython() -> ModuleType | None:
+    """IPython, if this runs in a notebook or its shell."""
+    ipython = sys.modules.get("IPython")
+    return ipython if ipython and ipython.get_ipython() else None

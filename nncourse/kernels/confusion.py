@@ -97,8 +97,7 @@ f1 = Operation(
 )
 
 
-@precision.kernel("loops", device="cpu")
-@precision.kernel("numba", device="cpu", compiled=True)
+@precision.loops_kernel
 def precision_loops(M):
     P = np.zeros(len(M), np.float32)
     for j in range(len(M)):
@@ -110,15 +109,13 @@ def precision_loops(M):
     return P
 
 
-@precision.kernel("numpy", device="cpu")
-@precision.kernel("cupy", device="gpu")
+@precision.array_kernel
 def precision_array(M):
     """Where a sum is 0, its diagonal cell is 0 too: 0 / 1 is the 0 that is wanted."""
     return (M.diagonal() / np.maximum(M.sum(axis=0), 1)).astype(np.float32)
 
 
-@recall.kernel("loops", device="cpu")
-@recall.kernel("numba", device="cpu", compiled=True)
+@recall.loops_kernel
 def recall_loops(M):
     R = np.zeros(len(M), np.float32)
     for i in range(len(M)):
@@ -130,14 +127,12 @@ def recall_loops(M):
     return R
 
 
-@recall.kernel("numpy", device="cpu")
-@recall.kernel("cupy", device="gpu")
+@recall.array_kernel
 def recall_array(M):
     return (M.diagonal() / np.maximum(M.sum(axis=1), 1)).astype(np.float32)
 
 
-@f1.kernel("loops", device="cpu")
-@f1.kernel("numba", device="cpu", compiled=True)
+@f1.loops_kernel
 def f1_loops(M):
     F = np.zeros(len(M), np.float32)
     for i in range(len(M)):
@@ -149,8 +144,7 @@ def f1_loops(M):
     return F
 
 
-@f1.kernel("numpy", device="cpu")
-@f1.kernel("cupy", device="gpu")
+@f1.array_kernel
 def f1_array(M):
     """2 TP + FP + FN is the sum of a class's row and of its column."""
     return (2 * M.diagonal() / np.maximum(M.sum(axis=0) + M.sum(axis=1), 1)).astype(np.float32)

@@ -32,12 +32,9 @@ def folder() -> Path:
 
 
 def check(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Verdict:
-    """Is a kernel given as text right? With `launch`, options of CudaKernel with `block` among them, it is CUDA C.
-
-    Without text it is the package's kernel of that name.
-    """
+    """Is a kernel given as text right? Which kernel the arguments mean is told at build()."""
     try:
-        kernel = operation[name] if text is None else build(operation, name, text, launch)
+        kernel = build(operation, name, text, launch)
         verdict = operation.check(kernel)
         if verdict and launch and devices.gpu_available() and not emulate.why_not():
             races = operation.check(kernel, device="emulator")  # a race may do no harm on the GPU today
@@ -123,8 +120,14 @@ def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
         return Verdict(False, str(error))
 
 
-def build(operation: Operation, name: str, text: str, launch: dict | None = None) -> Kernel:
-    """A kernel from its text. Python text runs in a fresh namespace that holds np and xp (CuPy for a cupy kernel)."""
+def build(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Kernel:
+    """A kernel from its text; without text the package's kernel of that name.
+
+    With `launch`, options of CudaKernel with `block` among them, it is CUDA C. Python text runs in a fresh namespace
+    that holds np and xp (CuPy for a cupy kernel).
+    """
+    if text is None:
+        return operation[name]
     file = file_name(operation, name, bool(launch))
     if not name.isidentifier():
         raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")

@@ -30,8 +30,7 @@ neuron = Operation(
 )
 
 
-@neuron.kernel("loops", device="cpu")
-@neuron.kernel("numba", device="cpu", compiled=True)
+@neuron.loops_kernel
 def neuron_loops(x, w, b):
     z = b
     for i in range(len(x)):
@@ -39,8 +38,7 @@ def neuron_loops(x, w, b):
     return float(z)
 
 
-@neuron.kernel("numpy", device="cpu")
-@neuron.kernel("cupy", device="gpu")
+@neuron.array_kernel
 def neuron_array(x, w, b):
     return w @ x + b
 
@@ -61,16 +59,14 @@ perceptron_update = Operation(
 )
 
 
-@perceptron_update.kernel("loops", device="cpu")
-@perceptron_update.kernel("numba", device="cpu", compiled=True)
+@perceptron_update.loops_kernel
 def perceptron_update_loops(w, x, y, a, rate):
     for i in range(len(w)):
         w[i] += rate * (y - a) * x[i]
     return w
 
 
-@perceptron_update.kernel("numpy", device="cpu")
-@perceptron_update.kernel("cupy", device="gpu")
+@perceptron_update.array_kernel
 def perceptron_update_array(w, x, y, a, rate):
     w += rate * (y - a) * x
     return w
