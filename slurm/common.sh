@@ -1,0 +1,24 @@
+# What the batch scripts share. They source it in the course's folder, with set -euo pipefail.
+
+# Does your cluster hold CUDA or g++ in modules? Load them here.
+# module load cuda/13.0
+
+fail() {
+    echo "${SLURM_JOB_NAME:-slurm}: $1" >&2
+    exit 2
+}
+
+# Nothing of another installation may leak in: neither its packages nor its Jupyter kernels.
+unset PYTHONPATH PYTHONHOME
+VENV=$(realpath -m "${VENV:-.venv}")
+export JUPYTER_PATH="$VENV/share/jupyter"
+python=$VENV/bin/python
+[ -x "$python" ] || fail "wanted $python, found none: run make setup in $PWD, or name another environment with VENV=..."
+
+# Your kernels are those of this folder, also where VENV belongs to another one.
+export NNCOURSE_MY_KERNELS="${NNCOURSE_MY_KERNELS:-$PWD/my_kernels}"
+cores=${SLURM_CPUS_PER_TASK:-1}
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cores}" # a node's other cores belong to other jobs
+export PYTHONUNBUFFERED=1                           # the log grows while the job runs
+
+echo "job ${SLURM_JOB_ID:-none} on $(hostname), GPU ${CUDA_VISIBLE_DEVICES:-none}, cores $cores, $(date '+%F %T')"
