@@ -1,4 +1,4 @@
-"""The command line: train, test, check, time, progress, info. A mistake ends with one line on stderr and status 2.
+"""The command line: train, test, check, time, progress, report, info. A mistake is one line on stderr, and status 2.
 
 The handout's C program took --train and --test; its two command lines work here as they stand.
 """
@@ -14,7 +14,7 @@ from nncourse import __version__
 from nncourse.errors import CourseError, nearest, refuse_unknown
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
-COMMANDS = ("train", "test", "check", "time", "progress", "info")
+COMMANDS = ("train", "test", "check", "time", "progress", "report", "info")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,9 +94,16 @@ def _parser() -> argparse.ArgumentParser:
     progress = commands.add_parser("progress", help="which exercises of the notebooks are done")
     progress.set_defaults(run=_progress)
 
+    report = commands.add_parser("report", help="one HTML page to hand in: progress, kernels, speedup, results")
+    report.set_defaults(run=_report)
+    report.add_argument("--out", default="report.html", help="the page's file (default report.html)")
+    report.add_argument("--name", default="", help="who hands it in")
+    report.add_argument("--dataset", help="a CSV file or a name (default: the CC data, else their stand-in)")
+    report.add_argument("--epochs", type=int, default=100, help="of the training whose results are shown (default 100)")
+
     info = commands.add_parser("info", help="devices, measured limits, versions")
     info.set_defaults(run=_info)
-    for command in (train, test, check, timing, progress, info):
+    for command in (train, test, check, timing, progress, report, info):
         command.set_defaults(spellings=list(command._option_string_actions))
     return parser
 
@@ -239,9 +246,9 @@ def _why_not(kernel, emulate: bool) -> str:
     from nncourse import device
     from nncourse.cuda import emulate as emulator
 
-    if kernel.device == "cpu" or (device.gpu_available() and not emulate):
+    if kernel.device in ("cpu", "any") or (device.gpu_available() and not emulate):
         return ""
-    return (emulator.why_not() or "") if hasattr(kernel, "source") else "it needs a GPU"
+    return (emulator.why_not() or "") if kernel.cuda else "it needs a GPU"
 
 
 def _time(options: argparse.Namespace) -> int:
@@ -264,6 +271,15 @@ def _progress(options: argparse.Namespace) -> int:
     from nncourse.classroom.course import progress_lines
 
     print("\n".join(progress_lines()))
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from nncourse.classroom import report
+
+    _refuse_unwritable(options.out, "the report")
+    report.write(Path(options.out), options.name, options.dataset, options.epochs)
+    print(f"report: {options.out}")
     return 0
 
 
@@ -319,9 +335,9 @@ def _say_backend(backend, options: argparse.Namespace) -> None:
         print(f"  none of your own kernels is for the {backend.device.upper()}: the course's are used")
 
 
-def _refuse_unwritable(path: str) -> None:
-    """Say before the training, not after it, that the model could not be saved."""
+def _refuse_unwritable(path: str, what: str = "the model") -> None:
+    """Say before the training, not after it, that its outcome could not be saved."""
     target = Path(path)
     other = os.path.exists(target) and not os.path.isfile(target)
     if other or len(os.fsencode(target.name)) > 200 or not os.access(target.parent, os.W_OK):
-        raise CourseError(f"{path}: wanted a file to save the model in, in a folder that exists and can be written")
+        raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")

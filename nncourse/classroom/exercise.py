@@ -122,7 +122,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         outcome = Outcome("open", f"{operation.name} ({name}): {line}")
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
-        table, notes = _timed(operation, name, text, launch, attempt)
+        table, notes = timed(operation, name, text, launch, attempt)
         if not solved:
             own = next((row.seconds for row in table.rows if row.kernel == "yours"), None) if table else None
             mine.keep(operation, name, text, launch, own)
@@ -163,7 +163,7 @@ def judged(
     return kernel, verdict
 
 
-def _timed(
+def timed(
     operation: Operation, name: str, text: str | None, launch: dict | None, kernel: Kernel
 ) -> tuple[timing.Table | None, list[str]]:
     """The table of times and notes beside it; no table where the kernel's device is not here."""

@@ -3,12 +3,32 @@
 Styles stand in the elements: JupyterLab removes <style> from saved outputs of a notebook that it does not trust yet.
 """
 
+import base64
+import io
 import sys
 from collections.abc import Sequence
 from html import escape
 from types import ModuleType
 
 EDGES = {"right": "#2a9d3a", "wrong": "#d1453b"}
+PAPER = """
+@page { size: A4; margin: 16mm }
+body { max-width: 48em; margin: 2em auto; padding: 0 1em; color: #111; background: #fff; font: 11pt/1.4 sans-serif }
+h2 { margin-top: 1.6em; border-bottom: 1px solid #999 }
+h2, h3 { break-after: avoid }
+table { border-collapse: collapse; font-size: 8.5pt }
+th { border-bottom: 1px solid #999 }
+td, th { vertical-align: top }
+.progress td { white-space: nowrap }
+.progress td:nth-child(2) { white-space: normal; overflow-wrap: anywhere }
+section, ol, pre, .whole, tbody, tr, img, .nncourse { break-inside: avoid }
+.source, pre { font: 8.5pt/1.35 monospace; background: #f6f6f6; padding: .4em }
+.source { padding-left: 3.5em }
+.source li, pre { white-space: pre-wrap; overflow-wrap: anywhere }
+.source li::marker { color: #777 }
+img { max-width: 100%; max-height: 17em }
+@media print { body { max-width: none; margin: 0; padding: 0; font-size: 10pt; print-color-adjust: exact } }
+"""
 
 
 def page(body: str, kind: str = "") -> str:
@@ -27,6 +47,20 @@ def cells(texts: Sequence[str], columns: int = 0, tag: str = "td", words: int = 
         span = f' colspan="{left}"' if wide else ""
         row += f'<{tag}{span} style="padding:.1em .7em;text-align:{side};background:none">{escape(text)}</{tag}>'
     return f"<tr>{row}</tr>"
+
+
+def image(figure, text: str) -> str:
+    """A matplotlib figure inside of the page, sharp on paper too, and `text` for those who do not see it."""
+    file = io.BytesIO()
+    figure.savefig(file, format="svg", metadata={"Date": None})
+    data = base64.b64encode(file.getvalue()).decode()
+    return f'<img alt="{escape(text)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def document(title: str, body: str) -> str:
+    """A whole page to look at and to print; it needs no other file, no script and no network."""
+    top = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{PAPER}</style>'
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{top}</head>\n<body>{body}</body></html>\n'
 
 
 def running_ipython() -> ModuleType | None:

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from nncourse.classroom.course import Exercise, exercises
-from nncourse.classroom.timing import Row, duration
+from nncourse.classroom.timing import Row, duration, times_as_fast
 from nncourse.kernels import mine
 from nncourse.kernels.backend import choose
 from nncourse.model.metrics import f1, precision, recall
@@ -60,6 +60,32 @@ def plot_timing(rows: list[Row], title: str = "") -> Figure:
     axes.grid(False, axis="y")
     axes.margins(x=0.25, y=0.2)
     axes.invert_yaxis()
+    return figure
+
+
+def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dict[int, float]]) -> Figure:
+    """Bars that say how many times as fast as `base` each is; beside them speedups over numpy at some batch sizes."""
+    figure, (left, right) = _row("", 2, width=9.0, height=1.6 + 0.35 * max(4, len(speedups)))
+    left.barh(list(speedups), [value - 1 for value in speedups.values()], left=1, height=0.6, color="tab:blue")
+    for place, value in enumerate(speedups.values()):
+        left.annotate(times_as_fast(value), (max(1, value), place), (5, 0), textcoords="offset points", va="center")
+    left.set(xlabel=f"speedup: times as fast as {base} (right is faster)", xscale="log")
+    left.grid(False, axis="y")
+    left.margins(x=0.2)
+    left.invert_yaxis()
+    for number, (label, values) in enumerate(by_batch.items()):
+        sizes = sorted(values)
+        style = {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
+        right.plot(sizes, [values[size] for size in sizes], label=label, **style)
+    right.set(xlabel="batch size, samples", ylabel="speedup: times as fast as numpy", xscale="log", yscale="log")
+    right.set_xticks(sizes := sorted({size for values in by_batch.values() for size in values}), map(str, sizes))
+    low, high = right.get_ylim()
+    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    right.yaxis.set_major_formatter("{x:g}")
+    for axis in (right.xaxis, right.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+    if by_batch:
+        right.legend(frameon=False, fontsize=9)
     return figure
 
 

@@ -81,12 +81,14 @@ class Table:
         if not found:
             return "–"
         ratio = found[0] / row.seconds
-        return f"{_three_digits(ratio)}×" if ratio >= 0.01 else f"1/{1 / ratio:,.0f}"
+        return times_as_fast(ratio)
 
 
 def default_sizes(operation: Operation, device: str | None = None) -> dict[str, int]:
     """Sizes that keep a device of this machine busy for a while: larger on a GPU, which is taken if there is one."""
     device = device or ("gpu" if devices.gpu_available() else "cpu")
+    if operation.sizes_to_time:
+        return operation.sizes_to_time(device)
     side, length = (1024, 1 << 26) if device == "gpu" else (96, 1 << 17)
     alone = "n" in operation.letters and "batch" not in operation.letters
     sizes = dict.fromkeys(operation.letters, length if alone else side)
@@ -128,12 +130,15 @@ def compare(yours: Kernel, label: str = "yours") -> Table:
 def _time(kernel: Kernel, arguments: tuple) -> Row:
     """One kernel's row; a note instead of a time where it cannot run here, or would run for long."""
     flops, size = kernel.operation.count(*arguments)
-    if kernel.device == "gpu" and not devices.gpu_available():
+    place = kernel.device
+    if place == "any":
+        place = "gpu" if devices.gpu_available() else "cpu"
+    if place == "gpu" and not devices.gpu_available():
         return Row(kernel.name, "gpu", None, flops, size, None, "no GPU here")
     if kernel.name == "loops" and flops / LOOPS_RATE > LONGEST:
         return Row(kernel.name, "cpu", None, flops, size, None, f"about {flops / LOOPS_RATE:.0f} s: not timed")
-    there = [devices.to_device(a, kernel.device) if isinstance(a, np.ndarray) else a for a in arguments]
-    return _row(kernel.name, kernel.device, devices.seconds(lambda: kernel(*there), kernel.device), flops, size)
+    there = [devices.to_device(a, place) if isinstance(a, np.ndarray) else a for a in arguments]
+    return _row(kernel.name, place, devices.seconds(lambda: kernel(*there), place), flops, size)
 
 
 def _row(name: str, device: str, seconds: float, flops: int, size: int) -> Row:
@@ -181,6 +186,11 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+def times_as_fast(ratio: float) -> str:
+    """A speedup with three digits; as a fraction where it is none."""
+    return f"{_three_digits(ratio)}×" if ratio >= 0.01 else f"1/{1 / ratio:,.0f}"
 
 
 def _three_digits(value: float) -> str:

@@ -1,0 +1,276 @@
+"""`nncourse report`: one HTML page to hand in, on paper too. What was done, the kernels, the speedup, the results.
+
+Nothing of the record is believed: each kept kernel is checked and timed again, here and now.
+"""
+
+import datetime
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse import worker
+from nncourse.classroom import speedup
+from nncourse.classroom.course import exercises
+from nncourse.classroom.exercise import SIGNS, TIME_LIMIT, TIME_LIMIT_CUDA, Outcome, timed
+from nncourse.classroom.html import cells, document, image
+from nncourse.classroom.speedup import BATCH, RATE, Time
+from nncourse.classroom.timing import duration, times_as_fast
+from nncourse.cuda import emulate
+from nncourse.datasets import Dataset
+from nncourse.errors import CourseError, write_atomically
+from nncourse.kernels import mine
+from nncourse.kernels.backend import operations
+from nncourse.kernels.operation import Operation
+from nncourse.model import metrics
+from nncourse.model.network import Network
+from nncourse.model.training import History, refuse_bad_options
+
+OWN_WORDS = "report.md"  # beside the kept kernels
+QUESTIONS = (
+    "How did you split training and testing into kernels, and what does one thread, one block compute in each?",
+    "Where do the data and the weights lie while the network trains, and when are they moved?",
+    "What speedup over the CPU did you reach on these data, and what keeps it from being larger?",
+    "Which change to a kernel gained most, which gained nothing, and why?",
+    "At which address is the git repository with your code?",
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A kept kernel as it is now: its record, its text, and what became of it when it was checked and timed again."""
+
+    operation: Operation
+    name: str
+    entry: dict
+    text: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Results:
+    """The network that was trained for longer, by which contender, and its confusion matrix on the test rows."""
+
+    network: Network
+    by: Time
+    history: History
+    M: np.ndarray
+
+
+def write(path: Path, student: str = "", dataset: str | None = None, epochs: int = 100) -> None:
+    """Check, time and train, which may take minutes, and write the page. What can be refused is refused first."""
+    say = functools.partial(print, flush=True)
+    refuse_bad_options(epochs, BATCH, RATE)
+    raw, raw_test, whence = speedup.load_sets(dataset)
+    words, record = own_words(), mine.progress()
+    data, test = speedup.scaled(raw, raw_test)
+    keys = in_order(record)
+    kept = []
+    for number, key in enumerate(keys, 1):
+        say(f"kernel {number} of {len(keys)}: {key}", end=" ")
+        operation, _, name = key.partition(".")
+        kept.append(examine(operations()[operation], name, record[key]))
+        say(SIGNS[kept[-1].outcome.state])
+    refused = [f"{each.operation.name}.{each.name}" for each in kept if each.outcome.state != "right"]
+    times = []
+    for contender in speedup.CONTENDERS:
+        say(f"training by {contender.label}", end=": ")
+        times.append(speedup.measure(contender, data, test, refused))
+        say(f"{duration(times[-1].step)} a step" if times[-1].step else times[-1].note)
+    say(f"batches of {', '.join(map(str, speedup.BATCHES))}")
+    by_batch = speedup.over_batches(times, data, test)
+    by = speedup.fastest(times)
+    steps = epochs * -(-len(data.X) // BATCH)
+    say(f"{epochs} epochs by {by.contender.label} for the results: about {duration(steps * by.step)}")
+    found = results(by, data, test, epochs)
+    transfers = speedup.transfer_seconds(data) if devices.gpu_available() else None
+    parts = [
+        head(student, raw, len(raw_test.X), whence),
+        progress(kept),
+        "<h2>Your kernels</h2>" + ("".join(map(kernel, kept)) or "<p>None is kept yet.</p>"),
+        training(times, by_batch, transfers),
+        learnt(found, raw_test),
+        "<h2>In your own words</h2>" + words,
+    ]
+    write_atomically(path, lambda new: new.write_text(document("nncourse: report", "".join(parts)), "utf-8"))
+
+
+# ---- what is found out
+
+
+def in_order(record: dict[str, dict]) -> list[str]:
+    """The kept kernels: those of exercises in the order of the course, then others of its operations."""
+    course = [f"{exercise.operation}.{exercise.kernel}" for exercise in exercises()]
+    others = [key for key in record if key not in course and key.partition(".")[0] in operations()]
+    return [key for key in course if key in record] + others
+
+
+def examine(operation: Operation, name: str, entry: dict) -> Kept:
+    """Check a kept kernel in the worker, as if its text had changed; time it if it is right."""
+    launch = entry.get("launch")
+    title = f"{operation.name} ({name})"
+    try:
+        text = (mine.folder() / mine.file_name(operation, name, bool(launch))).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return Kept(operation, name, entry, "", Outcome("wrong", f"{title}: {mine.load(operation, name, entry).line}"))
+    if launch and not devices.gpu_available() and (reason := emulate.why_not()):
+        return Kept(operation, name, entry, text, Outcome("open", f"{title}: cannot be checked here: {reason}"))
+    limit = TIME_LIMIT_CUDA if launch else TIME_LIMIT
+    try:
+        verdict = worker.call(mine.check, operation, name, text, launch, seconds=limit)
+        if verdict:
+            table, notes = timed(operation, name, text, launch, mine.build(operation, name, text, launch))
+            return Kept(operation, name, entry, text, Outcome("right", verdict.line, tuple(notes), table))
+        line = verdict.line
+    except Exception as error:  # the student's code may raise anything, and the rest of the page shall not be lost
+        line = f"{title}: {error if isinstance(error, CourseError) else f'{type(error).__name__}: {error}'}"
+    worker.end()  # a fault on the GPU may have left it useless for the next kernel
+    return Kept(operation, name, entry, text, Outcome("wrong", line))
+
+
+def results(by: Time, data: Dataset, test: Dataset, epochs: int) -> Results:
+    """Train a network anew by the contender that was fastest, and test it."""
+    network = speedup.network_for(data)
+    history = speedup.fit(network, data, by.backend, epochs)
+    return Results(network, by, history, metrics.confusion(network, test.X, test.Y, by.backend))
+
+
+def own_words() -> str:
+    """The student's report.md: lines that begin with # are headings, all else plain paragraphs. Or the questions."""
+    path = mine.folder() / OWN_WORDS
+    try:
+        text = path.read_text("utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError):
+        raise CourseError(f"{path}: wanted your words as UTF-8 text, but it cannot be read as that") from None
+    parts = [part for part in re.split(r"(?m)^(#+ .*)$|\n\s*\n", text) if part and part.strip()]
+    if not parts:
+        asked = "".join(f"<li>{escape(question)}</li>" for question in QUESTIONS)
+        return f"<p>Write into {OWN_WORDS}, beside your kernels, what you would answer:</p><ol>{asked}</ol>"
+    tags = [("h3", part.lstrip("# ")) if part.startswith("#") else ("p", part.strip()) for part in parts]
+    return "".join(f"<{tag}>{escape(part)}</{tag}>" for tag, part in tags)
+
+
+# ---- the parts of the page
+
+
+def head(student: str, data: Dataset, tests: int, whence: str) -> str:
+    """Who, when, on which machine, on which data."""
+    synthetic = "; synthetic: its results say nothing about fraud" if data.name == "credit_card_standin" else ""
+    counts = zip(np.bincount(data.labels, minlength=len(data.classes)), data.classes, strict=True)
+    classes = ", ".join(f"{count} of class {name}" for count, name in counts)
+    versions = devices.versions() | worker.call(devices.versions, seconds=60)  # PyTorch is imported only there
+    lines = [("student", student)] if student else []
+    lines.append(("date", datetime.date.today().isoformat()))
+    for name in ("cpu", "gpu") if devices.gpu_available() else ("cpu",):
+        copy, matrix = (devices.limits(name)[what] / 1e9 for what in ("copy", "matrix"))
+        limits = f"measured: copies {copy:.3g} GB/s, multiplies matrices at {matrix:.4g} GFLOP/s"
+        lines.append((name.upper(), f"{devices.describe(name)}; {limits}"))
+    if not devices.gpu_available():
+        lines.append(("GPU", f"none: {devices.why_no_gpu()}"))
+    lines.append(("versions", ", ".join(f"{name} {version}" for name, version in versions.items())))
+    lines.append(
+        ("data set", f"{data.name}{synthetic}; {len(data.X)} rows to train ({classes}); {tests} to test, {whence}")
+    )
+    return f"<h1>Neural networks by kernels: report</h1>{rows(lines)}"
+
+
+def progress(kept: Sequence[Kept]) -> str:
+    """Every exercise: open, or what the check says now, and what the record says of when and where it was kept."""
+    known = {(each.operation.name, each.name): each for each in kept}
+    groups: dict[str, list[str]] = {}
+    right = 0
+    for exercise in exercises():
+        found = known.get((exercise.operation, exercise.kernel))
+        texts = [f"{exercise.operation} ({exercise.kernel})", "open"]
+        if found:
+            state, line = found.outcome.state, found.outcome.line.splitlines()[0]
+            right += state == "right"
+            day, machine = (str(found.entry.get(what, "")) for what in ("date", "machine"))
+            texts = [texts[0], "✓ right" if state == "right" else f"{SIGNS[state]} {line}", day[:10], machine]
+        groups.setdefault(exercise.notebook, []).append(cells(texts, columns=4, words=4))
+    first = cells(["exercise", "checked now", "kept", "on"], tag="th", words=4)
+    body = "".join(f"<tbody>{cells([name], 4, 'th')}{''.join(lines)}</tbody>" for name, lines in groups.items())
+    count = f"<p>{right} of {len(exercises())} exercises are done and right.</p>"
+    return f'<h2>Progress</h2>{count}<table class="progress"><thead>{first}</thead>{body}</table>'
+
+
+def kernel(kept: Kept) -> str:
+    """A kernel's equation, launch, text, verdict and times."""
+    launch = kept.entry.get("launch") or {}
+    words = ", ".join(f"{key} {' × '.join(map(str, v)) if isinstance(v, list) else v}" for key, v in launch.items())
+    lines = "\n".join(f"<li>{escape(line)}</li>" for line in kept.text.splitlines())
+    formula = f"{kept.operation.formula} {kept.operation.equation}".strip()
+    return (
+        f"<section><h3>{escape(f'{kept.operation.name} ({kept.name})')}</h3>"
+        f"<p>{escape(formula)}{f'<br>launch: {escape(words)}' if words else ''}</p>"
+        + (f'<ol class="source">{lines}</ol>' if lines else "")
+        + f"{kept.outcome._repr_html_()}</section>"
+    )
+
+
+def training(times: Sequence[Time], by_batch: dict[str, dict[int, float]], transfers: float | None) -> str:
+    """The table of training and test times, the speedups as a figure, and what they come to from CPU to GPU."""
+    from nncourse.classroom.plots import plot_speedups
+
+    columns = ["contender", "on", "epoch", "a step", "× loops", "× numpy", "test"]
+    lines = [cells(columns, tag="th", words=2)]
+    for time in times:
+        start = [time.contender.label, time.device]
+        epoch = duration(time.epoch) if time.epoch else f"only {time.rows} rows"
+        found = [speedup.ratio(times, base, time) for base in ("loops", "numpy")]
+        ratios = [times_as_fast(value) if value else "–" for value in found]
+        numbers = [epoch, duration(time.step), *ratios, duration(time.test) if time.test else "–"] if time.step else []
+        lines.append(cells([*start, *(numbers or [time.note])], len(columns), words=2))
+    notes = [f"{time.contender.label}: your kernels for {time.note}." for time in times if time.step and time.note]
+    cpu, gpu = speedup.fastest(times, "cpu"), [time for time in times if time.device == "gpu" and time.step]
+    if gpu:
+        best = speedup.fastest(gpu)
+        gain = times_as_fast(cpu.step / best.step)
+        notes.append(f"From CPU to GPU: {best.contender.label} is {gain} as fast as {cpu.contender.label}.")
+    else:
+        notes.append(f"From CPU to GPU: not measured. {devices.why_no_gpu() or 'Nothing could be trained there'}.")
+    if gpu and transfers and best.epoch:
+        share = 100 * transfers / (transfers + best.epoch)
+        words = f"{share:.2g} % of that and an epoch together, and less of many epochs"
+        notes.append(f"The rows travel to the GPU once, in {duration(transfers)}: {words}.")
+    bars = {time.contender.label: value for time in times if (value := speedup.ratio(times, "loops", time))}
+    said = "; ".join(f"{label} {times_as_fast(value)}" for label, value in bars.items())
+    more = "; ".join(f"{label} {_by_size(values)}" for label, values in by_batch.items())
+    alt = f"Speedup over loops, batch {BATCH}: {said}. Over numpy, by batch size: {more}."
+    about = (
+        f"Batch size {BATCH}, learning rate {RATE}; median of up to {speedup.EPOCHS} epochs, with the data on the "
+        "device already. Test: all test rows through the network, and counted. Speedups are those of a step."
+    )
+    table = f'<table class="whole">{"".join(lines)}</table>'
+    notes_html = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return f"<h2>Speedup</h2><p>{about}</p>{table}{notes_html}{image(plot_speedups(bars, 'loops', by_batch), alt)}"
+
+
+def learnt(found: Results, test: Dataset) -> str:
+    """What the trained network makes of the test rows."""
+    from nncourse.classroom.plots import plot_confusion, plot_history
+
+    history, M = found.history, found.M
+    words = f"The {found.network}, after {len(history.epochs)} epochs by {found.by.contender.label} "
+    words += f"({duration(history.seconds)} of training). {history.stopped}"
+    costs = f"Cost over the epochs, from {history.costs[0]:.3g} to {history.costs[-1]:.3g}"
+    counts = "; ".join(f"of {name}: {', '.join(map(str, row))}" for name, row in zip(test.classes, M, strict=True))
+    figures = image(plot_history(history), costs) + image(
+        plot_confusion(M, test.classes), f"Confusion matrix, a row for each true class: {counts}"
+    )
+    report = escape(metrics.report(M, test.classes))
+    return f"<h2>Results on the test rows</h2><p>{escape(words)}</p><pre>{report}</pre><p>{figures}</p>"
+
+
+def rows(pairs: Sequence[tuple[str, str]]) -> str:
+    """A table of names and what they are."""
+    return f'<table class="whole">{"".join(cells(pair, words=2) for pair in pairs)}</table>'
+
+
+def _by_size(values: dict[int, float]) -> str:
+    return ", ".join(f"{times_as_fast(values[size])} at {size}" for size in sorted(values))

@@ -1,0 +1,204 @@
+"""How much faster does the handout's network train elsewhere? One contender after another, on the same data.
+
+Times are those of the steps, with the data on the device already; the transfers are timed on their own.
+"""
+
+import math
+import os
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from nncourse import datasets
+from nncourse import device as devices
+from nncourse.datasets import Dataset
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import DEVICES, Backend, choose
+from nncourse.model import metrics
+from nncourse.model.network import Network, make_network
+from nncourse.model.training import History, train
+
+HIDDEN, BATCH, RATE = (60, 10), 10, 0.01  # the handout's
+BATCHES = (10, 100, 1000)
+EPOCHS = 5  # that are timed, where they take no longer than
+LONGEST = 10.0  # seconds
+HELD_OUT = 0.2  # of the rows, where the data set brings no test rows
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to train: a backend, and options of choose()."""
+
+    label: str
+    backend: str
+    options: dict = field(default_factory=dict)
+
+
+CONTENDERS = (
+    Contender("loops", "loops"),
+    Contender("numpy", "numpy"),
+    Contender("numba", "numba"),
+    Contender("yours, CPU", "numpy", {"mine": True}),
+    Contender("cupy", "cupy"),
+    Contender("cuda", "cuda"),
+    Contender("yours, GPU", "cuda", {"mine": True}),
+)
+
+
+@dataclass(frozen=True)
+class Time:
+    """What a contender took, in seconds, and in `note` the operations that your kernels computed.
+
+    Without `step` nothing was timed, and `note` says why. `epoch` is None where only the first `rows` rows were trained
+    on, `test` where testing would have taken too long.
+    """
+
+    contender: Contender
+    batch_size: int
+    backend: Backend | None = field(default=None, repr=False)
+    rows: int = 0
+    step: float | None = None
+    epoch: float | None = None
+    test: float | None = None
+    note: str = ""
+
+    @property
+    def device(self) -> str:
+        return DEVICES[self.contender.backend]
+
+
+def load_sets(name: str | None = None) -> tuple[Dataset, Dataset, str]:
+    """Training rows and test rows, unscaled, and words on where the latter come from.
+
+    Beside …train.csv a …test.csv is taken for the test. Without a name: the CC data if NNCOURSE_DATA has them, else the
+    stand-in.
+    """
+    if name is None:
+        real = Path(os.environ.get("NNCOURSE_DATA", "")) / "cc" / "CC_train.csv"
+        name = str(real) if os.environ.get("NNCOURSE_DATA") and real.is_file() else "credit_card_standin"
+    data = datasets.load(name)
+    beside = Path(name).with_name(Path(name).name.replace("train", "test"))
+    if name in datasets.MNIST_SETS:
+        return data, datasets.load(name, part="test"), "its test part"
+    if beside != Path(name) and beside.is_file():
+        test = datasets.load(beside, inputs=data.X.shape[1], outputs=data.Y.shape[1])
+        return data, test, test.name
+    return *datasets.split(data, HELD_OUT), "held out"
+
+
+def scaled(data: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
+    """Both with the scaling of the training rows."""
+    scaling = datasets.fit_scaling(data.X, "standardization")
+    return replace(data, X=scaling.apply(data.X)), replace(test, X=scaling.apply(test.X))
+
+
+def network_for(data: Dataset) -> Network:
+    """The handout's hidden layers between the inputs and outputs of the data."""
+    return make_network([data.X.shape[1], *HIDDEN, data.Y.shape[1]])
+
+
+def backend_of(contender: Contender, refused: Collection[str] = ()) -> Backend:
+    """The contender's backend. Of your kernels those `refused`, such as "sigmoid.numpy", give way to the course's.
+
+    Raises CourseError, with the reason, where there is none to measure.
+    """
+    device = DEVICES[contender.backend]
+    if device == "gpu" and not devices.gpu_available():
+        raise CourseError("not measured: no GPU here")
+    backend = choose(contender.backend, **contender.options)
+    if not contender.options.get("mine"):
+        return backend
+    course = choose(contender.backend).kernels
+    wrong = {name: course[name] for name in yours(backend) if f"{name}.{backend.kernels[name].name}" in refused}
+    notes = {name: note for name, note in backend.notes.items() if name not in wrong}
+    backend = replace(backend, kernels={**backend.kernels, **wrong}, notes=notes)
+    if not yours(backend):
+        raise CourseError(f"not measured: no right kernel of yours is for the {device.upper()}")
+    return backend
+
+
+def yours(backend: Backend) -> list[str]:
+    """The operations that your kernels compute."""
+    return [name for name, note in backend.notes.items() if note == "yours"]
+
+
+def measure(
+    contender: Contender, data: Dataset, test: Dataset, refused: Collection[str] = (), longest: float = LONGEST
+) -> Time:
+    """Train and test with a contender for about `longest` seconds at most: fewer epochs first, then fewer rows."""
+    try:
+        return timed(Time(contender, BATCH, backend_of(contender, refused)), data, test, longest)
+    except CourseError as error:
+        return Time(contender, BATCH, note=str(error))
+    except Exception as error:  # your own kernels may raise anything, and the rest of the page shall not be lost
+        return Time(contender, BATCH, note=f"stopped: {type(error).__name__}: {error}")
+
+
+def timed(untimed: Time, data: Dataset, test: Dataset, longest: float) -> Time:
+    """The times, after a try on a few rows that compiles what is to be compiled and tells how long it will take."""
+    size, backend, rows = untimed.batch_size, untimed.backend, len(data.X)
+    few = min(rows, 2 * size)
+    step = fit(network_for(data), data, backend, 3, size, few).epochs[-1].seconds / math.ceil(few / size)
+    if step * rows / size > longest:
+        rows = min(rows, size * max(1, int(longest / step)))
+    epochs = min(EPOCHS, max(1, int(longest / (step * rows / size))))
+    network = network_for(data)
+    history = fit(network, data, backend, epochs, size, rows)
+    epoch = statistics.median(each.seconds for each in history.epochs)
+    seconds = None
+    if step * len(test.X) / size <= longest:
+        there, X, Y = network.on(backend), backend.to_device(test.X), backend.to_device(test.Y)
+        seconds = devices.seconds(lambda: metrics.confusion(there, X, Y, backend), backend.device)
+    whole = epoch if rows == len(data.X) else None
+    words = ", ".join(yours(backend))
+    return replace(untimed, rows=rows, step=epoch / math.ceil(rows / size), epoch=whole, test=seconds, note=words)
+
+
+def fit(
+    network: Network, data: Dataset, backend: Backend, epochs: int, batch_size: int = BATCH, rows: int | None = None
+) -> History:
+    """Train on the first rows; Ctrl-C goes on to the caller, who has more to do than this training."""
+    options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": RATE}
+    history = train(network, data.X[:rows], data.Y[:rows], backend, **options)
+    if history.stopped.startswith("interrupted"):
+        raise KeyboardInterrupt
+    return history
+
+
+def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> dict[str, dict[int, float]]:
+    """For each contender that needs no more than a second an epoch: its speedup over numpy at some batch sizes."""
+    quick = [time for time in times if time.epoch and time.epoch <= 1]
+    one = replace(test, X=test.X[:1], Y=test.Y[:1])
+    steps: dict[str, dict[int, float]] = {time.contender.label: {time.batch_size: time.step} for time in quick}
+    for time in quick:
+        for size in BATCHES:
+            if size != time.batch_size and size <= len(data.X):
+                again = timed(replace(time, batch_size=size), data, one, longest=1.0)
+                steps[time.contender.label][size] = again.step
+    base = steps.get("numpy", {})
+    return {
+        label: {size: base[size] / step for size, step in by.items() if size in base} for label, by in steps.items()
+    }
+
+
+def transfer_seconds(data: Dataset) -> float:
+    """The way of all training rows to the GPU."""
+    arrays: list[np.ndarray] = [data.X, data.Y]
+    return devices.seconds(lambda: [devices.to_device(array, "gpu") for array in arrays], "gpu")
+
+
+def ratio(times: Sequence[Time], base: str, time: Time) -> float | None:
+    """How many times as fast as the contender `base` a step is."""
+    found = [other.step for other in times if other.contender.label == base and other.step]
+    return found[0] / time.step if found and time.step else None
+
+
+def fastest(times: Sequence[Time], device: str = "") -> Time:
+    """The contender with the shortest step, of all devices or of one."""
+    timed = [time for time in times if time.step and device in ("", time.device)]
+    if not timed:
+        raise CourseError("nothing could be trained here")
+    return min(timed, key=lambda time: time.step)

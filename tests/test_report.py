@@ -1,0 +1,341 @@
+"""The report: every kept kernel is judged anew, the numbers are those measured, and the page is whole and safe."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from nncourse import cli, datasets, device
+from nncourse.classroom import report, speedup, timing
+from nncourse.classroom.course import exercises
+from nncourse.classroom.exercise import Outcome
+from nncourse.classroom.speedup import CONTENDERS, Contender, Time
+from nncourse.cuda import emulate
+from nncourse.errors import CourseError
+from nncourse.kernels import mine
+from nncourse.kernels.activations import relu, sigmoid
+from nncourse.kernels.backend import find
+from nncourse.kernels.dense import dense_forward
+from nncourse.model.training import History
+
+RIGHT = "def sigmoid(z):\n    # </pre></li></ol><script>alert(1)</script>\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
+WRONG = "def sigmoid(z):\n    return 0.5 * np.tanh(z) + 0.5\n"
+RAISES = "def sigmoid(z):\n    raise TypeError('no <b>')\n"
+CUDA = (
+    'extern "C" __global__ void relu(const float* z, float* a, int n) {\n'
+    "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) a[i] = z[i] > 0 ? z[i] : 0;\n}\n"
+)
+VOID = {"meta", "br", "img"}
+
+
+class Page(HTMLParser):
+    """What stands on a page; it refuses elements that are not well nested."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.tags, self.links, self.alts, self.rows, self.lines, self.words = [], [], [], [], [], [], ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        given = dict(attrs)
+        self.links += [given[name] for name in ("src", "href", "action", "data") if name in given]
+        if tag == "img":
+            self.alts.append(given["alt"])
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag == "li":
+            self.lines.append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += data
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+        if self.open and self.open[-1] == "li":
+            self.lines[-1] += data
+
+    def row(self, *start: str) -> list[str]:
+        (found,) = [row for row in self.rows if row[: len(start)] == list(start)]
+        return found
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path, monkeypatch, my_kernels):
+    """A working folder with small data to train and to test on."""
+    rng = np.random.default_rng(3)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.delenv("NNCOURSE_DATA", raising=False)
+    for name, count in (("CC_train", 40), ("CC_test", 12)):
+        X = rng.normal(size=(count, 2)).round(3)
+        text = "".join(f"{a},{b},{int(a > 0)}\n" for a, b in X)
+        (tmp_path / "work" / f"{name}.csv").write_text(text)
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """No timing of kernels, which costs seconds each; limits that need no measuring; two contenders."""
+    row = timing.Row("yours", "cpu", 1.2345e-5, 100, 400, 0.5)
+    table = timing.Table("title", (row, timing.Row("loops", "cpu", 2.469e-3, 100, 400, 0.01)))
+    monkeypatch.setattr(report, "timed", lambda operation, name, text, launch, kernel: (table, ["a note & more"]))
+    monkeypatch.setattr(device, "limits", lambda where="cpu": {"copy": 1e9, "matrix": 2e9})
+    monkeypatch.setattr(speedup, "CONTENDERS", CONTENDERS[:2])
+
+
+def written(*options: str) -> Page:
+    assert cli.main(["report", "--dataset", "CC_train.csv", "--epochs", "2", *options]) == 0
+    with open("report.html", encoding="utf-8") as file:
+        return Page(file.read())
+
+
+def small() -> tuple:
+    return speedup.scaled(*speedup.load_sets("CC_train.csv")[:2])
+
+
+def done_rows(page: Page) -> list[str]:
+    """What the table of progress says of each exercise."""
+    first = {f"{each.operation} ({each.kernel})" for each in exercises()}
+    return [row[1] for row in page.rows if row[0] in first and len(row) in (2, 4)]
+
+
+# ---- the whole page
+
+
+def test_nothing_kept(quick):
+    page = written()
+    assert done_rows(page) == ["open"] * len(exercises())
+    assert f"0 of {len(exercises())} exercises" in page.words
+    assert len(page.alts) == 3 and all(page.alts)
+    assert all(question in page.words for question in report.QUESTIONS)
+
+
+def test_a_half_solved_set_is_judged_anew(quick, work, my_kernels, capsys):
+    """Right, wrong, gone, no text; the record says of all of them that they were right. The page needs nothing else."""
+    mine.keep(sigmoid, "numpy", RIGHT)
+    mine.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
+    for operation, name in (("softmax", "numpy"), ("mse", "numpy")):
+        mine.keep(find(operation), name, "gone")
+    mine.keep(dense_forward, "numpy", "def dense_forward(A, W, b):\n    return A @ W.T\n")  # it never was right
+    (my_kernels / "softmax.numpy.py").unlink()
+    (my_kernels / "mse.numpy.py").write_bytes(b"\xff")
+    page = written("--name", "Ada <L> & Co")
+    said = dict(zip([f"{each.operation}.{each.kernel}" for each in exercises()], done_rows(page), strict=True))
+    assert said["sigmoid.numpy"].startswith("✓")
+    assert said["softmax.numpy"].startswith("✗") and "gone" in said["softmax.numpy"]
+    assert said["mse.numpy"].startswith("✗") and "no text" in said["mse.numpy"]
+    assert said["dense_forward.numpy"].startswith("✗") and "wrong" in said["dense_forward.numpy"]
+    assert sum(words == "open" for words in said.values()) == len(exercises()) - 4
+    assert f"1 of {len(exercises())} exercises" in page.words
+    assert page.words.count("relu (loops)") == 2  # no exercise, but kept: its heading and its verdict
+    assert page.row("student")[1] == "Ada <L> & Co"
+    assert RIGHT.splitlines() == page.lines[:3]
+    assert not {"script", "iframe", "link"} & set(page.tags) and "http" not in page.words
+    assert len(page.links) == 3 and all(link.startswith("data:image/") for link in page.links)
+    text = (work / "report.html").read_text("utf-8")
+    assert str(work) not in text and str(my_kernels) not in text
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "url(" not in style and "@import" not in style
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "report: report.html" and "sigmoid.numpy" in out
+
+
+def test_all_solved():
+    """Every exercise right: the count, and a section for each with its text. Judging is tested elsewhere."""
+    kept = [
+        report.Kept(find(each.operation), each.kernel, {}, "text < 1\n", Outcome("right", "right"))
+        for each in exercises()
+    ]
+    page = Page(report.progress(kept) + "".join(map(report.kernel, kept)))
+    assert done_rows(page) == ["✓ right"] * len(exercises())
+    assert f"{len(kept)} of {len(kept)} exercises" in page.words
+    assert page.tags.count("section") == page.lines.count("text < 1") == len(kept)
+
+
+def test_a_changed_kernel_is_wrong_and_one_that_never_ends_is_stopped(quick, my_kernels, monkeypatch):
+    mine.keep(sigmoid, "numpy", RIGHT)
+    entry = mine.progress()["sigmoid.numpy"]
+    (my_kernels / "sigmoid.numpy.py").write_text(WRONG)
+    kept = report.examine(sigmoid, "numpy", entry)
+    assert kept.outcome.state == "wrong" and kept.outcome.table is None and kept.text == WRONG
+    monkeypatch.setattr(report, "TIME_LIMIT", 0.5)
+    (my_kernels / "sigmoid.numpy.py").write_text("while True:\n    pass\n")
+    kept = report.examine(sigmoid, "numpy", entry)
+    assert kept.outcome.state == "wrong" and "endless" in kept.outcome.line
+
+
+@pytest.mark.skipif(bool(emulate.why_not()) and not device.gpu_available(), reason="no emulator and no GPU")
+def test_a_cuda_kernel_with_its_launch(my_kernels):
+    """Checked, compiled, and timed or said not to be: nothing is handed in here."""
+    mine.keep(relu, "naive", CUDA, {"block": [256]})
+    kept = report.examine(relu, "naive", mine.progress()["relu.naive"])
+    page = Page(report.kernel(kept))
+    assert kept.outcome.state == "right" and "launch: block 256" in page.words
+    assert page.lines == CUDA.splitlines()
+    assert (kept.outcome.table is not None) == device.gpu_available()
+    assert device.gpu_available() or "not timed: no GPU" in page.words
+
+
+def test_a_cuda_kernel_where_nothing_can_check_it(quick, monkeypatch):
+    mine.keep(relu, "naive", CUDA, {"block": [256]})
+    monkeypatch.setattr(device, "gpu_available", lambda: False)
+    monkeypatch.setattr(emulate, "why_not", lambda: "there is no g++")
+    kept = report.examine(relu, "naive", mine.progress()["relu.naive"])
+    assert kept.outcome.state == "open" and "no g++" in kept.outcome.line
+
+
+def test_the_page_is_written_whole_or_not_at_all(quick, work, monkeypatch):
+    (work / "report.html").write_text("old")
+    before = sorted(work.iterdir())
+    monkeypatch.setattr(report, "image", lambda figure, alt: "")
+    monkeypatch.setattr(
+        report, "document", lambda title, body: "\ud800"
+    )  # cannot be encoded: it fails while it is written
+    with pytest.raises(UnicodeEncodeError):
+        report.write(work / "report.html", dataset="CC_train.csv", epochs=1)
+    assert (work / "report.html").read_text() == "old" and sorted(work.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--out nowhere/report.html", "nowhere/report.html"),
+        ("--out .", "wanted a file"),
+        ("--dataset nothing.csv", "nothing.csv"),
+        ("--epochs 0", "epochs"),
+        ("--epoch 3 --quik", "--quik"),
+    ],
+)
+def test_what_can_be_refused_is_refused_at_once(line, said, capsys, monkeypatch, work):
+    monkeypatch.setattr(report, "examine", None)
+    monkeypatch.setattr(speedup, "measure", None)
+    assert cli.main(["report", *line.split()]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not (work / "report.html").exists()
+
+
+def test_a_damaged_record_is_one_line(my_kernels, capsys):
+    my_kernels.mkdir()
+    (my_kernels / "progress.json").write_text(json.dumps([]))
+    assert cli.main(["report"]) == 2
+    assert "damaged" in capsys.readouterr().err
+
+
+# ---- numbers
+
+
+def test_the_numbers_are_those_that_were_measured(quick):
+    kept = report.Kept(sigmoid, "numpy", {}, RIGHT, Outcome("right", "right", (), report.timed(*[None] * 5)[0]))
+    page = Page(report.kernel(kept))
+    assert page.row("yours")[2] == timing.duration(1.2345e-5) and page.row("yours")[5] == "200×"
+    loops, numpy, numba, own, cupy, cuda, _ = CONTENDERS
+    times = [
+        Time(loops, 10, None, 40, 0.02, None, 1.5),
+        Time(numpy, 10, None, 400, 1e-4, 4e-3, 0.0123),
+        Time(numba, 10, note="stopped: <i>"),
+        Time(own, 10, None, 400, 2e-4, 8e-3, None, "sigmoid"),
+        Time(cupy, 10, None, 400, 5e-5, 2e-3, 1e-3),
+        Time(cuda, 10, None, 400, 2.5e-5, 1e-3, 1e-3),
+    ]
+    page = Page(report.training(times, {"numpy": {10: 1.0}, "cuda": {10: 4.0, 100: 9.0}}, 1e-3))
+    assert page.row("loops") == ["loops", "cpu", "only 40 rows", "20 ms", "1×", "1/200", "1.5 s"]
+    assert page.row("numpy") == ["numpy", "cpu", "4 ms", "100 µs", "200×", "1×", "12.3 ms"]
+    assert page.row("numba") == ["numba", "cpu", "stopped: <i>"]
+    assert page.row("yours, CPU") == ["yours, CPU", "cpu", "8 ms", "200 µs", "100×", "0.5×", "–"]
+    assert page.row("cuda")[3:6] == ["25 µs", "800×", "4×"]
+    assert "cuda is 4× as fast as numpy" in page.words and "50 %" in page.words
+    assert "your kernels for sigmoid" in page.words
+    assert "cuda 800×" in page.alts[0] and "9× at 100" in page.alts[0]
+
+
+def test_without_a_gpu_it_says_so_and_why(monkeypatch):
+    monkeypatch.setattr(device, "why_no_gpu", lambda: "no card")
+    data, test = small()
+    times = [speedup.measure(contender, data, test) for contender in CONTENDERS if contender.backend != "numba"]
+    page = Page(report.training(times, {}, None))
+    assert [row[2] for row in page.rows[1:] if row[1] == "gpu"] == ["not measured: no GPU here"] * 3
+    assert "not measured" in page.row("yours, CPU")[2]
+    assert page.words.count("no card") == 1
+
+
+def test_a_measurement():
+    data, test = small()
+    time = speedup.measure(CONTENDERS[1], data, test)
+    assert (time.rows, time.device, time.note) == (40, "cpu", "")
+    assert time.epoch == pytest.approx(4 * time.step) and time.test > 0
+    short = speedup.measure(CONTENDERS[1], data, test, longest=1e-9)
+    assert short.rows == 10 and short.step > 0 and short.epoch is None and short.test is None
+    assert speedup.ratio([time, short], "numpy", short) == time.step / short.step
+    assert speedup.ratio([time], "loops", time) is None
+    by_batch = speedup.over_batches([time, short], data, test)
+    assert by_batch == {"numpy": {10: 1.0}}  # 40 rows make no batch of 100
+
+
+def test_your_kernels_drive_a_contender_and_an_error_of_theirs_stops_only_that_one():
+    data, test = small()
+    mine.keep(sigmoid, "numpy", RIGHT)
+    time = speedup.measure(CONTENDERS[3], data, test)
+    assert time.step and time.note == "sigmoid"
+    mine.keep(sigmoid, "numpy", RAISES)
+    time = speedup.measure(CONTENDERS[3], data, test)
+    assert time.step is None and "no <b>" in time.note
+    with pytest.raises(CourseError):
+        speedup.fastest([time])
+    mine.keep(sigmoid, "numpy", RIGHT)
+    mine.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
+    time = speedup.measure(CONTENDERS[3], data, test, ["sigmoid.numpy"])  # the check found it wrong
+    assert time.note == "relu" and time.backend.kernels["sigmoid"] is sigmoid["numpy"]
+    time = speedup.measure(CONTENDERS[3], data, test, ["sigmoid.numpy", "relu.loops"])
+    assert time.step is None and "no right kernel" in time.note
+    assert "nonsense" in speedup.measure(Contender("x", "numpy", {"sigmoid": "nonsense"}), data, test).note
+
+
+def test_ctrl_c_ends_all(monkeypatch):
+    monkeypatch.setattr(speedup, "train", lambda *_, **options: History(stopped="interrupted after epoch 0"))
+    with pytest.raises(KeyboardInterrupt):
+        speedup.measure(CONTENDERS[1], *small())
+
+
+def test_transfers(gpu):
+    assert speedup.transfer_seconds(small()[0]) > 0
+
+
+# ---- data and words
+
+
+def test_the_data_sets(work, monkeypatch):
+    data, test, whence = speedup.load_sets("CC_train.csv")
+    assert (len(data.X), len(test.X), whence) == (40, 12, "CC_test")
+    data, test, _ = speedup.load_sets("CC_test.csv")
+    assert len(data.X) + len(test.X) == 12
+    assert speedup.load_sets()[0].name == "credit_card_standin"
+    (work / "cc").mkdir()
+    for name in ("CC_train.csv", "CC_test.csv"):
+        (work / name).rename(work / "cc" / name)
+    monkeypatch.setenv("NNCOURSE_DATA", str(work))
+    assert [set_.name for set_ in speedup.load_sets()[:2]] == ["CC_train", "CC_test"]
+    assert speedup.network_for(datasets.load("breast_cancer")).sizes == (30, 60, 10, 1)
+
+
+def test_own_words_are_plain(my_kernels):
+    my_kernels.mkdir()
+    text = "# Strategy & plan\nOne thread\na cell, `W[j]`.\n\n<script>x</script> *not bold*\n\n\n## More\n#hashtag\n"
+    (my_kernels / report.OWN_WORDS).write_text(text)
+    html = report.own_words()
+    assert re.findall(r"<(\w+)>", html) == ["h3", "p", "p", "h3", "p"]
+    assert "<p>One thread\na cell, `W[j]`.</p>" in html and "&lt;script&gt;" in html and "<h3>More</h3>" in html
+    (my_kernels / report.OWN_WORDS).write_bytes(b"\xff\xfe")
+    with pytest.raises(CourseError, match=r"report\.md"):
+        report.own_words()
