@@ -40,3 +40,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             os.replace(new, path)
     except OSError as error:
         raise CourseError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+class DoesNotFitError(CourseError):
+    """A network or batch too large for a kernel of train_epoch on this machine: another kernel can do it."""

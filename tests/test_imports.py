@@ -16,18 +16,22 @@ FILES = sorted(FOLDER.rglob("*.py"))
 BELOW = {
     "nncourse": set(),
     "errors": set(),
+    "architecture": set(),
     "reading": {"errors"},
     "device": {"nncourse", "errors"},
     "datasets": {"errors", "reading", "device"},
     "cuda": {"errors", "device"},
     "worker": {"errors"},
-    "kernels": {"errors", "device", "cuda", "worker"},
-    "model": {"errors", "device", "datasets"},  # networks are handed a backend
-    "classroom": {"errors", "reading", "device", "datasets", "cuda", "worker", "kernels", "model"},
+    "kernels": {"errors", "architecture", "device", "cuda", "worker"},
+    "model": {"errors", "architecture", "device", "datasets"},  # networks are handed a backend
+    "classroom": {"errors", "architecture", "reading", "device", "datasets", "cuda", "worker", "kernels", "model"},
     "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom"},
     "__main__": {"cli"},
 }
-BESIDES = {"model/metrics.py": {"kernels"}}  # quotients of one small matrix on the CPU: there is no backend to choose
+BESIDES = {
+    "model/metrics.py": {"kernels"},  # quotients of one small matrix on the CPU: there is no backend to choose
+    "kernels/epoch.py": {"model"},  # its kernel `steps` is the training step of model/network.py, called for each batch
+}
 LATE = {"cupy", "numba", "matplotlib", "ipywidgets", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
 CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
 

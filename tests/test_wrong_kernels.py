@@ -3,6 +3,7 @@
 Mutants marked `gpu` show on real hardware every time; races and divergence may hide there, and are for the emulator.
 """
 
+import re
 import time
 from dataclasses import dataclass, replace
 
@@ -87,6 +88,186 @@ MUTANTS = [
         gpu=False,
     ),
     Mutant("reads the tile by rows", "dense_forward", "tiled", "W_tile[x][k]", "W_tile[k][x]"),
+    Mutant("half of the warp", "dense_forward", "coalesced", "int distance = 16;", "int distance = 8;"),
+    Mutant("every lane writes its own sum", "dense_forward", "coalesced", "if (lane == 0) Z", "Z", gpu=False),
+    Mutant("bias in every lane", "dense_forward", "coalesced", "float z = 0.0f;", "float z = b[j];"),
+    Mutant(
+        "no bounds guard",
+        "dense_forward",
+        "coalesced",
+        "if (i >= batch) return;  // all threads of the warp, since they have one sample",
+        "",
+    ),
+    Mutant(
+        "one sample too few",
+        "dense_forward",
+        "tiles_1d",
+        "m < COLUMN; m++) z[m] +=",
+        "m < COLUMN - 1; m++) z[m] +=",
+    ),
+    Mutant(
+        "no guard for the samples",
+        "dense_forward",
+        "tiles_1d",
+        "if (i0 + y + m < batch && j0 + x < n_out) Z",
+        "if (j0 + x < n_out) Z",
+    ),
+    Mutant(
+        "last, partial tile left out",
+        "dense_forward",
+        "tiles_1d",
+        "k0 < n_in; k0 += DEPTH",
+        "k0 + DEPTH <= n_in; k0 += DEPTH",
+    ),
+    Mutant(
+        "tile of A not padded",
+        "dense_forward",
+        "tiles_1d",
+        "inside && i0 + row_load < batch ?",
+        "i0 + row_load < batch ?",
+    ),
+    Mutant(
+        "never waits for the tiles",
+        "dense_forward",
+        "tiles_1d",
+        "        __syncthreads();\n        for (int k",
+        "        for (int k",
+        gpu=False,
+    ),
+    Mutant(
+        "refills the tiles too early",
+        "dense_forward",
+        "tiles_1d",
+        "        }\n        __syncthreads();",
+        "        }",
+        gpu=False,
+    ),
+    Mutant(
+        "elements next to each other in one place",
+        "dense_forward",
+        "tiles_2d",
+        "A_tile[y + APART * m][k]",
+        "A_tile[8 * y + m][k]",
+    ),
+    Mutant(
+        "samples and neurons exchanged",
+        "dense_forward",
+        "tiles_2d",
+        "i0 + y + APART * m, j = j0 + x + APART * n",
+        "i0 + x + APART * m, j = j0 + y + APART * n",
+    ),
+    Mutant("half of the tile loaded", "dense_forward", "tiles_2d", "row < SIDE; row +=", "row < SIDE / 2; row +="),
+    Mutant(
+        "never waits for the tiles",
+        "dense_forward",
+        "tiles_2d",
+        "        __syncthreads();\n#pragma",
+        "#pragma",
+        gpu=False,
+    ),
+    Mutant(
+        "zeros forgotten after the end",
+        "dense_forward",
+        "vectorised",
+        "k + 1 < n ? row[k + 1] : 0.0f",
+        "row[k + 1]",
+    ),
+    Mutant(
+        "two numbers exchanged",
+        "dense_forward",
+        "vectorised",
+        "tile[k + 2][i] = numbers.z",
+        "tile[k + 2][i] = numbers.w",
+    ),
+    Mutant(
+        "second half of the fragment is the first",
+        "dense_forward",
+        "vectorised",
+        "read_fragment(w, &W_tile[k][x], SIDE / 2)",
+        "read_fragment(w, &W_tile[k][x], 0)",
+    ),
+    Mutant("half of a row loaded twice", "dense_forward", "vectorised", "k_load = t % 2 * 4", "k_load = 0", gpu=False),
+    Mutant("rows past the last one", "dense_forward", "vectorised", "min(i, rows - 1)", "i", gpu=False),
+    Mutant(
+        "bias of one neuron for four",
+        "dense_forward",
+        "vectorised",
+        "sums[m][n + 1] + b[neuron + 1]",
+        "sums[m][n + 1] + b[neuron]",
+    ),
+    Mutant(
+        "result by fours past the end of a row",
+        "dense_forward",
+        "vectorised",
+        "bool fours = by_fours(Z, n_out);",
+        "bool fours = true;",
+        gpu=False,
+    ),
+    Mutant("no guard for the neurons", "dense_forward", "vectorised", "if (neuron + c < n_out) z[c]", "z[c]"),
+    Mutant(
+        "refills the tiles too early",
+        "dense_forward",
+        "vectorised",
+        "        }\n        __syncthreads();",
+        "        }",
+        gpu=False,
+    ),
+    Mutant("all warps compute one tile", "dense_forward", "warp_tiles", "warp % 4 * 32 + lane", "lane"),
+    Mutant("a lane's place twice", "dense_forward", "warp_tiles", "threadIdx.x / 16 % 2 * 2", "0"),
+    Mutant(
+        "fragment and result disagree",
+        "dense_forward",
+        "warp_tiles",
+        "read_fragment(a, &A_tile[k][y], 32)",
+        "read_fragment(a, &A_tile[k][y], 16)",
+    ),
+    Mutant(
+        "never waits for the tiles",
+        "dense_forward",
+        "warp_tiles",
+        "        __syncthreads();\n#pragma",
+        "#pragma",
+        gpu=False,
+    ),
+    Mutant("buffer not swapped", "dense_forward", "double_buffered", "now = 1 - now;", "", gpu=False),
+    Mutant("no barrier", "dense_forward", "double_buffered", "                __syncthreads();\n", "", gpu=False),
+    Mutant(
+        "never waits for the first tile",
+        "dense_forward",
+        "double_buffered",
+        "    __syncthreads();\n    float z",
+        "    float z",
+        gpu=False,
+    ),
+    Mutant("last tile left out", "dense_forward", "double_buffered", "k0 < n_in + DEPTH; k0 +=", "k0 < n_in; k0 +="),
+    Mutant(
+        "next fragment is this fragment",
+        "dense_forward",
+        "double_buffered",
+        "&A_tile[now][(k + 1) % DEPTH][y]",
+        "&A_tile[now][k][y]",
+    ),
+    Mutant(
+        "reads the fragment it is filling",
+        "dense_forward",
+        "double_buffered",
+        "multiply(z, a[k % 2], w[k % 2])",
+        "multiply(z, a[k % 2], w[(k + 1) % 2])",
+    ),
+    Mutant(
+        "half of the tile of W is not loaded",
+        "dense_forward",
+        "double_buffered",
+        "W_row_2 = row_of(W, j0 + row + ROWS",
+        "W_row_2 = row_of(W, j0 + row",
+    ),
+    Mutant(
+        "swaps before all is read",
+        "dense_forward",
+        "double_buffered",
+        "if (k == DEPTH - 1) {",
+        "if (k == DEPTH - 2) {",
+    ),
     # neuron
     Mutant("bias forgotten", "neuron", "tree", "partial[0] + b", "partial[0]"),
     Mutant("bias of every thread", "neuron", "tree", "partial[0] + b", "partial[0] + n * b"),
@@ -259,9 +440,17 @@ RACES = [
 ]
 
 
+OTHER_KERNEL = re.compile(r'^extern "C" __global__ .*?^\}\n', re.MULTILINE | re.DOTALL)
+
+
 def kernel_of(mutant: Mutant):
     """The package's kernel with the mistake in it."""
     kernel = operations()[mutant.operation][mutant.kernel]
+    # lines of the text's other kernels are left empty: they would take seconds to compile
+    alone = OTHER_KERNEL.sub(
+        lambda match: match[0] if f" {kernel.entry}(" in match[0] else "\n" * match[0].count("\n"), kernel.source.text
+    )
+    kernel = replace(kernel, source=replace(kernel.source, text=alone))
     head, function, tail = kernel.source.text.partition(f" {kernel.entry}(")
     # helpers stand before the kernel, its own lines after: the mistake goes into the kernel if it has such a line
     if mutant.right in tail.split("\n}", 1)[0]:

@@ -59,12 +59,16 @@ def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resource
 
 
 @functools.cache
-def gpu_kernel(source: CudaSource, function: str):
-    """The kernel for the GPU, a cupy.RawKernel, compiled at once so that errors come now."""
+def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
+    """The kernel for the GPU, a cupy.RawKernel, compiled at once so that errors come now.
+
+    A `cooperative` one is only launched if all of its blocks fit on the GPU at once, so they may wait for each other.
+    """
     import cupy
 
     parameters(source, function)  # a CourseError if it is not there
-    kernel = cupy.RawKernel(source.compilable(), function, options=(f"--std={STANDARD}",), backend="nvrtc")
+    options = {"options": (f"--std={STANDARD}",), "backend": "nvrtc", "enable_cooperative_groups": cooperative}
+    kernel = cupy.RawKernel(source.compilable(), function, **options)
     try:
         kernel.compile()
     except cupy.cuda.compiler.CompileException as error:

@@ -195,5 +195,6 @@ inline void __nanosleep(unsigned) {}
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define printf cuda_on_cpu::print

@@ -30,11 +30,13 @@ def launch(
     block: Sequence[int],
     arguments: Sequence,
     shared_bytes: int = 0,
+    cooperative: bool = False,
     **emulator_options,
 ) -> None:
     """Run `function` of a .cu text with `grid` blocks of `block` threads; arguments in the order it declares them.
 
-    `shared_bytes` is dynamic shared memory. What else there is, such as `order`, is for the emulator: see emulate.run.
+    `shared_bytes` is dynamic shared memory; blocks of a `cooperative` launch may wait for each other. What else there
+    is, such as `order`, is for the emulator: see emulate.run.
     """
     declared = parameters(source, function)
     where = f"{source.file}: {function}"
@@ -51,7 +53,7 @@ def launch(
         if emulator_options:
             options = ", ".join(emulator_options)
             raise CourseError(f"{where}: {options} is for the emulator, got CuPy arrays; leave it out")
-        kernel = gpu_kernel(source, function)
+        kernel = gpu_kernel(source, function, cooperative)
         if shared_bytes > DEFAULT_SHARED:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
         kernel(grid, block, passed, shared_mem=shared_bytes)

@@ -28,7 +28,9 @@ PRELUDE = """#ifndef INFINITY
 """
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-ATTRIBUTE = re.compile(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)|\b(?:__restrict__|__restrict|volatile)\b")
+ATTRIBUTE = re.compile(
+    r"(?:__launch_bounds__|__cluster_dims__)\s*\((?:[^()]|\([^()]*\))*\)|\b(?:__restrict__|__restrict|volatile)\b"
+)
 KERNEL = re.compile(r'extern\s*"C"\s*__global__\s+void\s+(\w+)\s*\(([^)]*)\)')
 PARAMETER = re.compile(
     r"(?P<type>[\w\s]+?)\s*(?P<stars>[*\s]*)(?:\bconst\b)?\s*\b(?P<name>\w+)\s*(?P<brackets>\[\s*\])?"
@@ -37,27 +39,33 @@ PARAMETER = re.compile(
 
 @dataclass(frozen=True)
 class CudaSource:
-    """A .cu text, the file name to show in messages, and constants ("ALPHA=0.01f") to define before it."""
+    """A .cu text, the file name to show in messages, constants ("ALPHA=0.01f") and other texts to put before it.
+
+    A text of device functions that several kernels share is put `before` them, and not included: a compiler's cache on
+    disk does not notice when an included file changes.
+    """
 
     text: str
     file: str
     defines: tuple[str, ...] = ()
+    before: tuple["CudaSource", ...] = ()
 
     @staticmethod
-    def read(path: str | Path, defines: tuple[str, ...] = ()) -> "CudaSource":
+    def read(path: str | Path, defines: tuple[str, ...] = (), before: tuple["CudaSource", ...] = ()) -> "CudaSource":
         """The .cu file at `path`, shown as "<its folder>/<its name>"."""
         path = Path(path)
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise CourseError(f"{path}: wanted a .cu file, but {error.strerror}; check the path") from None
-        return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", tuple(defines))
+        return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", tuple(defines), before)
 
     def compilable(self) -> str:
         """The text for a compiler: constants first, then a #line, so that messages name the file's own lines."""
         pairs = (define.partition("=") for define in self.defines)
         constants = "".join(f"#define {name} {value or 1}\n" for name, _, value in pairs)
-        return PRELUDE + constants + f'#line 1 "{self.file}"\n{self.text}\n'
+        texts = "".join(f'#line 1 "{source.file}"\n{source.text}\n' for source in (*self.before, self))
+        return PRELUDE + constants + texts
 
 
 @dataclass(frozen=True)

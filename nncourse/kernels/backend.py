@@ -1,16 +1,30 @@
 """choose(): one kernel for every operation. A Backend is handed to networks; there is no default hidden anywhere."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from nncourse import device as devices
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.kernels import activations, backpropagation, confusion, cost, dense, neuron, update
+from nncourse.kernels import (
+    activations,
+    backpropagation,
+    confusion,
+    cost,
+    dense,
+    epoch,
+    epoch_cpu,
+    epoch_one_kernel,
+    neuron,
+    update,
+)
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
-TOPICS = (neuron, activations, dense, cost, backpropagation, update, confusion)
+TOPICS = (neuron, activations, dense, cost, backpropagation, update, epoch, epoch_cpu, epoch_one_kernel, confusion)
+# The kernel of train_epoch that goes with a backend. `steps` is the one that calls the backend's other kernels.
+EPOCHS = {"loops": "steps", "numpy": "numpy", "numba": "numba", "cupy": "steps", "cuda": "steps"}
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
 
 
@@ -42,6 +56,8 @@ class Backend:
     def __post_init__(self):
         for name, kernel in self.kernels.items():
             call = kernel if isinstance(kernel, CudaKernel) else kernel.function  # saves a Python call
+            if kernel.with_backend:
+                call = functools.partial(call, backend=self)
             object.__setattr__(self, name, call)
 
     def to_device(self, array):
@@ -59,6 +75,9 @@ class Backend:
 
 def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: str) -> Backend:
     """The backend `name`: "loops", "numpy" or "numba" on the CPU, "cupy" or "cuda" on the GPU.
+
+    Whole epochs are trained by one fused kernel, train_epoch, where there is one; but by `steps`, so by the other
+    kernels, where you choose some of them, or your own.
 
     `overrides` name a kernel for an operation: choose("cuda", dense_forward="tiled"). `mine` takes, for each operation,
     your own fastest kept kernel of that device. `emulate` runs CUDA kernels on the CPU, thread by thread: very slow,
@@ -85,6 +104,8 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
         kept, refused = own.fastest(known, device)
         kernels |= kept
         notes |= dict.fromkeys(kept, "yours") | refused
+    if emulate or mine or overrides:
+        kernels["train_epoch"] = known["train_epoch"]["steps"]
     for operation_name, kernel_name in overrides.items():
         kernels[operation_name] = known[operation_name][kernel_name]
         notes[operation_name] = "asked for"
@@ -94,21 +115,23 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
 
 
 def _of_family(operation: Operation, name: str) -> Kernel | None:
-    """The kernel of that name; for "cuda" the last, and so fastest, of those that give the same result every time."""
+    """The kernel of that name; for "cuda" the default or last of those that give the same result every time."""
+    if operation.name == "train_epoch":
+        return operation[EPOCHS[name]]
     if name != "cuda":
         return operation.kernels.get(name)
     cuda = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) and kernel.deterministic]
-    return cuda[-1] if cuda else None
+    return next((kernel for kernel in cuda if kernel.default), cuda[-1] if cuda else None)
 
 
 def _refuse_mixed(kernels: dict[str, Kernel], name: str, device: str, emulate: bool) -> None:
     """Arrays lie on one device, so all kernels must."""
     for operation_name, kernel in kernels.items():
-        if kernel.device != device:
+        if kernel.device not in (device, "any"):
             there = [other.name for other in kernel.operation.kernels.values() if other.device == device]
             raise CourseError(
                 f"the backend {name} works on the {device.upper()}: for {operation_name} wanted one of "
                 f"{', '.join(there)}; got {kernel.name}, a kernel for the {kernel.device.upper()}"
             )
-        if emulate and not isinstance(kernel, CudaKernel):
+        if emulate and kernel.device != "any" and not kernel.cuda:
             raise CourseError(f"only CUDA kernels can be emulated; {operation_name} ({kernel.name}) is not one")

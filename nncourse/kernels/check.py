@@ -85,7 +85,8 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
                 fault = _fault(operation, kernel, case, device, options)
             except CudaCompileError as error:
                 return Verdict(False, f"{title}: does not compile\n{error}")
-            if fault and " wrong, first " in fault and device == "emulator" and "__shared__" in kernel.source.text:
+            shares = "__shared__" in getattr(getattr(kernel, "source", None), "text", "")
+            if fault and " wrong, first " in fault and device == "emulator" and shares:
                 # A missing barrier shows as wrong numbers; better than those is to say where it is missing.
                 race = _fault(operation, kernel, case, device, EMULATED["looking for races"]) or ""
                 fault = race if "both touch shared" in race else fault
@@ -97,9 +98,10 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
 
 def _place(kernel, device: str | None) -> str:
     """Where to run: asked for, or the kernel's device, or for CUDA C the emulator if there is no GPU."""
-    cuda, gpu = hasattr(kernel, "source"), devices.gpu_available()
-    device = device or ("emulator" if cuda and not gpu else kernel.device)
-    possible = ("gpu", "emulator") if cuda else ("cpu", "gpu")
+    gpu = devices.gpu_available()
+    usual = ("gpu" if gpu else "cpu") if kernel.device == "any" else kernel.device
+    device = device or ("emulator" if kernel.cuda and not gpu else usual)
+    possible = ("gpu", "emulator") if kernel.cuda else ("cpu", "gpu")
     if device not in possible:
         raise CourseError(f"{kernel.name}: wanted {' or '.join(possible)} to check it on, got {device!r}")
     if device == "gpu" and not gpu:
@@ -111,10 +113,14 @@ def cases(operation, seed: int = 0) -> Iterator[Case]:
     """Small first, so that a fault is shown on the simplest data that has it."""
     rng = np.random.default_rng(seed)
     names = operation.letters
-    for known in (dict(zip(names, sizes, strict=True)) for sizes in hostile_sizes(len(names))):
-        if all(prod(known[letter] for letter in argument.letters) <= MOST for argument in operation.arguments):
-            yield _case(operation, known, "random", rng)
     odd = dict(zip(names, islice(cycle((5, 18, 7)), len(names)), strict=True))
+    tried = [dict(zip(names, sizes, strict=True)) for sizes in hostile_sizes(len(names))]
+    if operation.sizes_to_check:
+        odd, *tried = operation.sizes_to_check
+        yield _case(operation, odd, "random", rng)
+    for known in tried:
+        if all(prod(known[dim.lstrip("*")] for dim in argument.dims) <= MOST for argument in operation.arguments):
+            yield _case(operation, known, "random", rng)
     for kind in operation.hostile:
         yield _case(operation, odd, kind, rng)
 
@@ -142,13 +148,13 @@ def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator)
             shape = (5, sizes["n"] // 5)
         if argument.name in operation.values:
             value = operation.values[argument.name](rng, shape, sizes)
-        elif argument.kind == "int":
+        elif argument.kind != "float":
             value = sizes[argument.name]
         else:
             value = _floats(kind, shape, position, rng) if argument.dims else float(rng.uniform(0.01, 1))
         arguments.append(value)
     shapes = ", ".join(
-        f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}'}"
+        f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
         for argument, value in zip(operation.arguments, arguments, strict=True)
     )
     return Case(f"{shapes}, {kind} values", tuple(arguments))
@@ -169,7 +175,7 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
     guards: list = []
     copy = partial(_guarded, guards) if device == "gpu" else lambda values, bits: values.copy()
     arguments = [copy(value, INPUT_GUARDS[value.dtype.kind]) if _is_array(value) else value for value in case.arguments]
-    if hasattr(kernel, "source") and operation.output != "in place":
+    if kernel.cuda and operation.output != "in place":
         unwritten = np.nan if operation.result.kind == "float" else SENTINEL
         nothing = np.full(truth.shape, unwritten, operation.result.dtype)
         options = options | {"out": copy(nothing, OUTPUT_GUARD)}

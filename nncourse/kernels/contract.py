@@ -2,6 +2,7 @@
 
 `(batch, n_in)` is a shape, by its letters; `(*n)` is n numbers in any shape; `()` is one number. Numbers are floats
 unless the word int follows. A single whole number is itself a size: after `classes () int` there is a letter classes.
+`architecture () object` is no number, but a value that fixes sizes: those in its dictionary `letters`.
 """
 
 import re
@@ -11,7 +12,7 @@ import numpy as np
 
 from nncourse.errors import CourseError
 
-ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*n)\)( int)?\s*(?:,|$)"
+ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*n)\)( int| object)?\s*(?:,|$)"
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,14 @@ class Argument:
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """The sizes that this argument tells: those of its shape, or itself if it is one whole number."""
-        if self.kind == "int" and not self.dims:
+        """The sizes that this argument tells: those of its shape, or itself if it is one whole number or an object."""
+        if self.kind != "float" and not self.dims:
             return (self.name,)
         return tuple(dim.lstrip("*") for dim in self.dims)
 
     def __str__(self) -> str:
         shape = ", ".join(self.dims) + ("," if len(self.dims) == 1 and not self.any_shape else "")
-        return f"{self.name} ({shape})" + (" int" if self.kind == "int" else "")
+        return f"{self.name} ({shape})" + ("" if self.kind == "float" else f" {self.kind}")
 
 
 def parse(text: str) -> tuple[Argument, ...]:
@@ -62,17 +63,19 @@ def sizes(arguments: tuple[Argument, ...], values: tuple, operation: str) -> dic
         raise CourseError(f"{operation}: wanted {len(arguments)} arguments, {wanted}; got {len(values)}")
     known: dict[str, int] = {}
     for argument, value in zip(arguments, values, strict=True):
-        if argument.any_shape:
-            found = (value.size,)
-        elif argument.dims:
-            found = np.shape(value)
+        if argument.kind == "object":
+            found = {argument.name: value, **value.letters}
+        elif argument.any_shape:
+            found = {argument.letters[0]: value.size}
         else:
-            found = (int(value),) if argument.letters else ()
-        if len(found) != len(argument.letters):
-            raise CourseError(f"{operation}: wanted {argument}, got {argument.name} of shape {np.shape(value)}")
-        for letter, size in zip(argument.letters, found, strict=True):
+            shape = np.shape(value) if argument.dims else (int(value),) if argument.letters else ()
+            if len(shape) != len(argument.letters):
+                raise CourseError(f"{operation}: wanted {argument}, got {argument.name} of shape {np.shape(value)}")
+            found = dict(zip(argument.letters, shape, strict=True))
+        for letter, size in found.items():
             if known.setdefault(letter, size) != size:
-                all_shapes = ", ".join(f"{a.name} {np.shape(v)}" for a, v in zip(arguments, values, strict=True))
+                pairs = zip(arguments, values, strict=True)
+                all_shapes = ", ".join(f"{a.name} {v if a.kind == 'object' else np.shape(v)}" for a, v in pairs)
                 raise CourseError(f"{operation}: {letter} is {known[letter]} and also {size} in {all_shapes}")
     return known
 

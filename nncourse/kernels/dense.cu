@@ -1,5 +1,15 @@
-// dense_forward: Z = A W^T + b, the kernels slow to fast.
-// A (batch, n_in), W (n_out, n_in), b (n_out,), Z (batch, n_out); all float32, row after row.
+// dense_forward: Z = A W^T + b, the kernels slow to fast. Each adds one idea to the one before:
+//   naive            a thread computes one element of Z
+//   coalesced        the threads of a warp read numbers that lie next to each other
+//   tiled            a block shares what it reads
+// and, in dense_tiles.cu:
+//   tiles_1d         a thread computes 8 elements in a column, so what it has read of W serves 8 times
+//   tiles_2d         a thread computes 8 x 8 elements, so what it has read of A serves 8 times too
+//   vectorised       four numbers are read at once
+//   warp_tiles       a warp computes a tile that is nearly square, so it reads less from shared memory
+//   double_buffered  while one tile is multiplied, the next one is on its way
+// A (batch, n_in), W (n_out, n_in), b (n_out,), Z (batch, n_out); all float32, row after row. Both matrices are read
+// along their rows: k, which the sums run over, counts numbers that lie next to each other in A and in W.
 // extern "C" keeps the names as they are written, so that they can be found after compiling.
 
 // One thread computes one element of Z and reads all that it needs from global memory.
@@ -12,6 +22,20 @@ extern "C" __global__ void dense_forward_naive(const float* A, const float* W, c
     float z = b[j];
     for (int k = 0; k < n_in; k++) z += A[i * n_in + k] * W[j * n_in + k];
     Z[i * n_out + j] = z;
+}
+
+// The 32 threads of a warp share one element: they run along k side by side, so that each reading of A and of W is one
+// of 32 numbers in a row. Then they add up their sums, as in the costs.
+extern "C" __global__ void dense_forward_coalesced(const float* A, const float* W, const float* b, float* Z,
+                                                   int batch, int n_in, int n_out) {
+    int lane = threadIdx.x;
+    int j = blockIdx.x;
+    int i = blockIdx.y * blockDim.y + threadIdx.y;
+    if (i >= batch) return;  // all threads of the warp, since they have one sample
+    float z = 0.0f;
+    for (int k = lane; k < n_in; k += 32) z += A[i * n_in + k] * W[j * n_in + k];
+    for (int distance = 16; distance > 0; distance /= 2) z += __shfl_down_sync(~0u, z, distance);
+    if (lane == 0) Z[i * n_out + j] = z + b[j];
 }
 
 // A block of 16 x 16 threads computes a tile of Z. It walks along k in steps of 16, and each step first brings one tile

@@ -3,8 +3,11 @@
 Rows are samples. W[j, k] joins input k to neuron j, so Z[i, j] = A[i] · W[j] + b[j] is neuron j's sum for sample i.
 """
 
+from pathlib import Path
+
 import numpy as np
 
+from nncourse.cuda.source import CudaSource
 from nncourse.kernels.operation import Operation, cuda_beside
 
 dense_forward = Operation(
@@ -39,6 +42,20 @@ def array(A, W, b):
     return A @ W.T + b
 
 
+# A block counts threads in x, y; a tile the neurons and samples whose elements it computes, where they are not as many.
+# The later a kernel stands, the faster it is on large matrices. Small ones leave most of a GPU idle if a block takes
+# 128 × 128 of their elements: `tiled` is what networks get unless another kernel is asked for.
 SOURCE = cuda_beside(__file__)
-dense_forward.cuda_kernel("naive", source=SOURCE, function="dense_forward_naive", block=(32, 8))  # x, y
-dense_forward.cuda_kernel("tiled", source=SOURCE, function="dense_forward_tiled", block=(16, 16))  # TILE × TILE
+dense_forward.cuda_kernel("naive", source=SOURCE, function="dense_forward_naive", block=(32, 8))
+dense_forward.cuda_kernel("coalesced", source=SOURCE, function="dense_forward_coalesced", block=(32, 8), tile=(1, 8))
+dense_forward.cuda_kernel("tiled", source=SOURCE, function="dense_forward_tiled", block=(16, 16), default=True)
+
+TILES = CudaSource.read(Path(__file__).with_name("dense_tiles.cu"))  # apart: it takes seconds to compile
+dense_forward.cuda_kernel("tiles_1d", source=TILES, function="dense_forward_tiles_1d", block=512, tile=(64, 64))
+for name, tile in {
+    "tiles_2d": (128, 128),
+    "vectorised": (128, 128),
+    "warp_tiles": (128, 128),
+    "double_buffered": (256, 128),
+}.items():
+    dense_forward.cuda_kernel(name, source=TILES, function=f"dense_forward_{name}", block=256, tile=tile)

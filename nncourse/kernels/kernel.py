@@ -21,12 +21,14 @@ class Kernel:
 
     operation: "Operation"
     name: str
-    device: str
+    device: str  # "cpu", "gpu", or "any": wherever its arrays lie
     where: str  # the file and line to read
     function: Callable | None = None
+    cuda: bool = field(default=False, kw_only=True)  # launches CUDA C: given NumPy arrays, it runs on the CPU emulator
+    with_backend: bool = field(default=False, kw_only=True)  # takes the backend that it belongs to as `backend=`
 
-    def __call__(self, *arguments):
-        return self.function(*arguments)
+    def __call__(self, *arguments, **options):
+        return self.function(*arguments, **options)
 
     def __str__(self) -> str:
         return f"{self.name:<8} {self.device}  {self.where}"
@@ -38,14 +40,19 @@ class CudaKernel(Kernel):
 
     `block` counts threads in x, y, z. Without `grid` there are as many blocks as give each cell of the result a thread;
     `over=("n",)` gives each of another shape's cells one; `grid=("batch",)` says the number of blocks itself.
+    `tile` counts the cells in x, y that a block computes, where these are not its threads: tile=(128, 128).
+    `default` marks the kernel that the backend "cuda" takes, where this is not the last one.
     `deterministic` is False where the result depends on the order of threads: no backend takes such a kernel unasked.
     """
 
+    cuda: bool = field(default=True, kw_only=True)
     source: CudaSource | None = None
     entry: str = ""  # the function's name in the text
     block: tuple[int, ...] = (256,)
     grid: tuple[int | str, ...] | None = None
     over: tuple[str, ...] | None = None
+    tile: tuple[int, ...] | None = None
+    default: bool = False
     deterministic: bool = True
     shared: int = 0  # bytes of dynamic shared memory
     plans: dict = field(default_factory=dict, repr=False)  # what was worked out for shapes that came before
@@ -59,9 +66,9 @@ class CudaKernel(Kernel):
         for size in (*(self.grid or ()), *(self.over or ())):
             if isinstance(size, str):
                 refuse_unknown(f"a size for {self}", size, operation.letters)
-        axes = len(self.over or operation.result.dims)
-        if self.grid is None and len(self.block) not in (1, axes):
-            raise CourseError(f"{self}: wanted a block with 1 or {axes} axes, as many as it covers; got {self.block}")
+        axes, covered = len(self.over or operation.result.dims), self.tile or self.block
+        if self.grid is None and len(covered) not in (1, axes):
+            raise CourseError(f"{self}: wanted a block with 1 or {axes} axes, as many as it covers; got {covered}")
 
     def __call__(self, *arguments, out=None, **emulator):
         """Launch, and give back `out`: made here unless given. An in-place result is the argument of its name.
@@ -98,5 +105,6 @@ class CudaKernel(Kernel):
         if self.grid is not None:
             return shape, sizes, tuple(sizes.get(size, size) for size in self.grid)
         cells = shape if self.over is None else tuple(sizes[letter] for letter in self.over)
-        threads = (prod(cells),) if len(self.block) == 1 else tuple(reversed(cells))
-        return shape, sizes, tuple(ceil(wanted / width) for wanted, width in zip(threads, self.block, strict=True))
+        covered = self.tile or self.block
+        wanted = (prod(cells),) if len(covered) == 1 else tuple(reversed(cells))
+        return shape, sizes, tuple(ceil(count / width) for count, width in zip(wanted, covered, strict=True))

@@ -14,7 +14,7 @@ A kernel is called with the arguments of the contract and gives back the result.
 device: NumPy on "cpu", CuPy on "gpu". A CUDA kernel given NumPy arrays runs on the CPU emulator, slowly, for checking.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -48,7 +48,10 @@ class Operation:
     absolute values, unless `magnitude` computes it from the arguments. `values[name](rng, shape, sizes)` makes
     arguments that cannot be any numbers. `hostile` names the hard values that make sense here, as check.py has them.
 
-    For timing: `flops` gets every letter by name. The bytes are those of reading each argument and writing the result.
+    Where letters depend on each other, `sizes_to_check` lists them whole: a dictionary for each case.
+
+    For timing: `flops` gets every letter by name; `sizes_to_time` are taken unless others are asked for. The bytes are
+    those of reading each argument and writing the result.
     """
 
     name: str
@@ -63,6 +66,8 @@ class Operation:
     magnitude: Callable | None = None
     values: dict[str, Callable] = field(default_factory=dict)
     hostile: tuple[str, ...] = ("zeros", "large", "infinite")
+    sizes_to_check: Sequence[dict] = ()
+    sizes_to_time: Callable[[str], dict] | None = None  # from the device
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -94,17 +99,20 @@ class Operation:
             dict.fromkeys([*(n for n in self.names if n not in self.letters), self.result.name, *self.letters])
         )
 
-    def kernel(self, name: str, device: str, compiled: bool = False, written: Callable | None = None) -> Callable:
+    def kernel(
+        self, name: str, device: str, compiled: bool = False, written: Callable | None = None, **options: bool
+    ) -> Callable:
         """Decorator: register the function below as kernel `name`. `compiled` lets Numba compile it at its first call.
 
         `written` is the function to show to readers where the one below only wraps it, as in activations.py.
+        The other options are those of Kernel.
         """
 
         def register(function: Callable) -> Callable:
             code = (written or function).__code__
             where = f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_firstlineno}"
             call = jit.at_first_call(lambda: jit.jit(function)) if compiled else function
-            self._add(Kernel(self, name, device, where, call))
+            self._add(Kernel(self, name, device, where, call, **options))
             return function
 
         return register
@@ -181,6 +189,6 @@ class Operation:
         return find, (self.name,)
 
 
-def cuda_beside(python_file: str, *defines: str) -> CudaSource:
+def cuda_beside(python_file: str, *defines: str, before: tuple[CudaSource, ...] = ()) -> CudaSource:
     """The .cu text beside a topic's Python file; `defines` are constants for it, such as "ALPHA=0.01f"."""
-    return CudaSource.read(Path(python_file).with_suffix(".cu"), defines)
+    return CudaSource.read(Path(python_file).with_suffix(".cu"), defines, before)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nncourse.architecture import Architecture
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model.layers import ACTIVATIONS, Dense, initialise
 
@@ -50,6 +51,11 @@ class Network:
         """W and b of each layer, in order."""
         return [array for layer in self.layers for array in (layer.W, layer.b)]
 
+    @property
+    def architecture(self) -> Architecture:
+        """The network without its parameters."""
+        return Architecture(self.sizes, self.activations, self.cost)
+
     def __repr__(self) -> str:
         sizes, count = "-".join(map(str, self.sizes)), sum(array.size for array in self.parameters)
         return f"network {sizes}, {', '.join(self.activations)}, cost {self.cost}, {count:,} parameters"
@@ -90,6 +96,12 @@ def make_network(
     rng = np.random.default_rng(seed)
     pairs = zip(sizes[:-1], sizes[1:], names, strict=True)
     return Network([initialise(initialiser, rng, n_in, n_out, name) for n_in, n_out, name in pairs], cost)
+
+
+def with_parameters(architecture: Architecture, parameters) -> Network:
+    """A network whose weights and biases are views into one flat vector: changing these changes that."""
+    pairs = zip(architecture.views(parameters), architecture.activations, strict=True)
+    return Network([Dense(W, b, name) for (W, b), name in pairs], architecture.cost)
 
 
 def forward(network: Network, X, backend) -> tuple[list, list]:

@@ -1,0 +1,263 @@
+// dense_forward: Z = A W^T + b, the kernels that follow those of dense.cu, slow to fast; there is a list.
+// Here a thread computes several elements of Z and keeps their sums in registers: a number that it reads from shared
+// memory is multiplied with several others before it is dropped. A block walks along k in steps of DEPTH.
+#define DEPTH 8
+
+// A block of 512 threads computes 64 x 64 elements, each thread 8 that lie below each other: 9 readings for 8 products,
+// where `tiled` needs 16.
+#define SIDE_1D 64
+#define COLUMN 8
+
+extern "C" __global__ void dense_forward_tiles_1d(const float* A, const float* W, const float* b, float* Z,
+                                                  int batch, int n_in, int n_out) {
+    __shared__ float A_tile[SIDE_1D][DEPTH];
+    __shared__ float W_tile[SIDE_1D][DEPTH + 1];
+    int t = threadIdx.x, i0 = blockIdx.y * SIDE_1D, j0 = blockIdx.x * SIDE_1D;
+    int x = t % SIDE_1D, y = t / SIDE_1D * COLUMN;     // this thread's neuron and first sample, counted in the tile
+    int row_load = t / DEPTH, k_load = t % DEPTH;      // the number of each tile that it brings
+    float z[COLUMN] = {};
+    for (int k0 = 0; k0 < n_in; k0 += DEPTH) {
+        bool inside = k0 + k_load < n_in;
+        A_tile[row_load][k_load] = inside && i0 + row_load < batch ? A[(i0 + row_load) * n_in + k0 + k_load] : 0.0f;
+        W_tile[row_load][k_load] = inside && j0 + row_load < n_out ? W[(j0 + row_load) * n_in + k0 + k_load] : 0.0f;
+        __syncthreads();
+        for (int k = 0; k < DEPTH; k++) {
+            float w = W_tile[x][k];
+            for (int m = 0; m < COLUMN; m++) z[m] += A_tile[y + m][k] * w;
+        }
+        __syncthreads();
+    }
+    for (int m = 0; m < COLUMN; m++)
+        if (i0 + y + m < batch && j0 + x < n_out) Z[(i0 + y + m) * n_out + j0 + x] = z[m] + b[j0 + x];
+}
+
+// A block of 16 x 16 threads computes 128 x 128 elements, each thread 8 x 8: 16 readings for 64 products.
+// Its elements lie 16 apart, so that threads next to each other read and write next to each other.
+#define SIDE 128
+#define THREADS 256
+#define APART 16
+
+// sums[m][n] += a[m] w[n]. The loops are unrolled: only then can sums, a and w be registers, which have no index.
+template <int M, int N> __device__ void multiply(float (&sums)[M][N], const float (&a)[M], const float (&w)[N]) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++) sums[m][n] += a[m] * w[n];
+}
+
+extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_tiles_2d(
+    const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
+    __shared__ float A_tile[SIDE][DEPTH + 1];
+    __shared__ float W_tile[SIDE][DEPTH + 1];
+    int t = threadIdx.x, x = t % APART, y = t / APART, i0 = blockIdx.y * SIDE, j0 = blockIdx.x * SIDE;
+    float z[8][8] = {};
+    for (int k0 = 0; k0 < n_in; k0 += DEPTH) {
+        int k = k0 + t % DEPTH;
+        for (int row = t / DEPTH; row < SIDE; row += THREADS / DEPTH) {
+            A_tile[row][t % DEPTH] = i0 + row < batch && k < n_in ? A[(i0 + row) * n_in + k] : 0.0f;
+            W_tile[row][t % DEPTH] = j0 + row < n_out && k < n_in ? W[(j0 + row) * n_in + k] : 0.0f;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            float a[8], w[8];
+            for (int m = 0; m < 8; m++) a[m] = A_tile[y + APART * m][k];
+            for (int n = 0; n < 8; n++) w[n] = W_tile[x + APART * n][k];
+            multiply(z, a, w);
+        }
+        __syncthreads();
+    }
+    for (int m = 0; m < 8; m++)
+        for (int n = 0; n < 8; n++) {
+            int i = i0 + y + APART * m, j = j0 + x + APART * n;
+            if (i < batch && j < n_out) Z[i * n_out + j] = z[m][n] + b[j];
+        }
+}
+
+// ---- From here on numbers move four at a time, as a float4. It has to begin at an address that 16 divides: rows are
+// read so only if n_in is a multiple of 4 and the matrix begins at such an address, else number by number.
+
+// Can rows of n numbers be read and written four at a time?
+__device__ bool by_fours(const float* matrix, int n) {
+    return n % 4 == 0 && (size_t)matrix % 16 == 0;
+}
+
+// Row i of a matrix. After the last row comes the last row again: what is computed of it is not stored.
+__device__ const float* row_of(const float* matrix, int i, int rows, int n) {
+    return matrix + (size_t)min(i, rows - 1) * n;
+}
+
+// Four numbers of a row, from k on: all at once, or one by one with zeros after the row's end.
+__device__ float4 read4(const float* row, int k, int n, bool at_once) {
+    if (at_once) return *(const float4*)(row + k);
+    return make_float4(k < n ? row[k] : 0.0f, k + 1 < n ? row[k + 1] : 0.0f, k + 2 < n ? row[k + 2] : 0.0f,
+                       k + 3 < n ? row[k + 3] : 0.0f);
+}
+
+// Four numbers that follow each other along k go into four rows of a tile: it lies transposed in shared memory, so that
+// the numbers that a thread needs for one k lie next to each other.
+template <int WIDTH> __device__ void store_transposed(float (*tile)[WIDTH], int k, int i, float4 numbers) {
+    tile[k][i] = numbers.x;
+    tile[k + 1][i] = numbers.y;
+    tile[k + 2][i] = numbers.z;
+    tile[k + 3][i] = numbers.w;
+}
+
+// A thread's M numbers for one k: four, then four that lie `apart` further, and so on.
+template <int M> __device__ void read_fragment(float (&numbers)[M], const float* tile_row, int apart) {
+#pragma unroll
+    for (int m = 0; m < M; m += 4) {
+        float4 four = *(const float4*)(tile_row + m / 4 * apart);
+        numbers[m] = four.x;
+        numbers[m + 1] = four.y;
+        numbers[m + 2] = four.z;
+        numbers[m + 3] = four.w;
+    }
+}
+
+// A thread's sums and the bias go to Z: four samples and four neurons from (i, j) on, and such groups further apart.
+template <int M, int N> __device__ void write_sums(float (&sums)[M][N], int i, int j, int i_apart, int j_apart,
+                                                   const float* b, float* Z, int batch, int n_out) {
+    bool fours = by_fours(Z, n_out);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n += 4) {
+            int sample = i + m / 4 * i_apart + m % 4, neuron = j + n / 4 * j_apart;
+            float* z = Z + (size_t)sample * n_out + neuron;
+            if (sample >= batch || neuron >= n_out) continue;
+            if (fours) {
+                *(float4*)z = make_float4(sums[m][n] + b[neuron], sums[m][n + 1] + b[neuron + 1],
+                                          sums[m][n + 2] + b[neuron + 2], sums[m][n + 3] + b[neuron + 3]);
+            } else {
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    if (neuron + c < n_out) z[c] = sums[m][n + c] + b[neuron + c];
+            }
+        }
+}
+
+// As tiles_2d, but four numbers at a time: from global memory along k, from shared memory along samples and neurons.
+// For that the tiles are transposed. Rows of four more numbers: the threads of a warp that store use different banks.
+extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_vectorised(
+    const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
+    alignas(16) __shared__ float A_tile[DEPTH][SIDE + 4];
+    alignas(16) __shared__ float W_tile[DEPTH][SIDE + 4];
+    int t = threadIdx.x, x = t % 16 * 4, y = t / 16 * 4, i0 = blockIdx.y * SIDE, j0 = blockIdx.x * SIDE;
+    int row = t / 2, k_load = t % 2 * 4;  // what this thread brings: half a row of each tile
+    const float* A_row = row_of(A, i0 + row, batch, n_in);
+    const float* W_row = row_of(W, j0 + row, n_out, n_in);
+    bool fours = by_fours(A, n_in) && by_fours(W, n_in);
+    float z[8][8] = {};
+    for (int k0 = 0; k0 < n_in; k0 += DEPTH) {
+        bool at_once = fours && k0 + DEPTH <= n_in;
+        store_transposed(A_tile, k_load, row, read4(A_row, k0 + k_load, n_in, at_once));
+        store_transposed(W_tile, k_load, row, read4(W_row, k0 + k_load, n_in, at_once));
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            float a[8], w[8];
+            read_fragment(a, &A_tile[k][y], SIDE / 2);
+            read_fragment(w, &W_tile[k][x], SIDE / 2);
+            multiply(z, a, w);
+        }
+        __syncthreads();
+    }
+    write_sums(z, i0 + y, j0 + x, SIDE / 2, SIDE / 2, b, Z, batch, n_out);
+}
+
+// ---- From here on the tile of a block is divided among its warps. A warp of 2 x 16 threads, as above, reads 16 + 128
+// numbers for each k; one of 8 x 4 threads reads 64 + 32, for as many products.
+
+// The place of a thread in its warp, 8 down and 4 across. Threads 0 and 1 read the same of A, 0 and 2 the same of W:
+// where neighbours want the same four numbers, shared memory serves the warp in half the time.
+__device__ int lane_down() {
+    return threadIdx.x / 2 % 8;
+}
+
+__device__ int lane_across() {
+    return threadIdx.x % 2 + threadIdx.x / 16 % 2 * 2;
+}
+
+// As vectorised, but each of the 8 warps has 64 x 32 elements to itself.
+extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_warp_tiles(
+    const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
+    alignas(16) __shared__ float A_tile[DEPTH][SIDE + 4];
+    alignas(16) __shared__ float W_tile[DEPTH][SIDE + 4];
+    int t = threadIdx.x, warp = t / 32, i0 = blockIdx.y * SIDE, j0 = blockIdx.x * SIDE;
+    int y = warp / 4 * 64 + lane_down() * 4, x = warp % 4 * 32 + lane_across() * 4;
+    int row = t / 2, k_load = t % 2 * 4;
+    const float* A_row = row_of(A, i0 + row, batch, n_in);
+    const float* W_row = row_of(W, j0 + row, n_out, n_in);
+    bool fours = by_fours(A, n_in) && by_fours(W, n_in);
+    float z[8][8] = {};
+    for (int k0 = 0; k0 < n_in; k0 += DEPTH) {
+        bool at_once = fours && k0 + DEPTH <= n_in;
+        store_transposed(A_tile, k_load, row, read4(A_row, k0 + k_load, n_in, at_once));
+        store_transposed(W_tile, k_load, row, read4(W_row, k0 + k_load, n_in, at_once));
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            float a[8], w[8];
+            read_fragment(a, &A_tile[k][y], 32);
+            read_fragment(w, &W_tile[k][x], 16);
+            multiply(z, a, w);
+        }
+        __syncthreads();
+    }
+    write_sums(z, i0 + y, j0 + x, 32, 16, b, Z, batch, n_out);
+}
+
+// Two buffers for each tile. Before a block multiplies what is in one, it asks for the next numbers; they come while it
+// multiplies, and it stores them in the other: one barrier a step. The same with registers: a thread multiplies one
+// fragment while it reads the next. So one block alone keeps a multiprocessor busy, and a thread may have 8 x 16 sums,
+// nearly all the registers there are: 128 products for each 6 readings of four numbers.
+#define ROWS 128
+#define COLUMNS 256
+
+extern "C" __global__ __launch_bounds__ (THREADS, 1) void dense_forward_double_buffered(
+    const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
+    alignas(16) __shared__ float A_tile[2][DEPTH][ROWS + 4];
+    alignas(16) __shared__ float W_tile[2][DEPTH][COLUMNS + 4];
+    int t = threadIdx.x, warp = t / 32, i0 = blockIdx.y * ROWS, j0 = blockIdx.x * COLUMNS;
+    int y = warp / 4 * 64 + lane_down() * 4, x = warp % 4 * 64 + lane_across() * 4;  // a warp has 64 x 64 elements
+    int row = t / 2, k_load = t % 2 * 4;
+    const float* A_row = row_of(A, i0 + row, batch, n_in);
+    const float* W_row = row_of(W, j0 + row, n_out, n_in);
+    const float* W_row_2 = row_of(W, j0 + row + ROWS, n_out, n_in);  // the tile of W has twice as many rows
+    bool fours = by_fours(A, n_in) && by_fours(W, n_in), at_once = fours && DEPTH <= n_in;
+    store_transposed(A_tile[0], k_load, row, read4(A_row, k_load, n_in, at_once));
+    store_transposed(W_tile[0], k_load, row, read4(W_row, k_load, n_in, at_once));
+    store_transposed(W_tile[0], k_load, row + ROWS, read4(W_row_2, k_load, n_in, at_once));
+    __syncthreads();
+    float z[8][16] = {}, a[2][8], w[2][16];
+    read_fragment(a[0], &A_tile[0][0][y], 32);
+    read_fragment(w[0], &W_tile[0][0][x], 16);
+    int now = 0;  // the buffer that is multiplied
+    for (int k0 = DEPTH; k0 < n_in + DEPTH; k0 += DEPTH) {  // where the next tile begins: after the last there is none
+        float4 A_next, W_next, W_next_2;
+        bool more = k0 < n_in;
+        if (more) {
+            at_once = fours && k0 + DEPTH <= n_in;
+            A_next = read4(A_row, k0 + k_load, n_in, at_once);
+            W_next = read4(W_row, k0 + k_load, n_in, at_once);
+            W_next_2 = read4(W_row_2, k0 + k_load, n_in, at_once);
+        }
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            if (k == DEPTH - 1) {  // all of this buffer is read: on to the other (at the end: to old numbers, unused)
+                now = 1 - now;
+                if (more) {
+                    store_transposed(A_tile[now], k_load, row, A_next);
+                    store_transposed(W_tile[now], k_load, row, W_next);
+                    store_transposed(W_tile[now], k_load, row + ROWS, W_next_2);
+                }
+                __syncthreads();
+            }
+            read_fragment(a[(k + 1) % 2], &A_tile[now][(k + 1) % DEPTH][y], 32);
+            read_fragment(w[(k + 1) % 2], &W_tile[now][(k + 1) % DEPTH][x], 16);
+            multiply(z, a[k % 2], w[k % 2]);
+        }
+    }
+    write_sums(z, i0 + y, j0 + x, 32, 16, b, Z, batch, n_out);
+}

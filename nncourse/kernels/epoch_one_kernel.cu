@@ -1,0 +1,493 @@
+// train_epoch in one launch: the weights stay on the chip from the first step to the last, the samples stream in.
+//
+// Everything about the network is a constant here: epoch_one_kernel.py compiles this text anew for each network, so that
+// loops unroll and weights get registers. There are two kinds of weights:
+//
+//   Layer 1, usually the widest, is spread over the threads of all blocks. A thread keeps NEURONS × 4 QUADS of its weights
+//   in registers. LANES threads of a warp, and WARPS_K warps, share the inputs of a neuron. The samples come through
+//   shared memory: each warp copies the inputs that it covers, while the step before is still being computed.
+//
+//   The layers above are small. They lie in shared memory, and every block computes them all; only of layer 2 a block
+//   has no more than its part, the weights that start at its own neurons of layer 1. GROUP threads of a warp take a
+//   sample through all these layers, up to the output and back down, and wait for nobody else.
+//
+// A step: layer 1 forward | barrier | the layers above, forward and back | barrier | all weights. Several blocks also
+// meet once a step, where each needs all parts of the sums of layer 2.
+
+#define ALONE 0    // one block
+#define CLUSTER 1  // blocks that write into each other's shared memory: GPUs from Hopper on
+#define GRID 2     // blocks that meet in global memory: any GPU
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define __cluster_dims__(...)
+#endif
+// ---- sizes
+
+__device__ constexpr int width(int layer) {  // neurons of a layer; layer 0 are the inputs
+    constexpr int widths[] = {SIZES};
+    return widths[layer];
+}
+__device__ constexpr int activation(int layer) {
+    constexpr int codes[] = {IDENTITY, ACTIVATIONS};
+    return codes[layer];
+}
+__device__ constexpr int divided_up(int number, int by) { return (number + by - 1) / by; }
+
+constexpr int OUTPUTS = width(LAYERS);
+constexpr int OWN = divided_up(width(1), BLOCKS);           // neurons of layer 1 in this block
+constexpr int SPAN = LANES * 4 * QUADS;                     // inputs that a warp covers
+constexpr int WARPS_K = divided_up(width(0), SPAN);         // warps that share the inputs of a neuron
+constexpr int WARPS_J = divided_up(OWN, NEURONS * 32 / LANES);
+constexpr int WORKERS = WARPS_K * WARPS_J;                  // warps that hold weights of layer 1
+constexpr int COPIES = STAGES == 1 ? WARPS_J : 1;           // of the inputs: see fetch() and refill()
+constexpr int ZEROS = divided_up(width(0), 4) * 4;          // behind the inputs of a sample lie four zeros
+constexpr int GROUPS = THREADS / GROUP;                     // samples at the same time in the layers above
+constexpr int ROUNDS = divided_up(BATCH, GROUPS);
+constexpr int ROWS = ROUNDS * GROUPS;                       // so every group always has a sample; what is too many is never used
+static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
+
+// What a block keeps of layer `layer`, and where it lies in a row with all layers, or among all weights.
+__device__ constexpr int kept(int layer) { return layer == 1 ? OWN : width(layer); }
+__device__ constexpr int place(int layer) { return layer == 1 ? 0 : place(layer - 1) + kept(layer - 1); }
+__device__ constexpr int pitch(int layer) { return kept(layer - 1) | 1; }  // odd: rows begin in different banks
+__device__ constexpr int weights_at(int layer) {
+    return layer <= 2 ? 0 : weights_at(layer - 1) + kept(layer - 1) * pitch(layer - 1);
+}
+__device__ constexpr int parameters_at(int layer) {  // in the flat vector: W, then b
+    return layer == 1 ? 0 : parameters_at(layer - 1) + width(layer - 1) * (width(layer - 2) + 1);
+}
+
+// Layers are counted while this is compiled, so that all sizes and places are constants: body(Layer<2>()), body(Layer<3>()) …
+template <int NUMBER>
+struct Layer {
+    static constexpr int number = NUMBER;
+};
+template <int FIRST, int LAST, typename Body>
+__device__ void upwards(Body body) {
+    if constexpr (FIRST <= LAST) {
+        body(Layer<FIRST>());
+        upwards<FIRST + 1, LAST>(body);
+    }
+}
+template <int FIRST, int LAST, typename Body>
+__device__ void downwards(Body body) {
+    if constexpr (FIRST >= LAST) {
+        body(Layer<FIRST>());
+        downwards<FIRST - 1, LAST>(body);
+    }
+}
+constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block
+constexpr int LAST = place(LAYERS);     // where the outputs lie among them
+
+struct Shared {
+    float x[STAGES][COPIES][BATCH][ZEROS + 4];     // inputs of the batch
+    float d1[ROWS][divided_up(OWN, 4) * 4];        // -rate / batch × deltas of layer 1
+    float sums[WARPS_K][ROWS][OWN];                // of layer 1, a part from each warp
+    float a[ROWS][ALL | 1];                        // activations
+    float d[ROWS][ALL | 1];                        // deltas
+    float y[2][ROWS][OUTPUTS];                     // targets of this batch and of the next
+    float w[weights_at(LAYERS + 1) + 1];           // weights of layers 2 and above
+    float b[ALL];                                  // all biases
+    float parts[MEETING == CLUSTER ? 2 * BLOCKS * ROWS * width(2) : 1];  // sums of layer 2, a part from each block
+};
+static_assert(sizeof(Shared) <= SHARED_BYTES, "epoch_one_kernel.py reserves too little shared memory");
+
+// ---- what needs PTX, each with a twin for the CPU emulator
+
+// Copies COPY numbers to shared memory in the background; zeros unless they are `there`. PTX has addresses of its own for
+// shared memory; to ask for one takes time, so that of its beginning, `memory_at`, is asked for once.
+__device__ void copy_later(unsigned memory_at, float* to, const float* from, bool there) {
+#ifdef CUDA_ON_CPU
+    for (int i = 0; i < COPY; i++) to[i] = there ? from[i] : 0.0f;
+#else
+    extern __shared__ __align__(16) float memory[];
+    const unsigned address = memory_at + (unsigned)((char*)to - (char*)memory);
+#if COPY == 4
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(there ? 16 : 0) : "memory");
+#else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(4 * COPY),
+                 "r"(there ? 4 * COPY : 0) : "memory");
+#endif
+#endif
+}
+
+// The same for one number.
+__device__ void copy_one_later(unsigned memory_at, float* to, const float* from, bool there) {
+#ifdef CUDA_ON_CPU
+    *to = there ? *from : 0.0f;
+#else
+    extern __shared__ __align__(16) float memory[];
+    const unsigned address = memory_at + (unsigned)((char*)to - (char*)memory);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(there ? 4 : 0) : "memory");
+#endif
+}
+
+// Waits for the copies that this thread began.
+__device__ void wait_for_copies() {
+#ifndef CUDA_ON_CPU
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// The part of block `from` of the sum of a neuron of layer 2, and handing a part to block `to`. Steps take turns with two
+// places: a block that is late may still read the last step's while another block writes the next.
+__device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
+    return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
+}
+__device__ void hand_over(Shared& at, float* meeting_place, int place, int to, float part) {
+#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
+    unsigned there, here = (unsigned)__cvta_generic_to_shared(&at.parts[place]);
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(to));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(part) : "memory");
+#else
+    if (to == 0) meeting_place[place] = part;  // one place that all blocks can read
+#endif
+}
+__device__ float handed_over(Shared& at, const float* meeting_place, int place) {
+#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
+    return at.parts[place];
+#else
+    return *(const volatile float*)(meeting_place + place);  // volatile: not what the L1 cache still has of the last step
+#endif
+}
+
+// No block goes on before all have come.
+__device__ void meet(int* arrived, int wanted) {
+#ifdef CUDA_ON_CPU
+    cuda_on_cpu::grid_barrier();
+#elif MEETING == CLUSTER
+    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+#else
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();  // what this block wrote is seen before its arrival is
+        atomicAdd(arrived, 1);
+        while (*(volatile int*)arrived < wanted) {
+        }
+        __threadfence();
+    }
+    __syncthreads();
+#endif
+}
+
+// ---- mathematics: for activations and slopes see epoch_mathematics.cu
+
+// Turns the z of a sample's outputs into its softmax. Every thread of the group adds up all of them.
+__device__ void softmax(float* a, int member) {
+    float top = a[0], total = 0.0f;
+    for (int o = 1; o < OUTPUTS; o++) top = fmaxf(top, a[o]);
+    for (int o = 0; o < OUTPUTS; o++) total += expf(a[o] - top);
+    __syncwarp();
+    for (int o = member; o < OUTPUTS; o += GROUP) a[o] = expf(a[o] - top) / total;
+    __syncwarp();
+}
+
+// The deltas of a sample's outputs: (4a). The last batch may be short of samples: what is not there has no deltas.
+__device__ void output_deltas(const float* a, const float* y, float* d, int member, bool there) {
+    constexpr int code = activation(LAYERS);
+    float mean = 0.0f;
+    if (code == SOFTMAX && COST != CROSS_ENTROPY)
+        for (int o = 0; o < OUTPUTS; o++) mean += cost_gradient(COST, a[o], y[o]) * a[o];
+    for (int o = member; o < OUTPUTS; o += GROUP) {
+        const float g = cost_gradient(COST, a[o], y[o]);
+        const float delta = COST == CROSS_ENTROPY ? g : code == SOFTMAX ? a[o] * (g - mean) : g * slope(code, a[o]);
+        d[o] = there ? delta : 0.0f;
+    }
+    __syncwarp();
+}
+
+// Adds up z[0 … COUNT) over WIDTH neighbouring lanes. In each round half of the lanes take over half of the sums, so COUNT
+// sums cost hardly more than COUNT shuffles. In the end a lane has the sums `first` to `end` - 1, from z[0] on.
+template <int COUNT, int WIDTH>
+__device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
+    if constexpr (WIDTH > 1) {
+        constexpr int HALF = divided_up(COUNT, 2), DISTANCE = WIDTH / 2;
+        const bool upper = lane & DISTANCE;
+#pragma unroll
+        for (int c = 0; c < HALF; c++) {
+            const float low = z[c], high = c + HALF < COUNT ? z[c + HALF] : 0.0f;
+            z[c] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, DISTANCE);
+        }
+        if (upper) first += HALF;
+        else end = min(end, first + HALF);
+        add_over_lanes<HALF, DISTANCE>(z, lane, first, end);
+    }
+}
+__device__ constexpr int left_over(int count, int lanes) {
+    return lanes == 1 ? count : left_over(divided_up(count, 2), lanes / 2);
+}
+
+// So many threads of a group share one sum of a layer: as many as leave none idle.
+__device__ constexpr int sharing(int neurons, int threads) {
+    return neurons >= threads ? 1 : neurons * 2 > threads ? 1 : 2 * sharing(neurons, threads / 2);
+}
+
+// Weighted sums of layer `layer` for one sample, without the bias; done(neuron, which of the sharing threads, sum).
+template <int LAYER, typename Done>
+__device__ void weighted_sums(const Shared& at, const float* below, int member, Done done) {
+    constexpr int neurons = width(LAYER), inputs = kept(LAYER - 1), shared_by = sharing(neurons, GROUP);
+    constexpr int row = pitch(LAYER), first_weight = weights_at(LAYER);
+    const float* w = at.w + first_weight;
+#pragma unroll
+    for (int first = 0; first < neurons; first += GROUP / shared_by) {
+        const int neuron = first + member / shared_by, share = member % shared_by;
+        float z = 0.0f;
+        if (neuron < neurons)
+#pragma unroll 8
+            for (int i = share; i < inputs; i += shared_by) z += w[neuron * row + i] * below[i];
+        for (int distance = shared_by / 2; distance > 0; distance /= 2) z += __shfl_xor_sync(~0u, z, distance);
+        if (neuron < neurons) done(neuron, share, z);
+    }
+}
+
+// ---- the kernel
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(MEETING == CLUSTER ? BLOCKS : 1)
+train_epoch(float* parameters, const float* X, const float* Y, float* meeting_place, int* arrived, int n, float rate) {
+    extern __shared__ __align__(16) float memory[];
+    Shared& at = *(Shared*)memory;
+#ifdef CUDA_ON_CPU
+    const unsigned memory_at = 0;
+#else
+    unsigned memory_at = (unsigned)__cvta_generic_to_shared(memory);
+    asm volatile("" : "+r"(memory_at));  // or the compiler asks for it again at each use
+#endif
+    const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, block = blockIdx.x;
+
+    // This thread's part of layer 1: neurons j0, j0 + 1, … of this block; four inputs from k0, k0 + 4 LANES, …
+    const bool works = warp < WORKERS;
+    const int warp_k = warp % WARPS_K, warp_j = warp / WARPS_K, first_k = warp_k * SPAN, k0 = lane % LANES * 4;
+    const int j0 = (warp_j * (32 / LANES) + lane / LANES) * NEURONS;
+    int column[QUADS];  // of the first of each four inputs; of the zeros where there are none
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) column[q] = min(first_k + k0 + q * 4 * LANES, ZEROS);
+    const int own = min(OWN, width(1) - block * OWN);  // the last blocks may have fewer, or none
+
+    // The inputs of a batch come in one of two ways. If there is room for two batches, all threads copy the next one while
+    // this one is used. Else each warp replaces its own inputs, sample by sample, as soon as it has used them.
+    const int copy = STAGES == 1 ? warp_j % COPIES : 0;  // the copy that this warp reads
+    auto fetch = [&](int stage, int start) {
+        constexpr int in_row = width(0) / COPY;
+        const float* from = X + (size_t)start * width(0);
+#pragma unroll
+        for (int t0 = 0; t0 < BATCH * in_row; t0 += THREADS) {
+            const int t = t0 + thread, s = t / in_row, k = t % in_row * COPY;
+            if (t < BATCH * in_row) copy_later(memory_at, &at.x[stage][0][s][k], from + t * COPY, start + s < n);
+        }
+    };
+    auto refill = [&](int s, int row) {
+        const float* from = X + (size_t)row * width(0);
+#pragma unroll
+        for (int k0 = 0; k0 < SPAN; k0 += 32 * COPY) {
+            const int k = first_k + k0 + lane * COPY;
+            if (k < first_k + SPAN && k < width(0)) copy_later(memory_at, &at.x[0][copy][s][k], from + k, row < n);
+        }
+    };
+    // Copies the targets of the group's samples.
+    const int group = thread / GROUP, member = thread % GROUP;
+    auto fetch_targets = [&](int turn, int start) {
+#pragma unroll
+        for (int s0 = 0; s0 < BATCH; s0 += GROUPS)
+#pragma unroll
+            for (int o0 = 0; o0 < OUTPUTS; o0 += GROUP) {
+                const int s = s0 + group, o = o0 + member;
+                if (s < BATCH && o < OUTPUTS)
+                    copy_one_later(memory_at, &at.y[turn][s][o], Y + (size_t)(start + s) * OUTPUTS + o, start + s < n);
+            }
+    };
+
+    // ---- all weights to the chip
+    float w[NEURONS][4 * QUADS];
+#pragma unroll
+    for (int i = 0; i < NEURONS; i++)
+#pragma unroll
+        for (int q = 0; q < 4 * QUADS; q++) {
+            const int k = first_k + k0 + q / 4 * 4 * LANES + q % 4;
+            const bool there = works && j0 + i < own && k < width(0);
+            w[i][q] = there ? parameters[(block * OWN + j0 + i) * width(0) + k] : 0.0f;
+        }
+    upwards<1, LAYERS>([&](auto number) {
+        constexpr int layer = number.number, n_out = width(layer), n_in = width(layer - 1), inputs = kept(layer - 1);
+        constexpr int neurons = kept(layer), first_neuron = place(layer), from = parameters_at(layer);
+        const float *W = parameters + from, *b = W + n_out * n_in;
+        for (int j = thread; j < neurons; j += THREADS)
+            at.b[first_neuron + j] = layer > 1 ? b[j] : j < own ? b[block * OWN + j] : 0.0f;
+        if constexpr (layer > 1) {
+            constexpr int first_weight = weights_at(layer), row = pitch(layer);
+            const int first = layer == 2 ? block * OWN : 0;
+            for (int t = thread; t < n_out * inputs; t += THREADS) {
+                const int j = t / inputs, i = t % inputs;
+                at.w[first_weight + j * row + i] = first + i < n_in ? W[j * n_in + first + i] : 0.0f;
+            }
+        }
+    });
+    for (int t = thread; t < STAGES * COPIES * BATCH * (ZEROS + 4); t += THREADS)
+        (&at.x[0][0][0][0])[t] = 0.0f;  // what lies past the last input is never copied: it stays zero
+    __syncthreads();
+    if (STAGES == 2) fetch(0, 0);
+    else if (works)
+        for (int s = 0; s < BATCH; s++) refill(s, s);
+    fetch_targets(0, 0);
+    wait_for_copies();
+    __syncthreads();
+    if (MEETING != ALONE) meet(arrived, BLOCKS);
+
+    for (int start = 0, step = 0; start < n; start += BATCH, step++) {
+        const int next = start + BATCH, turn = step % 2, stage = step % STAGES;
+        if (STAGES == 1) {
+            wait_for_copies();
+            __syncwarp();
+        }
+
+        // ---- layer 1 forward: this thread's part of the sums, SAMPLES samples at a time
+        if (works)
+            for (int s0 = 0; s0 < BATCH; s0 += SAMPLES) {
+                float z[SAMPLES * NEURONS] = {};
+#pragma unroll
+                for (int s = 0; s < SAMPLES; s++)
+#pragma unroll
+                    for (int q = 0; q < QUADS; q++) {
+                        const float4 x = *(const float4*)&at.x[stage][copy][s0 + s][column[q]];
+#pragma unroll
+                        for (int i = 0; i < NEURONS; i++)
+                            z[s * NEURONS + i] += w[i][4 * q] * x.x + w[i][4 * q + 1] * x.y + w[i][4 * q + 2] * x.z +
+                                                  w[i][4 * q + 3] * x.w;
+                    }
+                int first = 0, end = SAMPLES * NEURONS;
+                add_over_lanes<SAMPLES * NEURONS, LANES>(z, lane, first, end);
+                constexpr int left = left_over(SAMPLES * NEURONS, LANES);
+#pragma unroll
+                for (int c = 0; c < left; c++) {
+                    const int s = (first + c) / NEURONS, j = j0 + (first + c) % NEURONS;
+                    if (first + c < end && j < OWN) at.sums[warp_k][s0 + s][j] = z[c];
+                }
+            }
+        __syncthreads();
+        if (STAGES == 2) fetch(1 - stage, next);
+        fetch_targets(1 - turn, next);
+
+        // ---- the layers above: a group takes a sample through all of them
+        const float down = -rate / min(BATCH, n - start);
+        for (int round = 0; round < ROUNDS; round++) {
+            const int s = round * GROUPS + group;
+            float* a = at.a[s];
+            for (int j = member; j < OWN; j += GROUP) {
+                float z = at.b[j];
+                for (int part = 0; part < WARPS_K; part++) z += at.sums[part][s][j];
+                a[j] = j < own ? activate(activation(1), z) : 0.0f;
+            }
+            __syncwarp();
+            if constexpr (MEETING != ALONE) {
+                constexpr int shared_by = sharing(width(2), GROUP);
+                weighted_sums<2>(at, a, member, [&](int neuron, int share, float z) {
+                    for (int to = share; to < BLOCKS; to += shared_by)
+                        hand_over(at, meeting_place, part_at(turn, block, s, neuron), to, z);
+                });
+            }
+        }
+        if (MEETING != ALONE) meet(arrived, (step + 2) * BLOCKS);
+        for (int round = 0; round < ROUNDS; round++) {
+            const int s = round * GROUPS + group;
+            float *a = at.a[s], *d = at.d[s];
+            upwards<2, LAYERS>([&](auto number) {
+                constexpr int layer = number.number, neurons = width(layer), first = place(layer), below = place(layer - 1);
+                if constexpr (layer == 2 && MEETING != ALONE) {
+                    for (int j = member; j < neurons; j += GROUP) {
+                        float z = at.b[first + j];
+#pragma unroll
+                        for (int from = 0; from < BLOCKS; from++)
+                            z += handed_over(at, meeting_place, part_at(turn, from, s, j));
+                        a[first + j] = activate(activation(layer), z);
+                    }
+                } else {
+                    weighted_sums<layer>(at, a + below, member, [&](int j, int share, float z) {
+                        if (share == 0) a[first + j] = activate(activation(layer), z + at.b[first + j]);
+                    });
+                }
+                __syncwarp();
+            });
+            if (activation(LAYERS) == SOFTMAX) softmax(a + LAST, member);
+            output_deltas(a + LAST, at.y[turn][s], d + LAST, member, start + s < n);
+            downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
+                constexpr int layer = number.number, neurons = kept(layer), first = place(layer), n_above = width(layer + 1);
+                constexpr int above = place(layer + 1), first_weight = weights_at(layer + 1), row = pitch(layer + 1);
+                for (int i = member; i < neurons; i += GROUP) {
+                    float sum = 0.0f;
+#pragma unroll 16
+                    for (int o = 0; o < n_above; o++) sum += at.w[first_weight + o * row + i] * d[above + o];
+                    d[first + i] = sum * slope(activation(layer), a[first + i]);
+                }
+                __syncwarp();
+            });
+            for (int j = member; j < OWN; j += GROUP) at.d1[s][j] = down * d[j];
+        }
+        wait_for_copies();
+        __syncthreads();
+
+        // ---- all weights move: (4d) and (4c)
+        if (works)
+            for (int s = 0; s < BATCH; s++) {
+                float d[NEURONS];
+#pragma unroll
+                for (int i = 0; i < NEURONS; i++) d[i] = j0 + i < OWN ? at.d1[s][j0 + i] : 0.0f;
+#pragma unroll
+                for (int q = 0; q < QUADS; q++) {
+                    const float4 x = *(const float4*)&at.x[stage][copy][s][column[q]];
+#pragma unroll
+                    for (int i = 0; i < NEURONS; i++) {
+                        w[i][4 * q] += d[i] * x.x;
+                        w[i][4 * q + 1] += d[i] * x.y;
+                        w[i][4 * q + 2] += d[i] * x.z;
+                        w[i][4 * q + 3] += d[i] * x.w;
+                    }
+                }
+                if (STAGES == 1) {  // this sample is used up: the next batch's takes its place
+                    __syncwarp();
+                    refill(s, next + s);
+                }
+            }
+        upwards<2, LAYERS>([&](auto number) {
+            constexpr int layer = number.number, inputs = kept(layer - 1), neurons = width(layer), first = place(layer);
+            constexpr int below = place(layer - 1), first_weight = weights_at(layer), row = pitch(layer);
+            for (int t = thread; t < neurons * inputs; t += THREADS) {
+                const int j = t / inputs, i = t % inputs;
+                float sum = 0.0f;
+#pragma unroll 10
+                for (int s = 0; s < BATCH; s++) sum += at.d[s][first + j] * at.a[s][below + i];
+                at.w[first_weight + j * row + i] += down * sum;
+            }
+        });
+        for (int t = thread; t < ALL; t += THREADS) {
+            float sum = 0.0f;
+            for (int s = 0; s < BATCH; s++) sum += at.d[s][t];
+            at.b[t] += down * sum;
+        }
+    }
+    wait_for_copies();
+
+    // ---- all weights back: each by the block that owns it
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < NEURONS; i++)
+#pragma unroll
+        for (int q = 0; q < 4 * QUADS; q++) {
+            const int k = first_k + k0 + q / 4 * 4 * LANES + q % 4;
+            if (works && j0 + i < own && k < width(0)) parameters[(block * OWN + j0 + i) * width(0) + k] = w[i][q];
+        }
+    upwards<1, LAYERS>([&](auto number) {
+        constexpr int layer = number.number, n_out = width(layer), n_in = width(layer - 1), inputs = kept(layer - 1);
+        constexpr int neurons = kept(layer), first_neuron = place(layer), from = parameters_at(layer);
+        float *W = parameters + from, *b = W + n_out * n_in;
+        for (int j = thread; j < neurons; j += THREADS)
+            if (layer == 1 && j < own) b[block * OWN + j] = at.b[j];
+            else if (layer > 1 && block == 0) b[j] = at.b[first_neuron + j];
+        if constexpr (layer > 1) {
+            constexpr int first_weight = weights_at(layer), row = pitch(layer);
+            const int first = layer == 2 ? block * OWN : 0;
+            if (layer == 2 || block == 0)
+                for (int t = thread; t < n_out * inputs; t += THREADS) {
+                    const int j = t / inputs, i = t % inputs;
+                    if (first + i < n_in) W[j * n_in + first + i] = at.w[first_weight + j * row + i];
+                }
+        }
+    });
+}

@@ -1,0 +1,175 @@
+"""train_epoch in one launch: how a network is laid out on the chip, and the launch. The kernel is in the .cu beside."""
+
+import functools
+from dataclasses import dataclass, fields
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.architecture import Architecture
+from nncourse.cuda.launch import launch
+from nncourse.cuda.source import CudaSource
+from nncourse.errors import DoesNotFitError
+from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.epoch import CROSS_ENTROPIES, train_epoch
+from nncourse.kernels.operation import cuda_beside
+
+ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")  # as in the .cu
+ALONE, CLUSTER, GRID = range(3)
+MOST_REGISTERS = 120  # a thread's weights and sums of layer 1: what it needs besides must fit too
+MOST_SAMPLES = 48  # sums that a thread keeps at the same time
+SPREAD = 65_536  # products that layer 1 makes in a step, forward: from so many on, more blocks are worth their meeting
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What a GPU has for one block: bytes of shared memory; and how many blocks run at once; clusters or not."""
+
+    shared_bytes: int
+    multiprocessors: int
+    clusters: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The constants of epoch_one_kernel.cu that are chosen, not given by the network. That file says what they are."""
+
+    blocks: int
+    meeting: int
+    threads: int
+    lanes: int
+    quads: int
+    neurons: int
+    samples: int
+    group: int
+    stages: int
+
+
+def plan(architecture: Architecture, batch: int, chip: Chip) -> Plan:
+    """A layout that fits the chip; DoesNotFitError where there is none."""
+    work = batch * architecture.sizes[0] * architecture.sizes[1]
+    spread = len(architecture.sizes) > 2 and work >= SPREAD
+    choices = []
+    if spread and chip.clusters:
+        choices += [(16 if work >= 16 * SPREAD else 8, CLUSTER)]
+    if spread:
+        choices += [(min(32, chip.multiprocessors), GRID), (min(8, chip.multiprocessors), GRID)]
+    for blocks, meeting in [*choices, (1, ALONE)]:
+        for stages in (2, 1):
+            made = _layout(architecture, batch, blocks, meeting, stages)
+            if made and shared_bytes(made, architecture, batch) <= chip.shared_bytes:
+                return made
+    raise DoesNotFitError(
+        f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory a "
+        f"block), got {architecture} in batches of {batch}; take train_epoch=graph, or fewer neurons or samples"
+    )
+
+
+def _layout(architecture: Architecture, batch: int, blocks: int, meeting: int, stages: int) -> Plan | None:
+    """Threads for layer 1: each has some neurons × some inputs. None if they would be more than a block may have."""
+    own = ceil(architecture.sizes[1] / blocks)
+    quads_in_row = ceil(architecture.sizes[0] / 4)
+    for quads in (1, 2, 4):
+        lanes = min(32, 1 << max(0, ceil(np.log2(quads_in_row / quads))))
+        side = 32 // lanes
+        warps_k = ceil(quads_in_row / (lanes * quads))
+        # As many neurons a thread as leave work for some warps: then an input that was read serves more of them.
+        neurons = max(1, min(12, ceil(own / side) if warps_k >= 4 else ceil(own / (side * 8))))
+        warps = warps_k * ceil(own / (side * neurons))
+        divisors = [d for d in range(1, batch + 1) if batch % d == 0 and d * neurons <= MOST_SAMPLES]
+        samples = max(divisors)
+        if 4 * quads * neurons + samples * neurons > MOST_REGISTERS:
+            continue
+        # Threads for the layers above: a group for each sample if that does not take too many.
+        threads = 32 * warps
+        group = 32
+        while group > 4 and batch * group > 640:
+            group //= 2
+        threads = max(threads, min(640, ceil(batch * group / 32) * 32))
+        if threads <= 1024:
+            return Plan(blocks, meeting, threads, lanes, quads, neurons, samples, group, stages)
+    return None
+
+
+def shared_bytes(made: Plan, architecture: Architecture, batch: int) -> int:
+    """The size of struct Shared."""
+    n_in, *widths = architecture.sizes
+    own = ceil(widths[0] / made.blocks)
+    kept = [own, *widths[1:]]
+    groups = made.threads // made.group
+    rows = ceil(batch / groups) * groups
+    span = 4 * made.lanes * made.quads
+    warps_k = ceil(n_in / span)
+    warps_j = ceil(own / (made.neurons * 32 // made.lanes))
+    weights = sum(n_out * (n_below | 1) for n_below, n_out in zip(kept, kept[1:], strict=False))
+    numbers = (
+        (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
+        + rows * (ceil(own / 4) * 4 + warps_k * own + 2 * (sum(kept) | 1) + 2 * widths[-1])
+        + weights + 1 + sum(kept)
+        + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
+    )  # fmt: skip
+    return 4 * (numbers + 4)  # its end may be rounded up
+
+
+@functools.lru_cache(maxsize=64)
+def source(made: Plan, architecture: Architecture, batch: int, copy: int) -> CudaSource:
+    """The .cu text for this network and plan; `copy` numbers are copied at once."""
+    constants = {field.name.upper(): getattr(made, field.name) for field in fields(Plan)}
+    constants |= {
+        "SIZES": ", ".join(map(str, architecture.sizes)),
+        "ACTIVATIONS": ", ".join(str(ACTIVATIONS.index(name)) for name in architecture.activations),
+        "LAYERS": len(architecture.activations),
+        "COST": "CROSS_ENTROPY" if architecture.cost in CROSS_ENTROPIES else architecture.cost.upper(),
+        "BATCH": batch,
+        "COPY": copy,
+        "ALPHA": f"{ALPHA}f",
+        "SHARED_BYTES": shared_bytes(made, architecture, batch),
+    }
+    mathematics = CudaSource.read(Path(__file__).with_name("epoch_mathematics.cu"))
+    return cuda_beside(__file__, *(f"{name}={value}" for name, value in constants.items()), before=(mathematics,))
+
+
+@functools.cache
+def this_chip() -> Chip:
+    """The GPU in use."""
+    import cupy
+
+    chip = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return Chip(chip["sharedMemPerBlockOptin"], chip["multiProcessorCount"], chip["major"] >= 9)
+
+
+EMULATED = Chip(99 * 1024, 4, False)  # few blocks: the emulator runs one thread after the other
+
+
+@train_epoch.kernel("one_kernel", device="gpu", cuda=True)
+def one_kernel(
+    parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, made: Plan | None = None, **emulator
+):
+    """Every step of the epoch in one launch. `chip` and `made` say how to lay it out otherwise than for this GPU."""
+    train_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+    batch = min(batch, max(1, len(X)))
+    gpu = devices.on_gpu(parameters)
+    chip = chip or (this_chip() if gpu else EMULATED)
+    made = made or plan(architecture, batch, chip)
+    xp = devices.array_module(parameters)
+    address = X.data.ptr if gpu else X.ctypes.data
+    copy = next(n for n in (4, 2, 1) if architecture.sizes[0] % n == 0 and address % (4 * n) == 0)
+    text = source(made, architecture, batch, copy)
+    rows = ceil(batch / (made.threads // made.group)) * (made.threads // made.group)
+    n_second = architecture.sizes[2] if len(architecture.sizes) > 2 else 1
+    meeting_place = xp.zeros(2 * made.blocks * rows * n_second if made.meeting else 1, np.float32)
+    arrived = xp.zeros(1, np.int32)
+    arguments = [parameters, X, Y, meeting_place, arrived, len(X), rate]
+    launch(
+        text,
+        "train_epoch",
+        (made.blocks,),
+        (made.threads,),
+        arguments,
+        shared_bytes=shared_bytes(made, architecture, batch),
+        cooperative=made.meeting == GRID,
+        **emulator,
+    )
+    return parameters

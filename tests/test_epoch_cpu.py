@@ -1,0 +1,186 @@
+"""The fused CPU kernels of train_epoch take the steps that the separate operations and PyTorch take; mistakes show."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from nncourse.architecture import Architecture
+from nncourse.kernels import epoch_cpu
+from nncourse.kernels.epoch import train_epoch
+
+HIDDEN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
+NETWORKS = [
+    Architecture((30, 60, 10, 1), ("sigmoid", "sigmoid", "sigmoid"), "mse"),
+    Architecture((7, 5, 4), ("relu", "softmax"), "categorical_cross_entropy"),
+    Architecture((6, 8, 1), ("tanh", "sigmoid"), "binary_cross_entropy"),
+    Architecture((6, 9, 7, 3), ("softplus", "leaky_relu", "identity"), "mae"),
+    Architecture((5, 4, 3), ("leaky_relu", "softmax"), "mse"),
+    Architecture((4, 2), ("sigmoid",), "mse"),
+    Architecture((3, 4, 4, 4, 4, 2), ("tanh", "step", "identity", "relu", "tanh"), "mse"),
+]
+kernels = pytest.mark.parametrize("kernel", ["numpy", "numba"])
+networks = pytest.mark.parametrize("architecture", NETWORKS, ids=str)
+
+
+def example(architecture, n, seed=0):
+    """Parameters, X, Y; one class a sample."""
+    rng = np.random.default_rng(seed)
+    n_out = architecture.sizes[-1]
+    labels = rng.integers(0, max(2, n_out), n)
+    Y = labels[:, None] if n_out == 1 else np.eye(n_out)[labels]
+    parameters = 0.3 * rng.standard_normal(architecture.letters["p"], dtype=np.float32)
+    return parameters, rng.standard_normal((n, architecture.sizes[0]), dtype=np.float32), Y.astype(np.float32)
+
+
+def trained(kernel, architecture, arrays, batch, epochs=1, rate=0.1):
+    """The parameters after some epochs of a kernel, in place."""
+    parameters, X, Y = (array.copy() for array in arrays)
+    for _ in range(epochs):
+        assert train_epoch[kernel](parameters, architecture, X, Y, batch, rate) is parameters
+    np.testing.assert_array_equal(X, arrays[1])
+    np.testing.assert_array_equal(Y, arrays[2])
+    return parameters
+
+
+@kernels
+@networks
+@pytest.mark.parametrize(("n", "batch"), [(40, 10), (23, 10), (6, 9), (3, 1), (16, 16)])
+def test_epochs_are_those_of_the_separate_operations(kernel, architecture, n, batch):
+    arrays = example(architecture, n)
+    expected = trained("steps", architecture, arrays, batch, epochs=3)
+    assert abs(expected - arrays[0]).max() > 1e-4
+    np.testing.assert_allclose(trained(kernel, architecture, arrays, batch, epochs=3), expected, rtol=1e-4, atol=2e-6)
+
+
+@kernels
+@networks
+def test_a_step_is_the_one_of_pytorchs_autograd(kernel, architecture):
+    torch = pytest.importorskip("torch")
+    if "step" in architecture.activations:
+        pytest.skip("PyTorch has no step function with a slope")
+    arrays = example(architecture, 8)
+    parameters, X, Y = map(torch.tensor, arrays)
+    parameters.requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cost = pytorch_cost(torch, architecture, architecture.views(parameters), X, Y)
+        cost.backward()
+    expected = (parameters - 0.1 * parameters.grad).detach().numpy()
+    np.testing.assert_allclose(trained(kernel, architecture, arrays, 8), expected, rtol=1e-5, atol=1e-6)
+
+
+def pytorch_cost(torch, architecture, pairs, A, Y):
+    """The cost of a batch, by PyTorch's functions."""
+    functions = torch.nn.functional
+    activations = {
+        "identity": lambda z: z,
+        "softmax": lambda z: torch.softmax(z, 1),
+        "leaky_relu": lambda z: functions.leaky_relu(z, 0.01),
+        "softplus": functions.softplus,
+    }
+    for (W, b), name in zip(pairs, architecture.activations, strict=True):
+        Z = A @ W.T + b
+        A = activations[name](Z) if name in activations else getattr(torch, name)(Z)
+    costs = {
+        "mse": lambda: ((A - Y) ** 2).sum() / 2,
+        "mae": lambda: (A - Y).abs().sum(),
+        "binary_cross_entropy": lambda: functions.binary_cross_entropy_with_logits(Z, Y, reduction="sum"),
+        "categorical_cross_entropy": lambda: functions.cross_entropy(Z, Y, reduction="sum"),
+    }
+    return costs[architecture.cost]() / len(Y)
+
+
+@kernels
+def test_no_samples_change_nothing(kernel):
+    arrays = example(NETWORKS[0], 0)
+    np.testing.assert_array_equal(trained(kernel, NETWORKS[0], arrays, 10), arrays[0])
+
+
+@kernels
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_saturated_neurons_stay_finite_without_warnings(kernel, name, sign):
+    architecture = Architecture((1, 3, 2), (name, "softmax"), "categorical_cross_entropy")
+    parameters, X, Y = example(architecture, 6)
+    parameters[:] = 1000
+    with warnings.catch_warnings(), np.errstate(over="raise", divide="raise", invalid="raise"):
+        warnings.simplefilter("error")
+        assert np.isfinite(trained(kernel, architecture, (parameters, sign * np.ones_like(X), Y), 4, rate=1e-3)).all()
+
+
+@kernels
+def test_data_may_be_a_view(kernel):
+    parameters, X, Y = example(NETWORKS[0], 25)
+    wide = np.repeat(X, 2, axis=1)
+    result = train_epoch[kernel](parameters.copy(), NETWORKS[0], wide[:, ::2], Y, 10, 0.1)
+    np.testing.assert_allclose(result, trained(kernel, NETWORKS[0], (parameters, X, Y), 10), rtol=1e-5, atol=1e-7)
+
+
+# ---- check() rejects wrong kernels: each has one mistake in the text of a right one
+
+WEIGHT_GRADIENT = "np.matmul(D_T[layer + 1], A[layer], out=dW[layer])"
+TRANSPOSED = "dW[layer][:] = np.matmul(A[layer].T, D[layer + 1]).reshape(dW[layer].shape)"
+BELOW = """            if layer > 0:
+                _backward(D[layer + 1], W[layer], D[layer])
+"""
+UPDATE = "            _update(D[layer + 1], A[layer], W[layer], b[layer])\n"
+
+NUMPY_MISTAKES = {
+    "mean over a whole batch for the last one": ("rate / size", "rate / batch"),
+    "sum for mean": ("rate / size", "rate"),
+    "first sample of the last batch left out": ("(slice(whole, None)", "(slice(whole + 1, None)"),
+    "last batch left out": ("range(0, len(X), batch):\n        A[0]", "range(0, len(X) - batch, batch):\n        A[0]"),
+    "slope in the delta of a cross-entropy": ('slopes[-1] = "identity"', "pass"),
+    "no sign in mae": ("np.sign(G, out=G)", "pass"),
+    "biases not updated": ("np.matmul(ones, D[layer + 1], out=db[layer])", "db[layer].fill(0)"),
+    "biases not added": ("Z += b[layer]", "pass"),
+    "weight gradient transposed": (WEIGHT_GRADIENT, TRANSPOSED),
+    "updated before the deltas below": (WEIGHT_GRADIENT, f"W[layer][:] -= {WEIGHT_GRADIENT}; dW[layer].fill(0)"),
+    "uphill": ("parameters -= gradients", "parameters += gradients"),
+    "not in place": ("parameters -= gradients", "parameters = parameters - gradients"),
+    "slope of another layer's activation": ("slope[layer](", "slope[layer - 1]("),
+    "samples changed": ("parameters -= gradients", "parameters -= gradients; A[0] *= HALF"),
+}
+NUMBA_MISTAKES = {
+    "updated before the deltas below": (BELOW + UPDATE, UPDATE + BELOW),
+    "a sample of a block forgotten": ("b[j] -= d0 + d1 + d2 + d3 + d4", "b[j] -= d0 + d1 + d2 + d3"),
+    "deltas below added to the last ones": ("    G.fill(f32(0))\n", ""),
+    "slope of the layer below": ("_to_delta(slopes[layer],", "_to_delta(slopes[layer - 1],"),
+    "series too short": ("for k in (6, 5, 4, 3, 2, 1)", "for k in (4, 3, 2, 1)"),
+    "only the first block of samples": ("range(0, D.shape[0], BLOCK)", "range(0, BLOCK, BLOCK)"),
+}
+
+
+def kernel_with(function, right="", wrong=""):
+    """`array` or `loops` of epoch_cpu.py from its text with `right` replaced; the loops are not compiled."""
+    with open(epoch_cpu.__file__, encoding="utf-8") as file:
+        text = file.read()
+    assert text.count(right) == 1 or not right, f"wanted {right!r} once in epoch_cpu.py"
+    text = text.replace(right, wrong) if right else text
+    names = {"__name__": "mutant"}
+    exec("\n".join(line for line in text.splitlines() if not line.startswith("@train_epoch.kernel")), names)
+    names["compiled_steps"] = names["_steps"]
+    return names[function]
+
+
+@pytest.mark.parametrize("function", ["array", "loops"])
+def test_check_accepts_the_text_without_a_mistake(function):
+    verdict = train_epoch.check(kernel_with(function))
+    assert verdict, str(verdict)
+
+
+@pytest.mark.parametrize("mistake", NUMPY_MISTAKES)
+def test_check_rejects_a_wrong_array_kernel(mistake):
+    rejected(kernel_with("array", *NUMPY_MISTAKES[mistake]))
+
+
+@pytest.mark.parametrize("mistake", NUMBA_MISTAKES)
+def test_check_rejects_wrong_loops(mistake):
+    rejected(kernel_with("loops", *NUMBA_MISTAKES[mistake]))
+
+
+def rejected(mutant):
+    """Not right, and not because it did not run."""
+    verdict = train_epoch.check(mutant)
+    assert not verdict and "raised" not in verdict.line, str(verdict)
