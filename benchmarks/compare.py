@@ -1,4 +1,7 @@
-"""Time all contenders on all cases, in separate interleaved processes: python -m benchmarks.compare cpu|gpu."""
+"""Time all contenders on all cases, in separate interleaved processes: python -m benchmarks.compare cpu|gpu.
+
+`python -m benchmarks.cpu` is the same for the CPU; each process that is started calls this file with --one.
+"""
 
 import argparse
 import datetime
@@ -15,9 +18,12 @@ RESULTS = Path(__file__).parent / "results"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("device", choices=CONTENDERS)
+def main(device: str | None = None) -> None:
+    """The command line; it asks for the device unless it is given."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.set_defaults(device=device)
+    if device is None:
+        parser.add_argument("device", choices=CONTENDERS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="the results file (default benchmarks/results/DEVICE.json)")
     parser.add_argument("--one", nargs=2, metavar=("CASE", "CONTENDER"), help="time this one and print its seconds")

@@ -1,7 +1,8 @@
 """Who is timed, and at what. A contender gets a case; it gives back a function that does the work, and how many times.
 
 All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
-a step, data on the device already. (scikit-learn's classifier has cross-entropy; its work a step is the same.)
+a step, data on the device already. (scikit-learn's classifier has cross-entropy; its work a step is the same.) "Fused"
+is the course's train_epoch by one kernel; the other steps of the course are separate operations.
 """
 
 from collections.abc import Callable
@@ -41,6 +42,12 @@ def data(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return X, Y.astype(np.float32)
 
 
+def epoch(case: Case, steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """So many of these batches in a row."""
+    X, Y = (np.tile(array, (steps, 1)) for array in data(case))
+    return X, Y
+
+
 def ours(backend_name: str, **overrides: str) -> Callable:
     """The package, by separate kernels of one backend."""
 
@@ -55,6 +62,24 @@ def ours(backend_name: str, **overrides: str) -> Callable:
             layer = network.layers[0]
             return lambda: backend.dense_forward(X, layer.W, layer.b), 1
         return lambda: training_step(network, X, Y, 0.1, backend), 1
+
+    return prepare
+
+
+def fused(backend_name: str, **overrides: str) -> Callable:
+    """The package's train_epoch by one kernel: an epoch of many batches at once, with no call between them."""
+
+    def prepare(case: Case) -> tuple[Callable, int]:
+        from nncourse.kernels.backend import choose
+        from nncourse.model.network import make_network
+
+        if case.operation:
+            raise ValueError("train_epoch has no dense layer on its own")
+        backend, network = choose(backend_name, **overrides), make_network(case.sizes)
+        parameters = backend.to_device(np.concatenate([array.ravel() for array in network.parameters]))
+        X, Y = map(backend.to_device, epoch(case))
+        arguments = (parameters, network.architecture, X, Y, case.batch, 0.1)
+        return lambda: backend.train_epoch(*arguments), len(X) // case.batch
 
     return prepare
 
@@ -97,8 +122,7 @@ def scikit_learn(case: Case) -> tuple[Callable, int]:
     if case.operation:
         raise ValueError("scikit-learn has no dense layer on its own")
     warnings.simplefilter("ignore")  # it warns that one epoch is not enough
-    batches = 200
-    X, Y = (np.tile(array, (batches, 1)) for array in data(case))
+    X, Y = epoch(case)
     labels = Y.argmax(axis=1) if Y.shape[1] > 1 else Y[:, 0].astype(int)
     network = MLPClassifier(
         case.sizes[1:-1],
@@ -110,13 +134,15 @@ def scikit_learn(case: Case) -> tuple[Callable, int]:
         max_iter=1,
         warm_start=True,
     )
-    return lambda: network.fit(X, labels), batches
+    return lambda: network.fit(X, labels), len(X) // case.batch
 
 
 CPU = {
     "nncourse loops": ours("loops"),
     "nncourse numpy": ours("numpy"),
     "nncourse numba": ours("numba"),
+    "nncourse numpy, fused": fused("numpy"),
+    "nncourse numba, fused": fused("numba"),
     "PyTorch eager": pytorch("cpu"),
     "scikit-learn": scikit_learn,
 }
