@@ -7,7 +7,7 @@ from itertools import pairwise
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network without its weights: neurons a layer, inputs first; the activation of each layer but these; the cost."""
+    """A network without its weights: neurons a layer, inputs first; an activation a layer but the first; the cost."""
 
     sizes: tuple[int, ...]
     activations: tuple[str, ...]

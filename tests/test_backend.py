@@ -132,7 +132,7 @@ def test_repr_names_every_operation_its_kernel_and_where_it_is_written(name):
 def test_backends_of_the_gpu(gpu, name, rng):
     backend = choose(name)
     assert backend.device == "gpu"
-    assert {kernel.device for kernel in backend.kernels.values()} == {"gpu"}
+    assert {kernel.device for kernel in backend.kernels.values()} <= {"gpu", "any"}
     A, W, b = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (2, 3), (2,)))
     Z = backend.dense_forward(*map(backend.to_device, (A, W, b)))
     assert device.on_gpu(Z)

@@ -105,7 +105,9 @@ def _nvrtc(text: str, arch: str) -> str:
     """Compile to machine code; the assembler's log."""
     from cuda.core import Program, ProgramOptions
 
-    options = ProgramOptions(arch=arch, std=STANDARD, name="kernels.cu", ptxas_options=["-v"])
+    # CuPy compiles with that default too: a lambda inside a kernel is then a device function.
+    more = {"device_as_default_execution_space": True, "ptxas_options": ["-v"]}
+    options = ProgramOptions(arch=arch, std=STANDARD, name="kernels.cu", **more)
     log = io.StringIO()
     Program(text, "c++", options).compile("cubin", logs=log)
     return log.getvalue()

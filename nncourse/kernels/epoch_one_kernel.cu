@@ -22,8 +22,8 @@
 #endif
 // ---- sizes
 
-__device__ constexpr int width(int layer) {  // neurons of a layer; layer 0 are the inputs
-    constexpr int widths[] = {SIZES};
+__device__ constexpr int width(int layer) {  // neurons of a layer; layer 0 are the inputs, above the outputs is nothing
+    constexpr int widths[] = {SIZES, 0};
     return widths[layer];
 }
 __device__ constexpr int activation(int layer) {
