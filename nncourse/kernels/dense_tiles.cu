@@ -137,13 +137,14 @@ template <int M, int N> __device__ void write_sums(float (&sums)[M][N], int i, i
         }
 }
 
-// As tiles_2d, but four numbers at a time: from global memory along k, from shared memory along samples and neurons.
-// For that the tiles are transposed. Rows of four more numbers: the threads of a warp that store use different banks.
-extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_vectorised(
-    const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
+// One block's part of the product, four numbers at a time: from global memory along k, from shared memory along samples
+// and neurons. For that the tiles are transposed. Rows of four more numbers: the threads of a warp that store use
+// different banks. The thread's first element of the block's tile is (y, x); see write_sums for the others.
+__device__ __forceinline__ void multiply_by_fours(int y, int x, int y_apart, int x_apart, const float* A, const float* W,
+                                                  const float* b, float* Z, int batch, int n_in, int n_out) {
     alignas(16) __shared__ float A_tile[DEPTH][SIDE + 4];
     alignas(16) __shared__ float W_tile[DEPTH][SIDE + 4];
-    int t = threadIdx.x, x = t % 16 * 4, y = t / 16 * 4, i0 = blockIdx.y * SIDE, j0 = blockIdx.x * SIDE;
+    int t = threadIdx.x, i0 = blockIdx.y * SIDE, j0 = blockIdx.x * SIDE;
     int row = t / 2, k_load = t % 2 * 4;  // what this thread brings: half a row of each tile
     const float* A_row = row_of(A, i0 + row, batch, n_in);
     const float* W_row = row_of(W, j0 + row, n_out, n_in);
@@ -157,13 +158,20 @@ extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_vectoris
 #pragma unroll
         for (int k = 0; k < DEPTH; k++) {
             float a[8], w[8];
-            read_fragment(a, &A_tile[k][y], SIDE / 2);
-            read_fragment(w, &W_tile[k][x], SIDE / 2);
+            read_fragment(a, &A_tile[k][y], y_apart);
+            read_fragment(w, &W_tile[k][x], x_apart);
             multiply(z, a, w);
         }
         __syncthreads();
     }
-    write_sums(z, i0 + y, j0 + x, SIDE / 2, SIDE / 2, b, Z, batch, n_out);
+    write_sums(z, i0 + y, j0 + x, y_apart, x_apart, b, Z, batch, n_out);
+}
+
+// As tiles_2d, but four numbers at a time: a thread's elements are four groups of 4 x 4, half a tile apart.
+extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_vectorised(
+    const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
+    int t = threadIdx.x;
+    multiply_by_fours(t / 16 * 4, t % 16 * 4, SIDE / 2, SIDE / 2, A, W, b, Z, batch, n_in, n_out);
 }
 
 // ---- From here on the tile of a block is divided among its warps. A warp of 2 x 16 threads, as above, reads 16 + 128
@@ -182,30 +190,9 @@ __device__ int lane_across() {
 // As vectorised, but each of the 8 warps has 64 x 32 elements to itself.
 extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_warp_tiles(
     const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
-    alignas(16) __shared__ float A_tile[DEPTH][SIDE + 4];
-    alignas(16) __shared__ float W_tile[DEPTH][SIDE + 4];
-    int t = threadIdx.x, warp = t / 32, i0 = blockIdx.y * SIDE, j0 = blockIdx.x * SIDE;
+    int warp = threadIdx.x / 32;
     int y = warp / 4 * 64 + lane_down() * 4, x = warp % 4 * 32 + lane_across() * 4;
-    int row = t / 2, k_load = t % 2 * 4;
-    const float* A_row = row_of(A, i0 + row, batch, n_in);
-    const float* W_row = row_of(W, j0 + row, n_out, n_in);
-    bool fours = by_fours(A, n_in) && by_fours(W, n_in);
-    float z[8][8] = {};
-    for (int k0 = 0; k0 < n_in; k0 += DEPTH) {
-        bool at_once = fours && k0 + DEPTH <= n_in;
-        store_transposed(A_tile, k_load, row, read4(A_row, k0 + k_load, n_in, at_once));
-        store_transposed(W_tile, k_load, row, read4(W_row, k0 + k_load, n_in, at_once));
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            float a[8], w[8];
-            read_fragment(a, &A_tile[k][y], 32);
-            read_fragment(w, &W_tile[k][x], 16);
-            multiply(z, a, w);
-        }
-        __syncthreads();
-    }
-    write_sums(z, i0 + y, j0 + x, 32, 16, b, Z, batch, n_out);
+    multiply_by_fours(y, x, 32, 16, A, W, b, Z, batch, n_in, n_out);
 }
 
 // Two buffers for each tile. Before a block multiplies what is in one, it asks for the next numbers; they come while it
