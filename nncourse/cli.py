@@ -178,8 +178,8 @@ def _train(options: argparse.Namespace) -> int:
         "machine": device.describe(backend.device),
         "versions": device.versions(),
     }
-    if history.stopped:
-        print(f"nncourse: {history.stopped}", file=sys.stderr)
+    for words in filter(None, (history.note * (not options.verbose), history.stopped)):
+        print(f"nncourse: {words}", file=sys.stderr)
     files.save(model, options.model)
     if history.epochs:
         last = history.epochs[-1]

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from nncourse import datasets
-from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
+from nncourse.errors import CourseError, DoesNotFitError
+from nncourse.kernels.backend import EPOCHS, choose
+from nncourse.kernels.epoch import steps, train_epoch
 from nncourse.model import metrics
 from nncourse.model.network import make_network, training_step
 from nncourse.model.training import ROWS_AT_ONCE, evaluate, train
 
 NUMPY = choose("numpy")
+STEPS = choose("numpy", train_epoch="steps")
 
 
 def scaled(data):
@@ -58,7 +60,7 @@ def test_same_seed_same_result(moons, backend):
 @pytest.mark.parametrize("batch_size", (1, 10, 53, 1000))
 def test_an_epoch_uses_every_sample_once_the_last_small_batch_too(moons, batch_size):
     X, Y = moons
-    network, _ = trained(make_network([2, 4, 1]), X, Y, epochs=2, batch_size=batch_size, seed=5)
+    network, _ = trained(make_network([2, 4, 1]), X, Y, STEPS, epochs=2, batch_size=batch_size, seed=5)
     by_hand = make_network([2, 4, 1])
     for epoch in (1, 2):
         order = np.random.default_rng([5, epoch]).permutation(53)
@@ -131,12 +133,16 @@ def test_ctrl_c_in_the_first_epoch_leaves_the_network_as_it_was(moons):
 
     class Impatient:
         device = "cpu"
-        to_device = staticmethod(NUMPY.to_device)
+        to_device = staticmethod(STEPS.to_device)
+        kernels = STEPS.kernels
+
+        def train_epoch(self, *arguments):
+            return steps(*arguments, backend=self)
 
         def __getattr__(self, name):
             if next(calls) == 20:
                 raise KeyboardInterrupt
-            return getattr(NUMPY, name)
+            return getattr(STEPS, name)
 
     network, history = trained(make_network([2, 4, 1]), X, Y, Impatient())
     assert same(network, make_network([2, 4, 1]))
@@ -167,6 +173,46 @@ def test_a_cost_that_is_not_finite_stops_with_advice_and_keeps_the_best(moons, l
 def test_no_learning_rate_leaves_weights_that_are_not_finite(moons, cost, rate):
     network, _ = trained(make_network([2, 4, 1], "relu", cost), *moons, learning_rate=rate, on_epoch=stop_after(3))
     assert all(np.isfinite(array).all() for array in network.parameters)
+
+
+@pytest.mark.parametrize("name", ("numpy", "numba"))
+def test_an_epoch_is_one_call_of_the_backend_s_kernel(moons, name):
+    network, history = trained(make_network([2, 4, 1]), *moons, choose(name), batch_size=7)
+    by_steps, other = trained(make_network([2, 4, 1]), *moons, choose(name, train_epoch="steps"), batch_size=7)
+    assert (history.kernel, other.kernel, history.note) == (name, "steps", "")
+    assert agree(network, by_steps) and history.costs == pytest.approx(other.costs, rel=1e-5)
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """A kernel of train_epoch that fits only networks with one layer; for others `numpy` takes over."""
+    monkeypatch.setattr(train_epoch, "kernels", dict(train_epoch.kernels))
+
+    @train_epoch.kernel("narrow", device="cpu", otherwise="numpy")
+    def narrow(parameters, architecture, *arguments):
+        if len(architecture.shapes) > 1:
+            raise DoesNotFitError("narrow wanted one layer; take train_epoch=numpy")
+        return train_epoch["numpy"](parameters, architecture, *arguments)
+
+    monkeypatch.setitem(EPOCHS, "numpy", "narrow")
+
+
+def test_where_a_kernel_does_not_fit_the_next_takes_over_and_it_is_said(moons, narrow, capsys):
+    network, history = trained(make_network([2, 4, 1]), *moons, choose("numpy"), progress=True)
+    assert history.kernel == "numpy"
+    assert history.note == "trained by numpy: narrow wanted one layer; take train_epoch=numpy"
+    printed = capsys.readouterr()
+    assert history.note in printed.out + printed.err
+    assert same(network, trained(make_network([2, 4, 1]), *moons, NUMPY)[0])
+    fits = trained(make_network([2, 1]), *moons, choose("numpy"))[1]
+    assert (fits.kernel, fits.note) == ("narrow", "")
+
+
+def test_a_kernel_that_was_asked_for_and_does_not_fit_is_an_error(moons, narrow):
+    network = make_network([2, 4, 1])
+    with pytest.raises(DoesNotFitError, match="wanted one layer"):
+        train(network, *moons, choose("numpy", train_epoch="narrow"), epochs=1)
+    assert same(network, make_network([2, 4, 1]))
 
 
 def test_xor_is_learnt():

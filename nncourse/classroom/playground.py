@@ -71,7 +71,8 @@ class Engine:
     """A network that is trained on points of the plane, a batch at a time. `settings` of AT_ONCE may be replaced."""
 
     def __init__(self, settings: Settings):
-        self.settings, self.backend = settings, choose(settings.backend, mine=settings.mine)
+        self.settings = settings
+        self.backend = choose(settings.backend, mine=settings.mine, train_epoch="steps")  # it shows single steps
         points = datasets.generate(settings.data, samples=settings.samples, noise=settings.noise, seed=settings.seed)
         if COSTS[settings.cost] == "softmax" and points.Y.shape[1] == 1:  # softmax wants an output for each class
             points = replace(points, Y=np.hstack([1 - points.Y, points.Y]))

@@ -143,7 +143,7 @@ def this_chip() -> Chip:
 EMULATED = Chip(99 * 1024, 4, False)  # few blocks: the emulator runs one thread after the other
 
 
-@train_epoch.kernel("one_kernel", device="gpu", cuda=True)
+@train_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
 def one_kernel(
     parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, made: Plan | None = None, **emulator
 ):

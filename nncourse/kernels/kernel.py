@@ -26,6 +26,7 @@ class Kernel:
     function: Callable | None = None
     cuda: bool = field(default=False, kw_only=True)  # launches CUDA C: given NumPy arrays, it runs on the CPU emulator
     with_backend: bool = field(default=False, kw_only=True)  # takes the backend that it belongs to as `backend=`
+    otherwise: str = field(default="", kw_only=True)  # the kernel that takes over where this one does not fit
 
     def __call__(self, *arguments, **options):
         return self.function(*arguments, **options)

@@ -100,7 +100,7 @@ class Operation:
         )
 
     def kernel(
-        self, name: str, device: str, compiled: bool = False, written: Callable | None = None, **options: bool
+        self, name: str, device: str, compiled: bool = False, written: Callable | None = None, **options
     ) -> Callable:
         """Decorator: register the function below as kernel `name`. `compiled` lets Numba compile it at its first call.
 

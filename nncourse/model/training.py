@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.errors import CourseError
-from nncourse.model.network import Network, cost_of, forward, training_step
+from nncourse.errors import CourseError, DoesNotFitError
+from nncourse.model.network import Network, cost_of, forward, with_parameters
 
 ROWS_AT_ONCE = 8192  # how many samples an evaluation pushes through the network together
+FIRST_BATCHES = 64  # how many a fused kernel is tried on: enough that a graph is recorded
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,15 @@ class Epoch:
 
 @dataclass
 class History:
-    """What happened, epoch by epoch; `stopped` is "" after the last epoch, else one line on why it ended early."""
+    """What happened, epoch by epoch; `stopped` is "" after the last epoch, else one line on why it ended early.
+
+    `kernel` is the kernel of train_epoch that computed, `note` why it was not the backend's own.
+    """
 
     epochs: list[Epoch] = field(default_factory=list)
     stopped: str = ""
+    kernel: str = ""
+    note: str = ""
 
     @property
     def costs(self) -> list[float]:
@@ -62,6 +68,7 @@ def train(
 ) -> History:
     """Train `network` in place by stochastic gradient descent on samples X (n, n_in) with targets Y (n, n_out).
 
+    An epoch is one call of backend.train_epoch; what has to be compiled for it is compiled before the clock runs.
     The order of the samples in epoch e depends on `seed` and e alone, so that training goes on after `epochs_done`
     epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
     keeps the best parameters so far (by the validation cost where there is a validation set, else by the cost).
@@ -73,15 +80,22 @@ def train(
         _refuse_bad_data(network, *validation)
     refuse_bad_options(epochs, batch_size, learning_rate)
     history = History()
-    there = network.on(backend)
+    architecture = network.architecture
+    parameters = backend.to_device(np.concatenate([array.ravel() for array in network.parameters]))
+    there = with_parameters(architecture, parameters)
     X, Y = map(backend.to_device, (X, Y))
     X_validation, Y_validation = map(backend.to_device, validation or (X, Y))
-    best, best_cost = [array.copy() for array in there.parameters], math.inf
+    best, best_cost = parameters.copy(), math.inf
     bar = tqdm(total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False)
     try:
+        train_epoch = _made_ready(backend, history, parameters, architecture, X, Y, batch_size, learning_rate)
+        if history.note and progress:
+            bar.write(history.note)
         for number in range(epochs_done + 1, epochs_done + epochs + 1):
             start = time.perf_counter()
-            _one_epoch(there, X, Y, batch_size, learning_rate, np.random.default_rng([seed, number]), backend)
+            # The rows are shuffled once, so that each batch is a slice and not another gathering.
+            order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
+            train_epoch(parameters, architecture, X[order], Y[order], batch_size, learning_rate)
             devices.synchronise(backend.device)
             seconds = time.perf_counter() - start
             cost = evaluate(there, X, Y, backend)
@@ -96,7 +110,7 @@ def train(
                 break
             judged = cost if validation_cost is None else validation_cost
             if judged < best_cost:
-                best, best_cost = [array.copy() for array in there.parameters], judged
+                best, best_cost = parameters.copy(), judged
             bar.update()
             bar.set_postfix_str(f"cost {cost:.4g}", refresh=False)
             if on_epoch:
@@ -106,9 +120,9 @@ def train(
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
     finally:
         bar.close()
-    trained = [devices.to_device(array, "cpu") for array in (best if history.stopped else there.parameters)]
-    for layer, W, b in zip(network.layers, trained[0::2], trained[1::2], strict=True):
-        layer.W, layer.b = W, b
+    trained = devices.to_device(best if history.stopped else parameters, "cpu")
+    for layer, (W, b) in zip(network.layers, architecture.views(trained), strict=True):
+        layer.W, layer.b = W.copy(), b.copy()
     return history
 
 
@@ -122,15 +136,24 @@ def evaluate(network: Network, X, Y, backend) -> float:
     return total / len(X)
 
 
-def _one_epoch(
-    network: Network, X, Y, batch_size: int, learning_rate: float, rng: np.random.Generator, backend
-) -> None:
-    """Every sample once. The rows are shuffled once, so that each batch is a slice and not another gathering."""
-    order = backend.to_device(rng.permutation(len(X)))
-    X, Y = X[order], Y[order]
-    for start in range(0, len(X), batch_size):
-        stop = start + batch_size
-        training_step(network, X[start:stop], Y[start:stop], learning_rate, backend)
+def _made_ready(backend, history: History, parameters, architecture, X, Y, batch_size: int, learning_rate: float):
+    """The backend's kernel of train_epoch, or where it does not fit the one that then takes over, which is noted.
+
+    One that is compiled for the network is tried on a copy of the parameters. `steps` needs no trial: it fits always.
+    """
+    kernel, call = backend.kernels["train_epoch"], backend.train_epoch
+    first = slice(FIRST_BATCHES * batch_size)
+    while not kernel.with_backend:
+        try:
+            call(parameters.copy(), architecture, X[first], Y[first], batch_size, learning_rate)
+            break
+        except DoesNotFitError as error:
+            if not kernel.otherwise or backend.notes.get("train_epoch") == "asked for":
+                raise
+            kernel = call = kernel.operation[kernel.otherwise]
+            history.note = f"trained by {kernel.name}: {error}"
+    history.kernel = kernel.name
+    return call
 
 
 def _refuse_bad_data(network: Network, X, Y) -> None:
