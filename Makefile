@@ -28,8 +28,8 @@ EVERY_SECOND = $$(.venv/bin/python -m nncourse.classroom.course)
 test: export NNCOURSE_MY_KERNELS = $(CURDIR)/build/no_kernels
 test: export OMP_NUM_THREADS = 1
 test: setup
-	.venv/bin/python -m ruff check nncourse tests tools benchmarks slurm notebooks
-	.venv/bin/python -m ruff format --check --quiet nncourse tests tools benchmarks slurm notebooks
+	.venv/bin/python -m ruff check nncourse tests tools benchmarks slurm notebooks conftest.py
+	.venv/bin/python -m ruff format --check --quiet nncourse tests tools benchmarks slurm notebooks conftest.py
 	rm -rf build/no_kernels
 	$(PYTEST) tests $(ARGS)
 	$(NBVAL)

@@ -3,8 +3,10 @@
 That they run, in all three ways, is tested by nbval: see the Makefile.
 """
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -116,3 +118,23 @@ def test_what_is_filled_in_notebook_02_trains_in_06_and_on_the_command_line(my_k
     command = [sys.executable, "-m", "nncourse", "train", *line.split()]
     result = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True)
     assert result.returncode == 0 and f"sigmoid: {kernel}, yours" in result.stdout
+
+
+@pytest.mark.parametrize(("deaths", "passes"), [(1, True), (99, False)])
+def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, passes):
+    """A conftest.py for nbval alone: the kernel here counts its starts, and dies the first few times."""
+    spec = tmp_path / "jupyter" / "kernels" / "frail"
+    spec.mkdir(parents=True)
+    starts = f"echo >> {tmp_path}/starts; [ $(wc -l < {tmp_path}/starts) -gt {deaths} ] || exit 1; "
+    argv = ["sh", "-c", f"{starts} exec {sys.executable} -m ipykernel_launcher -f $0", "{connection_file}"]
+    (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "frail", "language": "python"}))
+    metadata = {"kernelspec": {"name": "frail", "display_name": "frail", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 + 1")], metadata=metadata)
+    nbformat.write(notebook, tmp_path / "one.ipynb")
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
+    environment = os.environ | {"JUPYTER_PATH": str(tmp_path / "jupyter")}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval-lax", "one.ipynb"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode == 0) is passes, done.stdout
+    assert done.stdout.count("started again") >= 1
+    assert len((tmp_path / "starts").read_text().split("\n")) - 1 == (2 if passes else 3)
