@@ -15,6 +15,7 @@ from nncourse.kernels import (
     dense,
     epoch,
     epoch_cpu,
+    epoch_graph,
     epoch_one_kernel,
     neuron,
     update,
@@ -22,7 +23,8 @@ from nncourse.kernels import (
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
-TOPICS = (neuron, activations, dense, cost, backpropagation, update, epoch, epoch_cpu, epoch_one_kernel, confusion)
+TOPICS = (neuron, activations, dense, cost, backpropagation, update, epoch)
+TOPICS += (epoch_cpu, epoch_graph, epoch_one_kernel, confusion)
 # The kernel of train_epoch that goes with a backend. `steps` is the one that calls the backend's other kernels.
 EPOCHS = {"loops": "steps", "numpy": "numpy", "numba": "numba", "cupy": "steps", "cuda": "one_kernel"}
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}

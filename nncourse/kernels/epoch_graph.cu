@@ -1,0 +1,175 @@
+// train_epoch as a few launches a step, for networks of any size. The launches of a step, in this order:
+//   forward            A = σ(A_below Wᵀ + b): one for each hidden layer
+//   forward_to_deltas  the same for the output layer, whose A become deltas D at once. Softmax needs its whole row
+//                      before that: there it is forward, then softmax_to_deltas
+//   hidden_deltas      D_below = (D W) ⊙ σ'(A_below): one for each hidden layer, from above
+//   update             W ← W − rate / batch Dᵀ A_below, and b: one for all layers. It comes last: deltas are those of
+//                      the weights that the outputs were computed with
+// A launch takes as long as such a small product itself. So bias, activation, slope and step have no launch of their
+// own: they happen to a sum before it is written. No sum depends on the order of threads.
+//
+// A (batch, n) are activations, D (batch, n) deltas, W (n_out, n_in) the weights of a layer, row after row.
+
+#define WARPS (THREADS / 32)
+#define TILE(across) (SIDE * SIDE * (across))  // elements that a block computes
+
+// Adds up each of a thread's COUNT sums over the 32 lanes. In every round a lane keeps half of its sums and gives the
+// other half to the lane that keeps those: 16 sums take 16 shuffles, not 80. sums[0] ends up as sum lane * COUNT / 32.
+template <int COUNT, int DISTANCE = 16>
+__device__ void add_over_lanes(float* sums) {
+    if constexpr (DISTANCE > 0) {
+        const bool upper = threadIdx.x & DISTANCE;
+        if constexpr (COUNT == 1) sums[0] += __shfl_xor_sync(~0u, sums[0], DISTANCE);
+#pragma unroll
+        for (int e = 0; e < COUNT / 2; e++) {
+            const float low = sums[e], high = sums[e + COUNT / 2];
+            sums[e] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, DISTANCE);
+        }
+        add_over_lanes<(COUNT + 1) / 2, DISTANCE / 2>(sums);
+    }
+}
+
+// A block's tile of a product, the sums over k of left(i, k) right(k, j): SIDE rows i and SIDE × ACROSS columns j.
+// done(i, j, sum, early) gets each element, and with it what early(i, j) has read in time.
+//
+// Small products wait for memory, not for arithmetic. So threads divide up k, and each asks for AHEAD steps along k
+// before it uses the first. It adds up SIDE × SIDE elements: what it has read serves SIDE times. ACROSS neighbouring
+// threads have neighbouring columns, the others share k: 1 is for products whose factors lie in memory along k, 32 for
+// those whose right factor lies along j. Either way the threads of a warp read numbers next to each other.
+// Rows and columns past the edge are computed from the last ones, and dropped.
+template <int ACROSS, typename Left, typename Right, typename Early, typename Done>
+__device__ void product(float* parts, int rows, int columns, int depth, Left left, Right right, Early early,
+                        Done done) {
+    constexpr int WIDTH = SIDE * ACROSS, STEP = THREADS / ACROSS, ROUNDS = (TILE(ACROSS) + THREADS - 1) / THREADS;
+    const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    const int i0 = blockIdx.x * SIDE, j0 = blockIdx.y * WIDTH;
+    // In the end a thread has element e = thread, thread + THREADS … of the tile: row e / WIDTH, column e % WIDTH.
+    auto is_there = [&](int e) { return e < TILE(ACROSS) && i0 + e / WIDTH < rows && j0 + e % WIDTH < columns; };
+    float before[ROUNDS];
+#pragma unroll
+    for (int round = 0; round < ROUNDS; round++) {
+        const int e = round * THREADS + thread;
+        before[round] = is_there(e) ? early(i0 + e / WIDTH, j0 + e % WIDTH) : 0.0f;
+    }
+
+    float sums[SIDE * SIDE] = {};
+    for (int k0 = thread / ACROSS; k0 < depth; k0 += AHEAD * STEP) {
+        float l[AHEAD][SIDE], r[AHEAD][SIDE];
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+            const int k = min(k0 + a * STEP, depth - 1);
+#pragma unroll
+            for (int m = 0; m < SIDE; m++) {
+                l[a][m] = left(min(i0 + m, rows - 1), k);
+                r[a][m] = right(k, min(j0 + m * ACROSS + thread % ACROSS, columns - 1));
+            }
+        }
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+            if (k0 + a * STEP < depth)
+#pragma unroll
+                for (int e = 0; e < SIDE * SIDE; e++) sums[e] += l[a][e / SIDE] * r[a][e % SIDE];
+    }
+
+    if constexpr (ACROSS == 1) {
+        constexpr int SAME = 32 / (SIDE * SIDE);  // lanes that end up with the same sum
+        add_over_lanes<SIDE * SIDE>(sums);
+        if (lane % SAME == 0) parts[warp * TILE(1) + lane / SAME] = sums[0];
+    } else {
+#pragma unroll
+        for (int e = 0; e < SIDE * SIDE; e++) parts[warp * TILE(ACROSS) + e * ACROSS + lane] = sums[e];
+    }
+    __syncthreads();  // each warp has stored its part of the sums
+#pragma unroll
+    for (int round = 0; round < ROUNDS; round++) {
+        const int e = round * THREADS + thread;
+        if (!is_there(e)) continue;
+        float sum = 0.0f;
+#pragma unroll
+        for (int part = 0; part < WARPS; part++) sum += parts[part * TILE(ACROSS) + e];
+        done(i0 + e / WIDTH, j0 + e % WIDTH, sum, before[round]);
+    }
+}
+
+// ---- forward: rows are samples, columns are neurons, k counts inputs
+
+template <typename Done>
+__device__ void weighted_sums(float* parts, const float* A, const float* W, const float* b, int batch, int n_in,
+                              int n_out, Done done) {
+    product<1>(
+        parts, batch, n_out, n_in, [&](int s, int k) { return A[s * n_in + k]; },
+        [&](int k, int j) { return W[j * n_in + k]; }, [&](int s, int j) { return b[j]; },
+        [&](int s, int j, float sum, float bias) { done(s * n_out + j, sum + bias); });
+}
+
+extern "C" __global__ void forward(const float* __restrict__ A_below, const float* __restrict__ W,
+                                   const float* __restrict__ b, float* A, int batch, int n_in, int n_out,
+                                   int activation) {
+    __shared__ float parts[WARPS * TILE(1)];
+    weighted_sums(parts, A_below, W, b, batch, n_in, n_out, [&](int at, float z) { A[at] = activate(activation, z); });
+}
+
+extern "C" __global__ void forward_to_deltas(const float* __restrict__ A_below, const float* __restrict__ W,
+                                             const float* __restrict__ b, const float* __restrict__ Y, float* D,
+                                             int batch, int n_in, int n_out, int activation, int cost) {
+    __shared__ float parts[WARPS * TILE(1)];
+    weighted_sums(parts, A_below, W, b, batch, n_in, n_out, [&](int at, float z) {
+        const float a = activate(activation, z), g = cost_gradient(cost, a, Y[at]);
+        D[at] = cost == CROSS_ENTROPY ? g : g * slope(activation, a);
+    });
+}
+
+// A warp for each sample: from z, which stand in D, to a = softmax(z), to the deltas of the outputs.
+extern "C" __global__ void softmax_to_deltas(float* D, const float* Y, int n_out, int cost) {
+    float* d = D + blockIdx.x * n_out;
+    const float* y = Y + blockIdx.x * n_out;
+    float top = -INFINITY, total = 0.0f, mean = 0.0f;
+    for (int j = threadIdx.x; j < n_out; j += 32) top = fmaxf(top, d[j]);
+    for (int distance = 16; distance > 0; distance /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, distance));
+    for (int j = threadIdx.x; j < n_out; j += 32) total += d[j] = expf(d[j] - top);
+    for (int distance = 16; distance > 0; distance /= 2) total += __shfl_xor_sync(~0u, total, distance);
+    for (int j = threadIdx.x; j < n_out; j += 32) {
+        d[j] /= total;
+        mean += cost_gradient(cost, d[j], y[j]) * d[j];
+    }
+    for (int distance = 16; distance > 0; distance /= 2) mean += __shfl_xor_sync(~0u, mean, distance);
+    for (int j = threadIdx.x; j < n_out; j += 32) {
+        const float a = d[j], g = cost_gradient(cost, a, y[j]);
+        d[j] = cost == CROSS_ENTROPY ? g : a * (g - mean);
+    }
+}
+
+// ---- backward: (4b); rows are samples, columns are neurons of the layer below, k counts those of the layer above
+
+extern "C" __global__ void hidden_deltas(const float* __restrict__ D, const float* __restrict__ W,
+                                         const float* __restrict__ A_below, float* D_below, int batch, int n_in,
+                                         int n_out, int activation) {
+    __shared__ float parts[WARPS * TILE(32)];
+    product<32>(
+        parts, batch, n_in, n_out, [&](int s, int k) { return D[s * n_out + k]; },
+        [&](int k, int j) { return W[k * n_in + j]; }, [&](int s, int j) { return A_below[s * n_in + j]; },
+        [&](int s, int j, float sum, float a) { D_below[s * n_in + j] = sum * slope(activation, a); });
+}
+
+// ---- all weights move: (4d) and (4c); rows are neurons, columns are inputs, k counts samples. A bias is the weight of
+// one more input, which is always 1. The blocks of each layer have their own z; it says where to find its row of
+// `layers`: n_in, n_out, and the places of its parameters, of its deltas and of the activations below, which are X
+// for the first layer.
+extern "C" __global__ void update(float* parameters, const float* __restrict__ X, const float* __restrict__ A,
+                                  const float* __restrict__ D, const int* __restrict__ layers, int batch, float step) {
+    __shared__ float parts[WARPS * TILE(32)];
+    const int* layer = layers + 5 * blockIdx.z;
+    const int n_in = layer[0], n_out = layer[1];
+    if (blockIdx.x * SIDE >= n_out || blockIdx.y * SIDE * 32 > n_in) return;  // other layers are larger than this one
+    float* W = parameters + layer[2];
+    const float *deltas = D + layer[3], *below = blockIdx.z == 0 ? X : A + layer[4];
+    auto place = [&](int j, int i) { return i < n_in ? j * n_in + i : n_out * n_in + j; };  // behind W lies b
+    product<32>(
+        parts, n_out, n_in + 1, batch, [&](int j, int s) { return deltas[s * n_out + j]; },
+        [&](int s, int i) {
+            const float a = below[s * n_in + min(i, n_in - 1)];  // read by all: so no thread waits for another's branch
+            return i < n_in ? a : 1.0f;
+        },
+        [&](int j, int i) { return W[place(j, i)]; },
+        [&](int j, int i, float sum, float w) { W[place(j, i)] = w - step * sum; });
+}

@@ -1,0 +1,167 @@
+"""train_epoch as a few CUDA kernels a step: `fused` launches them one by one, `graph` records them once and replays.
+
+To launch a kernel from Python takes longer than the kernel of a small network runs. A CUDA graph is a recording of many
+launches; one call has the GPU do them all. The kernels are in the .cu beside.
+"""
+
+import atexit
+import functools
+import threading
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.architecture import Architecture
+from nncourse.cuda.launch import launch
+from nncourse.cuda.source import CudaSource
+from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.epoch import CROSS_ENTROPIES, batches, train_epoch
+from nncourse.kernels.epoch_cpu import NAMES as ACTIVATIONS  # their numbers are those of epoch_mathematics.cu
+from nncourse.kernels.operation import cuda_beside
+
+COSTS = {"mse": 0, "mae": 1} | dict.fromkeys(CROSS_ENTROPIES, 2)
+MOST_STEPS = 50  # in a recording
+MOST_NUMBERS = 1 << 24  # that its samples may have: 64 MB
+
+# What the .cu leaves open. A thread adds up SIDE × SIDE elements of a product: with 4 it does more with what it has
+# read; with 2 there are more blocks, so more of the GPU works on a product of fewer than LARGE multiplications.
+THREADS, AHEAD, LARGE = 128, 4, 1 << 20
+SOURCES = {
+    side: cuda_beside(
+        __file__,
+        f"THREADS={THREADS}",
+        f"SIDE={side}",
+        f"AHEAD={AHEAD}",
+        f"ALPHA={ALPHA}f",
+        before=(CudaSource.read(Path(__file__).with_name("epoch_mathematics.cu")),),
+    )
+    for side in (2, 4)
+}
+
+
+def step_function(parameters, architecture: Architecture, batch: int, rate: float, **emulator):
+    """step(X, Y) takes one step on a batch. All arrays that it needs besides are made here: a step is only launches."""
+    xp = devices.array_module(parameters)
+    widths = architecture.sizes[1:]
+    last = len(widths) - 1
+    codes = [ACTIVATIONS.index(name) for name in architecture.activations]
+    softmax, cost = architecture.activations[-1] == "softmax", COSTS[architecture.cost]
+    weights = architecture.views(parameters)
+    starts = [batch * sum(widths[:layer]) for layer in range(len(widths) + 1)]
+    all_A, all_D = (xp.empty(starts[-1], np.float32) for _ in range(2))
+    A, D = ([array[start:end] for start, end in pairwise(starts)] for array in (all_A, all_D))
+    table, place = [], 0
+    for layer, (n_out, n_in) in enumerate(architecture.shapes):
+        table.append((n_in, n_out, place, starts[layer], starts[layer - 1] if layer > 0 else 0))
+        place += n_out * (n_in + 1)
+    table = xp.array(table, np.int32)
+    side = 4 if batch * max(n_out * n_in for n_out, n_in in architecture.shapes) >= LARGE else 2
+    largest = ceil(max(widths) / side), ceil((max(architecture.sizes[:-1]) + 1) / (32 * side)), len(widths)
+
+    def run(function, grid, *arguments, threads=THREADS):
+        launch(SOURCES[side], function, grid, (threads,), arguments, **emulator)
+
+    def step(X, Y):
+        rows = len(X)
+        below = X
+        for layer, (n_out, n_in) in enumerate(architecture.shapes):
+            grid, sizes = (ceil(rows / side), ceil(n_out / side)), (rows, n_in, n_out)
+            if layer < last:
+                run("forward", grid, below, *weights[layer], A[layer], *sizes, codes[layer])
+            elif softmax:  # which leaves z as they are
+                run("forward", grid, below, *weights[layer], D[layer], *sizes, codes[layer])
+                run("softmax_to_deltas", (rows,), D[layer], Y, n_out, cost, threads=32)
+            else:
+                run("forward_to_deltas", grid, below, *weights[layer], Y, D[layer], *sizes, codes[layer], cost)
+            below = A[layer]
+        for layer in range(last, 0, -1):
+            n_out, n_in = architecture.shapes[layer]
+            grid, (W, _) = (ceil(rows / side), ceil(n_in / (32 * side))), weights[layer]
+            run("hidden_deltas", grid, D[layer], W, A[layer - 1], D[layer - 1], rows, n_in, n_out, codes[layer - 1])
+        run("update", largest, parameters, X, all_A, all_D, table, rows, rate / rows)
+
+    return step
+
+
+@train_epoch.kernel("fused", device="gpu", cuda=True)
+def fused(parameters, architecture, X, Y, batch, rate, **emulator):
+    """Launches one by one."""
+    train_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+    xp = devices.array_module(parameters)
+    X, Y = xp.ascontiguousarray(X), xp.ascontiguousarray(Y)
+    step = step_function(parameters, architecture, min(batch, max(1, len(X))), rate, **emulator)
+    for rows in batches(len(X), batch):
+        step(X[rows], Y[rows])
+    return parameters
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Some steps as a CUDA graph. It reads and writes these arrays, wherever the caller's lie."""
+
+    parameters: Any
+    X: Any
+    Y: Any
+    step: Any  # a graph does not keep the arrays alive that its kernels use: this function does
+    graph: Any
+    ready: Any  # the event after which nobody uses the arrays
+    lock: threading.Lock
+
+
+@functools.lru_cache(maxsize=4)
+def recording(architecture: Architecture, batch: int, steps: int, rate: float, device: int) -> Recording:
+    """So many steps, each on a whole batch. `device` is the GPU in use."""
+    import cupy
+
+    cupy.cuda.Device().synchronize()  # an older recording may have to go, and could still be running
+    with cupy.cuda.Stream(non_blocking=True) as stream:  # the default stream cannot be recorded
+        n, sizes = steps * batch, architecture.letters
+        shapes = sizes["p"], (n, sizes["n_in"]), (n, sizes["n_out"])
+        parameters, X, Y = (cupy.zeros(shape, np.float32) for shape in shapes)
+        step = step_function(parameters, architecture, batch, rate)
+        step(X[:batch], Y[:batch])  # compiles and loads all kernels, which is forbidden while recording
+        stream.synchronize()
+        stream.begin_capture()
+        try:
+            for rows in batches(len(X), batch):
+                step(X[rows], Y[rows])
+        finally:
+            graph = stream.end_capture()
+    ready = cupy.cuda.Event(disable_timing=True)
+    return Recording(parameters, X, Y, step, graph, ready, threading.Lock())
+
+
+atexit.register(recording.cache_clear)  # before CuPy itself is gone
+
+
+@train_epoch.kernel("graph", device="gpu", cuda=True)
+def graph(parameters, architecture, X, Y, batch, rate, **emulator):
+    """The launches of up to 50 steps at once, as a CUDA graph; what is left over, and NumPy arrays, as `fused` does."""
+    train_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+    fitting = MOST_NUMBERS // (batch * (architecture.sizes[0] + architecture.sizes[-1]))
+    steps = min(MOST_STEPS, max(1, fitting), len(X) // batch)
+    floats = all(array.dtype == np.float32 for array in (parameters, X, Y))  # `fused` refuses all others
+    if steps == 0 or not floats or not devices.on_gpu(parameters):
+        return fused(parameters, architecture, X, Y, batch, rate, **emulator)
+    import cupy
+
+    made = recording(architecture, batch, steps, float(rate), cupy.cuda.runtime.getDevice())
+    size = steps * batch
+    whole = len(X) - len(X) % size
+    with made.lock:
+        # All this is queued on the caller's stream, so it comes after what the caller did and before what comes next.
+        # Only the recording's own arrays may still be in use, by a call on another stream.
+        cupy.cuda.get_current_stream().wait_event(made.ready)
+        made.parameters[...] = parameters
+        for start in range(0, whole, size):
+            made.X[...] = X[start : start + size]
+            made.Y[...] = Y[start : start + size]
+            made.graph.launch()
+        parameters[...] = made.parameters
+        made.ready.record()
+    return fused(parameters, architecture, X[whole:], Y[whole:], batch, rate)
