@@ -45,10 +45,19 @@ constexpr int ROUNDS = divided_up(BATCH, GROUPS);
 constexpr int ROWS = ROUNDS * GROUPS;                       // so every group always has a sample; what is too many is never used
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
 
-// What a block keeps of layer `layer`, and where it lies in a row with all layers, or among all weights.
+// What a block keeps of layer `layer`, and where it lies in a row with all layers, or among all weights. Numbers are read
+// by fours: every layer and every row of weights begins at a multiple of 4, and zeros fill the gaps.
 __device__ constexpr int kept(int layer) { return layer == 1 ? OWN : width(layer); }
-__device__ constexpr int place(int layer) { return layer == 1 ? 0 : place(layer - 1) + kept(layer - 1); }
-__device__ constexpr int pitch(int layer) { return kept(layer - 1) | 1; }  // odd: rows begin in different banks
+__device__ constexpr int fours(int number) { return divided_up(number, 4); }
+__device__ constexpr int odd_fours(int number) { return 4 * (fours(number) | 1); }  // rows begin in different banks
+__device__ constexpr int sharing(int layer) {  // so many threads of a group share a sum
+    constexpr int by[] = {1, 1, SHARING};
+    return by[layer];
+}
+__device__ constexpr int place(int layer) { return layer == 1 ? 0 : place(layer - 1) + 4 * fours(kept(layer - 1)); }
+__device__ constexpr int pitch(int layer) {  // of the weights: as many rows at once as neurons share a group
+    return sharing(layer) * odd_fours(divided_up(kept(layer - 1), sharing(layer)));
+}
 __device__ constexpr int weights_at(int layer) {
     return layer <= 2 ? 0 : weights_at(layer - 1) + kept(layer - 1) * pitch(layer - 1);
 }
@@ -75,18 +84,21 @@ __device__ void downwards(Body body) {
         downwards<FIRST - 1, LAST>(body);
     }
 }
-constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block
+__device__ constexpr int tasks_before(int layer) {  // updates of the layers below: of four weights each, or of a bias
+    return layer == 2 ? 0 : tasks_before(layer - 1) + width(layer - 1) * (fours(kept(layer - 2)) + 1);
+}
+constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block, with the gaps
 constexpr int LAST = place(LAYERS);     // where the outputs lie among them
 
 struct Shared {
     float x[STAGES][COPIES][BATCH][ZEROS + 4];     // inputs of the batch
-    float d1[ROWS][divided_up(OWN, 4) * 4];        // -rate / batch × deltas of layer 1
-    float sums[WARPS_K][ROWS][OWN];                // of layer 1, a part from each warp
-    float a[ROWS][ALL | 1];                        // activations
-    float d[ROWS][ALL | 1];                        // deltas
+    float w[weights_at(LAYERS + 1) + 4];           // weights of layers 2 and above
+    float a[2][ROWS][odd_fours(ALL)];              // activations; steps take turns, as their weights may move late
+    float d[ROWS][odd_fours(ALL)];                 // deltas of layers 2 and above
+    float d1[ROWS][4 * fours(OWN)];                // -rate / batch × deltas of layer 1
+    float sums[WARPS_K][ROWS][OWN];                // of layer 1, a part from each warp, if there are several
     float y[2][ROWS][OUTPUTS];                     // targets of this batch and of the next
-    float w[weights_at(LAYERS + 1) + 1];           // weights of layers 2 and above
-    float b[ALL];                                  // all biases
+    float b[ALL];                                  // biases of layers 2 and above
     float parts[MEETING == CLUSTER ? 2 * BLOCKS * ROWS * width(2) : 1];  // sums of layer 2, a part from each block
 };
 static_assert(sizeof(Shared) <= SHARED_BYTES, "epoch_one_kernel.py reserves too little shared memory");
@@ -107,17 +119,6 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(4 * COPY),
                  "r"(there ? 4 * COPY : 0) : "memory");
 #endif
-#endif
-}
-
-// The same for one number.
-__device__ void copy_one_later(unsigned memory_at, float* to, const float* from, bool there) {
-#ifdef CUDA_ON_CPU
-    *to = there ? *from : 0.0f;
-#else
-    extern __shared__ __align__(16) float memory[];
-    const unsigned address = memory_at + (unsigned)((char*)to - (char*)memory);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(there ? 4 : 0) : "memory");
 #endif
 }
 
@@ -216,26 +217,32 @@ __device__ constexpr int left_over(int count, int lanes) {
     return lanes == 1 ? count : left_over(divided_up(count, 2), lanes / 2);
 }
 
-// So many threads of a group share one sum of a layer: as many as leave none idle.
-__device__ constexpr int sharing(int neurons, int threads) {
-    return neurons >= threads ? 1 : neurons * 2 > threads ? 1 : 2 * sharing(neurons, threads / 2);
-}
-
-// Weighted sums of layer `layer` for one sample, without the bias; done(neuron, which of the sharing threads, sum).
+// Weighted sums of layer `layer` for one sample, without the bias; done(neuron, which of the sharing threads, whether
+// there is such a neuron, sum). Threads without a neuron compute the last one's sum too: a warp that has no branches can
+// wait for many numbers at once.
 template <int LAYER, typename Done>
 __device__ void weighted_sums(const Shared& at, const float* below, int member, Done done) {
-    constexpr int neurons = width(LAYER), inputs = kept(LAYER - 1), shared_by = sharing(neurons, GROUP);
-    constexpr int row = pitch(LAYER), first_weight = weights_at(LAYER);
-    const float* w = at.w + first_weight;
+    constexpr int neurons = width(LAYER), inputs = fours(kept(LAYER - 1)), shared_by = sharing(LAYER);
+    constexpr int row = pitch(LAYER) / 4, first_weight = weights_at(LAYER);
+    const float4 *w = (const float4*)(at.w + first_weight), *x = (const float4*)below;
 #pragma unroll
     for (int first = 0; first < neurons; first += GROUP / shared_by) {
-        const int neuron = first + member / shared_by, share = member % shared_by;
-        float z = 0.0f;
-        if (neuron < neurons)
-#pragma unroll 8
-            for (int i = share; i < inputs; i += shared_by) z += w[neuron * row + i] * below[i];
+        const bool there = first + member / shared_by < neurons;
+        const int neuron = there ? first + member / shared_by : neurons - 1, share = member % shared_by;
+        float4 sums = {};  // four, for each has to wait for the last product
+#pragma unroll 16
+        for (int i0 = 0; i0 < inputs; i0 += shared_by) {
+            const int i = i0 + share;
+            const float4 weights = i < inputs ? w[neuron * row + i] : float4{}, numbers = x[min(i, inputs - 1)];
+            sums.x += weights.x * numbers.x;
+            sums.y += weights.y * numbers.y;
+            sums.z += weights.z * numbers.z;
+            sums.w += weights.w * numbers.w;
+        }
+        float z = (sums.x + sums.y) + (sums.z + sums.w);
+#pragma unroll
         for (int distance = shared_by / 2; distance > 0; distance /= 2) z += __shfl_xor_sync(~0u, z, distance);
-        if (neuron < neurons) done(neuron, share, z);
+        done(neuron, share, there, z);
     }
 }
 
@@ -274,6 +281,38 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
             if (t < BATCH * in_row) copy_later(memory_at, &at.x[stage][0][s][k], from + t * COPY, start + s < n);
         }
     };
+    // A batch with few numbers goes through registers: asked for when a step begins, put in its place when it ends.
+    constexpr int INPUTS = BATCH * width(0), TARGETS = BATCH * OUTPUTS;
+    constexpr int X_HELD = divided_up(INPUTS, THREADS), Y_HELD = divided_up(TARGETS, THREADS);
+    constexpr bool HOLDS = STAGES == 2 && X_HELD <= 4;
+    float x_next[X_HELD], y_next[Y_HELD];
+    auto ask = [&](int start) {
+        const float *x = X + (size_t)start * width(0), *y = Y + (size_t)start * OUTPUTS;
+        if (HOLDS)
+#pragma unroll
+            for (int c = 0; c < X_HELD; c++) {
+                const int t = c * THREADS + thread;
+                x_next[c] = t < min(BATCH, n - start) * width(0) ? x[t] : 0.0f;
+            }
+#pragma unroll
+        for (int c = 0; c < Y_HELD; c++) {
+            const int t = c * THREADS + thread;
+            y_next[c] = t < min(BATCH, n - start) * OUTPUTS ? y[t] : 0.0f;
+        }
+    };
+    auto put = [&](int stage, int turn) {
+        if (HOLDS)
+#pragma unroll
+            for (int c = 0; c < X_HELD; c++) {
+                const int t = c * THREADS + thread;
+                if (t < INPUTS) at.x[stage][0][t / width(0)][t % width(0)] = x_next[c];
+            }
+#pragma unroll
+        for (int c = 0; c < Y_HELD; c++) {
+            const int t = c * THREADS + thread;
+            if (t < TARGETS) (&at.y[turn][0][0])[t] = y_next[c];
+        }
+    };
     auto refill = [&](int s, int row) {
         const float* from = X + (size_t)row * width(0);
 #pragma unroll
@@ -282,18 +321,7 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
             if (k < first_k + SPAN && k < width(0)) copy_later(memory_at, &at.x[0][copy][s][k], from + k, row < n);
         }
     };
-    // Copies the targets of the group's samples.
     const int group = thread / GROUP, member = thread % GROUP;
-    auto fetch_targets = [&](int turn, int start) {
-#pragma unroll
-        for (int s0 = 0; s0 < BATCH; s0 += GROUPS)
-#pragma unroll
-            for (int o0 = 0; o0 < OUTPUTS; o0 += GROUP) {
-                const int s = s0 + group, o = o0 + member;
-                if (s < BATCH && o < OUTPUTS)
-                    copy_one_later(memory_at, &at.y[turn][s][o], Y + (size_t)(start + s) * OUTPUTS + o, start + s < n);
-            }
-    };
 
     // ---- all weights to the chip
     float w[NEURONS][4 * QUADS];
@@ -305,34 +333,42 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
             const bool there = works && j0 + i < own && k < width(0);
             w[i][q] = there ? parameters[(block * OWN + j0 + i) * width(0) + k] : 0.0f;
         }
-    upwards<1, LAYERS>([&](auto number) {
+    // The bias of a neuron of layer 1 goes into one thread's part of the sums.
+    const bool biased = works && warp_k == 0 && lane % LANES == 0;
+    float bias[NEURONS];
+#pragma unroll
+    for (int i = 0; i < NEURONS; i++)
+        bias[i] = biased && j0 + i < own ? parameters[width(1) * width(0) + block * OWN + j0 + i] : 0.0f;
+    for (int t = thread; t < (int)(sizeof(Shared) / 4); t += THREADS) memory[t] = 0.0f;  // gaps stay zero
+    __syncthreads();
+    upwards<2, LAYERS>([&](auto number) {
         constexpr int layer = number.number, n_out = width(layer), n_in = width(layer - 1), inputs = kept(layer - 1);
-        constexpr int neurons = kept(layer), first_neuron = place(layer), from = parameters_at(layer);
+        constexpr int first_neuron = place(layer), from = parameters_at(layer);
+        constexpr int first_weight = weights_at(layer), row = pitch(layer);
         const float *W = parameters + from, *b = W + n_out * n_in;
-        for (int j = thread; j < neurons; j += THREADS)
-            at.b[first_neuron + j] = layer > 1 ? b[j] : j < own ? b[block * OWN + j] : 0.0f;
-        if constexpr (layer > 1) {
-            constexpr int first_weight = weights_at(layer), row = pitch(layer);
-            const int first = layer == 2 ? block * OWN : 0;
-            for (int t = thread; t < n_out * inputs; t += THREADS) {
-                const int j = t / inputs, i = t % inputs;
-                at.w[first_weight + j * row + i] = first + i < n_in ? W[j * n_in + first + i] : 0.0f;
-            }
+        const int first = layer == 2 ? block * OWN : 0;
+        for (int j = thread; j < n_out; j += THREADS) at.b[first_neuron + j] = b[j];
+        for (int t = thread; t < n_out * inputs; t += THREADS) {
+            const int j = t / inputs, i = t % inputs;
+            at.w[first_weight + j * row + i] = first + i < n_in ? W[j * n_in + first + i] : 0.0f;
         }
     });
-    for (int t = thread; t < STAGES * COPIES * BATCH * (ZEROS + 4); t += THREADS)
-        (&at.x[0][0][0][0])[t] = 0.0f;  // what lies past the last input is never copied: it stays zero
-    __syncthreads();
-    if (STAGES == 2) fetch(0, 0);
-    else if (works)
-        for (int s = 0; s < BATCH; s++) refill(s, s);
-    fetch_targets(0, 0);
+    ask(0);
+    put(0, 0);
+    if (STAGES == 1) {
+        if (works)
+            for (int s = 0; s < BATCH; s++) refill(s, s);
+    } else if (!HOLDS) fetch(0, 0);
     wait_for_copies();
     __syncthreads();
     if (MEETING != ALONE) meet(arrived, BLOCKS);
 
+    // If there are registers to spare, a thread keeps the inputs that it reads, until its weights move.
+    constexpr bool KEEPS = SAMPLES == BATCH && STAGES == 2 && 4 * QUADS * BATCH <= 80;
+    float4 kept_x[KEEPS ? BATCH : 1][QUADS];
     for (int start = 0, step = 0; start < n; start += BATCH, step++) {
         const int next = start + BATCH, turn = step % 2, stage = step % STAGES;
+        ask(next);
         if (STAGES == 1) {
             wait_for_copies();
             __syncwarp();
@@ -341,16 +377,23 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
         // ---- layer 1 forward: this thread's part of the sums, SAMPLES samples at a time
         if (works)
             for (int s0 = 0; s0 < BATCH; s0 += SAMPLES) {
-                float z[SAMPLES * NEURONS] = {};
+                float z[SAMPLES * NEURONS];
+#pragma unroll
+                for (int c = 0; c < SAMPLES * NEURONS; c++) z[c] = bias[c % NEURONS];
 #pragma unroll
                 for (int s = 0; s < SAMPLES; s++)
 #pragma unroll
                     for (int q = 0; q < QUADS; q++) {
                         const float4 x = *(const float4*)&at.x[stage][copy][s0 + s][column[q]];
+                        if (KEEPS) kept_x[s][q] = x;
 #pragma unroll
-                        for (int i = 0; i < NEURONS; i++)
-                            z[s * NEURONS + i] += w[i][4 * q] * x.x + w[i][4 * q + 1] * x.y + w[i][4 * q + 2] * x.z +
-                                                  w[i][4 * q + 3] * x.w;
+                        for (int i = 0; i < NEURONS; i++) {
+                            float& sum = z[s * NEURONS + i];
+                            sum += w[i][4 * q] * x.x;
+                            sum += w[i][4 * q + 1] * x.y;
+                            sum += w[i][4 * q + 2] * x.z;
+                            sum += w[i][4 * q + 3] * x.w;
+                        }
                     }
                 int first = 0, end = SAMPLES * NEURONS;
                 add_over_lanes<SAMPLES * NEURONS, LANES>(z, lane, first, end);
@@ -358,36 +401,41 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
 #pragma unroll
                 for (int c = 0; c < left; c++) {
                     const int s = (first + c) / NEURONS, j = j0 + (first + c) % NEURONS;
-                    if (first + c < end && j < OWN) at.sums[warp_k][s0 + s][j] = z[c];
+                    const float activated = j < own ? activate(activation(1), z[c]) : 0.0f;
+                    float* to = WARPS_K > 1 ? &at.sums[warp_k][s0 + s][j] : &at.a[turn][s0 + s][j];
+                    if (first + c < end && j < OWN) *to = WARPS_K > 1 ? z[c] : activated;
                 }
             }
         __syncthreads();
-        if (STAGES == 2) fetch(1 - stage, next);
-        fetch_targets(1 - turn, next);
+        if (STAGES == 2 && !HOLDS) fetch(1 - stage, next);
 
         // ---- the layers above: a group takes a sample through all of them
-        const float down = -rate / min(BATCH, n - start);
+        const float down = n - start >= BATCH ? -rate * (1.0f / BATCH) : -rate / (n - start);
         for (int round = 0; round < ROUNDS; round++) {
             const int s = round * GROUPS + group;
-            float* a = at.a[s];
-            for (int j = member; j < OWN; j += GROUP) {
-                float z = at.b[j];
-                for (int part = 0; part < WARPS_K; part++) z += at.sums[part][s][j];
-                a[j] = j < own ? activate(activation(1), z) : 0.0f;
+            float* a = at.a[turn][s];
+            if (WARPS_K > 1) {
+                for (int j = member; j < OWN; j += GROUP) {
+                    float z = 0.0f;
+#pragma unroll
+                    for (int part = 0; part < WARPS_K; part++) z += at.sums[part][s][j];
+                    a[j] = j < own ? activate(activation(1), z) : 0.0f;
+                }
+                __syncwarp();
             }
-            __syncwarp();
             if constexpr (MEETING != ALONE) {
-                constexpr int shared_by = sharing(width(2), GROUP);
-                weighted_sums<2>(at, a, member, [&](int neuron, int share, float z) {
-                    for (int to = share; to < BLOCKS; to += shared_by)
-                        hand_over(at, meeting_place, part_at(turn, block, s, neuron), to, z);
+                constexpr int shared_by = sharing(2);
+                weighted_sums<2>(at, a, member, [&](int neuron, int share, bool there, float z) {
+                    if (there)
+                        for (int to = share; to < BLOCKS; to += shared_by)
+                            hand_over(at, meeting_place, part_at(turn, block, s, neuron), to, z);
                 });
             }
         }
         if (MEETING != ALONE) meet(arrived, (step + 2) * BLOCKS);
         for (int round = 0; round < ROUNDS; round++) {
             const int s = round * GROUPS + group;
-            float *a = at.a[s], *d = at.d[s];
+            float *a = at.a[turn][s], *d = at.d[s];
             upwards<2, LAYERS>([&](auto number) {
                 constexpr int layer = number.number, neurons = width(layer), first = place(layer), below = place(layer - 1);
                 if constexpr (layer == 2 && MEETING != ALONE) {
@@ -399,8 +447,9 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
                         a[first + j] = activate(activation(layer), z);
                     }
                 } else {
-                    weighted_sums<layer>(at, a + below, member, [&](int j, int share, float z) {
-                        if (share == 0) a[first + j] = activate(activation(layer), z + at.b[first + j]);
+                    weighted_sums<layer>(at, a + below, member, [&](int j, int share, bool there, float z) {
+                        const float activated = activate(activation(layer), z + at.b[first + j]);
+                        if (there && share == 0) a[first + j] = activated;
                     });
                 }
                 __syncwarp();
@@ -410,28 +459,38 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
             downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
                 constexpr int layer = number.number, neurons = kept(layer), first = place(layer), n_above = width(layer + 1);
                 constexpr int above = place(layer + 1), first_weight = weights_at(layer + 1), row = pitch(layer + 1);
-                for (int i = member; i < neurons; i += GROUP) {
+#pragma unroll
+                for (int i0 = 0; i0 < neurons; i0 += GROUP) {
+                    const int i = min(i0 + member, neurons - 1);  // without branches, as in weighted_sums()
                     float sum = 0.0f;
 #pragma unroll 16
                     for (int o = 0; o < n_above; o++) sum += at.w[first_weight + o * row + i] * d[above + o];
-                    d[first + i] = sum * slope(activation(layer), a[first + i]);
+                    const float delta = sum * slope(activation(layer), a[first + i]);
+                    if (i0 + member < neurons) (layer > 1 ? d[first + i] : at.d1[s][i]) = layer > 1 ? delta : down * delta;
                 }
                 __syncwarp();
             });
-            for (int j = member; j < OWN; j += GROUP) at.d1[s][j] = down * d[j];
+            if (LAYERS == 1)
+                for (int j = member; j < OWN; j += GROUP) at.d1[s][j] = down * d[j];
         }
+        put(STAGES == 2 ? 1 - stage : 0, 1 - turn);
         wait_for_copies();
         __syncthreads();
 
         // ---- all weights move: (4d) and (4c)
+        constexpr int TOGETHER = KEEPS ? BATCH : 10;  // what is kept in registers has no index: all samples are unrolled
         if (works)
+#pragma unroll TOGETHER
             for (int s = 0; s < BATCH; s++) {
                 float d[NEURONS];
 #pragma unroll
                 for (int i = 0; i < NEURONS; i++) d[i] = j0 + i < OWN ? at.d1[s][j0 + i] : 0.0f;
+                if (biased)
+#pragma unroll
+                    for (int i = 0; i < NEURONS; i++) bias[i] += d[i];
 #pragma unroll
                 for (int q = 0; q < QUADS; q++) {
-                    const float4 x = *(const float4*)&at.x[stage][copy][s][column[q]];
+                    const float4 x = KEEPS ? kept_x[s][q] : *(const float4*)&at.x[stage][copy][s][column[q]];
 #pragma unroll
                     for (int i = 0; i < NEURONS; i++) {
                         w[i][4 * q] += d[i] * x.x;
@@ -445,22 +504,31 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
                     refill(s, next + s);
                 }
             }
+        // Four weights a thread, or a bias. The last threads begin: they have the least of layer 1.
         upwards<2, LAYERS>([&](auto number) {
-            constexpr int layer = number.number, inputs = kept(layer - 1), neurons = width(layer), first = place(layer);
-            constexpr int below = place(layer - 1), first_weight = weights_at(layer), row = pitch(layer);
-            for (int t = thread; t < neurons * inputs; t += THREADS) {
-                const int j = t / inputs, i = t % inputs;
-                float sum = 0.0f;
+            constexpr int layer = number.number, inputs = fours(kept(layer - 1)), neurons = width(layer);
+            constexpr int first = place(layer), below = place(layer - 1), first_weight = weights_at(layer);
+            constexpr int row = pitch(layer), before = tasks_before(layer) % THREADS, weights = neurons * inputs;
+            for (int t = (2 * THREADS - 1 - thread - before) % THREADS; t < weights + neurons; t += THREADS) {
+                const int j = t < weights ? t / inputs : t - weights, i = t % inputs * 4;
+                float4 sum = {};
+                float deltas = 0.0f;
 #pragma unroll 10
-                for (int s = 0; s < BATCH; s++) sum += at.d[s][first + j] * at.a[s][below + i];
-                at.w[first_weight + j * row + i] += down * sum;
+                for (int s = 0; s < BATCH; s++) {
+                    const float delta = at.d[s][first + j];
+                    const float4 a = *(const float4*)&at.a[turn][s][below + i];
+                    deltas += delta;
+                    sum.x += delta * a.x;
+                    sum.y += delta * a.y;
+                    sum.z += delta * a.z;
+                    sum.w += delta * a.w;
+                }
+                if (t < weights) {
+                    float4& w = *(float4*)&at.w[first_weight + j * row + i];
+                    w = make_float4(w.x + down * sum.x, w.y + down * sum.y, w.z + down * sum.z, w.w + down * sum.w);
+                } else at.b[first + j] += down * deltas;
             }
         });
-        for (int t = thread; t < ALL; t += THREADS) {
-            float sum = 0.0f;
-            for (int s = 0; s < BATCH; s++) sum += at.d[s][t];
-            at.b[t] += down * sum;
-        }
     }
     wait_for_copies();
 
@@ -473,21 +541,21 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
             const int k = first_k + k0 + q / 4 * 4 * LANES + q % 4;
             if (works && j0 + i < own && k < width(0)) parameters[(block * OWN + j0 + i) * width(0) + k] = w[i][q];
         }
-    upwards<1, LAYERS>([&](auto number) {
+#pragma unroll
+    for (int i = 0; i < NEURONS; i++)
+        if (biased && j0 + i < own) parameters[width(1) * width(0) + block * OWN + j0 + i] = bias[i];
+    upwards<2, LAYERS>([&](auto number) {
         constexpr int layer = number.number, n_out = width(layer), n_in = width(layer - 1), inputs = kept(layer - 1);
-        constexpr int neurons = kept(layer), first_neuron = place(layer), from = parameters_at(layer);
+        constexpr int first_neuron = place(layer), from = parameters_at(layer);
+        constexpr int first_weight = weights_at(layer), row = pitch(layer);
         float *W = parameters + from, *b = W + n_out * n_in;
-        for (int j = thread; j < neurons; j += THREADS)
-            if (layer == 1 && j < own) b[block * OWN + j] = at.b[j];
-            else if (layer > 1 && block == 0) b[j] = at.b[first_neuron + j];
-        if constexpr (layer > 1) {
-            constexpr int first_weight = weights_at(layer), row = pitch(layer);
-            const int first = layer == 2 ? block * OWN : 0;
-            if (layer == 2 || block == 0)
-                for (int t = thread; t < n_out * inputs; t += THREADS) {
-                    const int j = t / inputs, i = t % inputs;
-                    if (first + i < n_in) W[j * n_in + first + i] = at.w[first_weight + j * row + i];
-                }
-        }
+        const int first = layer == 2 ? block * OWN : 0;
+        if (block == 0)
+            for (int j = thread; j < n_out; j += THREADS) b[j] = at.b[first_neuron + j];
+        if (layer == 2 || block == 0)
+            for (int t = thread; t < n_out * inputs; t += THREADS) {
+                const int j = t / inputs, i = t % inputs;
+                if (first + i < n_in) W[j * n_in + first + i] = at.w[first_weight + j * row + i];
+            }
     });
 }

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 
@@ -55,7 +56,8 @@ def plan(architecture: Architecture, batch: int, chip: Chip) -> Plan:
     if spread and chip.clusters:
         choices += [(16 if work >= 16 * SPREAD else 8, CLUSTER)]
     if spread:
-        choices += [(min(32, chip.multiprocessors), GRID), (min(8, chip.multiprocessors), GRID)]
+        wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; meeting gets slower with the number
+        choices += [(min(blocks, chip.multiprocessors), GRID) for blocks in (wanted, 8)]
     for blocks, meeting in [*choices, (1, ALONE)]:
         for stages in (2, 1):
             made = _layout(architecture, batch, blocks, meeting, stages)
@@ -71,12 +73,13 @@ def _layout(architecture: Architecture, batch: int, blocks: int, meeting: int, s
     """Threads for layer 1: each has some neurons × some inputs. None if they would be more than a block may have."""
     own = ceil(architecture.sizes[1] / blocks)
     quads_in_row = ceil(architecture.sizes[0] / 4)
-    for quads in (1, 2, 4):
+    # Where one warp covers a row of weights, some more of them a thread: four warps keep a multiprocessor busy.
+    for quads in (2, 1, 4) if quads_in_row <= 64 else (1, 2, 4):
         lanes = min(32, 1 << max(0, ceil(np.log2(quads_in_row / quads))))
         side = 32 // lanes
         warps_k = ceil(quads_in_row / (lanes * quads))
         # As many neurons a thread as leave work for some warps: then an input that was read serves more of them.
-        neurons = max(1, min(12, ceil(own / side) if warps_k >= 4 else ceil(own / (side * 8))))
+        neurons = max(1, min(12, ceil(own / side) if warps_k >= 4 else ceil(own / (side * 4))))
         warps = warps_k * ceil(own / (side * neurons))
         divisors = [d for d in range(1, batch + 1) if batch % d == 0 and d * neurons <= MOST_SAMPLES]
         samples = max(divisors)
@@ -96,21 +99,49 @@ def _layout(architecture: Architecture, batch: int, blocks: int, meeting: int, s
 def shared_bytes(made: Plan, architecture: Architecture, batch: int) -> int:
     """The size of struct Shared."""
     n_in, *widths = architecture.sizes
-    own = ceil(widths[0] / made.blocks)
-    kept = [own, *widths[1:]]
+    own, *_ = kept = _kept(made, architecture)
     groups = made.threads // made.group
     rows = ceil(batch / groups) * groups
     span = 4 * made.lanes * made.quads
     warps_k = ceil(n_in / span)
     warps_j = ceil(own / (made.neurons * 32 // made.lanes))
-    weights = sum(n_out * (n_below | 1) for n_below, n_out in zip(kept, kept[1:], strict=False))
+    weights = sum(
+        n_out * by * _odd_fours(ceil(n_below / by))
+        for (n_below, n_out), by in zip(pairwise(kept), sharing(made, architecture), strict=True)
+    )
+    neurons = 4 * sum(ceil(n / 4) for n in kept)
     numbers = (
         (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
-        + rows * (ceil(own / 4) * 4 + warps_k * own + 2 * (sum(kept) | 1) + 2 * widths[-1])
-        + weights + 1 + sum(kept)
+        + rows * (ceil(own / 4) * 4 + warps_k * own + 3 * _odd_fours(neurons) + 2 * widths[-1])
+        + weights + 4 + neurons
         + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
     )  # fmt: skip
     return 4 * (numbers + 4)  # its end may be rounded up
+
+
+def _kept(made: Plan, architecture: Architecture) -> list[int]:
+    """The neurons of each layer that a block has: a part of layer 1, and all of those above."""
+    return [ceil(architecture.sizes[1] / made.blocks), *architecture.sizes[2:]]
+
+
+def _odd_fours(number: int) -> int:
+    """Room for a row of numbers: an odd number of fours."""
+    return 4 * (ceil(number / 4) | 1)
+
+
+def sharing(made: Plan, architecture: Architecture) -> list[int]:
+    """For each layer from the second: so many threads of a group share a sum, as leave few idle and all with work.
+
+    Each has four products or more; or, where the sums are handed to other blocks, some of the blocks.
+    """
+    counts = []
+    for layer, (n_below, n_out) in enumerate(pairwise(_kept(made, architecture)), 2):
+        most = made.blocks if layer == 2 and made.meeting else ceil(n_below / 4)
+        by = 1
+        while 2 * by * n_out <= made.group and by < most:
+            by *= 2
+        counts.append(by)
+    return counts
 
 
 @functools.lru_cache(maxsize=64)
@@ -120,6 +151,7 @@ def source(made: Plan, architecture: Architecture, batch: int, copy: int) -> Cud
     constants |= {
         "SIZES": ", ".join(map(str, architecture.sizes)),
         "ACTIVATIONS": ", ".join(str(ACTIVATIONS.index(name)) for name in architecture.activations),
+        "SHARING": ", ".join(map(str, sharing(made, architecture))),
         "LAYERS": len(architecture.activations),
         "COST": "CROSS_ENTROPY" if architecture.cost in CROSS_ENTROPIES else architecture.cost.upper(),
         "BATCH": batch,
