@@ -203,6 +203,13 @@ MUTANTS = [
         "bool fours = true;",
         gpu=False,
     ),
+    Mutant(
+        "fours past the end of a row",
+        "dense_forward",
+        "vectorised",
+        "bool at_once = fours && k0 + DEPTH <= n_in;",
+        "bool at_once = fours;",
+    ),
     Mutant("no guard for the neurons", "dense_forward", "vectorised", "if (neuron + c < n_out) z[c]", "z[c]"),
     Mutant(
         "refills the tiles too early",
@@ -238,6 +245,13 @@ MUTANTS = [
         "    __syncthreads();\n    float z",
         "    float z",
         gpu=False,
+    ),
+    Mutant(
+        "first tile read past its end",
+        "dense_forward",
+        "double_buffered",
+        "at_once = fours && DEPTH <= n_in;",
+        "at_once = fours;",
     ),
     Mutant("last tile left out", "dense_forward", "double_buffered", "k0 < n_in + DEPTH; k0 +=", "k0 < n_in; k0 +="),
     Mutant(

@@ -1,6 +1,7 @@
 """check(): is a kernel right? It is compared with a float64 truth on random data and on data chosen to break it.
 
-* Sizes: ones; odd ones; a tile of 16, and one past it in each direction; long and thin ones past 1,024.
+* Sizes: ones; odd ones; a tile of 16, and one past it in each direction; multiples of 4 that are none of 8, for kernels
+  that read four numbers at once; long and thin ones past 1,024.
 * Values: random, and what the operation's `hostile` names: zeros (the kink of ReLU); large, in thousands (exp
   overflows); infinite, one infinity in the first argument; special, the numbers where activations go wrong.
 * Arguments are compared afterwards: a kernel must leave them as they were.
@@ -131,10 +132,10 @@ def random_case(operation, sizes: dict[str, int], seed: int = 0) -> Case:
 
 
 def hostile_sizes(count: int) -> list[tuple[int, ...]]:
-    """Sizes for so many letters: ones, a tile of 16, one past it in each direction, odd ones, one long direction."""
+    """Sizes for so many letters: ones, a tile of 16, one past it in each direction, odd ones, fours, a long direction."""
     if count == 1:
         return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
-    patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (33, 65, 18), (1025, 3, 2)
+    patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (33, 65, 18), (20, 132, 4), (1025, 3, 2)
     sizes = [tuple(islice(cycle(pattern), count)) for pattern in patterns]
     return list(dict.fromkeys(each[shift:] + each[:shift] for each in sizes for shift in range(count)))
 

@@ -52,13 +52,11 @@ def plan(architecture: Architecture, batch: int, chip: Chip) -> Plan:
     """A layout that fits the chip; DoesNotFitError where there is none."""
     work = batch * architecture.sizes[0] * architecture.sizes[1]
     spread = len(architecture.sizes) > 2 and work >= SPREAD
-    choices = []
-    if spread and chip.clusters:
-        choices += [(16 if work >= 16 * SPREAD else 8, CLUSTER)]
-    if spread:
-        wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; meeting gets slower with the number
-        choices += [(min(blocks, chip.multiprocessors), GRID) for blocks in (wanted, 8)]
-    for blocks, meeting in [*choices, (1, ALONE)]:
+    wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; meeting gets slower with the number
+    grids = [(min(blocks, chip.multiprocessors), GRID) for blocks in (wanted, 8)]
+    clusters = [(8, CLUSTER)] if chip.clusters else []  # what every GPU with clusters allows
+    choices = grids + clusters if work >= 16 * SPREAD else clusters + grids
+    for blocks, meeting in [*choices, (1, ALONE)] if spread else [(1, ALONE)]:
         for stages in (2, 1):
             made = _layout(architecture, batch, blocks, meeting, stages)
             if made and shared_bytes(made, architecture, batch) <= chip.shared_bytes:

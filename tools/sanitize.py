@@ -1,0 +1,45 @@
+"""Checks every CUDA kernel on the GPU under NVIDIA's compute-sanitizer, which comes with the CUDA toolkit.
+
+python tools/sanitize.py                 memcheck (accesses outside of arrays), then racecheck (shared memory)
+python tools/sanitize.py racecheck       one of its tools
+"""
+
+import shutil
+import subprocess
+import sys
+
+TOOLS = ("memcheck", "racecheck")
+FOUND = 9  # the exit status that compute-sanitizer is told to give where it found something
+
+
+def main(tools: list[str]) -> int:
+    """The exit status: 0 where all kernels are clean and right under all tools."""
+    if not shutil.which("compute-sanitizer"):
+        print("sanitize: no compute-sanitizer here: install the CUDA toolkit, or put its bin/ on PATH", file=sys.stderr)
+        return 2
+    status = 0
+    for tool in tools or TOOLS:
+        print(f"== {tool}", flush=True)
+        command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND), sys.executable, __file__]
+        ended = subprocess.run([*command, "--check"])
+        words = {0: "clean", FOUND: "found errors: see above"}.get(ended.returncode, "not all kernels are right")
+        print(f"== {tool}: {words}", flush=True)
+        status = max(status, ended.returncode)
+    return status
+
+
+def check_all() -> int:
+    """Check every CUDA kernel on the GPU: 0 if all are right, else 1."""
+    import cupy
+
+    from nncourse.kernels.backend import operations
+
+    cupy.cuda.set_allocator(None)  # each array is one allocation: in CuPy's pool memcheck sees none of their ends
+    kernels = [kernel for operation in operations().values() for kernel in operation.kernels.values() if kernel.cuda]
+    verdicts = [kernel.operation.check(kernel, device="gpu") for kernel in kernels]
+    print(*verdicts, sep="\n", flush=True)
+    return 0 if all(verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(check_all() if sys.argv[1:] == ["--check"] else main(sys.argv[1:]))
