@@ -1,98 +1,101 @@
-"""Time all contenders on all cases, in separate interleaved processes: python -m benchmarks.compare cpu|gpu.
+"""Time all contenders on all cases: each contender in a process of its own, asked in turn, round by round.
 
-`python -m benchmarks.cpu` is the same for the CPU; each process that is started calls this file with --one.
+This is what benchmarks.cpu and benchmarks.gpu share; it is no command.
 """
 
-import argparse
-import datetime
-import json
-import os
+import functools
 import statistics
-import subprocess
-import sys
-from pathlib import Path
+import time
 
-from benchmarks.contenders import CASES, CONTENDERS
+from benchmarks import workers
+from benchmarks.contenders import CASES, CONTENDERS, too_slow
 
-RESULTS = Path(__file__).parent / "results"
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-
-
-def main(device: str | None = None) -> None:
-    """The command line; it asks for the device unless it is given."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.set_defaults(device=device)
-    if device is None:
-        parser.add_argument("device", choices=CONTENDERS)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="the results file (default benchmarks/results/DEVICE.json)")
-    parser.add_argument("--one", nargs=2, metavar=("CASE", "CONTENDER"), help="time this one and print its seconds")
-    options = parser.parse_args()
-    from nncourse import device as devices
-
-    if options.device == "gpu" and not devices.gpu_available():
-        sys.exit(f"compare gpu: {devices.why_no_gpu()}")
-    if options.one:
-        print(json.dumps(measure(options.device, *options.one)))
-        return
-    result = compare(options.device, options.rounds)
-    out = options.out or RESULTS / f"{options.device}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {out}")
+# Seconds after which a contender is given up; the first for all cases together.
+PREPARING, MEASURING = {"cpu": 400.0, "gpu": 150.0}, 60.0
+# How long one measurement goes on: see nncourse.device.seconds. A GPU is lent by the minute.
+PATIENCE = {"cpu": {"enough": 1.0}, "gpu": {"enough": 0.05, "repeats": 2}}
 
 
-def measure(device: str, case: str, contender: str) -> dict:
-    """Seconds of one call, in this process; and the versions of what was imported for it."""
-    from nncourse import device as devices
+def compare(device: str, rounds: int, quick: bool = False, cases=None, names=None) -> dict:
+    """seconds[case][contender], a number a round; what was left out, and why; the versions of what was imported.
 
-    work, times = CONTENDERS[device][contender](CASES[case])
-    return {"seconds": devices.seconds(work, device, enough=1.0) / times, "versions": devices.versions()}
-
-
-def compare(device: str, rounds: int) -> dict:
-    """Every case × contender in `rounds` rounds, a process each."""
-    from nncourse import device as devices
-
-    seconds: dict[str, dict[str, list[float]]] = {case: {} for case in CASES}
+    All contenders prepare at the same time; then one after the other is timed. `cases` and `names` choose some of them.
+    Raises WrongResultError if a contender does not compute what it should.
+    """
+    begin = time.perf_counter()
+    cases, names = cases or CASES[device], names or CONTENDERS[device]
+    seconds: dict[str, dict[str, list[float]]] = {case: {} for case in cases}
     left_out: dict[str, str] = {}
     versions: dict[str, str] = {}
-    for number in range(rounds):
-        for case in CASES:
-            for contender in CONTENDERS[device]:
-                key = f"{case} / {contender}"
-                if key in left_out or _too_slow(case, contender):
-                    continue
-                command = [sys.executable, "-m", "benchmarks.compare", device, "--one", case, contender]
-                done = subprocess.run(command, capture_output=True, text=True, env=os.environ | ONE_THREAD)
-                if done.returncode:
-                    left_out[key] = done.stderr.strip().splitlines()[-1]
-                    continue
-                one = json.loads(done.stdout.strip().splitlines()[-1])
-                seconds[case].setdefault(contender, []).append(one["seconds"])
-                versions |= one["versions"]
-        print(f"round {number + 1} of {rounds}", flush=True)
-    for case, times in seconds.items():
-        print(case)
-        for contender, values in times.items():
-            print(f"  {contender:24}{statistics.median(values) * 1e6:12.1f} µs")
-    for key, reason in left_out.items():
-        print(f"left out: {key}: {reason}")
+    pairs = [(case, name) for case in cases for name in names if not too_slow(case, name)]
+    running = {name: workers.start(measure, device, quick, name) for name in names}
+    try:
+        for case, name in pairs:
+            workers.send(running[name], ("prepare", case))
+        for case, name in pairs:
+            left = max(1.0, begin + PREPARING[device] - time.perf_counter())
+            _ask(running[name], None, f"{case} / {name}", left, left_out)
+        print(f"{workers.since(begin)}  prepared", flush=True)
+        for number in range(rounds):
+            for case, name in pairs:
+                key = f"{case} / {name}"
+                if key not in left_out and (one := _ask(running[name], ("time", case), key, MEASURING, left_out)):
+                    seconds[case].setdefault(name, []).append(one["seconds"])
+                    versions |= one["versions"]
+            print(f"{workers.since(begin)}  round {number + 1} of {rounds}", flush=True)
+    finally:
+        for worker in running.values():
+            workers.end(worker)
+    for key in left_out:  # a contender that failed in a later round has nothing to compare
+        case, name = key.split(" / ")
+        seconds[case].pop(name, None)
+    return {"versions": versions, "seconds": seconds, "left_out": left_out}
+
+
+def _ask(worker: workers.Worker, request, key: str, limit: float, left_out: dict[str, str]):
+    """The answer, or None and a reason in `left_out`. Without a request: the answer to what was sent before."""
+    try:
+        return workers.ask(worker, request, limit) if request else workers.receive(worker, limit)
+    except workers.FailedError as error:
+        left_out[key] = str(error)
+
+
+def measure(device: str, quick: bool, name: str, request: tuple[str, str]) -> dict | None:
+    """In a contender's process: prepare a case, or give the seconds of a call and the versions of what is imported."""
+    from nncourse import device as devices
+
+    what, case = request
+    work, times = prepared(device, quick, name, case)
+    if what == "prepare":
+        return None
+    # The clock is the host's: work() of a contender on the GPU comes back when the GPU is done.
     return {
-        "machine": devices.describe(device),
-        "limits": devices.limits(device),
-        "date": datetime.date.today().isoformat(),
-        "versions": versions,
-        "threads": 1 if device == "cpu" else None,
-        "seconds": seconds,
-        "left_out": left_out,
+        "seconds": devices.seconds(work, "cpu", **PATIENCE["gpu" if quick else device]) / times,
+        "versions": versions(),
     }
 
 
-def _too_slow(case: str, contender: str) -> bool:
-    """A thousand million multiplications in Python loops take minutes."""
-    return contender == "nncourse loops" and ("784" in case or "1024" in case)
+@functools.cache
+def prepared(device: str, quick: bool, name: str, case: str) -> tuple:
+    """A contender's work on a case, made ready once."""
+    return CONTENDERS[device][name](CASES[device][case].smaller() if quick else CASES[device][case])
 
 
-if __name__ == "__main__":
-    main()
+def versions() -> dict[str, str]:
+    """As nncourse.device.versions(), and JAX."""
+    import sys
+
+    from nncourse import device as devices
+
+    found = devices.versions()
+    return found | ({"jax": sys.modules["jax"].__version__} if "jax" in sys.modules else {})
+
+
+def show(result: dict) -> None:
+    """Print the medians, and what was left out."""
+    for case, times in result["seconds"].items():
+        print(case)
+        for contender, values in times.items():
+            print(f"  {contender:28}{statistics.median(values) * 1e6:12.1f} µs")
+    for key, reason in result["left_out"].items():
+        print(f"left out: {key}: {reason}")

@@ -3,34 +3,56 @@
 All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
 a step, data on the device already. (scikit-learn's classifier has cross-entropy; its work a step is the same.) "Fused"
 is the course's train_epoch by one kernel; the other steps of the course are separate operations.
+
+On the CPU a step is repeated on one batch. On the GPU an epoch of different batches is trained: see trainers.py.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from benchmarks import trainers
 
 
 @dataclass(frozen=True)
 class Case:
-    """A training step of a network, or with `sizes` of three numbers and no batch a single dense_forward."""
+    """Training of a network, by batches out of so many samples; or, if named, one operation, dense_forward."""
 
     name: str
     sizes: tuple[int, ...]
     batch: int
     operation: str = ""
+    samples: int = 0
+
+    def smaller(self) -> "Case":
+        """With few samples, to see whether everything runs."""
+        return replace(self, samples=min(self.samples, 100 * self.batch))
+
+
+def _by_name(*cases: Case) -> dict[str, Case]:
+    return {case.name: case for case in cases}
 
 
 CASES = {
-    case.name: case
-    for case in (
+    "cpu": _by_name(
         Case("step 30-60-10-1, batch 10", (30, 60, 10, 1), 10),
         Case("step 784-30-10, batch 10", (784, 30, 10), 10),
         Case("step 784-192-10, batch 50", (784, 192, 10), 50),
         Case("dense_forward 784 to 192, batch 50", (784, 192), 50, "dense_forward"),
         Case("dense_forward 1024 to 1024, batch 1024", (1024, 1024), 1024, "dense_forward"),
-    )
+    ),
+    "gpu": _by_name(
+        Case("30-60-10-1, batch 10", (30, 60, 10, 1), 10, samples=50_000),
+        Case("784-30-10, batch 10", (784, 30, 10), 10, samples=50_000),
+        Case("784-192-10, batch 50", (784, 192, 10), 50, samples=50_000),
+    ),
 }
+
+
+def too_slow(case: str, contender: str) -> bool:
+    """A thousand million multiplications in Python loops take minutes."""
+    return contender == "nncourse loops" and ("784" in case or "1024" in case)
 
 
 def data(case: Case) -> tuple[np.ndarray, np.ndarray]:
@@ -147,9 +169,13 @@ CPU = {
     "scikit-learn": scikit_learn,
 }
 GPU = {
-    "nncourse cupy": ours("cupy"),
-    "nncourse cuda, naive": ours("cuda", dense_forward="naive", hidden_delta="naive", weight_gradient="naive"),
-    "nncourse cuda, tiled": ours("cuda"),
-    "PyTorch eager": pytorch("cuda"),
+    "nncourse steps": trainers.checked(trainers.ours("cuda", "steps"), steps=200),
+    "nncourse fused": trainers.checked(trainers.ours("cuda", "fused"), steps=1000),
+    "nncourse graph": trainers.checked(trainers.ours("cuda", "graph")),
+    "nncourse one_kernel": trainers.checked(trainers.ours("cuda", "one_kernel")),
+    "PyTorch eager": trainers.checked(trainers.pytorch_eager("cuda"), steps=200),
+    "PyTorch graph": trainers.checked(trainers.pytorch_graph(trainers.eager_step)),
+    "PyTorch compile + graph": trainers.checked(trainers.pytorch_graph(trainers.compiled_step)),
+    "JAX scan": trainers.checked(trainers.jax_scan("gpu")),
 }
 CONTENDERS = {"cpu": CPU, "gpu": GPU}

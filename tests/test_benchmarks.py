@@ -1,19 +1,47 @@
-"""README's tables are those of the committed results; contenders run. No time is asserted."""
+"""README's tables are those of the results; contenders agree; floors are counted right. No time is asserted."""
 
+import dataclasses
 import json
+import os
+import sys
+import time
 
 import numpy as np
 import pytest
 
-from benchmarks import tables
-from benchmarks.contenders import CASES, CPU, data
+from benchmarks import compare, floors, gpu, ladder, learning, tables, trainers, workers
+from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
+from nncourse import device
+from nncourse.architecture import Architecture
+from nncourse.cuda import compile as cuda_compile
+from nncourse.cuda import emulate
+from nncourse.cuda.source import CudaSource
+from nncourse.kernels import check, epoch_one_kernel
+from nncourse.kernels.epoch import train_epoch
+from nncourse.kernels.epoch_one_kernel import CLUSTER, GRID, Chip, plan
+
+H200, SMALL = Chip(227 * 1024, 132, True), Chip(99 * 1024, 4, False)
+SIZES = Architecture((9, 7, 4, 2), ("sigmoid",) * 3, "mse")
+A_CASE = Case("30-60-10-1, batch 10", (30, 60, 10, 1), 10, samples=1000)
+
+
+@pytest.fixture
+def emulator():
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+
+
+# ---- results and tables
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_results_name_their_machine_and_versions(name):
     result = json.loads((tables.RESULTS / f"{name}.json").read_text())
     assert result["machine"] and result["date"] and result["versions"]["torch"] and result["limits"]["copy"] > 0
-    assert result["seconds"].keys() == CASES.keys()
+    if "tables" in result:
+        assert all(result["tables"].values()) and {"epochs", "floors", "dense"} <= result["tables"].keys()
+        assert all(record["seconds_a_step"] > 0 for record in result["tables"]["epochs"])
+        return
     for times in result["seconds"].values():
         assert "PyTorch eager" in times and len(times) > 2
         assert all(len(values) == len(times["PyTorch eager"]) and min(values) > 0 for values in times.values())
@@ -25,14 +53,319 @@ def test_readme_holds_the_tables_of_the_results():
     assert tables.with_tables(text) == text, "README.md is behind benchmarks/results: python -m benchmarks.tables"
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.operation])
-def test_contenders_take_a_step_on_the_same_batch(name):
-    case = CASES[name]
+def made_up_result() -> dict:
+    """A results file as benchmarks.gpu writes it, with times that are easy to follow."""
+    times = {"nncourse one_kernel": [4e-6, 2e-6, 3e-6], "PyTorch eager": [900e-6] * 3, "JAX scan": [30e-6] * 3}
+    epochs = gpu.epoch_records({"784-30-10, batch 10": times, "30-60-10-1, batch 10": {"JAX scan": [15e-6]}})
+    architecture = Architecture((784, 30, 10), ("sigmoid",) * 2, "mse")
+    parts = {"block_barrier": 2e-8, "cluster_barrier": 2e-7, "shared_reads": 2.5e11, "multiply_add": 4.5e11}
+    floor = floors.floor(plan(architecture, 10, H200), architecture, 10, parts)
+    result = {
+        "machine": "A GPU",
+        "cpu": "A processor",
+        "date": "2026-01-01",
+        "versions": {"nncourse": "0.1.0", "cupy": "14.2.0", "driver": "580.1"},
+        "limits": {"copy": 1e12, "matrix": 5e13},
+        "left_out": {"mnist": "no data", "a / JAX scan": "none", "b / JAX scan": "none"},
+        "tables": {
+            "epochs": epochs,
+            "floors": [{"network": "784-30-10", "batch": 10, **floor}],
+            "parts": [
+                {"what": "barrier", "value": 2e-8, "unit": "s"},
+                {"what": "reads", "value": 2.5e11, "unit": "B/s"},
+            ],
+            "dense": ladder.records(4096, {"cuBLAS": [2e-3], "tiled": [8e-3, 6e-3, 7e-3]}, 7e13),
+            "credit_card": [
+                {"backend": name, "data": "CC", "samples": 9, "epochs": 3, "seconds": seconds, "cost": 0.1}
+                for name, seconds in (("numpy", 4.0), ("cuda one_kernel", 0.25))
+            ],
+        },
+    }
+    gpu.join_floors(result["tables"])
+    return result
+
+
+def test_the_tables_of_a_made_up_result(tmp_path):
+    result = made_up_result()
+    (tmp_path / "gpu.json").write_text(json.dumps(result))
+    text = tables.with_tables("before\n<!-- table gpu -->\nold\n<!-- end -->\nafter", tmp_path)
+    assert text.startswith("before\n") and text.endswith("\nafter") and "old" not in text
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    of = {row[0].removeprefix("| "): row for row in rows}
+    assert of["784-30-10, batch 10"][-1] != ""
+    epoch_row = next(row for row in rows if row[0] == "| 784-30-10, batch 10" and "(10×)" in row[1])
+    assert epoch_row[1:] == ["3.00 (10×)", "900 (0.033×)", "30.0 |"]
+    assert of["30-60-10-1, batch 10"][1:3] == ["–", "–"]
+    assert of["tiled"][1:] == ["7.00", "19.6", "28.6 %", "28.0 % |"] and of["cuBLAS"][3] == "100.0 %"
+    for said in (
+        "A GPU",
+        "driver 580.1",
+        "mnist (no data)",
+        "JAX scan for a, b (none)",
+        "barrier 0.020 µs",
+        "reads 250 GB/s",
+        "numpy 4.00 s, cuda one_kernel 0.250 s",
+        "8 × 320, cluster",
+    ):
+        assert said in text, said
+    assert "\n\n\n" not in text
+
+
+def test_mnist_is_told_by_mean_and_minimum(tmp_path):
+    result = made_up_result()
+    record = {"epochs": 30, "samples": 50_000, "rate": 3.0, "kernel": "one_kernel"}
+    result["tables"] = {
+        "mnist": [record | {"seed": 0, "accuracy": 0.95, "seconds": 0.5}, record | {"accuracy": 0.94, "seconds": 0.75}]
+    }
+    text = tables.gpu_tables(result)
+    assert "2 seeds: 94.50 %" in text and "at least 94.00 %" in text and "0.75 s" in text
+
+
+def test_without_a_gpu_there_is_one_line_and_status_2(capsys):
+    if device.gpu_available():
+        pytest.skip("there is a GPU here")
+    assert gpu.main([]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+# ---- contenders
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES["cpu"].items() if not case.operation])
+def test_contenders_on_the_cpu_take_steps_of_the_same_case(name):
+    case = CASES["cpu"][name]
     X, Y = data(case)
     assert X.shape == (case.batch, case.sizes[0]) and Y.shape == (case.batch, case.sizes[-1])
     assert X.dtype == Y.dtype == np.float32
-    for contender, needed in (("nncourse numpy", "numpy"), ("scikit-learn", "sklearn"), ("PyTorch eager", "torch")):
-        pytest.importorskip(needed)
+    needed = {"nncourse numpy": "numpy", "nncourse numpy, fused": "numpy", "scikit-learn": "sklearn"}
+    for contender, module in {**needed, "PyTorch eager": "torch"}.items():
+        pytest.importorskip(module)
         work, times = CPU[contender](case)
         work()
         assert times >= 1
+
+
+def test_the_fused_contender_of_numba_runs():
+    work, times = CPU["nncourse numba, fused"](CASES["cpu"]["step 30-60-10-1, batch 10"])
+    work()
+    assert times == 200
+
+
+TRAINERS = {
+    "numpy": ("numpy", trainers.ours("numpy", "numpy")),
+    "steps": ("numpy", trainers.ours("numpy", "steps")),
+    "eager": ("torch", trainers.pytorch_eager("cpu")),
+    "graph": ("torch", trainers.pytorch_graph(trainers.eager_step, "cpu")),
+    # Not by its usual compiler, which takes half a minute: what is asked here is whether the step as a whole is right.
+    "compiled": (
+        "torch",
+        trainers.pytorch_graph(lambda torch, network: trainers.compiled_step(torch, network, "aot_eager"), "cpu"),
+    ),
+    "JAX": ("jax", trainers.jax_scan("cpu")),
+}
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_trainers_agree_with_the_truth(name):
+    needed, make = TRAINERS[name]
+    pytest.importorskip(needed)
+    work, times = trainers.checked(make)(A_CASE)  # raises if it does not
+    work()
+    assert times == A_CASE.samples // A_CASE.batch
+
+
+def test_some_steps_of_an_epoch_may_be_timed():
+    assert trainers.checked(trainers.ours("numpy", "numpy"), steps=60)(A_CASE)[1] == 60
+
+
+def wrong_rate(parameters, architecture, X, Y, batch, steps):
+    train_epoch["numpy"](parameters, architecture, X[: steps * batch], Y[: steps * batch], batch, 1.001 * trainers.RATE)
+
+
+def no_last_batch(parameters, architecture, X, Y, batch, steps):
+    rows = slice((steps - 1) * batch)
+    train_epoch["numpy"](parameters, architecture, X[rows], Y[rows], batch, trainers.RATE)
+
+
+def inputs_of_ten_bits(parameters, architecture, X, Y, batch, steps):
+    """As TF32 does, though only to the data."""
+    rows = slice(steps * batch)
+    X = (X[rows].view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    train_epoch["numpy"](parameters, architecture, X, Y[rows], batch, trainers.RATE)
+
+
+def nothing_at_all(parameters, *others):
+    parameters[0] = np.nan
+
+
+@pytest.mark.parametrize("train", [wrong_rate, no_last_batch, inputs_of_ten_bits, nothing_at_all])
+def test_a_wrong_trainer_is_refused(train):
+    def make(architecture, parameters, X, Y, batch):
+        there = parameters.copy()
+        return trainers.Trainer(lambda steps: train(there, architecture, X, Y, batch, steps), lambda: there)
+
+    with pytest.raises(workers.WrongResultError):
+        trainers.checked(make)(A_CASE)
+
+
+def test_contenders_are_asked_in_turn_and_the_missing_are_left_out():
+    case = "step 784-30-10, batch 10"
+    cases = [case, "dense_forward 784 to 192, batch 50"]
+    found = compare.compare("cpu", 2, quick=True, cases=cases, names=["nncourse numpy", "nncourse numpy, fused"])
+    assert [len(values) for values in found["seconds"][case].values()] == [2, 2]
+    assert found["versions"]["numpy"] == np.__version__
+    (key,) = found["left_out"]
+    assert key == f"{cases[1]} / nncourse numpy, fused" and "dense layer" in found["left_out"][key]
+
+
+def test_a_process_that_ends_or_is_wrong_says_so():
+    with pytest.raises(workers.FailedError, match="status 3"):
+        workers.asked_once(_ends, 3, 60)
+    with pytest.raises(workers.WrongResultError, match="7 is wrong"):
+        workers.asked_once(_is_wrong, 7, 60)
+    with pytest.raises(workers.FailedError, match="no answer"):
+        workers.asked_once(_sleeps, 60, 3)
+
+
+def _ends(status):
+    os._exit(status)
+
+
+def _is_wrong(number):
+    raise workers.WrongResultError(f"{number} is wrong")
+
+
+def _sleeps(seconds):
+    time.sleep(seconds)
+
+
+def test_contenders_for_the_gpu_cover_what_is_compared():
+    assert {"PyTorch eager", "JAX scan", "nncourse steps", "nncourse one_kernel"} <= CONTENDERS["gpu"].keys()
+    for case in CASES["gpu"].values():
+        assert case.samples % (case.batch * trainers.CHECKED) == 0
+
+
+def test_the_ladder_on_the_cpu():
+    found = ladder.measure(96, 2, "cpu", ["numpy"])
+    assert [record["kernel"] for record in found] == ["cuBLAS", "numpy"] and found[0]["of_cublas"] == 1
+    with pytest.raises(workers.WrongResultError):
+        ladder.refuse_wrong("broken", np.ones((3, 3)), np.full((3, 3), 1.001))
+
+
+def test_learning_on_the_cpu(real_data):
+    (found,) = learning.mnist(1, 1, "numpy", "numpy")
+    assert found["accuracy"] > 0.85 and found["seconds"] > 0
+    first, second = learning.credit_card(1, (("numpy", {}), ("numpy", {"train_epoch": "steps"})))
+    assert second["backend"] == "numpy steps" and first["cost"] == pytest.approx(second["cost"], rel=1e-3)
+
+
+def test_without_data_mnist_is_left_out(monkeypatch, tmp_path):
+    monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path))
+    with pytest.raises(workers.FailedError, match="NNCOURSE_DATA"):
+        learning.mnist(1, 1, "numpy", "numpy")
+
+
+# ---- floors
+
+
+def test_the_kernels_of_the_floors_compile():
+    if cuda_compile.why_no_nvrtc():
+        pytest.skip(cuda_compile.why_no_nvrtc())
+    for arch in ("sm_80", "sm_90"):
+        for used in cuda_compile.compile_check(floors.source(8), arch).values():
+            assert used.registers <= 64 and used.spill_bytes == 0  # or a block of 1024 threads would not start
+
+
+def test_the_kernels_of_the_floors_run(emulator):
+    for name, blocks in (("block", 1), ("cluster", 3), ("grid", 4)):
+        work, done = floors.barrier(name, blocks, 64, 3)
+        work()
+        assert (done == 3).all() and len(done) == blocks
+    work, sums = floors.shared_reads(2)
+    work()
+    assert (sums == 4 * 2 * floors.READS).all()
+    work, sums = floors.multiply_add(2)
+    work()
+    assert np.allclose(sums, 2 * floors.CHAINS)  # x / 2 + 1 tends to 2
+
+
+COUNTING = CudaSource(
+    """
+#ifdef CUDA_ON_CPU
+#define SAY(sign) (threadIdx.x || blockIdx.x ? 0 : printf(sign))
+#define grid_barrier() grid_barrier(), SAY("G")
+#define __syncthreads() __syncthreads(), SAY("B")
+#endif
+""",
+    "counting.cu",
+)
+
+
+def run_steps(made, steps: int, **options) -> None:
+    batch = 5
+    sizes = {"architecture": SIZES, **SIZES.letters, "n": steps * batch, "batch": batch}
+    case = check.random_case(train_epoch, sizes)
+    epoch_one_kernel.one_kernel(*case.arguments, made=made, **options)
+
+
+LAYOUTS = {
+    "alone": plan(SIZES, 5, SMALL),
+    "cluster": dataclasses.replace(plan(SIZES, 5, SMALL), blocks=2, meeting=CLUSTER),
+    "grid": dataclasses.replace(plan(SIZES, 5, SMALL), blocks=3, meeting=GRID),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_barriers_of_a_step_are_counted_right(name, emulator, monkeypatch, capsys):
+    original = epoch_one_kernel.source
+
+    def counting(*arguments):
+        source = original(*arguments)
+        return dataclasses.replace(source, before=(COUNTING, *source.before))
+
+    monkeypatch.setattr(epoch_one_kernel, "source", counting)
+    printed = []
+    for steps in (1, 2):
+        run_steps(LAYOUTS[name], steps)
+        printed.append(capsys.readouterr().out)
+    counted = {key: printed[1].count(sign) - printed[0].count(sign) for key, sign in (("block", "B"), (name, "G"))}
+    assert {key: count for key, count in counted.items() if count} == floors.barriers(LAYOUTS[name])
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_bytes_of_a_step_are_no_more_than_threads_ask_for(name, emulator):
+    made, asked_for = LAYOUTS[name], []
+    for steps in (1, 2):
+        traces = []
+        run_steps(made, steps, record=traces)
+        accesses, memories = traces[0].accesses, traces[0].memories
+        size = np.array([memory.itemsize * memory.shared for memory in memories])
+        mine = accesses[accesses["block"] == 0]
+        asked_for.append(int((mine["cells"] * size[mine["memory"]]).sum()))
+    counted = floors.shared_bytes_a_step(made, SIZES, 5)
+    assert 0 < counted <= asked_for[1] - asked_for[0]
+
+
+def test_floors_are_measured_for_the_plan_of_each_network(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", np)  # nothing is launched
+    monkeypatch.setattr(floors, "this_chip", lambda: H200)
+    monkeypatch.setattr(floors, "best", lambda work: 1e-3)
+    cases = [(SIZES, 5), (Architecture((784, 30, 10), ("sigmoid",) * 2, "mse"), 10)]
+    found = floors.measure(cases)
+    assert [(record["network"], record["meeting"]) for record in found["floors"]] == [
+        ("9-7-4-2", "alone"),
+        ("784-30-10", "cluster"),
+    ]
+    assert found["floors"][1]["barriers"] == pytest.approx(2 * 1e-8 + 1e-7)
+    assert {"FLOP/s", "B/s", "s"} == {part["unit"] for part in found["parts"]}
+
+
+def test_floors_are_counts_over_rates():
+    made = LAYOUTS["grid"]
+    parts = {"block_barrier": 1e-8, "grid_barrier": 1e-6, "shared_reads": 2e11, "multiply_add": 4e11}
+    found = floors.floor(made, SIZES, 5, parts)
+    assert found["barriers"] == pytest.approx(2e-8 + 1e-6)
+    assert found["arithmetic"] == pytest.approx(5 * SIZES.flops_a_sample / (3 * 4e11))
+    assert found["shared_memory"] == pytest.approx(floors.shared_bytes_a_step(made, SIZES, 5) / 2e11)
+    for seconds, limit in ((None, ""), (1.5e-6, "barriers"), (1e-4, "latency")):
+        assert floors.limit(found | {"seconds_a_step": seconds}) == limit

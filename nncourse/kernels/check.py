@@ -132,7 +132,7 @@ def random_case(operation, sizes: dict[str, int], seed: int = 0) -> Case:
 
 
 def hostile_sizes(count: int) -> list[tuple[int, ...]]:
-    """Sizes for so many letters: ones, a tile of 16, one past it in each direction, odd ones, fours, a long direction."""
+    """Sizes for so many letters: ones, a tile of 16, one past it in each direction, odd ones, fours, one long."""
     if count == 1:
         return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
     patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (33, 65, 18), (20, 132, 4), (1025, 3, 2)

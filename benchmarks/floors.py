@@ -1,0 +1,165 @@
+"""What a step of one_kernel cannot do without: its arithmetic, its shared memory, its barriers; each alone a floor.
+
+The rates and latencies are measured by floors.cu on the GPU in use, with the numbers of threads and blocks of the plan.
+What there is to do is counted here, at the least: see each function.
+"""
+
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from nncourse.architecture import Architecture
+from nncourse.cuda.launch import launch
+from nncourse.cuda.source import CudaSource
+from nncourse.kernels.epoch_one_kernel import ALONE, CLUSTER, GRID, Plan, plan, this_chip
+
+MEETINGS = {ALONE: "alone", CLUSTER: "cluster", GRID: "grid"}
+THREADS, READS, CHAINS, LENGTH = 1024, 8, 8, 16  # of the two kernels that measure a rate
+
+# ---- what there is to do: counts from epoch_one_kernel.cu
+
+
+def barriers(made: Plan) -> dict[str, int]:
+    """Barriers a step: two in the block, after layer 1's sums and before the weights move; one among several blocks."""
+    found = {"block": 2}
+    return found if made.meeting == ALONE else found | {MEETINGS[made.meeting]: 1}
+
+
+def shared_bytes_a_step(made: Plan, architecture: Architecture, batch: int) -> int:
+    """Bytes that go into and out of one block's shared memory in a step, at the least.
+
+    What all threads of a warp read at the same address counts once. Left out are activations, deltas, targets and
+    biases: against the rest they are few.
+    """
+    n_in, *widths = architecture.sizes
+    own = ceil(widths[0] / made.blocks)
+    kept = [own, *widths[1:]]
+    span = 4 * made.lanes * made.quads  # inputs that a warp covers
+    warps_k, warps_j = ceil(n_in / span), ceil(own / (made.neurons * 32 // made.lanes))
+    # Inputs come in and are read by every row of warps. Where they are replaced in place, each row has its own copy,
+    # and reads it again for the gradient; where not, a thread may keep what it read in registers.
+    inputs = batch * n_in * (3 * warps_j if made.stages == 1 else 1 + warps_j)
+    # Parts of layer 1's sums are written and read, one from each warp that shares a neuron; so are its deltas.
+    sums = batch * own * (2 * warps_k if warps_k > 1 else 0) + batch * own * (1 + warps_k)
+    # Weights above layer 1: forward and for the deltas each is read once for the samples that a warp has at the same
+    # time; its gradient reads an activation a sample; it is read and written.
+    weights = sum(n_out * n_below for n_below, n_out in zip(kept, kept[1:], strict=False))
+    above = weights * (2 * ceil(batch * made.group / 32) + batch + 2)
+    return 4 * (inputs + sums + above)
+
+
+def floor(made: Plan, architecture: Architecture, batch: int, parts: dict[str, float]) -> dict:
+    """Seconds a step by each of the three alone. `parts`: see measured_rates() and measured_barriers()."""
+    flops, size = batch * architecture.flops_a_sample, shared_bytes_a_step(made, architecture, batch)
+    counted = barriers(made)
+    return {
+        "blocks": made.blocks,
+        "threads": made.threads,
+        "meeting": MEETINGS[made.meeting],
+        "flops_a_step": flops,
+        "shared_bytes_a_step": size,
+        "barriers_a_step": counted,
+        "arithmetic": flops / (made.blocks * parts["multiply_add"]),  # a block has a multiprocessor to itself
+        "shared_memory": size / parts["shared_reads"],
+        "barriers": sum(count * parts[f"{name}_barrier"] for name, count in counted.items()),
+    }
+
+
+def limit(record: dict) -> str:
+    """What limits a step, told from its floors and its measured time; "" if that was not measured.
+
+    Where all three together explain less than half of the time, it goes into waiting: for one instruction's result
+    before the next can begin, which no rate and no barrier shows.
+    """
+    if not record["seconds_a_step"]:
+        return ""
+    floors = {name: record[name] for name in ("arithmetic", "shared_memory", "barriers")}
+    if sum(floors.values()) < record["seconds_a_step"] / 2:
+        return "latency"
+    return max(floors, key=floors.get).replace("_", " ")
+
+
+# ---- what it takes: measurements
+
+
+def source(blocks: int) -> CudaSource:
+    """floors.cu for so many blocks that meet."""
+    constants = {"BLOCKS": blocks, "THREADS": THREADS, "READS": READS, "CHAINS": CHAINS, "LENGTH": LENGTH}
+    return CudaSource.read(
+        Path(__file__).with_suffix(".cu"), tuple(f"{name}={value}" for name, value in constants.items())
+    )
+
+
+def barrier(name: str, blocks: int, threads: int, rounds: int, xp=np):
+    """A function that goes through a barrier `rounds` times, and what its kernel leaves behind."""
+    done, arrived = xp.zeros(blocks, np.int32), xp.zeros(1, np.int32)
+    text, counter = source(blocks), [arrived] if name == "grid" else []
+
+    def work() -> None:
+        arrived.fill(0)
+        arguments = [done, *counter, rounds]
+        launch(text, f"{name}_barrier", (blocks,), (threads,), arguments, cooperative=name == "grid")
+
+    return work, done
+
+
+def shared_reads(rounds: int, xp=np):
+    """A function that reads THREADS × READS × rounds float4 from one multiprocessor's shared memory, and the sums."""
+    numbers, sums = xp.ones(THREADS + 32 * READS, np.float32), xp.zeros(THREADS, np.float32)
+    return lambda: launch(source(1), "shared_reads", (1,), (THREADS,), [numbers, sums, rounds]), sums
+
+
+def multiply_add(rounds: int, xp=np):
+    """A function that multiplies and adds THREADS × CHAINS × LENGTH × rounds times, and the sums."""
+    sums = xp.zeros(THREADS, np.float32)
+    return lambda: launch(source(1), "multiply_add", (1,), (THREADS,), [sums, 0.5, 1.0, rounds]), sums
+
+
+def best(work) -> float:
+    """Seconds of a launch on the GPU, the fewest of some."""
+    from nncourse import device as devices
+
+    return devices.seconds(work, "gpu", pick=min)
+
+
+def measured_rates() -> dict[str, float]:
+    """Bytes of shared memory and FLOP a second of one multiprocessor. Needs a GPU."""
+    import cupy
+
+    rounds = 5_000  # some milliseconds
+    return {
+        "shared_reads": 16 * THREADS * READS * rounds / best(shared_reads(rounds, cupy)[0]),
+        "multiply_add": 2 * THREADS * CHAINS * LENGTH * rounds / best(multiply_add(rounds, cupy)[0]),
+    }
+
+
+def measured_barriers(made: Plan) -> dict[str, float]:
+    """Seconds of each barrier that the plan has. Needs a GPU."""
+    import cupy
+
+    found = {}
+    for name in barriers(made):
+        blocks, rounds = (1, 100_000) if name == "block" else (made.blocks, 10_000)
+        found[f"{name}_barrier"] = best(barrier(name, blocks, made.threads, rounds, cupy)[0]) / rounds
+    return found
+
+
+def measure(cases: list[tuple]) -> dict[str, list[dict]]:
+    """Records of the tables `floors` and `parts`, for (architecture, batch) each. Needs a GPU."""
+    rates = measured_rates()
+    parts = {
+        "multiplications and additions of one multiprocessor": (rates["multiply_add"], "FLOP/s"),
+        "its reads from shared memory": (rates["shared_reads"], "B/s"),
+    }
+    floors = []
+    for architecture, batch in cases:
+        made = plan(architecture, batch, this_chip())
+        found = measured_barriers(made)
+        network = "-".join(map(str, architecture.sizes))
+        floors.append({"network": network, "batch": batch, **floor(made, architecture, batch, rates | found)})
+        for name, value in found.items():
+            blocks = 1 if name == "block_barrier" else made.blocks
+            parts[f"{name.replace('_', ' ')} of {blocks} × {made.threads} threads"] = value, "s"
+    described = [{"what": what, "value": value, "unit": unit} for what, (value, unit) in parts.items()]
+    return {"floors": floors, "parts": described}

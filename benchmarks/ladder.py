@@ -1,0 +1,68 @@
+"""The kernels of dense_forward on large square matrices, beside cuBLAS, in one process: they share only the data."""
+
+import statistics
+
+import numpy as np
+
+from benchmarks.workers import WrongResultError
+from nncourse import device as devices
+from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.kernel import CudaKernel
+
+TOLERANCE = 1e-5  # of the whole result; TF32 would be off by 3e-4
+
+
+def contenders(A, W, b, Z, names=None) -> dict:
+    """Functions that compute Z, each by one kernel; "cuBLAS" computes the product alone, which is less."""
+    xp = devices.array_module(A)
+    found = {"cuBLAS": lambda: xp.matmul(A, W.T, out=Z)}
+    for name in names or [k.name for k in dense_forward.kernels.values() if k.device == "gpu"]:
+        found[name] = _into(dense_forward[name], A, W, b, Z)
+    return found
+
+
+def _into(kernel, A, W, b, Z):
+    if isinstance(kernel, CudaKernel):
+        return lambda: kernel(A, W, b, out=Z)
+    return lambda: kernel(A, W, b)  # makes a new array
+
+
+def measure(side: int, rounds: int, device: str = "gpu", names=None) -> list[dict]:
+    """A record for each kernel, timed round by round. Raises WrongResultError for one that is wrong."""
+    rng = np.random.default_rng(0)
+    A, W = (devices.to_device(rng.standard_normal((side, side), dtype=np.float32), device) for _ in range(2))
+    b = devices.to_device(rng.standard_normal(side, dtype=np.float32), device)
+    Z = devices.array_module(A).empty_like(A)
+    truth = A.astype("float64") @ W.T.astype("float64")
+    work = contenders(A, W, b, Z, names)
+    for name, compute in work.items():
+        Z.fill(float("nan"))
+        result = compute()
+        refuse_wrong(name, result, truth if name == "cuBLAS" else truth + b)
+    seconds = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, compute in work.items():
+            seconds[name].append(devices.seconds(compute, device, repeats=3))
+    return records(side, seconds, devices.limits(device)["matrix"])
+
+
+def refuse_wrong(name: str, result, truth) -> None:
+    """WrongResultError unless the result is the truth but for rounding."""
+    error = float(((result - truth) ** 2).sum() / (truth**2).sum()) ** 0.5
+    if not error <= TOLERANCE:
+        raise WrongResultError(f"dense_forward ({name}) is off by {error:.1e}; wanted at most {TOLERANCE:.0e}")
+
+
+def records(side: int, seconds: dict[str, list[float]], limit: float) -> list[dict]:
+    """Times as rates, as shares of cuBLAS's rate and of the machine's limit, both in FLOP a second."""
+    flops = dense_forward.flops(batch=side, n_in=side, n_out=side)
+    best = statistics.median(seconds["cuBLAS"])
+    found = []
+    for name, rounds in seconds.items():
+        median = statistics.median(rounds)
+        rate = flops / median
+        shares = {"of_cublas": best / median, "of_limit": rate / limit}
+        found.append(
+            {"kernel": name, "side": side, "seconds": median, "tflops": rate / 1e12, **shares, "rounds": rounds}
+        )
+    return found

@@ -1,0 +1,92 @@
+"""Whole trainings: how well MNIST is learnt in how many seconds; the credit-card network on the CPU and on the GPU."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.workers import FailedError, WrongResultError
+from nncourse import datasets
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import choose
+from nncourse.model.network import make_network
+from nncourse.model.training import train
+
+MNIST = {"epochs": 30, "batch_size": 10, "learning_rate": 3.0}  # as Nielsen's book trains 784-30-10
+MNIST_SAMPLES = 50_000  # the book keeps the other 10,000 of the training set for validation
+CREDIT_CARD = {"epochs": 300, "batch_size": 10, "learning_rate": 0.01}  # as the handout trains 30-60-10-1
+SLOW = 1.0  # seconds an epoch: then it was not one kernel that computed, and the rest is not worth the wait
+
+
+def data_folder(name: str) -> Path:
+    """$NNCOURSE_DATA/name; FailedError if it is not there, since nothing is fetched here."""
+    root = os.environ.get("NNCOURSE_DATA")
+    folder = Path(root or "") / name
+    if not root or not folder.is_dir():
+        raise FailedError(f"wanted NNCOURSE_DATA to name a folder with {name}/; got {root or 'nothing'}")
+    return folder
+
+
+def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "one_kernel") -> list[dict]:
+    """A record for each seed: the accuracy on the test set, the seconds of training."""
+    folder = data_folder("mnist")
+    training, test = (datasets.mnist(part, folder) for part in ("train", "test"))
+    X, Y = training.X[:MNIST_SAMPLES], training.Y[:MNIST_SAMPLES]
+    backend = choose(backend_name, train_epoch=kernel)
+    options = MNIST | {"epochs": epochs, "on_epoch": refuse_slow if backend.device == "gpu" else None}
+    found = []
+    for seed in range(seeds):
+        network = make_network((784, 30, 10), initialiser="normal", seed=seed)
+        history = train(network, X, Y, backend, seed=seed, **options)
+        outputs = network.predict(test.X, backend)
+        right = outputs.argmax(axis=1) == backend.to_device(test.labels)
+        found.append(
+            {
+                "seed": seed,
+                "epochs": epochs,
+                "samples": len(X),
+                "accuracy": float(right.mean()),
+                "seconds": history.seconds,
+                "rate": options["learning_rate"],
+                "kernel": kernel,
+            }
+        )
+    return found
+
+
+def refuse_slow(epoch) -> None:
+    """FailedError if an epoch on the GPU takes as long as it does by separate operations."""
+    if epoch.seconds > SLOW:
+        raise FailedError(f"epoch {epoch.number} took {epoch.seconds:.1f} s; wanted less than {SLOW:.0f} s")
+
+
+def credit_card(epochs: int, backends=(("numpy", {}), ("numba", {}), ("cuda", {"train_epoch": "one_kernel"}))) -> list:
+    """A record for each backend, for the same training; the real data if they are there, else the synthetic stand-in.
+
+    Raises WrongResultError if the backends do not agree on the cost in the end.
+    """
+    try:
+        data = datasets.read_csv(data_folder("cc") / "CC_train.csv")
+    except (FailedError, CourseError):
+        data = datasets.generate("credit_card_standin")
+    X = datasets.fit_scaling(data.X, "standardization").apply(data.X)
+    found = []
+    for name, overrides in backends:
+        backend = choose(name, **overrides)
+        train(make_network((30, 60, 10, 1)), X[:100], data.Y[:100], backend, **CREDIT_CARD | {"epochs": 1})  # compiles
+        network = make_network((30, 60, 10, 1))
+        history = train(network, X, data.Y, backend, **CREDIT_CARD | {"epochs": epochs})
+        found.append(
+            {
+                "backend": " ".join([name, *overrides.values()]),
+                "data": data.name,
+                "samples": len(X),
+                "epochs": epochs,
+                "seconds": history.seconds,
+                "cost": history.costs[-1],
+            }
+        )
+    costs = [record["cost"] for record in found]
+    if not np.ptp(costs) <= 1e-3 * max(costs):
+        raise WrongResultError(f"the credit-card network ends with different costs: {costs}")
+    return found
