@@ -12,7 +12,7 @@ from nncourse.kernels.backend import choose
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 
-MNIST = {"epochs": 30, "batch_size": 10, "learning_rate": 3.0}  # as Nielsen's book trains 784-30-10
+MNIST = {"epochs": 30, "batch_size": 10, "learning_rate": 3.0}  # as Nielsen's book, but for the weights
 MNIST_SAMPLES = 50_000  # the book keeps the other 10,000 of the training set for validation
 CREDIT_CARD = {"epochs": 300, "batch_size": 10, "learning_rate": 0.01}  # as the handout trains 30-60-10-1
 SLOW = 1.0  # seconds an epoch: then it was not one kernel that computed, and the rest is not worth the wait
@@ -36,7 +36,7 @@ def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "on
     options = MNIST | {"epochs": epochs, "on_epoch": refuse_slow if backend.device == "gpu" else None}
     found = []
     for seed in range(seeds):
-        network = make_network((784, 30, 10), initialiser="normal", seed=seed)
+        network = make_network((784, 30, 10), seed=seed)
         history = train(network, X, Y, backend, seed=seed, **options)
         outputs = network.predict(test.X, backend)
         right = outputs.argmax(axis=1) == backend.to_device(test.labels)
