@@ -170,6 +170,14 @@ __device__ void meet(int* arrived, int wanted) {
 #endif
 }
 
+// Here a number is computed, by every thread: not later, in a branch for those that store it. A warp that takes branches
+// waits at each of them; without, it waits for many numbers at once.
+__device__ void computed_here(float& number) {
+#ifndef CUDA_ON_CPU
+    asm volatile("" : "+f"(number));
+#endif
+}
+
 // ---- mathematics: for activations and slopes see epoch_mathematics.cu
 
 // Turns the z of a sample's outputs into its softmax. Every thread of the group adds up all of them.
@@ -188,10 +196,12 @@ __device__ void output_deltas(const float* a, const float* y, float* d, int memb
     float mean = 0.0f;
     if (code == SOFTMAX && COST != CROSS_ENTROPY)
         for (int o = 0; o < OUTPUTS; o++) mean += cost_gradient(COST, a[o], y[o]) * a[o];
-    for (int o = member; o < OUTPUTS; o += GROUP) {
+#pragma unroll
+    for (int first = 0; first < OUTPUTS; first += GROUP) {
+        const int o = min(first + member, OUTPUTS - 1);
         const float g = cost_gradient(COST, a[o], y[o]);
         const float delta = COST == CROSS_ENTROPY ? g : code == SOFTMAX ? a[o] * (g - mean) : g * slope(code, a[o]);
-        d[o] = there ? delta : 0.0f;
+        if (first + member < OUTPUTS) d[o] = there ? delta : 0.0f;
     }
     __syncwarp();
 }
@@ -217,9 +227,9 @@ __device__ constexpr int left_over(int count, int lanes) {
     return lanes == 1 ? count : left_over(divided_up(count, 2), lanes / 2);
 }
 
-// Weighted sums of layer `layer` for one sample, without the bias; done(neuron, which of the sharing threads, whether
-// there is such a neuron, sum). Threads without a neuron compute the last one's sum too: a warp that has no branches can
-// wait for many numbers at once.
+// Weighted sums of layer `layer` for one sample; done(neuron, which of the sharing threads, whether there is such a
+// neuron, sum). Threads without a neuron compute the last one's sum too, as said at computed_here(). Parts that are handed
+// to other blocks are without the bias.
 template <int LAYER, typename Done>
 __device__ void weighted_sums(const Shared& at, const float* below, int member, Done done) {
     constexpr int neurons = width(LAYER), inputs = fours(kept(LAYER - 1)), shared_by = sharing(LAYER);
@@ -229,7 +239,8 @@ __device__ void weighted_sums(const Shared& at, const float* below, int member, 
     for (int first = 0; first < neurons; first += GROUP / shared_by) {
         const bool there = first + member / shared_by < neurons;
         const int neuron = there ? first + member / shared_by : neurons - 1, share = member % shared_by;
-        float4 sums = {};  // four, for each has to wait for the last product
+        const bool with_bias = share == 0 && (LAYER > 2 || MEETING == ALONE);
+        float4 sums = {with_bias ? at.b[place(LAYER) + neuron] : 0.0f};  // four, as each waits for its last product
 #pragma unroll 16
         for (int i0 = 0; i0 < inputs; i0 += shared_by) {
             const int i = i0 + share;
@@ -448,7 +459,8 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
                     }
                 } else {
                     weighted_sums<layer>(at, a + below, member, [&](int j, int share, bool there, float z) {
-                        const float activated = activate(activation(layer), z + at.b[first + j]);
+                        float activated = activate(activation(layer), z);
+                        computed_here(activated);
                         if (there && share == 0) a[first + j] = activated;
                     });
                 }
@@ -459,14 +471,26 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
             downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
                 constexpr int layer = number.number, neurons = kept(layer), first = place(layer), n_above = width(layer + 1);
                 constexpr int above = place(layer + 1), first_weight = weights_at(layer + 1), row = pitch(layer + 1);
-#pragma unroll
-                for (int i0 = 0; i0 < neurons; i0 += GROUP) {
-                    const int i = min(i0 + member, neurons - 1);  // without branches, as in weighted_sums()
-                    float sum = 0.0f;
+                constexpr int at_once = neurons <= 4 * GROUP ? divided_up(neurons, GROUP) : 1;
+                for (int i0 = 0; i0 < neurons; i0 += at_once * GROUP) {
+                    float sums[at_once] = {};  // all are computed before one is stored: a store lets no reading pass
 #pragma unroll 16
-                    for (int o = 0; o < n_above; o++) sum += at.w[first_weight + o * row + i] * d[above + o];
-                    const float delta = sum * slope(activation(layer), a[first + i]);
-                    if (i0 + member < neurons) (layer > 1 ? d[first + i] : at.d1[s][i]) = layer > 1 ? delta : down * delta;
+                    for (int o = 0; o < n_above; o++)
+#pragma unroll
+                        for (int c = 0; c < at_once; c++) {
+                            const int i = min(i0 + c * GROUP + member, neurons - 1);
+                            sums[c] += at.w[first_weight + o * row + i] * d[above + o];
+                        }
+#pragma unroll
+                    for (int c = 0; c < at_once; c++) {
+                        sums[c] *= slope(activation(layer), a[first + min(i0 + c * GROUP + member, neurons - 1)]);
+                        computed_here(sums[c]);
+                    }
+#pragma unroll
+                    for (int c = 0; c < at_once; c++) {
+                        const int i = i0 + c * GROUP + member;
+                        if (i < neurons) (layer > 1 ? d[first + i] : at.d1[s][i]) = layer > 1 ? sums[c] : down * sums[c];
+                    }
                 }
                 __syncwarp();
             });
@@ -474,7 +498,7 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
                 for (int j = member; j < OWN; j += GROUP) at.d1[s][j] = down * d[j];
         }
         put(STAGES == 2 ? 1 - stage : 0, 1 - turn);
-        wait_for_copies();
+        if (!HOLDS) wait_for_copies();
         __syncthreads();
 
         // ---- all weights move: (4d) and (4c)
