@@ -91,6 +91,7 @@ constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block, 
 constexpr int LAST = place(LAYERS);     // where the outputs lie among them
 
 struct Shared {
+    unsigned long long handed_over[2];             // barriers that count the bytes of parts; first of all
     float x[STAGES][COPIES][BATCH][ZEROS + 4];     // inputs of the batch
     float w[weights_at(LAYERS + 1) + 4];           // weights of layers 2 and above
     float a[2][ROWS][odd_fours(ALL)];              // activations; steps take turns, as their weights may move late
@@ -130,15 +131,20 @@ __device__ void wait_for_copies() {
 }
 
 // The part of block `from` of the sum of a neuron of layer 2, and handing a part to block `to`. Steps take turns with two
-// places: a block that is late may still read the last step's while another block writes the next.
+// places: a block that is late may still read the last step's while another block writes the next. In a cluster no block
+// waits for all others to come: a barrier in its own shared memory opens as soon as all parts are there.
 __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
 }
-__device__ void hand_over(Shared& at, float* meeting_place, int place, int to, float part) {
+__device__ void hand_over(Shared& at, float* meeting_place, int turn, int place, int to, float part) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
-    unsigned there, here = (unsigned)__cvta_generic_to_shared(&at.parts[place]);
+    const unsigned here = (unsigned)__cvta_generic_to_shared(&at.parts[place]);
+    const unsigned counter_here = (unsigned)__cvta_generic_to_shared(&at.handed_over[turn]);
+    unsigned there, counter;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(to));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(part) : "memory");
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counter) : "r"(counter_here), "r"(to));
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
+                 "r"(__float_as_uint(part)), "r"(counter) : "memory");
 #else
     if (to == 0) meeting_place[place] = part;  // one place that all blocks can read
 #endif
@@ -148,6 +154,35 @@ __device__ float handed_over(Shared& at, const float* meeting_place, int place) 
     return at.parts[place];
 #else
     return *(const volatile float*)(meeting_place + place);  // volatile: not what the L1 cache still has of the last step
+#endif
+}
+
+// A block of a cluster says how many bytes it expects, and waits for them. A barrier opens again and again: `time`, 0 or 1,
+// tells the odd times from the even ones.
+__device__ void make_counters(Shared& at) {
+#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
+    for (int turn = 0; turn < 2; turn++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((unsigned)__cvta_generic_to_shared(&at.handed_over[turn]))
+                     : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+__device__ void expect_parts(Shared& at, int turn) {
+#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(&at.handed_over[turn])),
+                 "r"(4 * BLOCKS * ROWS * width(2)) : "memory");
+#endif
+}
+__device__ void wait_for_parts(Shared& at, int turn, int time) {
+#ifdef CUDA_ON_CPU
+    cuda_on_cpu::grid_barrier();
+#elif MEETING == CLUSTER
+    for (unsigned open = 0; !open;)
+        asm volatile("{\n\t.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;\n\t}"
+                     : "=r"(open) : "r"((unsigned)__cvta_generic_to_shared(&at.handed_over[turn])), "r"(time) : "memory");
 #endif
 }
 
@@ -364,6 +399,7 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
             at.w[first_weight + j * row + i] = first + i < n_in ? W[j * n_in + first + i] : 0.0f;
         }
     });
+    if (thread == 0) make_counters(at);
     ask(0);
     put(0, 0);
     if (STAGES == 1) {
@@ -412,7 +448,8 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
 #pragma unroll
                 for (int c = 0; c < left; c++) {
                     const int s = (first + c) / NEURONS, j = j0 + (first + c) % NEURONS;
-                    const float activated = j < own ? activate(activation(1), z[c]) : 0.0f;
+                    float activated = BLOCKS == 1 || j < own ? activate(activation(1), z[c]) : 0.0f;
+                    computed_here(activated);
                     float* to = WARPS_K > 1 ? &at.sums[warp_k][s0 + s][j] : &at.a[turn][s0 + s][j];
                     if (first + c < end && j < OWN) *to = WARPS_K > 1 ? z[c] : activated;
                 }
@@ -421,6 +458,7 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
         if (STAGES == 2 && !HOLDS) fetch(1 - stage, next);
 
         // ---- the layers above: a group takes a sample through all of them
+        if (MEETING == CLUSTER && thread == 0) expect_parts(at, turn);
         const float down = n - start >= BATCH ? -rate * (1.0f / BATCH) : -rate / (n - start);
         for (int round = 0; round < ROUNDS; round++) {
             const int s = round * GROUPS + group;
@@ -439,11 +477,12 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
                 weighted_sums<2>(at, a, member, [&](int neuron, int share, bool there, float z) {
                     if (there)
                         for (int to = share; to < BLOCKS; to += shared_by)
-                            hand_over(at, meeting_place, part_at(turn, block, s, neuron), to, z);
+                            hand_over(at, meeting_place, turn, part_at(turn, block, s, neuron), to, z);
                 });
             }
         }
-        if (MEETING != ALONE) meet(arrived, (step + 2) * BLOCKS);
+        if (MEETING == GRID) meet(arrived, (step + 2) * BLOCKS);
+        if (MEETING == CLUSTER) wait_for_parts(at, turn, step / 2 % 2);
         for (int round = 0; round < ROUNDS; round++) {
             const int s = round * GROUPS + group;
             float *a = at.a[turn][s], *d = at.d[s];

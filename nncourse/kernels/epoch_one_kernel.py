@@ -83,12 +83,14 @@ def _layout(architecture: Architecture, batch: int, blocks: int, meeting: int, s
         samples = max(divisors)
         if 4 * quads * neurons + samples * neurons > MOST_REGISTERS:
             continue
-        # Threads for the layers above: a group for each sample if that does not take too many.
+        # Threads for the layers above: a group for each sample if that does not take too many. In a cluster, where a
+        # block has little to do above layer 1, the threads that are there have to do.
         threads = 32 * warps
+        most = threads if meeting == CLUSTER else 640
         group = 32
-        while group > 4 and batch * group > 640:
+        while group > 4 and batch * group > most:
             group //= 2
-        threads = max(threads, min(640, ceil(batch * group / 32) * 32))
+        threads = max(threads, min(most, ceil(batch * group / 32) * 32))
         if threads <= 1024:
             return Plan(blocks, meeting, threads, lanes, quads, neurons, samples, group, stages)
     return None
@@ -111,7 +113,7 @@ def shared_bytes(made: Plan, architecture: Architecture, batch: int) -> int:
     numbers = (
         (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
         + rows * (ceil(own / 4) * 4 + warps_k * own + 3 * _odd_fours(neurons) + 2 * widths[-1])
-        + weights + 4 + neurons
+        + 4 + weights + 4 + neurons
         + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
     )  # fmt: skip
     return 4 * (numbers + 4)  # its end may be rounded up
