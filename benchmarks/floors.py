@@ -21,7 +21,10 @@ THREADS, READS, CHAINS, LENGTH = 1024, 8, 8, 16  # of the two kernels that measu
 
 
 def barriers(made: Plan) -> dict[str, int]:
-    """Barriers a step: two in the block, after layer 1's sums and before the weights move; one among several blocks."""
+    """Barriers a step: two in the block, after layer 1's sums and before the weights move; one among several blocks.
+
+    That of a cluster is an exchange: a block goes on when a part of the sums has come from each.
+    """
     found = {"block": 2}
     return found if made.meeting == ALONE else found | {MEETINGS[made.meeting]: 1}
 

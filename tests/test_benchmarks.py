@@ -105,7 +105,7 @@ def test_the_tables_of_a_made_up_result(tmp_path):
         "barrier 0.020 µs",
         "reads 250 GB/s",
         "numpy 4.00 s, cuda one_kernel 0.250 s",
-        "8 × 320, cluster",
+        "8 × 224, cluster",
     ):
         assert said in text, said
     assert "\n\n\n" not in text
