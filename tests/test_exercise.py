@@ -275,6 +275,7 @@ class TestCuda:
         ("sigmoid", "required"),
         ("sigmoid naive --blocks 3", "--blocks"),
         ("sigmoid naive --block x", "numbers"),
+        ("sigmoid naive --tile n", "numbers"),
         ("sigmoid naive --shared x", "int"),
         ("sigmoid 'naive", "quotation"),
         ("sigmiod naive", "did you mean sigmoid"),
@@ -298,6 +299,8 @@ def test_launches_are_those_of_the_packages_kernel_unless_the_line_says_otherwis
     assert launch("dense_forward", "tiled") == {"block": [16, 16]}
     assert launch("dense_forward", "own --block 8,4 --shared 64") == {"block": [8, 4], "shared": 64}
     assert launch("softmax", "own --grid batch") == {"block": [256], "grid": ["batch"]}
+    assert launch("dense_forward", "tiles_1d") == {"block": [512], "tile": [64, 64]}
+    assert launch("dense_forward", "own --block 128 --tile 32,8") == {"block": [128], "tile": [32, 8]}
 
 
 class TestNotebook:

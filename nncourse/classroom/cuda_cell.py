@@ -8,7 +8,7 @@ from nncourse.errors import CourseError
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
-USAGE = "%%cuda OPERATION KERNEL [--block 16,16] [--grid 1] [--over n] [--shared BYTES]"
+USAGE = "%%cuda OPERATION KERNEL [--block 16,16] [--tile 64,64] [--grid 1] [--over n] [--shared BYTES]"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -21,7 +21,7 @@ def parsed(line: str) -> argparse.Namespace:
     parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
     parser.add_argument("operation")
     parser.add_argument("kernel")
-    for option in ("--block", "--grid", "--over"):
+    for option in ("--block", "--tile", "--grid", "--over"):
         parser.add_argument(option, type=_sizes)
     parser.add_argument("--shared", type=int)
     try:
@@ -34,14 +34,15 @@ def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
     """CudaKernel's options: those of the package's kernel of that name, where the line says nothing else."""
     usual = operation.kernels.get(options.kernel)
     chosen = {"block": [256]}
-    for name in ("block", "grid", "over", "shared"):
+    for name in ("block", "tile", "grid", "over", "shared"):
         value = getattr(options, name)
         if value is None and isinstance(usual, CudaKernel):
             value = getattr(usual, name)
         if value:
             chosen[name] = list(value) if isinstance(value, tuple) else value
-    if not all(isinstance(size, int) for size in chosen["block"]):
-        raise CourseError(f"%%cuda: wanted --block as numbers such as 256 or 16,16; got {options.block}")
+    for name in ("block", "tile"):
+        if not all(isinstance(size, int) and size > 0 for size in chosen.get(name, ())):
+            raise CourseError(f"%%cuda: wanted --{name} as numbers such as 256 or 16,16; got {chosen[name]}")
     return chosen
 
 

@@ -166,8 +166,10 @@ def judged(
 def timed(
     operation: Operation, name: str, text: str | None, launch: dict | None, kernel: Kernel
 ) -> tuple[timing.Table | None, list[str]]:
-    """The table of times and notes beside it; no table where the kernel's device is not here."""
+    """The table of times, if a time says something and the kernel's device is here; and notes beside it."""
     notes = []
+    if operation.flops is None:
+        return None, notes
     if launch and (devices.gpu_available() or why_no_nvrtc() is None):
         need = resources(kernel.source, kernel.entry)
         spilt = f", {need.spill_bytes} bytes of local memory a thread" if need.spill_bytes else ""

@@ -1,6 +1,9 @@
 """Figures for the notebooks: costs over the epochs, a confusion matrix, times. Each gives back a Figure."""
 
-from collections.abc import Sequence
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
@@ -311,3 +314,168 @@ def _row(title: str, count: int, width: float, height: float = 3.6, ratios: Sequ
         axes.grid(True, alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     return figure, places
+
+
+# ---- notebook 08: what limits a training
+
+
+@dataclass(frozen=True)
+class Described:
+    """A figure and its words, for those who do not see it. A notebook shows the one and keeps both."""
+
+    figure: Figure
+    words: str
+
+    def __repr__(self) -> str:
+        return f"Figure: {self.words}"
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        file = io.BytesIO()
+        self.figure.savefig(file, format="png")
+        picture = base64.b64encode(file.getvalue()).decode()
+        alternative = {"image/png": {"alt": self.words}}
+        display({"image/png": picture, "text/plain": repr(self)}, metadata=alternative, raw=True)
+
+
+def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
+    """Amdahl's law: the speedup of the whole over that of a part, for parts that take these shares of the time."""
+    figure, axes = _figure(title, width=6.5, height=4.0)
+    faster = np.geomspace(1, 1000, 200)
+    said = []
+    for number, (label, share) in enumerate(shares.items()):
+        style = {"color": f"C{number}", "linestyle": ("-", "--", "-.", ":")[number % 4]}
+        axes.plot(faster, 1 / (1 - share + share / faster), label=f"{label}: {share:.0%}", **style)
+        if share < 1:
+            axes.axhline(1 / (1 - share), color=f"C{number}", linewidth=0.7, alpha=0.6)
+            style = {"va": "center", "color": f"C{number}", "fontsize": 9}
+            axes.text(1.0, 1 / (1 - share), f" {1 / (1 - share):.1f}", transform=axes.get_yaxis_transform(), **style)
+            said.append(f"{label}, a share of {share:.0%}, never passes {1 / (1 - share):.1f}")
+    axes.set(xlabel="times as fast: the part that was moved", ylabel="times as fast: the whole step")
+    axes.set(xscale="log", yscale="log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    _plain_numbers(axes.xaxis)
+    _plain_numbers(axes.yaxis)
+    figure.legend(loc="outside lower center", frameon=False, fontsize=9, title="share of the part")
+    return Described(figure, f"Speedup of the whole step over the speedup of its part. {'; '.join(said)}.")
+
+
+def plot_lines(
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+    words: str = "",
+) -> Described:
+    """Lines with marks on two logarithmic axes: label -> (x, y)."""
+    figure, axes = _figure(title, width=6.5)
+    _lines(axes, lines)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    return Described(figure, f"{ylabel} over {xlabel}. {words or _ends(lines)}")
+
+
+def plot_bars(
+    values: Mapping[str, float], xlabel: str, title: str = "", marks: Mapping[str, float] | None = None
+) -> Described:
+    """Times in seconds as dots on a logarithmic axis, each with its label; `marks` are other times, as hollow dots."""
+    figure, axes = _figure("", width=7.0, height=1.2 + 0.36 * len(values))
+    figure.suptitle(title, fontsize=10)
+    axes.scatter(list(values.values()), range(len(values)), s=60, color="tab:blue", label="measured")
+    said = []
+    for place, (label, seconds) in enumerate(values.items()):
+        axes.annotate(duration(seconds), (seconds, place), (9, 0), textcoords="offset points", va="center", fontsize=9)
+        said.append(f"{label} {duration(seconds)}")
+    if marks:
+        there = [(marks[label], place) for place, label in enumerate(values) if label in marks]
+        axes.scatter(*zip(*there, strict=True), s=60, facecolor="none", edgecolor="tab:red", label="calculated")
+        axes.legend(frameon=False, fontsize=9, loc="best")
+        said += [f"calculated for {label} {duration(seconds)}" for label, seconds in marks.items() if label in values]
+    axes.set_yticks(range(len(values)), list(values), fontsize=9)
+    axes.set(xlabel=xlabel, xscale="log")
+    axes.grid(False, axis="y")
+    axes.margins(x=0.2, y=0.12)
+    axes.invert_yaxis()
+    return Described(figure, f"{xlabel}: {'; '.join(said)}.")
+
+
+def plot_timelines(lines: Mapping[str, tuple[Sequence, Sequence]], title: str = "") -> Described:
+    """For each label what the CPU launched and what the GPU ran, as bars in time: label -> (start, end) in seconds."""
+    figure, axes = _figure(title, width=8.0, height=0.9 + 0.75 * len(lines))
+    said, ticks = [], {}
+    for place, (label, (launches, runs)) in enumerate(lines.items()):
+        for row, (bars, colour, hatch) in enumerate(((launches, "tab:orange", "//"), (runs, "tab:green", ""))):
+            spans = [(1e6 * start, 1e6 * (end - start)) for start, end in bars]
+            axes.broken_barh(
+                spans, (3 * place + row, 0.8), facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.8
+            )
+            ticks[3 * place + row + 0.4] = f"{label}: CPU" if row == 0 else "GPU"
+        busy, end = sum(end - start for start, end in runs), max(end for _, end in runs)
+        axes.text(1e6 * end, 3 * place + 1.4, f"  {duration(end)}, GPU busy {busy / end:.0%}", va="center", fontsize=9)
+        count = f"{len(launches)} launch{'es' * (len(launches) > 1)}"
+        said.append(f"{label}: {count}, done after {duration(end)}, the GPU is busy {busy / end:.0%} of it")
+    axes.set_yticks(list(ticks), list(ticks.values()), fontsize=9)
+    axes.set_xlabel("time, µs (orange, hatched: the CPU launches; green: the GPU computes)")
+    axes.margins(x=0.16)
+    axes.set_xlim(left=0)
+    axes.grid(False, axis="y")
+    axes.invert_yaxis()
+    return Described(figure, f"Timelines. {'; '.join(said)}.")
+
+
+def plot_roofline(
+    roofs: Mapping[str, tuple[float, float]], dots: Mapping[str, tuple[float, float]], title: str = ""
+) -> Described:
+    """Roofs, label -> (bytes a second, FLOP a second), and dots, label -> (FLOP per byte, FLOP a second)."""
+    figure, axes = _figure(title, width=7.0, height=4.2)
+    x = np.geomspace(0.1, 1000, 300)
+    for number, (label, (bandwidth, rate)) in enumerate(roofs.items()):
+        style = {"linestyle": ("-", "--", ":")[number % 3], "color": "0.35"}
+        axes.plot(x, np.minimum(bandwidth * x, rate) / 1e9, label=f"roof: {label}", **style)
+    for number, (label, (intensity, rate)) in enumerate(dots.items()):
+        axes.plot(intensity, rate / 1e9, "os^Dv<>P*X"[number % 10], color=f"C{number % 10}", label=label, markersize=8)
+    axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="rate, GFLOP/s", xscale="log", yscale="log")
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    said = [
+        f"{label}: {intensity:.3g} FLOP per byte, {rate / 1e9:,.0f} GFLOP/s"
+        for label, (intensity, rate) in dots.items()
+    ]
+    words = "; ".join([*(f"roof {label}" for label in roofs), *said])
+    return Described(figure, f"Roofline, rate over arithmetic intensity: {words}.")
+
+
+def plot_batches(speed: Mapping[str, tuple], quality: Mapping[str, tuple], measure: str, title: str = "") -> Described:
+    """Over the batch size: microseconds a sample on the left, what was learnt on the right; label -> (x, y)."""
+    figure, (left, right) = _row(title, 2, width=9.0)
+    _lines(left, speed)
+    left.set(xlabel="batch size, samples", ylabel="time a sample, µs")
+    left.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=8)
+    _lines(right, quality)
+    right.set(xlabel="batch size, samples", ylabel=measure, yscale="linear", ylim=(0, 1))
+    right.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8)
+    _plain_numbers(left.xaxis)
+    _plain_numbers(left.yaxis)
+    _plain_numbers(right.xaxis)
+    words = f"Left, time a sample in µs over the batch size: {_ends(speed)} Right, {measure}: {_ends(quality)}"
+    return Described(figure, words)
+
+
+def _lines(axes, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
+    for number, (label, (x, y)) in enumerate(lines.items()):
+        style = {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4], "markersize": 5}
+        axes.plot(x, y, label=label, **style)
+    axes.set(xscale="log", yscale="log")
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _ends(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
+    """The first and the last point of each line, in words."""
+    return " ".join(
+        f"{label}: {y[0]:.3g} at {x[0]:,.4g}, {y[-1]:.3g} at {x[-1]:,.4g}." for label, (x, y) in lines.items()
+    )
+
+
+def _plain_numbers(axis) -> None:
+    """1, 10, 100 instead of powers of ten."""
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())

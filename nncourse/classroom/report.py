@@ -25,7 +25,7 @@ from nncourse.cuda import emulate
 from nncourse.datasets import Dataset
 from nncourse.errors import CourseError, write_atomically
 from nncourse.kernels import mine
-from nncourse.kernels.backend import operations
+from nncourse.kernels.backend import find, operations
 from nncourse.kernels.operation import Operation
 from nncourse.model import metrics
 from nncourse.model.network import Network
@@ -74,7 +74,7 @@ def write(path: Path, student: str = "", dataset: str | None = None, epochs: int
     for number, key in enumerate(keys, 1):
         say(f"kernel {number} of {len(keys)}: {key}", end=" ")
         operation, _, name = key.partition(".")
-        kept.append(examine(operations()[operation], name, record[key]))
+        kept.append(examine(find(operation), name, record[key]))
         say(SIGNS[kept[-1].outcome.state])
     refused = [f"{each.operation.name}.{each.name}" for each in kept if each.outcome.state != "right"]
     times = []

@@ -86,6 +86,8 @@ class Table:
 
 def default_sizes(operation: Operation, device: str | None = None) -> dict[str, int]:
     """Sizes that keep a device of this machine busy for a while: larger on a GPU, which is taken if there is one."""
+    if operation.flops is None:
+        raise CourseError(f"{operation.name} is not timed: no network calls it")
     device = device or ("gpu" if devices.gpu_available() else "cpu")
     if operation.sizes_to_time:
         return operation.sizes_to_time(device)

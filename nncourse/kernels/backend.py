@@ -17,6 +17,7 @@ from nncourse.kernels import (
     epoch_cpu,
     epoch_graph,
     epoch_one_kernel,
+    machine,
     neuron,
     update,
 )
@@ -31,14 +32,14 @@ DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda"
 
 
 def operations() -> dict[str, Operation]:
-    """Every operation of the package by name, in the order of the course."""
+    """Every operation of networks by name, in the order of the course: each backend has a kernel for it."""
     found = [item for topic in TOPICS for item in vars(topic).values() if isinstance(item, Operation)]
     return {operation.name: operation for operation in found}
 
 
 def find(name: str) -> Operation:
-    """The operation of that name; CourseError lists those there are."""
-    known = operations()
+    """The operation of that name, those about the machine included; CourseError lists those there are."""
+    known = operations() | {operation.name: operation for operation in machine.OPERATIONS}
     refuse_unknown("an operation", name, known)
     return known[name]
 

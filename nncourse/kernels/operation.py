@@ -50,8 +50,8 @@ class Operation:
 
     Where letters depend on each other, `sizes_to_check` lists them whole: a dictionary for each case.
 
-    For timing: `flops` gets every letter by name; `sizes_to_time` are taken unless others are asked for. The bytes are
-    those of reading each argument and writing the result.
+    For timing: `flops` gets every letter by name, or is None where a time would say nothing; `sizes_to_time` are taken
+    unless others are asked for. The bytes are those of reading each argument and writing the result.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Operation:
     arguments: str
     result: str
     truth: Callable
-    flops: Callable
+    flops: Callable | None
     equation: str = ""  # its number in the handout
     output: str = "overwritten"
     tolerance: float = 8.0
@@ -175,10 +175,9 @@ class Operation:
     def __str__(self) -> str:
         title = f"{self.name} {self.equation}".strip()
         shapes = f"{', '.join(map(str, self.arguments))} -> {self.result}"
-        return "\n".join(
-            [f"{title}: {self.formula}", f"  {shapes}", f"  a CUDA kernel takes {', '.join(self.cuda_arguments)}"]
-            + [f"  {kernel}" for kernel in self.kernels.values()]
-        )
+        cuda = [f"  a CUDA kernel takes {', '.join(self.cuda_arguments)}"] if self.flops else []
+        kernels = [f"  {kernel}" for kernel in self.kernels.values()]
+        return "\n".join([f"{title}: {self.formula}", f"  {shapes}", *cuda, *kernels])
 
     __repr__ = __str__
 

@@ -1,0 +1,109 @@
+"""What a training step is made of: the operations that it calls, on what, and how long each takes. And what travels if
+some of them run on the GPU while the others stay on the CPU."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from nncourse import device as devices
+from nncourse.kernels.backend import Backend, choose, find
+from nncourse.model.network import Network, make_network, training_step
+
+PRODUCTS = ("dense_forward", "hidden_delta", "weight_gradient")
+RATE = 0.1
+
+
+@dataclass(frozen=True)
+class Part:
+    """All calls of one operation in a step: how many, their seconds together, their FLOPs and their fewest bytes."""
+
+    operation: str
+    calls: int
+    seconds: float
+    flops: int
+    bytes: int
+
+
+class Recorder:
+    """A backend that keeps what it is asked: (operation, arguments), as copies."""
+
+    def __init__(self, backend: Backend):
+        self.backend, self.device, self.calls = backend, backend.device, []
+
+    def __getattr__(self, name: str):
+        def call(*arguments):
+            self.calls.append((name, tuple(a.copy() if hasattr(a, "copy") else a for a in arguments)))
+            return getattr(self.backend, name)(*arguments)
+
+        return call
+
+
+def calls_of_step(network: Network, X, Y, backend: Backend) -> list[tuple[str, tuple]]:
+    """The calls of one training step, in order. The network stays as it is."""
+    recorder = Recorder(backend)
+    training_step(network.on(backend), backend.to_device(X), backend.to_device(Y), RATE, recorder)
+    return recorder.calls
+
+
+def parts_of_step(network: Network, X, Y, backend: Backend) -> list[Part]:
+    """The operations of one training step, the slowest first. Each call is timed alone."""
+    found: dict[str, Part] = {}
+    for name, arguments in calls_of_step(network, X, Y, backend):
+        function = getattr(backend, name)
+        seconds = devices.seconds(lambda f=function, a=arguments: f(*a), backend.device, enough=0.03)
+        flops, size = find(name).count(*arguments)
+        part = found.get(name, Part(name, 0, 0.0, 0, 0))
+        more = {"calls": part.calls + 1, "seconds": part.seconds + seconds}
+        found[name] = replace(part, flops=part.flops + flops, bytes=part.bytes + size, **more)
+    return sorted(found.values(), key=lambda part: -part.seconds)
+
+
+def share_of_products(parts: Collection[Part]) -> float:
+    """The share of the time that the matrix products take: what grows with the square of a layer's width."""
+    products = sum(part.seconds for part in parts if part.operation in PRODUCTS)
+    return products / sum(part.seconds for part in parts)
+
+
+@dataclass
+class Mixed:
+    """The backend `cpu`, but the operations `moved` run on `gpu`: each call takes its arrays there, its result back.
+
+    Without a `gpu` these run on the CPU too, and only the counting is real. `sent` and `fetched` are the bytes of each
+    transfer so far.
+    """
+
+    moved: Collection[str]
+    cpu: Backend = field(default_factory=lambda: choose("numpy"))
+    gpu: Backend | None = None
+    launches: int = 0
+    sent: list[int] = field(default_factory=list)
+    fetched: list[int] = field(default_factory=list)
+
+    device = "cpu"
+
+    def to_device(self, array):
+        return self.cpu.to_device(array)
+
+    def __getattr__(self, name: str):
+        if name not in self.moved:
+            return getattr(self.cpu, name)
+        backend = self.gpu or self.cpu
+
+        def call(*arguments):
+            there = [backend.to_device(a) if hasattr(a, "nbytes") else a for a in arguments]
+            self.sent += [a.nbytes for a in arguments if hasattr(a, "nbytes")]
+            self.launches += 1
+            result = devices.to_device(getattr(backend, name)(*there), "cpu")
+            self.fetched.append(result.nbytes)
+            if find(name).output == "in place":
+                arguments[0][...] = result
+                return arguments[0]
+            return result
+
+        return call
+
+
+def traffic(sizes: tuple[int, ...], X, Y, moved: Collection[str]) -> Mixed:
+    """What one step launches and moves where the operations `moved` run on the GPU, and all others on the CPU."""
+    counted = Mixed(moved)
+    training_step(make_network(sizes), X, Y, RATE, counted)
+    return counted

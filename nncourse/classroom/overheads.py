@@ -1,0 +1,236 @@
+"""What a GPU costs beside computing: launches, waits, transfers. Measured here, or else as recorded on another machine.
+
+known("launch")     measured on this machine's GPU; without one, as `python -m benchmarks.overheads` recorded it;
+                    None where nothing was
+recorded("gpu")     a whole file of benchmarks/results, {} where there is none
+"""
+
+import functools
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.classroom import anatomy, timing
+from nncourse.cuda.compile import gpu_kernel
+from nncourse.errors import CourseError, DoesNotFitError
+from nncourse.kernels import check
+from nncourse.kernels.backend import choose, find
+from nncourse.kernels.machine import H200, Multiprocessor
+from nncourse.model.network import make_network, training_step
+
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch
+MOVES = {  # which operations of a step go to the GPU, one at a time
+    "nothing": (),
+    "dense_forward": ("dense_forward",),
+    "the three products": anatomy.PRODUCTS,
+}
+
+
+@functools.cache
+def recorded(name: str) -> dict:
+    """The results file of that name: what was measured, on which machine, and when."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def table(name: str) -> list[dict]:
+    """The records of one part of the GPU benchmark, as benchmarks/README.md lists them."""
+    return recorded("gpu").get("tables", {}).get(name, [])
+
+
+def where(name: str = "overheads") -> str:
+    """Words for a figure: this GPU, or the one that was recorded and the day."""
+    if devices.gpu_available():
+        return f"measured here, {devices.describe('gpu').split(',')[0]}"
+    return recorded_where(name)
+
+
+def recorded_where(name: str) -> str:
+    """The GPU of a results file, and the day."""
+    found = recorded(name)
+    return f"recorded, {found['machine'].split(',')[0]}, {found['date']}" if found else "not recorded yet"
+
+
+@functools.cache
+def known(what: str):
+    """One of MEASURES: measured here, or recorded, or None."""
+    if devices.gpu_available():
+        return MEASURES[what]()
+    if what == "limits":
+        return recorded("gpu").get("limits")
+    return recorded("overheads").get(what)
+
+
+def speeds(side: int = 4096) -> dict[str, float]:
+    """FLOP a second of the kernels of dense_forward on matrices of this side: measured here, or recorded."""
+    if devices.gpu_available():
+        operation = find("dense_forward")
+        names = [kernel.name for kernel in operation.kernels.values() if kernel.cuda]
+        rows = timing.time_kernels(operation, dict.fromkeys(operation.letters, side), names)
+        return {row.kernel: row.flops / row.seconds for row in rows}
+    return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
+
+
+def multiprocessor() -> Multiprocessor:
+    """What an SM of the known GPU has room for; of an H200 if none is known."""
+    chip = known("chip")
+    return Multiprocessor(**{name: chip[name] for name in vars(H200)}) if chip else H200
+
+
+# ---- the measurements, each for a machine with a GPU
+
+
+def chip() -> dict:
+    """Names and sizes that the GPU itself gives."""
+    import cupy
+
+    found = cupy.cuda.Device().attributes
+    return {
+        "multiprocessors": found["MultiProcessorCount"],
+        "clock": 1000 * found.get("ClockRate", 0),  # Hz; 0 if it does not tell
+        "warps": found["MaxThreadsPerMultiProcessor"] // 32,
+        "blocks": found.get("MaxBlocksPerMultiprocessor", H200.blocks),
+        "registers": found["MaxRegistersPerMultiprocessor"],
+        "shared_bytes": found["MaxSharedMemoryPerMultiprocessor"],
+        "reserved_bytes": found.get("ReservedSharedMemoryPerBlock", H200.reserved_bytes),
+    }
+
+
+def launch() -> dict[str, float]:
+    """Seconds of a kernel that does nothing: handed over one after the other; and each of them waited for."""
+    kernel = gpu_kernel(timing.NOTHING, "nothing")
+    waited = devices.seconds(lambda: (kernel((1,), (1,), ()), devices.synchronise("gpu")))
+    return {"queued": timing.seconds_of_nothing("gpu"), "waited": waited}
+
+
+def transfers() -> list[dict]:
+    """Seconds that arrays of 4 bytes to 256 MB take to the GPU and back."""
+    rows = []
+    for numbers in (4**power for power in range(14)):
+        array = np.ones(numbers, np.float32)
+        there = devices.to_device(array, "gpu")
+        sent = devices.seconds(lambda a=array: (devices.to_device(a, "gpu"), devices.synchronise("gpu")))
+        fetched = devices.seconds(lambda a=there: devices.to_device(a, "cpu"))
+        rows.append({"bytes": array.nbytes, "there": sent, "back": fetched})
+    return rows
+
+
+def lie() -> list[dict]:
+    """Seconds of one call of dense_forward on the host's clock, without and with waiting for the GPU."""
+    kernel, rows = find("dense_forward")["cupy"], []
+    for side in (64, 256, 1024, 4096):
+        case = check.random_case(kernel.operation, dict.fromkeys(kernel.operation.letters, side))
+        there = [devices.to_device(array, "gpu") for array in case.arguments]
+
+        def clocked(wait: bool, there=there) -> float:
+            devices.synchronise("gpu")
+            start = time.perf_counter()
+            kernel(*there)
+            if wait:
+                devices.synchronise("gpu")
+            return time.perf_counter() - start
+
+        clocked(True)
+        pair = (statistics.median(clocked(wait) for _ in range(9)) for wait in (False, True))
+        rows.append({"side": side, **dict(zip(("without", "with"), pair, strict=True))})
+    return rows
+
+
+def samples(sizes: tuple[int, ...], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many random samples and targets for a network."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, sizes[0]), dtype=np.float32)
+    labels = rng.integers(0, max(2, sizes[-1]), n)
+    return X, (labels[:, None] if sizes[-1] == 1 else np.eye(sizes[-1])[labels]).astype(np.float32)
+
+
+def step() -> dict[str, list[dict]]:
+    """The parts of a training step by separate CUDA kernels, for each of NETWORKS."""
+    backend = choose("cuda", train_epoch="steps")
+    found = {}
+    for sizes, batch in NETWORKS.items():
+        parts = anatomy.parts_of_step(make_network(sizes), *samples(sizes, batch), backend)
+        found["-".join(map(str, sizes))] = [asdict(part) for part in parts]
+    return found
+
+
+def moving() -> dict[str, float]:
+    """Seconds of a step of 30-60-10-1 on the CPU with some operations on the GPU, and of one that stays there."""
+    sizes, (cpu, gpu) = (30, 60, 10, 1), (choose("numpy"), choose("cuda", train_epoch="steps"))
+    X, Y = samples(sizes, 10)
+    network, found = make_network(sizes), {}
+    everything = {name for name, _ in anatomy.calls_of_step(network, X, Y, cpu)}
+    for label, moved in {**MOVES, "everything, one at a time": everything}.items():
+        mixed = anatomy.Mixed(moved, cpu, gpu)
+        found[label] = devices.seconds(lambda b=mixed: training_step(network, X, Y, 0.1, b))
+    there, X, Y = network.on(gpu), gpu.to_device(X), gpu.to_device(Y)
+    found["everything, and it stays there"] = devices.seconds(lambda: training_step(there, X, Y, 0.1, gpu), "gpu")
+    return found
+
+
+def batches() -> list[dict]:
+    """Seconds a sample of 30-60-10-1 by kernels of train_epoch, at several batch sizes."""
+    return [
+        {"batch": batch, "kernel": name, "seconds": seconds}
+        for batch in (1, 10, 100, 1000)
+        for name, seconds in epoch_seconds((30, 60, 10, 1), batch, "gpu").items()
+    ]
+
+
+def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, float]:
+    """Seconds a sample by each kernel of train_epoch for that device. Those that the network does not fit are left out.
+
+    Kernels that make no calls between steps are given more steps, so that the one call that starts them does not count.
+    """
+    operation, found = find("train_epoch"), {}
+    architecture = make_network(sizes).architecture
+    start = np.concatenate([array.ravel() for array in make_network(sizes).parameters])
+    for name, kernel in operation.kernels.items():
+        if kernel.device not in (device, "any"):
+            continue
+        steps = 1000 if device == "gpu" and not kernel.with_backend else 100
+        n = batch * max(2, min(steps, 50_000 // batch))
+        there = [devices.to_device(array, device) for array in (start.copy(), *samples(sizes, n))]
+        arguments = (there[0], architecture, *there[1:], batch, 0.01)
+        try:
+            found[name] = devices.seconds(lambda k=kernel, a=arguments: k(*a), device) / n
+        except DoesNotFitError:
+            continue
+    return found
+
+
+def double(device: str = "gpu") -> dict[str, float]:
+    """FLOP a second of the library's matrix product, in single and in double precision."""
+    side = 4096 if device == "gpu" else 768
+    rows, found = np.random.default_rng(0).standard_normal((side, side)), {}
+    for name, dtype in (("single", np.float32), ("double", np.float64)):
+        there = devices.to_device(rows.astype(dtype), device)
+        found[name] = 2 * side**3 / devices.seconds(lambda a=there: a @ a, device, pick=min)
+    return found
+
+
+MEASURES: dict[str, Callable] = {
+    "limits": lambda: devices.limits("gpu"),
+    "chip": chip,
+    "launch": launch,
+    "transfers": transfers,
+    "lie": lie,
+    "step": step,
+    "moving": moving,
+    "batches": batches,
+    "double": double,
+}
+
+
+def measure() -> dict:
+    """All of them, for a results file."""
+    if not devices.gpu_available():
+        raise CourseError(f"the overheads are those of a GPU: {devices.why_no_gpu()}")
+    return {name: MEASURES[name]() for name in MEASURES}

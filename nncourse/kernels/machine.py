@@ -1,0 +1,289 @@
+"""About the machine, not about a network: the operations of notebook 08 that no network calls and no backend has.
+
+    train_on_gpu     what travels to the GPU and back, and when
+    seconds_a_call   the time of a kernel that works while the CPU goes on
+    least_seconds    the roofline: what launch, arithmetic and memory allow at best
+    occupancy        how much of a multiprocessor a kernel fills
+
+The first two are handed a GPU. check() hands them one that is not there: it notices, and its clock is exact.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar
+
+import numpy as np
+
+from nncourse.architecture import Architecture
+from nncourse.errors import CourseError
+from nncourse.kernels import epoch_cpu  # noqa: F401  (it registers the kernel that the pretended GPU runs)
+from nncourse.kernels.epoch import train_epoch
+from nncourse.kernels.operation import Operation
+
+# ---- what travels, and when
+
+
+class OnGpu:
+    """An array in the memory of a GPU that is not there: the CPU cannot read it."""
+
+    def __init__(self, array: np.ndarray):
+        self.hidden = array
+
+    def __array__(self, *_, **__):
+        raise CourseError("the CPU cannot read an array that lies on the GPU: gpu.to_cpu(…) fetches it")
+
+
+class PretendMemory:
+    """A GPU that is not there, with a memory of its own. It trains, and refuses what would make a real one wait."""
+
+    letters: ClassVar[dict] = {}
+
+    def __init__(self, architecture: Architecture):
+        self.architecture, self.epochs, self.fetched = architecture, 0, 0
+
+    def to_gpu(self, array) -> OnGpu:
+        if isinstance(array, OnGpu):
+            raise CourseError("to_gpu() got an array that lies on the GPU already")
+        if self.epochs:
+            raise CourseError("an array travels to the GPU after the first epoch: all go there once, before the loop")
+        return OnGpu(np.array(array))
+
+    def to_cpu(self, array: OnGpu) -> np.ndarray:
+        if not isinstance(array, OnGpu):
+            raise CourseError("to_cpu() got an array that lies on the CPU already")
+        self.fetched += 1
+        return array.hidden.copy()
+
+    def train_epoch(self, parameters, X, Y, batch, rate) -> OnGpu:
+        for name, array in (("parameters", parameters), ("X", X), ("Y", Y)):
+            if not isinstance(array, OnGpu):
+                raise CourseError(f"the GPU cannot read {name} in the memory of the CPU: gpu.to_gpu({name}) takes it")
+        if self.fetched:
+            raise CourseError("an array comes back before the last epoch: it travels once, after the loop")
+        train_epoch["numpy"](parameters.hidden, self.architecture, X.hidden, Y.hidden, batch, rate)
+        self.epochs += 1
+        return parameters
+
+    def __str__(self) -> str:
+        return f"with a network {self.architecture}"
+
+
+def _after_epochs(gpu, parameters, X, Y, epochs, batch, rate):
+    for _ in range(epochs):
+        parameters = train_epoch.truth(parameters, gpu.architecture, X, Y, batch, rate)
+    return parameters
+
+
+def _training(sizes: tuple[int, ...], n: int, epochs: int, batch: int) -> dict:
+    architecture = Architecture(sizes, ("sigmoid",) * (len(sizes) - 1), "mse")
+    return {"architecture": architecture, **architecture.letters, "n": n, "epochs": epochs, "batch": batch}
+
+
+train_on_gpu = Operation(
+    "train_on_gpu",
+    "parameters after `epochs` times train_epoch",
+    equation="Algorithm 1",
+    arguments="gpu () object, parameters (p,), X (n, n_in), Y (n, n_out), epochs () int, batch () int, rate ()",
+    result="trained (p,)",
+    truth=_after_epochs,
+    magnitude=lambda gpu, parameters, X, Y, epochs, batch, rate: np.full(parameters.shape, 4.0 * epochs),
+    values={
+        "gpu": lambda rng, shape, sizes: PretendMemory(sizes["architecture"]),
+        "Y": lambda rng, shape, sizes: rng.integers(0, 2, shape).astype(np.float32),
+        "rate": lambda rng, shape, sizes: 0.5,
+    },
+    hostile=(),
+    flops=None,
+    sizes_to_check=(_training((2, 3, 1), 5, 3, 2), _training((1, 1), 1, 1, 1), _training((4, 3, 2), 7, 4, 7)),
+)
+
+
+@train_on_gpu.kernel("loops", device="cpu")
+def train_there(gpu, parameters, X, Y, epochs, batch, rate):
+    parameters, X, Y = gpu.to_gpu(parameters), gpu.to_gpu(X), gpu.to_gpu(Y)
+    for _ in range(epochs):
+        gpu.train_epoch(parameters, X, Y, batch, rate)
+    return gpu.to_cpu(parameters)
+
+
+# ---- the clock
+
+
+class PretendGpu:
+    """A GPU that is not there, with a queue. Its clock stands still between two calls, so its times are exact.
+
+    launch() hands a kernel over and comes back at once. Kernels run one after the other; synchronise() waits for the
+    last. The first launch compiles. `launches` and `runs` are the (start, end) of what the CPU and the GPU did.
+    """
+
+    letters: ClassVar[dict] = {}
+
+    def __init__(self, launch: float, kernel: float, compiling: float = 0.3):
+        self.launch_seconds, self.kernel_seconds, self.compiling = launch, kernel, compiling
+        self.now = self.free_at = 0.0
+        self.launches: list[tuple[float, float]] = []
+        self.runs: list[tuple[float, float]] = []
+
+    def launch(self, kernel: float | None = None) -> None:
+        """Queue a kernel; `kernel` is its time where it is another than usual."""
+        start, first = self.now, not self.launches
+        self.now += self.launch_seconds + first * self.compiling
+        begin = max(self.now, self.free_at)
+        self.free_at = begin + (self.kernel_seconds if kernel is None else kernel)
+        self.launches.append((start, self.now))
+        self.runs.append((begin, self.free_at))
+
+    def synchronise(self) -> None:
+        self.now = max(self.now, self.free_at)
+
+    def clock(self) -> float:
+        """Seconds since some moment in the past."""
+        return self.now
+
+    def __str__(self) -> str:
+        return f"with launches of {1e6 * self.launch_seconds:g} µs and kernels of {1e6 * self.kernel_seconds:g} µs"
+
+
+def _mean_time(gpu, calls):
+    """Launches and kernels overlap: the slower of the two sets the pace, and one of the faster stands at an end."""
+    slow, fast = max(gpu.launch_seconds, gpu.kernel_seconds), min(gpu.launch_seconds, gpu.kernel_seconds)
+    return np.float64((calls * slow + fast) / calls)
+
+
+seconds_a_call = Operation(
+    "seconds_a_call",
+    "t = (clock after the last kernel has ended − clock before the first launch) / calls",
+    arguments="gpu () object, calls () int",
+    result="t ()",
+    truth=_mean_time,
+    magnitude=_mean_time,
+    values={"gpu": lambda rng, shape, sizes: PretendGpu(*sizes["seconds"])},
+    hostile=(),
+    flops=None,
+    sizes_to_check=(
+        {"calls": 10, "seconds": (5e-6, 200e-6)},
+        {"calls": 1, "seconds": (4e-6, 3e-3)},
+        {"calls": 100, "seconds": (5e-6, 2e-6)},
+    ),
+)
+
+
+@seconds_a_call.kernel("loops", device="cpu")
+def clocked(gpu, calls):
+    gpu.launch()  # the first one compiles
+    gpu.synchronise()
+    start = gpu.clock()
+    for _ in range(calls):
+        gpu.launch()
+    gpu.synchronise()
+    return (gpu.clock() - start) / calls
+
+
+# ---- limits
+
+
+def _many(low: float, high: float):
+    """Positive numbers of all sizes: as many as the shape says, or one."""
+
+    def make(rng, shape, sizes):
+        numbers = 10 ** rng.uniform(low, high, shape)
+        return numbers.astype(np.float32) if shape else float(numbers)
+
+    return make
+
+
+least_seconds = Operation(
+    "least_seconds",
+    "t = max(launch, FLOPs / rate, bytes / bandwidth)",
+    arguments="flops (n,), bytes (n,), rate (), bandwidth (), launch ()",
+    result="t (n,)",
+    truth=lambda flops, bytes, rate, bandwidth, launch: np.max(
+        [np.full(flops.shape, launch), flops / rate, bytes / bandwidth], axis=0
+    ),
+    values={
+        "flops": _many(2, 12),
+        "bytes": _many(2, 11),
+        "rate": _many(11, 13),
+        "bandwidth": _many(10, 12),
+        "launch": _many(-6, -3),
+    },
+    hostile=(),
+    flops=None,
+    sizes_to_check=({"n": 6}, {"n": 1}, {"n": 50}, {"n": 500}),
+)
+
+
+@least_seconds.kernel("loops", device="cpu")
+def least_loops(flops, bytes, rate, bandwidth, launch):
+    t = np.empty(len(flops), np.float32)
+    for i in range(len(flops)):
+        t[i] = max(launch, flops[i] / rate, bytes[i] / bandwidth)
+    return t
+
+
+@least_seconds.kernel("numpy", device="cpu")
+def least_array(flops, bytes, rate, bandwidth, launch):
+    return np.maximum(np.maximum(flops / rate, bytes / bandwidth), launch)
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What one SM has room for: warps, blocks, registers of 4 bytes, bytes of shared memory.
+
+    Of the shared memory each block takes 1,024 bytes more than it asks for: the system's own.
+    """
+
+    warps: int
+    blocks: int
+    registers: int
+    shared_bytes: int
+    reserved_bytes: int = 1024
+
+    letters: ClassVar[dict] = {}
+
+
+H200 = Multiprocessor(warps=64, blocks=32, registers=65536, shared_bytes=228 * 1024)
+A4000 = Multiprocessor(warps=48, blocks=16, registers=65536, shared_bytes=100 * 1024)  # the handout's server
+
+
+def _filled(registers, shared_bytes, threads, sm):
+    """Block by block, as long as there is room for one more."""
+    shares = []
+    for r, s, t in zip(registers, shared_bytes, threads, strict=True):
+        warps, blocks = ceil(t / 32), 0
+        per_block = np.array([warps, 1, warps * 32 * 8 * ceil(r / 8), s + sm.reserved_bytes])
+        while ((blocks + 1) * per_block <= [sm.warps, sm.blocks, sm.registers, sm.shared_bytes]).all():
+            blocks += 1
+        shares.append(blocks * warps / sm.warps)
+    return np.array(shares)
+
+
+occupancy = Operation(
+    "occupancy",
+    "occupancy = warps that fit on an SM at once / warps it has places for",
+    arguments="registers (n,) int, shared_bytes (n,) int, threads (n,) int, sm () object",
+    result="share (n,)",
+    truth=_filled,
+    magnitude=_filled,
+    values={
+        "registers": lambda rng, shape, sizes: rng.integers(16, 256, shape, dtype=np.int32),
+        "shared_bytes": lambda rng, shape, sizes: rng.integers(0, 50, shape, dtype=np.int32) ** 3 // 3,
+        "threads": lambda rng, shape, sizes: rng.integers(1, 1025, shape, dtype=np.int32),
+    },
+    hostile=(),
+    flops=None,
+    sizes_to_check=({"n": 8, "sm": H200}, {"n": 1, "sm": H200}, {"n": 200, "sm": H200}, {"n": 200, "sm": A4000}),
+)
+
+
+@occupancy.kernel("numpy", device="cpu")
+def filled(registers, shared_bytes, threads, sm):
+    warps = -(-threads // 32)
+    of_a_warp = 32 * 8 * -(-registers // 8)  # registers, which are given to a warp in portions of 256
+    blocks = np.minimum(sm.warps // warps, sm.blocks)
+    blocks = np.minimum(blocks, sm.registers // (warps * of_a_warp))
+    blocks = np.minimum(blocks, sm.shared_bytes // (shared_bytes + sm.reserved_bytes))
+    return (blocks * warps / sm.warps).astype(np.float32)
+
+
+OPERATIONS = (train_on_gpu, seconds_a_call, least_seconds, occupancy)

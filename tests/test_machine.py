@@ -1,0 +1,149 @@
+"""The operations about the machine, the GPUs that are not there, and what notebook 08 counts and shows of a step."""
+
+import json
+
+import numpy as np
+import pytest
+
+from nncourse import device
+from nncourse.classroom import anatomy, overheads, plots, timing
+from nncourse.classroom.course import solution
+from nncourse.cuda.compile import gpu_kernel, resources
+from nncourse.errors import CourseError
+from nncourse.kernels import machine
+from nncourse.kernels.backend import choose, find, operations
+from nncourse.kernels.machine import A4000, H200, PretendGpu, occupancy
+from nncourse.model.network import make_network, training_step
+
+KERNELS = [(operation, name) for operation in machine.OPERATIONS for name in operation.kernels]
+SIZES = (30, 60, 10, 1)
+
+
+@pytest.mark.parametrize(("operation", "kernel"), KERNELS, ids=[f"{op.name}-{name}" for op, name in KERNELS])
+def test_kernels_are_right_and_can_be_shown(operation, kernel, capsys):
+    assert operation.check(kernel), str(operation.check(kernel))
+    solution(operation.name, kernel)
+    assert capsys.readouterr().out.startswith("def ")
+
+
+def test_they_are_found_but_belong_to_no_backend_and_are_not_timed():
+    for operation in machine.OPERATIONS:
+        assert find(operation.name) is operation
+        assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+        assert "CUDA" not in str(operation)
+        with pytest.raises(CourseError, match="not timed"):
+            timing.time_kernels(operation, names=list(operation.kernels))
+
+
+def test_launches_and_kernels_overlap_on_a_gpu_that_is_not_there():
+    gpu = PretendGpu(launch=1.0, kernel=3.0, compiling=10.0)
+    gpu.launch()
+    gpu.launch()
+    assert gpu.launches == [(0, 11), (11, 12)] and gpu.runs == [(11, 14), (14, 17)]
+    assert gpu.clock() == 12
+    gpu.synchronise()
+    assert gpu.clock() == 17
+    gpu.synchronise()
+    assert gpu.clock() == 17, "nothing is left to wait for"
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared_bytes", "threads", "sm", "share"),
+    [
+        (32, 0, 256, H200, 1.0),  # all of its 65,536 registers
+        (33, 0, 256, H200, 0.75),  # 40 registers a thread: 6 blocks
+        (32, 0, 32, H200, 0.5),  # 32 blocks of one warp
+        (255, 0, 1024, H200, 0.0),  # too many registers for a single block
+        (32, 100_000, 256, H200, 0.25),
+        (32, 0, 1024, A4000, 32 / 48),
+        (32, 0, 33, A4000, 32 / 48),  # two warps a block, and 16 blocks
+    ],
+)
+def test_occupancy_as_nvidia_counts(registers, shared_bytes, threads, sm, share):
+    numbers = [np.array([value], np.int32) for value in (registers, shared_bytes, threads)]
+    assert occupancy["numpy"](*numbers, sm)[0] == pytest.approx(share)
+
+
+def test_occupancy_is_the_drivers(gpu):
+    from cupy.cuda import driver
+
+    sm = overheads.multiprocessor()
+    for kernel in (kernel for kernel in find("dense_forward").kernels.values() if kernel.cuda):
+        need, threads = resources(kernel.source, kernel.entry), int(np.prod(kernel.block))
+        numbers = [np.array([value], np.int32) for value in (need.registers, need.shared_bytes, threads)]
+        function = gpu_kernel(kernel.source, kernel.entry).kernel
+        blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, 0)
+        assert occupancy["numpy"](*numbers, sm)[0] == pytest.approx(blocks * threads / 32 / sm.warps), kernel.name
+
+
+def test_the_parts_of_a_step_are_all_of_it():
+    X, Y = overheads.samples(SIZES, 10)
+    parts = anatomy.parts_of_step(make_network(SIZES), X, Y, choose("numpy"))
+    assert sum(part.calls for part in parts) == 25
+    assert {part.operation: part.calls for part in parts}["sgd_update"] == 6
+    assert [part.seconds for part in parts] == sorted((part.seconds for part in parts), reverse=True)
+    assert 0 < anatomy.share_of_products(parts) < 1
+    dense = next(part for part in parts if part.operation == "dense_forward")
+    assert dense.flops == 2 * 10 * (30 * 60 + 60 * 10 + 10)
+
+
+def test_what_travels_is_counted_and_the_step_stays_the_same():
+    X, Y = overheads.samples(SIZES, 10)
+    counted = anatomy.traffic(SIZES, X, Y, ["dense_forward"])
+    assert (counted.launches, len(counted.sent), len(counted.fetched)) == (3, 9, 3)
+    assert sum(counted.fetched) == 4 * 10 * (60 + 10 + 1)
+    ours, theirs = make_network(SIZES), make_network(SIZES)
+    training_step(ours, X, Y, 0.1, anatomy.Mixed(["sgd_update", "dense_forward", "bias_gradient"]))
+    training_step(theirs, X, Y, 0.1, choose("numpy"))
+    assert all(np.array_equal(p, q) for p, q in zip(ours.parameters, theirs.parameters, strict=True))
+
+
+def test_what_was_recorded_is_found_and_what_was_not_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(overheads, "RESULTS", tmp_path)
+    monkeypatch.setattr(device, "gpu_available", lambda: False)
+    for cache in (overheads.recorded, overheads.known):
+        cache.cache_clear()
+    assert overheads.known("launch") is None and overheads.known("limits") is None
+    assert overheads.table("epochs") == [] and overheads.where() == "not recorded yet"
+    assert overheads.multiprocessor() == H200
+    head = {"machine": "A chip, 2 multiprocessors", "date": "2026-01-02"}
+    (tmp_path / "overheads.json").write_text(json.dumps(head | {"launch": {"queued": 1e-6}}))
+    overheads.recorded.cache_clear()
+    overheads.known.cache_clear()
+    assert overheads.known("launch") == {"queued": 1e-6}
+    assert overheads.where() == "recorded, A chip, 2026-01-02"
+    with pytest.raises(CourseError, match="GPU"):
+        overheads.measure()
+    overheads.recorded.cache_clear()
+    overheads.known.cache_clear()
+
+
+def test_it_can_be_measured(gpu):
+    found = overheads.measure()
+    assert found.keys() == overheads.MEASURES.keys()
+    json.dumps(found)
+    assert found["lie"][-1]["with"] > found["lie"][-1]["without"]
+
+
+def test_epochs_are_timed_by_each_kernel_of_the_device():
+    found = overheads.epoch_seconds((3, 4, 1), 5, "cpu")
+    assert {"numpy", "numba", "steps"} == found.keys() and min(found.values()) > 0
+    single, double = overheads.double("cpu").values()
+    assert single > double > 0
+
+
+def test_figures_have_labels_and_words():
+    one = {"a": ((1, 10), (1e-3, 1e-2)), "b": ((1, 10), (2e-3, 1e-2))}
+    seconds = {"a": 1e-3, "b": 2e-6}
+    spans = {"a": ([(0, 1e-6)], [(1e-6, 2e-6)])}
+    for shown in (
+        plots.plot_amdahl({"a": 0.5, "b": 0.9}, "title"),
+        plots.plot_lines(one, "x, units", "y, units", "title"),
+        plots.plot_bars(seconds, "time, s", "title", marks={"a": 1e-4}),
+        plots.plot_timelines(spans, "title"),
+        plots.plot_roofline({"a": (1e9, 1e10)}, {"b": (2.0, 1e9)}, "title"),
+        plots.plot_batches(one, {"a": ((1, 10), (0.5, 0.6))}, "F1", "title"),
+    ):
+        assert len(shown.words) > 40 and "a" in shown.words
+        assert all(axes.get_xlabel() for axes in shown.figure.axes)
+        shown.figure.canvas.draw()
