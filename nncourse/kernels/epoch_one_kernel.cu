@@ -91,7 +91,7 @@ constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block, 
 constexpr int LAST = place(LAYERS);     // where the outputs lie among them
 
 struct Shared {
-    unsigned long long handed_over[2];             // barriers that count the bytes of parts; first of all
+    unsigned long long handed_over[2];             // barriers that count the bytes of parts, in turns
     float x[STAGES][COPIES][BATCH][ZEROS + 4];     // inputs of the batch
     float w[weights_at(LAYERS + 1) + 4];           // weights of layers 2 and above
     float a[2][ROWS][odd_fours(ALL)];              // activations; steps take turns, as their weights may move late
@@ -132,7 +132,8 @@ __device__ void wait_for_copies() {
 
 // The part of block `from` of the sum of a neuron of layer 2, and handing a part to block `to`. Steps take turns with two
 // places: a block that is late may still read the last step's while another block writes the next. In a cluster no block
-// waits for all others to come: a barrier in its own shared memory opens as soon as all parts are there.
+// waits for all others to come: a barrier in its own shared memory opens as soon as all parts are there. (The cluster's own
+// barrier first waits for all that is on its way, the next batch too.)
 __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
 }
