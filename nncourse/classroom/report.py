@@ -244,8 +244,9 @@ def training(times: Sequence[Time], by_batch: dict[str, dict[int, float]], trans
     alt = f"Speedup over loops, batch {BATCH}: {said}. Over numpy, by batch size: {more}."
     about = (
         f"Batch size {BATCH}, learning rate {RATE}; median of up to {speedup.EPOCHS} epochs, with the data on the "
-        "device already. Test: all test rows through the network, and counted. Speedups are those of a step. What is "
-        "called fused, graph or one kernel computes whole epochs; the others are called operation by operation, as yours."
+        "device already. Test: all test rows through the network, and counted. Speedups are those of a step. "
+        "What is called fused, graph or one kernel computes whole epochs; the others are called as yours are, "
+        "operation by operation."
     )
     table = f'<table class="whole">{"".join(lines)}</table>'
     notes_html = "".join(f"<p>{escape(note)}</p>" for note in notes)
