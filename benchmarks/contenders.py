@@ -98,7 +98,7 @@ def fused(backend_name: str, **overrides: str) -> Callable:
         if case.operation:
             raise ValueError("train_epoch has no dense layer on its own")
         backend, network = choose(backend_name, **overrides), make_network(case.sizes)
-        parameters = backend.to_device(np.concatenate([array.ravel() for array in network.parameters]))
+        parameters = backend.to_device(network.flat_parameters)
         X, Y = map(backend.to_device, epoch(case))
         arguments = (parameters, network.architecture, X, Y, case.batch, 0.1)
         return lambda: backend.train_epoch(*arguments), len(X) // case.batch

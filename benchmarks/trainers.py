@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from benchmarks.workers import WrongResultError
-from nncourse.kernels.epoch import train_epoch
+from nncourse.kernels.epoch import random_targets, train_epoch
 
 RATE = 2.0
 CHECKED = 50  # steps; so many are also recorded in each CUDA graph of PyTorch
@@ -53,12 +53,10 @@ def problem_of(case) -> tuple:
     from nncourse.model.network import make_network
 
     network = make_network(case.sizes)
-    parameters = np.concatenate([array.ravel() for array in network.parameters])
     rng = np.random.default_rng(0)
     X = rng.random((case.samples, case.sizes[0]), dtype=np.float32)
-    labels = rng.integers(0, max(2, case.sizes[-1]), case.samples)
-    Y = labels[:, None] if case.sizes[-1] == 1 else np.eye(case.sizes[-1], dtype=np.float32)[labels]
-    return network.architecture, parameters, X, Y.astype(np.float32)
+    Y = random_targets(rng, (case.samples, case.sizes[-1]))
+    return network.architecture, network.flat_parameters, X, Y
 
 
 def error_of(found, architecture, parameters, X, Y, batch: int, steps: int = CHECKED) -> float:

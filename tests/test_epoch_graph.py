@@ -181,6 +181,12 @@ def test_activations_have_the_numbers_of_the_other_kernel():
     assert epoch_graph.ACTIVATIONS == epoch_one_kernel.ACTIVATIONS
 
 
+def test_activations_have_the_numbers_of_the_cuda_text():
+    text = Path(epoch_graph.__file__).with_name("epoch_mathematics.cu").read_text("utf-8")
+    named = text.split("enum Activation {")[1].split("}")[0].lower()
+    assert tuple(name.strip() for name in named.split(",")) == epoch_graph.ACTIVATIONS
+
+
 # ---- check() rejects wrong kernels: each has one mistake in the text of epoch_graph.cu or epoch_graph.py
 
 DELTAS = """\

@@ -21,6 +21,7 @@ from nncourse.cuda.compile import gpu_kernel
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels import check
 from nncourse.kernels.backend import choose, find
+from nncourse.kernels.epoch import random_targets
 from nncourse.kernels.machine import H200, Multiprocessor
 from nncourse.model.network import make_network, training_step
 
@@ -147,8 +148,7 @@ def samples(sizes: tuple[int, ...], n: int) -> tuple[np.ndarray, np.ndarray]:
     """So many random samples and targets for a network."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, sizes[0]), dtype=np.float32)
-    labels = rng.integers(0, max(2, sizes[-1]), n)
-    return X, (labels[:, None] if sizes[-1] == 1 else np.eye(sizes[-1])[labels]).astype(np.float32)
+    return X, random_targets(rng, (n, sizes[-1]))
 
 
 def step() -> dict[str, list[dict]]:
@@ -190,8 +190,8 @@ def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, 
     Kernels that make no calls between steps are given more steps, so that the one call that starts them does not count.
     """
     operation, found = find("train_epoch"), {}
-    architecture = make_network(sizes).architecture
-    start = np.concatenate([array.ravel() for array in make_network(sizes).parameters])
+    network = make_network(sizes)
+    architecture, start = network.architecture, network.flat_parameters
     for name, kernel in operation.kernels.items():
         if kernel.device not in (device, "any"):
             continue

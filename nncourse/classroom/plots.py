@@ -78,8 +78,7 @@ def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dic
     left.invert_yaxis()
     for number, (label, values) in enumerate(by_batch.items()):
         sizes = sorted(values)
-        style = {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
-        right.plot(sizes, [values[size] for size in sizes], label=label, **style)
+        right.plot(sizes, [values[size] for size in sizes], label=label, **_line_style(number))
     right.set(xlabel="batch size, samples", ylabel="speedup: times as fast as numpy", xscale="log", yscale="log")
     right.set_xticks(sizes := sorted({size for values in by_batch.values() for size in values}), map(str, sizes))
     low, high = right.get_ylim()
@@ -460,10 +459,14 @@ def plot_batches(speed: Mapping[str, tuple], quality: Mapping[str, tuple], measu
     return Described(figure, words)
 
 
+def _line_style(number: int) -> dict[str, str]:
+    """Lines differ in more than their colour."""
+    return {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
+
+
 def _lines(axes, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
     for number, (label, (x, y)) in enumerate(lines.items()):
-        style = {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4], "markersize": 5}
-        axes.plot(x, y, label=label, **style)
+        axes.plot(x, y, label=label, markersize=5, **_line_style(number))
     axes.set(xscale="log", yscale="log")
     axes.legend(frameon=False, fontsize=9)
 

@@ -24,8 +24,8 @@ from nncourse.kernels import (
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
-TOPICS = (neuron, activations, dense, cost, backpropagation, update, epoch)
-TOPICS += (epoch_cpu, epoch_graph, epoch_one_kernel, confusion)
+EPOCH_TOPICS = (epoch, epoch_cpu, epoch_graph, epoch_one_kernel)
+TOPICS = (neuron, activations, dense, cost, backpropagation, update, *EPOCH_TOPICS, confusion)
 # The kernel of train_epoch that goes with a backend. `steps` is the one that calls the backend's other kernels.
 EPOCHS = {"loops": "steps", "numpy": "numpy", "numba": "numba", "cupy": "steps", "cuda": "one_kernel"}
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}

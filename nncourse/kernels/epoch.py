@@ -63,7 +63,7 @@ def _sizes(sizes, activation_names, cost="mse", n=7, batch=3):
     return {"architecture": architecture, **architecture.letters, "n": n, "batch": batch}
 
 
-def _targets(rng, shape, sizes):
+def random_targets(rng, shape, sizes=None):
     """One class a sample: a 1 in each row, or 0 or 1 where there is one output."""
     n, n_out = shape
     if n_out == 1:
@@ -87,7 +87,7 @@ train_epoch = Operation(
     flops=lambda architecture, n, **_: n * architecture.flops_a_sample,
     values={
         "parameters": lambda rng, shape, sizes: (0.5 * rng.standard_normal(shape)).astype(np.float32),
-        "Y": _targets,
+        "Y": random_targets,
         "rate": lambda rng, shape, sizes: 0.5,
     },
     hostile=("zeros",),

@@ -52,6 +52,11 @@ class Network:
         return [array for layer in self.layers for array in (layer.W, layer.b)]
 
     @property
+    def flat_parameters(self):
+        """All parameters in one new vector, in that order: what train_epoch takes."""
+        return np.concatenate([array.ravel() for array in self.parameters])
+
+    @property
     def architecture(self) -> Architecture:
         """The network without its parameters."""
         return Architecture(self.sizes, self.activations, self.cost)

@@ -81,7 +81,7 @@ def train(
     refuse_bad_options(epochs, batch_size, learning_rate)
     history = History()
     architecture = network.architecture
-    parameters = backend.to_device(np.concatenate([array.ravel() for array in network.parameters]))
+    parameters = backend.to_device(network.flat_parameters)
     there = with_parameters(architecture, parameters)
     X, Y = map(backend.to_device, (X, Y))
     X_validation, Y_validation = map(backend.to_device, validation or (X, Y))
