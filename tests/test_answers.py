@@ -1,0 +1,54 @@
+"""Answers of students: for each exercise a right one, and several wrong ones with what the verdict must say of them."""
+
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nncourse import device
+from nncourse.classroom import cuda_cell, exercise
+from nncourse.classroom.course import exercises
+from nncourse.cuda import emulate
+from nncourse.kernels.backend import find
+from nncourse.kernels.check import Verdict
+
+FILES = sorted((Path(__file__).parent / "wrong_answers").glob("*.toml"))
+RIGHT = tomllib.loads((Path(__file__).parent / "right_answers.toml").read_text("utf-8"))["right"]
+WRONG = [wrong for file in FILES for wrong in tomllib.loads(file.read_text("utf-8"))["wrong"]]
+
+
+def judged(answer: dict) -> Verdict | None:
+    """As in a notebook, in the worker."""
+    operation, launch = find(answer["operation"]), None
+    if "line" in answer:
+        if not device.gpu_available() and emulate.why_not():
+            pytest.skip(emulate.why_not())
+        launch = cuda_cell.launch_options(operation, cuda_cell.parsed(answer["line"]))
+    return exercise.judged(operation, answer["kernel"], answer["text"], launch)[1]
+
+
+def test_each_exercise_has_a_right_one_and_several_wrong_ones():
+    blanks = [(blank.operation, blank.kernel) for blank in exercises()]
+    assert [(right["operation"], right["kernel"]) for right in RIGHT] == blanks
+    count = Counter((wrong["operation"], wrong["kernel"]) for wrong in WRONG)
+    assert set(count) == set(blanks) and min(count.values()) >= 3
+
+
+@pytest.mark.parametrize("right", RIGHT, ids=lambda right: f"{right['operation']}-{right['kernel']}")
+def test_a_right_answer(right):
+    verdict = judged(right)
+    assert verdict, verdict.line
+
+
+@pytest.mark.parametrize(
+    "wrong", WRONG, ids=lambda w: f"{w['operation']}-{w['kernel']}-{w['mistake']}".replace(" ", "-")
+)
+def test_a_wrong_answer(wrong):
+    """A GPU may say it in other words: `says_gpu`."""
+    verdict = judged(wrong)
+    assert verdict is not None and not verdict
+    if not ("line" in wrong and device.gpu_available()):
+        assert wrong["says"] in verdict.line
+    elif "says_gpu" in wrong:
+        assert wrong["says_gpu"] in verdict.line
