@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from nncourse import device
 from nncourse.architecture import Architecture
 from nncourse.cuda import emulate
+from nncourse.cuda.compile import compile_check, why_no_nvrtc
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels import check
 from nncourse.kernels.epoch import train_epoch
-from nncourse.kernels.epoch_one_kernel import ALONE, CLUSTER, GRID, Chip, Plan, one_kernel, plan
+from nncourse.kernels.epoch_one_kernel import ALONE, CLUSTER, GRID, Chip, Plan, one_kernel, plan, source
 
 A4000 = Chip(99 * 1024, 48, False)
 H200 = Chip(227 * 1024, 132, True)
@@ -67,11 +69,42 @@ def test_what_does_not_fit_is_refused_in_one_line(architecture, batch, chip):
     assert "\n" not in str(caught.value)
 
 
-def test_layouts_are_right_on_the_gpu(gpu):
-    import cupy
+@pytest.mark.skipif(why_no_nvrtc() is not None, reason="no NVRTC")
+@pytest.mark.parametrize(("sizes", "batch"), [((30, 60, 10, 1), 10), ((784, 30, 10), 10)])
+def test_it_compiles_for_gpus_without_clusters(sizes, batch):
+    architecture = sigmoids(*sizes)
+    text = source(plan(architecture, batch, A4000), architecture, batch, 2)
+    for arch in ("sm_75", "sm_86"):
+        assert compile_check(text, arch)["train_epoch"].spill_bytes == 0
 
-    for made in LAYOUTS.values():
-        case = check.random_case(train_epoch, {"architecture": SIZES, **SIZES.letters, "n": 13, "batch": 5})
-        truth = train_epoch.truth(*map(check._float64, case.arguments))
-        there = [cupy.asarray(value) if isinstance(value, np.ndarray) else value for value in case.arguments]
-        assert np.abs(one_kernel(*there, made=made).get() - truth).max() < 2e-6
+
+def close_to_truth(case, **layout):
+    """On the GPU: the epoch's parameters are those of float64, and not those of before."""
+    there = [device.to_device(value, "gpu") if isinstance(value, np.ndarray) else value for value in case.arguments]
+    truth = train_epoch.truth(*map(check._float64, case.arguments))
+    result = one_kernel(*there, **layout).get()
+    assert check.compare(train_epoch, result, truth, case.arguments) is None
+    assert np.abs(result - case.arguments[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("made", LAYOUTS.values(), ids=LAYOUTS)
+def test_layouts_are_right_on_the_gpu(gpu, made):
+    close_to_truth(
+        check.random_case(train_epoch, {"architecture": SIZES, **SIZES.letters, "n": 13, "batch": 5}), made=made
+    )
+
+
+@pytest.mark.parametrize("chip", [None, A4000], ids=["this GPU", "as on an RTX A4000"])
+@pytest.mark.parametrize(
+    ("sizes", "batch"), [((30, 60, 10, 1), 10), ((784, 30, 10), 10), ((784, 192, 10), 50)], ids=["A", "B", "D"]
+)
+def test_the_measured_networks_are_right_on_the_gpu(gpu, sizes, batch, chip):
+    architecture = sigmoids(*sizes)
+    case = check.random_case(
+        train_epoch, {"architecture": architecture, **architecture.letters, "n": 3 * batch + 4, "batch": batch}
+    )
+    if chip and sizes == (784, 192, 10):
+        with pytest.raises(DoesNotFitError):
+            close_to_truth(case, chip=chip)
+    else:
+        close_to_truth(case, chip=chip)

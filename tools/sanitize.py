@@ -7,6 +7,7 @@ python tools/sanitize.py racecheck       one of its tools
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 TOOLS = ("memcheck", "racecheck")
 FOUND = 9  # the exit status that compute-sanitizer is told to give where it found something
@@ -31,6 +32,7 @@ def main(tools: list[str]) -> int:
 def check_all() -> int:
     """Check every CUDA kernel on the GPU: 0 if all are right, else 1."""
     import cupy
+    import pytest
 
     from nncourse.kernels.backend import operations
 
@@ -38,7 +40,10 @@ def check_all() -> int:
     kernels = [kernel for operation in operations().values() for kernel in operation.kernels.values() if kernel.cuda]
     verdicts = [kernel.operation.check(kernel, device="gpu") for kernel in kernels]
     print(*verdicts, sep="\n", flush=True)
-    return 0 if all(verdicts) else 1
+    # The cases of check() are small, so that one_kernel takes one block; these tests take clusters and grids.
+    layouts = Path(__file__).parents[1] / "tests" / "test_epoch_one_kernel.py"
+    tests = pytest.main(["-q", "-p", "no:cacheprovider", "-k", "right_on_the_gpu", str(layouts)])
+    return 0 if all(verdicts) and tests == 0 else 1
 
 
 if __name__ == "__main__":

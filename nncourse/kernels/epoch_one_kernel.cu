@@ -20,6 +20,9 @@
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define __cluster_dims__(...)
 #endif
+#if defined(CUDA_ON_CPU) || __CUDA_ARCH__ < 800
+#define COPIES_AT_ONCE  // GPUs before Ampere cannot copy in the background
+#endif
 // ---- sizes
 
 __device__ constexpr int width(int layer) {  // neurons of a layer; layer 0 are the inputs, above the outputs is nothing
@@ -109,7 +112,7 @@ static_assert(sizeof(Shared) <= SHARED_BYTES, "epoch_one_kernel.py reserves too 
 // Copies COPY numbers to shared memory in the background; zeros unless they are `there`. PTX has addresses of its own for
 // shared memory; to ask for one takes time, so that of its beginning, `memory_at`, is asked for once.
 __device__ void copy_later(unsigned memory_at, float* to, const float* from, bool there) {
-#ifdef CUDA_ON_CPU
+#ifdef COPIES_AT_ONCE
     for (int i = 0; i < COPY; i++) to[i] = there ? from[i] : 0.0f;
 #else
     extern __shared__ __align__(16) float memory[];
@@ -125,7 +128,7 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
 
 // Waits for the copies that this thread began.
 __device__ void wait_for_copies() {
-#ifndef CUDA_ON_CPU
+#ifndef COPIES_AT_ONCE
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
