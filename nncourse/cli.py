@@ -285,12 +285,14 @@ def _report(options: argparse.Namespace) -> int:
 
 def _info(options: argparse.Namespace) -> int:
     from nncourse import device
+    from nncourse.classroom.timing import rate
     from nncourse.cuda import emulate
 
     for name in ("cpu", "gpu") if device.gpu_available() else ("cpu",):
-        copy, matrix = (device.limits(name)[what] / 1e9 for what in ("copy", "matrix"))
+        limits = device.limits(name)
+        copy, matrix = rate(limits["copy"], "B/s"), rate(limits["matrix"], "FLOP/s")
         print(f"{name.upper()}: {device.describe(name)}")
-        print(f"     copies {copy:.3g} GB/s, multiplies matrices at {matrix:.4g} GFLOP/s")
+        print(f"     copies {copy}, multiplies matrices at {matrix}")
     if not device.gpu_available():
         print(f"GPU: none. {device.why_no_gpu()}")
     print(f"CUDA emulator: {emulate.why_not() or 'ready'}")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -13,7 +14,7 @@ from nncourse.classroom.course import exercises
 from nncourse.classroom.exercise import Outcome
 from nncourse.classroom.speedup import CONTENDERS, Contender, Time
 from nncourse.cuda import emulate
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels import mine
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.backend import find
@@ -249,14 +250,14 @@ def test_the_numbers_are_those_that_were_measured(quick):
         Time(cupy, 10, None, 400, 5e-5, 2e-3, 1e-3),
         Time(cuda, 10, None, 400, 2.5e-5, 1e-3, 1e-3),
     ]
-    page = Page(report.training(times, {"numpy": {10: 1.0}, "cuda": {10: 4.0, 100: 9.0}}, 1e-3))
+    page = Page(report.training(times, {"numpy": {10: 1.0}, "cuda": {10: 4.0, 100: 9.0}}, ["cuda: <b>"], 1e-3))
     assert page.row("loops") == ["loops", "cpu", "only 40 rows", "20 ms", "1×", "1/200", "1.5 s"]
     assert page.row("numpy") == ["numpy", "cpu", "4 ms", "100 µs", "200×", "1×", "12.3 ms"]
     assert page.row("numba") == ["numba", "cpu", "stopped: <i>"]
     assert page.row("yours, CPU") == ["yours, CPU", "cpu", "8 ms", "200 µs", "100×", "0.5×", "–"]
     assert page.row("cuda")[3:6] == ["25 µs", "800×", "4×"]
     assert "cuda is 4× as fast as numpy" in page.words and "50 %" in page.words
-    assert "your kernels for sigmoid" in page.words
+    assert "your kernels for sigmoid" in page.words and "cuda: <b>" in page.words
     assert "cuda 800×" in page.alts[0] and "9× at 100" in page.alts[0]
 
 
@@ -264,7 +265,7 @@ def test_without_a_gpu_it_says_so_and_why(monkeypatch):
     monkeypatch.setattr(device, "why_no_gpu", lambda: "no card")
     data, test = small()
     times = [speedup.measure(contender, data, test) for contender in CONTENDERS if contender.backend != "numba"]
-    page = Page(report.training(times, {}, None))
+    page = Page(report.training(times, {}, [], None))
     assert [row[2] for row in page.rows[1:] if row[1] == "gpu"] == ["not measured: no GPU here"] * 5
     assert "not measured" in page.row("yours, CPU")[2]
     assert page.words.count("no card") == 1
@@ -280,7 +281,38 @@ def test_a_measurement():
     assert speedup.ratio([time, short], "numpy", short) == time.step / short.step
     assert speedup.ratio([time], "loops", time) is None
     by_batch = speedup.over_batches([time, short], data, test)
-    assert by_batch == {"numpy": {10: 1.0}}  # 40 rows make no batch of 100
+    assert by_batch == ({"numpy": {10: 1.0}}, [])  # 40 rows make no batch of 100
+
+
+def test_a_batch_that_a_contender_cannot_do_costs_only_its_mark(monkeypatch):
+    monkeypatch.setattr(speedup, "BATCHES", (10, 20, 30, 40))
+    data, test = small()
+    whole, capped = (speedup.measure(contender, data, test) for contender in (CONTENDERS[1], CONTENDERS[7]))
+
+    def up_to_ten(parameters, architecture, X, Y, batch, rate):
+        if batch == 20:
+            raise DoesNotFitError("wanted a smaller one")
+        if batch == 30:
+            raise RuntimeError("no <i>")
+        return fused(parameters, architecture, X, Y, batch, rate)
+
+    fused = capped.backend.kernels["train_epoch"]
+    kernel = replace(fused, function=up_to_ten)
+    capped = replace(capped, backend=replace(capped.backend, kernels=capped.backend.kernels | {"train_epoch": kernel}))
+    by_batch, stopped = speedup.over_batches([whole, capped], data, test)
+    assert set(by_batch["numpy"]) == {10, 20, 30, 40} and set(by_batch["numpy, fused"]) == {10, 40}
+    assert len(stopped) == 2 and "20 do not fit" in stopped[0] and "30 stopped" in stopped[1] and "<i>" in stopped[1]
+
+
+def test_all_batches_on_a_gpu(gpu):
+    """one_kernel does none of 1,000 samples: that is said, and all else is measured."""
+    data, test = speedup.scaled(*speedup.load_sets("credit_card_standin")[:2])
+    times = [
+        speedup.measure(contender, data, test, longest=0.5) for contender in CONTENDERS if contender.label != "loops"
+    ]
+    by_batch, stopped = speedup.over_batches(times, data, test)
+    assert stopped == ["cuda, one kernel: batches of 1000 do not fit on the chip."]
+    assert set(by_batch["cuda, graph"]) == {10, 100, 1000} and set(by_batch["cuda, one kernel"]) == {10, 100}
 
 
 def test_your_kernels_drive_a_contender_and_an_error_of_theirs_stops_only_that_one():

@@ -26,7 +26,7 @@ section, ol, pre, .whole, tbody, tr, img, .nncourse { break-inside: avoid }
 .source { padding-left: 3.5em }
 .source li, pre { white-space: pre-wrap; overflow-wrap: anywhere }
 .source li::marker { color: #777 }
-img { max-width: 100%; max-height: 17em }
+img { max-width: 100%; max-height: 25em }
 @media print { body { max-width: none; margin: 0; padding: 0; font-size: 10pt; print-color-adjust: exact } }
 """
 

@@ -68,7 +68,7 @@ def plot_timing(rows: list[Row], title: str = "") -> Figure:
 
 def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dict[int, float]]) -> Figure:
     """Bars that say how many times as fast as `base` each is; beside them speedups over numpy at some batch sizes."""
-    figure, (left, right) = _row("", 2, width=9.0, height=1.6 + 0.35 * max(4, len(speedups)))
+    figure, (left, right) = _row("", 2, width=11.0, height=1.6 + 0.35 * max(4, len(speedups)))
     left.barh(list(speedups), [value - 1 for value in speedups.values()], left=1, height=0.6, color="tab:blue")
     for place, value in enumerate(speedups.values()):
         left.annotate(times_as_fast(value), (max(1, value), place), (5, 0), textcoords="offset points", va="center")
@@ -87,7 +87,7 @@ def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dic
     for axis in (right.xaxis, right.yaxis):
         axis.set_minor_formatter(NullFormatter())
     if by_batch:
-        right.legend(frameon=False, fontsize=9)
+        right.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 

@@ -20,7 +20,7 @@ from nncourse.classroom.course import exercises
 from nncourse.classroom.exercise import SIGNS, TIME_LIMIT, TIME_LIMIT_CUDA, Outcome, timed
 from nncourse.classroom.html import cells, document, image
 from nncourse.classroom.speedup import BATCH, RATE, Time
-from nncourse.classroom.timing import duration, times_as_fast
+from nncourse.classroom.timing import duration, rate, times_as_fast
 from nncourse.cuda import emulate
 from nncourse.datasets import Dataset
 from nncourse.errors import CourseError, write_atomically
@@ -83,7 +83,7 @@ def write(path: Path, student: str = "", dataset: str | None = None, epochs: int
         times.append(speedup.measure(contender, data, test, refused))
         say(f"{duration(times[-1].step)} a step" if times[-1].step else times[-1].note)
     say(f"batches of {', '.join(map(str, speedup.BATCHES))}")
-    by_batch = speedup.over_batches(times, data, test)
+    by_batch, stopped = speedup.over_batches(times, data, test)
     by = speedup.fastest(times)
     steps = epochs * -(-len(data.X) // BATCH)
     say(f"{epochs} epochs by {by.contender.label} for the results: about {duration(steps * by.step)}")
@@ -93,7 +93,7 @@ def write(path: Path, student: str = "", dataset: str | None = None, epochs: int
         head(student, raw, len(raw_test.X), whence),
         progress(kept),
         "<h2>Your kernels</h2>" + ("".join(map(kernel, kept)) or "<p>None is kept yet.</p>"),
-        training(times, by_batch, transfers),
+        training(times, by_batch, stopped, transfers),
         learnt(found, raw_test),
         "<h2>In your own words</h2>" + words,
     ]
@@ -167,9 +167,11 @@ def head(student: str, data: Dataset, tests: int, whence: str) -> str:
     lines = [("student", student)] if student else []
     lines.append(("date", datetime.date.today().isoformat()))
     for name in ("cpu", "gpu") if devices.gpu_available() else ("cpu",):
-        copy, matrix = (devices.limits(name)[what] / 1e9 for what in ("copy", "matrix"))
-        limits = f"measured: copies {copy:.3g} GB/s, multiplies matrices at {matrix:.4g} GFLOP/s"
-        lines.append((name.upper(), f"{devices.describe(name)}; {limits}"))
+        limits = devices.limits(name)
+        copy, matrix = rate(limits["copy"], "B/s"), rate(limits["matrix"], "FLOP/s")
+        lines.append(
+            (name.upper(), f"{devices.describe(name)}; measured: copies {copy}, multiplies matrices at {matrix}")
+        )
     if not devices.gpu_available():
         lines.append(("GPU", f"none: {devices.why_no_gpu()}"))
     lines.append(("versions", ", ".join(f"{name} {version}" for name, version in versions.items())))
@@ -213,7 +215,9 @@ def kernel(kept: Kept) -> str:
     )
 
 
-def training(times: Sequence[Time], by_batch: dict[str, dict[int, float]], transfers: float | None) -> str:
+def training(
+    times: Sequence[Time], by_batch: dict[str, dict[int, float]], stopped: Sequence[str], transfers: float | None
+) -> str:
     """The table of training and test times, the speedups as a figure, and what they come to from CPU to GPU."""
     from nncourse.classroom.plots import plot_speedups
 
@@ -227,6 +231,7 @@ def training(times: Sequence[Time], by_batch: dict[str, dict[int, float]], trans
         numbers = [epoch, duration(time.step), *ratios, duration(time.test) if time.test else "–"] if time.step else []
         lines.append(cells([*start, *(numbers or [time.note])], len(columns), words=2))
     notes = [f"{time.contender.label}: your kernels for {time.note}." for time in times if time.step and time.note]
+    notes += stopped
     cpu, gpu = speedup.fastest(times, "cpu"), [time for time in times if time.device == "gpu" and time.step]
     if gpu:
         best = speedup.fastest(gpu)

@@ -15,7 +15,7 @@ import numpy as np
 from nncourse import datasets
 from nncourse import device as devices
 from nncourse.datasets import Dataset
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.backend import DEVICES, Backend, choose
 from nncourse.model import metrics
 from nncourse.model.network import Network, make_network
@@ -173,20 +173,31 @@ def fit(
     return history
 
 
-def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> dict[str, dict[int, float]]:
-    """For each contender that needs no more than a second an epoch: its speedup over numpy at some batch sizes."""
+def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> tuple[dict[str, dict[int, float]], list[str]]:
+    """For each contender that needs no more than a second an epoch: its speedup over numpy at some batch sizes.
+
+    And a line for each batch size that it could not do, with the reason.
+    """
     quick = [time for time in times if time.epoch and time.epoch <= 1]
     one = replace(test, X=test.X[:1], Y=test.Y[:1])
     steps: dict[str, dict[int, float]] = {time.contender.label: {time.batch_size: time.step} for time in quick}
+    stopped = []
     for time in quick:
         for size in BATCHES:
-            if size != time.batch_size and size <= len(data.X):
+            if size == time.batch_size or size > len(data.X):
+                continue
+            try:
                 again = timed(replace(time, batch_size=size), data, one, longest=1.0)
                 steps[time.contender.label][size] = again.step
+            except DoesNotFitError:
+                stopped.append(f"{time.contender.label}: batches of {size} do not fit on the chip.")
+            except Exception as error:  # as in measure()
+                stopped.append(f"{time.contender.label}: batches of {size} stopped: {type(error).__name__}: {error}")
     base = steps.get("numpy", {})
-    return {
+    speedups = {
         label: {size: base[size] / step for size, step in by.items() if size in base} for label, by in steps.items()
     }
+    return speedups, stopped
 
 
 def transfer_seconds(data: Dataset) -> float:

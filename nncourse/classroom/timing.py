@@ -46,7 +46,7 @@ class Table:
     rows: tuple[Row, ...]
 
     HEAD = ("kernel", "on", "time", "rate", "of limit", "× loops", "× numpy")
-    WIDTHS = (15, 5, 10, 16, 10, 11, 11)
+    WIDTHS = (16, 5, 10, 16, 10, 11, 11)
     FOOT = "Of limit: share of this machine's measured copy bandwidth or matrix rate."
 
     def __str__(self) -> str:
@@ -203,7 +203,11 @@ def _three_digits(value: float) -> str:
 def _rate(row: Row) -> str:
     """FLOP/s where the arithmetic is what counts, else bytes a second."""
     count, unit = (row.flops, "FLOP/s") if row.flops > 2 * row.bytes else (row.bytes, "B/s")
-    per_second = count / row.seconds
+    return rate(count / row.seconds, unit)
+
+
+def rate(per_second: float, unit: str) -> str:
+    """A rate in words: "51.2 TFLOP/s"."""
     for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if per_second >= size:
             return f"{_three_digits(per_second / size)} {prefix}{unit}"

@@ -36,6 +36,7 @@ __device__ constexpr int activation(int layer) {
 __device__ constexpr int divided_up(int number, int by) { return (number + by - 1) / by; }
 
 constexpr int OUTPUTS = width(LAYERS);
+constexpr bool ONE_OUTPUT = OUTPUTS == 1 && activation(LAYERS) != SOFTMAX && LAYERS > (MEETING == ALONE ? 1 : 2);
 constexpr int OWN = divided_up(width(1), BLOCKS);           // neurons of layer 1 in this block
 constexpr int SPAN = LANES * 4 * QUADS;                     // inputs that a warp covers
 constexpr int WARPS_K = divided_up(width(0), SPAN);         // warps that share the inputs of a neuron
@@ -58,8 +59,8 @@ __device__ constexpr int sharing(int layer) {  // so many threads of a group sha
     return by[layer];
 }
 __device__ constexpr int place(int layer) { return layer == 1 ? 0 : place(layer - 1) + 4 * fours(kept(layer - 1)); }
-__device__ constexpr int pitch(int layer) {  // of the weights: as many rows at once as neurons share a group
-    return sharing(layer) * odd_fours(divided_up(kept(layer - 1), sharing(layer)));
+__device__ constexpr int pitch(int layer) {  // of the weights: eight threads in a row read fours from different banks
+    return 4 * (sharing(layer) + 8 * divided_up(fours(kept(layer - 1)) - sharing(layer), 8));
 }
 __device__ constexpr int weights_at(int layer) {
     return layer <= 2 ? 0 : weights_at(layer - 1) + kept(layer - 1) * pitch(layer - 1);
@@ -87,9 +88,12 @@ __device__ void downwards(Body body) {
         downwards<FIRST - 1, LAST>(body);
     }
 }
-__device__ constexpr int tasks_before(int layer) {  // updates of the layers below: of four weights each, or of a bias
-    return layer == 2 ? 0 : tasks_before(layer - 1) + width(layer - 1) * (fours(kept(layer - 2)) + 1);
+__device__ constexpr int updates_before(int layer) {  // of four weights each; every layer begins with a new warp
+    return layer == 2 ? 0 : updates_before(layer - 1) + divided_up(width(layer - 1) * fours(kept(layer - 2)), 32) * 32;
 }
+// The warps do them which have nothing of layer 1; all warps if there are none such, or too many updates for them.
+constexpr int FREE = THREADS - WORKERS * 32, UPDATES = updates_before(LAYERS + 1);
+constexpr int UPDATERS = UPDATES <= 2 * FREE ? FREE : THREADS;
 constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block, with the gaps
 constexpr int LAST = place(LAYERS);     // where the outputs lie among them
 
@@ -229,18 +233,23 @@ __device__ void softmax(float* a, int member) {
     __syncwarp();
 }
 
-// The deltas of a sample's outputs: (4a). The last batch may be short of samples: what is not there has no deltas.
-__device__ void output_deltas(const float* a, const float* y, float* d, int member, bool there) {
+// The delta of an output: (4a). `mean` is of softmax alone.
+__device__ float output_delta(float a, float y, float mean) {
     constexpr int code = activation(LAYERS);
+    const float g = cost_gradient(COST, a, y);
+    return COST == CROSS_ENTROPY ? g : code == SOFTMAX ? a * (g - mean) : g * slope(code, a);
+}
+
+// The deltas of a sample's outputs. The last batch may be short of samples: what is not there has no deltas.
+__device__ void output_deltas(const float* a, const float* y, float* d, int member, bool there) {
     float mean = 0.0f;
-    if (code == SOFTMAX && COST != CROSS_ENTROPY)
+    if (activation(LAYERS) == SOFTMAX && COST != CROSS_ENTROPY)
         for (int o = 0; o < OUTPUTS; o++) mean += cost_gradient(COST, a[o], y[o]) * a[o];
 #pragma unroll
     for (int first = 0; first < OUTPUTS; first += GROUP) {
         const int o = min(first + member, OUTPUTS - 1);
-        const float g = cost_gradient(COST, a[o], y[o]);
-        const float delta = COST == CROSS_ENTROPY ? g : code == SOFTMAX ? a[o] * (g - mean) : g * slope(code, a[o]);
-        if (first + member < OUTPUTS) d[o] = there ? delta : 0.0f;
+        const float delta = there ? output_delta(a[o], y[o], mean) : 0.0f;
+        if (first + member < OUTPUTS) d[o] = delta;
     }
     __syncwarp();
 }
@@ -289,9 +298,13 @@ __device__ void weighted_sums(const Shared& at, const float* below, int member, 
             sums.z += weights.z * numbers.z;
             sums.w += weights.w * numbers.w;
         }
-        float z = (sums.x + sums.y) + (sums.z + sums.w);
+        const float part = (sums.x + sums.y) + (sums.z + sums.w);
+        float z = part;
 #pragma unroll
-        for (int distance = shared_by / 2; distance > 0; distance /= 2) z += __shfl_xor_sync(~0u, z, distance);
+        for (int i = 1; i < shared_by; i++) {  // all parts are on their way at once
+            const int from = (neuron - first) * shared_by + (share + i) % shared_by;
+            z += __shfl_sync(~0u, part, from, GROUP);
+        }
         done(neuron, share, there, z);
     }
 }
@@ -372,6 +385,7 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
         }
     };
     const int group = thread / GROUP, member = thread % GROUP;
+    const int updater = UPDATERS < THREADS ? thread - (THREADS - UPDATERS) : THREADS - 1 - thread;
 
     // ---- all weights to the chip
     float w[NEURONS][4 * QUADS];
@@ -413,6 +427,8 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
     wait_for_copies();
     __syncthreads();
     if (MEETING != ALONE) meet(arrived, BLOCKS);
+
+    const float down_whole = -rate / BATCH, down_last = -rate / max(1, n % BATCH);  // the last batch may be a smaller one
 
     // If there are registers to spare, a thread keeps the inputs that it reads, until its weights move.
     constexpr bool KEEPS = SAMPLES == BATCH && STAGES == 2 && 4 * QUADS * BATCH <= 80;
@@ -463,7 +479,7 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
 
         // ---- the layers above: a group takes a sample through all of them
         if (MEETING == CLUSTER && thread == 0) expect_parts(at, turn);
-        const float down = n - start >= BATCH ? -rate * (1.0f / BATCH) : -rate / (n - start);
+        const float down = n - start >= BATCH ? down_whole : down_last;
         for (int round = 0; round < ROUNDS; round++) {
             const int s = round * GROUPS + group;
             float* a = at.a[turn][s];
@@ -490,6 +506,8 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
         for (int round = 0; round < ROUNDS; round++) {
             const int s = round * GROUPS + group;
             float *a = at.a[turn][s], *d = at.d[s];
+            const float target = at.y[turn][s][0];
+            float output = 0.0f, delta = 0.0f;  // if there is but one, every thread has it, and need not read it
             upwards<2, LAYERS>([&](auto number) {
                 constexpr int layer = number.number, neurons = width(layer), first = place(layer), below = place(layer - 1);
                 if constexpr (layer == 2 && MEETING != ALONE) {
@@ -505,12 +523,18 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
                         float activated = activate(activation(layer), z);
                         computed_here(activated);
                         if (there && share == 0) a[first + j] = activated;
+                        if (layer == LAYERS) output = activated;
                     });
                 }
                 __syncwarp();
             });
-            if (activation(LAYERS) == SOFTMAX) softmax(a + LAST, member);
-            output_deltas(a + LAST, at.y[turn][s], d + LAST, member, start + s < n);
+            if constexpr (ONE_OUTPUT) {
+                delta = start + s < n ? output_delta(output, target, 0.0f) : 0.0f;
+                if (member == 0) d[LAST] = delta;
+            } else {
+                if (activation(LAYERS) == SOFTMAX) softmax(a + LAST, member);
+                output_deltas(a + LAST, at.y[turn][s], d + LAST, member, start + s < n);
+            }
             downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
                 constexpr int layer = number.number, neurons = kept(layer), first = place(layer), n_above = width(layer + 1);
                 constexpr int above = place(layer + 1), first_weight = weights_at(layer + 1), row = pitch(layer + 1);
@@ -522,7 +546,7 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
 #pragma unroll
                         for (int c = 0; c < at_once; c++) {
                             const int i = min(i0 + c * GROUP + member, neurons - 1);
-                            sums[c] += at.w[first_weight + o * row + i] * d[above + o];
+                            sums[c] += at.w[first_weight + o * row + i] * (ONE_OUTPUT && layer == LAYERS - 1 ? delta : d[above + o]);
                         }
 #pragma unroll
                     for (int c = 0; c < at_once; c++) {
@@ -571,13 +595,14 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
                     refill(s, next + s);
                 }
             }
-        // Four weights a thread, or a bias. The last threads begin: they have the least of layer 1.
+        // Four weights a thread, and the bias with the first four.
         upwards<2, LAYERS>([&](auto number) {
             constexpr int layer = number.number, inputs = fours(kept(layer - 1)), neurons = width(layer);
             constexpr int first = place(layer), below = place(layer - 1), first_weight = weights_at(layer);
-            constexpr int row = pitch(layer), before = tasks_before(layer) % THREADS, weights = neurons * inputs;
-            for (int t = (2 * THREADS - 1 - thread - before) % THREADS; t < weights + neurons; t += THREADS) {
-                const int j = t < weights ? t / inputs : t - weights, i = t % inputs * 4;
+            constexpr int row = pitch(layer), before = updates_before(layer) % UPDATERS, weights = neurons * inputs;
+            if (updater < 0) return;
+            for (int t = (updater + UPDATERS - before) % UPDATERS; t < weights; t += UPDATERS) {
+                const int j = t / inputs, i = t % inputs * 4;
                 float4 sum = {};
                 float deltas = 0.0f;
 #pragma unroll 10
@@ -590,10 +615,9 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
                     sum.z += delta * a.z;
                     sum.w += delta * a.w;
                 }
-                if (t < weights) {
-                    float4& w = *(float4*)&at.w[first_weight + j * row + i];
-                    w = make_float4(w.x + down * sum.x, w.y + down * sum.y, w.z + down * sum.z, w.w + down * sum.w);
-                } else at.b[first + j] += down * deltas;
+                float4& w = *(float4*)&at.w[first_weight + j * row + i];
+                w = make_float4(w.x + down * sum.x, w.y + down * sum.y, w.z + down * sum.z, w.w + down * sum.w);
+                if (i == 0) at.b[first + j] += down * deltas;
             }
         });
     }

@@ -106,7 +106,7 @@ def shared_bytes(made: Plan, architecture: Architecture, batch: int) -> int:
     warps_k = ceil(n_in / span)
     warps_j = ceil(own / (made.neurons * 32 // made.lanes))
     weights = sum(
-        n_out * by * _odd_fours(ceil(n_below / by))
+        n_out * 4 * (by + 8 * max(0, ceil((ceil(n_below / 4) - by) / 8)))
         for (n_below, n_out), by in zip(pairwise(kept), sharing(made, architecture), strict=True)
     )
     neurons = 4 * sum(ceil(n / 4) for n in kept)
@@ -137,9 +137,7 @@ def sharing(made: Plan, architecture: Architecture) -> list[int]:
     counts = []
     for layer, (n_below, n_out) in enumerate(pairwise(_kept(made, architecture)), 2):
         most = made.blocks if layer == 2 and made.meeting else ceil(n_below / 4)
-        by = 1
-        while 2 * by * n_out <= made.group and by < most:
-            by *= 2
+        by = max(1, min(4, made.group // n_out, most))
         counts.append(by)
     return counts
 
