@@ -7,64 +7,30 @@ extern "C" __global__ void block_barrier(int* done, int rounds) {
     if (threadIdx.x == 0) done[blockIdx.x] = rounds;
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define __cluster_dims__(...)
-#endif
-
-// As epoch_one_kernel.cu does it for a cluster: every block sends a number to every block, and goes on when all have come.
+// As in epoch_one_kernel.cu: every block sends a number to every block, and goes on when all have come.
 extern "C" __global__ void __cluster_dims__(BLOCKS) cluster_barrier(int* done, int rounds) {
 #ifdef CUDA_ON_CPU
-    for (int round = 0; round < rounds; round++) cuda_on_cpu::grid_barrier();
+    for (int round = 0; round < rounds; round++) meet_grid(nullptr, 0);
 #elif __CUDA_ARCH__ >= 900
     __shared__ unsigned long long counters[2];  // rounds take turns
-    __shared__ int numbers[2][BLOCKS];
-    const unsigned counters_at = (unsigned)__cvta_generic_to_shared(counters);
-    const unsigned numbers_at = (unsigned)__cvta_generic_to_shared(&numbers[0][blockIdx.x]);
-    if (threadIdx.x == 0) {
-        for (int turn = 0; turn < 2; turn++)
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(counters_at + 8 * turn) : "memory");
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+    __shared__ float numbers[2][BLOCKS];
+    if (threadIdx.x == 0)
+        for (int turn = 0; turn < 2; turn++) make_counter(&counters[turn]);
+    meet_cluster();
     for (int round = 0; round < rounds; round++) {
-        const unsigned counter = counters_at + 8 * (round % 2), number = numbers_at + 4 * BLOCKS * (round % 2);
-        if (threadIdx.x == 0)
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(counter), "r"(4 * BLOCKS) : "memory");
-        if (threadIdx.x < BLOCKS) {
-            unsigned there, counter_there;
-            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(number), "r"(threadIdx.x));
-            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counter_there) : "r"(counter), "r"(threadIdx.x));
-            asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
-                         "r"(round), "r"(counter_there) : "memory");
-        }
-        for (unsigned open = 0; !open;)
-            asm volatile("{\n\t.reg .pred p;\n\t"
-                         "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
-                         "selp.u32 %0, 1, 0, p;\n\t}"
-                         : "=r"(open) : "r"(counter), "r"(round / 2 % 2) : "memory");
+        const int turn = round % 2;
+        if (threadIdx.x == 0) expect(&counters[turn], sizeof numbers[turn]);
+        if (threadIdx.x < BLOCKS) send(round, &numbers[turn][blockIdx.x], &counters[turn], threadIdx.x);
+        wait_until_open(&counters[turn], round / 2 % 2);
         __syncthreads();  // a thread that is late must find its round's end: after two rounds more it looks like before
     }
 #endif
     if (threadIdx.x == 0) done[blockIdx.x] = rounds;
 }
 
-// And for a grid. `arrived` is 0 in the beginning; the launch is cooperative, so that all blocks run at once.
+// And for a grid.
 extern "C" __global__ void grid_barrier(int* done, int* arrived, int rounds) {
-    for (int round = 1; round <= rounds; round++) {
-#ifdef CUDA_ON_CPU
-        cuda_on_cpu::grid_barrier();
-#else
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            __threadfence();
-            atomicAdd(arrived, 1);
-            while (*(volatile int*)arrived < round * BLOCKS) {
-            }
-            __threadfence();
-        }
-        __syncthreads();
-#endif
-    }
+    for (int round = 1; round <= rounds; round++) meet_grid(arrived, round * BLOCKS);
     if (threadIdx.x == 0) done[blockIdx.x] = rounds;
 }
 

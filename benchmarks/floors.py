@@ -5,14 +5,14 @@ What there is to do is counted here, at the least: see each function.
 """
 
 from math import ceil
-from pathlib import Path
 
 import numpy as np
 
 from nncourse.architecture import Architecture
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource
-from nncourse.kernels.epoch_one_kernel import ALONE, CLUSTER, GRID, Plan, plan, this_chip
+from nncourse.kernels.epoch_one_kernel import ALONE, CLUSTER, GRID, MEETING, Plan, plan, this_chip
+from nncourse.kernels.operation import cuda_beside
 
 MEETINGS = {ALONE: "alone", CLUSTER: "cluster", GRID: "grid"}
 THREADS, READS, CHAINS, LENGTH = 1024, 8, 8, 16  # of the two kernels that measure a rate
@@ -89,9 +89,7 @@ def limit(record: dict) -> str:
 def source(blocks: int) -> CudaSource:
     """floors.cu for so many blocks that meet."""
     constants = {"BLOCKS": blocks, "THREADS": THREADS, "READS": READS, "CHAINS": CHAINS, "LENGTH": LENGTH}
-    return CudaSource.read(
-        Path(__file__).with_suffix(".cu"), tuple(f"{name}={value}" for name, value in constants.items())
-    )
+    return cuda_beside(__file__, *(f"{name}={value}" for name, value in constants.items()), before=(MEETING,))
 
 
 def barrier(name: str, blocks: int, threads: int, rounds: int, xp=np):

@@ -25,7 +25,7 @@ def why_no_gpu() -> str:
         return "CuPy is not installed here (on a machine with an NVIDIA GPU, `make lab` installs it)"
     if cupy.cuda.is_available():
         return ""
-    return "CuPy is installed, but no NVIDIA GPU answers (on a Slurm cluster, ask for one: --gpus=1)"
+    return "CuPy is installed, but no NVIDIA GPU answers (on a Slurm cluster, ask for one: --gres=gpu:1)"
 
 
 def on_gpu(array) -> bool:

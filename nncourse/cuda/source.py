@@ -50,6 +50,9 @@ class CudaSource:
     defines: tuple[str, ...] = ()
     before: tuple["CudaSource", ...] = ()
 
+    def __hash__(self) -> int:
+        return hash((self.text, self.file))  # each launch asks for it, and Python remembers the hash of a text
+
     @staticmethod
     def read(path: str | Path, defines: tuple[str, ...] = (), before: tuple["CudaSource", ...] = ()) -> "CudaSource":
         """The .cu file at `path`, shown as "<its folder>/<its name>"."""

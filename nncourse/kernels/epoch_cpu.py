@@ -4,8 +4,6 @@ All arrays are made beforehand. Z is overwritten by A where it stands, so slopes
 and the mean over the batch go into the output's deltas, the fewest numbers: all gradients are proportional to them.
 """
 
-from types import FunctionType
-
 import numpy as np
 
 from nncourse.kernels import jit
@@ -271,14 +269,6 @@ def _steps(parameters, sizes, activations, slopes, mae, X, Y, batch, step):
             _update(D[layer + 1], A[layer], W[layer], b[layer])
 
 
-def compiled_together(*functions):
-    """The last function, compiled with the ones that it calls: Numba wants these compiled under the same names."""
-    names = dict(globals())
-    for function in functions:
-        names[function.__name__] = jit.jit(FunctionType(function.__code__, names))
-    return names[functions[-1].__name__]
-
-
 compiled_steps = jit.at_first_call(
-    lambda: compiled_together(_exp, _sigmoid, _activate, _to_delta, _forward, _backward, _update, _steps)
+    lambda: jit.compiled_together(_exp, _sigmoid, _activate, _to_delta, _forward, _backward, _update, _steps)
 )

@@ -17,9 +17,6 @@
 #define ALONE 0    // one block
 #define CLUSTER 1  // blocks that write into each other's shared memory: GPUs from Hopper on
 #define GRID 2     // blocks that meet in global memory: any GPU
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define __cluster_dims__(...)
-#endif
 #if defined(CUDA_ON_CPU) || __CUDA_ARCH__ < 800
 #define COPIES_AT_ONCE  // GPUs before Ampere cannot copy in the background
 #endif
@@ -111,7 +108,7 @@ struct Shared {
 };
 static_assert(sizeof(Shared) <= SHARED_BYTES, "epoch_one_kernel.py reserves too little shared memory");
 
-// ---- what needs PTX, each with a twin for the CPU emulator
+// ---- what needs PTX, each with a twin for the CPU emulator; for how blocks meet see epoch_meeting.cu
 
 // Copies COPY numbers to shared memory in the background; zeros unless they are `there`. PTX has addresses of its own for
 // shared memory; to ask for one takes time, so that of its beginning, `memory_at`, is asked for once.
@@ -146,13 +143,7 @@ __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
 }
 __device__ void hand_over(Shared& at, float* meeting_place, int turn, int place, int to, float part) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
-    const unsigned here = (unsigned)__cvta_generic_to_shared(&at.parts[place]);
-    const unsigned counter_here = (unsigned)__cvta_generic_to_shared(&at.handed_over[turn]);
-    unsigned there, counter;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(to));
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counter) : "r"(counter_here), "r"(to));
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
-                 "r"(__float_as_uint(part)), "r"(counter) : "memory");
+    send(part, &at.parts[place], &at.handed_over[turn], to);
 #else
     if (to == 0) meeting_place[place] = part;  // one place that all blocks can read
 #endif
@@ -165,51 +156,31 @@ __device__ float handed_over(Shared& at, const float* meeting_place, int place) 
 #endif
 }
 
-// A block of a cluster says how many bytes it expects, and waits for them. A barrier opens again and again: `time`, 0 or 1,
-// tells the odd times from the even ones.
+// A block of a cluster says how many bytes it expects, and waits for them.
 __device__ void make_counters(Shared& at) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
-    for (int turn = 0; turn < 2; turn++)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((unsigned)__cvta_generic_to_shared(&at.handed_over[turn]))
-                     : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    for (int turn = 0; turn < 2; turn++) make_counter(&at.handed_over[turn]);
 #endif
 }
 __device__ void expect_parts(Shared& at, int turn) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(&at.handed_over[turn])),
-                 "r"(4 * BLOCKS * ROWS * width(2)) : "memory");
+    expect(&at.handed_over[turn], 4 * BLOCKS * ROWS * width(2));
 #endif
 }
 __device__ void wait_for_parts(Shared& at, int turn, int time) {
 #ifdef CUDA_ON_CPU
-    cuda_on_cpu::grid_barrier();
+    meet_grid(nullptr, 0);
 #elif MEETING == CLUSTER
-    for (unsigned open = 0; !open;)
-        asm volatile("{\n\t.reg .pred p;\n\t"
-                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
-                     "selp.u32 %0, 1, 0, p;\n\t}"
-                     : "=r"(open) : "r"((unsigned)__cvta_generic_to_shared(&at.handed_over[turn])), "r"(time) : "memory");
+    wait_until_open(&at.handed_over[turn], time);
 #endif
 }
 
 // No block goes on before all have come.
 __device__ void meet(int* arrived, int wanted) {
-#ifdef CUDA_ON_CPU
-    cuda_on_cpu::grid_barrier();
-#elif MEETING == CLUSTER
-    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
+    meet_cluster();
 #else
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();  // what this block wrote is seen before its arrival is
-        atomicAdd(arrived, 1);
-        while (*(volatile int*)arrived < wanted) {
-        }
-        __threadfence();
-    }
-    __syncthreads();
+    meet_grid(arrived, wanted);
 #endif
 }
 

@@ -19,6 +19,9 @@ from nncourse.kernels.epoch_cpu import NAMES as ACTIVATIONS  # their numbers are
 from nncourse.kernels.operation import cuda_beside
 
 ALONE, CLUSTER, GRID = range(3)
+MATHEMATICS, MEETING = (
+    CudaSource.read(Path(__file__).with_name(f"epoch_{name}.cu")) for name in ("mathematics", "meeting")
+)
 MOST_REGISTERS = 120  # a thread's weights and sums of layer 1: what it needs besides must fit too
 MOST_SAMPLES = 48  # sums that a thread keeps at the same time
 SPREAD = 65_536  # products that layer 1 makes in a step, forward: from so many on, more blocks are worth their meeting
@@ -157,8 +160,8 @@ def source(made: Plan, architecture: Architecture, batch: int, copy: int) -> Cud
         "ALPHA": f"{ALPHA}f",
         "SHARED_BYTES": shared_bytes(made, architecture, batch),
     }
-    mathematics = CudaSource.read(Path(__file__).with_name("epoch_mathematics.cu"))
-    return cuda_beside(__file__, *(f"{name}={value}" for name, value in constants.items()), before=(mathematics,))
+    defines = (f"{name}={value}" for name, value in constants.items())
+    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING))
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 
 
 def jit(function: Callable) -> Callable:
@@ -10,6 +11,14 @@ def jit(function: Callable) -> Callable:
 
     # Sums may be reordered (else there is no SIMD), but NaN and infinity must keep their meaning.
     return numba.njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})(function)
+
+
+def compiled_together(*functions: Callable) -> Callable:
+    """The last function, compiled with the ones that it calls: Numba wants these compiled under the same names."""
+    names = dict(functions[-1].__globals__)
+    for function in functions:
+        names[function.__name__] = jit(FunctionType(function.__code__, names))
+    return names[functions[-1].__name__]
 
 
 def at_first_call(build: Callable[[], Callable]) -> Callable:
