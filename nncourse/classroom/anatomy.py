@@ -57,10 +57,15 @@ def parts_of_step(network: Network, X, Y, backend: Backend) -> list[Part]:
     return sorted(found.values(), key=lambda part: -part.seconds)
 
 
-def share_of_products(parts: Collection[Part]) -> float:
-    """The share of the time that the matrix products take: what grows with the square of a layer's width."""
-    products = sum(part.seconds for part in parts if part.operation in PRODUCTS)
-    return products / sum(part.seconds for part in parts)
+def seconds_of_step(network: Network, X, Y, backend: Backend) -> float:
+    """The whole step: all its calls, and Python between them."""
+    there, X, Y = network.on(backend), backend.to_device(X), backend.to_device(Y)
+    return devices.seconds(lambda: training_step(there, X, Y, RATE, backend), backend.device)
+
+
+def seconds_of_products(parts: Collection[Part]) -> float:
+    """What the matrix products take of it: they do what grows with the square of a layer's width."""
+    return sum(part.seconds for part in parts if part.operation in PRODUCTS)
 
 
 @dataclass

@@ -349,14 +349,14 @@ def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
         if share < 1:
             axes.axhline(1 / (1 - share), color=f"C{number}", linewidth=0.7, alpha=0.6)
             style = {"va": "center", "color": f"C{number}", "fontsize": 9}
-            axes.text(1.0, 1 / (1 - share), f" {1 / (1 - share):.1f}", transform=axes.get_yaxis_transform(), **style)
-            said.append(f"{label}, a share of {share:.0%}, never passes {1 / (1 - share):.1f}")
+            axes.text(1.0, 1 / (1 - share), f" {1 / (1 - share):.3g}", transform=axes.get_yaxis_transform(), **style)
+            said.append(f"{label}, a share of {share:.0%}, never passes {1 / (1 - share):.3g}")
     axes.set(xlabel="times as fast: the part that was moved", ylabel="times as fast: the whole step")
     axes.set(xscale="log", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     _plain_numbers(axes.xaxis)
     _plain_numbers(axes.yaxis)
-    figure.legend(loc="outside lower center", frameon=False, fontsize=9, title="share of the part")
+    figure.legend(loc="outside lower center", frameon=False, fontsize=9, title="share of the time")
     return Described(figure, f"Speedup of the whole step over the speedup of its part. {'; '.join(said)}.")
 
 
@@ -366,21 +366,30 @@ def plot_lines(
     ylabel: str,
     title: str = "",
     words: str = "",
+    xscale: str = "log",
 ) -> Described:
-    """Lines with marks on two logarithmic axes: label -> (x, y)."""
+    """Lines with marks, label -> (x, y); the y axis is logarithmic."""
     figure, axes = _figure(title, width=6.5)
     _lines(axes, lines)
-    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale)
     return Described(figure, f"{ylabel} over {xlabel}. {words or _ends(lines)}")
 
 
 def plot_bars(
-    values: Mapping[str, float], xlabel: str, title: str = "", marks: Mapping[str, float] | None = None
+    values: Mapping[str, float],
+    xlabel: str,
+    title: str = "",
+    marks: Mapping[str, float] | None = None,
+    limits: tuple[float, float] | None = None,
 ) -> Described:
-    """Times in seconds as dots on a logarithmic axis, each with its label; `marks` are other times, as hollow dots."""
+    """Times in seconds as dots on a logarithmic axis, each with its label; `marks` are other times, as hollow dots.
+
+    What nncourse took is orange. With `limits` the axis goes from the one to the other.
+    """
     figure, axes = _figure("", width=7.0, height=1.2 + 0.36 * len(values))
     figure.suptitle(title, fontsize=10)
-    axes.scatter(list(values.values()), range(len(values)), s=60, color="tab:blue", label="measured")
+    colours = ["tab:orange" if label.startswith("nncourse") else "tab:blue" for label in values]
+    axes.scatter(list(values.values()), range(len(values)), s=60, color=colours, label="measured")
     said = []
     for place, (label, seconds) in enumerate(values.items()):
         axes.annotate(duration(seconds), (seconds, place), (9, 0), textcoords="offset points", va="center", fontsize=9)
@@ -394,6 +403,8 @@ def plot_bars(
     axes.set(xlabel=xlabel, xscale="log")
     axes.grid(False, axis="y")
     axes.margins(x=0.2, y=0.12)
+    if limits:
+        axes.set_xlim(limits)
     axes.invert_yaxis()
     return Described(figure, f"{xlabel}: {'; '.join(said)}.")
 
@@ -430,13 +441,15 @@ def plot_roofline(
     x = np.geomspace(0.1, 1000, 300)
     for number, (label, (bandwidth, rate)) in enumerate(roofs.items()):
         style = {"linestyle": ("-", "--", ":")[number % 3], "color": "0.35"}
-        axes.plot(x, np.minimum(bandwidth * x, rate) / 1e9, label=f"roof: {label}", **style)
+        axes.plot(x, np.minimum(bandwidth * x, rate) / 1e12, label=f"roof: {label}", **style)
     for number, (label, (intensity, rate)) in enumerate(dots.items()):
-        axes.plot(intensity, rate / 1e9, "os^Dv<>P*X"[number % 10], color=f"C{number % 10}", label=label, markersize=8)
-    axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="rate, GFLOP/s", xscale="log", yscale="log")
+        axes.plot(intensity, rate / 1e12, "os^Dv<>P*X"[number % 10], color=f"C{number % 10}", label=label, markersize=8)
+    axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="rate, TFLOP/s", xscale="log", yscale="log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    _plain_numbers(axes.yaxis)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     said = [
-        f"{label}: {intensity:.3g} FLOP per byte, {rate / 1e9:,.0f} GFLOP/s"
+        f"{label}: {intensity:.3g} FLOP per byte, {rate / 1e12:.3g} TFLOP/s"
         for label, (intensity, rate) in dots.items()
     ]
     words = "; ".join([*(f"roof {label}" for label in roofs), *said])

@@ -230,7 +230,8 @@ def compare(operation, result, truth: np.ndarray, arguments: tuple) -> str | Non
         value += " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)"
     margin = float(np.broadcast_to(allowed, truth.shape)[first])
     expected = f"{truth[first]:.7g} ± {margin:.1g}"
-    return f"{int(wrong.sum())} of {wrong.size} wrong, first {place}: got {value}, expected {expected}"
+    more = f"; {operation.advice(first, *arguments)}" if operation.advice else ""
+    return f"{int(wrong.sum())} of {wrong.size} wrong, first {place}: got {value}, expected {expected}{more}"
 
 
 def allowed_error(operation, truth: np.ndarray, arguments: tuple) -> np.ndarray | float:

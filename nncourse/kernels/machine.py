@@ -113,7 +113,8 @@ class PretendGpu:
     """A GPU that is not there, with a queue. Its clock stands still between two calls, so its times are exact.
 
     launch() hands a kernel over and comes back at once. Kernels run one after the other; synchronise() waits for the
-    last. The first launch compiles. `launches` and `runs` are the (start, end) of what the CPU and the GPU did.
+    last. The first launch compiles. `launches` and `runs` are the (start, end) of what the CPU and the GPU did; `asked`
+    are the names of the calls, in order.
     """
 
     letters: ClassVar[dict] = {}
@@ -123,9 +124,11 @@ class PretendGpu:
         self.now = self.free_at = 0.0
         self.launches: list[tuple[float, float]] = []
         self.runs: list[tuple[float, float]] = []
+        self.asked: list[str] = []
 
     def launch(self, kernel: float | None = None) -> None:
         """Queue a kernel; `kernel` is its time where it is another than usual."""
+        self.asked.append("launch")
         start, first = self.now, not self.launches
         self.now += self.launch_seconds + first * self.compiling
         begin = max(self.now, self.free_at)
@@ -134,10 +137,12 @@ class PretendGpu:
         self.runs.append((begin, self.free_at))
 
     def synchronise(self) -> None:
+        self.asked.append("synchronise")
         self.now = max(self.now, self.free_at)
 
     def clock(self) -> float:
         """Seconds since some moment in the past."""
+        self.asked.append("clock")
         return self.now
 
     def __str__(self) -> str:
@@ -150,6 +155,26 @@ def _mean_time(gpu, calls):
     return np.float64((calls * slow + fast) / calls)
 
 
+def _what_was_timed(place, gpu, calls) -> str:
+    """Told from what the GPU was asked: what lies between the first and the last reading of the clock."""
+    if gpu.asked.count("clock") < 2:
+        return "read the clock twice: before the first launch that counts, and when the last kernel has ended"
+    start, end = gpu.asked.index("clock"), len(gpu.asked) - 1 - gpu.asked[::-1].index("clock")
+    before, between = gpu.asked[:start], gpu.asked[start + 1 : end]
+    launches = between.count("launch")
+    if "launch" not in before:
+        return "the very first launch is in it, which compiles: launch once before you read the clock"
+    if before[-1] != "synchronise":
+        return "a kernel from before was still in the queue: wait for it before you read the clock"
+    if launches != calls:
+        return f"launches between the two readings of the clock: {launches}, wanted {calls}"
+    if between[-1] != "synchronise":
+        return "the kernels had not ended when the clock was read: wait first"
+    if between.count("synchronise") > 1:
+        return "it waits between the calls, so that launches and kernels do not overlap"
+    return "what is timed is right; is it the time of one call?"
+
+
 seconds_a_call = Operation(
     "seconds_a_call",
     "t = (clock after the last kernel has ended − clock before the first launch) / calls",
@@ -159,6 +184,7 @@ seconds_a_call = Operation(
     magnitude=_mean_time,
     values={"gpu": lambda rng, shape, sizes: PretendGpu(*sizes["seconds"])},
     hostile=(),
+    advice=_what_was_timed,
     flops=None,
     sizes_to_check=(
         {"calls": 10, "seconds": (5e-6, 200e-6)},
@@ -271,6 +297,10 @@ occupancy = Operation(
         "threads": lambda rng, shape, sizes: rng.integers(1, 1025, shape, dtype=np.int32),
     },
     hostile=(),
+    advice=lambda place, registers, shared_bytes, threads, sm: (
+        f"there are {registers[place]} registers a thread, {shared_bytes[place]} bytes and {threads[place]} threads a "
+        "block, and a block for which there is no room fits 0 times"
+    ),
     flops=None,
     sizes_to_check=({"n": 8, "sm": H200}, {"n": 1, "sm": H200}, {"n": 200, "sm": H200}, {"n": 200, "sm": A4000}),
 )

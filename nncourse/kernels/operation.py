@@ -47,6 +47,7 @@ class Operation:
     error of `tolerance` × 2⁻²³ × magnitude is allowed, where the magnitude is that of what is added up: the truth on
     absolute values, unless `magnitude` computes it from the arguments. `values[name](rng, shape, sizes)` makes
     arguments that cannot be any numbers. `hostile` names the hard values that make sense here, as check.py has them.
+    `advice(place, *arguments)` says more about a wrong number at that place of the result.
 
     Where letters depend on each other, `sizes_to_check` lists them whole: a dictionary for each case.
 
@@ -66,6 +67,7 @@ class Operation:
     magnitude: Callable | None = None
     values: dict[str, Callable] = field(default_factory=dict)
     hostile: tuple[str, ...] = ("zeros", "large", "infinite")
+    advice: Callable[..., str] | None = None
     sizes_to_check: Sequence[dict] = ()
     sizes_to_time: Callable[[str], dict] | None = None  # from the device
     kernels: dict[str, Kernel] = field(default_factory=dict)
