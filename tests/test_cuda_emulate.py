@@ -130,6 +130,15 @@ extern "C" __global__ void local_write(float* a, int n) {
     local[n] = 1.0f;  // local_write
     a[0] = local[0];
 }
+extern "C" __global__ void misaligned_read(float* a, int n) {
+    float4 four = *(float4*)(a + n);  // misaligned_read
+    a[0] = four.x + four.w;
+}
+extern "C" __global__ void misaligned_write(float* a, int n) {
+    __shared__ float tile[8];
+    *reinterpret_cast<float2*>(tile + n) = make_float2(1.0f, 2.0f);  // misaligned_write
+    a[0] = tile[0];
+}
 extern "C" __global__ void null_pointer(float* a, int n) {
     float* nothing = nullptr;
     nothing[n] = 1.0f;  // null_pointer
@@ -216,6 +225,8 @@ def floats(count: int) -> np.ndarray:
         ("shared_read", [floats(3), 8], "reads 4 bytes out of bounds of tile (32 bytes)"),
         ("local_write", [floats(3), 4], "writes 4 bytes out of bounds of an array"),
         ("null_pointer", [floats(3), 0], "memory that belongs to no array"),
+        ("misaligned_read", [floats(8), 3], "no multiple of what it takes at once: 16 bytes for float4"),
+        ("misaligned_write", [floats(1), 5], "no multiple of what it takes at once: 16 bytes for float4, 8 for float2"),
         ("divides", [np.zeros(3, np.int32), 0], "divides an integer by zero"),
     ],
 )
@@ -223,6 +234,12 @@ def test_crashes_name_the_line(function, arguments, says):
     message = mistake(function, arguments)
     assert message.startswith(f"tests/mistakes.cu:{line_of(function)}: {function} ")
     assert says in message
+
+
+def test_fours_at_multiples_of_16_bytes_are_right():
+    a = np.arange(12, dtype=np.float32)
+    launch(MISTAKES, "misaligned_read", (1,), (1,), [a, 8])
+    assert a[0] == 8 + 11
 
 
 def test_a_write_past_dynamic_shared_memory_is_caught():

@@ -54,6 +54,14 @@ MUTANTS = [
         "Z[i * n_out + j] = z;",
         "Z[i * n_out + j] = z; if (j == 0) const_cast<float*>(A)[i * n_in] = 0.0f;",
     ),
+    Mutant(
+        "takes every row for aligned",
+        "dense_forward",
+        "vectorised",
+        "return n % 4 == 0 && (size_t)matrix % 16 == 0;",
+        "return true;",
+        gpu=False,  # there it shows too, but ends the process's use of the GPU
+    ),
     Mutant("adds to what is there", "dense_forward", "naive", "Z[i * n_out + j] = z;", "Z[i * n_out + j] += z;"),
     Mutant(
         "never waits for the tiles",

@@ -206,7 +206,7 @@ void apply(void (*kernel)(P...), void** slots) {
 
 extern "C" {
 __attribute__((used)) const char* __asan_default_options() {
-    return "detect_leaks=0:quarantine_size_mb=4:print_legend=0";
+    return "detect_leaks=0:quarantine_size_mb=4:print_legend=0:handle_sigill=1:handle_sigtrap=1";
 }
 
 __attribute__((used)) void __asan_on_error() {

@@ -36,10 +36,15 @@ MOST_RECORDS = 1_000_000
 
 # Before it the child's stderr holds what kernels printed, after it a report of AddressSanitizer.
 REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
+MISALIGNED = (
+    " reads or writes at an address that is no multiple of what it takes at once: 16 bytes for float4, 8 for float2"
+)
 CRASHES = {
     "FPE on": " divides an integer by zero",
     "stack-overflow": " needs more than the 256 KB of local memory that the emulator gives a thread",
     "SEGV on": " reads or writes memory that belongs to no array",
+    "ILL on": MISALIGNED,
+    "TRAP on": MISALIGNED,  # so the same is called on ARM
 }
 
 

@@ -23,7 +23,11 @@ FLAGS = (
     *("-std=c++17", "-O1", "-g1", "-w", "-fno-strict-aliasing", "-fwrapv", "-no-pie"),
     *("-fmax-errors=20", "-fno-diagnostics-show-caret"),
 )
-FOR_MEMORY = ("-fsanitize=address", "-fsanitize-sections=cuda_shared")
+# A float4 at an address that is no multiple of 16 stops a GPU, and a CPU does not mind: so the CPU is told to trap.
+FOR_MEMORY = (
+    *("-fsanitize=address", "-fsanitize-sections=cuda_shared"),
+    *("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"),
+)
 # -O0: else the very access that races may be optimised away. Not for linking: cuda_on_cpu_races.h is the library.
 FOR_RACES = ("-O0", "-fsanitize=thread", "-fno-threadsafe-statics")
 UNUSED_DAYS = 30  # programs that nobody ran for so long are removed
