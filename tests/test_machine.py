@@ -79,10 +79,10 @@ def test_occupancy_is_the_drivers(gpu):
 def test_the_parts_of_a_step_are_all_of_it():
     X, Y = overheads.samples(SIZES, 10)
     network = make_network(SIZES)
-    before = network.flat_parameters()
+    before = network.flat_parameters
     parts = anatomy.parts_of_step(network, X, Y, choose("numpy"))
     assert anatomy.seconds_of_step(network, X, Y, choose("numpy")) > 0
-    assert np.array_equal(network.flat_parameters(), before)
+    assert np.array_equal(network.flat_parameters, before)
     assert sum(part.calls for part in parts) == 25
     assert {part.operation: part.calls for part in parts}["sgd_update"] == 6
     assert [part.seconds for part in parts] == sorted((part.seconds for part in parts), reverse=True)
