@@ -33,6 +33,7 @@ __device__ constexpr int activation(int layer) {
 __device__ constexpr int divided_up(int number, int by) { return (number + by - 1) / by; }
 
 constexpr int OUTPUTS = width(LAYERS);
+// A single output is summed up by every thread of a group, so none has to read it, or its delta, from shared memory.
 constexpr bool ONE_OUTPUT = OUTPUTS == 1 && activation(LAYERS) != SOFTMAX && LAYERS > (MEETING == ALONE ? 1 : 2);
 constexpr int OWN = divided_up(width(1), BLOCKS);           // neurons of layer 1 in this block
 constexpr int SPAN = LANES * 4 * QUADS;                     // inputs that a warp covers
@@ -478,7 +479,7 @@ train_epoch(float* parameters, const float* X, const float* Y, float* meeting_pl
             const int s = round * GROUPS + group;
             float *a = at.a[turn][s], *d = at.d[s];
             const float target = at.y[turn][s][0];
-            float output = 0.0f, delta = 0.0f;  // if there is but one, every thread has it, and need not read it
+            float output = 0.0f, delta = 0.0f;  // if ONE_OUTPUT
             upwards<2, LAYERS>([&](auto number) {
                 constexpr int layer = number.number, neurons = width(layer), first = place(layer), below = place(layer - 1);
                 if constexpr (layer == 2 && MEETING != ALONE) {

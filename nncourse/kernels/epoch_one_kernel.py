@@ -135,13 +135,13 @@ def _odd_fours(number: int) -> int:
 def sharing(made: Plan, architecture: Architecture) -> list[int]:
     """For each layer from the second: so many threads of a group share a sum, as leave few idle and all with work.
 
-    Each has four products or more; or, where the sums are handed to other blocks, some of the blocks.
+    Each has four products or more; or, where the sums are handed to other blocks, some of the blocks. They are four at
+    most, since each asks all others for their parts.
     """
     counts = []
     for layer, (n_below, n_out) in enumerate(pairwise(_kept(made, architecture)), 2):
         most = made.blocks if layer == 2 and made.meeting else ceil(n_below / 4)
-        by = max(1, min(4, made.group // n_out, most))
-        counts.append(by)
+        counts.append(max(1, min(4, made.group // n_out, most)))
     return counts
 
 
