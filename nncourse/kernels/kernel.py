@@ -32,7 +32,7 @@ class Kernel:
         return self.function(*arguments, **options)
 
     def __str__(self) -> str:
-        return f"{self.name:<8} {self.device}  {self.where}"
+        return f"{self.name:<15} {self.device}  {self.where}"
 
 
 @dataclass(frozen=True, eq=False)
