@@ -26,7 +26,8 @@ section, ol, pre, .whole, tbody, tr, img, .nncourse { break-inside: avoid }
 .source { padding-left: 3.5em }
 .source li, pre { white-space: pre-wrap; overflow-wrap: anywhere }
 .source li::marker { color: #777 }
-img { max-width: 100%; max-height: 25em }
+img { max-width: 100%; max-height: 17em }
+img.whole { max-height: 25em }
 @media print { body { max-width: none; margin: 0; padding: 0; font-size: 10pt; print-color-adjust: exact } }
 """
 
@@ -49,12 +50,16 @@ def cells(texts: Sequence[str], columns: int = 0, tag: str = "td", words: int = 
     return f"<tr>{row}</tr>"
 
 
-def image(figure, text: str) -> str:
-    """A matplotlib figure inside of the page, sharp on paper too, and `text` for those who do not see it."""
+def image(figure, text: str, whole: bool = False) -> str:
+    """A matplotlib figure inside of the page, sharp on paper too, and `text` for those who do not see it.
+
+    A `whole` one may be as wide as the page; of others two may stand side by side.
+    """
     file = io.BytesIO()
     figure.savefig(file, format="svg", metadata={"Date": None})
     data = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="{escape(text)}" src="data:image/svg+xml;base64,{data}">'
+    kind = "whole" if whole else "part"
+    return f'<img class="{kind}" alt="{escape(text)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def document(title: str, body: str) -> str:

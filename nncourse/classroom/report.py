@@ -255,7 +255,8 @@ def training(
     )
     table = f'<table class="whole">{"".join(lines)}</table>'
     notes_html = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return f"<h2>Speedup</h2><p>{about}</p>{table}{notes_html}{image(plot_speedups(bars, 'loops', by_batch), alt)}"
+    figure = image(plot_speedups(bars, "loops", by_batch), alt, whole=True)
+    return f"<h2>Speedup</h2><p>{about}</p>{table}{notes_html}{figure}"
 
 
 def learnt(found: Results, test: Dataset) -> str:
