@@ -285,14 +285,12 @@ def _report(options: argparse.Namespace) -> int:
 
 def _info(options: argparse.Namespace) -> int:
     from nncourse import device
-    from nncourse.classroom.timing import rate
+    from nncourse.classroom.timing import limits_in_words
     from nncourse.cuda import emulate
 
     for name in ("cpu", "gpu") if device.gpu_available() else ("cpu",):
-        limits = device.limits(name)
-        copy, matrix = rate(limits["copy"], "B/s"), rate(limits["matrix"], "FLOP/s")
         print(f"{name.upper()}: {device.describe(name)}")
-        print(f"     copies {copy}, multiplies matrices at {matrix}")
+        print(f"     {limits_in_words(name)}")
     if not device.gpu_available():
         print(f"GPU: none. {device.why_no_gpu()}")
     print(f"CUDA emulator: {emulate.why_not() or 'ready'}")

@@ -23,7 +23,7 @@ from nncourse.kernels import check
 from nncourse.kernels.backend import choose, find
 from nncourse.kernels.epoch import random_targets
 from nncourse.kernels.machine import H200, Multiprocessor
-from nncourse.model.network import make_network, training_step
+from nncourse.model.network import make_network
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch
@@ -168,10 +168,8 @@ def moving() -> dict[str, float]:
     network, found = make_network(sizes), {}
     everything = {name for name, _ in anatomy.calls_of_step(network, X, Y, cpu)}
     for label, moved in {**MOVES, "everything, one at a time": everything}.items():
-        mixed = anatomy.Mixed(moved, cpu, gpu)
-        found[label] = devices.seconds(lambda b=mixed: training_step(network, X, Y, 0.1, b))
-    there, X, Y = network.on(gpu), gpu.to_device(X), gpu.to_device(Y)
-    found["everything, and it stays there"] = devices.seconds(lambda: training_step(there, X, Y, 0.1, gpu), "gpu")
+        found[label] = anatomy.seconds_of_step(network, X, Y, anatomy.Mixed(moved, cpu, gpu))
+    found["everything, and it stays there"] = anatomy.seconds_of_step(network, X, Y, gpu)
     return found
 
 
@@ -233,4 +231,4 @@ def measure() -> dict:
     """All of them, for a results file."""
     if not devices.gpu_available():
         raise CourseError(f"the overheads are those of a GPU: {devices.why_no_gpu()}")
-    return {name: MEASURES[name]() for name in MEASURES}
+    return {name: measured() for name, measured in MEASURES.items()}

@@ -344,7 +344,7 @@ def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
     faster = np.geomspace(1, 1000, 200)
     said = []
     for number, (label, share) in enumerate(shares.items()):
-        style = {"color": f"C{number}", "linestyle": ("-", "--", "-.", ":")[number % 4]}
+        style = _line_style(number) | {"color": f"C{number}", "marker": ""}
         axes.plot(faster, 1 / (1 - share + share / faster), label=f"{label}: {share:.0%}", **style)
         if share < 1:
             axes.axhline(1 / (1 - share), color=f"C{number}", linewidth=0.7, alpha=0.6)

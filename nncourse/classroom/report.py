@@ -20,7 +20,7 @@ from nncourse.classroom.course import exercises
 from nncourse.classroom.exercise import SIGNS, TIME_LIMIT, TIME_LIMIT_CUDA, Outcome, timed
 from nncourse.classroom.html import cells, document, image
 from nncourse.classroom.speedup import BATCH, RATE, Time
-from nncourse.classroom.timing import duration, rate, times_as_fast
+from nncourse.classroom.timing import duration, limits_in_words, times_as_fast
 from nncourse.cuda import emulate
 from nncourse.datasets import Dataset
 from nncourse.errors import CourseError, write_atomically
@@ -167,11 +167,7 @@ def head(student: str, data: Dataset, tests: int, whence: str) -> str:
     lines = [("student", student)] if student else []
     lines.append(("date", datetime.date.today().isoformat()))
     for name in ("cpu", "gpu") if devices.gpu_available() else ("cpu",):
-        limits = devices.limits(name)
-        copy, matrix = rate(limits["copy"], "B/s"), rate(limits["matrix"], "FLOP/s")
-        lines.append(
-            (name.upper(), f"{devices.describe(name)}; measured: copies {copy}, multiplies matrices at {matrix}")
-        )
+        lines.append((name.upper(), f"{devices.describe(name)}; measured: {limits_in_words(name)}"))
     if not devices.gpu_available():
         lines.append(("GPU", f"none: {devices.why_no_gpu()}"))
     lines.append(("versions", ", ".join(f"{name} {version}" for name, version in versions.items())))

@@ -206,6 +206,12 @@ def _rate(row: Row) -> str:
     return rate(count / row.seconds, unit)
 
 
+def limits_in_words(device: str) -> str:
+    """What the machine reaches: "copies 4.24 TB/s, multiplies matrices at 50.9 TFLOP/s"."""
+    limits = devices.limits(device)
+    return f"copies {rate(limits['copy'], 'B/s')}, multiplies matrices at {rate(limits['matrix'], 'FLOP/s')}"
+
+
 def rate(per_second: float, unit: str) -> str:
     """A rate in words: "51.2 TFLOP/s"."""
     for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):

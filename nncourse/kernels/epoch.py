@@ -9,14 +9,18 @@ between steps: they work on all parameters at once, in one flat vector, W and b 
     one_kernel      one launch for the epoch; the weights never leave the chip: epoch_one_kernel.py
 """
 
+from pathlib import Path
+
 import numpy as np
 
 from nncourse import device as devices
 from nncourse.architecture import Architecture
+from nncourse.cuda.source import CudaSource
 from nncourse.kernels import activations
 from nncourse.kernels.operation import Operation
 
 CROSS_ENTROPIES = ("binary_cross_entropy", "categorical_cross_entropy")
+MATHEMATICS = CudaSource.read(Path(__file__).with_name("epoch_mathematics.cu"))  # for all CUDA kernels of an epoch
 
 
 def batches(n: int, batch: int) -> list[slice]:

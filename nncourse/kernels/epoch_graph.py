@@ -10,7 +10,6 @@ import threading
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,8 @@ import numpy as np
 from nncourse import device as devices
 from nncourse.architecture import Architecture
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource
 from nncourse.kernels.activations import ALPHA
-from nncourse.kernels.epoch import CROSS_ENTROPIES, batches, train_epoch
+from nncourse.kernels.epoch import CROSS_ENTROPIES, MATHEMATICS, batches, train_epoch
 from nncourse.kernels.epoch_cpu import NAMES as ACTIVATIONS  # their numbers are those of epoch_mathematics.cu
 from nncourse.kernels.operation import cuda_beside
 
@@ -38,7 +36,7 @@ SOURCES = {
         f"SIDE={side}",
         f"AHEAD={AHEAD}",
         f"ALPHA={ALPHA}f",
-        before=(CudaSource.read(Path(__file__).with_name("epoch_mathematics.cu")),),
+        before=(MATHEMATICS,),
     )
     for side in (2, 4)
 }

@@ -14,14 +14,12 @@ from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
-from nncourse.kernels.epoch import CROSS_ENTROPIES, train_epoch
+from nncourse.kernels.epoch import CROSS_ENTROPIES, MATHEMATICS, train_epoch
 from nncourse.kernels.epoch_cpu import NAMES as ACTIVATIONS  # their numbers are those of epoch_mathematics.cu
 from nncourse.kernels.operation import cuda_beside
 
 ALONE, CLUSTER, GRID = range(3)
-MATHEMATICS, MEETING = (
-    CudaSource.read(Path(__file__).with_name(f"epoch_{name}.cu")) for name in ("mathematics", "meeting")
-)
+MEETING = CudaSource.read(Path(__file__).with_name("epoch_meeting.cu"))
 MOST_REGISTERS = 120  # a thread's weights and sums of layer 1: what it needs besides must fit too
 MOST_SAMPLES = 48  # sums that a thread keeps at the same time
 SPREAD = 65_536  # products that layer 1 makes in a step, forward: from so many on, more blocks are worth their meeting
