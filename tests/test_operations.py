@@ -92,7 +92,7 @@ def test_relu_is_flat_at_its_kink_and_step_is_zero_at_zero():
 
 
 def test_contract_reads_shapes_and_kinds():
-    A, labels, rate, z = contract.parse("A (batch, n_in), labels (n,) int, rate (), z (*n)")
+    (A, labels, rate), z = contract.parse("A (batch, n_in), labels (n,) int, rate () -> z (*n)")
     assert (A.name, A.dims, A.kind) == ("A", ("batch", "n_in"), "float")
     assert (labels.dims, labels.kind) == (("n",), "int")
     assert rate.dims == () and z.any_shape
@@ -124,7 +124,7 @@ def test_printed_operation_tells_equation_shapes_and_places():
 
 
 def test_a_second_kernel_of_the_same_name_is_refused():
-    own = Operation("own", "b = a", "a (*n)", "b (*n)", truth=np.array, flops=lambda n: 0)
+    own = Operation("own", "b = a", "a (*n) -> b (*n)", truth=np.array, flops=lambda n: 0)
     own.kernel("numpy", device="cpu")(lambda a: a.copy())
     with pytest.raises(CourseError):
         own.kernel("numpy", device="cpu")(lambda a: a)
@@ -136,16 +136,26 @@ def test_a_second_kernel_of_the_same_name_is_refused():
 @pytest.mark.parametrize(
     "text", ["A(n, m), b (m,)", "A, B (n,)", "rate", "A (n; m)", "A (*m)", "A (n,) float", "A (n,) b (n,)"]
 )
-def test_contract_refuses_text_that_it_does_not_understand(text):
+@pytest.mark.parametrize("form", ["{} -> c (n,)", "a (n,) -> {}", "a (n,), {} -> c (n,)"])
+def test_contract_refuses_text_that_it_does_not_understand(form, text):
+    with pytest.raises(CourseError):
+        contract.parse(form.format(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a (n,)", "a (n,) ->", "-> b (n,)", "a (n,) -> b (n,), c (n,)", "a (n,), -> b (n,)"]
+)
+def test_contract_wants_arguments_and_one_result(text):
     with pytest.raises(CourseError):
         contract.parse(text)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"result": "b (m,)"}, {"output": "acumulated"}, {"hostile": ("infinit",)}, {"values": {"c": None}}]
+    "wrong",
+    [{"contract": "a (n,) -> b (m,)"}, {"output": "acumulated"}, {"hostile": ("infinit",)}, {"values": {"c": None}}],
 )
 def test_operation_refuses_a_contract_that_does_not_hold_together(wrong):
-    right = {"arguments": "a (n,)", "result": "b (n,)", "truth": np.array, "flops": lambda n: 0}
+    right = {"contract": "a (n,) -> b (n,)", "truth": np.array, "flops": lambda n: 0}
     Operation("own", "b = a", **right)
     with pytest.raises(CourseError):
         Operation("own", "b = a", **(right | wrong))
@@ -168,9 +178,7 @@ SWAPPED = """extern "C" __global__ void dense_forward_tiled(
     ],
 )
 def test_registration_refuses_a_launch_that_cannot_be(wrong):
-    own = Operation(
-        "own", "", "A (batch, n_in), W (n_out, n_in), b (n_out,)", "Z (batch, n_out)", truth=None, flops=None
-    )
+    own = Operation("own", "", "A (batch, n_in), W (n_out, n_in), b (n_out,) -> Z (batch, n_out)", None, None)
     right = {"source": dense_forward["tiled"].source, "function": "dense_forward_tiled", "block": (8, 8)}
     own.cuda_kernel("right", **right)
     with pytest.raises(CourseError):
@@ -178,7 +186,7 @@ def test_registration_refuses_a_launch_that_cannot_be(wrong):
 
 
 def test_contracts_with_four_letters_are_checked():
-    own = Operation("own", "b = a", "a (p, q, r, s)", "b (p, q, r, s)", truth=np.array, flops=lambda **sizes: 0)
+    own = Operation("own", "b = a", "a (p, q, r, s) -> b (p, q, r, s)", truth=np.array, flops=lambda **sizes: 0)
     assert own.check(lambda a: a.copy())
     assert not own.check(lambda a: a.transpose(0, 1, 3, 2).copy())
 
@@ -226,7 +234,7 @@ def test_the_place_of_a_kernel_is_where_it_is_declared():
 lines */ extern "C"
 __global__ void __launch_bounds__(
     64) own(const float* a, float* b, int n) { b[0] = a[0]; }"""
-    own = Operation("own", "b = a", "a (n,)", "b (n,)", truth=np.array, flops=lambda n: 0)
+    own = Operation("own", "b = a", "a (n,) -> b (n,)", truth=np.array, flops=lambda n: 0)
     own.cuda_kernel("naive", source=CudaSource(text, "own.cu"), function="own", block=64)
     assert own["naive"].where == "own.cu:5"
 

@@ -22,14 +22,13 @@ def elementwise(name: str, formula: str, truth: Callable, equation: str = "", fl
         name,
         formula,
         equation=equation,
-        arguments="z (*n)",
-        result="a (*n)",
+        contract="z (*n) -> a (*n)",
         truth=truth,
         magnitude=lambda z: np.maximum(1, np.abs(truth(z))),
         hostile=("zeros", "large", "special"),
         flops=lambda n: flops * n,
     )
-    operation.cuda_kernel("naive", source=SOURCE, function=f"{name}_naive", block=(256,))
+    operation.cuda_kernel("naive", SOURCE)
     return operation
 
 
@@ -256,8 +255,7 @@ def _softmax_truth(Z):
 softmax = Operation(
     "softmax",
     "A[i, j] = exp(Z[i, j]) / Σ_k exp(Z[i, k])",
-    arguments="Z (batch, n)",
-    result="A (batch, n)",
+    contract="Z (batch, n) -> A (batch, n)",
     truth=_softmax_truth,
     magnitude=np.ones_like,
     hostile=("zeros", "large"),
@@ -288,8 +286,8 @@ def softmax_array(Z):
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
-softmax.cuda_kernel("naive", source=SOURCE, function="softmax_naive", block=(128,), over=("batch",))
-softmax.cuda_kernel("tree", source=SOURCE, function="softmax_tree", block=(128,), grid=("batch",))
+softmax.cuda_kernel("naive", SOURCE, block=128, over=("batch",))
+softmax.cuda_kernel("tree", SOURCE, block=128, grid=("batch",))
 
 # Every output of a softmax depends on every z of its row, so its slope is a matrix. Backpropagation only needs that
 # matrix times a gradient: the delta, as (4a) gives it for the other activations.
@@ -304,8 +302,7 @@ softmax_delta = Operation(
     "softmax_delta",
     "D[i] = A[i] ⊙ (G[i] − Σ_k G[i, k] A[i, k]), the slope of softmax times a gradient",
     equation="(4a)",
-    arguments="G (batch, n), A (batch, n)",
-    result="D (batch, n)",
+    contract="G (batch, n), A (batch, n) -> D (batch, n)",
     truth=_softmax_delta_truth,
     magnitude=lambda G, A: abs(A) * (abs(G) + np.sum(abs(G * A), axis=1, keepdims=True)),
     hostile=("zeros", "large"),
@@ -331,4 +328,4 @@ def softmax_delta_array(G, A):
     return A * (G - (G * A).sum(axis=1, keepdims=True))
 
 
-softmax_delta.cuda_kernel("naive", source=SOURCE, function="softmax_delta_naive", block=(128,), over=("batch",))
+softmax_delta.cuda_kernel("naive", SOURCE, block=128, over=("batch",))

@@ -12,8 +12,7 @@ output_delta = Operation(
     "output_delta",
     "D = G ⊙ S",
     equation="(4a)",
-    arguments="G (*n), S (*n)",
-    result="D (*n)",
+    contract="G (*n), S (*n) -> D (*n)",
     truth=np.multiply,
     flops=lambda n: n,
 )
@@ -22,8 +21,7 @@ hidden_delta = Operation(
     "hidden_delta",
     "D_below = (D W) ⊙ S",
     equation="(4b)",
-    arguments="D (batch, n_out), W (n_out, n_in), S (batch, n_in)",
-    result="D_below (batch, n_in)",
+    contract="D (batch, n_out), W (n_out, n_in), S (batch, n_in) -> D_below (batch, n_in)",
     truth=lambda D, W, S: np.einsum("ij,jk->ik", D, W) * S,
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in + batch * n_in,
 )
@@ -32,8 +30,7 @@ bias_gradient = Operation(
     "bias_gradient",
     "db = mean of D over the batch",
     equation="(4c)",
-    arguments="D (batch, n_out)",
-    result="db (n_out,)",
+    contract="D (batch, n_out) -> db (n_out,)",
     truth=lambda D: np.einsum("ij->j", D) / len(D),
     flops=lambda batch, n_out: batch * n_out,
 )
@@ -42,8 +39,7 @@ weight_gradient = Operation(
     "weight_gradient",
     "dW = Dᵀ A / batch",
     equation="(4d)",
-    arguments="D (batch, n_out), A (batch, n_in)",
-    result="dW (n_out, n_in)",
+    contract="D (batch, n_out), A (batch, n_in) -> dW (n_out, n_in)",
     truth=lambda D, A: np.einsum("ij,ik->jk", D, A) / len(D),
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in,
 )
@@ -126,9 +122,9 @@ def weight_gradient_array(D, A):
 
 
 SOURCE = cuda_beside(__file__)
-output_delta.cuda_kernel("naive", source=SOURCE, function="output_delta_naive", block=(256,))
-hidden_delta.cuda_kernel("naive", source=SOURCE, function="hidden_delta_naive", block=(32, 8))
-hidden_delta.cuda_kernel("tiled", source=SOURCE, function="hidden_delta_tiled", block=(16, 16))
-bias_gradient.cuda_kernel("naive", source=SOURCE, function="bias_gradient_naive", block=(128,))
-weight_gradient.cuda_kernel("naive", source=SOURCE, function="weight_gradient_naive", block=(32, 8))
-weight_gradient.cuda_kernel("tiled", source=SOURCE, function="weight_gradient_tiled", block=(16, 16))
+output_delta.cuda_kernel("naive", SOURCE)
+hidden_delta.cuda_kernel("naive", SOURCE, block=(32, 8))
+hidden_delta.cuda_kernel("tiled", SOURCE, block=(16, 16))
+bias_gradient.cuda_kernel("naive", SOURCE, block=128)
+weight_gradient.cuda_kernel("naive", SOURCE, block=(32, 8))
+weight_gradient.cuda_kernel("tiled", SOURCE, block=(16, 16))

@@ -19,8 +19,7 @@ def _truth(labels, predictions, classes):
 confusion_matrix = Operation(
     "confusion_matrix",
     "M[i, j] = number of samples with label i and prediction j",
-    arguments="labels (n,) int, predictions (n,) int, classes () int",
-    result="M (classes, classes) int",
+    contract="labels (n,) int, predictions (n,) int, classes () int -> M (classes, classes) int",
     output="accumulated",
     truth=_truth,
     values={"labels": _classes, "predictions": _classes},
@@ -45,9 +44,8 @@ def array(labels, predictions, classes):
 
 
 # Integer sums do not depend on the order of adding: these atomics give the same counts every time.
-confusion_matrix.cuda_kernel(
-    "atomic", source=cuda_beside(__file__), function="confusion_matrix_atomic", block=(256,), over=("n",)
-)
+SOURCE = cuda_beside(__file__)
+confusion_matrix.cuda_kernel("atomic", SOURCE, over=("n",))
 
 # ---- what is read off a confusion matrix, class by class. Where the denominator is 0, so is the quotient.
 
@@ -64,13 +62,13 @@ def _quotient(above, below):
     return np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
 
 
-FROM_M = {"arguments": "M (classes, classes) int", "values": {"M": _counts}, "hostile": ()}
+FROM_M = {"values": {"M": _counts}, "hostile": ()}
 
 precision = Operation(
     "precision",
     "P[j] = TP / (TP + FP) = M[j, j] / Σ_i M[i, j]",
     equation="(5)",
-    result="P (classes,)",
+    contract="M (classes, classes) int -> P (classes,)",
     truth=lambda M: _quotient(np.einsum("jj->j", M), np.einsum("ij->j", M)),
     flops=lambda classes: classes * classes + classes,
     **FROM_M,
@@ -80,7 +78,7 @@ recall = Operation(
     "recall",
     "R[i] = TP / (TP + FN) = M[i, i] / Σ_j M[i, j]",
     equation="(6)",
-    result="R (classes,)",
+    contract="M (classes, classes) int -> R (classes,)",
     truth=lambda M: _quotient(np.einsum("ii->i", M), np.einsum("ij->i", M)),
     flops=lambda classes: classes * classes + classes,
     **FROM_M,
@@ -90,7 +88,7 @@ f1 = Operation(
     "f1",
     "F[i] = 2 TP / (2 TP + FP + FN) = 2 P R / (P + R)",
     equation="(7)",
-    result="F (classes,)",
+    contract="M (classes, classes) int -> F (classes,)",
     truth=lambda M: _quotient(2 * precision.truth(M) * recall.truth(M), precision.truth(M) + recall.truth(M)),
     flops=lambda classes: 2 * classes * classes + 2 * classes,
     **FROM_M,
@@ -151,4 +149,4 @@ def f1_array(M):
 
 
 for _operation in (precision, recall, f1):
-    _operation.cuda_kernel("naive", source=cuda_beside(__file__), function=f"{_operation.name}_naive", block=(256,))
+    _operation.cuda_kernel("naive", SOURCE)

@@ -1,4 +1,4 @@
-"""Shapes as text: what "A (batch, n_in), W (n_out, n_in), b (n_out,)" says, and whether given arrays agree with it.
+"""Shapes as text: what "A (batch, n_in), W (n_out, n_in) -> Z (batch, n_out)" says, and whether arrays agree with it.
 
 `(batch, n_in)` is a shape, by its letters; `(*n)` is n numbers in any shape; `()` is one number. Numbers are floats
 unless the word int follows. A single whole number is itself a size: after `classes () int` there is a letter classes.
@@ -12,7 +12,7 @@ import numpy as np
 
 from nncourse.errors import CourseError
 
-ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*n)\)( int| object)?\s*(?:,|$)"
+ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*n)\)( int| object)?\s*"
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,16 @@ class Argument:
         return f"{self.name} ({shape})" + ("" if self.kind == "float" else f" {self.kind}")
 
 
-def parse(text: str) -> tuple[Argument, ...]:
-    """The arguments that a contract's text names; CourseError for text that is not understood."""
-    if not re.fullmatch(f"(?:{ARGUMENT})*", text):
-        raise CourseError(f"wanted arguments such as A (batch, n_in), z (*n), rate () or labels (n,) int; got {text!r}")
-    return tuple(
+def parse(text: str) -> tuple[tuple[Argument, ...], Argument]:
+    """The arguments and the result that a contract names; CourseError for text that is not understood."""
+    if not re.fullmatch(f"(?:{ARGUMENT},)*{ARGUMENT}->{ARGUMENT}", text):
+        wanted = "arguments -> result, such as A (batch, n_in), z (*n), rate (), labels (n,) int -> Z (batch, n_out)"
+        raise CourseError(f"wanted {wanted}; got {text!r}")
+    *arguments, result = (
         Argument(name, tuple(filter(None, map(str.strip, dims.split(",")))), kind.strip() or "float")
         for name, dims, kind in re.findall(ARGUMENT, text)
     )
+    return tuple(arguments), result
 
 
 def sizes(arguments: tuple[Argument, ...], values: tuple, operation: str) -> dict[str, int]:

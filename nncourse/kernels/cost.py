@@ -13,10 +13,8 @@ import numpy as np
 from nncourse.kernels.operation import Operation, cuda_beside
 
 SOURCE = cuda_beside(__file__)
-A_AND_Y = "A (batch, n), Y (batch, n)"
 # Thousands of float32 numbers are added up: one that is missing is a larger error than this tolerance.
-COST = {"result": "C ()", "output": "accumulated", "tolerance": 64.0}
-Z_AND_Y = "Z (batch, n), Y (batch, n)"
+COST = {"output": "accumulated", "tolerance": 64.0}
 
 
 def _one_hot(rng, shape, sizes):
@@ -34,7 +32,7 @@ mse = Operation(
     "mse",
     "C = 1/(2 batch) Σ (a − y)²",
     equation="(3)",
-    arguments=A_AND_Y,
+    contract="A (batch, n), Y (batch, n) -> C ()",
     truth=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),
     magnitude=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A)),
     flops=lambda batch, n: 3 * batch * n,
@@ -57,9 +55,9 @@ def mse_array(A, Y):
     return (D * D).sum() / (2 * len(A))
 
 
-mse.cuda_kernel("atomic", source=SOURCE, function="mse_atomic", block=(256,), over=("batch", "n"), deterministic=False)
-mse.cuda_kernel("tree", source=SOURCE, function="mse_tree", block=(512,), grid=(1,))
-mse.cuda_kernel("shuffle", source=SOURCE, function="mse_shuffle", block=(512,), grid=(1,))
+mse.cuda_kernel("atomic", SOURCE, over=("batch", "n"), deterministic=False)
+mse.cuda_kernel("tree", SOURCE, block=512, grid=(1,))
+mse.cuda_kernel("shuffle", SOURCE, block=512, grid=(1,))
 
 
 def difference(name: str, formula: str, equation: str = "") -> Operation:
@@ -68,15 +66,14 @@ def difference(name: str, formula: str, equation: str = "") -> Operation:
         name,
         formula,
         equation=equation,
-        arguments=A_AND_Y,
-        result=f"{formula[0]} (batch, n)",
+        contract=f"A (batch, n), Y (batch, n) -> {formula[0]} (batch, n)",
         truth=np.subtract,
         magnitude=lambda A, Y: abs(A) + abs(Y),
         flops=lambda batch, n: batch * n,
     )
     operation.loops_kernel(difference_loops)
     operation.array_kernel(difference_array)
-    operation.cuda_kernel("naive", source=SOURCE, function="difference_naive", block=(256,))
+    operation.cuda_kernel("naive", SOURCE, function="difference_naive")
     return operation
 
 
@@ -99,7 +96,7 @@ mse_gradient = difference("mse_gradient", "G = A − Y")
 mae = Operation(
     "mae",
     "C = 1/batch Σ |a − y|",
-    arguments=A_AND_Y,
+    contract="A (batch, n), Y (batch, n) -> C ()",
     truth=lambda A, Y: np.linalg.norm((A - Y).ravel(), 1) / len(A),
     magnitude=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A),
     flops=lambda batch, n: 3 * batch * n,
@@ -121,13 +118,12 @@ def mae_array(A, Y):
     return np.abs(A - Y).sum() / len(A)
 
 
-mae.cuda_kernel("tree", source=SOURCE, function="mae_tree", block=(512,), grid=(1,))
+mae.cuda_kernel("tree", SOURCE, block=512, grid=(1,))
 
 mae_gradient = Operation(
     "mae_gradient",
     "G = sign(A − Y)",
-    arguments=A_AND_Y,
-    result="G (batch, n)",
+    contract="A (batch, n), Y (batch, n) -> G (batch, n)",
     truth=lambda A, Y: (A > Y) * 1.0 - (A < Y) * 1.0,
     flops=lambda batch, n: 2 * batch * n,
 )
@@ -150,14 +146,14 @@ def mae_gradient_array(A, Y):
     return np.sign(A - Y)
 
 
-mae_gradient.cuda_kernel("naive", source=SOURCE, function="mae_gradient_naive", block=(256,))
+mae_gradient.cuda_kernel("naive", SOURCE)
 
 # ---- cross-entropies, from Z
 
 binary_cross_entropy = Operation(
     "binary_cross_entropy",
     "C = 1/batch Σ (softplus(z) − y z), with a = sigmoid(z)",
-    arguments=Z_AND_Y,
+    contract="Z (batch, n), Y (batch, n) -> C ()",
     truth=lambda Z, Y: np.sum(np.logaddexp(0, Z) - Y * Z) / len(Z),
     magnitude=lambda Z, Y: np.sum(1 + abs(Z)) / len(Z),
     values={"Y": _zeros_and_ones},
@@ -182,12 +178,12 @@ def binary_cross_entropy_array(Z, Y):
     return (np.maximum(Z, 0) + np.log1p(np.exp(-np.abs(Z))) - Y * Z).sum() / len(Z)
 
 
-binary_cross_entropy.cuda_kernel("tree", source=SOURCE, function="binary_cross_entropy_tree", block=(512,), grid=(1,))
+binary_cross_entropy.cuda_kernel("tree", SOURCE, block=512, grid=(1,))
 
 categorical_cross_entropy = Operation(
     "categorical_cross_entropy",
     "C = 1/batch Σ (log Σ exp(z) − Σ y z), with a = softmax(z) and Σ y = 1",
-    arguments=Z_AND_Y,
+    contract="Z (batch, n), Y (batch, n) -> C ()",
     truth=lambda Z, Y: np.sum(np.logaddexp.reduce(Z, axis=1) - np.sum(Y * Z, axis=1)) / len(Z),
     magnitude=lambda Z, Y: np.sum(np.max(1 + abs(Z), axis=1) + np.sum(abs(Y * Z), axis=1)) / len(Z),
     values={"Y": _one_hot},
@@ -220,9 +216,7 @@ def categorical_cross_entropy_array(Z, Y):
     return (np.log(np.exp(below).sum(axis=1)) - (Y * below).sum(axis=1)).sum() / len(Z)
 
 
-categorical_cross_entropy.cuda_kernel(
-    "tree", source=SOURCE, function="categorical_cross_entropy_tree", block=(512,), grid=(1,)
-)
+categorical_cross_entropy.cuda_kernel("tree", SOURCE, block=512, grid=(1,))
 
 cross_entropy_delta = difference(
     "cross_entropy_delta",

@@ -14,8 +14,7 @@ dense_forward = Operation(
     "dense_forward",
     "Z = A Wᵀ + b",
     equation="(1)",
-    arguments="A (batch, n_in), W (n_out, n_in), b (n_out,)",
-    result="Z (batch, n_out)",
+    contract="A (batch, n_in), W (n_out, n_in), b (n_out,) -> Z (batch, n_out)",
     truth=lambda A, W, b: np.einsum("ik,jk->ij", A, W) + b,
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
 )
@@ -46,16 +45,16 @@ def array(A, W, b):
 # The later a kernel stands, the faster it is on large matrices. Small ones leave most of a GPU idle if a block takes
 # 128 × 128 of their elements: `tiled` is what networks get unless another kernel is asked for.
 SOURCE = cuda_beside(__file__)
-dense_forward.cuda_kernel("naive", source=SOURCE, function="dense_forward_naive", block=(32, 8))
-dense_forward.cuda_kernel("coalesced", source=SOURCE, function="dense_forward_coalesced", block=(32, 8), tile=(1, 8))
-dense_forward.cuda_kernel("tiled", source=SOURCE, function="dense_forward_tiled", block=(16, 16), default=True)
+dense_forward.cuda_kernel("naive", SOURCE, block=(32, 8))
+dense_forward.cuda_kernel("coalesced", SOURCE, block=(32, 8), tile=(1, 8))
+dense_forward.cuda_kernel("tiled", SOURCE, block=(16, 16), default=True)
 
 TILES = CudaSource.read(Path(__file__).with_name("dense_tiles.cu"))  # apart: it takes seconds to compile
-dense_forward.cuda_kernel("tiles_1d", source=TILES, function="dense_forward_tiles_1d", block=512, tile=(64, 64))
+dense_forward.cuda_kernel("tiles_1d", TILES, block=512, tile=(64, 64))
 for name, tile in {
     "tiles_2d": (128, 128),
     "vectorised": (128, 128),
     "warp_tiles": (128, 128),
     "double_buffered": (256, 128),
 }.items():
-    dense_forward.cuda_kernel(name, source=TILES, function=f"dense_forward_{name}", block=256, tile=tile)
+    dense_forward.cuda_kernel(name, TILES, function=f"dense_forward_{name}", block=256, tile=tile)

@@ -84,8 +84,8 @@ train_epoch = Operation(
     "train_epoch",
     "for each batch: W ← W − η dC/dW, b ← b − η dC/db",
     equation="Algorithm 1",
-    arguments="parameters (p,), architecture () object, X (n, n_in), Y (n, n_out), batch () int, rate ()",
-    result="parameters (p,)",
+    contract="parameters (p,), architecture () object, X (n, n_in), Y (n, n_out), batch () int, rate ()"
+    " -> parameters (p,)",
     truth=_truth,
     magnitude=lambda parameters, architecture, X, Y, batch, rate: np.full(parameters.shape, 4.0),
     flops=lambda architecture, n, **_: n * architecture.flops_a_sample,

@@ -83,8 +83,8 @@ train_on_gpu = Operation(
     "train_on_gpu",
     "parameters after `epochs` times train_epoch",
     equation="Algorithm 1",
-    arguments="gpu () object, parameters (p,), X (n, n_in), Y (n, n_out), epochs () int, batch () int, rate ()",
-    result="trained (p,)",
+    contract="gpu () object, parameters (p,), X (n, n_in), Y (n, n_out), epochs () int, batch () int, rate ()"
+    " -> trained (p,)",
     truth=_after_epochs,
     magnitude=lambda gpu, parameters, X, Y, epochs, batch, rate: np.full(parameters.shape, 4.0 * epochs),
     values={
@@ -178,8 +178,7 @@ def _what_was_timed(place, gpu, calls) -> str:
 seconds_a_call = Operation(
     "seconds_a_call",
     "t = (clock after the last kernel has ended − clock before the first launch) / calls",
-    arguments="gpu () object, calls () int",
-    result="t ()",
+    contract="gpu () object, calls () int -> t ()",
     truth=_mean_time,
     magnitude=_mean_time,
     values={"gpu": lambda rng, shape, sizes: PretendGpu(*sizes["seconds"])},
@@ -221,8 +220,7 @@ def _many(low: float, high: float):
 least_seconds = Operation(
     "least_seconds",
     "t = max(launch, FLOPs / rate, bytes / bandwidth)",
-    arguments="flops (n,), bytes (n,), rate (), bandwidth (), launch ()",
-    result="t (n,)",
+    contract="flops (n,), bytes (n,), rate (), bandwidth (), launch () -> t (n,)",
     truth=lambda flops, bytes, rate, bandwidth, launch: np.max(
         [np.full(flops.shape, launch), flops / rate, bytes / bandwidth], axis=0
     ),
@@ -287,8 +285,7 @@ def _filled(registers, shared_bytes, threads, sm):
 occupancy = Operation(
     "occupancy",
     "occupancy = warps that fit on an SM at once / warps it has places for",
-    arguments="registers (n,) int, shared_bytes (n,) int, threads (n,) int, sm () object",
-    result="share (n,)",
+    contract="registers (n,) int, shared_bytes (n,) int, threads (n,) int, sm () object -> share (n,)",
     truth=_filled,
     magnitude=_filled,
     values={

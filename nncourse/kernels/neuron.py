@@ -22,8 +22,7 @@ neuron = Operation(
     "neuron",
     "z = Σ w_i x_i + b",
     equation="(1)",
-    arguments="x (n,), w (n,), b ()",
-    result="z ()",
+    contract="x (n,), w (n,), b () -> z ()",
     tolerance=SUM_TOLERANCE,
     truth=lambda x, w, b: np.sum(x * w) + b,
     flops=lambda n: 2 * n,
@@ -43,15 +42,14 @@ def neuron_array(x, w, b):
     return w @ x + b
 
 
-neuron.cuda_kernel("tree", source=SOURCE, function="neuron_tree", block=(512,), grid=(1,))
+neuron.cuda_kernel("tree", SOURCE, block=512, grid=(1,))
 
 # ---- the perceptron's rule
 
 perceptron_update = Operation(
     "perceptron_update",
     "w ← w + η (y − a) x",
-    arguments="w (n,), x (n,), y (), a (), rate ()",
-    result="w (n,)",
+    contract="w (n,), x (n,), y (), a (), rate () -> w (n,)",
     values={"y": _zero_or_one, "a": _zero_or_one},
     truth=lambda w, x, y, a, rate: w + rate * (y - a) * x,
     magnitude=lambda w, x, y, a, rate: abs(w) + abs(rate * x),
@@ -72,4 +70,4 @@ def perceptron_update_array(w, x, y, a, rate):
     return w
 
 
-perceptron_update.cuda_kernel("naive", source=SOURCE, function="perceptron_update_naive", block=(256,))
+perceptron_update.cuda_kernel("naive", SOURCE)

@@ -1,12 +1,12 @@
 """The heart of the package: an *operation* is an equation with a contract, a *kernel* is one way to compute it.
 
-    dense_forward = Operation("dense_forward", "Z = A Wᵀ + b", arguments="A (batch, n_in), …",
-                              result="Z (batch, n_out)", truth=…, flops=…)
+    dense_forward = Operation("dense_forward", "Z = A Wᵀ + b", "A (batch, n_in), … -> Z (batch, n_out)",
+                              truth=…, flops=…)
 
     @dense_forward.array_kernel                         # the decorator is the registration; there is no other list
     def array(A, W, b): return A @ W.T + b              # as `numpy` and as `cupy`
 
-    dense_forward.cuda_kernel("tiled", source=cuda_beside(__file__), function="dense_forward_tiled", block=(16, 16))
+    dense_forward.cuda_kernel("tiled", cuda_beside(__file__), block=(16, 16))   # dense_forward_tiled in the .cu file
 
     print(dense_forward.check("tiled"))                 # ✓ or ✗, in one line: see check.py
 
@@ -36,8 +36,9 @@ SLOW_TO_FAST = ("loops", "numpy", "numba", "cupy")  # CUDA kernels follow, in th
 class Operation:
     """An equation with a fixed contract, and the kernels that compute it.
 
-    `arguments` and `result` give names and shapes as text: `A (batch, n_in)`, `z (*n)` for n numbers in any shape,
-    `rate ()` for one number, `labels (n,) int`. A single int is itself a size. The letters batch, n_in, n are sizes.
+    The `contract` gives names and shapes as text, arguments -> result: `A (batch, n_in)`, `z (*n)` for n numbers in any
+    shape, `rate ()` for one number, `labels (n,) int`. A single int is itself a size. The letters batch, n_in, n are
+    sizes.
 
     A result with the name of an argument is computed in place: the kernel changes that argument and gives it back.
     Otherwise `output` says what a CUDA kernel does with the result that it is handed: it writes every cell
@@ -57,8 +58,7 @@ class Operation:
 
     name: str
     formula: str
-    arguments: str
-    result: str
+    contract: str
     truth: Callable
     flops: Callable | None
     equation: str = ""  # its number in the handout
@@ -73,8 +73,7 @@ class Operation:
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.arguments = contract.parse(self.arguments)
-        (self.result,) = contract.parse(self.result)
+        self.arguments, self.result = contract.parse(self.contract)
         if self.result.name in self.names:
             self.output = "in place"
         if self.magnitude is None:
@@ -129,8 +128,12 @@ class Operation:
         self.kernel("numpy", device="cpu")(function)
         return self.kernel("cupy", device="gpu")(function)
 
-    def cuda_kernel(self, name: str, source: CudaSource, function: str, block, **launch) -> None:
-        """Register a `__global__` function of a .cu text as kernel `name`; the options are CudaKernel's."""
+    def cuda_kernel(self, name: str, source: CudaSource, function: str = "", block=256, **launch) -> None:
+        """Register a `__global__` function of a .cu text as kernel `name`; the options are CudaKernel's.
+
+        The function is <operation>_<kernel> unless it is named.
+        """
+        function = function or f"{self.name}_{name}"
         if function not in kernels_in(source):
             raise CourseError(f"{source.file}: wanted a kernel {function}; there are {', '.join(kernels_in(source))}")
         block = (block,) if isinstance(block, int) else tuple(block)
@@ -176,10 +179,9 @@ class Operation:
 
     def __str__(self) -> str:
         title = f"{self.name} {self.equation}".strip()
-        shapes = f"{', '.join(map(str, self.arguments))} -> {self.result}"
         cuda = [f"  a CUDA kernel takes {', '.join(self.cuda_arguments)}"] if self.flops else []
         kernels = [f"  {kernel}" for kernel in self.kernels.values()]
-        return "\n".join([f"{title}: {self.formula}", f"  {shapes}", *cuda, *kernels])
+        return "\n".join([f"{title}: {self.formula}", f"  {self.contract}", *cuda, *kernels])
 
     __repr__ = __str__
 

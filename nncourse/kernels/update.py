@@ -6,8 +6,7 @@ sgd_update = Operation(
     "sgd_update",
     "W ← W − η G",
     equation="Algorithm 1",
-    arguments="W (*n), G (*n), rate ()",
-    result="W (*n)",
+    contract="W (*n), G (*n), rate () -> W (*n)",
     truth=lambda W, G, rate: W - rate * G,
     magnitude=lambda W, G, rate: abs(W) + abs(rate * G),
     flops=lambda n: 2 * n,
@@ -28,4 +27,4 @@ def array(W, G, rate):
     return W
 
 
-sgd_update.cuda_kernel("naive", source=cuda_beside(__file__), function="sgd_update_naive", block=(256,))
+sgd_update.cuda_kernel("naive", cuda_beside(__file__))
