@@ -13,22 +13,6 @@
 #define WARPS (THREADS / 32)
 #define TILE(across) (SIDE * SIDE * (across))  // elements that a block computes
 
-// Adds up each of a thread's COUNT sums over the 32 lanes. In every round a lane keeps half of its sums and gives the
-// other half to the lane that keeps those: 16 sums take 16 shuffles, not 80. sums[0] ends up as sum lane * COUNT / 32.
-template <int COUNT, int DISTANCE = 16>
-__device__ void add_over_lanes(float* sums) {
-    if constexpr (DISTANCE > 0) {
-        const bool upper = threadIdx.x & DISTANCE;
-        if constexpr (COUNT == 1) sums[0] += __shfl_xor_sync(~0u, sums[0], DISTANCE);
-#pragma unroll
-        for (int e = 0; e < COUNT / 2; e++) {
-            const float low = sums[e], high = sums[e + COUNT / 2];
-            sums[e] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, DISTANCE);
-        }
-        add_over_lanes<(COUNT + 1) / 2, DISTANCE / 2>(sums);
-    }
-}
-
 // A block's tile of a product, the sums over k of left(i, k) right(k, j): SIDE rows i and SIDE × ACROSS columns j.
 // done(i, j, sum, early) gets each element, and with it what early(i, j) has read in time.
 //
@@ -72,9 +56,9 @@ __device__ void product(float* parts, int rows, int columns, int depth, Left lef
     }
 
     if constexpr (ACROSS == 1) {
-        constexpr int SAME = 32 / (SIDE * SIDE);  // lanes that end up with the same sum
-        add_over_lanes<SIDE * SIDE>(sums);
-        if (lane % SAME == 0) parts[warp * TILE(1) + lane / SAME] = sums[0];
+        int first = 0, end = SIDE * SIDE;
+        add_over_lanes<SIDE * SIDE, 32>(sums, lane, first, end);
+        if (first < end) parts[warp * TILE(1) + first] = sums[0];
     } else {
 #pragma unroll
         for (int e = 0; e < SIDE * SIDE; e++) parts[warp * TILE(ACROSS) + e * ACROSS + lane] = sums[e];

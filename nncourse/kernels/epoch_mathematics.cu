@@ -1,5 +1,5 @@
-// What the kernels of train_epoch share: activations, their slopes, the gradients of costs. The codes are known when a
-// kernel is compiled or do not differ within a launch, so no warp is split by the questions here.
+// What the kernels of train_epoch share: activations, their slopes, the gradients of costs, sums over lanes. The codes
+// are known when a kernel is compiled or do not differ within a launch, so no warp is split by the questions here.
 
 enum Activation { IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX };
 enum Cost { MSE, MAE, CROSS_ENTROPY };
@@ -27,3 +27,23 @@ __device__ float slope(int code, float a) {
 }
 
 __device__ float cost_gradient(int code, float a, float y) { return code == MAE ? (a > y) - (a < y) : a - y; }
+
+__device__ constexpr int divided_up(int number, int by) { return (number + by - 1) / by; }
+
+// Adds up z[0 … COUNT) over WIDTH neighbouring lanes. In each round half of the lanes take over half of the sums, so COUNT
+// sums cost hardly more than COUNT shuffles. In the end a lane has the sums `first` to `end` - 1, from z[0] on.
+template <int COUNT, int WIDTH>
+__device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
+    if constexpr (WIDTH > 1) {
+        constexpr int HALF = divided_up(COUNT, 2), DISTANCE = WIDTH / 2;
+        const bool upper = lane & DISTANCE;
+#pragma unroll
+        for (int c = 0; c < HALF; c++) {
+            const float low = z[c], high = c + HALF < COUNT ? z[c + HALF] : 0.0f;
+            z[c] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, DISTANCE);
+        }
+        if (upper) first += HALF;
+        else end = min(end, first + HALF);
+        add_over_lanes<HALF, DISTANCE>(z, lane, first, end);
+    }
+}

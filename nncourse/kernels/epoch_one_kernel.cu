@@ -30,7 +30,6 @@ __device__ constexpr int activation(int layer) {
     constexpr int codes[] = {IDENTITY, ACTIVATIONS};
     return codes[layer];
 }
-__device__ constexpr int divided_up(int number, int by) { return (number + by - 1) / by; }
 
 constexpr int OUTPUTS = width(LAYERS);
 // A single output is summed up by every thread of a group, so none has to read it, or its delta, from shared memory.
@@ -226,23 +225,7 @@ __device__ void output_deltas(const float* a, const float* y, float* d, int memb
     __syncwarp();
 }
 
-// Adds up z[0 … COUNT) over WIDTH neighbouring lanes. In each round half of the lanes take over half of the sums, so COUNT
-// sums cost hardly more than COUNT shuffles. In the end a lane has the sums `first` to `end` - 1, from z[0] on.
-template <int COUNT, int WIDTH>
-__device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
-    if constexpr (WIDTH > 1) {
-        constexpr int HALF = divided_up(COUNT, 2), DISTANCE = WIDTH / 2;
-        const bool upper = lane & DISTANCE;
-#pragma unroll
-        for (int c = 0; c < HALF; c++) {
-            const float low = z[c], high = c + HALF < COUNT ? z[c + HALF] : 0.0f;
-            z[c] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, DISTANCE);
-        }
-        if (upper) first += HALF;
-        else end = min(end, first + HALF);
-        add_over_lanes<HALF, DISTANCE>(z, lane, first, end);
-    }
-}
+// How many sums a lane has after add_over_lanes.
 __device__ constexpr int left_over(int count, int lanes) {
     return lanes == 1 ? count : left_over(divided_up(count, 2), lanes / 2);
 }
