@@ -202,7 +202,7 @@ BACK = "W[k * n_in + j]; }, [&](int s, int j) { return A"
 LAST = "for rows in batches(len(X), batch):\n        step"
 MISTAKES = {
     "never waits for the other warps": ("    __syncthreads();  // each warp has stored its part of the sums\n", ""),
-    "half of the lanes": ("int DISTANCE = 16>", "int DISTANCE = 8>"),
+    "half of the lanes": ("add_over_lanes<SIDE * SIDE, 32>", "add_over_lanes<SIDE * SIDE, 16>"),
     "one warp's part only": ("part < WARPS; part++", "part < 1; part++"),
     "last numbers along k counted again": ("if (k0 + a * STEP < depth)", "if (true)"),
     "first number along k left out": ("k0 = thread / ACROSS;", "k0 = thread / ACROSS + 1;"),
