@@ -5,6 +5,7 @@ known("launch")     measured on this machine's GPU; without one, as `python -m b
 recorded("gpu")     a whole file of benchmarks/results, {} where there is none
 """
 
+import contextlib
 import functools
 import json
 import statistics
@@ -197,10 +198,8 @@ def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, 
         n = batch * max(2, min(steps, 50_000 // batch))
         there = [devices.to_device(array, device) for array in (start.copy(), *samples(sizes, n))]
         arguments = (there[0], architecture, *there[1:], batch, 0.01)
-        try:
+        with contextlib.suppress(DoesNotFitError):
             found[name] = devices.seconds(lambda k=kernel, a=arguments: k(*a), device) / n
-        except DoesNotFitError:
-            continue
     return found
 
 
@@ -214,16 +213,8 @@ def double(device: str = "gpu") -> dict[str, float]:
     return found
 
 
-MEASURES: dict[str, Callable] = {
-    "limits": lambda: devices.limits("gpu"),
-    "chip": chip,
-    "launch": launch,
-    "transfers": transfers,
-    "lie": lie,
-    "step": step,
-    "moving": moving,
-    "batches": batches,
-    "double": double,
+MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gpu")} | {
+    measure.__name__: measure for measure in (chip, launch, transfers, lie, step, moving, batches, double)
 }
 
 
