@@ -71,17 +71,16 @@ class Table:
         start = [row.kernel, row.device, duration(row.seconds) if row.seconds else "–"]
         if row.note:
             return [*start, row.note]
+        by_flops = row.flops > 2 * row.bytes  # then the arithmetic is what counts, else the bytes
+        speed = rate(row.flops / row.seconds, "FLOP/s") if by_flops else rate(row.bytes / row.seconds, "B/s")
         share = f"{100 * row.limit:.2g} %" if row.limit < 0.995 else f"{100 * row.limit:.0f} %"
-        if row.limit > 1.1 and row.flops <= 2 * row.bytes:
+        if row.limit > 1.1 and not by_flops:
             share = "in cache"
-        return [*start, _rate(row), share, *(self._speedup(row, over) for over in BASES)]
+        return [*start, speed, share, *(self._speedup(row, over) for over in BASES)]
 
     def _speedup(self, row: Row, over: str) -> str:
         found = [other.seconds for other in self.rows if other.kernel == over and other.seconds]
-        if not found:
-            return "–"
-        ratio = found[0] / row.seconds
-        return times_as_fast(ratio)
+        return times_as_fast(found[0] / row.seconds) if found else "–"
 
 
 def default_sizes(operation: Operation, device: str | None = None) -> dict[str, int]:
@@ -132,10 +131,9 @@ def compare(yours: Kernel, label: str = "yours") -> Table:
 def _time(kernel: Kernel, arguments: tuple) -> Row:
     """One kernel's row; a note instead of a time where it cannot run here, or would run for long."""
     flops, size = kernel.operation.count(*arguments)
-    place = kernel.device
-    if place == "any":
-        place = "gpu" if devices.gpu_available() else "cpu"
-    if place == "gpu" and not devices.gpu_available():
+    here = ("cpu", "gpu") if devices.gpu_available() else ("cpu",)
+    place = here[-1] if kernel.device == "any" else kernel.device
+    if place not in here:
         return Row(kernel.name, "gpu", None, flops, size, None, "no GPU here")
     if kernel.name == "loops" and flops / LOOPS_RATE > LONGEST:
         return Row(kernel.name, "cpu", None, flops, size, None, f"about {flops / LOOPS_RATE:.0f} s: not timed")
@@ -198,12 +196,6 @@ def times_as_fast(ratio: float) -> str:
 def _three_digits(value: float) -> str:
     """Three digits, and no more decimals than that."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _rate(row: Row) -> str:
-    """FLOP/s where the arithmetic is what counts, else bytes a second."""
-    count, unit = (row.flops, "FLOP/s") if row.flops > 2 * row.bytes else (row.bytes, "B/s")
-    return rate(count / row.seconds, unit)
 
 
 def limits_in_words(device: str) -> str:
