@@ -126,7 +126,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         if not solved:
             own = next((row.seconds for row in table.rows if row.kernel == "yours"), None) if table else None
             mine.keep(operation, name, text, launch, own)
-            notes.append(f"Kept as {mine.file_name(operation, name, bool(launch))}.")
+            notes.append(f"Kept as {mine.file_name(operation, name, launch)}.")
         answer = Answer(attempt, attempt, Outcome("right", verdict.line, tuple(notes), table))
     else:
         kept = _kept(operation, name)
@@ -134,7 +134,10 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         notes = (f'Stuck? hint("{operation.name}", "{name}")', *stays)
         outcome = Outcome("wrong", verdict.line, notes)
         answer = Answer(kept or course, attempt or course, outcome, verdict.case and verdict.case.arguments)
-    _show(answer.outcome)
+    if notebook := running_ipython():
+        notebook.display.display(answer.outcome)
+    else:
+        print(answer.outcome)
     if answer.outcome.state == "wrong" and os.environ.get("NNCOURSE_STRICT") == "1":
         raise CourseError(answer.outcome.line)
     return answer
@@ -230,11 +233,3 @@ def _says_nothing(statement: ast.stmt) -> bool:
         return "NotImplementedError" in ast.unparse(statement)
     constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return constant or isinstance(statement, ast.Pass)
-
-
-def _show(outcome: Outcome) -> None:
-    """In a notebook as HTML, elsewhere as text."""
-    if notebook := running_ipython():
-        notebook.display.display(outcome)
-    else:
-        print(outcome)
