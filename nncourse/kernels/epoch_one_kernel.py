@@ -189,18 +189,9 @@ def one_kernel(
     copy = next(n for n in (4, 2, 1) if architecture.sizes[0] % n == 0 and address % (4 * n) == 0)
     text = source(made, architecture, batch, copy)
     rows = ceil(batch / (made.threads // made.group)) * (made.threads // made.group)
-    n_second = architecture.sizes[2] if len(architecture.sizes) > 2 else 1
-    meeting_place = xp.zeros(2 * made.blocks * rows * n_second if made.meeting else 1, np.float32)
+    meeting_place = xp.zeros(2 * made.blocks * rows * architecture.sizes[2] if made.meeting else 1, np.float32)
     arrived = xp.zeros(1, np.int32)
     arguments = [parameters, X, Y, meeting_place, arrived, len(X), rate]
-    launch(
-        text,
-        "train_epoch",
-        (made.blocks,),
-        (made.threads,),
-        arguments,
-        shared_bytes=shared_bytes(made, architecture, batch),
-        cooperative=made.meeting == GRID,
-        **emulator,
-    )
+    options = {"shared_bytes": shared_bytes(made, architecture, batch), "cooperative": made.meeting == GRID}
+    launch(text, "train_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
     return parameters
