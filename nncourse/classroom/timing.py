@@ -182,10 +182,7 @@ def _time_transfers(operation: Operation, arguments: tuple) -> Row:
 
 def duration(seconds: float) -> str:
     """A time with three digits and its unit."""
-    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+    return _in_units(seconds, {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9})
 
 
 def times_as_fast(ratio: float) -> str:
@@ -206,7 +203,11 @@ def limits_in_words(device: str) -> str:
 
 def rate(per_second: float, unit: str) -> str:
     """A rate in words: "51.2 TFLOP/s"."""
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if per_second >= size:
-            return f"{_three_digits(per_second / size)} {prefix}{unit}"
-    return f"{_three_digits(per_second / 1e3)} k{unit}"
+    return _in_units(per_second, {f"T{unit}": 1e12, f"G{unit}": 1e9, f"M{unit}": 1e6, f"k{unit}": 1e3})
+
+
+def _in_units(value: float, units: dict[str, float]) -> str:
+    """Three digits in the largest of the units that is no larger than the value, else in the last one."""
+    fitting = [name for name, size in units.items() if value >= size]
+    unit = fitting[0] if fitting else list(units)[-1]
+    return f"{_three_digits(value / units[unit])} {unit}"
