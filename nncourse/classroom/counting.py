@@ -102,8 +102,7 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
     copies = (value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
     options: dict = {"record": (found := [])}
     if operation.output != "in place":  # a cell that nobody writes shows as wrong
-        nothing = np.nan if operation.result.kind == "float" else check.SENTINEL
-        options["out"] = np.full(truth.shape, nothing, operation.result.dtype)
+        options["out"] = check.unwritten(operation.result, truth.shape)
     result = kernel(*copies, **options)
     if not found:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
@@ -249,10 +248,9 @@ def _faults(accesses: Accesses) -> list[str]:
     return found + ([f"the result is wrong: {accesses.fault}"] if accesses.fault else [])
 
 
-def _axes(sizes: tuple[int, ...]) -> str:
+def _axes(sizes: tuple[int, int, int]) -> str:
     """(4, 2, 1) -> "4 × 2"."""
-    used = max((axis for axis, size in enumerate(sizes) if size > 1), default=0) + 1
-    return " × ".join(str(size) for size in sizes[:used])
+    return " × ".join(map(str, sizes)).removesuffix(" × 1").removesuffix(" × 1")
 
 
 def _short(line: str) -> str:
