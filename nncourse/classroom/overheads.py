@@ -214,7 +214,7 @@ def double(device: str = "gpu") -> dict[str, float]:
 
 
 MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gpu")} | {
-    measure.__name__: measure for measure in (chip, launch, transfers, lie, step, moving, batches, double)
+    part.__name__: part for part in (chip, launch, transfers, lie, step, moving, batches, double)
 }
 
 

@@ -80,8 +80,7 @@ def _layout(architecture: Architecture, batch: int, blocks: int, meeting: int, s
         # As many neurons a thread as leave work for some warps: then an input that was read serves more of them.
         neurons = max(1, min(12, ceil(own / side) if warps_k >= 4 else ceil(own / (side * 4))))
         warps = warps_k * ceil(own / (side * neurons))
-        divisors = [d for d in range(1, batch + 1) if batch % d == 0 and d * neurons <= MOST_SAMPLES]
-        samples = max(divisors)
+        samples = max(d for d in range(1, batch + 1) if batch % d == 0 and d * neurons <= MOST_SAMPLES)
         if 4 * quads * neurons + samples * neurons > MOST_REGISTERS:
             continue
         # Threads for the layers above: a group for each sample if that does not take too many. In a cluster, where a
