@@ -65,9 +65,7 @@ def known(what: str):
     """One of MEASURES: measured here, or recorded, or None."""
     if devices.gpu_available():
         return MEASURES[what]()
-    if what == "limits":
-        return recorded("gpu").get("limits")
-    return recorded("overheads").get(what)
+    return recorded("gpu" if what == "limits" else "overheads").get(what)
 
 
 def speeds(side: int = 4096) -> dict[str, float]:
