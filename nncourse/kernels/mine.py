@@ -16,7 +16,7 @@ from nncourse import device as devices
 from nncourse import worker
 from nncourse.cuda import emulate
 from nncourse.cuda.source import CudaSource, kernels_in
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, refuse_unknown, write_atomically
 from nncourse.kernels import jit
 from nncourse.kernels.check import Verdict
 from nncourse.kernels.kernel import CudaKernel, Kernel
@@ -141,8 +141,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
             return CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
         except TypeError:
             raise CourseError(f"{file}: wanted a launch such as {{'block': [256]}}, got {launch}") from None
-    if name not in PYTHON_DEVICES:
-        raise CourseError(f"{file}: wanted a Python kernel named one of {', '.join(PYTHON_DEVICES)}; got {name!r}")
+    refuse_unknown(f"for {file} a Python kernel", name, PYTHON_DEVICES)
     xp = np
     if PYTHON_DEVICES[name] == "gpu" and devices.gpu_available():
         import cupy as xp
