@@ -3,7 +3,7 @@
 Accesses are those that the .cu text asks for; a GPU's compiler may save some of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from math import prod
@@ -12,15 +12,15 @@ import numpy as np
 
 from nncourse.classroom import html
 from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import check
 from nncourse.kernels.kernel import CudaKernel
 
 WARP, SECTOR, BANKS = 32, 32, 32  # threads; bytes that global memory hands out at once; words of 4 bytes side by side
 NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
-GLOBAL_HEAD = ("global", "reads", "writes", "atomics", "outside", "sectors", "fewest", "efficiency")
-SHARED_HEAD = ("shared", "reads", "writes", "atomics", "outside", "bank conflicts")
-WIDTHS = (13, 9, 9, 9, 9, 9, 8, 12)
+KINDS = {"reads": 9, "writes": 9, "atomics": 9, "outside": 9}  # columns of the tables, and how wide they are as text
+GLOBAL_HEAD = {"global": 13} | KINDS | {"sectors": 9, "fewest": 8, "efficiency": 12}
+SHARED_HEAD = {"shared": 13} | KINDS | {"bank conflicts": 16}
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Count:
     writes: int
     atomics: int
     outside: int
-    requests: int
-    sectors: int
-    fewest: int
-    conflicts: int
-    worst: str  # words on the worst request; empty where every one is as good as it can be
+    requests: int = 0
+    sectors: int = 0
+    fewest: int = 0
+    conflicts: int = 1
+    worst: str = ""  # words on the worst request; empty where every one is as good as it can be
 
     @property
     def efficiency(self) -> float:
@@ -69,10 +69,9 @@ class Accesses:
 
     def __getitem__(self, name: str) -> Count:
         """The count of the array or shared variable of that name."""
-        for count in self.counts:
-            if count.memory.name == name:
-                return count
-        raise CourseError(f"wanted one of {', '.join(memory.name for memory in self.trace.memories)}; got {name!r}")
+        by_name = {count.memory.name: count for count in self.counts}
+        refuse_unknown("an array or a shared variable", name, by_name)
+        return by_name[name]
 
     @property
     def idle(self) -> int:
@@ -89,7 +88,7 @@ class Accesses:
         said, tables, remarks = _lines(self)
         body = "<br>".join(map(escape, said))
         for head, rows in tables:
-            body += f"<table>{html.cells(head, tag='th')}{''.join(map(html.cells, rows))}</table>"
+            body += f"<table>{html.cells([*head], tag='th')}{''.join(map(html.cells, rows))}</table>"
         return html.page(body + "<br>".join(map(escape, remarks)))
 
 
@@ -98,19 +97,17 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
     if not isinstance(kernel, CudaKernel):
         raise CourseError(f"wanted a CUDA kernel, got {kernel}")
     operation = kernel.operation
-    arguments = tuple(value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
     sizes = operation.sizes(*arguments)
     truth = np.asarray(operation.truth(*(np.float64(v) if np.result_type(v).kind == "f" else v for v in arguments)))
-    before = tuple(value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
+    copies = (value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
     options: dict = {"record": (found := [])}
     if operation.output != "in place":  # a cell that nobody writes shows as wrong
-        nothing = np.nan if operation.result.kind == "float" else check.SENTINEL
-        options["out"] = np.full(truth.shape, nothing, operation.result.dtype)
-    result = kernel(*arguments, **options)
+        options["out"] = check.unwritten(operation.result, truth.shape)
+    result = kernel(*copies, **options)
     if not found:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
     title = f"{operation.name} ({kernel.name}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
-    return Accesses(title, found[0], check.compare(operation, result, truth, before))
+    return Accesses(title, found[0], check.compare(operation, result, truth, arguments))
 
 
 # ---- counting
@@ -130,8 +127,6 @@ def _requests(rows: np.ndarray) -> np.ndarray:
 
     That is: of the threads of a warp, the k-th access of each by the same instruction to the same memory.
     """
-    if not len(rows):
-        return np.zeros(0, np.int64)
     one_thread = _numbered(rows["block"], rows["thread"], rows["code"], rows["memory"])
     order = np.argsort(one_thread, kind="stable")
     starts = np.flatnonzero(np.diff(one_thread[order], prepend=-1))
@@ -152,33 +147,34 @@ def _different(requests: np.ndarray, things: np.ndarray) -> np.ndarray:
     return np.bincount(pairs[0])
 
 
-def _sectors(memory: Memory, rows: np.ndarray, request: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each request the sectors that it touched, and the fewest that could hold the same cells."""
+def _sectors(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """The rows' requests numbered anew, from 0; for each of these the sectors that it touched, and the fewest that
+    could hold the same cells; and the request that wastes most."""
+    request = np.unique(requests, return_inverse=True)[1]
     cell, of = spread(rows["cell"], rows["cells"], request)
+    sectors = _different(of, cell * memory.itemsize // SECTOR)
     fewest = -(-_different(of, cell) * memory.itemsize // SECTOR)
-    return _different(of, cell * memory.itemsize // SECTOR), fewest
+    return request, sectors, fewest, int(np.argmax(sectors / fewest))
 
 
 def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
-    memory = trace.memories[number]
+    memory, outside = trace.memories[number], trace.accesses["outside"]
     mine = trace.accesses["memory"] == number
-    outside = int((mine & trace.accesses["outside"]).sum())
-    mine &= ~trace.accesses["outside"]
-    rows = trace.accesses[mine]
+    rows, requests = trace.accesses[mine & ~outside], requests[mine & ~outside]
     kinds = np.bincount(rows["kind"], minlength=3).tolist()
+    count = Count(memory, *kinds, int((mine & outside).sum()), len(np.unique(requests)))
     if not len(rows):
-        return Count(memory, *kinds, outside, 0, 0, 0, 1, "")
-    _, first, request = np.unique(requests[mine], return_index=True, return_inverse=True)
+        return count
     if memory.shared:
-        return Count(memory, *kinds, outside, len(first), 0, 0, _bank_conflicts(memory, rows, request), "")
-    sectors, fewest = _sectors(memory, rows, request)
-    place, worst = int(np.argmax(sectors / fewest)), ""
+        return replace(count, conflicts=_bank_conflicts(memory, rows, requests))
+    request, sectors, fewest, place = _sectors(memory, rows, requests)
+    worst = ""
     if sectors[place] > fewest[place]:
-        row = rows[first[place]]
+        row = rows[request == place][0]
         in_line = f" in line {row['line']}" if row["line"] else ""
         worst = f"a warp's {NAMES[row['kind']]}{in_line} touches {sectors[place]} sectors where {fewest[place]}"
         worst += f" would do: {100 * fewest[place] / sectors[place]:.0f} %"
-    return Count(memory, *kinds, outside, len(first), int(sectors.sum()), int(fewest.sum()), 1, worst)
+    return replace(count, sectors=int(sectors.sum()), fewest=int(fewest.sum()), worst=worst)
 
 
 def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[set[int], str]:
@@ -186,10 +182,9 @@ def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tup
     inside = ~rows["outside"]
     if memory.shared or not inside.any():
         return set(), ""
-    rows, request = rows[inside], np.unique(requests[inside], return_inverse=True)[1]
-    sectors, fewest = _sectors(memory, rows, request)
-    place = int(np.argmax(sectors / fewest))
-    (cells,) = spread(rows["cell"][request == place], rows["cells"][request == place])
+    request, sectors, fewest, place = _sectors(memory, rows[inside], requests[inside])
+    wasteful = rows[inside][request == place]
+    (cells,) = spread(wasteful["cell"], wasteful["cells"])
     best = "the fewest" if sectors[place] == fewest[place] else f"{fewest[place]} would do"
     return set(cells.tolist()), f"a warp: {sectors[place]} sector{'s' if sectors[place] > 1 else ''}, {best}"
 
@@ -211,21 +206,20 @@ def table(accesses: Accesses) -> str:
     said, tables, remarks = _lines(accesses)
     lines = [_short(line) for line in said]
     for head, rows in tables:
-        for texts in (head, *rows):
-            first, *others = zip(texts, (*WIDTHS[: len(texts) - 1], 16 if head == SHARED_HEAD else 12), strict=True)
-            lines.append(f"{first[0][:12]:13}" + "".join(f"{text:>{width}}" for text, width in others))
+        _, *widths = head.values()
+        for name, *texts in (head, *rows):
+            numbers = (f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
+            lines.append(f"{name[:12]:13}" + "".join(numbers))
     return "\n".join(lines + [_short(line) for line in remarks])
 
 
-def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple, list[tuple]]], list[str]]:
+def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[dict, list[tuple]]], list[str]]:
     """What stands above the tables, the tables (heads and rows), what stands below them."""
     trace, counts = accesses.trace, accesses.counts
-    threads = prod(trace.grid) * prod(trace.block)
+    threads, idle = prod(trace.grid) * prod(trace.block), accesses.idle
     blocks = f"{_axes(trace.grid)} block{'s' * (prod(trace.grid) > 1)} of {_axes(trace.block)} threads"
-    idle = (
-        f"{accesses.idle} of {threads} threads touch nothing" if accesses.idle else f"all {threads} threads touch cells"
-    )
-    said = [accesses.title, f"{blocks}; {idle}"]
+    touching = f"{idle} of {threads} threads touch nothing" if idle else f"all {threads} threads touch cells"
+    said = [accesses.title, f"{blocks}; {touching}"]
     in_global, in_shared, remarks = [], [], []
     for count in counts:
         name = count.memory.name
@@ -246,20 +240,17 @@ def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple, list[tuple]
 
 def _faults(accesses: Accesses) -> list[str]:
     """Words on the first access outside of each memory, and on a wrong result."""
-    found, trace = [], accesses.trace
-    for number, memory in enumerate(trace.memories):
-        rows = trace.accesses[(trace.accesses["memory"] == number) & trace.accesses["outside"]]
-        if len(rows):
-            row = rows[0]
-            who = f"thread {row['thread']} of block {row['block']}, line {row['line']}"
-            found.append(f"outside: {memory.name}[{row['cell']}] of {memory.size} cells, {who}: is there a guard?")
+    found, outside = [], accesses.trace.accesses[accesses.trace.accesses["outside"]]
+    for row in outside[np.unique(outside["memory"], return_index=True)[1]]:
+        memory = accesses.trace.memories[row["memory"]]
+        who = f"thread {row['thread']} of block {row['block']}, line {row['line']}"
+        found.append(f"outside: {memory.name}[{row['cell']}] of {memory.size} cells, {who}: is there a guard?")
     return found + ([f"the result is wrong: {accesses.fault}"] if accesses.fault else [])
 
 
-def _axes(sizes: tuple[int, ...]) -> str:
+def _axes(sizes: tuple[int, int, int]) -> str:
     """(4, 2, 1) -> "4 × 2"."""
-    used = max((axis for axis, size in enumerate(sizes) if size > 1), default=0) + 1
-    return " × ".join(str(size) for size in sizes[:used])
+    return " × ".join(map(str, sizes)).removesuffix(" × 1").removesuffix(" × 1")
 
 
 def _short(line: str) -> str:

@@ -5,9 +5,12 @@ import functools
 import re
 import tomllib
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from nncourse.classroom.html import running_ipython
+from nncourse.classroom.timing import duration
 from nncourse.errors import CourseError
 from nncourse.kernels import mine
 from nncourse.kernels.backend import find
@@ -27,6 +30,11 @@ class Exercise:
     operation: str
     kernel: str
     hint: str
+
+    @property
+    def key(self) -> str:
+        """Its name in the record of kept kernels."""
+        return f"{self.operation}.{self.kernel}"
 
 
 @functools.cache
@@ -59,21 +67,17 @@ def solution(operation: str, kernel: str) -> None:
 
 def progress_lines() -> list[str]:
     """For each exercise ✓ or ○, and when, where and how fast its kept kernel was."""
-    from nncourse.classroom.timing import duration
-
-    record, lines, notebook = mine.progress(), [], ""
-    for exercise in exercises():
-        if exercise.notebook != notebook:
-            notebook = exercise.notebook
-            lines.append(notebook)
-        entry = record.get(f"{exercise.operation}.{exercise.kernel}")
-        title = f"{exercise.operation} ({exercise.kernel})"
-        if entry:
-            speed = duration(entry["seconds"]) if entry.get("seconds") else "not timed"
-            lines.append(f"  ✓ {title:36} {entry['date'][:10]}  {speed:>10}")
-        else:
-            lines.append(f"  ○ {title}")
-    done = sum(f"{exercise.operation}.{exercise.kernel}" in record for exercise in exercises())
+    record, lines = mine.progress(), []
+    for notebook, group in groupby(exercises(), attrgetter("notebook")):
+        lines.append(notebook)
+        for exercise in group:
+            entry, title = record.get(exercise.key), f"{exercise.operation} ({exercise.kernel})"
+            if entry:
+                speed = duration(entry["seconds"]) if entry.get("seconds") else "not timed"
+                lines.append(f"  ✓ {title:36} {entry['date'][:10]}  {speed:>10}")
+            else:
+                lines.append(f"  ○ {title}")
+    done = sum(exercise.key in record for exercise in exercises())
     return [*lines, f"{done} of {len(exercises())} exercises; kept in {mine.folder()}"]
 
 
@@ -82,13 +86,9 @@ def _python_text(where: str) -> str:
     name, _, line = where.partition(":")
     text = (Path(__file__).parents[1] / name).read_text("utf-8")
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and min([node, *node.decorator_list], key=_line).lineno == int(line):
+        if isinstance(node, ast.FunctionDef) and int(line) in [part.lineno for part in (node, *node.decorator_list)]:
             return ast.get_source_segment(text, node)
     raise CourseError(f"{where}: there is no function to show")
-
-
-def _line(node: ast.AST) -> int:
-    return node.lineno
 
 
 def _cuda_text(kernel: CudaKernel) -> str:
@@ -103,4 +103,4 @@ def _cuda_text(kernel: CudaKernel) -> str:
 
 
 if __name__ == "__main__":  # for NNCOURSE_SOLVE, so that tests walk through half-solved notebooks
-    print(",".join(f"{exercise.operation}.{exercise.kernel}" for exercise in exercises()[::2]))
+    print(",".join(exercise.key for exercise in exercises()[::2]))

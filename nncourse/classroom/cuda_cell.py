@@ -5,7 +5,6 @@ import shlex
 
 from nncourse.cuda.source import COMMENT, KERNEL
 from nncourse.errors import CourseError
-from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
 USAGE = "%%cuda OPERATION KERNEL [--block 16,16] [--tile 64,64] [--grid 1] [--over n] [--shared BYTES]"
@@ -35,9 +34,8 @@ def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
     usual = operation.kernels.get(options.kernel)
     chosen = {"block": [256]}
     for name in ("block", "tile", "grid", "over", "shared"):
-        value = getattr(options, name)
-        if value is None and isinstance(usual, CudaKernel):
-            value = getattr(usual, name)
+        given = getattr(options, name)
+        value = getattr(usual, name, None) if given is None else given  # a Python kernel has none of them
         if value:
             chosen[name] = list(value) if isinstance(value, tuple) else value
     for name in ("block", "tile"):

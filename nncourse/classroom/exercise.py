@@ -24,7 +24,7 @@ from nncourse.classroom import cuda_cell, timing
 from nncourse.classroom.html import page, running_ipython
 from nncourse.cuda import emulate
 from nncourse.cuda.compile import resources, why_no_nvrtc
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import mine
 from nncourse.kernels.backend import find
 from nncourse.kernels.check import Verdict
@@ -82,8 +82,7 @@ class Answer:
 def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
     """Decorator: the function below is the student's kernel of that name: loops, numpy, numba or cupy."""
     chosen = find(operation)
-    if kernel not in mine.PYTHON_DEVICES:
-        raise CourseError(f"wanted a kernel, one of {', '.join(mine.PYTHON_DEVICES)}; got {kernel!r}")
+    refuse_unknown("a kernel", kernel, mine.PYTHON_DEVICES)
     return lambda function: _answer(chosen, kernel, *_python_text(function, chosen.name))
 
 
@@ -124,9 +123,9 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
     elif verdict:
         table, notes = timed(operation, name, text, launch, attempt)
         if not solved:
-            own = next((row.seconds for row in table.rows if row.kernel == "yours"), None) if table else None
+            own = table.rows[0].seconds if table else None  # of all rows the first is yours
             mine.keep(operation, name, text, launch, own)
-            notes.append(f"Kept as {mine.file_name(operation, name, bool(launch))}.")
+            notes.append(f"Kept as {mine.file_name(operation, name, launch)}.")
         answer = Answer(attempt, attempt, Outcome("right", verdict.line, tuple(notes), table))
     else:
         kept = _kept(operation, name)
@@ -134,7 +133,10 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         notes = (f'Stuck? hint("{operation.name}", "{name}")', *stays)
         outcome = Outcome("wrong", verdict.line, notes)
         answer = Answer(kept or course, attempt or course, outcome, verdict.case and verdict.case.arguments)
-    _show(answer.outcome)
+    if notebook := running_ipython():
+        notebook.display.display(answer.outcome)
+    else:
+        print(answer.outcome)
     if answer.outcome.state == "wrong" and os.environ.get("NNCOURSE_STRICT") == "1":
         raise CourseError(answer.outcome.line)
     return answer
@@ -230,11 +232,3 @@ def _says_nothing(statement: ast.stmt) -> bool:
         return "NotImplementedError" in ast.unparse(statement)
     constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return constant or isinstance(statement, ast.Pass)
-
-
-def _show(outcome: Outcome) -> None:
-    """In a notebook as HTML, elsewhere as text."""
-    if notebook := running_ipython():
-        notebook.display.display(outcome)
-    else:
-        print(outcome)

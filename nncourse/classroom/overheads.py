@@ -5,6 +5,7 @@ known("launch")     measured on this machine's GPU; without one, as `python -m b
 recorded("gpu")     a whole file of benchmarks/results, {} where there is none
 """
 
+import contextlib
 import functools
 import json
 import statistics
@@ -64,9 +65,7 @@ def known(what: str):
     """One of MEASURES: measured here, or recorded, or None."""
     if devices.gpu_available():
         return MEASURES[what]()
-    if what == "limits":
-        return recorded("gpu").get("limits")
-    return recorded("overheads").get(what)
+    return recorded("gpu" if what == "limits" else "overheads").get(what)
 
 
 def speeds(side: int = 4096) -> dict[str, float]:
@@ -197,10 +196,8 @@ def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, 
         n = batch * max(2, min(steps, 50_000 // batch))
         there = [devices.to_device(array, device) for array in (start.copy(), *samples(sizes, n))]
         arguments = (there[0], architecture, *there[1:], batch, 0.01)
-        try:
+        with contextlib.suppress(DoesNotFitError):
             found[name] = devices.seconds(lambda k=kernel, a=arguments: k(*a), device) / n
-        except DoesNotFitError:
-            continue
     return found
 
 
@@ -214,16 +211,8 @@ def double(device: str = "gpu") -> dict[str, float]:
     return found
 
 
-MEASURES: dict[str, Callable] = {
-    "limits": lambda: devices.limits("gpu"),
-    "chip": chip,
-    "launch": launch,
-    "transfers": transfers,
-    "lie": lie,
-    "step": step,
-    "moving": moving,
-    "batches": batches,
-    "double": double,
+MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gpu")} | {
+    part.__name__: part for part in (chip, launch, transfers, lie, step, moving, batches, double)
 }
 
 

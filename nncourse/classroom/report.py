@@ -28,8 +28,7 @@ from nncourse.kernels import mine
 from nncourse.kernels.backend import find, operations
 from nncourse.kernels.operation import Operation
 from nncourse.model import metrics
-from nncourse.model.network import Network
-from nncourse.model.training import History, refuse_bad_options
+from nncourse.model.training import refuse_bad_options
 
 OWN_WORDS = "report.md"  # beside the kept kernels
 QUESTIONS = (
@@ -50,16 +49,6 @@ class Kept:
     entry: dict
     text: str
     outcome: Outcome
-
-
-@dataclass(frozen=True)
-class Results:
-    """The network that was trained for longer, by which contender, and its confusion matrix on the test rows."""
-
-    network: Network
-    by: Time
-    history: History
-    M: np.ndarray
 
 
 def write(path: Path, student: str = "", dataset: str | None = None, epochs: int = 100) -> None:
@@ -87,14 +76,14 @@ def write(path: Path, student: str = "", dataset: str | None = None, epochs: int
     by = speedup.fastest(times)
     steps = epochs * -(-len(data.X) // BATCH)
     say(f"{epochs} epochs by {by.contender.label} for the results: about {duration(steps * by.step)}")
-    found = results(by, data, test, epochs)
+    results = learnt(by, data, test, epochs)
     transfers = speedup.transfer_seconds(data) if devices.gpu_available() else None
     parts = [
         head(student, raw, len(raw_test.X), whence),
         progress(kept),
         "<h2>Your kernels</h2>" + ("".join(map(kernel, kept)) or "<p>None is kept yet.</p>"),
         training(times, by_batch, stopped, transfers),
-        learnt(found, raw_test),
+        results,
         "<h2>In your own words</h2>" + words,
     ]
     write_atomically(path, lambda new: new.write_text(document("nncourse: report", "".join(parts)), "utf-8"))
@@ -105,39 +94,30 @@ def write(path: Path, student: str = "", dataset: str | None = None, epochs: int
 
 def in_order(record: dict[str, dict]) -> list[str]:
     """The kept kernels: those of exercises in the order of the course, then others of its operations."""
-    course = [f"{exercise.operation}.{exercise.kernel}" for exercise in exercises()]
+    course = [exercise.key for exercise in exercises()]
     others = [key for key in record if key not in course and key.partition(".")[0] in operations()]
     return [key for key in course if key in record] + others
 
 
 def examine(operation: Operation, name: str, entry: dict) -> Kept:
     """Check a kept kernel in the worker, as if its text had changed; time it if it is right."""
-    launch = entry.get("launch")
-    title = f"{operation.name} ({name})"
-    try:
-        text = (mine.folder() / mine.file_name(operation, name, bool(launch))).read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return Kept(operation, name, entry, "", Outcome("wrong", f"{title}: {mine.load(operation, name, entry).line}"))
-    if launch and not devices.gpu_available() and (reason := emulate.why_not()):
-        return Kept(operation, name, entry, text, Outcome("open", f"{title}: cannot be checked here: {reason}"))
+    launch, text, title = entry.get("launch"), "", f"{operation.name} ({name})"
     limit = TIME_LIMIT_CUDA if launch else TIME_LIMIT
     try:
-        verdict = worker.call(mine.check, operation, name, text, launch, seconds=limit)
-        if verdict:
+        text = mine.text_of(operation, name, launch)
+        if launch and not devices.gpu_available() and (reason := emulate.why_not()):
+            outcome = Outcome("open", f"{title}: cannot be checked here: {reason}")
+        elif verdict := worker.call(mine.check, operation, name, text, launch, seconds=limit):
             table, notes = timed(operation, name, text, launch, mine.build(operation, name, text, launch))
-            return Kept(operation, name, entry, text, Outcome("right", verdict.line, tuple(notes), table))
-        line = verdict.line
+            outcome = Outcome("right", verdict.line, tuple(notes), table)
+        else:
+            outcome = Outcome("wrong", verdict.line)
     except Exception as error:  # the student's code may raise anything, and the rest of the page shall not be lost
-        line = f"{title}: {error if isinstance(error, CourseError) else f'{type(error).__name__}: {error}'}"
-    worker.end()  # a fault on the GPU may have left it useless for the next kernel
-    return Kept(operation, name, entry, text, Outcome("wrong", line))
-
-
-def results(by: Time, data: Dataset, test: Dataset, epochs: int) -> Results:
-    """Train a network anew by the contender that was fastest, and test it."""
-    network = speedup.network_for(data)
-    history = speedup.fit(network, data, by.backend, epochs)
-    return Results(network, by, history, metrics.confusion(network, test.X, test.Y, by.backend))
+        said = error if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
+        outcome = Outcome("wrong", f"{title}: {said}")
+    if outcome.state == "wrong":
+        worker.end()  # a fault on the GPU may have left it useless for the next kernel
+    return Kept(operation, name, entry, text, outcome)
 
 
 def own_words() -> str:
@@ -171,10 +151,9 @@ def head(student: str, data: Dataset, tests: int, whence: str) -> str:
     if not devices.gpu_available():
         lines.append(("GPU", f"none: {devices.why_no_gpu()}"))
     lines.append(("versions", ", ".join(f"{name} {version}" for name, version in versions.items())))
-    lines.append(
-        ("data set", f"{data.name}{synthetic}; {len(data.X)} rows to train ({classes}); {tests} to test, {whence}")
-    )
-    return f"<h1>Neural networks by kernels: report</h1>{rows(lines)}"
+    said = f"{data.name}{synthetic}; {len(data.X)} rows to train ({classes}); {tests} to test, {whence}"
+    table = "".join(cells(line, words=2) for line in [*lines, ("data set", said)])
+    return f'<h1>Neural networks by kernels: report</h1><table class="whole">{table}</table>'
 
 
 def progress(kept: Sequence[Kept]) -> str:
@@ -255,25 +234,21 @@ def training(
     return f"<h2>Speedup</h2><p>{about}</p>{table}{notes_html}{figure}"
 
 
-def learnt(found: Results, test: Dataset) -> str:
-    """What the trained network makes of the test rows."""
+def learnt(by: Time, data: Dataset, test: Dataset, epochs: int) -> str:
+    """Train a network anew by the contender that was fastest, and show what it makes of the test rows."""
     from nncourse.classroom.plots import plot_confusion, plot_history
 
-    history, M = found.history, found.M
-    words = f"The {found.network}, after {len(history.epochs)} epochs by {found.by.contender.label} "
+    network = speedup.network_for(data)
+    history = speedup.fit(network, data, by.backend, epochs)
+    M = metrics.confusion(network, test.X, test.Y, by.backend)
+    words = f"The {network}, after {len(history.epochs)} epochs by {by.contender.label} "
     words += f"({duration(history.seconds)} of training). {history.stopped}"
     costs = f"Cost over the epochs, from {history.costs[0]:.3g} to {history.costs[-1]:.3g}"
     counts = "; ".join(f"of {name}: {', '.join(map(str, row))}" for name, row in zip(test.classes, M, strict=True))
-    figures = image(plot_history(history), costs) + image(
-        plot_confusion(M, test.classes), f"Confusion matrix, a row for each true class: {counts}"
-    )
+    figures = image(plot_history(history), costs)
+    figures += image(plot_confusion(M, test.classes), f"Confusion matrix, a row for each true class: {counts}")
     report = escape(metrics.report(M, test.classes))
     return f"<h2>Results on the test rows</h2><p>{escape(words)}</p><pre>{report}</pre><p>{figures}</p>"
-
-
-def rows(pairs: Sequence[tuple[str, str]]) -> str:
-    """A table of names and what they are."""
-    return f'<table class="whole">{"".join(cells(pair, words=2) for pair in pairs)}</table>'
 
 
 def _by_size(values: dict[int, float]) -> str:

@@ -10,8 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
 from nncourse import datasets
 from nncourse import device as devices
 from nncourse.datasets import Dataset
@@ -136,10 +134,9 @@ def measure(
     """Train and test with a contender for about `longest` seconds at most: fewer epochs first, then fewer rows."""
     try:
         return timed(Time(contender, BATCH, backend_of(contender, refused)), data, test, longest)
-    except CourseError as error:
-        return Time(contender, BATCH, note=str(error))
     except Exception as error:  # your own kernels may raise anything, and the rest of the page shall not be lost
-        return Time(contender, BATCH, note=f"stopped: {type(error).__name__}: {error}")
+        said = str(error) if isinstance(error, CourseError) else f"stopped: {type(error).__name__}: {error}"
+        return Time(contender, BATCH, note=said)
 
 
 def timed(untimed: Time, data: Dataset, test: Dataset, longest: float) -> Time:
@@ -178,17 +175,14 @@ def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> tuple[d
 
     And a line for each batch size that it could not do, with the reason.
     """
-    quick = [time for time in times if time.epoch and time.epoch <= 1]
     one = replace(test, X=test.X[:1], Y=test.Y[:1])
-    steps: dict[str, dict[int, float]] = {time.contender.label: {time.batch_size: time.step} for time in quick}
+    steps: dict[str, dict[int, float]] = {}
     stopped = []
-    for time in quick:
-        for size in BATCHES:
-            if size == time.batch_size or size > len(data.X):
-                continue
+    for time in (time for time in times if time.epoch and time.epoch <= 1):
+        by_size = steps[time.contender.label] = {time.batch_size: time.step}
+        for size in (size for size in BATCHES if size not in by_size and size <= len(data.X)):
             try:
-                again = timed(replace(time, batch_size=size), data, one, longest=1.0)
-                steps[time.contender.label][size] = again.step
+                by_size[size] = timed(replace(time, batch_size=size), data, one, longest=1.0).step
             except DoesNotFitError:
                 stopped.append(f"{time.contender.label}: batches of {size} do not fit on the chip.")
             except Exception as error:  # as in measure()
@@ -202,8 +196,7 @@ def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> tuple[d
 
 def transfer_seconds(data: Dataset) -> float:
     """The way of all training rows to the GPU."""
-    arrays: list[np.ndarray] = [data.X, data.Y]
-    return devices.seconds(lambda: [devices.to_device(array, "gpu") for array in arrays], "gpu")
+    return devices.seconds(lambda: (devices.to_device(data.X, "gpu"), devices.to_device(data.Y, "gpu")), "gpu")
 
 
 def ratio(times: Sequence[Time], base: str, time: Time) -> float | None:

@@ -71,17 +71,16 @@ class Table:
         start = [row.kernel, row.device, duration(row.seconds) if row.seconds else "–"]
         if row.note:
             return [*start, row.note]
+        by_flops = row.flops > 2 * row.bytes  # then the arithmetic is what counts, else the bytes
+        speed = rate(row.flops / row.seconds, "FLOP/s") if by_flops else rate(row.bytes / row.seconds, "B/s")
         share = f"{100 * row.limit:.2g} %" if row.limit < 0.995 else f"{100 * row.limit:.0f} %"
-        if row.limit > 1.1 and row.flops <= 2 * row.bytes:
+        if row.limit > 1.1 and not by_flops:
             share = "in cache"
-        return [*start, _rate(row), share, *(self._speedup(row, over) for over in BASES)]
+        return [*start, speed, share, *(self._speedup(row, over) for over in BASES)]
 
     def _speedup(self, row: Row, over: str) -> str:
         found = [other.seconds for other in self.rows if other.kernel == over and other.seconds]
-        if not found:
-            return "–"
-        ratio = found[0] / row.seconds
-        return times_as_fast(ratio)
+        return times_as_fast(found[0] / row.seconds) if found else "–"
 
 
 def default_sizes(operation: Operation, device: str | None = None) -> dict[str, int]:
@@ -132,10 +131,9 @@ def compare(yours: Kernel, label: str = "yours") -> Table:
 def _time(kernel: Kernel, arguments: tuple) -> Row:
     """One kernel's row; a note instead of a time where it cannot run here, or would run for long."""
     flops, size = kernel.operation.count(*arguments)
-    place = kernel.device
-    if place == "any":
-        place = "gpu" if devices.gpu_available() else "cpu"
-    if place == "gpu" and not devices.gpu_available():
+    here = ("cpu", "gpu") if devices.gpu_available() else ("cpu",)
+    place = here[-1] if kernel.device == "any" else kernel.device
+    if place not in here:
         return Row(kernel.name, "gpu", None, flops, size, None, "no GPU here")
     if kernel.name == "loops" and flops / LOOPS_RATE > LONGEST:
         return Row(kernel.name, "cpu", None, flops, size, None, f"about {flops / LOOPS_RATE:.0f} s: not timed")
@@ -184,10 +182,7 @@ def _time_transfers(operation: Operation, arguments: tuple) -> Row:
 
 def duration(seconds: float) -> str:
     """A time with three digits and its unit."""
-    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+    return _in_units(seconds, {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9})
 
 
 def times_as_fast(ratio: float) -> str:
@@ -200,12 +195,6 @@ def _three_digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _rate(row: Row) -> str:
-    """FLOP/s where the arithmetic is what counts, else bytes a second."""
-    count, unit = (row.flops, "FLOP/s") if row.flops > 2 * row.bytes else (row.bytes, "B/s")
-    return rate(count / row.seconds, unit)
-
-
 def limits_in_words(device: str) -> str:
     """What the machine reaches: "copies 4.24 TB/s, multiplies matrices at 50.9 TFLOP/s"."""
     limits = devices.limits(device)
@@ -214,7 +203,11 @@ def limits_in_words(device: str) -> str:
 
 def rate(per_second: float, unit: str) -> str:
     """A rate in words: "51.2 TFLOP/s"."""
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if per_second >= size:
-            return f"{_three_digits(per_second / size)} {prefix}{unit}"
-    return f"{_three_digits(per_second / 1e3)} k{unit}"
+    return _in_units(per_second, {f"T{unit}": 1e12, f"G{unit}": 1e9, f"M{unit}": 1e6, f"k{unit}": 1e3})
+
+
+def _in_units(value: float, units: dict[str, float]) -> str:
+    """Three digits in the largest of the units that is no larger than the value, else in the last one."""
+    fitting = [name for name, size in units.items() if value >= size]
+    unit = fitting[0] if fitting else list(units)[-1]
+    return f"{_three_digits(value / units[unit])} {unit}"

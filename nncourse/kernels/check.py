@@ -177,9 +177,7 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
     copy = partial(_guarded, guards) if device == "gpu" else lambda values, bits: values.copy()
     arguments = [copy(value, INPUT_GUARDS[value.dtype.kind]) if _is_array(value) else value for value in case.arguments]
     if kernel.cuda and operation.output != "in place":
-        unwritten = np.nan if operation.result.kind == "float" else SENTINEL
-        nothing = np.full(truth.shape, unwritten, operation.result.dtype)
-        options = options | {"out": copy(nothing, OUTPUT_GUARD)}
+        options = options | {"out": copy(unwritten(operation.result, truth.shape), OUTPUT_GUARD)}
     try:
         with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
             result = kernel(*arguments, **options)
@@ -200,6 +198,11 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
         elif _is_array(before) and not np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True):
             return f"changes its argument {name}"
     return compare(operation, result, truth, case.arguments)
+
+
+def unwritten(result, shape: tuple[int, ...]) -> np.ndarray:
+    """What a kernel is handed to overwrite: a cell that nobody writes shows as wrong."""
+    return np.full(shape, np.nan if result.kind == "float" else SENTINEL, result.dtype)
 
 
 def _is_array(value) -> bool:

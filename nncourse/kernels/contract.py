@@ -2,7 +2,8 @@
 
 `(batch, n_in)` is a shape, by its letters; `(*n)` is n numbers in any shape; `()` is one number. Numbers are floats
 unless the word int follows. A single whole number is itself a size: after `classes () int` there is a letter classes.
-`architecture () object` is no number, but a value that fixes sizes: those in its dictionary `letters`.
+`architecture () object` is no number, but a value that may fix sizes: those in its
+dictionary `letters`.
 """
 
 import re
@@ -66,7 +67,7 @@ def sizes(arguments: tuple[Argument, ...], values: tuple, operation: str) -> dic
     known: dict[str, int] = {}
     for argument, value in zip(arguments, values, strict=True):
         if argument.kind == "object":
-            found = {argument.name: value, **value.letters}
+            found = {argument.name: value, **getattr(value, "letters", {})}
         elif argument.any_shape:
             found = {argument.letters[0]: value.size}
         else:

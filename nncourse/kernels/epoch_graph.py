@@ -7,10 +7,9 @@ launches; one call has the GPU do them all. The kernels are in the .cu beside.
 import atexit
 import functools
 import threading
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -31,12 +30,7 @@ MOST_NUMBERS = 1 << 24  # that its samples may have: 64 MB
 THREADS, AHEAD, LARGE = 128, 4, 1 << 20
 SOURCES = {
     side: cuda_beside(
-        __file__,
-        f"THREADS={THREADS}",
-        f"SIDE={side}",
-        f"AHEAD={AHEAD}",
-        f"ALPHA={ALPHA}f",
-        before=(MATHEMATICS,),
+        __file__, f"THREADS={THREADS}", f"SIDE={side}", f"AHEAD={AHEAD}", f"ALPHA={ALPHA}f", before=(MATHEMATICS,)
     )
     for side in (2, 4)
 }
@@ -98,22 +92,13 @@ def fused(parameters, architecture, X, Y, batch, rate, **emulator):
     return parameters
 
 
-@dataclass(frozen=True)
-class Recording:
-    """Some steps as a CUDA graph. It reads and writes these arrays, wherever the caller's lie."""
-
-    parameters: Any
-    X: Any
-    Y: Any
-    step: Any  # a graph does not keep the arrays alive that its kernels use: this function does
-    graph: Any
-    ready: Any  # the event after which nobody uses the arrays
-    lock: threading.Lock
-
-
 @functools.lru_cache(maxsize=4)
-def recording(architecture: Architecture, batch: int, steps: int, rate: float, device: int) -> Recording:
-    """So many steps, each on a whole batch. `device` is the GPU in use."""
+def recording(architecture: Architecture, batch: int, steps: int, rate: float, device: int) -> SimpleNamespace:
+    """So many steps, each on a whole batch, as a CUDA graph, and the arrays that it reads and writes, wherever the
+    caller's lie. `device` is the GPU in use.
+
+    After the event `ready` nobody uses the arrays.
+    """
     import cupy
 
     cupy.cuda.Device().synchronize()  # an older recording may have to go, and could still be running
@@ -130,8 +115,9 @@ def recording(architecture: Architecture, batch: int, steps: int, rate: float, d
                 step(X[rows], Y[rows])
         finally:
             graph = stream.end_capture()
-    ready = cupy.cuda.Event(disable_timing=True)
-    return Recording(parameters, X, Y, step, graph, ready, threading.Lock())
+    ready, lock = cupy.cuda.Event(disable_timing=True), threading.Lock()
+    # A graph does not keep the arrays alive that its kernels use: `step` does, which has the others.
+    return SimpleNamespace(parameters=parameters, X=X, Y=Y, step=step, graph=graph, ready=ready, lock=lock)
 
 
 atexit.register(recording.cache_clear)  # before CuPy itself is gone

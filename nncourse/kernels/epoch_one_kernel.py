@@ -80,8 +80,7 @@ def _layout(architecture: Architecture, batch: int, blocks: int, meeting: int, s
         # As many neurons a thread as leave work for some warps: then an input that was read serves more of them.
         neurons = max(1, min(12, ceil(own / side) if warps_k >= 4 else ceil(own / (side * 4))))
         warps = warps_k * ceil(own / (side * neurons))
-        divisors = [d for d in range(1, batch + 1) if batch % d == 0 and d * neurons <= MOST_SAMPLES]
-        samples = max(divisors)
+        samples = max(d for d in range(1, batch + 1) if batch % d == 0 and d * neurons <= MOST_SAMPLES)
         if 4 * quads * neurons + samples * neurons > MOST_REGISTERS:
             continue
         # Threads for the layers above: a group for each sample if that does not take too many. In a cluster, where a
@@ -189,18 +188,9 @@ def one_kernel(
     copy = next(n for n in (4, 2, 1) if architecture.sizes[0] % n == 0 and address % (4 * n) == 0)
     text = source(made, architecture, batch, copy)
     rows = ceil(batch / (made.threads // made.group)) * (made.threads // made.group)
-    n_second = architecture.sizes[2] if len(architecture.sizes) > 2 else 1
-    meeting_place = xp.zeros(2 * made.blocks * rows * n_second if made.meeting else 1, np.float32)
+    meeting_place = xp.zeros(2 * made.blocks * rows * architecture.sizes[2] if made.meeting else 1, np.float32)
     arrived = xp.zeros(1, np.int32)
     arguments = [parameters, X, Y, meeting_place, arrived, len(X), rate]
-    launch(
-        text,
-        "train_epoch",
-        (made.blocks,),
-        (made.threads,),
-        arguments,
-        shared_bytes=shared_bytes(made, architecture, batch),
-        cooperative=made.meeting == GRID,
-        **emulator,
-    )
+    options = {"shared_bytes": shared_bytes(made, architecture, batch), "cooperative": made.meeting == GRID}
+    launch(text, "train_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
     return parameters

@@ -10,7 +10,6 @@ The first two are handed a GPU. check() hands them one that is not there: it not
 
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar
 
 import numpy as np
 
@@ -35,8 +34,6 @@ class OnGpu:
 
 class PretendMemory:
     """A GPU that is not there, with a memory of its own. It trains, and refuses what would make a real one wait."""
-
-    letters: ClassVar[dict] = {}
 
     def __init__(self, architecture: Architecture):
         self.architecture, self.epochs, self.fetched = architecture, 0, 0
@@ -87,11 +84,7 @@ train_on_gpu = Operation(
     " -> trained (p,)",
     truth=_after_epochs,
     magnitude=lambda gpu, parameters, X, Y, epochs, batch, rate: np.full(parameters.shape, 4.0 * epochs),
-    values={
-        "gpu": lambda rng, shape, sizes: PretendMemory(sizes["architecture"]),
-        "Y": lambda rng, shape, sizes: rng.integers(0, 2, shape).astype(np.float32),
-        "rate": lambda rng, shape, sizes: 0.5,
-    },
+    values=train_epoch.values | {"gpu": lambda rng, shape, sizes: PretendMemory(sizes["architecture"])},
     hostile=(),
     flops=None,
     sizes_to_check=(_training((2, 3, 1), 5, 3, 2), _training((1, 1), 1, 1, 1), _training((4, 3, 2), 7, 4, 7)),
@@ -116,8 +109,6 @@ class PretendGpu:
     last. The first launch compiles. `launches` and `runs` are the (start, end) of what the CPU and the GPU did; `asked`
     are the names of the calls, in order.
     """
-
-    letters: ClassVar[dict] = {}
 
     def __init__(self, launch: float, kernel: float, compiling: float = 0.3):
         self.launch_seconds, self.kernel_seconds, self.compiling = launch, kernel, compiling
@@ -237,14 +228,6 @@ least_seconds = Operation(
 )
 
 
-@least_seconds.kernel("loops", device="cpu")
-def least_loops(flops, bytes, rate, bandwidth, launch):
-    t = np.empty(len(flops), np.float32)
-    for i in range(len(flops)):
-        t[i] = max(launch, flops[i] / rate, bytes[i] / bandwidth)
-    return t
-
-
 @least_seconds.kernel("numpy", device="cpu")
 def least_array(flops, bytes, rate, bandwidth, launch):
     return np.maximum(np.maximum(flops / rate, bytes / bandwidth), launch)
@@ -262,8 +245,6 @@ class Multiprocessor:
     registers: int
     shared_bytes: int
     reserved_bytes: int = 1024
-
-    letters: ClassVar[dict] = {}
 
 
 H200 = Multiprocessor(warps=64, blocks=32, registers=65536, shared_bytes=228 * 1024)

@@ -16,7 +16,7 @@ from nncourse import device as devices
 from nncourse import worker
 from nncourse.cuda import emulate
 from nncourse.cuda.source import CudaSource, kernels_in
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, refuse_unknown, write_atomically
 from nncourse.kernels import jit
 from nncourse.kernels.check import Verdict
 from nncourse.kernels.kernel import CudaKernel, Kernel
@@ -51,8 +51,8 @@ def keep(operation: Operation, name: str, text: str, launch: dict | None = None,
     on_gpu = (launch or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available()
     entry = {"hash": _hash(text), "date": stamp, "machine": devices.describe("gpu" if on_gpu else "cpu")}
     record[f"{operation.name}.{name}"] = entry | {"seconds": seconds} | ({"launch": launch} if launch else {})
-    _write(folder() / file_name(operation, name, bool(launch)), text)
-    _write(folder() / "progress.json", json.dumps(record, indent=1) + "\n")
+    _write(file_name(operation, name, launch), text)
+    _write("progress.json", json.dumps(record, indent=1) + "\n")
 
 
 def progress() -> dict[str, dict]:
@@ -81,11 +81,11 @@ def _is_sound(entry) -> bool:
 
 def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Kernel], dict[str, str]]:
     """For each operation the fastest kept kernel of `device`, and words on those that could not be used."""
-    taken: dict[str, tuple[float, Kernel]] = {}
+    kernels: dict[str, Kernel] = {}
     words: dict[str, str] = {}
-    for key, entry in progress().items():
+    for key, entry in sorted(progress().items(), key=lambda kept: kept[1].get("seconds") or np.inf):
         operation_name, _, name = key.partition(".")
-        if operation_name not in operations:
+        if operation_name not in operations or operation_name in kernels:
             continue
         if _device(name, entry) != device:
             if device == "cpu" and not devices.gpu_available():
@@ -94,30 +94,31 @@ def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Ke
         kernel = load(operations[operation_name], name, entry)
         if isinstance(kernel, Verdict):
             words[operation_name] = f"yours is not used: {kernel.line}"
-            continue
-        seconds = entry.get("seconds") or np.inf
-        if operation_name not in taken or seconds < taken[operation_name][0]:
-            taken[operation_name] = (seconds, kernel)
-    kernels = {name: kernel for name, (_, kernel) in taken.items()}
+        else:
+            kernels[operation_name] = kernel
     return kernels, {name: said for name, said in words.items() if name not in kernels}
 
 
 def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
     """A kept kernel; or, where it is missing or has changed and is no longer right, the verdict that says so."""
     launch = entry.get("launch")
-    path = folder() / file_name(operation, name, bool(launch))
     try:
-        text = path.read_text("utf-8")
+        text = text_of(operation, name, launch)
         if _hash(text) == entry.get("hash"):
             return build(operation, name, text, launch)
         verdict = worker.call(check, operation, name, text, launch, seconds=TIME_LIMIT)
         return build(operation, name, text, launch) if verdict else verdict
-    except OSError:
-        return Verdict(False, f"{path.name} is gone")
-    except UnicodeDecodeError:
-        return Verdict(False, f"{path.name} is no text")
     except CourseError as error:
         return Verdict(False, str(error))
+
+
+def text_of(operation: Operation, name: str, launch: dict | None) -> str:
+    """The text of a kept kernel as it is now; CourseError where there is none."""
+    path = folder() / file_name(operation, name, launch)
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CourseError(f"{path.name} is {'gone' if isinstance(error, OSError) else 'no text'}") from None
 
 
 def build(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Kernel:
@@ -128,7 +129,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     """
     if text is None:
         return operation[name]
-    file = file_name(operation, name, bool(launch))
+    file = file_name(operation, name, launch)
     if not name.isidentifier():
         raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
     if launch:
@@ -140,8 +141,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
             return CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
         except TypeError:
             raise CourseError(f"{file}: wanted a launch such as {{'block': [256]}}, got {launch}") from None
-    if name not in PYTHON_DEVICES:
-        raise CourseError(f"{file}: wanted a Python kernel named one of {', '.join(PYTHON_DEVICES)}; got {name!r}")
+    refuse_unknown(f"for {file} a Python kernel", name, PYTHON_DEVICES)
     xp = np
     if PYTHON_DEVICES[name] == "gpu" and devices.gpu_available():
         import cupy as xp
@@ -161,17 +161,18 @@ def _device(name: str, entry: dict) -> str:
     return "gpu" if "launch" in entry else PYTHON_DEVICES.get(name, "")
 
 
-def file_name(operation: Operation, name: str, cuda: bool) -> str:
-    """The name of a kept kernel's file in folder()."""
-    return f"{operation.name}.{name}.{'cu' if cuda else 'py'}"
+def file_name(operation: Operation, name: str, launch: dict | None) -> str:
+    """The name of a kept kernel's file in folder(): CUDA C if it has a launch, else Python."""
+    return f"{operation.name}.{name}.{'cu' if launch else 'py'}"
 
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _write(path: Path, text: str) -> None:
-    """All of the text or nothing of it."""
+def _write(file: str, text: str) -> None:
+    """All of the text or nothing of it, in folder()."""
+    path = folder() / file
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
