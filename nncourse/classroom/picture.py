@@ -305,12 +305,9 @@ def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int
 
 
 def _draw(axes, panel: Panel, inches: float) -> None:
-    strips = [
-        (_corners(cell.column + part / len(cell.faces), cell.row, 1 / len(cell.faces), 1), face)
-        for cell in panel.cells
-        for part, face in enumerate(cell.faces)
-    ]
-    corners, colours = zip(*strips, strict=True) if strips else ([], [])
+    strips = [(cell, part, 1 / len(cell.faces)) for cell in panel.cells for part in range(len(cell.faces))]
+    corners = [_corners(cell.column + part * wide, cell.row, wide, 1) for cell, part, wide in strips]
+    colours = [cell.faces[part] for cell, part, _ in strips]
     axes.add_collection(PolyCollection(corners, facecolors=colours, linewidths=0, antialiaseds=False))
     for name, (colour, width, inset, dashes) in EDGES.items():
         chosen = [cell for cell in panel.cells if (cell.request if name == "request" else cell.style == name)]
