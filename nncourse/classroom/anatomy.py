@@ -83,11 +83,6 @@ class Mixed:
     sent: list[int] = field(default_factory=list)
     fetched: list[int] = field(default_factory=list)
 
-    device = "cpu"
-
-    def to_device(self, array):
-        return self.cpu.to_device(array)
-
     def __getattr__(self, name: str):
         if name not in self.moved:
             return getattr(self.cpu, name)

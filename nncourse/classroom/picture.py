@@ -9,26 +9,27 @@
 The kernel runs under the CPU emulator, so this needs no GPU; the sizes must be small.
 """
 
-import io
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from nncourse.classroom.counting import Accesses, accesses, spread, table, worst_request
 from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nncourse.errors import CourseError
-from nncourse.kernels import check
+from nncourse.kernels import check, mine
 from nncourse.kernels.backend import find
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SMALL = {"n": 10, "batch": 4, "n_in": 6, "n_out": 5, "classes": 3}
 BLOCKS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#72b7b2", "#eeca3b", "#5d69b1")  # then again
@@ -53,10 +54,10 @@ class Picture:
     accesses: Accesses
 
     @cached_property
-    def figure(self) -> "Figure":
+    def figure(self) -> Figure:
         return self.plot()
 
-    def plot(self, block: int | None = None) -> "Figure":
+    def plot(self, block: int | None = None) -> Figure:
         """The figure; with `block`, that of this block's threads."""
         return plot_accesses(self.accesses, block)
 
@@ -66,11 +67,10 @@ class Picture:
     __repr__ = __str__
 
     def _ipython_display_(self) -> None:
+        from IPython.core.pylabtools import print_figure
         from IPython.display import Image, display
 
-        file = io.BytesIO()
-        self.figure.savefig(file, format="png", facecolor=self.figure.get_facecolor())
-        display(Image(file.getvalue(), alt=f"{table(self.accesses)}"), self.accesses)
+        display(Image(print_figure(self.figure, bbox_inches=None), alt=str(self)), self.accesses)
 
 
 def show(
@@ -89,8 +89,7 @@ def show(
     wanted = {name: value for name, value in (("block", block), ("grid", grid)) if value is not None}
     launch = {name: (value,) if isinstance(value, int) else tuple(value) for name, value in wanted.items()}
     constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.letters}
-    kernel = _with_constants(_kernel(operation, kernel), constants)
-    kernel = replace(kernel, plans={}, **launch)
+    kernel = replace(_with_constants(_kernel(operation, kernel), constants), plans={}, **launch)
     if wrong := [f"{name}={size!r}" for name, size in sizes.items() if not isinstance(size, int) or size < 1]:
         raise CourseError(f"{operation.name}: wanted sizes from 1 up, got {', '.join(wrong)}")
     sizes = {letter: SMALL.get(letter, 4) for letter in operation.letters} | sizes
@@ -100,17 +99,15 @@ def show(
 
 def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
     """The kernel itself, of that name, or of that text; the latter is launched as the operation's first CUDA kernel."""
-    if isinstance(kernel, str) and "__global__" not in kernel:
+    cuda = [there for there in operation.kernels.values() if isinstance(there, CudaKernel)]
+    if isinstance(kernel, str) and "__global__" in kernel:
+        launch = {option: getattr(cuda[0], option) for option in ("block", "grid", "over", "shared")}
+        return mine.build(operation, "yours", kernel, launch)
+    if isinstance(kernel, str):
         kernel = operation[kernel]
-    elif isinstance(kernel, str):
-        from nncourse.kernels import mine
-
-        first = next(there for there in operation.kernels.values() if isinstance(there, CudaKernel))
-        launch = {option: getattr(first, option) for option in ("block", "grid", "over", "shared")}
-        kernel = mine.build(operation, "yours", kernel, launch)
     if not isinstance(kernel, CudaKernel):
-        cuda = ", ".join(name for name, there in operation.kernels.items() if isinstance(there, CudaKernel))
-        raise CourseError(f"{operation.name}: wanted a CUDA kernel, one of {cuda}, or a CUDA text; got {kernel}")
+        names = ", ".join(there.name for there in cuda)
+        raise CourseError(f"{operation.name}: wanted a CUDA kernel, one of {names}, or a CUDA text; got {kernel}")
     return kernel
 
 
@@ -154,14 +151,12 @@ class Panel:
     words: str = ""  # on the worst request
 
 
-def plot_accesses(accesses: Accesses, block: int | None = None) -> "Figure":
+def plot_accesses(accesses: Accesses, block: int | None = None) -> Figure:
     """Which thread reads and writes which cell. Colours are blocks; with `block`, the threads of that one.
 
     A panel for the threads, for each array as read and as written, and for the shared memory of one block. A number in
     a cell is the one thread that touches it, 8× are so many accesses by several. What lies outside an array is red.
     """
-    from matplotlib.figure import Figure
-
     trace = accesses.trace
     if block is not None and not 0 <= block < prod(trace.grid):
         raise CourseError(f"wanted a block from 0 to {prod(trace.grid) - 1}, got {block}")
@@ -180,9 +175,8 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> "Figure":
         wide, high = len(panel.columns) * inches, len(panel.rows) * inches
         frame = (left + LEFT) / WIDTH, (height - 0.4 - top - TOP - high) / height, wide / WIDTH, high / height
         _draw(figure.add_axes(frame), panel, inches)
-    figure.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0.0, 0.22 / height), ncols=4, frameon=False, fontsize=8
-    )
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
+    figure.legend(handles=handles, **place, ncols=4, frameon=False, fontsize=8)
     words = "In a cell: 5 is the one thread that touches it, by its number in the block; 8× are 8 accesses by several."
     figure.text(0.1 / WIDTH, 0.1 / height, words, fontsize=8, color="0.25")
     return figure
@@ -208,21 +202,16 @@ def _panels(accesses: Accesses, block: int | None) -> list[Panel]:
     trace = accesses.trace
     panels = [_thread_panel(trace, block)]
     for number, memory in enumerate(trace.memories):
-        mine = trace.accesses["memory"] == number
+        here = trace.accesses["memory"] == number
         name = f"{memory.name} ({', '.join(map(str, memory.shape))})"
         if memory.shared:
-            shown = int(trace.accesses["block"][mine].min()) if block is None else block
-            mine &= trace.accesses["block"] == shown
+            shown = int(trace.accesses["block"][here].min()) if block is None else block
+            here &= trace.accesses["block"] == shown
             name += f", shared in block {shown}"
-        kinds = [kind for kind in KINDS if (trace.accesses["kind"][mine] == kind).any()]
-        for kind in kinds:
-            chosen = mine & (trace.accesses["kind"] == kind)
-            rows, requests = trace.accesses[chosen], accesses.requests[chosen]
-            panels.append(_panel(trace, memory, f"{name}: {KINDS[kind]}", rows, requests, block))
-        if not kinds:
-            panels.append(
-                _panel(trace, memory, f"{name}: not touched", trace.accesses[:0], accesses.requests[:0], block)
-            )
+        for kind in np.unique(trace.accesses["kind"][here]).tolist() or [READ]:
+            chosen = here & (trace.accesses["kind"] == kind)
+            title = f"{name}: {KINDS[kind] if chosen.any() else 'not touched'}"
+            panels.append(_panel(trace, memory, title, trace.accesses[chosen], accesses.requests[chosen], block))
     return panels
 
 
@@ -248,30 +237,28 @@ def _panel(
     trace: Trace, memory: Memory, title: str, rows: np.ndarray, requests: np.ndarray, block: int | None
 ) -> Panel:
     """The cells of a memory, coloured by who touches them; `rows` are accesses of one kind."""
-    kind = int(rows["kind"][0]) if len(rows) else READ
+    kind = rows["kind"].max(initial=READ)
     touched: dict[int, list] = {}  # cell -> (block, thread) of each access
     columns = spread(rows["cell"], rows["cells"], rows["block"], rows["thread"])
-    for number, *who in zip(*(column.tolist() for column in columns), strict=True):
-        touched.setdefault(number, []).append(tuple(who))
+    for number, *thread in zip(*(column.tolist() for column in columns), strict=True):
+        touched.setdefault(number, []).append(tuple(thread))
     own = np.full(len(rows), True) if block is None else rows["block"] == block
     request, words = worst_request(memory, rows[own], requests[own])
     long = len(memory.shape) == 1
-    last = memory.size - 1
-    if memory.shared and long:  # much of it may be left unused
-        last = max([*touched, 0])
-    columns, lines, width = _cut(None if long else memory.shape[-1], min([*touched, 0]), max([*touched, last]))
-    limit = range(-BEYOND * (width or ROW), memory.size + BEYOND * (width or ROW))
+    low, high = min([*touched, 0]), max([*touched, 0])
+    last = high if memory.shared and long else memory.size - 1  # much of shared memory may be left unused
+    columns, lines, width = _cut(None if long else memory.shape[-1], low, max(high, last))
     lines = range(max(lines.start, -BEYOND), lines.stop)
     cells = []
     for row, column in product(lines, columns):
         number = row * width + column
-        mine = touched.get(number, [])
-        shown = [one for one in mine if block in (None, one[0])]
+        who = touched.get(number, [])
+        shown = [one for one in who if block in (None, one[0])]
         if not 0 <= number < memory.size:
-            if mine and number in limit:
-                cells.append(Cell(row, column, [RED], _text(mine, memory, kind), "outside"))
+            if who and number < memory.size + BEYOND * width:
+                cells.append(Cell(row, column, [RED], _text(who, memory, kind), "outside"))
         elif number <= last:
-            faces = _faces({b for b, _ in mine}, {t for _, t in shown}, prod(trace.block), kind, block)
+            faces = _faces({b for b, _ in who}, {t for _, t in shown}, prod(trace.block), kind, block)
             style = "written" if shown and kind != READ else "cell"
             cells.append(Cell(row, column, faces, _text(shown, memory, kind), style, number in request))
     lines = range(lines.start, min(lines.stop, max((cell.row for cell in cells), default=0) + 1))
@@ -286,7 +273,7 @@ def _cut(width: int | None, low: int, high: int) -> tuple[range, range, int]:
     Without a width they stand in one row, or in rows of 32 where they are more.
     """
     if width is None and high - low < ROW:
-        return range(low, high + 1), range(1), 0
+        return range(low, high + 1), range(1), ROW
     width = width or ROW
     rows = range(low // width, high // width + 1)
     return range(width)[:MOST], rows[:MOST], width
@@ -307,9 +294,6 @@ def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
 
 def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int | None) -> list:
     """The colours of a cell, side by side: of up to four blocks, or of a thread in the chosen block. Reads are pale."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_rgb
-
     if block is None:
         chosen = [BLOCKS[b % len(BLOCKS)] for b in sorted(blocks)] if len(blocks) <= 4 else [MANY]
     elif block not in blocks:
@@ -321,15 +305,9 @@ def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int
 
 
 def _draw(axes, panel: Panel, inches: float) -> None:
-    from matplotlib.collections import PolyCollection
-    from matplotlib.colors import to_rgb
-
-    strips = [
-        (_corners(cell.column + part / len(cell.faces), cell.row, 1 / len(cell.faces), 1), face)
-        for cell in panel.cells
-        for part, face in enumerate(cell.faces)
-    ]
-    corners, colours = zip(*strips, strict=True) if strips else ([], [])
+    strips = [(cell, part, 1 / len(cell.faces)) for cell in panel.cells for part in range(len(cell.faces))]
+    corners = [_corners(cell.column + part * wide, cell.row, wide, 1) for cell, part, wide in strips]
+    colours = [cell.faces[part] for cell, part, _ in strips]
     axes.add_collection(PolyCollection(corners, facecolors=colours, linewidths=0, antialiaseds=False))
     for name, (colour, width, inset, dashes) in EDGES.items():
         chosen = [cell for cell in panel.cells if (cell.request if name == "request" else cell.style == name)]
@@ -366,35 +344,30 @@ def _corners(x: float, y: float, wide: float, high: float) -> list[tuple[float, 
     return [(x, y), (x + wide, y), (x + wide, y + high), (x, y + high)]
 
 
-def _legend(trace: Trace, panels: list[Panel], block: int | None) -> list:
-    from matplotlib.patches import Patch
+def _legend(trace: Trace, panels: list[Panel], block: int | None) -> list[Patch]:
+    handles: list[Patch] = []
 
-    styles = {cell.style for panel in panels for cell in panel.cells}
-    handles = [
-        Patch(facecolor=_faces({0}, set(), 1, READ, None)[0], edgecolor=EDGE, label="pale: read"),
-        Patch(facecolor=BLOCKS[0], edgecolor="black", linewidth=1.1, label="framed: written"),
-    ]
+    def add(label: str, face, edge: str = EDGE, **style) -> None:
+        handles.append(Patch(facecolor=face, edgecolor=edge, label=label, **style))
+
+    styles, count = {cell.style for panel in panels for cell in panel.cells}, prod(trace.grid)
+    add("pale: read", _faces({0}, set(), 1, READ, None)[0])
+    add("framed: written", BLOCKS[0], "black", linewidth=1.1)
     if block is None:
-        count = prod(trace.grid)
-        handles += [
-            Patch(facecolor=BLOCKS[b % len(BLOCKS)], edgecolor=EDGE, label=f"block {b}") for b in range(min(count, 8))
-        ]
-        if count > 8:
-            handles[-1].set_label("block 7; then the colours again")
+        for number, colour in enumerate(BLOCKS[:count]):
+            add(f"block {number}", colour)
+        if count > len(BLOCKS):
+            handles[-1].set_label(f"block {len(BLOCKS) - 1}; then the colours again")
         if count > 4:
-            handles.append(Patch(facecolor=MANY, edgecolor=EDGE, label="more than 4 blocks"))
+            add("more than 4 blocks", MANY)
     else:
-        handles += [
-            Patch(facecolor=MANY, edgecolor=EDGE, label="several threads"),
-            Patch(facecolor=OTHERS, edgecolor=EDGE, label="other blocks only"),
-        ]
+        add("several threads", MANY)
+        add("other blocks only", OTHERS)
     if any(panel.words for panel in panels):
         colour, width, *_ = EDGES["request"]
-        handles.append(
-            Patch(facecolor="white", edgecolor=colour, linewidth=width, label="what one warp asks for at once")
-        )
+        add("what one warp asks for at once", "white", colour, linewidth=width)
     if "idle" in styles:
-        handles.append(Patch(facecolor="white", edgecolor=EDGE, linestyle=":", label="thread that touches nothing"))
+        add("thread that touches nothing", "white", linestyle=":")
     if "outside" in styles:
-        handles.append(Patch(facecolor=RED, edgecolor=RED, label="outside the array"))
+        add("outside the array", RED, RED)
     return handles

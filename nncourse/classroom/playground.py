@@ -119,10 +119,6 @@ class Engine:
         outputs = np.nan_to_num(outputs.clip(0, 1)) + 1e-6
         return outputs / outputs.sum(axis=1, keepdims=True)
 
-    def weights(self) -> list[np.ndarray]:
-        """W of every layer, on the CPU."""
-        return [np.nan_to_num(devices.to_device(layer.W, "cpu")) for layer in self.network.layers]
-
     def words(self) -> str:
         """Where the training is."""
         _, cost, held_out = self.history[-1]
@@ -139,11 +135,12 @@ class Engine:
             return ""
         notes = self.backend.notes
         own = ", ".join(name for name, note in notes.items() if note == "yours")
-        refused = "".join(
-            f" {name}: {note}." for name, note in notes.items() if note.startswith("your") and note != "yours"
-        )
         device = self.backend.device.upper()
-        return (f"Your own kernels: {own}." if own else f"No kernel of yours for the {device} is in use.") + refused
+        words = f"Your own kernels: {own}." if own else f"No kernel of yours for the {device} is in use."
+        for name, note in notes.items():
+            if note.startswith("your") and note != "yours":  # why a kept one is not in use
+                words += f" {name}: {note}."
+        return words
 
 
 # ---- the picture
@@ -158,12 +155,15 @@ class Picture:
         self.plane = self.figure.add_axes((0.075, 0.14, 0.275, 0.76))
         self.costs = self.figure.add_axes((0.43, 0.14, 0.23, 0.76))
         self.net = self.figure.add_axes((0.69, 0.06, 0.3, 0.84))
-        self.moving = [*self._plane(engine), *self._costs(), *self._net(engine.network.sizes)]
+        self._plane(engine)
+        self._costs()
+        self._net(engine.network.sizes)
+        self.moving = [a for axes in self.figure.axes for a in (*axes.images, *axes.collections, *axes.lines)]
         for artist in self.moving:
             artist.set_animated(True)  # a full draw leaves it out
         self.update(engine)
 
-    def _plane(self, engine: Engine) -> list:
+    def _plane(self, engine: Engine) -> None:
         both = np.vstack([engine.training.X, engine.held_out.X])
         low, high = both.min(axis=0) - 0.2, both.max(axis=0) + 0.2
         across, up = np.linspace(low, high, GRID).T
@@ -174,27 +174,22 @@ class Picture:
         )
         self.plane.set(xlabel="input x1", ylabel="input x2")
         self.plane.set_title("filled: training, hollow: held out", fontsize=9)
-        artists = [self.regions]
         for data, filled in ((engine.training, True), (engine.held_out, False)):
             for label, colour in enumerate(COLOURS[: len(data.classes)]):
                 face, edge = (colour, "white") if filled else ("white", colour * 0.7)
                 style = {"markersize": 5.5, "markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": 0.7}
-                artists += self.plane.plot(*data.X[data.labels == label].T, MARKS[label], **style)
-        return artists
+                self.plane.plot(*data.X[data.labels == label].T, MARKS[label], **style)
 
-    def _costs(self) -> list:
-        (training,) = self.costs.plot([], [], color="tab:blue", label="training")
-        (held_out,) = self.costs.plot([], [], color="tab:orange", linestyle="--", label="held out")
+    def _costs(self) -> None:
+        self.costs.plot([], [], color="tab:blue", label="training")
+        self.costs.plot([], [], color="tab:orange", linestyle="--", label="held out")
         self.costs.set(xlabel="epoch", ylabel="cost", yscale="log", xlim=(0, 10), ylim=(0.1, 1))
-        self.costs.yaxis.set_major_formatter("{x:g}")
-        self.costs.yaxis.set_minor_formatter("")
+        plots.plain_numbers(self.costs.yaxis)
         self.costs.grid(True, alpha=0.3)
         self.costs.spines[["top", "right"]].set_visible(False)
         self.costs.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 0.98), ncols=2)
-        self.curves = training, held_out
-        return [training, held_out]
 
-    def _net(self, sizes: tuple[int, ...]) -> list:
+    def _net(self, sizes: tuple[int, ...]) -> None:
         heights = [np.linspace(1, -1, size + 2)[1:-1] for size in sizes]
         lines = [
             ((layer, below), (layer + 1, above))
@@ -204,7 +199,7 @@ class Picture:
         ]
         self.lines = self.net.add_collection(LineCollection(lines))
         places = [(layer, height) for layer, column in enumerate(heights) for height in column]
-        neurons = self.net.plot(*np.array(places).T, "o", color="white", markeredgecolor=plots.INK, markersize=8)
+        self.net.plot(*np.array(places).T, "o", color="white", markeredgecolor=plots.INK, markersize=8)
         for number, height in enumerate(heights[0], 1):
             self.net.text(-0.12, height, f"x{number}", ha="right", va="center")
         for layer, size in enumerate(sizes):
@@ -213,17 +208,17 @@ class Picture:
         self.net.set_title("weights: orange +, blue −, thick: large", fontsize=9)
         self.net.set(xlim=(-0.3 * len(sizes), len(sizes) - 0.8), ylim=(-1.2, 1))
         self.net.set_axis_off()
-        return [self.lines, *neurons]
 
     def update(self, engine: Engine) -> None:
         """Take over the state of the engine."""
         mixed = engine.shares(self.grid) @ COLOURS[: len(engine.training.classes)]
         self.regions.set_data((1 - 0.5 * (1 - mixed)).clip(0, 1).reshape(GRID, GRID, 3))  # paler than the points
         epochs, *costs = np.array(engine.history).T
-        for curve, cost in zip(self.curves, costs, strict=True):
+        for curve, cost in zip(self.costs.lines, costs, strict=True):
             curve.set_data(epochs, cost)
         self._make_room(epochs[-1], np.concatenate(costs))
-        W = np.concatenate([weights.ravel() for weights in engine.weights()])
+        W = np.concatenate([devices.to_device(layer.W, "cpu").ravel() for layer in engine.network.layers])
+        W = np.nan_to_num(W)
         size = np.abs(W) / max(np.abs(W).max(), 1e-6)
         self.lines.set(linewidths=0.2 + 2.8 * size, colors=np.where(W > 0, "tab:orange", "tab:blue"))
 
@@ -272,7 +267,7 @@ class Loop(threading.Thread):
         super().__init__(name="playground", daemon=True)
         self.settings, self.show = settings, show
         self.commands: queue.SimpleQueue = queue.SimpleQueue()
-        self.running, self.ended = False, ""
+        self.running = False
         self.engine: Engine | None = None
         self.put("reset")
 
@@ -369,8 +364,7 @@ def playground(**defaults) -> widgets.Panel:
         widgets.say(words, text, aloud)
 
     panel.loop = loop = Loop(settings, show)
-    panel.on_close = loop.end
-    weakref.finalize(panel, loop.end)  # also when Python exits
+    panel.on_close = weakref.finalize(panel, loop.end)  # also when Python exits
     for name, button in buttons.items():
         button.on_click(lambda button, name=name: loop.put(name))
     for name, widget in controls.items():

@@ -1,11 +1,12 @@
 """Figures for the notebooks: costs over the epochs, a confusion matrix, times. Each gives back a Figure."""
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -20,6 +21,8 @@ from nncourse.model.training import History
 
 INK = "0.25"  # a grey that can be read on a light and on a dark page
 
+Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> (x, y)
+
 
 def plot_history(history: History, title: str = "") -> Figure:
     """The cost after each epoch, in training and, if there was a validation set, in validation."""
@@ -30,8 +33,7 @@ def plot_history(history: History, title: str = "") -> Figure:
         axes.plot(epochs, history.validation_costs, label="held out", color="tab:orange", linestyle="--")
     axes.set(xlabel="epoch", ylabel="cost", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    plain_numbers(axes.yaxis)
     axes.legend(frameon=False)
     return figure
 
@@ -39,15 +41,20 @@ def plot_history(history: History, title: str = "") -> Figure:
 def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> Figure:
     """A confusion matrix: true classes down, predicted classes across, the counts in the cells."""
     figure, axes = _figure(title, width=1.6 + 0.6 * max(4, len(classes)))
-    axes.grid(False)
-    axes.imshow(M, cmap="Blues", vmin=0)
-    for i, j in np.ndindex(*M.shape):
-        axes.text(j, i, f"{M[i, j]}", ha="center", va="center", color="white" if M[i, j] > M.max() / 2 else "black")
+    _counts(axes, M, M.astype(str))
     ticks = range(len(classes))
-    axes.set(xlabel="predicted class", ylabel="true class")
     axes.set_xticks(ticks, classes, rotation=0 if len(classes) < 4 else 45)
     axes.set_yticks(ticks, classes)
     return figure
+
+
+def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
+    """The cells of a confusion matrix, the more samples the darker, with their texts."""
+    axes.grid(False)
+    axes.imshow(M, cmap="Blues", vmin=0, vmax=max(1, M.max()))
+    for i, j in np.ndindex(*M.shape):
+        axes.text(j, i, texts[i][j], ha="center", va="center", color="white" if M[i, j] > M.max() / 2 else "black")
+    axes.set(xlabel="predicted class", ylabel="true class")
 
 
 def plot_timing(rows: list[Row], title: str = "") -> Figure:
@@ -55,15 +62,23 @@ def plot_timing(rows: list[Row], title: str = "") -> Figure:
     timed = [row for row in rows if row.seconds]
     figure, axes = _figure(title, height=1.2 + 0.4 * len(timed))
     colours = ["tab:blue" if row.device == "cpu" else "tab:green" for row in timed]
-    axes.scatter([row.seconds for row in timed], range(len(timed)), s=70, color=colours)
-    for place, row in enumerate(timed):
-        axes.annotate(duration(row.seconds), (row.seconds, place), (10, 0), textcoords="offset points", va="center")
-    axes.set_yticks(range(len(timed)), [f"{row.kernel} ({row.device})" for row in timed])
-    axes.set(xlabel="time of one call, seconds (further left is faster)", xscale="log")
-    axes.grid(False, axis="y")
+    labels = [f"{row.kernel} ({row.device})" for row in timed]
+    _dots(axes, labels, [row.seconds for row in timed], size=70, color=colours, fontsize=10)
+    axes.set_xlabel("time of one call, seconds (further left is faster)")
     axes.margins(x=0.25, y=0.2)
-    axes.invert_yaxis()
     return figure
+
+
+def _dots(axes: Axes, labels: Sequence[str], seconds: Sequence[float], size: float, color, fontsize: float) -> None:
+    """Times as dots on a logarithmic axis, a row each, the first one on top."""
+    axes.scatter(seconds, range(len(seconds)), s=size, color=color, label="measured")
+    for place, time in enumerate(seconds):
+        beside = {"textcoords": "offset points", "va": "center", "fontsize": fontsize}
+        axes.annotate(duration(time), (time, place), (fontsize, 0), **beside)
+    axes.set_yticks(range(len(seconds)), labels, fontsize=fontsize)
+    axes.set_xscale("log")
+    axes.grid(False, axis="y")
+    axes.invert_yaxis()
 
 
 def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dict[int, float]]) -> Figure:
@@ -80,12 +95,9 @@ def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dic
         sizes = sorted(values)
         right.plot(sizes, [values[size] for size in sizes], label=label, **_line_style(number))
     right.set(xlabel="batch size, samples", ylabel="speedup: times as fast as numpy", xscale="log", yscale="log")
-    right.set_xticks(sizes := sorted({size for values in by_batch.values() for size in values}), map(str, sizes))
-    low, high = right.get_ylim()
-    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
-    right.yaxis.set_major_formatter("{x:g}")
-    for axis in (right.xaxis, right.yaxis):
-        axis.set_minor_formatter(NullFormatter())
+    right.set_xticks(sorted({size for values in by_batch.values() for size in values}))
+    _few_ticks(right)
+    plain_numbers(right.xaxis, right.yaxis)
     if by_batch:
         right.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
@@ -96,10 +108,8 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> Figure:
     figure, axes = _figure(title, height=3.0)
     axes.set_axis_off()
     places = [_rows(size) for size in sizes]
-    for x, (left, right) in enumerate(zip(places[:-1], places[1:], strict=True)):
-        for y_left in left:
-            for y_right in right:
-                axes.plot([x, x + 1], [y_left, y_right], color="0.6", linewidth=0.4, zorder=1)
+    for x, layers in enumerate(pairwise(places)):
+        axes.plot([x, x + 1], np.array(list(product(*layers))).T, color="0.6", linewidth=0.4, zorder=1)
     for x, (size, rows) in enumerate(zip(sizes, places, strict=True)):
         axes.scatter([x] * len(rows), rows, s=90, color="tab:orange" if x else "tab:blue", zorder=2)
         if size > len(rows):
@@ -110,13 +120,13 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> Figure:
     return figure
 
 
-def plot_progress(title: str = "Exercises: filled ones are done") -> Figure:
+def plot_progress() -> Figure:
     """A box for each exercise of the course, a row for each notebook; filled where its kernel is kept."""
     record = mine.progress()
     rows: dict[str, list[Exercise]] = {}
     for exercise in exercises():
         rows.setdefault(exercise.notebook, []).append(exercise)
-    figure, axes = _figure(title, width=9.0, height=0.7 + 0.55 * len(rows))
+    figure, axes = _figure("Exercises: filled ones are done", width=9.0, height=0.7 + 0.55 * len(rows))
     for y, entries in enumerate(rows.values()):
         for x, exercise in enumerate(entries):
             done = f"{exercise.operation}.{exercise.kernel}" in record
@@ -139,14 +149,28 @@ def _rows(size: int) -> list[float]:
     return [(size - 1) / 2 - place for place in range(size)]
 
 
-def _figure(title: str, width: float = 6.0, height: float = 3.4):
-    """A figure with one pair of axes; no pyplot, so that nothing is shown twice and threads do not share a state."""
-    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
-    axes = figure.add_subplot()
+def _figure(title: str, width: float = 6.0, height: float = 3.4) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes."""
+    figure, (axes,) = _row(None, 1, width, height)
     axes.set_title(title, fontsize=11)
-    axes.grid(True, alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def _row(
+    title: str | None, count: int, width: float, height: float = 3.6, ratios: Sequence[float] | None = None
+) -> tuple[Figure, np.ndarray]:
+    """A figure with pairs of axes side by side, and a title above them all.
+
+    No pyplot, so that nothing is shown twice and threads do not share a state.
+    """
+    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
+    if title is not None:  # an empty one takes up room too
+        figure.suptitle(title, fontsize=11)
+    places = figure.subplots(1, count, squeeze=False, width_ratios=ratios)[0]
+    for axes in places:
+        axes.grid(True, alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, places
 
 
 # ---- the still pictures of widgets.py
@@ -179,9 +203,8 @@ def plot_neuron(
     """
     figure, axes = _figure(title, width=6.0, height=4.4)
     low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
-    plane = np.stack(np.meshgrid(*np.linspace(low, high, 160).T), axis=-1)
-    backend = choose("numpy")
-    a = getattr(backend, activation)(plane @ np.asarray(w, float) + b)
+    plane, w = np.stack(np.meshgrid(*np.linspace(low, high, 160).T), axis=-1), np.asarray(w, float)
+    a = getattr(choose("numpy"), activation)(plane @ w + b)
     extent = (low[0], high[0], low[1], high[1])
     shades = axes.imshow(a, SHADES, extent=extent, origin="lower", vmin=0, vmax=1)
     figure.colorbar(shades, label="output a of the neuron", shrink=0.8)
@@ -189,14 +212,13 @@ def plot_neuron(
         axes.plot(*X[y == label].T, mark, color=colour, markeredgecolor="white", markersize=7, label=f"class {label}")
     wrong = neuron_says(w, b, X) != y
     axes.plot(*X[wrong].T, "o", color="tab:red", markersize=12, fillstyle="none", label=f"wrong side: {wrong.sum()}")
-    if any(w):
-        normal = np.asarray(w, float)
+    if w.any():
         middle = (low + high) / 2
-        foot = middle - (normal @ middle + b) * normal / (normal @ normal)
-        axes.axline(foot, foot + [-normal[1], normal[0]], color=INK, label="z = 0")
+        foot = middle - (w @ middle + b) * w / (w @ w)
+        axes.axline(foot, foot + [-w[1], w[0]], color=INK, label="z = 0")
         if (low < foot).all() and (foot < high).all():
-            axes.annotate("", foot + 0.3 * normal, foot, arrowprops={"arrowstyle": "-|>", "color": INK})
-            axes.annotate("w", foot + 0.3 * normal, (4, 4), textcoords="offset points", color=INK, fontweight="bold")
+            axes.annotate("", foot + 0.3 * w, foot, arrowprops={"arrowstyle": "-|>", "color": INK})
+            axes.annotate("w", foot + 0.3 * w, (4, 4), textcoords="offset points", color=INK, fontweight="bold")
     axes.set(xlabel="input x1", ylabel="input x2", xlim=extent[:2], ylim=extent[2:])
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure
@@ -208,7 +230,7 @@ def plot_activation(names: str | Sequence[str], title: str = "", at: float | Non
     backend, z = choose("numpy"), np.linspace(-5, 5, 1001)
     for number, name in enumerate([names] if isinstance(names, str) else names):
         value, slope = getattr(backend, name), getattr(backend, f"{name}_derivative")
-        style = {"linestyle": ("-", "--", "-.", ":")[number % 4], "label": name}  # where curves lie on each other
+        style = _line_style(number) | {"marker": "", "label": name}  # curves may lie on each other
         left.plot(z, value(z), **style)
         right.plot(z, slope(z), **style)
         if at is not None:
@@ -259,10 +281,8 @@ def plot_descent(
     left.set_title("lines of equal cost, and the path", fontsize=9)
     left.set(xlabel="weight w1", ylabel="weight w2", xlim=(-2.2, 2.2), ylim=(-1.6, 1.6))
     right.set(xlabel="step", ylabel="cost", yscale="log")
-    low, high = right.get_ylim()
-    right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
-    right.yaxis.set_major_formatter("{x:g}")
-    right.yaxis.set_minor_formatter(NullFormatter())
+    _few_ticks(right)
+    plain_numbers(right.yaxis)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure
 
@@ -286,33 +306,17 @@ def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.
     left.set(xlabel="score: the network's output", ylabel="share of the class, %")
     left.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))  # above: bars may reach anywhere
     M = counts_at(scores, labels, threshold)
-    middle.imshow(M, cmap="Blues", vmin=0, vmax=max(1, M.max()))
-    names = (("true negative", "false positive"), ("false negative", "true positive"))
-    for i, j in np.ndindex(2, 2):
-        ink = "white" if M[i, j] > M.max() / 2 else "black"
-        middle.text(j, i, f"{M[i, j]}\n{names[i][j].replace(' ', chr(10))}", ha="center", va="center", color=ink)
-    middle.set(xlabel="predicted class", ylabel="true class", xticks=(0, 1), yticks=(0, 1))
-    middle.grid(False)
+    (tn, fp), (fn, tp) = M
+    names = ((f"{tn}\ntrue\nnegative", f"{fp}\nfalse\npositive"), (f"{fn}\nfalse\nnegative", f"{tp}\ntrue\npositive"))
+    _counts(middle, M, names)
+    middle.set(xticks=(0, 1), yticks=(0, 1))
     tried = [counts_at(scores, labels, t) for t in np.unique(np.quantile(scores, np.linspace(0, 1, 200)))]
-    curve = [
-        (recall(m)[1], precision(m)[1]) for m in tried if m[:, 1].any()
-    ]  # without a positive there is no precision
+    curve = [(recall(m)[1], precision(m)[1]) for m in tried if m[:, 1].any()]  # else there is no precision
     right.plot(*np.array(curve).reshape(-1, 2).T, color="tab:green")
     right.plot([recall(M)[1]], [precision(M)[1]], "o", color="black", markersize=8, label=f"F1 {f1(M)[1]:.3f}")
     right.set(xlabel="recall (class 1)", ylabel="precision (class 1)", xlim=(-0.03, 1.03), ylim=(-0.03, 1.05))
     right.legend(frameon=False, fontsize=9, loc="lower left")
     return figure
-
-
-def _row(title: str, count: int, width: float, height: float = 3.6, ratios: Sequence[float] | None = None):
-    """A figure with several pairs of axes side by side."""
-    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
-    figure.suptitle(title, fontsize=11)
-    places = figure.subplots(1, count, width_ratios=ratios)
-    for axes in places:
-        axes.grid(True, alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, places
 
 
 # ---- notebook 08: what limits a training
@@ -329,11 +333,10 @@ class Described:
         return f"Figure: {self.words}"
 
     def _ipython_display_(self) -> None:
+        from IPython.core.pylabtools import print_figure
         from IPython.display import display
 
-        file = io.BytesIO()
-        self.figure.savefig(file, format="png")
-        picture = base64.b64encode(file.getvalue()).decode()
+        picture = print_figure(self.figure, bbox_inches=None, base64=True)
         alternative = {"image/png": {"alt": self.words}}
         display({"image/png": picture, "text/plain": repr(self)}, metadata=alternative, raw=True)
 
@@ -354,25 +357,17 @@ def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
     axes.set(xlabel="times as fast: the part that was moved", ylabel="times as fast: the whole step")
     axes.set(xscale="log", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-    _plain_numbers(axes.xaxis)
-    _plain_numbers(axes.yaxis)
+    plain_numbers(axes.xaxis, axes.yaxis)
     figure.legend(loc="outside lower center", frameon=False, fontsize=9, title="share of the time")
     return Described(figure, f"Speedup of the whole step over the speedup of its part. {'; '.join(said)}.")
 
 
-def plot_lines(
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    xlabel: str,
-    ylabel: str,
-    title: str = "",
-    words: str = "",
-    xscale: str = "log",
-) -> Described:
-    """Lines with marks, label -> (x, y); the y axis is logarithmic."""
+def plot_lines(lines: Lines, xlabel: str, ylabel: str, title: str = "", xscale: str = "log") -> Described:
+    """Lines with marks; the y axis is logarithmic."""
     figure, axes = _figure(title, width=6.5)
     _lines(axes, lines)
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale)
-    return Described(figure, f"{ylabel} over {xlabel}. {words or _ends(lines)}")
+    return Described(figure, f"{ylabel} over {xlabel}. {_ends(lines)}")
 
 
 def plot_bars(
@@ -389,23 +384,17 @@ def plot_bars(
     figure, axes = _figure("", width=7.0, height=1.2 + 0.36 * len(values))
     figure.suptitle(title, fontsize=10)
     colours = ["tab:orange" if label.startswith("nncourse") else "tab:blue" for label in values]
-    axes.scatter(list(values.values()), range(len(values)), s=60, color=colours, label="measured")
-    said = []
-    for place, (label, seconds) in enumerate(values.items()):
-        axes.annotate(duration(seconds), (seconds, place), (9, 0), textcoords="offset points", va="center", fontsize=9)
-        said.append(f"{label} {duration(seconds)}")
+    _dots(axes, list(values), list(values.values()), size=60, color=colours, fontsize=9)
+    said = [f"{label} {duration(seconds)}" for label, seconds in values.items()]
     if marks:
         there = [(marks[label], place) for place, label in enumerate(values) if label in marks]
         axes.scatter(*zip(*there, strict=True), s=60, facecolor="none", edgecolor="tab:red", label="calculated")
         axes.legend(frameon=False, fontsize=9, loc="best")
         said += [f"calculated for {label} {duration(seconds)}" for label, seconds in marks.items() if label in values]
-    axes.set_yticks(range(len(values)), list(values), fontsize=9)
-    axes.set(xlabel=xlabel, xscale="log")
-    axes.grid(False, axis="y")
+    axes.set_xlabel(xlabel)
     axes.margins(x=0.2, y=0.12)
     if limits:
         axes.set_xlim(limits)
-    axes.invert_yaxis()
     return Described(figure, f"{xlabel}: {'; '.join(said)}.")
 
 
@@ -416,9 +405,8 @@ def plot_timelines(lines: Mapping[str, tuple[Sequence, Sequence]], title: str = 
     for place, (label, (launches, runs)) in enumerate(lines.items()):
         for row, (bars, colour, hatch) in enumerate(((launches, "tab:orange", "//"), (runs, "tab:green", ""))):
             spans = [(1e6 * start, 1e6 * (end - start)) for start, end in bars]
-            axes.broken_barh(
-                spans, (3 * place + row, 0.8), facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.8
-            )
+            style = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
+            axes.broken_barh(spans, (3 * place + row, 0.8), **style)
             ticks[3 * place + row + 0.4] = f"{label}: CPU" if row == 0 else "GPU"
         busy, end = sum(end - start for start, end in runs), max(end for _, end in runs)
         axes.text(1e6 * end, 3 * place + 1.4, f"  {duration(end)}, GPU busy {busy / end:.0%}", va="center", fontsize=9)
@@ -442,22 +430,19 @@ def plot_roofline(
     for number, (label, (bandwidth, rate)) in enumerate(roofs.items()):
         style = {"linestyle": ("-", "--", ":")[number % 3], "color": "0.35"}
         axes.plot(x, np.minimum(bandwidth * x, rate) / 1e12, label=f"roof: {label}", **style)
+    said = [f"roof {label}" for label in roofs]
     for number, (label, (intensity, rate)) in enumerate(dots.items()):
         axes.plot(intensity, rate / 1e12, "os^Dv<>P*X"[number % 10], color=f"C{number % 10}", label=label, markersize=8)
+        said.append(f"{label}: {intensity:.3g} FLOP per byte, {rate / 1e12:.3g} TFLOP/s")
     axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="rate, TFLOP/s", xscale="log", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    _plain_numbers(axes.yaxis)
+    plain_numbers(axes.yaxis)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    said = [
-        f"{label}: {intensity:.3g} FLOP per byte, {rate / 1e12:.3g} TFLOP/s"
-        for label, (intensity, rate) in dots.items()
-    ]
-    words = "; ".join([*(f"roof {label}" for label in roofs), *said])
-    return Described(figure, f"Roofline, rate over arithmetic intensity: {words}.")
+    return Described(figure, f"Roofline, rate over arithmetic intensity: {'; '.join(said)}.")
 
 
-def plot_batches(speed: Mapping[str, tuple], quality: Mapping[str, tuple], measure: str, title: str = "") -> Described:
-    """Over the batch size: microseconds a sample on the left, what was learnt on the right; label -> (x, y)."""
+def plot_batches(speed: Lines, quality: Lines, measure: str, title: str = "") -> Described:
+    """Over the batch size: microseconds a sample on the left, what was learnt on the right."""
     figure, (left, right) = _row(title, 2, width=9.0)
     _lines(left, speed)
     left.set(xlabel="batch size, samples", ylabel="time a sample, µs")
@@ -465,9 +450,7 @@ def plot_batches(speed: Mapping[str, tuple], quality: Mapping[str, tuple], measu
     _lines(right, quality)
     right.set(xlabel="batch size, samples", ylabel=measure, yscale="linear", ylim=(0, 1))
     right.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8)
-    _plain_numbers(left.xaxis)
-    _plain_numbers(left.yaxis)
-    _plain_numbers(right.xaxis)
+    plain_numbers(left.xaxis, left.yaxis, right.xaxis)
     words = f"Left, time a sample in µs over the batch size: {_ends(speed)} Right, {measure}: {_ends(quality)}"
     return Described(figure, words)
 
@@ -477,21 +460,28 @@ def _line_style(number: int) -> dict[str, str]:
     return {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
 
 
-def _lines(axes, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
+def _lines(axes: Axes, lines: Lines) -> None:
     for number, (label, (x, y)) in enumerate(lines.items()):
         axes.plot(x, y, label=label, markersize=5, **_line_style(number))
     axes.set(xscale="log", yscale="log")
     axes.legend(frameon=False, fontsize=9)
 
 
-def _ends(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
+def _ends(lines: Lines) -> str:
     """The first and the last point of each line, in words."""
     return " ".join(
         f"{label}: {y[0]:.3g} at {x[0]:,.4g}, {y[-1]:.3g} at {x[-1]:,.4g}." for label, (x, y) in lines.items()
     )
 
 
-def _plain_numbers(axis) -> None:
+def plain_numbers(*axes: Axis) -> None:
     """1, 10, 100 instead of powers of ten."""
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
+    for axis in axes:
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _few_ticks(axes: Axes) -> None:
+    """Ticks at 1, 2, 5, 10, … of a logarithmic y axis, or at 1, 10, … where it spans two decades or more."""
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))

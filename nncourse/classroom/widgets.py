@@ -60,14 +60,10 @@ def in_line(*widgets: ipywidgets.Widget) -> ipywidgets.Box:
 
 def control(kind: type, description: str, tooltip: str, width: str = "300px", **options) -> ipywidgets.Widget:
     """A slider, a menu, a field or a button with a label that can be read whole, and a tooltip."""
-    style = {} if kind is ipywidgets.Button else {"style": {"description_width": "initial"}}
-    return kind(
-        description=description,
-        tooltip=tooltip,
-        layout={"width": width, "margin": "2px 14px 2px 2px"},
-        **style,
-        **options,
-    )
+    options |= {"description": description, "tooltip": tooltip}
+    if kind is not ipywidgets.Button:
+        options["style"] = {"description_width": "initial"}
+    return kind(layout={"width": width, "margin": "2px 14px 2px 2px"}, **options)
 
 
 def slider(description: str, tooltip: str, value: float, low: float, high: float, step: float = 0.1):
@@ -80,10 +76,10 @@ def menu(description: str, tooltip: str, value: str, names: Sequence[str], width
     return control(ipywidgets.Dropdown, description, tooltip, width, value=value, options=list(names))
 
 
-def learning_rate(value: float, low: int = -3, high: int = 0):
-    """A slider for a learning rate, from 10^low to 10^high."""
+def learning_rate(value: float, high: int = 0):
+    """A slider for a learning rate, from 0.001 to 10^high."""
     tip = "How far each step moves the weights; each notch is a factor"
-    limits = {"min": low, "max": high, "step": 0.05, "readout_format": ".3g"}
+    limits = {"min": -3, "max": high, "step": 0.05, "readout_format": ".3g"}
     return control(ipywidgets.FloatLogSlider, "learning rate", tip, "330px", value=value, base=10, **limits)
 
 
@@ -141,10 +137,9 @@ def activations() -> Panel:
     def draw(name: str, z: float):
         backend, at = choose("numpy"), np.array([z])
         value, slope = float(getattr(backend, name)(at)[0]), float(getattr(backend, f"{name}_derivative")(at)[0])
-        effect = (
-            "a small change of z changes nothing" if slope == 0 else f"a small change of z is times {slope:.3g} in a"
-        )
-        return plots.plot_activation(name, at=z), f"{name}({z:g}) = {value:.4g}, slope {slope:.4g}: {effect}."
+        effect = "changes nothing" if slope == 0 else f"is times {slope:.3g} in a"
+        words = f"{name}({z:g}) = {value:.4g}, slope {slope:.4g}: a small change of z {effect}."
+        return plots.plot_activation(name, at=z), words
 
     return live(controls, "The activation with its tangent at z, and beside it the slope.", draw)
 
@@ -178,10 +173,10 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> Panel:
 
     def draw(threshold: float):
         M = plots.counts_at(scores, labels, threshold)
-        quality = metrics.precision(M)[1], metrics.recall(M)[1], metrics.f1(M)[1]
-        words = "True positives {}, false positives {}, false negatives {}, true negatives {}. "
-        words = words.format(M[1, 1], M[0, 1], M[1, 0], M[0, 0])
-        words += "Precision {:.3f}, recall {:.3f}, F1 {:.3f}.".format(*quality)
+        (tn, fp), (fn, tp) = M
+        words = f"True positives {tp}, false positives {fp}, false negatives {fn}, true negatives {tn}. "
+        words += f"Precision {metrics.precision(M)[1]:.3f}, recall {metrics.recall(M)[1]:.3f}, "
+        words += f"F1 {metrics.f1(M)[1]:.3f}."
         return plots.plot_threshold(scores, labels, threshold), words
 
     return live(controls, "Histogram of the scores, confusion matrix, and precision against recall.", draw)
