@@ -126,7 +126,7 @@ def test_it_can_be_measured(gpu):
     found = overheads.measure()
     assert found.keys() == overheads.MEASURES.keys()
     json.dumps(found)
-    assert all(0 < row["without"] and 0 < row["with"] for row in found["lie"])
+    assert all(min(row["without"], row["with"]) > 0 for row in found["lie"])
 
 
 def test_epochs_are_timed_by_each_kernel_of_the_device():

@@ -129,7 +129,7 @@ def plot_progress() -> Figure:
     figure, axes = _figure("Exercises: filled ones are done", width=9.0, height=0.7 + 0.55 * len(rows))
     for y, entries in enumerate(rows.values()):
         for x, exercise in enumerate(entries):
-            done = f"{exercise.operation}.{exercise.kernel}" in record
+            done = exercise.key in record
             face, ink = ("tab:green", "white") if done else ("white", INK)
             axes.add_patch(Rectangle((x + 0.03, y + 0.08), 0.94, 0.84, facecolor=face, edgecolor="0.6"))
             words = f"{'✓' if done else '○'} {exercise.operation.replace('_', chr(10), 1)}\n({exercise.kernel})"

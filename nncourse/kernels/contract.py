@@ -2,8 +2,7 @@
 
 `(batch, n_in)` is a shape, by its letters; `(*n)` is n numbers in any shape; `()` is one number. Numbers are floats
 unless the word int follows. A single whole number is itself a size: after `classes () int` there is a letter classes.
-`architecture () object` is no number, but a value that may fix sizes: those in its
-dictionary `letters`.
+`architecture () object` is no number, but a value that may fix sizes: those in its dictionary `letters`.
 """
 
 import re
