@@ -27,19 +27,15 @@ ARGUMENT = struct.Struct("=48s q 3i 4x")
 ANSWER = struct.Struct("=3i")
 DONE, FAILED, OUT_OF_TIME, RACE = range(4)
 COUNT = struct.Struct("=q")
-MOST_RECORDS = 1_000_000
 
 # Before it the child's stderr holds what kernels printed, after it a report of AddressSanitizer.
 REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
-MISALIGNED = (
-    " reads or writes at an address that is no multiple of what it takes at once: 16 bytes for float4, 8 for float2"
-)
 CRASHES = {
     "FPE on": " divides an integer by zero",
     "stack-overflow": " needs more than the 256 KB of local memory that the emulator gives a thread",
     "SEGV on": " reads or writes memory that belongs to no array",
-    "ILL on": MISALIGNED,
-    "TRAP on": MISALIGNED,  # so the same is called on ARM
+    # ILL, and on ARM TRAP: see FOR_MEMORY in emulator_program.py
+    "(ILL|TRAP) on": " uses an address that is no multiple of what it takes at once: 16 bytes for float4, 8 for float2",
 }
 
 
@@ -59,7 +55,7 @@ def run(
     time_limit: float = 10.0,
     races: bool = False,
     record: list[Trace] | None = None,
-    most_records: int = MOST_RECORDS,
+    most_records: int = 1_000_000,
 ) -> None:
     """Run a kernel. Arrays whose parameter is not const are changed in place. launch.py has checked the arguments.
 
@@ -180,7 +176,7 @@ def _explained(
     if text:
         return where + text.replace("an array", _nearest_array(report))
     for sign, text in CRASHES.items():
-        if sign in report:
+        if re.search(sign, report):
             return where + text
     return f"{where} ended the emulator; launch it again: {report.strip()[:200] or 'it left no report'}"
 

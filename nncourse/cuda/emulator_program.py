@@ -71,7 +71,7 @@ def _compiler() -> list[str]:
 
 @functools.lru_cache(maxsize=16)
 def said_by(*command: str | Path) -> str:
-    """What a tool prints; nothing where it is missing: addr2line and nm come with g++'s linker, but not always."""
+    """What a tool prints; nothing where it is missing (addr2line and nm come with g++'s linker)."""
     if not shutil.which(command[0]):
         return ""
     return subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
@@ -146,8 +146,7 @@ def _cache_folder() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = error.strerror
-        raise CourseError(f"{folder}: wanted to keep programs there, got {reason}; set XDG_CACHE_HOME") from None
+        raise CourseError(f"{folder}: cannot keep programs there: {error.strerror}; set XDG_CACHE_HOME") from None
     return folder
 
 
