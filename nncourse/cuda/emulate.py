@@ -106,12 +106,11 @@ def _packed(passed: list[tuple[Parameter, Any]]) -> list[bytes]:
     """The arguments as the child reads them. Arrays passed twice share memory there too."""
     parts, first_use = [], {}
     for number, (parameter, value) in enumerate(passed):
-        name = parameter.name.encode()[:47]
-        if not parameter.pointer:
-            parts += [ARGUMENT.pack(name, value.nbytes, 0, 0, number), value.tobytes()]
-            continue
-        same_as = first_use.setdefault((value.ctypes.data, value.nbytes), number) if value.nbytes else number
-        parts.append(ARGUMENT.pack(name, value.nbytes, value.itemsize, not parameter.const, same_as))
+        is_array = parameter.pointer
+        place = (value.ctypes.data, value.nbytes) if is_array and value.nbytes else number
+        same_as = first_use.setdefault(place, number)
+        about = value.nbytes, value.itemsize if is_array else 0, is_array and not parameter.const, same_as
+        parts.append(ARGUMENT.pack(parameter.name.encode()[:47], *about))
         if same_as == number:
             parts.append(value.tobytes())
     return parts
