@@ -70,9 +70,9 @@ def _check_sizes(grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: in
         for axis, size, limit in zip("xyz", sizes, limits, strict=False):
             if not isinstance(size, numbers.Integral) or not 1 <= size <= limit:
                 raise CourseError(f"{where}: wanted {name} {axis} from 1 to {limit}, got {size!r} in {sizes}")
-    if (threads := math.prod(block)) > MOST_THREADS:
+    if math.prod(block) > MOST_THREADS:
         raise CourseError(
-            f"{where}: wanted at most {MOST_THREADS} threads in a block, got {block}, which are {threads}"
+            f"{where}: wanted at most {MOST_THREADS} threads in a block, got {block}, which are {math.prod(block)}"
         )
     if not 0 <= shared_bytes <= MOST_SHARED:
         raise CourseError(f"{where}: wanted 0 to {MOST_SHARED} bytes of dynamic shared memory, got {shared_bytes}")
