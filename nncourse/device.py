@@ -1,7 +1,9 @@
 """The one file that knows whether a GPU is there: transfers, waiting, the clock, what a machine is and can do."""
 
+import contextlib
 import os
 import platform
+import re
 import statistics
 import sys
 import time
@@ -77,11 +79,9 @@ def versions() -> dict[str, str]:
     """Versions of what computes here, for reports and model files."""
     from nncourse import __version__
 
-    found = {"nncourse": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    for name in ("numba", "cupy", "torch", "sklearn"):
-        if name in sys.modules:
-            found[name] = sys.modules[name].__version__
-    return found
+    imported = [name for name in ("numpy", "numba", "cupy", "torch", "sklearn") if name in sys.modules]
+    versions = {name: sys.modules[name].__version__ for name in imported}
+    return {"nncourse": __version__, "python": platform.python_version()} | versions
 
 
 @cache
@@ -139,9 +139,7 @@ def _elapsed(work, calls: int, device: str) -> float:
 
 def _cpu_name() -> str:
     """The processor's name as Linux tells it, else what Python knows."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    except OSError:
-        names = []
-    return names[0] if names else platform.processor() or platform.machine()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        if match := re.search(r"^model name\s*:(.*)$", file.read(), re.MULTILINE):
+            return match[1].strip()
+    return platform.processor() or platform.machine()

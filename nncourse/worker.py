@@ -4,19 +4,17 @@ The process starts at the first call and stays, so that what it has imported and
 After a crash, an endless loop or an interrupt it is gone, and the next call starts another one.
 """
 
-import contextlib
 import faulthandler
 import functools
-import importlib
 import os
 import pickle
-import subprocess
 import sys
 import tempfile
 import threading
-import weakref
+import time
 from collections.abc import Callable
 
+from nncourse.child import Child, conversation
 from nncourse.errors import CourseError
 
 LONGEST_PRINT = 2000  # characters of what the work printed that are shown
@@ -32,13 +30,15 @@ def call(function: Callable, *arguments, seconds: float):
     The function is found by its module and name, arguments and result are copied. Exceptions come back as they are.
     Raises WorkerError if it does not end within `seconds`, or if the process ends.
     """
-    worker = _worker(os.getpid())
-    try:
-        return worker.call(function, arguments, seconds)
-    except BaseException as error:
-        if not getattr(error, "came_back", False):  # the worker is gone, or in the middle of something
-            end()
-        raise
+    with conversation(_worker) as child:
+        _ask(child, callable, (function,), 60)  # it is imported there: that and Python's start do not count
+        result, error, printed = _ask(child, function, arguments, seconds)
+    if printed:
+        more = f"\n… and {len(printed) - LONGEST_PRINT} more characters\n" if len(printed) > LONGEST_PRINT else ""
+        sys.stdout.write(printed[:LONGEST_PRINT] + more)
+    if error is not None:
+        raise error
+    return result
 
 
 def end() -> None:
@@ -47,72 +47,30 @@ def end() -> None:
     _worker.cache_clear()
 
 
-class _Worker:
-    def __init__(self):
-        self.lock = threading.Lock()
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the worker)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
-        command = [sys.executable, "-m", "nncourse.worker"]
-        self.process = subprocess.Popen(command, **pipes, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
-        weakref.finalize(self, _close, self.process, os.getpid())
-
-    def call(self, function: Callable, arguments: tuple, seconds: float):
-        with self.lock:
-            self._ask(_import, (function.__module__,), 60)  # Python's start and imports do not count
-            return self._ask(function, arguments, seconds)
-
-    def _ask(self, function: Callable, arguments: tuple, seconds: float):
-        out_of_time = threading.Event()
-
-        def stop() -> None:
-            out_of_time.set()
-            self.process.kill()
-
-        timer = threading.Timer(seconds, stop)
-        timer.start()
-        try:
-            pickle.dump((function, arguments, seconds), self.process.stdin)
-            self.process.stdin.flush()
-            result, error, printed = pickle.load(self.process.stdout)
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            status = self.process.wait()
-            if out_of_time.is_set():
-                raise WorkerError(f"did not end within {seconds:g} s: look for an endless loop") from None
-            reason = (self._errors().strip().splitlines() or ["it left no report"])[-1]
-            raise WorkerError(f"ended its process (status {status}): {reason}") from None
-        finally:
-            timer.cancel()
-        if printed:
-            more = f"\n… and {len(printed) - LONGEST_PRINT} more characters\n" if len(printed) > LONGEST_PRINT else ""
-            sys.stdout.write(printed[:LONGEST_PRINT] + more)
-        if error is not None:
-            error.came_back = True
-            raise error
-        return result
-
-    def _errors(self) -> str:
-        self.errors.seek(0)
-        return self.errors.read().decode(errors="replace")
-
-
 @functools.lru_cache(maxsize=1)
-def _worker(pid: int) -> _Worker:
-    """The worker of the process `pid`, this one: after a fork, both sides must not talk with the same worker."""
-    return _Worker()
+def _worker(pid: int) -> Child:
+    """The worker of the process `pid`, this one."""
+    command = [sys.executable, "-m", "nncourse.worker"]
+    return Child(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
 
 
-def _close(process: subprocess.Popen, owner: int) -> None:
-    """Called when a _Worker is dropped, or Python ends."""
-    if os.getpid() == owner:
-        process.kill()
-        process.wait()
-    for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(BrokenPipeError):
-            pipe.close()
-
-
-def _import(module: str) -> None:
-    importlib.import_module(module)
+def _ask(child: Child, function: Callable, arguments: tuple, seconds: float) -> tuple:
+    """The worker's answer: the result, the exception if one was raised, and what was printed."""
+    deadline = time.monotonic() + seconds
+    timer = threading.Timer(seconds, child.process.kill)
+    timer.start()
+    try:
+        pickle.dump((function, arguments, seconds), child.process.stdin)
+        child.process.stdin.flush()
+        return pickle.load(child.process.stdout)
+    except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+        status = child.process.wait()
+        if time.monotonic() >= deadline:
+            raise WorkerError(f"did not end within {seconds:g} s: look for an endless loop") from None
+        reason = (child.stderr().strip().splitlines() or ["it left no report"])[-1]
+        raise WorkerError(f"ended its process (status {status}): {reason}") from None
+    finally:
+        timer.cancel()
 
 
 def _serve() -> None:
@@ -128,18 +86,16 @@ def _serve() -> None:
                 return
             # A loop that never ends must not outlive a parent that was killed and can no longer stop it.
             faulthandler.dump_traceback_later(seconds + 10, exit=True)
-            result, error = None, None
             try:
-                result = function(*arguments)
-            except Exception as raised:
-                error = raised
+                answer = function(*arguments), None
+            except Exception as error:
+                answer = None, error
             faulthandler.cancel_dump_traceback_later()
             sys.stdout.flush()
-            size = os.lseek(1, 0, os.SEEK_END)
-            text = os.pread(1, min(size, 10 * LONGEST_PRINT), 0).decode(errors="replace")
+            text = os.pread(1, 10 * LONGEST_PRINT, 0).decode(errors="replace")
             os.ftruncate(1, 0)
             os.lseek(1, 0, os.SEEK_SET)
-            answers.write(_pickled(result, error, text))
+            answers.write(_pickled(*answer, text))
             answers.flush()
 
 

@@ -20,8 +20,9 @@ BELOW = {
     "reading": {"errors"},
     "device": {"nncourse", "errors"},
     "datasets": {"errors", "reading", "device"},
-    "cuda": {"errors", "device"},
-    "worker": {"errors"},
+    "child": set(),
+    "cuda": {"errors", "device", "child"},
+    "worker": {"errors", "child"},
     "kernels": {"errors", "architecture", "device", "cuda", "worker"},
     "model": {"errors", "architecture", "device", "datasets"},  # networks are handed a backend
     "classroom": {"errors", "architecture", "reading", "device", "datasets", "cuda", "worker", "kernels", "model"},

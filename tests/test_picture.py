@@ -5,7 +5,7 @@ import pytest
 
 from nncourse.classroom import picture
 from nncourse.classroom.counting import accesses, table
-from nncourse.cuda.emulate import EmulationError, trace
+from nncourse.cuda.emulate import EmulationError, run
 from nncourse.cuda.emulator_program import why_no_compiler
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource
@@ -81,7 +81,8 @@ def random(*shape: int) -> np.ndarray:
 def test_each_access_names_cell_block_thread_kind_and_line():
     z, a = random(10), np.zeros(10, np.float32)
     kernel = find("sigmoid")["naive"]
-    found = trace(kernel.source, kernel.entry, (3, 1, 1), (4, 1, 1), [z, a, np.int32(10)])
+    run(kernel.source, kernel.entry, (3, 1, 1), (4, 1, 1), [z, a, np.int32(10)], record=(traces := []))
+    (found,) = traces
     names = [found.memories[number].name for number in found.accesses["memory"]]
     rows = [
         (name, *row)
@@ -119,7 +120,7 @@ def test_an_access_far_away_is_the_emulators_error():
 def test_what_never_ends_is_ended():
     endless = CudaSource('extern "C" __global__ void endless(int n) { while (n) {} }', "tests/endless.cu")
     with pytest.raises(EmulationError, match="did not end within 0.3 s"):
-        trace(endless, "endless", (1, 1, 1), (1, 1, 1), [np.int32(1)], time_limit=0.3)
+        run(endless, "endless", (1, 1, 1), (1, 1, 1), [np.int32(1)], time_limit=0.3, record=[])
 
 
 # ---- what is counted

@@ -3,7 +3,7 @@
 // shared memory are kept, and two make a race if they come from two threads, one writes, not both are atomic, and
 // nothing made one wait for the other. In the program with AddressSanitizer none of this exists.
 //
-// The same calls serve to record every access of a launch, for emulate.trace(); then nothing is said of races.
+// The same calls serve to record every access of a launch, for emulate.run(record=…); then nothing is said of races.
 //
 // Not seen: races on __device__ variables; on __shared__ arrays in templates (GCC ignores their section); a struct
 // stored as a function returns it. A thread that syncs with some lanes of its warp counts as having waited for all.

@@ -8,28 +8,23 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from nncourse.cuda.compile import CudaCompileError, compile_check, why_no_nvrtc
 from nncourse.cuda.source import CudaSource, kernels_in
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, write_atomically
 
 HEADERS = sorted(Path(__file__).parent.glob("cuda_on_cpu*.h"))
-FLAGS = (
-    # -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
-    *("-std=c++17", "-O1", "-g1", "-w", "-fno-strict-aliasing", "-fwrapv", "-no-pie"),
-    *("-fmax-errors=20", "-fno-diagnostics-show-caret"),
-)
+# -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
+FLAGS = shlex.split("-std=c++17 -O1 -g1 -w -fno-strict-aliasing -fwrapv -no-pie")
+FLAGS += shlex.split("-fmax-errors=20 -fno-diagnostics-show-caret")
 # A float4 at an address that is no multiple of 16 stops a GPU, and a CPU does not mind: so the CPU is told to trap.
-FOR_MEMORY = (
-    *("-fsanitize=address", "-fsanitize-sections=cuda_shared"),
-    *("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"),
-)
+FOR_MEMORY = shlex.split("-fsanitize=address -fsanitize-sections=cuda_shared")
+FOR_MEMORY += shlex.split("-fsanitize=alignment -fsanitize-undefined-trap-on-error")
 # -O0: else the very access that races may be optimised away. Not for linking: cuda_on_cpu_races.h is the library.
-FOR_RACES = ("-O0", "-fsanitize=thread", "-fno-threadsafe-statics")
+FOR_RACES = shlex.split("-O0 -fsanitize=thread -fno-threadsafe-statics")
 UNUSED_DAYS = 30  # programs that nobody ran for so long are removed
 
 ALIGN = r"(?:__align__\s*\(\s*\d+\s*\)\s*)?"
@@ -54,19 +49,18 @@ def program_for(source: CudaSource, races: bool = False) -> Path:
     """
     if reason := why_no_compiler():
         raise CourseError(f"{source.file}: {reason}")
-    command = [*_compiler(), *FLAGS]
-    sanitizer = FOR_RACES if races else FOR_MEMORY
+    to_link = [*_compiler(), *FLAGS, *(() if races else FOR_MEMORY)]
+    to_compile = [*_compiler(), *FLAGS, *(FOR_RACES if races else FOR_MEMORY)]
     text = _program_text(source)
     headers = [header.read_text() for header in HEADERS]
-    key = "\0".join([text, *headers, *command, *sanitizer, _compiler_version(tuple(_compiler()))])
+    key = "\0".join([text, *headers, *to_compile, said_by(*_compiler(), "--version")])
     program = _cache_folder() / hashlib.sha256(key.encode()).hexdigest()[:32]
     if program.exists():
         program.touch()
         return program
     if why_no_nvrtc() is None:
         compile_check(source)  # what CUDA's own compiler says comes first: it is what a GPU would say
-    link = [*command, *(() if races else sanitizer)]
-    _build([*command, *sanitizer], link, text, program, source)
+    write_atomically(program, lambda new: _build(new, text, to_compile, to_link, source))
     _remove_unused(program.parent)
     return program
 
@@ -75,9 +69,12 @@ def _compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX", "")) or ["g++"]
 
 
-@functools.cache
-def _compiler_version(command: tuple[str, ...]) -> str:
-    return subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
+@functools.lru_cache(maxsize=16)
+def said_by(*command: str | Path) -> str:
+    """What a tool prints; nothing where it is missing (addr2line and nm come with g++'s linker)."""
+    if not shutil.which(command[0]):
+        return ""
+    return subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
 
 
 def _program_text(source: CudaSource) -> str:
@@ -105,19 +102,18 @@ def _pointer_to_dynamic_shared(declaration: re.Match) -> str:
     return f"{ctype}* const {name} = reinterpret_cast<{ctype}*>(cuda_on_cpu::dynamic_shared);{lines}"
 
 
-def _build(compile_: list[str], link: list[str], text: str, program: Path, source: CudaSource) -> None:
-    """Compile beside the final place, then rename: other processes see a whole program or none."""
-    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
-        (Path(folder) / "kernels.cpp").write_text(text, encoding="utf-8")
-        english = os.environ | {"LC_ALL": "C"}
-        for command in (
-            [*compile_, f"-I{Path(__file__).parent}", "-c", "kernels.cpp", "-o", "kernels.o"],
-            [*link, "kernels.o", "-o", "program"],
-        ):
-            result = subprocess.run(command, cwd=folder, env=english, capture_output=True, text=True, errors="replace")
-            if result.returncode:
-                raise CudaCompileError(_readable_errors(result.stderr, source))
-        os.replace(Path(folder) / "program", program)
+def _build(program: Path, text: str, to_compile: list[str], to_link: list[str], source: CudaSource) -> None:
+    """Compile and link, in the program's folder."""
+    folder = program.parent
+    (folder / "kernels.cpp").write_text(text, encoding="utf-8")
+    english = os.environ | {"LC_ALL": "C"}
+    for command in (
+        [*to_compile, f"-I{Path(__file__).parent}", "-c", "kernels.cpp", "-o", "kernels.o"],
+        [*to_link, "kernels.o", "-o", program.name],
+    ):
+        result = subprocess.run(command, cwd=folder, env=english, capture_output=True, text=True, errors="replace")
+        if result.returncode:
+            raise CudaCompileError(_readable_errors(result.stderr, source))
 
 
 def _readable_errors(log: str, source: CudaSource) -> str:
@@ -131,15 +127,18 @@ def _readable_errors(log: str, source: CudaSource) -> str:
     return "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
 
 
-def lines_before(return_addresses: Sequence[int], program: Path, source: CudaSource) -> list[int]:
-    """The .cu lines of the calls that return there, the innermost if functions were inlined; 0 where nobody knows."""
-    if not shutil.which("addr2line"):  # it comes with g++'s linker
-        return [0] * len(return_addresses)
-    command = ["addr2line", "-i", "-a", "-e", program, *(hex(address - 1) for address in return_addresses)]
-    answer = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+def lines_before(return_addresses: Sequence[int], source: CudaSource) -> list[int]:
+    """The .cu lines of the calls that return there, in the program with `races`; 0 where nobody knows."""
+    program = program_for(source, races=True)
+    answer = said_by("addr2line", "-i", "-a", "-e", program, *(hex(address - 1) for address in return_addresses))
     frames = re.split(r"^0x[0-9a-f]+\n", answer, flags=re.MULTILINE)[1:]  # so -a heads what belongs to an address
-    found = [re.search(re.escape(source.file) + r":(\d+)", text) for text in frames]
-    return [int(match[1]) if match else 0 for match in found]
+    return [line_in(text, source) for text in frames] or [0] * len(return_addresses)
+
+
+def line_in(report: str, source: CudaSource) -> int:
+    """The .cu line that a report names first, the innermost if functions were inlined; 0 if it names none."""
+    match = re.search(re.escape(source.file) + r":(\d+)", report)
+    return int(match[1]) if match else 0
 
 
 def _cache_folder() -> Path:
@@ -147,8 +146,7 @@ def _cache_folder() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = error.strerror
-        raise CourseError(f"{folder}: wanted to keep programs there, got {reason}; set XDG_CACHE_HOME") from None
+        raise CourseError(f"{folder}: cannot keep programs there: {error.strerror}; set XDG_CACHE_HOME") from None
     return folder
 
 

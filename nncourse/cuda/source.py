@@ -54,14 +54,13 @@ class CudaSource:
         return hash((self.text, self.file))  # each launch asks for it, and Python remembers the hash of a text
 
     @staticmethod
-    def read(path: str | Path, defines: tuple[str, ...] = (), before: tuple["CudaSource", ...] = ()) -> "CudaSource":
+    def read(path: Path, defines: tuple[str, ...] = (), before: tuple["CudaSource", ...] = ()) -> "CudaSource":
         """The .cu file at `path`, shown as "<its folder>/<its name>"."""
-        path = Path(path)
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise CourseError(f"{path}: wanted a .cu file, but {error.strerror}; check the path") from None
-        return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", tuple(defines), before)
+        return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", defines, before)
 
     def compilable(self) -> str:
         """The text for a compiler: constants first, then a #line, so that messages name the file's own lines."""

@@ -2,15 +2,13 @@
 
 import math
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from nncourse.cuda.emulator_program import DYNAMIC_SHARED, lines_before, program_for
-from nncourse.cuda.source import COMMENT, CudaSource
+from nncourse.cuda.emulator_program import DYNAMIC_SHARED, lines_before, program_for, said_by
+from nncourse.cuda.source import COMMENT, CudaSource, Parameter
 
 # The struct Record of cuda_on_cpu_races.h.
 RECORD = np.dtype(
@@ -53,8 +51,6 @@ class Trace:
     text, 0 if unknown; `code`, which tells one instruction from another; `outside`, whether it misses the memory.
     """
 
-    source: CudaSource
-    function: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     memories: tuple[Memory, ...]
@@ -64,58 +60,46 @@ class Trace:
 def trace_of(
     records: np.ndarray,
     source: CudaSource,
-    function: str,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
-    arrays: dict[int, tuple[str, np.ndarray]],
+    passed: list[tuple[Parameter, Any]],
     shared_bytes: int,
 ) -> Trace:
-    """Give names and cell numbers to what the program recorded. `arrays` are those that were passed, by place."""
-    program = program_for(source, races=True)
-    memories, accesses = [], np.zeros(len(records), COLUMNS)
+    """Give names and cell numbers to what the program recorded. `passed`: the parameters, each with its argument."""
+    accesses = np.zeros(len(records), COLUMNS)
     for column in ("offset", "code", "block", "thread", "kind"):
         accesses[column] = records[column]
-
-    def add(name: str, mine: np.ndarray, itemsize: int, shape: tuple[int, ...], shared: bool) -> None:
-        memory = Memory(name, shape, itemsize, shared)
-        cell, cells = accesses["offset"][mine] // itemsize, -(-records["bytes"][mine].astype(int) // itemsize)
-        accesses["cell"][mine], accesses["cells"][mine] = cell, cells
-        accesses["outside"][mine] = (cell < 0) | (cell + cells > memory.size)
-        accesses["memory"][mine] = len(memories)
-        memories.append(memory)
-
-    def add_shared(name: str, mine: np.ndarray, size: int) -> None:
-        itemsize = int(records["bytes"][mine].min())  # the type is not known here, but what is read or written at once
-        add(name, mine, itemsize, _shared_shape(source, name, size // itemsize), True)
-
-    for number, (name, array) in arrays.items():
-        add(name, records["memory"] == number, array.itemsize, array.shape or (1,), False)
-    static = records["memory"] == STATIC_SHARED
-    variables = shared_variables(program) if static.any() else []
+    touched = [
+        (Memory(parameter.name, array.shape or (1,), array.itemsize, False), records["memory"] == number)
+        for number, (parameter, array) in enumerate(passed)
+        if parameter.pointer
+    ]
+    variables = _static_variables(source)
     owner = np.searchsorted([start for _, start, _ in variables], records["offset"], side="right") - 1
-    for number, (name, start, size) in enumerate(variables):
-        mine = static & (owner == number)
-        accesses["offset"][mine] -= start
+    static, dynamic = (records["memory"] == number for number in (STATIC_SHARED, DYNAMIC_SHARED_MEMORY))
+    shared = [(*variable, static & (owner == number)) for number, variable in enumerate(variables)]
+    for name, start, size, mine in (*shared, (_dynamic_name(source), 0, shared_bytes, dynamic)):
         if mine.any():
-            add_shared(name, mine, size)
-    dynamic = records["memory"] == DYNAMIC_SHARED_MEMORY
-    if dynamic.any():
-        add_shared(_dynamic_name(source), dynamic, shared_bytes)
+            accesses["offset"][mine] -= start
+            itemsize = int(records["bytes"][mine].min())  # the type is not known here, but what is touched at once
+            touched.append((Memory(name, _shared_shape(source, name, size // itemsize), itemsize, True), mine))
+    for number, (memory, mine) in enumerate(touched):
+        cell = accesses["offset"][mine] // memory.itemsize
+        cells = -(-records["bytes"][mine].astype(int) // memory.itemsize)
+        accesses["memory"][mine], accesses["cell"][mine], accesses["cells"][mine] = number, cell, cells
+        accesses["outside"][mine] = (cell < 0) | (cell + cells > memory.size)
     codes, place = np.unique(records["code"], return_inverse=True)
-    accesses["line"] = np.array(lines_before(codes.tolist(), program, source), int)[place]
-    return Trace(source, function, grid, block, tuple(memories), accesses)
+    accesses["line"] = np.array(lines_before(codes.tolist(), source), int)[place]
+    return Trace(grid, block, tuple(memory for memory, _ in touched), accesses)
 
 
-def shared_variables(program: Path) -> list[tuple[str, int, int]]:
+def _static_variables(source: CudaSource) -> list[tuple[str, int, int]]:
     """The __shared__ variables of a program: name, first byte and number of bytes, as they lie in its section."""
-    if not shutil.which("nm"):  # it comes with g++'s linker too
-        return []
-    listed = subprocess.run(["nm", "-C", "-S", program], capture_output=True, text=True, errors="replace").stdout
+    listed = said_by("nm", "-C", "-S", "-n", program_for(source, races=True))
     limits = {match[2]: int(match[1], 16) for match in SECTION_LIMIT.finditer(listed)}
     start, end = limits.get("start", 0), limits.get("stop", 0)
-    found = ((match[3], int(match[1], 16) - start, int(match[2], 16)) for match in SYMBOL.finditer(listed))
-    inside = (item for item in found if 0 <= item[1] < end - start and item[0] != "room_after_shared")
-    return sorted(inside, key=lambda item: item[1])
+    found = [(match[3], int(match[1], 16) - start, int(match[2], 16)) for match in SYMBOL.finditer(listed)]
+    return [item for item in found if 0 <= item[1] < end - start and item[0] != "room_after_shared"]
 
 
 def _shared_shape(source: CudaSource, name: str, size: int) -> tuple[int, ...]:
@@ -123,8 +107,7 @@ def _shared_shape(source: CudaSource, name: str, size: int) -> tuple[int, ...]:
     text = COMMENT.sub(" ", source.compilable())
     constants = dict(CONSTANT.findall(text))
     for declaration in SHARED.findall(text):
-        for brackets in re.findall(rf"\b{re.escape(name)}\s*((?:\[[^]]*\]\s*){{2,}})", declaration):
-            last = re.findall(r"\[([^]]*)\]", brackets)[-1]
+        for last in re.findall(rf"\b{re.escape(name)}\s*(?:\[[^]]*\]\s*)+\[([^]]*)\]", declaration):
             last = re.sub(r"\b[A-Za-z_]\w*", lambda word: constants.get(word[0], "?"), last)
             if not (sum_or_product := re.fullmatch(r"\s*(\d+)\s*(?:([+*])\s*(\d+)\s*)?", last)):
                 continue

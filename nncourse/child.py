@@ -1,0 +1,56 @@
+"""A program that stays beside Python, so that one question after the other can be put to it, through pipes.
+
+What goes wrong in it harms nobody here: see worker.py and cuda/emulate.py.
+"""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+
+class Child:
+    """A running program. It is ended when nobody keeps this object any more, or Python ends."""
+
+    def __init__(self, command: list, **options):
+        self.lock = threading.Lock()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
+        self.process = subprocess.Popen(command, bufsize=1 << 20, **pipes, **options)
+        weakref.finalize(self, _end, self.process, self.errors, os.getpid())
+
+    def stderr(self) -> str:
+        """What it wrote there; pread, since the child shares the file's position, which seek would move."""
+        size = os.fstat(self.errors.fileno()).st_size
+        return os.pread(self.errors.fileno(), size, 0).decode(errors="replace")
+
+
+@contextlib.contextmanager
+def conversation(kept: Callable[..., Child], *key) -> Iterator[Child]:
+    """The child that the cached function `kept` starts for (*key, pid); meanwhile no other thread talks with it.
+
+    `pid` is this process: after a fork both sides must not talk with the same child. Whatever breaks off the
+    conversation, a Ctrl-C too, leaves the child in the middle of something: it is killed, and the next one starts anew.
+    """
+    child = kept(*key, os.getpid())
+    with child.lock:
+        try:
+            yield child
+        except BaseException:
+            child.process.kill()
+            kept.cache_clear()
+            raise
+
+
+def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
+    """Called when a Child is dropped, or Python ends: also in a forked process, which must leave the program alone."""
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout, errors):
+        with contextlib.suppress(BrokenPipeError):  # a request that the child did not live to read
+            pipe.close()
