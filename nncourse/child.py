@@ -6,6 +6,7 @@ What goes wrong in it harms nobody here: see worker.py and cuda/emulate.py.
 import contextlib
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import weakref
@@ -24,9 +25,22 @@ class Child:
         weakref.finalize(self, _end, self.process, self.errors, os.getpid())
 
     def stderr(self) -> str:
-        """What it wrote there; pread, since the child shares the file's position, which seek would move."""
-        size = os.fstat(self.errors.fileno()).st_size
-        return os.pread(self.errors.fileno(), size, 0).decode(errors="replace")
+        """What it wrote there."""
+        return written_to(self.errors.fileno())
+
+
+def written_to(descriptor: int, most: int = sys.maxsize) -> str:
+    """What is in a file, `most` bytes of it; its writer shares the position, which is at the end again afterwards."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    text = os.read(descriptor, min(os.fstat(descriptor).st_size, most)).decode(errors="replace")
+    os.lseek(descriptor, 0, os.SEEK_END)
+    return text
+
+
+def empty(descriptor: int) -> None:
+    """Leave nothing in a file, and let its writer begin at its start."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.ftruncate(descriptor, 0)
 
 
 @contextlib.contextmanager

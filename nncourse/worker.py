@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from nncourse.child import Child, conversation
+from nncourse.child import Child, conversation, empty, written_to
 from nncourse.errors import CourseError
 
 LONGEST_PRINT = 2000  # characters of what the work printed that are shown
@@ -92,9 +92,8 @@ def _serve() -> None:
                 answer = None, error
             faulthandler.cancel_dump_traceback_later()
             sys.stdout.flush()
-            text = os.pread(1, 10 * LONGEST_PRINT, 0).decode(errors="replace")
-            os.ftruncate(1, 0)
-            os.lseek(1, 0, os.SEEK_SET)
+            text = written_to(1, most=10 * LONGEST_PRINT)
+            empty(1)
             answers.write(_pickled(*answer, text))
             answers.flush()
 

@@ -5,7 +5,6 @@ never ends harms nobody else. What it emulates, and how, is in cuda_on_cpu.h.
 """
 
 import functools
-import os
 import re
 import struct
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nncourse.child import Child, conversation
+from nncourse.child import Child, conversation, empty
 from nncourse.cuda.emulator_program import line_in, lines_before, program_for, why_no_compiler
 from nncourse.cuda.source import CudaSource, Parameter, kernels_in, parameters
 from nncourse.cuda.trace import RECORD, Trace, trace_of
@@ -156,8 +155,7 @@ def _show_printed(child: Child) -> None:
     """What kernels printed, on Python's stdout, where a notebook shows it."""
     if text := child.stderr():
         sys.stdout.write(REPORT_START.split(text)[0])
-        os.lseek(child.errors.fileno(), 0, os.SEEK_SET)  # the child shares this position
-        os.ftruncate(child.errors.fileno(), 0)
+        empty(child.errors.fileno())
 
 
 def _explained(
