@@ -6,12 +6,11 @@ What the numbers mean, which of them are targets for instance, is the business o
 import csv
 import gzip
 import hashlib
-import io
 import math
-import shutil
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -134,18 +133,17 @@ def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path, timeout: fl
 
     failures = []
     for mirror in mirrors:
-        content = io.BytesIO()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with (
                 urlopen(f"{mirror}/{file}", timeout=timeout) as response,
                 tqdm.wrapattr(response, "read", total=getattr(response, "length", None), desc=file) as shown,
             ):
-                shutil.copyfileobj(shown, content)
-            found = hashlib.md5(content.getbuffer(), usedforsecurity=False).hexdigest()
+                content = b"".join(iter(partial(shown.read, 1 << 16), b""))
+            found = hashlib.md5(content, usedforsecurity=False).hexdigest()
             if found != md5:
                 raise ValueError(f"the MD5 is {found}, not {md5}")
-            write_atomically(folder / file, lambda new, content=content: new.write_bytes(content.getbuffer()))
+            write_atomically(folder / file, lambda new, content=content: new.write_bytes(content))
             return folder / file
         except (OSError, HTTPException, ValueError) as error:
             failures.append(f"{mirror}: {' '.join(str(error).split())}")

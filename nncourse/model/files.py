@@ -65,16 +65,14 @@ def load(path: str | Path) -> Model:
 
 def _description(model: Model) -> str:
     """All but the weights, as one line of JSON; its floats come back exactly."""
-    scaling = model.scaling
-    numbers = {"offset": scaling.offset.tolist(), "factor": scaling.factor.tolist()} if scaling else {}
     about = {
         "activations": model.network.activations,
         "cost": model.network.cost,
-        "scaling": {"kind": scaling.kind if scaling else "none"} | numbers,
+        "scaling": vars(model.scaling) if model.scaling else {"kind": "none"},
         "classes": model.classes,
         "provenance": model.provenance,
     }
-    return json.dumps(about)
+    return json.dumps(about, default=np.ndarray.tolist)
 
 
 def _assemble(parameters: list[tuple], description: str | None) -> Model:
