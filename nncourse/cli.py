@@ -225,8 +225,7 @@ def _check(options: argparse.Namespace) -> int:
                 print(f"– {operation.name} ({name}): not checked, {reason}")
                 count["not checked"] += 1
                 continue
-            emulated = options.emulate and kernel.device == "gpu"
-            verdict = operation.check(name, device="emulator" if emulated else None)
+            verdict = operation.check(name, device="emulator" if options.emulate and kernel.cuda else None)
             print(verdict, flush=True)
             count["right" if verdict else "wrong"] += 1
     print(", ".join(f"{number} {word}" for word, number in count.items()))

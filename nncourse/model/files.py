@@ -57,7 +57,7 @@ def load(path: str | Path) -> Model:
     except Exception as error:  # NumPy, zipfile and json have many for a damaged file
         what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         wanted = "wanted a model, .npz or the C program's text; it is damaged, or something else"
-        raise CourseError(f"{path}: {wanted} ({what}): train the model again") from None
+        raise CourseError(f"{path}: {wanted} ({what}): name another file, or train it again") from None
 
 
 # ---- what both forms hold
@@ -125,13 +125,9 @@ def _read_npz(path: Path) -> tuple[list[tuple], str]:
 def _write_text(model: Model, path: Path) -> None:
     network = model.network
     lines = [str(len(network.sizes)), " ".join(map(str, network.sizes))]
-    lines += [_row(layer.b) for layer in network.layers]
-    lines += [_row(weights) for layer in network.layers for weights in layer.W]
+    rows = [layer.b for layer in network.layers] + [weights for layer in network.layers for weights in layer.W]
+    lines += [" ".join(f"{number:.9g}" for number in row) for row in rows]  # nine digits bring a float32 back exactly
     path.write_text("\n".join([*lines, f"about {_description(model)}"]) + "\n")
-
-
-def _row(numbers: np.ndarray) -> str:
-    return " ".join(f"{number:.9g}" for number in numbers)  # nine digits bring a float32 back exactly
 
 
 def _read_text(path: Path) -> tuple[list[tuple], str | None]:
