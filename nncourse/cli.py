@@ -14,7 +14,6 @@ from nncourse import __version__
 from nncourse.errors import CourseError, nearest, refuse_unknown
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
-COMMANDS = ("train", "test", "check", "time", "progress", "report", "info")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     """The options. `--train …` becomes `train …`: the C program's spelling, wherever the word stands."""
     for command in ("train", "test"):
-        if f"--{command}" in arguments and arguments[0] not in COMMANDS:
+        if f"--{command}" in arguments and arguments[0].startswith("-"):
             arguments.remove(f"--{command}")
             arguments.insert(0, command)
     options, unknown = _parser().parse_known_args(arguments)
@@ -58,7 +57,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="nncourse", description="Train and test neural networks; check and time their kernels.")
     parser.add_argument("--version", action="version", version=f"nncourse {__version__}")
-    commands = parser.add_subparsers(metavar="|".join(COMMANDS), required=True)
+    commands = parser.add_subparsers(required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], words: str, **options) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=words, **options)

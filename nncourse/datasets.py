@@ -119,7 +119,7 @@ def _targets_from_labels(rows: Rows, labels: np.ndarray, outputs: int | None) ->
     wrong = np.flatnonzero((labels != np.floor(labels)) | (labels < 0) | (labels >= most))
     if len(wrong):
         wanted = "a label 0 or 1" if most == 2 else f"an integer label from 0 to {most - 1}"
-        raise rows.error(int(wrong[0]), rows.width - 1, wanted)
+        raise rows.error(wrong[0], rows.width - 1, wanted)
     labels = labels.astype(int)
     classes = max(2, labels.max() + 1) if outputs is None else most
     columns = 1 if classes == 2 and outputs != 2 else classes
