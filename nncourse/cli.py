@@ -7,14 +7,13 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nncourse import __version__
 from nncourse.errors import CourseError, nearest, refuse_unknown
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
-COMMANDS = ("train", "test", "check", "time", "progress", "report", "info")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     """The options. `--train …` becomes `train …`: the C program's spelling, wherever the word stands."""
     for command in ("train", "test"):
-        if f"--{command}" in arguments and arguments[0] not in COMMANDS:
+        if f"--{command}" in arguments and arguments[0].startswith("-"):
             arguments.remove(f"--{command}")
             arguments.insert(0, command)
     options, unknown = _parser().parse_known_args(arguments)
@@ -58,12 +57,22 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="nncourse", description="Train and test neural networks; check and time their kernels.")
     parser.add_argument("--version", action="version", version=f"nncourse {__version__}")
-    commands = parser.add_subparsers(metavar="|".join(COMMANDS), required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(required=True)
 
-    train = commands.add_parser("train", help="train a network and save it", allow_abbrev=False)
-    train.set_defaults(run=_train)
-    _add_common(train)
-    train.add_argument("--layers", help="neurons a layer, inputs first: 30,60,10,1")
+    def command(name: str, run: Callable[[argparse.Namespace], int], words: str, **options) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=words, **options)
+        added.set_defaults(run=run, spellings=added._option_string_actions)
+        return added
+
+    both = _Parser(add_help=False)  # what train and test have in common
+    both.add_argument("--dataset", required=True, help="a CSV file, or a name such as breast_cancer or mnist")
+    both.add_argument("--model", required=True, help="the model: .npz, or the C program's text by any other ending")
+    both.add_argument("--backend", default="numpy", help="loops, numpy, numba, cupy or cuda (default numpy)")
+    both.add_argument("--use", action="append", default=[], metavar="OPERATION=KERNEL", help="dense_forward=tiled, …")
+    both.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
+    both.add_argument("-v", "--verbose", action="store_true", help="show progress and the kernels that are used")
+    train = command("train", _train, "train a network and save it", allow_abbrev=False, parents=[both])
+    train.add_argument("--layers", type=_sizes, help="neurons a layer, inputs first: 30,60,10,1")
     train.add_argument("--epochs", type=int, default=100)
     train.add_argument("--batch-size", "--batch_number", "--batch_size", type=int, default=10)
     train.add_argument("--learning-rate", "--learning_rate", type=_number, default=0.1)
@@ -74,37 +83,25 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--validation", type=_number, default=0.0, help="share of the samples kept out of training")
     train.add_argument("--resume", metavar="MODEL", help="go on training this model; its layers and scaling are taken")
     train.add_argument("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
+    command("test", _test, "test a saved network", allow_abbrev=False, parents=[both])
 
-    test = commands.add_parser("test", help="test a saved network", allow_abbrev=False)
-    test.set_defaults(run=_test)
-    _add_common(test)
-
-    check = commands.add_parser("check", help="check kernels against the truth")
-    check.set_defaults(run=_check)
-    check.add_argument("operation", nargs="?")
-    check.add_argument("--kernel", action="append", default=[], help="only this kernel")
+    some = _Parser(add_help=False)  # what check and time have in common
+    some.add_argument("operation", nargs="?")
+    some.add_argument("--kernel", action="append", default=[], help="only this kernel")
+    check = command("check", _check, "check kernels against the truth", parents=[some])
     check.add_argument("--emulate", action="store_true", help="CUDA kernels on the CPU emulator, even with a GPU")
-
-    timing = commands.add_parser("time", help="time kernels beside this machine's limits")
-    timing.set_defaults(run=_time)
-    timing.add_argument("operation", nargs="?")
-    timing.add_argument("--kernel", action="append", default=[], help="only this kernel")
+    timing = command("time", _time, "time kernels beside this machine's limits", parents=[some])
     timing.add_argument("--size", action="append", default=[], metavar="NAME=N", help="batch=64, n_in=784, …")
 
-    progress = commands.add_parser("progress", help="which exercises of the notebooks are done")
-    progress.set_defaults(run=_progress)
+    command("progress", _progress, "which exercises of the notebooks are done")
 
-    report = commands.add_parser("report", help="one HTML page to hand in: progress, kernels, speedup, results")
-    report.set_defaults(run=_report)
+    report = command("report", _report, "one HTML page to hand in: progress, kernels, speedup, results")
     report.add_argument("--out", default="report.html", help="the page's file (default report.html)")
     report.add_argument("--name", default="", help="who hands it in")
     report.add_argument("--dataset", help="a CSV file or a name (default: the CC data, else their stand-in)")
     report.add_argument("--epochs", type=int, default=100, help="of the training whose results are shown (default 100)")
 
-    info = commands.add_parser("info", help="devices, measured limits, versions")
-    info.set_defaults(run=_info)
-    for command in (train, test, check, timing, progress, report, info):
-        command.set_defaults(spellings=list(command._option_string_actions))
+    command("info", _info, "devices, measured limits, versions")
     return parser
 
 
@@ -116,16 +113,12 @@ def _number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"wanted a number such as 0.01, with a point; got {text!r}") from None
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    """Options of both train and test."""
-    parser.add_argument("--dataset", required=True, help="a CSV file, or a name such as breast_cancer or mnist")
-    parser.add_argument(
-        "--model", required=True, help="the model's file: .npz, or the C program's text by any other ending"
-    )
-    parser.add_argument("--backend", default="numpy", help="loops, numpy, numba, cupy or cuda (default numpy)")
-    parser.add_argument("--use", action="append", default=[], metavar="OPERATION=KERNEL", help="dense_forward=tiled, …")
-    parser.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show progress and the kernels that are used")
+def _sizes(text: str) -> tuple[int, ...]:
+    """30,60,10,1 as numbers."""
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wanted numbers with commas, such as 30,60,10,1; got {text!r}") from None
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -144,14 +137,12 @@ def _train(options: argparse.Namespace) -> int:
         network = resumed.network
         for name in given:
             raise CourseError(f"--resume goes on with the model's own {name}: leave --{name} out")
-        if options.layers and _sizes(options.layers) != list(network.sizes):
-            raise CourseError(
-                f"--layers {options.layers} does not fit {options.resume}, whose layers are {network.sizes}"
-            )
+        if options.layers not in (None, network.sizes):
+            raise CourseError(f"--layers {options.layers} does not fit {options.resume}, which has {network.sizes}")
     elif options.layers:
         names = chosen["activation"].split(",")
         activation = names if len(names) > 1 else names[0]
-        network = make_network(_sizes(options.layers), activation, chosen["cost"], chosen["initialiser"], seed)
+        network = make_network(options.layers, activation, chosen["cost"], chosen["initialiser"], seed)
     else:
         raise CourseError("wanted --layers, such as --layers 30,60,10,1 (inputs first), or --resume MODEL")
     _refuse_unwritable(options.model)
@@ -233,8 +224,7 @@ def _check(options: argparse.Namespace) -> int:
                 print(f"– {operation.name} ({name}): not checked, {reason}")
                 count["not checked"] += 1
                 continue
-            emulated = options.emulate and kernel.device == "gpu"
-            verdict = operation.check(name, device="emulator" if emulated else None)
+            verdict = operation.check(name, device="emulator" if options.emulate and kernel.cuda else None)
             print(verdict, flush=True)
             count["right" if verdict else "wrong"] += 1
     print(", ".join(f"{number} {word}" for word, number in count.items()))
@@ -306,19 +296,11 @@ def _count_of(name: str, model) -> int:
     return number
 
 
-def _sizes(text: str) -> list[int]:
-    """30,60,10,1 as numbers."""
-    try:
-        return [int(word) for word in text.split(",")]
-    except ValueError:
-        raise CourseError(f"wanted --layers as numbers with commas, such as 30,60,10,1; got {text!r}") from None
-
-
 def _backend(options: argparse.Namespace):
     """The backend that the options ask for."""
     from nncourse.kernels.backend import choose, find
 
-    pairs = [text.partition("=") for text in ",".join(options.use).split(",")] if options.use else []
+    pairs = [pair.partition("=") for text in options.use for pair in text.split(",")]
     overrides = {find(operation).name: kernel for operation, _, kernel in pairs}
     return choose(options.backend, mine=options.mine, **overrides)
 

@@ -71,23 +71,19 @@ def load(
     else:
         names = ", ".join([*SHIPPED, *GENERATORS, *MNIST_SETS])
         raise CourseError(f"{name!r} is no file and no data set; there are {names}, or give the path of a CSV file")
-    return _for_network(data, inputs, outputs)
-
-
-def _for_network(data: Dataset, inputs: int | None, outputs: int | None) -> Dataset:
-    """Check the widths of a named set; two classes may take one output or two."""
     if inputs not in (None, data.X.shape[1]):
         raise CourseError(f"{data.name} has {data.X.shape[1]} features, the network has {inputs} inputs")
-    if outputs in (None, data.Y.shape[1]):
-        return data
-    if outputs == 2 and len(data.classes) == 2:
-        return replace(data, Y=_one_hot(data.labels, 2))
-    raise CourseError(f"{data.name} wants {data.Y.shape[1]} outputs, the network has {outputs}")
+    if outputs == 2 and len(data.classes) == 2:  # two classes may take one output or two
+        return replace(data, Y=_targets(data.labels, 2))
+    if outputs not in (None, data.Y.shape[1]):
+        raise CourseError(f"{data.name} wants {data.Y.shape[1]} outputs, the network has {outputs}")
+    return data
 
 
-def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
-    """(samples, classes) float32, with a 1 in the column of each sample's label."""
-    return (labels[:, None] == np.arange(classes)).astype(np.float32)
+def _targets(labels: np.ndarray, outputs: int) -> np.ndarray:
+    """(samples, outputs) float32: a 1 in the column of each sample's label; one output is the column of label 1."""
+    columns = [1] if outputs == 1 else np.arange(outputs)
+    return (labels[:, None] == columns).astype(np.float32)
 
 
 def _numbered(prefix: str, first: int, count: int) -> tuple[str, ...]:
@@ -123,11 +119,11 @@ def _targets_from_labels(rows: Rows, labels: np.ndarray, outputs: int | None) ->
     wrong = np.flatnonzero((labels != np.floor(labels)) | (labels < 0) | (labels >= most))
     if len(wrong):
         wanted = "a label 0 or 1" if most == 2 else f"an integer label from 0 to {most - 1}"
-        raise rows.error(int(wrong[0]), rows.width - 1, wanted)
+        raise rows.error(wrong[0], rows.width - 1, wanted)
     labels = labels.astype(int)
     classes = max(2, labels.max() + 1) if outputs is None else most
-    Y = labels[:, None].astype(np.float32) if classes == 2 and outputs != 2 else _one_hot(labels, classes)
-    return Y, _numbered("", 0, classes)
+    columns = 1 if classes == 2 and outputs != 2 else classes
+    return _targets(labels, columns), _numbered("", 0, classes)
 
 
 # ---- generated sets --------------------------------------------------------------------------------------------------
@@ -196,7 +192,7 @@ def credit_card_standin(samples: int = 5492, noise: float = 1.0, seed: int = 0) 
     amount = np.round(rng.lognormal(np.where(labels == 1, 3.5, 3.0), 1.5), 2)
     X = np.column_stack([time, V, amount]).astype(np.float32)
     names = ("Time", *_numbered("V", 1, 28), "Amount")
-    return Dataset("credit_card_standin", X, labels[:, None].astype(np.float32), ("legitimate", "fraud"), names)
+    return Dataset("credit_card_standin", X, _targets(labels, 1), ("legitimate", "fraud"), names)
 
 
 def _start(samples: int, noise: float, seed: int, classes: int = 2) -> tuple[np.random.Generator, np.ndarray]:
@@ -210,8 +206,8 @@ def _start(samples: int, noise: float, seed: int, classes: int = 2) -> tuple[np.
 def _plane(name: str, x, y, labels: np.ndarray, noise: float, rng: np.random.Generator, classes: int = 2) -> Dataset:
     """A data set of points (x, y) of the plane, each moved by normal noise."""
     X = np.column_stack([x, y]) + noise * rng.standard_normal((len(x), 2))
-    Y = labels[:, None] if classes == 2 else _one_hot(labels, classes)
-    return Dataset(name, X.astype(np.float32), Y.astype(np.float32), _numbered("", 0, classes), ("x1", "x2"))
+    Y = _targets(labels, 1 if classes == 2 else classes)
+    return Dataset(name, X.astype(np.float32), Y, _numbered("", 0, classes), ("x1", "x2"))
 
 
 GENERATORS = {maker.__name__: maker for maker in (moons, circles, spirals, blobs, xor, credit_card_standin)}
@@ -241,7 +237,7 @@ def mnist(
     samples, height, width = images.shape
     X = images.reshape(samples, height * width).astype(np.float32) / np.float32(255)
     pixels = tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
-    return Dataset(name, X, _one_hot(labels, 10), MNIST_SETS[name], pixels)
+    return Dataset(name, X, _targets(labels, 10), MNIST_SETS[name], pixels)
 
 
 def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence[str] | None) -> Path:

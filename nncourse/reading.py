@@ -6,12 +6,11 @@ What the numbers mean, which of them are targets for instance, is the business o
 import csv
 import gzip
 import hashlib
-import io
 import math
-import shutil
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +59,7 @@ def read_table(path: Path) -> tuple[Rows, np.ndarray]:
     values = _parse(rows)
     faults = np.argwhere(~(np.abs(values) <= LARGEST_FLOAT32))  # `not <=` rather than `>`: true for NaN as well
     if len(faults):
-        row, column = map(int, faults[0])
-        raise rows.error(row, column, "a finite number of at most 3.4e38 (float32)")
+        raise rows.error(*faults[0], "a finite number of at most 3.4e38 (float32)")
     return rows, values
 
 
@@ -121,10 +119,10 @@ def read_idx(path: str | Path) -> np.ndarray:
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path, timeout: float = 20.0) -> Path:
+def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path) -> Path:
     """Fetch `file` from the first mirror that delivers it with the right MD5, put it into `folder`, return its path.
 
-    A mirror that says nothing for `timeout` seconds is given up. Raises CourseError when none delivers.
+    A mirror that says nothing for 20 seconds is given up. Raises CourseError when none delivers.
     """
     # Imported here because they are slow to import and seldom needed.
     from http.client import HTTPException
@@ -134,18 +132,17 @@ def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path, timeout: fl
 
     failures = []
     for mirror in mirrors:
-        content = io.BytesIO()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with (
-                urlopen(f"{mirror}/{file}", timeout=timeout) as response,
+                urlopen(f"{mirror}/{file}", timeout=20) as response,
                 tqdm.wrapattr(response, "read", total=getattr(response, "length", None), desc=file) as shown,
             ):
-                shutil.copyfileobj(shown, content)
-            found = hashlib.md5(content.getbuffer(), usedforsecurity=False).hexdigest()
+                content = b"".join(iter(partial(shown.read, 1 << 16), b""))
+            found = hashlib.md5(content, usedforsecurity=False).hexdigest()
             if found != md5:
                 raise ValueError(f"the MD5 is {found}, not {md5}")
-            write_atomically(folder / file, lambda new, content=content: new.write_bytes(content.getbuffer()))
+            write_atomically(folder / file, lambda new, content=content: new.write_bytes(content))
             return folder / file
         except (OSError, HTTPException, ValueError) as error:
             failures.append(f"{mirror}: {' '.join(str(error).split())}")

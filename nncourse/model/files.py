@@ -47,10 +47,17 @@ def load(path: str | Path) -> Model:
     path = Path(path)
     if not os.path.isfile(path):
         raise CourseError(f"{path}: wanted a model file, found {'a folder' if os.path.isdir(path) else 'nothing'}")
+    read = _read_npz if zipfile.is_zipfile(path) or path.suffix == ".npz" else _read_text
     try:
-        return _read_npz(path) if zipfile.is_zipfile(path) or path.suffix == ".npz" else _read_text(path)
+        return _assemble(*read(path))
+    except CourseError as error:
+        raise CourseError(f"{path}: {error}") from None
     except OSError as error:
         raise CourseError(f"{path}: cannot be read: {error.strerror}") from error
+    except Exception as error:  # NumPy, zipfile and json have many for a damaged file
+        what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        wanted = "wanted a model, .npz or the C program's text; it is damaged, or something else"
+        raise CourseError(f"{path}: {wanted} ({what}): name another file, or train it again") from None
 
 
 # ---- what both forms hold
@@ -58,35 +65,29 @@ def load(path: str | Path) -> Model:
 
 def _description(model: Model) -> str:
     """All but the weights, as one line of JSON; its floats come back exactly."""
-    scaling = model.scaling
-    numbers = {"offset": scaling.offset.tolist(), "factor": scaling.factor.tolist()} if scaling else {}
     about = {
         "activations": model.network.activations,
         "cost": model.network.cost,
-        "scaling": {"kind": scaling.kind if scaling else "none"} | numbers,
+        "scaling": vars(model.scaling) if model.scaling else {"kind": "none"},
         "classes": model.classes,
         "provenance": model.provenance,
     }
-    return json.dumps(about)
+    return json.dumps(about, default=np.ndarray.tolist)
 
 
-def _assemble(path: Path, parameters: list[tuple], description: str | None) -> Model:
+def _assemble(parameters: list[tuple], description: str | None) -> Model:
     """A model from its parts; CourseError where they do not fit together. Without a description: as the C program."""
-    try:
-        for number, (W, b) in enumerate(parameters, 1):
-            below = parameters[number - 2][0].shape[0] if number > 1 else W.shape[-1]
-            if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
-                raise CourseError(f"weights {W.shape} and biases {b.shape} of layer {number} do not fit the network")
-            if not (np.isfinite(W).all() and np.isfinite(b).all()):
-                raise CourseError(f"layer {number} has weights that are not finite: train the model again")
-        about = {"activations": ["sigmoid"] * len(parameters)} if description is None else json.loads(description)
-        pairs = zip(parameters, about["activations"], strict=True)
-        network = Network([Dense(W, b, name) for (W, b), name in pairs], about.get("cost", "mse"))
-        scaling = _scaling(about.get("scaling", {"kind": "none"}), network.sizes[0])
-        return Model(network, scaling, tuple(map(str, about.get("classes", ()))), dict(about.get("provenance", {})))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        damage = f"its description is damaged ({type(error).__name__}): train the model again"
-        raise CourseError(f"{path}: {error if isinstance(error, CourseError) else damage}") from None
+    for number, (W, b) in enumerate(parameters, 1):
+        below = parameters[number - 2][0].shape[0] if number > 1 else W.shape[-1]
+        if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
+            raise CourseError(f"weights {W.shape} and biases {b.shape} of layer {number} do not fit the network")
+        if not (np.isfinite(W).all() and np.isfinite(b).all()):
+            raise CourseError(f"layer {number} has weights that are not finite: train the model again")
+    about = {"activations": ["sigmoid"] * len(parameters)} if description is None else json.loads(description)
+    pairs = zip(parameters, about["activations"], strict=True)
+    network = Network([Dense(W, b, name) for (W, b), name in pairs], about.get("cost", "mse"))
+    scaling = _scaling(about.get("scaling", {"kind": "none"}), network.sizes[0])
+    return Model(network, scaling, tuple(map(str, about.get("classes", ()))), dict(about.get("provenance", {})))
 
 
 def _scaling(about: dict, n_in: int) -> Scaling | None:
@@ -106,28 +107,16 @@ def _write_npz(model: Model, path: Path) -> None:
     arrays = {"about": np.array(_description(model))}
     for number, layer in enumerate(model.network.layers, 1):
         arrays |= {f"W{number}": layer.W, f"b{number}": layer.b}
-    with open(path, "wb") as file:
-        np.savez(file, **arrays)
+    np.savez(path, **arrays)
 
 
-def _read_npz(path: Path) -> Model:
-    try:
-        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        description = str(arrays.pop("about"))
-        count = sum(name.startswith("W") for name in arrays)
-        numbered = [(arrays[f"W{n}"], arrays[f"b{n}"]) for n in range(1, count + 1)]
-        parameters = [tuple(np.ascontiguousarray(array, np.float32) for array in pair) for pair in numbered]
-        if not count:
-            raise ValueError("no weights in it")
-    except OSError:
-        raise
-    except Exception as error:  # NumPy and zipfile have many for a damaged file
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise CourseError(
-            f"{path}: wanted a model saved by nncourse; it is damaged or something else ({what})"
-        ) from None
-    return _assemble(path, parameters, description)
+def _read_npz(path: Path) -> tuple[list[tuple], str]:
+    with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    count = sum(name.startswith("W") for name in arrays)
+    numbered = [(arrays[f"W{n}"], arrays[f"b{n}"]) for n in range(1, count + 1)]
+    parameters = [tuple(np.ascontiguousarray(array, np.float32) for array in pair) for pair in numbered]
+    return parameters, str(arrays["about"])
 
 
 # ---- the C program's text
@@ -136,31 +125,24 @@ def _read_npz(path: Path) -> Model:
 def _write_text(model: Model, path: Path) -> None:
     network = model.network
     lines = [str(len(network.sizes)), " ".join(map(str, network.sizes))]
-    lines += [_row(layer.b) for layer in network.layers]
-    lines += [_row(weights) for layer in network.layers for weights in layer.W]
+    rows = [layer.b for layer in network.layers] + [weights for layer in network.layers for weights in layer.W]
+    lines += [" ".join(f"{number:.9g}" for number in row) for row in rows]  # nine digits bring a float32 back exactly
     path.write_text("\n".join([*lines, f"about {_description(model)}"]) + "\n")
 
 
-def _row(numbers: np.ndarray) -> str:
-    return " ".join(f"{number:.9g}" for number in numbers)  # nine digits bring a float32 back exactly
-
-
-def _read_text(path: Path) -> Model:
-    try:
-        text = path.read_text("utf-8")
-        body, mark, description = text.partition("about ")
-        count, *words = body.split()
-        sizes = [int(word) for word in words[: int(count)]]
-        numbers = np.array(words[len(sizes) :], np.float32)
-    except ValueError:
-        raise CourseError(f"{path}: wanted a model, .npz or the C program's text; this is neither") from None
+def _read_text(path: Path) -> tuple[list[tuple], str | None]:
+    text = path.read_text("utf-8")
+    body, mark, description = text.partition("about ")
+    count, *words = body.split()
+    sizes = [int(word) for word in words[: int(count)]]
+    numbers = np.array(words[len(sizes) :], np.float32)
     if len(sizes) != int(count) or len(sizes) < 2 or min(sizes) < 1:
-        raise CourseError(f"{path}: wanted the number of layers, 2 or more, and the size of each; got {body[:40]!r}")
+        raise CourseError(f"wanted the number of layers, 2 or more, and the size of each; got {body[:40]!r}")
     shapes = [(n_out,) for n_out in sizes[1:]] + list(zip(sizes[1:], sizes[:-1], strict=True))
     ends = list(itertools.accumulate(map(math.prod, shapes)))
     if len(numbers) != ends[-1] or not text.endswith("\n"):  # the last number may have lost digits
         wanted = f"{ends[-1]} biases and weights, and the end of the line"
-        raise CourseError(f"{path}: wanted {wanted}; got {len(numbers)}: the file is truncated, or no model")
+        raise CourseError(f"wanted {wanted}; got {len(numbers)}: the file is truncated, or no model")
     arrays = [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]
     biases, weights = arrays[: len(sizes) - 1], arrays[len(sizes) - 1 :]
-    return _assemble(path, list(zip(weights, biases, strict=True)), description if mark else None)
+    return list(zip(weights, biases, strict=True)), description if mark else None

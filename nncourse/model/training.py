@@ -86,40 +86,36 @@ def train(
     X, Y = map(backend.to_device, (X, Y))
     X_validation, Y_validation = map(backend.to_device, validation or (X, Y))
     best, best_cost = parameters.copy(), math.inf
-    bar = tqdm(total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False)
+    numbers = range(epochs_done + 1, epochs_done + epochs + 1)
     try:
-        train_epoch = _made_ready(backend, history, parameters, architecture, X, Y, batch_size, learning_rate)
-        if history.note and progress:
-            bar.write(history.note)
-        for number in range(epochs_done + 1, epochs_done + epochs + 1):
-            start = time.perf_counter()
-            # The rows are shuffled once, so that each batch is a slice and not another gathering.
-            order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
-            train_epoch(parameters, architecture, X[order], Y[order], batch_size, learning_rate)
-            devices.synchronise(backend.device)
-            seconds = time.perf_counter() - start
-            cost = evaluate(there, X, Y, backend)
-            validation_cost = evaluate(there, X_validation, Y_validation, backend) if validation else None
-            epoch = Epoch(number, cost, validation_cost, seconds)
-            history.epochs.append(epoch)
-            if not math.isfinite(cost):
-                history.stopped = (
-                    f"the cost is {cost} after epoch {number}: take a learning rate below {learning_rate:g}, "
-                    "or scale the data"
-                )
-                break
-            judged = cost if validation_cost is None else validation_cost
-            if judged < best_cost:
-                best, best_cost = parameters.copy(), judged
-            bar.update()
-            bar.set_postfix_str(f"cost {cost:.4g}", refresh=False)
-            if on_epoch:
-                on_epoch(epoch)
+        with tqdm(numbers, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar:
+            train_epoch = _made_ready(backend, history, parameters, architecture, X, Y, batch_size, learning_rate)
+            if history.note and progress:
+                bar.write(history.note)
+            for number in bar:
+                start = time.perf_counter()
+                # The rows are shuffled once, so that each batch is a slice and not another gathering.
+                order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
+                train_epoch(parameters, architecture, X[order], Y[order], batch_size, learning_rate)
+                devices.synchronise(backend.device)
+                seconds = time.perf_counter() - start
+                cost = evaluate(there, X, Y, backend)
+                validation_cost = evaluate(there, X_validation, Y_validation, backend) if validation else None
+                epoch = Epoch(number, cost, validation_cost, seconds)
+                history.epochs.append(epoch)
+                if not math.isfinite(cost):
+                    advice = f"take a learning rate below {learning_rate:g}, or scale the data"
+                    history.stopped = f"the cost is {cost} after epoch {number}: {advice}"
+                    break
+                judged = cost if validation_cost is None else validation_cost
+                if judged < best_cost:
+                    best, best_cost = parameters.copy(), judged
+                bar.set_postfix_str(f"cost {cost:.4g}", refresh=False)
+                if on_epoch:
+                    on_epoch(epoch)
     except KeyboardInterrupt:
         done = history.epochs[-1].number if history.epochs else epochs_done
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
-    finally:
-        bar.close()
     trained = devices.to_device(best if history.stopped else parameters, "cpu")
     for layer, (W, b) in zip(network.layers, architecture.views(trained), strict=True):
         layer.W, layer.b = W.copy(), b.copy()
@@ -159,8 +155,8 @@ def _made_ready(backend, history: History, parameters, architecture, X, Y, batch
 def _refuse_bad_data(network: Network, X, Y) -> None:
     """CourseError for samples and targets that are not for this network."""
     n_in, n_out = network.sizes[0], network.sizes[-1]
-    n = X.shape[0] if X.ndim else 0
-    if n == 0 or X.shape != (n, n_in) or Y.shape != (n, n_out) or X.dtype != np.float32 or Y.dtype != np.float32:
+    fit = X.size > 0 and X.shape[1:] == (n_in,) and Y.shape == (len(X), n_out)
+    if not fit or X.dtype != np.float32 or Y.dtype != np.float32:
         wanted = f"float32 samples of shape (n, {n_in}) and targets of shape (n, {n_out})"
         raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}")
 
