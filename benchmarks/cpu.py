@@ -5,34 +5,22 @@ to results/cpu.json, with the machine, the versions and the date.
 """
 
 import argparse
-import datetime
-import json
-from pathlib import Path
 
 from benchmarks.compare import compare, show
-
-RESULTS = Path(__file__).parent / "results"
+from benchmarks.saved import RESULTS, file_to_write, save
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=RESULTS / "cpu.json")
+    parser.add_argument("--out", type=file_to_write, default=RESULTS / "cpu.json")
     options = parser.parse_args()
     from nncourse import device as devices
 
     compared = compare("cpu", options.rounds)
     show(compared)
-    result = {
-        "machine": devices.describe("cpu"),
-        "limits": devices.limits("cpu"),
-        "date": datetime.date.today().isoformat(),
-        "threads": 1,
-        **compared,
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {options.out}")
+    machine = {"machine": devices.describe("cpu"), "limits": devices.limits("cpu"), "threads": 1}
+    save(machine | compared, options.out)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,14 @@ it stands in this folder's README.md. Each part is a process of its own, and `ep
 
 import argparse
 import datetime
-import json
 import statistics
 import sys
 import time
-from pathlib import Path
 
 from benchmarks import compare, workers
 from benchmarks.contenders import CASES
+from benchmarks.saved import RESULTS, file_to_write, save
 
-RESULTS = Path(__file__).parent / "results"
 PARTS = ("epochs", "floors", "dense", "mnist", "credit_card")
 LIMIT = 75.0  # seconds after which a part other than `epochs` is given up
 
@@ -25,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="a little of everything, to see that it runs")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="the results file (default, for a whole run: results/gpu.json)")
+    parser.add_argument("--out", type=file_to_write, help="the results (default, for a whole run: results/gpu.json)")
     options = parser.parse_args(arguments)
     from nncourse import device as devices
 
@@ -43,9 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     whole = set(options.only) == set(PARTS) and not options.quick
     out = options.out or (RESULTS / "gpu.json" if whole else None)
     if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-        print(f"written: {out}")
+        save(result, out)
     return 0
 
 

@@ -1,11 +1,9 @@
 """What a GPU costs beside computing, for notebook 08: python -m benchmarks.overheads writes results/overheads.json."""
 
 import argparse
-import datetime
-import json
 import sys
-from pathlib import Path
 
+from benchmarks.saved import RESULTS, file_to_write, save
 from nncourse import device as devices
 from nncourse.classroom import overheads
 from nncourse.errors import CourseError
@@ -13,7 +11,7 @@ from nncourse.errors import CourseError
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=overheads.RESULTS / "overheads.json")
+    parser.add_argument("--out", type=file_to_write, default=RESULTS / "overheads.json")
     options = parser.parse_args()
     try:
         found = overheads.measure()
@@ -21,9 +19,7 @@ def main() -> None:
         print(f"overheads: {error}", file=sys.stderr)
         sys.exit(2)
     head = {"machine": devices.describe("gpu"), "cpu": devices.describe("cpu")}
-    head |= {"date": datetime.date.today().isoformat(), "versions": devices.versions()}
-    options.out.write_text(json.dumps(head | found, indent=1) + "\n")
-    print(f"written: {options.out}")
+    save(head | {"versions": devices.versions()} | found, options.out)
 
 
 if __name__ == "__main__":

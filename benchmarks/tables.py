@@ -6,8 +6,9 @@ import statistics
 import sys
 from pathlib import Path
 
+from benchmarks.saved import RESULTS
+
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
 REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the first of these that ran
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nncourse import __version__
-from nncourse.errors import CourseError, nearest, refuse_unknown
+from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwritable
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
 
@@ -145,7 +145,7 @@ def _train(options: argparse.Namespace) -> int:
         network = make_network(options.layers, activation, chosen["cost"], chosen["initialiser"], seed)
     else:
         raise CourseError("wanted --layers, such as --layers 30,60,10,1 (inputs first), or --resume MODEL")
-    _refuse_unwritable(options.model)
+    refuse_unwritable(Path(options.model), "the model")
     backend = _backend(options)
     data = datasets.load(options.dataset, inputs=network.sizes[0], outputs=network.sizes[-1])
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
@@ -267,7 +267,7 @@ def _progress(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from nncourse.classroom import report
 
-    _refuse_unwritable(options.out, "the report")
+    refuse_unwritable(Path(options.out), "the report")
     report.write(Path(options.out), options.name, options.dataset, options.epochs)
     print(f"report: {options.out}")
     return 0
@@ -315,11 +315,3 @@ def _say_backend(backend, options: argparse.Namespace) -> None:
         print(f"  {operation}: {backend.kernels[operation].name}, {note}")
     if options.mine and "yours" not in backend.notes.values():
         print(f"  none of your own kernels is for the {backend.device.upper()}: the course's are used")
-
-
-def _refuse_unwritable(path: str, what: str = "the model") -> None:
-    """Say before the training, not after it, that its outcome could not be saved."""
-    target = Path(path)
-    other = os.path.exists(target) and not os.path.isfile(target)
-    if other or len(os.fsencode(target.name)) > 200 or not os.access(target.parent, os.W_OK):
-        raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")

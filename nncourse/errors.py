@@ -26,6 +26,13 @@ def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
         raise CourseError(f"wanted {what}, one of {', '.join(known)}; got {got!r}{nearest(str(got), known)}")
 
 
+def refuse_unwritable(path: Path, what: str) -> None:
+    """CourseError before long work, not after it, where its outcome could not be saved."""
+    other = os.path.exists(path) and not os.path.isfile(path)
+    if other or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
+        raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")
+
+
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let write() fill a file beside `path`, then rename it: a reader sees the old file or the new one, whole.
 

@@ -1,6 +1,8 @@
 """README's tables are those of the results; contenders agree; floors are counted right. No time is asserted."""
 
 import dataclasses
+import datetime
+import importlib
 import json
 import os
 import sys
@@ -9,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import compare, floors, gpu, ladder, learning, tables, trainers, workers
+from benchmarks import compare, floors, gpu, ladder, learning, saved, tables, trainers, workers
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from nncourse import device
 from nncourse.architecture import Architecture
@@ -126,6 +128,23 @@ def test_without_a_gpu_there_is_one_line_and_status_2(capsys):
         pytest.skip("there is a GPU here")
     assert gpu.main([]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "overheads"])
+@pytest.mark.parametrize("place", [".", "no_folder/results.json"])
+def test_what_cannot_be_written_is_refused_before_anything_is_measured(name, place, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [name, "--out", str(tmp_path / place)])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"benchmarks.{name}").main()
+    said = capsys.readouterr()
+    assert ended.value.code == 2 and str(tmp_path) in said.err and not said.out
+
+
+def test_a_run_is_saved_with_the_day(tmp_path, capsys):
+    saved.save({"machine": "µ"}, saved.file_to_write(str(tmp_path / "new.json")))
+    found = json.loads((tmp_path / "new.json").read_text("utf-8"))
+    assert found == {"date": datetime.date.today().isoformat(), "machine": "µ"}
+    assert str(tmp_path / "new.json") in capsys.readouterr().out
 
 
 # ---- contenders
