@@ -41,9 +41,9 @@ def array(A, W, b):
     return A @ W.T + b
 
 
-# A block counts threads in x, y; a tile the neurons and samples whose elements it computes, where they are not as many.
-# The later a kernel stands, the faster it is on large matrices. Small ones leave most of a GPU idle if a block takes
-# 128 × 128 of their elements: `tiled` is what networks get unless another kernel is asked for.
+# block: threads in x, y. tile: the neurons and samples whose elements of Z a block computes, if not one a thread.
+# The later a kernel stands, the faster it is on large matrices. On small ones, 128 × 128 elements a block leave most of
+# a GPU idle: so `tiled` is the default, which networks get unless another kernel is asked for.
 SOURCE = cuda_beside(__file__)
 dense_forward.cuda_kernel("naive", SOURCE, block=(32, 8))
 dense_forward.cuda_kernel("coalesced", SOURCE, block=(32, 8), tile=(1, 8))
@@ -51,10 +51,7 @@ dense_forward.cuda_kernel("tiled", SOURCE, block=(16, 16), default=True)
 
 TILES = CudaSource.read(Path(__file__).with_name("dense_tiles.cu"))  # apart: it takes seconds to compile
 dense_forward.cuda_kernel("tiles_1d", TILES, block=512, tile=(64, 64))
-for name, tile in {
-    "tiles_2d": (128, 128),
-    "vectorised": (128, 128),
-    "warp_tiles": (128, 128),
-    "double_buffered": (256, 128),
-}.items():
-    dense_forward.cuda_kernel(name, TILES, function=f"dense_forward_{name}", block=256, tile=tile)
+dense_forward.cuda_kernel("tiles_2d", TILES, block=256, tile=(128, 128))
+dense_forward.cuda_kernel("vectorised", TILES, block=256, tile=(128, 128))
+dense_forward.cuda_kernel("warp_tiles", TILES, block=256, tile=(128, 128))
+dense_forward.cuda_kernel("double_buffered", TILES, block=256, tile=(256, 128))

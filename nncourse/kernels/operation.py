@@ -9,9 +9,10 @@
     dense_forward.cuda_kernel("tiled", cuda_beside(__file__), block=(16, 16))   # dense_forward_tiled in the .cu file
 
     print(dense_forward.check("tiled"))                 # ✓ or ✗, in one line: see check.py
+    Z = dense_forward["tiled"](A, W, b)                 # the arguments of the contract in, the result out
 
-A kernel is called with the arguments of the contract and gives back the result. Which arrays it takes follows from its
-device: NumPy on "cpu", CuPy on "gpu". A CUDA kernel given NumPy arrays runs on the CPU emulator, slowly, for checking.
+Which arrays a kernel takes follows from its device: NumPy on "cpu", CuPy on "gpu". A CUDA kernel given NumPy arrays
+runs on the CPU emulator, slowly, for checking.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,35 +26,35 @@ import numpy as np
 from nncourse.cuda.source import CudaSource, kernels_in, line_of
 from nncourse.errors import CourseError
 from nncourse.kernels import check as checker
-from nncourse.kernels import contract, jit
+from nncourse.kernels import contract as contracts
+from nncourse.kernels import jit
 from nncourse.kernels.kernel import CudaKernel, Kernel
 
 OUTPUTS = ("overwritten", "accumulated", "in place")
-SLOW_TO_FAST = ("loops", "numpy", "numba", "cupy")  # CUDA kernels follow, in the order they are registered
+LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # CUDA kernels follow, in the order they are registered
 
 
 @dataclass(eq=False)
 class Operation:
     """An equation with a fixed contract, and the kernels that compute it.
 
-    The `contract` gives names and shapes as text, arguments -> result: `A (batch, n_in)`, `z (*n)` for n numbers in any
-    shape, `rate ()` for one number, `labels (n,) int`. A single int is itself a size. The letters batch, n_in, n are
-    sizes.
+    The `contract` is text, arguments -> result: `A (batch, n_in)`, `z (*n)` for n numbers in all, in any shape,
+    `rate ()` for one number. Numbers are float32; those of `labels (n,) int` are int32. The sizes batch, n_in, n are
+    called letters; an argument `classes () int` is a letter too. A result has no letter that no argument has.
 
     A result with the name of an argument is computed in place: the kernel changes that argument and gives it back.
     Otherwise `output` says what a CUDA kernel does with the result that it is handed: it writes every cell
-    ("overwritten"), or adds to zeros ("accumulated"). A CUDA function takes the arguments, the result, then the sizes.
+    ("overwritten"), or adds to zeros ("accumulated").
 
     For check(): `truth` gets the arguments in float64 and computes the result in another way than the kernels do. An
-    error of `tolerance` × 2⁻²³ × magnitude is allowed, where the magnitude is that of what is added up: the truth on
-    absolute values, unless `magnitude` computes it from the arguments. `values[name](rng, shape, sizes)` makes
-    arguments that cannot be any numbers. `hostile` names the hard values that make sense here, as check.py has them.
-    `advice(place, *arguments)` says more about a wrong number at that place of the result.
+    error of `tolerance` × 2⁻²³ × magnitude is allowed. The magnitude adds up the absolute values of what is added up:
+    it is the truth on absolute values, or `magnitude(*arguments)`, which must be given where the truth subtracts.
+    `values[name](rng, shape, sizes)` makes an argument for which not every number will do. `hostile` are those of
+    check.py's HOSTILE values that are tried. `advice(place, *arguments)` says more about a wrong number there. Where
+    one letter follows from others, `sizes_to_check` lists the cases: a dictionary of all letters for each.
 
-    Where letters depend on each other, `sizes_to_check` lists them whole: a dictionary for each case.
-
-    For timing: `flops` gets every letter by name, or is None where a time would say nothing; `sizes_to_time` are taken
-    unless others are asked for. The bytes are those of reading each argument and writing the result.
+    For timing: `flops(**letters)` counts; it is None where a time would say nothing. `sizes_to_time` are taken unless
+    others are asked for.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Operation:
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.arguments, self.result = contract.parse(self.contract)
+        self.arguments, self.result = contracts.parse(self.contract)
         if self.result.name in self.names:
             self.output = "in place"
         if self.magnitude is None:
@@ -81,7 +82,8 @@ class Operation:
         unknown = set(self.result.letters) - set(self.letters) | set(self.hostile) - set(checker.HOSTILE)
         unknown |= {self.output} - set(OUTPUTS) | set(self.values) - set(self.names)
         if unknown:
-            raise CourseError(f"{self.name}: its contract speaks of {', '.join(unknown)}, which is not known")
+            wanted = "letters, arguments, hostile values and an output that are known"
+            raise CourseError(f"{self.name}: wanted {wanted}; got {', '.join(sorted(unknown))}")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -95,7 +97,7 @@ class Operation:
 
     @cached_property
     def cuda_arguments(self) -> tuple[str, ...]:
-        """What a CUDA function takes: the arguments, the result, the sizes. A, W, b, Z, batch, n_in, n_out."""
+        """What a CUDA function takes: arguments, result, letters, each once. A, W, b, Z, batch, n_in, n_out."""
         return tuple(
             dict.fromkeys([*(n for n in self.names if n not in self.letters), self.result.name, *self.letters])
         )
@@ -124,14 +126,16 @@ class Operation:
         return self.kernel("numba", device="cpu", compiled=True)(function)
 
     def array_kernel(self, function: Callable) -> Callable:
-        """Decorator: NumPy's functions also take CuPy arrays, so the function below is both kernels."""
+        """Decorator: the function below is the kernels `numpy` and `cupy`. NumPy's functions also take CuPy arrays."""
         self.kernel("numpy", device="cpu")(function)
         return self.kernel("cupy", device="gpu")(function)
 
     def cuda_kernel(self, name: str, source: CudaSource, function: str = "", block=256, **launch) -> None:
-        """Register a `__global__` function of a .cu text as kernel `name`; the options are CudaKernel's.
+        """Register a `__global__` function of a .cu text, <operation>_<kernel> unless it is named, as kernel `name`.
 
-        The function is <operation>_<kernel> unless it is named.
+        It takes `cuda_arguments`. `block` counts threads in x, y; each computes a cell of the result, unless `tile`
+        says how many cells a block computes. Networks get the kernel with `default=True`, else the last one. The
+        other options are those of CudaKernel.
         """
         function = function or f"{self.name}_{name}"
         if function not in kernels_in(source):
@@ -145,7 +149,7 @@ class Operation:
             there = self.kernels[kernel.name].where
             raise CourseError(f"{self.name}: there is a kernel {kernel.name!r} already, at {there}")
         unsorted = {**self.kernels, kernel.name: kernel}
-        first = [name for name in SLOW_TO_FAST if name in unsorted]
+        first = [name for name in LISTED_FIRST if name in unsorted]
         self.kernels = {name: unsorted[name] for name in dict.fromkeys([*first, *unsorted])}
 
     def __getitem__(self, name: str) -> Kernel:
@@ -168,18 +172,19 @@ class Operation:
 
     def sizes(self, *arguments) -> dict[str, int]:
         """The contract's letters for these arguments."""
-        return contract.sizes(self.arguments, arguments, self.name)
+        return contracts.sizes(self.arguments, arguments, self.name)
 
     def count(self, *arguments) -> tuple[int, int]:
         """FLOPs of the equation for these arguments, and the fewest bytes it has to read and write."""
         known = self.sizes(*arguments)
-        shape = contract.result_shape(self.result, arguments, known)
+        shape = contracts.result_shape(self.result, arguments, known)
         numbers = prod(shape) + sum(value.size for value in arguments if hasattr(value, "size"))
         return self.flops(**known), 4 * numbers
 
     def __str__(self) -> str:
         title = f"{self.name} {self.equation}".strip()
-        cuda = [f"  a CUDA kernel takes {', '.join(self.cuda_arguments)}"] if self.flops else []
+        has_cuda = any(isinstance(kernel, CudaKernel) for kernel in self.kernels.values())
+        cuda = [f"  a CUDA kernel takes {', '.join(self.cuda_arguments)}"] if has_cuda else []
         kernels = [f"  {kernel}" for kernel in self.kernels.values()]
         return "\n".join([f"{title}: {self.formula}", f"  {self.contract}", *cuda, *kernels])
 
