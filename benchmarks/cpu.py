@@ -13,7 +13,7 @@ from benchmarks.saved import RESULTS, file_to_write, save
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=file_to_write, default=RESULTS / "cpu.json")
+    parser.add_argument("--out", type=file_to_write, default=str(RESULTS / "cpu.json"))
     options = parser.parse_args()
     from nncourse import device as devices
 

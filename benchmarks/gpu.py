@@ -13,6 +13,7 @@ import time
 from benchmarks import compare, workers
 from benchmarks.contenders import CASES
 from benchmarks.saved import RESULTS, file_to_write, save
+from nncourse.errors import CourseError, refuse_unwritable
 
 PARTS = ("epochs", "floors", "dense", "mnist", "credit_card")
 LIMIT = 75.0  # seconds after which a part other than `epochs` is given up
@@ -30,16 +31,18 @@ def main(arguments: list[str] | None = None) -> int:
     if not devices.gpu_available():
         print(f"benchmarks.gpu: {devices.why_no_gpu()}", file=sys.stderr)
         return 2
+    whole = set(options.only) == set(PARTS) and not options.quick
+    out = options.out or (RESULTS / "gpu.json" if whole else None)
     try:
+        if out:
+            refuse_unwritable(out, "the results")
         result = run(options.only, 1 if options.quick else options.rounds, options.quick)
     except workers.WrongResultError as error:
         print(f"benchmarks.gpu: a wrong result, so nothing is written: {error}", file=sys.stderr)
         return 1
-    except workers.FailedError as error:
+    except (workers.FailedError, CourseError) as error:
         print(f"benchmarks.gpu: {error}", file=sys.stderr)
         return 1
-    whole = set(options.only) == set(PARTS) and not options.quick
-    out = options.out or (RESULTS / "gpu.json" if whole else None)
     if out:
         save(result, out)
     return 0

@@ -11,7 +11,7 @@ from nncourse.errors import CourseError
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=file_to_write, default=RESULTS / "overheads.json")
+    parser.add_argument("--out", type=file_to_write, default=str(RESULTS / "overheads.json"))
     options = parser.parse_args()
     try:
         found = overheads.measure()

@@ -14,7 +14,7 @@ REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the fir
 
 def table(name: str, results: Path = RESULTS) -> str:
     """A results file as Markdown: one table of contenders from `seconds`, or one for each part from `tables`."""
-    result = json.loads((results / f"{name}.json").read_text())
+    result = json.loads((results / f"{name}.json").read_text("utf-8"))
     return gpu_tables(result) if "tables" in result else call_table(result)
 
 
@@ -186,11 +186,11 @@ def with_tables(text: str, results: Path = RESULTS) -> str:
 
 def main() -> int:
     readme = ROOT / "README.md"
-    old = readme.read_text()
+    old = readme.read_text("utf-8")
     new = with_tables(old)
     if "--check" in sys.argv:
         return int(old != new)
-    readme.write_text(new)
+    readme.write_text(new, "utf-8")
     return 0
 
 

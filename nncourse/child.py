@@ -25,12 +25,17 @@ class Child:
         weakref.finalize(self, _end, self.process, self.errors, os.getpid())
 
     def stderr(self) -> str:
-        """What it wrote there."""
+        """What it wrote there, if it is at rest."""
         return written_to(self.errors.fileno())
+
+    def end(self) -> None:
+        """From now on it is at rest."""
+        self.process.kill()
+        self.process.wait()
 
 
 def written_to(descriptor: int, most: int = sys.maxsize) -> str:
-    """What is in a file, `most` bytes of it; its writer shares the position, which is at the end again afterwards."""
+    """What is in a file, `most` bytes of it. Its writer, who shares the position, must be at rest."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     text = os.read(descriptor, min(os.fstat(descriptor).st_size, most)).decode(errors="replace")
     os.lseek(descriptor, 0, os.SEEK_END)
@@ -55,7 +60,7 @@ def conversation(kept: Callable[..., Child], *key) -> Iterator[Child]:
         try:
             yield child
         except BaseException:
-            child.process.kill()
+            child.end()
             kept.cache_clear()
             raise
 
@@ -66,5 +71,5 @@ def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
         process.kill()
         process.wait()
     for pipe in (process.stdin, process.stdout, errors):
-        with contextlib.suppress(BrokenPipeError):  # a request that the child did not live to read
+        with contextlib.suppress(OSError):  # a request that the child did not live to read
             pipe.close()

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    """The options. `--train …` becomes `train …`: the C program's spelling, wherever the word stands."""
+    """The options. `--train …` becomes `train …`: the C program's spelling, wherever it stands among the options."""
     for command in ("train", "test"):
         if f"--{command}" in arguments and arguments[0].startswith("-"):
             arguments.remove(f"--{command}")
@@ -138,7 +138,8 @@ def _train(options: argparse.Namespace) -> int:
         for name in given:
             raise CourseError(f"--resume goes on with the model's own {name}: leave --{name} out")
         if options.layers not in (None, network.sizes):
-            raise CourseError(f"--layers {options.layers} does not fit {options.resume}, which has {network.sizes}")
+            asked, there = (",".join(map(str, sizes)) for sizes in (options.layers, network.sizes))
+            raise CourseError(f"--layers {asked} does not fit {options.resume}, whose layers are {there}")
     elif options.layers:
         names = chosen["activation"].split(",")
         activation = names if len(names) > 1 else names[0]

@@ -80,8 +80,8 @@ def versions() -> dict[str, str]:
     from nncourse import __version__
 
     imported = [name for name in ("numpy", "numba", "cupy", "torch", "sklearn") if name in sys.modules]
-    versions = {name: sys.modules[name].__version__ for name in imported}
-    return {"nncourse": __version__, "python": platform.python_version()} | versions
+    libraries = {name: sys.modules[name].__version__ for name in imported}
+    return {"nncourse": __version__, "python": platform.python_version()} | libraries
 
 
 @cache

@@ -27,7 +27,7 @@ class WorkerError(CourseError):
 def call(function: Callable, *arguments, seconds: float):
     """function(*arguments), computed in the worker process; what it prints is printed here, shortened.
 
-    The function is found by its module and name, arguments and result are copied. Exceptions come back as they are.
+    The function is found by its module and name, arguments and result are copied, and its exceptions come back.
     Raises WorkerError if it does not end within `seconds`, or if the process ends.
     """
     with conversation(_worker) as child:
@@ -63,7 +63,7 @@ def _ask(child: Child, function: Callable, arguments: tuple, seconds: float) -> 
         pickle.dump((function, arguments, seconds), child.process.stdin)
         child.process.stdin.flush()
         return pickle.load(child.process.stdout)
-    except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+    except (EOFError, OSError, pickle.UnpicklingError):
         status = child.process.wait()
         if time.monotonic() >= deadline:
             raise WorkerError(f"did not end within {seconds:g} s: look for an endless loop") from None

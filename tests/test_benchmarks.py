@@ -38,7 +38,7 @@ def emulator():
 
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_results_name_their_machine_and_versions(name):
-    result = json.loads((tables.RESULTS / f"{name}.json").read_text())
+    result = json.loads((tables.RESULTS / f"{name}.json").read_text("utf-8"))
     assert result["machine"] and result["date"] and result["versions"]["torch"] and result["limits"]["copy"] > 0
     if "tables" in result:
         assert all(result["tables"].values()) and {"epochs", "floors", "dense"} <= result["tables"].keys()
@@ -50,7 +50,7 @@ def test_results_name_their_machine_and_versions(name):
 
 
 def test_readme_holds_the_tables_of_the_results():
-    text = (tables.ROOT / "README.md").read_text()
+    text = (tables.ROOT / "README.md").read_text("utf-8")
     assert "<!-- table cpu -->" in text and "<!-- table gpu -->" in text
     assert tables.with_tables(text) == text, "README.md is behind benchmarks/results: python -m benchmarks.tables"
 

@@ -132,6 +132,15 @@ def test_a_missing_compiler_is_named(monkeypatch):
 
 
 @needs_emulator
+def test_a_compiler_that_cannot_be_run_is_named(monkeypatch, tmp_path):
+    (tmp_path / "compiler").write_text("no program")
+    (tmp_path / "compiler").chmod(0o755)
+    monkeypatch.setenv("CXX", str(tmp_path / "compiler"))
+    with pytest.raises(CourseError, match="compiler cannot be run: .*; install g\\+\\+, or name another"):
+        launch(CudaSource(GOOD.text, "kernels/unseen.cu"), "turned", (1,), (1,), [np.zeros(1, np.float32), 1])
+
+
+@needs_emulator
 def test_programs_are_kept_and_reused(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for _ in range(2):

@@ -136,6 +136,15 @@ def test_epochs_are_timed_by_each_kernel_of_the_device():
     assert single > 0 and double > 0
 
 
+def test_shares_in_a_confusion_matrix_can_be_read():
+    """White on the dark cells, black on the pale ones, whatever the largest number is."""
+    M = np.array([[0.5, 0.1], [0.0, 0.4]])
+    for matrix in (M, 100 * M):
+        (axes,) = plots.plot_confusion(matrix, ("a", "b")).axes
+        assert [text.get_color() for text in axes.texts] == ["white", "black", "black", "white"]
+        assert axes.images[0].get_clim() == (0, matrix.max())
+
+
 def test_figures_have_labels_and_words():
     one = {"a": ((1, 10), (1e-3, 1e-2)), "b": ((1, 10), (2e-3, 1e-2))}
     seconds = {"a": 1e-3, "b": 2e-6}

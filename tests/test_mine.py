@@ -108,6 +108,13 @@ def test_the_fastest_is_taken(fast):
     assert mine.fastest(operations(), "gpu") == ({}, {})
 
 
+def test_of_several_that_cannot_be_used_the_fastest_is_named(my_kernels):
+    for name, seconds in (("numpy", 0.1), ("loops", 0.3)):
+        keep(sigmoid, name, RIGHT, seconds=seconds)
+        (my_kernels / f"sigmoid.{name}.py").unlink()
+    assert mine.fastest(operations(), "cpu") == ({}, {"sigmoid": "yours is not used: sigmoid.numpy.py is gone"})
+
+
 def test_a_changed_file_is_checked_again(my_kernels, calls, monkeypatch):
     keep(sigmoid, "numpy", RIGHT)
     monkeypatch.setattr(mine.worker, "call", lambda function, *arguments, seconds: function(*arguments))

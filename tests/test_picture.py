@@ -218,6 +218,17 @@ def test_a_missing_guard_shows_in_table_and_figure():
     assert "outside" not in [text.get_text() for axes in right.figure.axes for text in axes.texts]
 
 
+def test_of_two_with_one_name_the_first_is_meant():
+    text = """extern "C" __global__ void sigmoid(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    auto half = [](float x) { __shared__ float z[512]; z[threadIdx.x] = x; return z[threadIdx.x] / 2; };
+    if (i < n) a[i] = 0.5f * tanhf(half(z[i])) + 0.5f;
+}"""
+    counts = picture.show("sigmoid", text, n=10).accesses
+    assert [count.memory.name for count in counts.counts].count("z") == 2
+    assert counts["z"].memory.shape == (10,)
+
+
 def test_a_wrong_result_is_said():
     wrong = SIGMOID_WITHOUT_GUARD.replace("1.0f / ", "2.0f / ")
     assert "✗ the result is wrong: 4 of 4 wrong" in str(picture.show("sigmoid", wrong, n=4, block=4))
@@ -303,6 +314,7 @@ def test_a_notebook_gets_figure_and_table(monkeypatch):
         (("sigmoid", "numpy"), {}, "wanted a CUDA kernel, one of naive"),
         (("sigmoid", "fast"), {}, "one of its kernels"),
         (("sigmoidd", "naive"), {}, "did you mean sigmoid"),
+        (("train_epoch", "__global__ void of_mine() {}"), {}, "train_epoch: wanted an operation with CUDA kernels"),
         (("sigmoid", "naive"), {"n": 0}, "sigmoid: wanted sizes from 1 up, got n=0"),
         (("sigmoid", "naive"), {"m": 3}, r"wanted a size \(n\) or a constant that the text defines; got m"),
         (("dense_forward", "tiled"), {"block": (2, 2, 2)}, "block with 1 or 2 axes"),

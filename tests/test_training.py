@@ -57,6 +57,11 @@ def test_same_seed_same_result(moons, backend):
     assert not same(one[0], other[0])
 
 
+def test_a_training_may_be_without_end_until_it_is_stopped(moons):
+    _, history = trained(make_network([2, 4, 1]), *moons, epochs=10**19, on_epoch=stop_after(2))
+    assert history.stopped.startswith("interrupted after epoch 2")
+
+
 @pytest.mark.parametrize("batch_size", (1, 10, 53, 1000))
 def test_an_epoch_uses_every_sample_once_the_last_small_batch_too(moons, batch_size):
     X, Y = moons

@@ -18,9 +18,9 @@ from nncourse.kernels.kernel import CudaKernel
 
 WARP, SECTOR, BANKS = 32, 32, 32  # threads; bytes that global memory hands out at once; words of 4 bytes side by side
 NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
-KINDS = {"reads": 9, "writes": 9, "atomics": 9, "outside": 9}  # columns of the tables, and how wide they are as text
-GLOBAL_HEAD = {"global": 13} | KINDS | {"sectors": 9, "fewest": 8, "efficiency": 12}
-SHARED_HEAD = {"shared": 13} | KINDS | {"bank conflicts": 16}
+COLUMNS = {"reads": 9, "writes": 9, "atomics": 9, "outside": 9}  # of the tables, and how wide they are
+GLOBAL_HEAD = {"global": 13} | COLUMNS | {"sectors": 9, "fewest": 8, "efficiency": 12}
+SHARED_HEAD = {"shared": 13} | COLUMNS | {"bank conflicts": 16}
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Accesses:
 
     def __getitem__(self, name: str) -> Count:
         """The count of the array or shared variable of that name."""
-        by_name = {count.memory.name: count for count in self.counts}
-        refuse_unknown("an array or a shared variable", name, by_name)
-        return by_name[name]
+        names = [count.memory.name for count in self.counts]
+        refuse_unknown("an array or a shared variable", name, names)
+        return self.counts[names.index(name)]  # the first, where functions have shared variables of the same name
 
     @property
     def idle(self) -> int:
@@ -101,7 +101,7 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
     truth = np.asarray(operation.truth(*(np.float64(v) if np.result_type(v).kind == "f" else v for v in arguments)))
     copies = (value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
     options: dict = {"record": (found := [])}
-    if operation.output != "in place":  # a cell that nobody writes shows as wrong
+    if operation.output != "in place":
         options["out"] = check.unwritten(operation.result, truth.shape)
     result = kernel(*copies, **options)
     if not found:
@@ -148,8 +148,10 @@ def _different(requests: np.ndarray, things: np.ndarray) -> np.ndarray:
 
 
 def _sectors(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """The rows' requests numbered anew, from 0; for each of these the sectors that it touched, and the fewest that
-    could hold the same cells; and the request that wastes most."""
+    """The rows' requests, numbered from 0; the sectors that each touched; the fewest that could hold the same cells.
+
+    The last number is that of the request that wastes most.
+    """
     request = np.unique(requests, return_inverse=True)[1]
     cell, of = spread(rows["cell"], rows["cells"], request)
     sectors = _different(of, cell * memory.itemsize // SECTOR)
@@ -206,10 +208,10 @@ def table(accesses: Accesses) -> str:
     said, tables, remarks = _lines(accesses)
     lines = [_short(line) for line in said]
     for head, rows in tables:
-        _, *widths = head.values()
+        first, *widths = head.values()
         for name, *texts in (head, *rows):
             numbers = (f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
-            lines.append(f"{name[:12]:13}" + "".join(numbers))
+            lines.append(f"{name[: first - 1]:{first}}" + "".join(numbers))
     return "\n".join(lines + [_short(line) for line in remarks])
 
 

@@ -101,6 +101,8 @@ def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
     """The kernel itself, of that name, or of that text; the latter is launched as the operation's first CUDA kernel."""
     cuda = [there for there in operation.kernels.values() if isinstance(there, CudaKernel)]
     if isinstance(kernel, str) and "__global__" in kernel:
+        if not cuda:
+            raise CourseError(f"{operation.name}: wanted an operation with CUDA kernels; it has none to launch yours like")
         launch = {option: getattr(cuda[0], option) for option in ("block", "grid", "over", "shared")}
         return mine.build(operation, "yours", kernel, launch)
     if isinstance(kernel, str):
@@ -211,7 +213,7 @@ def _panels(accesses: Accesses, block: int | None) -> list[Panel]:
         for kind in np.unique(trace.accesses["kind"][here]).tolist() or [READ]:
             chosen = here & (trace.accesses["kind"] == kind)
             title = f"{name}: {KINDS[kind] if chosen.any() else 'not touched'}"
-            panels.append(_panel(trace, memory, title, trace.accesses[chosen], accesses.requests[chosen], block))
+            panels.append(_panel(trace, memory, title, kind, trace.accesses[chosen], accesses.requests[chosen], block))
     return panels
 
 
@@ -234,14 +236,13 @@ def _thread_panel(trace: Trace, block: int | None) -> Panel:
 
 
 def _panel(
-    trace: Trace, memory: Memory, title: str, rows: np.ndarray, requests: np.ndarray, block: int | None
+    trace: Trace, memory: Memory, title: str, kind: int, rows: np.ndarray, requests: np.ndarray, block: int | None
 ) -> Panel:
-    """The cells of a memory, coloured by who touches them; `rows` are accesses of one kind."""
-    kind = rows["kind"].max(initial=READ)
+    """The cells of a memory, coloured by who touches them; `rows` are accesses of that kind."""
     touched: dict[int, list] = {}  # cell -> (block, thread) of each access
     columns = spread(rows["cell"], rows["cells"], rows["block"], rows["thread"])
-    for number, *thread in zip(*(column.tolist() for column in columns), strict=True):
-        touched.setdefault(number, []).append(tuple(thread))
+    for number, *who in zip(*(column.tolist() for column in columns), strict=True):
+        touched.setdefault(number, []).append(tuple(who))
     own = np.full(len(rows), True) if block is None else rows["block"] == block
     request, words = worst_request(memory, rows[own], requests[own])
     long = len(memory.shape) == 1
@@ -252,13 +253,13 @@ def _panel(
     cells = []
     for row, column in product(lines, columns):
         number = row * width + column
-        who = touched.get(number, [])
-        shown = [one for one in who if block in (None, one[0])]
+        touching = touched.get(number, [])
+        shown = [one for one in touching if block in (None, one[0])]
         if not 0 <= number < memory.size:
-            if who and number < memory.size + BEYOND * width:
-                cells.append(Cell(row, column, [RED], _text(who, memory, kind), "outside"))
+            if touching and number < memory.size + BEYOND * width:
+                cells.append(Cell(row, column, [RED], _text(touching, memory, kind), "outside"))
         elif number <= last:
-            faces = _faces({b for b, _ in who}, {t for _, t in shown}, prod(trace.block), kind, block)
+            faces = _faces({b for b, _ in touching}, {t for _, t in shown}, prod(trace.block), kind, block)
             style = "written" if shown and kind != READ else "cell"
             cells.append(Cell(row, column, faces, _text(shown, memory, kind), style, number in request))
     lines = range(lines.start, min(lines.stop, max((cell.row for cell in cells), default=0) + 1))
@@ -305,9 +306,11 @@ def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int
 
 
 def _draw(axes, panel: Panel, inches: float) -> None:
-    strips = [(cell, part, 1 / len(cell.faces)) for cell in panel.cells for part in range(len(cell.faces))]
-    corners = [_corners(cell.column + part * wide, cell.row, wide, 1) for cell, part, wide in strips]
-    colours = [cell.faces[part] for cell, part, _ in strips]
+    corners, colours = [], []
+    for cell in panel.cells:
+        wide = 1 / len(cell.faces)
+        corners += [_corners(cell.column + part * wide, cell.row, wide, 1) for part in range(len(cell.faces))]
+        colours += cell.faces
     axes.add_collection(PolyCollection(corners, facecolors=colours, linewidths=0, antialiaseds=False))
     for name, (colour, width, inset, dashes) in EDGES.items():
         chosen = [cell for cell in panel.cells if (cell.request if name == "request" else cell.style == name)]

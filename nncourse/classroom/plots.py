@@ -51,7 +51,7 @@ def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> 
 def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
     """The cells of a confusion matrix, the more samples the darker, with their texts."""
     axes.grid(False)
-    axes.imshow(M, cmap="Blues", vmin=0, vmax=max(1, M.max()))
+    axes.imshow(M, cmap="Blues", vmin=0)
     for i, j in np.ndindex(*M.shape):
         axes.text(j, i, texts[i][j], ha="center", va="center", color="white" if M[i, j] > M.max() / 2 else "black")
     axes.set(xlabel="predicted class", ylabel="true class")

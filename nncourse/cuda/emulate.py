@@ -65,9 +65,10 @@ def run(
     """
     where = f"{source.file}: {function}"
     refuse_unknown(f"an order of threads for {where}", order, ORDERS)
-    if not (time_limit > 0 and most_records > 0):
-        got = f"{time_limit} and {most_records}"
-        raise CourseError(f"{where}: wanted a time_limit above 0 s and most_records above 0, got {got}")
+    if not time_limit > 0:
+        raise CourseError(f"{where}: wanted a time_limit above 0 s, got {time_limit}")
+    if most_records < 1:
+        raise CourseError(f"{where}: wanted most_records from 1 up, got {most_records}")
     recording = record is not None
     passed = list(zip(parameters(source, function), arguments, strict=True))
     numbers = kernels_in(source).index(function), ORDERS.index(order), len(passed), seed % 2**32
@@ -78,7 +79,10 @@ def run(
         with conversation(_child, source, races or recording) as child:
             try:
                 records = _converse(child, request, written, recording)
-            finally:  # what failed has printed too
+            except BaseException:
+                child.end()  # after a Ctrl-C it would print on
+                raise
+            finally:
                 _show_printed(child)
     except _ChildError as failure:
         outcome, _, text, _ = failure.args
@@ -105,11 +109,12 @@ def _packed(passed: list[tuple[Parameter, Any]]) -> list[bytes]:
     """The arguments as the child reads them. Arrays passed twice share memory there too."""
     parts, first_use = [], {}
     for number, (parameter, value) in enumerate(passed):
-        is_array = parameter.pointer
-        place = (value.ctypes.data, value.nbytes) if is_array and value.nbytes else number
-        same_as = first_use.setdefault(place, number)
-        about = value.nbytes, value.itemsize if is_array else 0, is_array and not parameter.const, same_as
-        parts.append(ARGUMENT.pack(parameter.name.encode()[:47], *about))
+        name = parameter.name.encode()[:47]
+        if not parameter.pointer:
+            parts += [ARGUMENT.pack(name, value.nbytes, 0, 0, number), value.tobytes()]
+            continue
+        same_as = first_use.setdefault((value.ctypes.data, value.nbytes), number) if value.nbytes else number
+        parts.append(ARGUMENT.pack(name, value.nbytes, value.itemsize, not parameter.const, same_as))
         if same_as == number:
             parts.append(value.tobytes())
     return parts
@@ -172,9 +177,9 @@ def _explained(
         return f"{where} did not end within {time_limit:g} s: {text} still runs; look for an endless loop"
     if text:
         return where + text.replace("an array", _nearest_array(report))
-    for sign, text in CRASHES.items():
+    for sign, words in CRASHES.items():
         if re.search(sign, report):
-            return where + text
+            return where + words
     return f"{where} ended the emulator; launch it again: {report.strip()[:200] or 'it left no report'}"
 
 

@@ -69,12 +69,22 @@ def _compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX", "")) or ["g++"]
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=256)
 def said_by(*command: str | Path) -> str:
     """What a tool prints; nothing where it is missing (addr2line and nm come with g++'s linker)."""
     if not shutil.which(command[0]):
         return ""
-    return subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+    return _run(command).stdout
+
+
+def _run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess:
+    """Without input: addr2line would read what is typed. Raises CourseError for what is there and cannot be run."""
+    try:
+        nothing = subprocess.DEVNULL
+        return subprocess.run(command, stdin=nothing, capture_output=True, text=True, errors="replace", **options)
+    except OSError as error:
+        reason = f"{command[0]} cannot be run: {error.strerror}"
+        raise CourseError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
 
 
 def _program_text(source: CudaSource) -> str:
@@ -111,7 +121,7 @@ def _build(program: Path, text: str, to_compile: list[str], to_link: list[str], 
         [*to_compile, f"-I{Path(__file__).parent}", "-c", "kernels.cpp", "-o", "kernels.o"],
         [*to_link, "kernels.o", "-o", program.name],
     ):
-        result = subprocess.run(command, cwd=folder, env=english, capture_output=True, text=True, errors="replace")
+        result = _run(command, cwd=folder, env=english)
         if result.returncode:
             raise CudaCompileError(_readable_errors(result.stderr, source))
 

@@ -58,6 +58,7 @@ __device__ void product(float* parts, int rows, int columns, int depth, Left lef
     if constexpr (ACROSS == 1) {
         int first = 0, end = SIDE * SIDE;
         add_over_lanes<SIDE * SIDE, 32>(sums, lane, first, end);
+        // Each sum is in one lane in the end; where there are fewer sums than lanes, the others have none.
         if (first < end) parts[warp * TILE(1) + first] = sums[0];
     } else {
 #pragma unroll

@@ -31,7 +31,8 @@ __device__ float cost_gradient(int code, float a, float y) { return code == MAE 
 __device__ constexpr int divided_up(int number, int by) { return (number + by - 1) / by; }
 
 // Adds up z[0 … COUNT) over WIDTH neighbouring lanes. In each round half of the lanes take over half of the sums, so COUNT
-// sums cost hardly more than COUNT shuffles. In the end a lane has the sums `first` to `end` - 1, from z[0] on.
+// sums cost hardly more than COUNT shuffles. In the end a lane has the sums `first` to `end` - 1, from z[0] on:
+// none, if there are fewer sums than lanes and another has it.
 template <int COUNT, int WIDTH>
 __device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
     if constexpr (WIDTH > 1) {

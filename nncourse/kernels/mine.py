@@ -82,21 +82,22 @@ def _is_sound(entry) -> bool:
 def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Kernel], dict[str, str]]:
     """For each operation the fastest kept kernel of `device`, and words on those that could not be used."""
     kernels: dict[str, Kernel] = {}
-    words: dict[str, str] = {}
+    waiting: dict[str, str] = {}
+    refused: dict[str, str] = {}
     for key, entry in sorted(progress().items(), key=lambda kept: kept[1].get("seconds") or np.inf):
         operation_name, _, name = key.partition(".")
         if operation_name not in operations or operation_name in kernels:
             continue
         if _device(name, entry) != device:
             if device == "cpu" and not devices.gpu_available():
-                words.setdefault(operation_name, f"your {name} kernel needs a GPU: it drives nothing here")
+                waiting.setdefault(operation_name, f"your {name} kernel needs a GPU: it drives nothing here")
             continue
         kernel = load(operations[operation_name], name, entry)
         if isinstance(kernel, Verdict):
-            words[operation_name] = f"yours is not used: {kernel.line}"
+            refused.setdefault(operation_name, f"yours is not used: {kernel.line}")
         else:
             kernels[operation_name] = kernel
-    return kernels, {name: said for name, said in words.items() if name not in kernels}
+    return kernels, {name: said for name, said in (waiting | refused).items() if name not in kernels}
 
 
 def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:

@@ -51,13 +51,14 @@ def load(path: str | Path) -> Model:
     try:
         return _assemble(*read(path))
     except CourseError as error:
-        raise CourseError(f"{path}: {error}") from None
+        raise CourseError(f"{path}: {error}: name another file, or train it again") from None
     except OSError as error:
         raise CourseError(f"{path}: cannot be read: {error.strerror}") from error
+    except MemoryError:
+        raise
     except Exception as error:  # NumPy, zipfile and json have many for a damaged file
-        what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         wanted = "wanted a model, .npz or the C program's text; it is damaged, or something else"
-        raise CourseError(f"{path}: {wanted} ({what}): name another file, or train it again") from None
+        raise CourseError(f"{path}: {wanted}: name another file, or train it again") from error
 
 
 # ---- what both forms hold
@@ -82,7 +83,7 @@ def _assemble(parameters: list[tuple], description: str | None) -> Model:
         if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
             raise CourseError(f"weights {W.shape} and biases {b.shape} of layer {number} do not fit the network")
         if not (np.isfinite(W).all() and np.isfinite(b).all()):
-            raise CourseError(f"layer {number} has weights that are not finite: train the model again")
+            raise CourseError(f"layer {number} has weights that are not finite")
     about = {"activations": ["sigmoid"] * len(parameters)} if description is None else json.loads(description)
     pairs = zip(parameters, about["activations"], strict=True)
     network = Network([Dense(W, b, name) for (W, b), name in pairs], about.get("cost", "mse"))

@@ -88,7 +88,7 @@ def train(
     best, best_cost = parameters.copy(), math.inf
     numbers = range(epochs_done + 1, epochs_done + epochs + 1)
     try:
-        with tqdm(numbers, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar:
+        with tqdm(numbers, total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar:
             train_epoch = _made_ready(backend, history, parameters, architecture, X, Y, batch_size, learning_rate)
             if history.note and progress:
                 bar.write(history.note)
