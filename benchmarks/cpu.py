@@ -5,16 +5,18 @@ to results/cpu.json, with the machine, the versions and the date.
 """
 
 import argparse
+from pathlib import Path
 
 from benchmarks.compare import compare, show
-from benchmarks.saved import RESULTS, file_to_write, save
+from benchmarks.saved import RESULTS, refuse_out, save
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=file_to_write, default=str(RESULTS / "cpu.json"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "cpu.json")
     options = parser.parse_args()
+    refuse_out(parser, options.out)
     from nncourse import device as devices
 
     compared = compare("cpu", options.rounds)

@@ -9,11 +9,11 @@ import datetime
 import statistics
 import sys
 import time
+from pathlib import Path
 
 from benchmarks import compare, workers
 from benchmarks.contenders import CASES
-from benchmarks.saved import RESULTS, file_to_write, save
-from nncourse.errors import CourseError, refuse_unwritable
+from benchmarks.saved import RESULTS, refuse_out, save
 
 PARTS = ("epochs", "floors", "dense", "mnist", "credit_card")
 LIMIT = 75.0  # seconds after which a part other than `epochs` is given up
@@ -24,23 +24,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="a little of everything, to see that it runs")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=file_to_write, help="the results (default, for a whole run: results/gpu.json)")
+    parser.add_argument("--out", type=Path, help="the results (default, for a whole run: results/gpu.json)")
     options = parser.parse_args(arguments)
+    whole = set(options.only) == set(PARTS) and not options.quick
+    out = options.out or (RESULTS / "gpu.json" if whole else None)
+    if out:
+        refuse_out(parser, out)
     from nncourse import device as devices
 
     if not devices.gpu_available():
         print(f"benchmarks.gpu: {devices.why_no_gpu()}", file=sys.stderr)
         return 2
-    whole = set(options.only) == set(PARTS) and not options.quick
-    out = options.out or (RESULTS / "gpu.json" if whole else None)
     try:
-        if out:
-            refuse_unwritable(out, "the results")
         result = run(options.only, 1 if options.quick else options.rounds, options.quick)
     except workers.WrongResultError as error:
         print(f"benchmarks.gpu: a wrong result, so nothing is written: {error}", file=sys.stderr)
         return 1
-    except (workers.FailedError, CourseError) as error:
+    except workers.FailedError as error:
         print(f"benchmarks.gpu: {error}", file=sys.stderr)
         return 1
     if out:

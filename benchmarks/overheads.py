@@ -2,8 +2,9 @@
 
 import argparse
 import sys
+from pathlib import Path
 
-from benchmarks.saved import RESULTS, file_to_write, save
+from benchmarks.saved import RESULTS, refuse_out, save
 from nncourse import device as devices
 from nncourse.classroom import overheads
 from nncourse.errors import CourseError
@@ -11,8 +12,9 @@ from nncourse.errors import CourseError
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=file_to_write, default=str(RESULTS / "overheads.json"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "overheads.json")
     options = parser.parse_args()
+    refuse_out(parser, options.out)
     try:
         found = overheads.measure()
     except CourseError as error:

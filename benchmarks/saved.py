@@ -10,13 +10,12 @@ from nncourse.errors import CourseError, refuse_unwritable
 RESULTS = Path(__file__).parent / "results"
 
 
-def file_to_write(text: str) -> Path:
-    """The value of --out; what cannot be written is refused before minutes are spent on measuring."""
+def refuse_out(parser: argparse.ArgumentParser, path: Path) -> None:
+    """What cannot be written is refused before minutes are spent on measuring."""
     try:
-        refuse_unwritable(Path(text), "the results")
+        refuse_unwritable(path, "the results")
     except CourseError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return Path(text)
+        parser.error(str(error))
 
 
 def save(result: dict, path: Path) -> None:

@@ -26,10 +26,14 @@ def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
         raise CourseError(f"wanted {what}, one of {', '.join(known)}; got {got!r}{nearest(str(got), known)}")
 
 
+def _is_no_file(path: Path) -> bool:
+    """True where something else is there: a folder, or a device such as /dev/null."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
 def refuse_unwritable(path: Path, what: str) -> None:
     """CourseError before long work, not after it, where its outcome could not be saved."""
-    other = os.path.exists(path) and not os.path.isfile(path)
-    if other or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
+    if _is_no_file(path) or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
         raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")
 
 
@@ -38,7 +42,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
     Missing folders are not made. Raises CourseError where the file cannot be written.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # a folder, or a device such as /dev/null
+    if _is_no_file(path):
         raise CourseError(f"{path}: cannot be written: it is there, and no file")
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as beside:

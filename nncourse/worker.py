@@ -43,7 +43,7 @@ def call(function: Callable, *arguments, seconds: float):
 
 def end() -> None:
     """End the worker process; the next call starts another one."""
-    _worker(os.getpid()).process.kill()
+    _worker(os.getpid()).end()
     _worker.cache_clear()
 
 

@@ -141,7 +141,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_measured(name, pla
 
 
 def test_a_run_is_saved_with_the_day(tmp_path, capsys):
-    saved.save({"machine": "µ"}, saved.file_to_write(str(tmp_path / "new.json")))
+    saved.save({"machine": "µ"}, tmp_path / "new.json")
     found = json.loads((tmp_path / "new.json").read_text("utf-8"))
     assert found == {"date": datetime.date.today().isoformat(), "machine": "µ"}
     assert str(tmp_path / "new.json") in capsys.readouterr().out

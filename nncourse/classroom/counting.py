@@ -164,11 +164,11 @@ def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
     mine = trace.accesses["memory"] == number
     rows, requests = trace.accesses[mine & ~outside], requests[mine & ~outside]
     kinds = np.bincount(rows["kind"], minlength=3).tolist()
-    count = Count(memory, *kinds, int((mine & outside).sum()), len(np.unique(requests)))
+    count = Count(memory, *kinds, int((mine & outside).sum()))
     if not len(rows):
         return count
     if memory.shared:
-        return replace(count, conflicts=_bank_conflicts(memory, rows, requests))
+        return replace(count, requests=len(np.unique(requests)), conflicts=_bank_conflicts(memory, rows, requests))
     request, sectors, fewest, place = _sectors(memory, rows, requests)
     worst = ""
     if sectors[place] > fewest[place]:
@@ -176,7 +176,7 @@ def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
         in_line = f" in line {row['line']}" if row["line"] else ""
         worst = f"a warp's {NAMES[row['kind']]}{in_line} touches {sectors[place]} sectors where {fewest[place]}"
         worst += f" would do: {100 * fewest[place] / sectors[place]:.0f} %"
-    return replace(count, sectors=int(sectors.sum()), fewest=int(fewest.sum()), worst=worst)
+    return replace(count, requests=len(sectors), sectors=int(sectors.sum()), fewest=int(fewest.sum()), worst=worst)
 
 
 def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[set[int], str]:

@@ -65,10 +65,15 @@ def solution(operation: str, kernel: str) -> None:
         print(text)
 
 
+def by_notebook() -> dict[str, list[Exercise]]:
+    """The exercises of each notebook, in the order of the course."""
+    return {name: list(group) for name, group in groupby(exercises(), attrgetter("notebook"))}
+
+
 def progress_lines() -> list[str]:
     """For each exercise ✓ or ○, and when, where and how fast its kept kernel was."""
     record, lines = mine.progress(), []
-    for notebook, group in groupby(exercises(), attrgetter("notebook")):
+    for notebook, group in by_notebook().items():
         lines.append(notebook)
         for exercise in group:
             entry, title = record.get(exercise.key), f"{exercise.operation} ({exercise.kernel})"

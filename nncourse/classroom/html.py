@@ -58,8 +58,8 @@ def image(figure, text: str, whole: bool = False) -> str:
     file = io.BytesIO()
     figure.savefig(file, format="svg", metadata={"Date": None})
     data = base64.b64encode(file.getvalue()).decode()
-    kind = "whole" if whole else "part"
-    return f'<img class="{kind}" alt="{escape(text)}" src="data:image/svg+xml;base64,{data}">'
+    size = 'class="whole" ' if whole else ""
+    return f'<img {size}alt="{escape(text)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def document(title: str, body: str) -> str:

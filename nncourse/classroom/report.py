@@ -16,7 +16,7 @@ import numpy as np
 from nncourse import device as devices
 from nncourse import worker
 from nncourse.classroom import speedup
-from nncourse.classroom.course import exercises
+from nncourse.classroom.course import by_notebook, exercises
 from nncourse.classroom.exercise import SIGNS, TIME_LIMIT, TIME_LIMIT_CUDA, Outcome, timed
 from nncourse.classroom.html import cells, document, image
 from nncourse.classroom.speedup import BATCH, RATE, Time
@@ -159,19 +159,20 @@ def head(student: str, data: Dataset, tests: int, whence: str) -> str:
 def progress(kept: Sequence[Kept]) -> str:
     """Every exercise: open, or what the check says now, and what the record says of when and where it was kept."""
     known = {(each.operation.name, each.name): each for each in kept}
-    groups: dict[str, list[str]] = {}
-    right = 0
-    for exercise in exercises():
-        found = known.get((exercise.operation, exercise.kernel))
-        texts = [f"{exercise.operation} ({exercise.kernel})", "open"]
-        if found:
-            state, line = found.outcome.state, found.outcome.line.splitlines()[0]
-            right += state == "right"
-            day, machine = (str(found.entry.get(what, "")) for what in ("date", "machine"))
-            texts = [texts[0], "✓ right" if state == "right" else f"{SIGNS[state]} {line}", day[:10], machine]
-        groups.setdefault(exercise.notebook, []).append(cells(texts, columns=4, words=4))
+    body, right = "", 0
+    for notebook, group in by_notebook().items():
+        body += f"<tbody>{cells([notebook], 4, 'th')}"
+        for exercise in group:
+            found = known.get((exercise.operation, exercise.kernel))
+            texts = [f"{exercise.operation} ({exercise.kernel})", "open"]
+            if found:
+                state, line = found.outcome.state, found.outcome.line.splitlines()[0]
+                right += state == "right"
+                day, machine = (str(found.entry.get(what, "")) for what in ("date", "machine"))
+                texts = [texts[0], "✓ right" if state == "right" else f"{SIGNS[state]} {line}", day[:10], machine]
+            body += cells(texts, columns=4, words=4)
+        body += "</tbody>"
     first = cells(["exercise", "checked now", "kept", "on"], tag="th", words=4)
-    body = "".join(f"<tbody>{cells([name], 4, 'th')}{''.join(lines)}</tbody>" for name, lines in groups.items())
     count = f"<p>{right} of {len(exercises())} exercises are done and right.</p>"
     return f'<h2>Progress</h2>{count}<table class="progress"><thead>{first}</thead>{body}</table>'
 

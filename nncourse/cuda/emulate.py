@@ -170,7 +170,7 @@ def _explained(
     line = line or line_in(report, source)
     if outcome == RACE:  # at the access that came second; the text begins with the addresses of both
         *addresses, text = text.split(" ", 2)
-        line, other = lines_before([int(address, 16) for address in addresses], source)
+        line, other = lines_before([int(address, 16) for address in addresses], program_for(source, races=True), source)
         text += f" (the other access is in line {other})" if other != line else ""
     where = f"{source.file}:{line}: {function}" if line else f"{source.file}: {function}"
     if outcome == OUT_OF_TIME:

@@ -137,9 +137,8 @@ def _readable_errors(log: str, source: CudaSource) -> str:
     return "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
 
 
-def lines_before(return_addresses: Sequence[int], source: CudaSource) -> list[int]:
-    """The .cu lines of the calls that return there, in the program with `races`; 0 where nobody knows."""
-    program = program_for(source, races=True)
+def lines_before(return_addresses: Sequence[int], program: Path, source: CudaSource) -> list[int]:
+    """The .cu lines of the calls that return there; 0 where nobody knows."""
     answer = said_by("addr2line", "-i", "-a", "-e", program, *(hex(address - 1) for address in return_addresses))
     frames = re.split(r"^0x[0-9a-f]+\n", answer, flags=re.MULTILINE)[1:]  # so -a heads what belongs to an address
     return [line_in(text, source) for text in frames] or [0] * len(return_addresses)

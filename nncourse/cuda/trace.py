@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def trace_of(
     shared_bytes: int,
 ) -> Trace:
     """Give names and cell numbers to what the program recorded. `passed`: the parameters, each with its argument."""
-    accesses = np.zeros(len(records), COLUMNS)
+    program, accesses = program_for(source, races=True), np.zeros(len(records), COLUMNS)
     for column in ("offset", "code", "block", "thread", "kind"):
         accesses[column] = records[column]
     touched = [
@@ -74,9 +75,9 @@ def trace_of(
         for number, (parameter, array) in enumerate(passed)
         if parameter.pointer
     ]
-    variables = _static_variables(source)
-    owner = np.searchsorted([start for _, start, _ in variables], records["offset"], side="right") - 1
     static, dynamic = (records["memory"] == number for number in (STATIC_SHARED, DYNAMIC_SHARED_MEMORY))
+    variables = _static_variables(program) if static.any() else []
+    owner = np.searchsorted([start for _, start, _ in variables], records["offset"], side="right") - 1
     shared = [(*variable, static & (owner == number)) for number, variable in enumerate(variables)]
     for name, start, size, mine in (*shared, (_dynamic_name(source), 0, shared_bytes, dynamic)):
         if mine.any():
@@ -89,13 +90,13 @@ def trace_of(
         accesses["memory"][mine], accesses["cell"][mine], accesses["cells"][mine] = number, cell, cells
         accesses["outside"][mine] = (cell < 0) | (cell + cells > memory.size)
     codes, place = np.unique(records["code"], return_inverse=True)
-    accesses["line"] = np.array(lines_before(codes.tolist(), source), int)[place]
+    accesses["line"] = np.array(lines_before(codes.tolist(), program, source), int)[place]
     return Trace(grid, block, tuple(memory for memory, _ in touched), accesses)
 
 
-def _static_variables(source: CudaSource) -> list[tuple[str, int, int]]:
+def _static_variables(program: Path) -> list[tuple[str, int, int]]:
     """The __shared__ variables of a program: name, first byte and number of bytes, as they lie in its section."""
-    listed = said_by("nm", "-C", "-S", "-n", program_for(source, races=True))
+    listed = said_by("nm", "-C", "-S", "-n", program)
     limits = {match[2]: int(match[1], 16) for match in SECTION_LIMIT.finditer(listed)}
     start, end = limits.get("start", 0), limits.get("stop", 0)
     found = [(match[3], int(match[1], 16) - start, int(match[2], 16)) for match in SYMBOL.finditer(listed)]

@@ -116,7 +116,7 @@ def recording(architecture: Architecture, batch: int, steps: int, rate: float, d
         finally:
             graph = stream.end_capture()
     ready, lock = cupy.cuda.Event(disable_timing=True), threading.Lock()
-    # A graph does not keep the arrays alive that its kernels use: `step` does: it holds the others.
+    # A graph does not keep the arrays alive that its kernels use. `step` holds those that are not named here.
     return SimpleNamespace(parameters=parameters, X=X, Y=Y, step=step, graph=graph, ready=ready, lock=lock)
 
 
