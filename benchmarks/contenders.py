@@ -2,7 +2,7 @@
 
 All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
 a step, data on the device already. (scikit-learn's classifier has cross-entropy; its work a step is the same.) "Fused"
-is the course's train_epoch by one kernel; the other steps of the course are separate operations.
+is the course's dense_sgd_epoch by one kernel; the other steps of the course are separate operations.
 
 On the CPU a step is repeated on one batch. On the GPU an epoch of different batches is trained: see trainers.py.
 """
@@ -89,19 +89,19 @@ def ours(backend_name: str, **overrides: str) -> Callable:
 
 
 def fused(backend_name: str, **overrides: str) -> Callable:
-    """The package's train_epoch by one kernel: an epoch of many batches at once, with no call between them."""
+    """The package's dense_sgd_epoch by one kernel: an epoch of many batches at once, with no call between them."""
 
     def prepare(case: Case) -> tuple[Callable, int]:
         from nncourse.kernels.backend import choose
         from nncourse.model.network import make_network
 
         if case.operation:
-            raise ValueError("train_epoch has no dense layer on its own")
+            raise ValueError("dense_sgd_epoch has no dense layer on its own")
         backend, network = choose(backend_name, **overrides), make_network(case.sizes)
         parameters = backend.to_device(network.flat_parameters)
         X, Y = map(backend.to_device, epoch(case))
         arguments = (parameters, network.architecture, X, Y, case.batch, 0.1)
-        return lambda: backend.train_epoch(*arguments), len(X) // case.batch
+        return lambda: backend.dense_sgd_epoch(*arguments), len(X) // case.batch
 
     return prepare
 

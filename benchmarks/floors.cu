@@ -7,7 +7,7 @@ extern "C" __global__ void block_barrier(int* done, int rounds) {
     if (threadIdx.x == 0) done[blockIdx.x] = rounds;
 }
 
-// As in epoch_one_kernel.cu: every block sends a number to every block, and goes on when all have come.
+// As in dense_one_kernel.cu: every block sends a number to every block, and goes on when all have come.
 extern "C" __global__ void __cluster_dims__(BLOCKS) cluster_barrier(int* done, int rounds) {
 #ifdef CUDA_ON_CPU
     for (int round = 0; round < rounds; round++) meet_grid(nullptr, 0);

@@ -8,16 +8,16 @@ from math import ceil
 
 import numpy as np
 
-from nncourse.architecture import Architecture
+from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource
-from nncourse.kernels.epoch_one_kernel import ALONE, CLUSTER, GRID, MEETING, Plan, plan, this_chip
+from nncourse.kernels.epoch.dense_one_kernel import ALONE, CLUSTER, GRID, MEETING, Plan, plan, this_chip
 from nncourse.kernels.operation import cuda_beside
 
 MEETINGS = {ALONE: "alone", CLUSTER: "cluster", GRID: "grid"}
 THREADS, READS, CHAINS, LENGTH = 1024, 8, 8, 16  # of the two kernels that measure a rate
 
-# ---- what there is to do: counts from epoch_one_kernel.cu
+# ---- what there is to do: counts from dense_one_kernel.cu
 
 
 def barriers(made: Plan) -> dict[str, int]:
@@ -29,7 +29,7 @@ def barriers(made: Plan) -> dict[str, int]:
     return found if made.meeting == ALONE else found | {MEETINGS[made.meeting]: 1}
 
 
-def shared_bytes_a_step(made: Plan, architecture: Architecture, batch: int) -> int:
+def shared_bytes_a_step(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
     """Bytes that go into and out of one block's shared memory in a step, at the least.
 
     What all threads of a warp read at the same address counts once. Left out are activations, deltas, targets and
@@ -52,7 +52,7 @@ def shared_bytes_a_step(made: Plan, architecture: Architecture, batch: int) -> i
     return 4 * (inputs + sums + above)
 
 
-def floor(made: Plan, architecture: Architecture, batch: int, parts: dict[str, float]) -> dict:
+def floor(made: Plan, architecture: DenseArchitecture, batch: int, parts: dict[str, float]) -> dict:
     """Seconds a step by each of the three alone. `parts`: see measured_rates() and measured_barriers()."""
     flops, size = batch * architecture.flops_a_sample, shared_bytes_a_step(made, architecture, batch)
     counted = barriers(made)

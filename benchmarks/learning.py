@@ -32,7 +32,7 @@ def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "on
     folder = data_folder("mnist")
     training, test = (datasets.mnist(part, folder) for part in ("train", "test"))
     X, Y = training.X[:MNIST_SAMPLES], training.Y[:MNIST_SAMPLES]
-    backend = choose(backend_name, train_epoch=kernel)
+    backend = choose(backend_name, dense_sgd_epoch=kernel)
     options = MNIST | {"epochs": epochs, "on_epoch": refuse_slow if backend.device == "gpu" else None}
     found = []
     for seed in range(seeds):
@@ -60,7 +60,7 @@ def refuse_slow(epoch) -> None:
         raise FailedError(f"epoch {epoch.number} took {epoch.seconds:.1f} s; wanted less than {SLOW:.0f} s")
 
 
-def credit_card(epochs: int, backends=(("numpy", {}), ("numba", {}), ("cuda", {"train_epoch": "one_kernel"}))) -> list:
+def credit_card(epochs: int, backends=(("numpy", {}), ("numba", {}), ("cuda", {"dense_sgd_epoch": "one_kernel"}))) -> list:
     """A record for each backend, for the same training; the real data if they are there, else the synthetic stand-in.
 
     Raises WrongResultError if the backends do not agree on the cost in the end.

@@ -105,7 +105,7 @@ def _epochs(records: list[dict]) -> list[str]:
     reference = next((name for name in REFERENCES if name in there), "")
     said = (
         f"Training, an epoch of {records[0]['samples']:,} samples that lie on the GPU; nncourse's columns are kernels "
-        "of `train_epoch`."
+        "of `dense_sgd_epoch`."
     ) + (f" In brackets: times the speed of {reference}." if reference else "")
     return [said, "", *_contenders("µs a step", medians, (reference,))]
 

@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from benchmarks.workers import WrongResultError
-from nncourse.kernels.epoch import random_targets, train_epoch
+from nncourse.kernels.epoch.dense import dense_sgd_epoch, random_targets
 
 RATE = 2.0
 CHECKED = 50  # steps; so many are also recorded in each CUDA graph of PyTorch
@@ -49,7 +49,7 @@ def checked(make: Callable, steps: int | None = None) -> Callable:
 
 
 def problem_of(case) -> tuple:
-    """Architecture, parameters in one flat vector, samples and one-hot targets, in NumPy arrays."""
+    """DenseArchitecture, parameters in one flat vector, samples and one-hot targets, in NumPy arrays."""
     from nncourse.model.network import make_network
 
     network = make_network(case.sizes)
@@ -63,7 +63,7 @@ def error_of(found, architecture, parameters, X, Y, batch: int, steps: int = CHE
     """‖found − truth‖ / ‖truth − beginning‖ after the first steps."""
     before = parameters.astype(np.float64)
     X, Y = (array[: steps * batch].astype(np.float64) for array in (X, Y))
-    truth = train_epoch.truth(before, architecture, X, Y, batch, RATE)
+    truth = dense_sgd_epoch.truth(before, architecture, X, Y, batch, RATE)
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth - before))
 
 
@@ -71,18 +71,25 @@ def error_of(found, architecture, parameters, X, Y, batch: int, steps: int = CHE
 
 
 def ours(backend_name: str, kernel: str) -> Callable:
-    """The package: train_epoch by this kernel, one call for all steps."""
+    """The package: dense_sgd_epoch by this kernel, one call for all steps; or step by step, for "steps"."""
 
     def make(architecture, parameters, X, Y, batch: int) -> Trainer:
         from nncourse import device as devices
         from nncourse.kernels.backend import choose
+        from nncourse.model.network import with_parameters
+        from nncourse.model.training import train_step_by_step
+        from nncourse.model.updates import SGD
 
-        backend = choose(backend_name, train_epoch=kernel)
+        backend = choose(backend_name, dense_sgd_epoch=kernel)
         there, X, Y = (backend.to_device(array.copy()) for array in (parameters, X, Y))
+        network = with_parameters(architecture, there)
 
         def train(steps: int) -> None:
             rows = slice(steps * batch)
-            backend.train_epoch(there, architecture, X[rows], Y[rows], batch, RATE)
+            if kernel == "steps":
+                train_step_by_step(network, X[rows], Y[rows], batch, RATE, backend, SGD())
+            else:
+                backend.dense_sgd_epoch(there, architecture, X[rows], Y[rows], batch, RATE)
             if backend.device == "gpu":
                 import cupy
 

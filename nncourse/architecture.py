@@ -1,4 +1,4 @@
-"""A network without its weights: what kernels and models both have to know of it."""
+"""A dense network without its weights: what kernels and models both have to know of it."""
 
 import functools
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from itertools import pairwise
 
 
 @dataclass(frozen=True)
-class Architecture:
-    """A network without its weights: neurons a layer, inputs first; an activation a layer but the first; the cost."""
+class DenseArchitecture:
+    """Neurons of each layer, the inputs first; the activation of each layer after the inputs; the cost."""
 
     sizes: tuple[int, ...]
     activations: tuple[str, ...]
@@ -19,8 +19,8 @@ class Architecture:
         return tuple((n_out, n_in) for n_in, n_out in pairwise(self.sizes))
 
     @functools.cached_property
-    def letters(self) -> dict[str, int]:
-        """The sizes that the contract of train_epoch calls p, n_in and n_out."""
+    def contract_sizes(self) -> dict[str, int]:
+        """The sizes that the contract of dense_sgd_epoch calls p, n_in and n_out: parameters, inputs, outputs."""
         p = sum(n_out * (n_in + 1) for n_out, n_in in self.shapes)
         return {"p": p, "n_in": self.sizes[0], "n_out": self.sizes[-1]}
 

@@ -211,9 +211,9 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from nncourse.kernels.backend import find, operations
+    from nncourse.kernels.catalogue import epochs, find, operations
 
-    chosen = [find(options.operation)] if options.operation else operations().values()
+    chosen = [find(options.operation)] if options.operation else (operations() | epochs()).values()
     known = dict.fromkeys(name for operation in chosen for name in operation.kernels)
     for name in options.kernel:
         refuse_unknown("a kernel", name, known)
@@ -237,14 +237,14 @@ def _why_not(kernel, emulate: bool) -> str:
     from nncourse import device
     from nncourse.cuda import emulate as emulator
 
-    if kernel.device in ("cpu", "any") or (device.gpu_available() and not emulate):
+    if kernel.device == "cpu" or (device.gpu_available() and not emulate):
         return ""
     return (emulator.why_not() or "") if kernel.cuda else "it needs a GPU"
 
 
 def _time(options: argparse.Namespace) -> int:
     from nncourse.classroom import timing
-    from nncourse.kernels.backend import find, operations
+    from nncourse.kernels.catalogue import epochs, find, operations
 
     sizes = {}
     for text in options.size:
@@ -252,7 +252,7 @@ def _time(options: argparse.Namespace) -> int:
         if not number.isdecimal() or len(number) > 9 or int(number) < 1:
             raise CourseError(f"wanted --size NAME=N with N from 1 to 999999999, such as batch=64; got {text!r}")
         sizes[name] = int(number)
-    for operation in [find(options.operation)] if options.operation else operations().values():
+    for operation in [find(options.operation)] if options.operation else (operations() | epochs()).values():
         rows = timing.time_kernels(operation, sizes, options.kernel)
         print(timing.table(operation, rows, timing.default_sizes(operation) | sizes), end="\n\n", flush=True)
     return 0
@@ -299,7 +299,8 @@ def _count_of(name: str, model) -> int:
 
 def _backend(options: argparse.Namespace):
     """The backend that the options ask for."""
-    from nncourse.kernels.backend import choose, find
+    from nncourse.kernels.backend import choose
+    from nncourse.kernels.catalogue import find
 
     pairs = [pair.partition("=") for text in options.use for pair in text.split(",")]
     overrides = {find(operation).name: kernel for operation, _, kernel in pairs}
@@ -313,6 +314,7 @@ def _say_backend(backend, options: argparse.Namespace) -> None:
         return
     print(f"backend: {backend.name}")
     for operation, note in backend.notes.items():
-        print(f"  {operation}: {backend.kernels[operation].name}, {note}")
+        kernel = backend.kernels.get(operation)
+        print(f"  {operation}: {kernel.name if kernel else 'steps'}, {note}")
     if options.mine and "yours" not in backend.notes.values():
         print(f"  none of your own kernels is for the {backend.device.upper()}: the course's are used")

@@ -54,4 +54,4 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 class DoesNotFitError(CourseError):
-    """A network or batch too large for a kernel of train_epoch on this machine: another kernel can do it."""
+    """A network or batch too large for a kernel of dense_sgd_epoch on this machine: another kernel can do it."""

@@ -10,7 +10,7 @@ from nncourse import device
 from nncourse.classroom import cuda_cell, exercise
 from nncourse.classroom.course import exercises
 from nncourse.cuda import emulate
-from nncourse.kernels.backend import find
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.check import Verdict
 
 FILES = sorted((Path(__file__).parent / "wrong_answers").glob("*.toml"))

@@ -31,7 +31,7 @@ def test_a_backend_has_one_kernel_for_each_operation(name):
     for operation, kernel in backend.kernels.items():
         assert kernel.operation.name == operation
         assert kernel.device in ("cpu", "any")
-        assert kernel.name == name or operation == "train_epoch" or "borrowed" in backend.notes[operation]
+        assert kernel.name == name or operation == "dense_sgd_epoch" or "borrowed" in backend.notes[operation]
 
 
 def test_overrides_choose_a_kernel_and_it_is_said():
@@ -97,8 +97,8 @@ def test_the_cuda_backend_takes_only_kernels_that_repeat_themselves(monkeypatch)
     monkeypatch.setattr(mse, "kernels", last)  # as if the one with float atomics were the fastest
     backend = choose("cuda", emulate=True)
     assert backend.device == "cpu" and "emulated" in backend.name
-    assert backend.kernels["train_epoch"].name == "steps"
-    others = [kernel for name, kernel in backend.kernels.items() if name != "train_epoch"]
+    assert backend.kernels["dense_sgd_epoch"].name == "steps"
+    others = [kernel for name, kernel in backend.kernels.items() if name != "dense_sgd_epoch"]
     assert all(isinstance(kernel, CudaKernel) and kernel.deterministic for kernel in others)
     assert backend.kernels["mse"].name != "atomic"
     assert choose("cuda", emulate=True, mse="atomic").kernels["mse"].name == "atomic"

@@ -14,16 +14,17 @@ import pytest
 from benchmarks import compare, floors, gpu, ladder, learning, saved, tables, trainers, workers
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from nncourse import device
-from nncourse.architecture import Architecture
+from nncourse.architecture import DenseArchitecture
 from nncourse.cuda import compile as cuda_compile
 from nncourse.cuda import emulate
 from nncourse.cuda.source import CudaSource
-from nncourse.kernels import check, epoch_one_kernel
-from nncourse.kernels.epoch import train_epoch
-from nncourse.kernels.epoch_one_kernel import CLUSTER, GRID, Chip, plan
+from nncourse.kernels import check
+from nncourse.kernels.epoch import dense_one_kernel
+from nncourse.kernels.epoch.dense import dense_sgd_epoch
+from nncourse.kernels.epoch.dense_one_kernel import CLUSTER, GRID, Chip, plan
 
 H200, SMALL = Chip(227 * 1024, 132, True), Chip(99 * 1024, 4, False)
-SIZES = Architecture((9, 7, 4, 2), ("sigmoid",) * 3, "mse")
+SIZES = DenseArchitecture((9, 7, 4, 2), ("sigmoid",) * 3, "mse")
 A_CASE = Case("30-60-10-1, batch 10", (30, 60, 10, 1), 10, samples=1000)
 
 
@@ -59,7 +60,7 @@ def made_up_result() -> dict:
     """A results file as benchmarks.gpu writes it, with times that are easy to follow."""
     times = {"nncourse one_kernel": [4e-6, 2e-6, 3e-6], "PyTorch eager": [900e-6] * 3, "JAX scan": [30e-6] * 3}
     epochs = gpu.epoch_records({"784-30-10, batch 10": times, "30-60-10-1, batch 10": {"JAX scan": [15e-6]}})
-    architecture = Architecture((784, 30, 10), ("sigmoid",) * 2, "mse")
+    architecture = DenseArchitecture((784, 30, 10), ("sigmoid",) * 2, "mse")
     parts = {"block_barrier": 2e-8, "cluster_barrier": 2e-7, "shared_reads": 2.5e11, "multiply_add": 4.5e11}
     floor = floors.floor(plan(architecture, 10, H200), architecture, 10, parts)
     result = {
@@ -198,19 +199,19 @@ def test_some_steps_of_an_epoch_may_be_timed():
 
 
 def wrong_rate(parameters, architecture, X, Y, batch, steps):
-    train_epoch["numpy"](parameters, architecture, X[: steps * batch], Y[: steps * batch], batch, 1.001 * trainers.RATE)
+    dense_sgd_epoch["numpy"](parameters, architecture, X[: steps * batch], Y[: steps * batch], batch, 1.001 * trainers.RATE)
 
 
 def no_last_batch(parameters, architecture, X, Y, batch, steps):
     rows = slice((steps - 1) * batch)
-    train_epoch["numpy"](parameters, architecture, X[rows], Y[rows], batch, trainers.RATE)
+    dense_sgd_epoch["numpy"](parameters, architecture, X[rows], Y[rows], batch, trainers.RATE)
 
 
 def inputs_of_ten_bits(parameters, architecture, X, Y, batch, steps):
     """As TF32 does, though only to the data."""
     rows = slice(steps * batch)
     X = (X[rows].view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
-    train_epoch["numpy"](parameters, architecture, X, Y[rows], batch, trainers.RATE)
+    dense_sgd_epoch["numpy"](parameters, architecture, X, Y[rows], batch, trainers.RATE)
 
 
 def nothing_at_all(parameters, *others):
@@ -274,7 +275,7 @@ def test_the_ladder_on_the_cpu():
 def test_learning_on_the_cpu(real_data):
     (found,) = learning.mnist(1, 1, "numpy", "numpy")
     assert found["accuracy"] > 0.85 and found["seconds"] > 0
-    first, second = learning.credit_card(1, (("numpy", {}), ("numpy", {"train_epoch": "steps"})))
+    first, second = learning.credit_card(1, (("numpy", {}), ("numpy", {"dense_sgd_epoch": "steps"})))
     assert second["backend"] == "numpy steps" and first["cost"] == pytest.approx(second["cost"], rel=1e-3)
 
 
@@ -322,9 +323,9 @@ COUNTING = CudaSource(
 
 def run_steps(made, steps: int, **options) -> None:
     batch = 5
-    sizes = {"architecture": SIZES, **SIZES.letters, "n": steps * batch, "batch": batch}
-    case = check.random_case(train_epoch, sizes)
-    epoch_one_kernel.one_kernel(*case.arguments, made=made, **options)
+    sizes = {"architecture": SIZES, **SIZES.contract_sizes, "n": steps * batch, "batch": batch}
+    case = check.random_case(dense_sgd_epoch, sizes)
+    dense_one_kernel.one_kernel(*case.arguments, made=made, **options)
 
 
 LAYOUTS = {
@@ -336,13 +337,13 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_barriers_of_a_step_are_counted_right(name, emulator, monkeypatch, capsys):
-    original = epoch_one_kernel.source
+    original = dense_one_kernel.source
 
     def counting(*arguments):
         source = original(*arguments)
         return dataclasses.replace(source, before=(COUNTING, *source.before))
 
-    monkeypatch.setattr(epoch_one_kernel, "source", counting)
+    monkeypatch.setattr(dense_one_kernel, "source", counting)
     printed = []
     for steps in (1, 2):
         run_steps(LAYOUTS[name], steps)
@@ -369,7 +370,7 @@ def test_floors_are_measured_for_the_plan_of_each_network(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", np)  # nothing is launched
     monkeypatch.setattr(floors, "this_chip", lambda: H200)
     monkeypatch.setattr(floors, "best", lambda work: 1e-3)
-    cases = [(SIZES, 5), (Architecture((784, 30, 10), ("sigmoid",) * 2, "mse"), 10)]
+    cases = [(SIZES, 5), (DenseArchitecture((784, 30, 10), ("sigmoid",) * 2, "mse"), 10)]
     found = floors.measure(cases)
     assert [(record["network"], record["meeting"]) for record in found["floors"]] == [
         ("9-7-4-2", "alone"),

@@ -12,7 +12,7 @@ import pytest
 import nncourse
 from nncourse import datasets
 from nncourse.cli import main
-from nncourse.kernels import mine
+from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import sigmoid
 from nncourse.kernels.backend import choose
 from nncourse.model import files
@@ -164,7 +164,7 @@ def test_use_and_backends(capsys):
 def test_mine(capsys):
     status, out, _ = run(capsys, f"{TRAIN} --mine")
     assert status == 0 and "none of your own" in out
-    mine.keep(sigmoid, "numpy", "def sigmoid(z):\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n")
+    kept_kernels.keep(sigmoid, "numpy", "def sigmoid(z):\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n")
     status, out, _ = run(capsys, f"{TRAIN} --mine")
     assert status == 0 and "sigmoid: numpy, yours" in out and "none of your own" not in out
     assert "yours" not in run(capsys, TRAIN)[1]

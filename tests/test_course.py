@@ -5,8 +5,8 @@ import pytest
 from nncourse import cli
 from nncourse.classroom.course import exercises, hint, progress_lines, solution
 from nncourse.errors import CourseError
-from nncourse.kernels import mine
-from nncourse.kernels.backend import find, operations
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.catalogue import find, operations
 from nncourse.kernels.kernel import CudaKernel
 
 EXERCISES = [(exercise.operation, exercise.kernel) for exercise in exercises()]
@@ -65,7 +65,7 @@ def test_solutions_of_what_is_not_there():
 def test_progress(my_kernels, capsys):
     none = progress_lines()
     assert none[-1].startswith(f"0 of {len(EXERCISES)} exercises") and not any("✓" in line for line in none)
-    mine.keep(find("sigmoid"), "numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n", seconds=0.00125)
+    kept_kernels.keep(find("sigmoid"), "numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n", seconds=0.00125)
     assert cli.main(["progress"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (done,) = (line for line in lines if "✓" in line)

@@ -12,9 +12,10 @@ from nncourse.classroom import cuda_cell
 from nncourse.classroom.exercise import cuda, exercise
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError
-from nncourse.kernels import mine
+from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import sigmoid as sigmoid_operation
-from nncourse.kernels.backend import choose, find
+from nncourse.kernels.backend import choose
+from nncourse.kernels.catalogue import find
 
 pytestmark = pytest.mark.usefixtures("my_kernels", "clean_environment")
 HEAD = 'extern "C" __global__ void sigmoid(const float* z, float* a, int n) {\n'
@@ -101,7 +102,7 @@ def test_a_right_kernel_is_timed_beside_others():
     table = solve().outcome.table
     names = [row.kernel for row in table.rows]
     assert names[:3] == ["yours", "loops", "numpy"]
-    assert mine.progress()["sigmoid.numpy"]["seconds"] == table.rows[0].seconds > 0
+    assert kept_kernels.progress()["sigmoid.numpy"]["seconds"] == table.rows[0].seconds > 0
 
 
 def test_defining_it_again_and_rerunning_the_stub_punishes_nobody(my_kernels):

@@ -9,7 +9,7 @@ from nncourse.cuda import emulate
 from nncourse.cuda.source import CudaSource
 from nncourse.errors import CourseError
 from nncourse.kernels import check, contract
-from nncourse.kernels.backend import operations
+from nncourse.kernels.catalogue import operations
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
@@ -48,7 +48,7 @@ def test_gpu_kernel_is_right_on_the_gpu(operation, kernel, gpu):
 
 def test_every_operation_has_kernels_for_both_devices():
     for operation in operations().values():
-        if operation.name == "train_epoch":
+        if operation.name == "dense_sgd_epoch":
             continue  # its loops are the kernel `steps` of the backend `loops`
         assert {"loops", "numpy", "cupy"} <= operation.kernels.keys()
         assert any(isinstance(k, CudaKernel) and k.deterministic for k in operation.kernels.values()), operation.name
@@ -243,8 +243,8 @@ def test_deterministic_cuda_kernels_repeat_bit_for_bit(gpu, rng):
     for operation, kernel in CUDA:
         if not isinstance(kernel, CudaKernel) or not kernel.deterministic:
             continue
-        sizes = dict.fromkeys(operation.letters, 700) | {"classes": 7}
-        sizes = {letter: sizes[letter] for letter in operation.letters}
+        sizes = dict.fromkeys(operation.size_names, 700) | {"classes": 7}
+        sizes = {letter: sizes[letter] for letter in operation.size_names}
         case = check.random_case(operation, sizes)
         import cupy
 

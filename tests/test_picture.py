@@ -11,7 +11,7 @@ from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource
 from nncourse.cuda.trace import ATOMIC, READ, WRITE
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import find
+from nncourse.kernels.catalogue import find
 
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
@@ -314,7 +314,7 @@ def test_a_notebook_gets_figure_and_table(monkeypatch):
         (("sigmoid", "numpy"), {}, "wanted a CUDA kernel, one of naive"),
         (("sigmoid", "fast"), {}, "one of its kernels"),
         (("sigmoidd", "naive"), {}, "did you mean sigmoid"),
-        (("train_epoch", "__global__ void of_mine() {}"), {}, "train_epoch: wanted an operation with CUDA kernels"),
+        (("dense_sgd_epoch", "__global__ void of_mine() {}"), {}, "dense_sgd_epoch: wanted an operation with CUDA kernels"),
         (("sigmoid", "naive"), {"n": 0}, "sigmoid: wanted sizes from 1 up, got n=0"),
         (("sigmoid", "naive"), {"m": 3}, r"wanted a size \(n\) or a constant that the text defines; got m"),
         (("dense_forward", "tiled"), {"block": (2, 2, 2)}, "block with 1 or 2 axes"),

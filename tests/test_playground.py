@@ -14,8 +14,8 @@ import pytest
 from nncourse.classroom import playground as play
 from nncourse.classroom.playground import Engine, Loop, Picture, Settings, playground, still
 from nncourse.errors import CourseError
-from nncourse.kernels import mine
-from nncourse.kernels.backend import find
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.catalogue import find
 from nncourse.model.network import COSTS, make_network
 from nncourse.model.training import train
 
@@ -276,7 +276,7 @@ def test_numba_trains_too(open_playground):
 
 def test_my_own_kernels_are_used_and_named(my_kernels, open_playground):
     text = "def tanh(z):\n    return np.tanh(z)\n"
-    mine.keep(find("tanh"), "numpy", text)
+    kept_kernels.keep(find("tanh"), "numpy", text)
     panel = open_playground()
     assert "kernels" not in words_of(panel)
     panel.controls["mine"].value = True
@@ -290,7 +290,7 @@ def test_without_kept_kernels_that_is_said(my_kernels, open_playground):
 
 def test_an_exception_in_a_students_kernel_is_one_line_and_the_playground_lives_on(my_kernels, open_playground):
     text = "def tanh(z):\n    if z.shape == (10, 8):\n        raise RuntimeError('no\\nluck')\n    return np.tanh(z)\n"
-    mine.keep(find("tanh"), "numpy", text)
+    kept_kernels.keep(find("tanh"), "numpy", text)
     panel = open_playground(mine=True)
     panel.controls["start"].click()
     words = until(lambda: "RuntimeError" in words_of(panel) and words_of(panel))

@@ -15,9 +15,9 @@ from nncourse.classroom.exercise import Outcome
 from nncourse.classroom.speedup import CONTENDERS, Contender, Time
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError, DoesNotFitError
-from nncourse.kernels import mine
+from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import relu, sigmoid
-from nncourse.kernels.backend import find
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.dense import dense_forward
 from nncourse.model.training import History
 
@@ -124,11 +124,11 @@ def test_nothing_kept(quick):
 
 def test_a_half_solved_set_is_judged_anew(quick, work, my_kernels, capsys):
     """Right, wrong, gone, no text; the record says of all of them that they were right. The page needs nothing else."""
-    mine.keep(sigmoid, "numpy", RIGHT)
-    mine.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
+    kept_kernels.keep(sigmoid, "numpy", RIGHT)
+    kept_kernels.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
     for operation, name in (("softmax", "numpy"), ("mse", "numpy")):
-        mine.keep(find(operation), name, "gone")
-    mine.keep(dense_forward, "numpy", "def dense_forward(A, W, b):\n    return A @ W.T\n")  # it never was right
+        kept_kernels.keep(find(operation), name, "gone")
+    kept_kernels.keep(dense_forward, "numpy", "def dense_forward(A, W, b):\n    return A @ W.T\n")  # it never was right
     (my_kernels / "softmax.numpy.py").unlink()
     (my_kernels / "mse.numpy.py").write_bytes(b"\xff")
     page = written("--name", "Ada <L> & Co")
@@ -165,8 +165,8 @@ def test_all_solved():
 
 
 def test_a_changed_kernel_is_wrong_and_one_that_never_ends_is_stopped(quick, my_kernels, monkeypatch):
-    mine.keep(sigmoid, "numpy", RIGHT)
-    entry = mine.progress()["sigmoid.numpy"]
+    kept_kernels.keep(sigmoid, "numpy", RIGHT)
+    entry = kept_kernels.progress()["sigmoid.numpy"]
     (my_kernels / "sigmoid.numpy.py").write_text(WRONG)
     kept = report.examine(sigmoid, "numpy", entry)
     assert kept.outcome.state == "wrong" and kept.outcome.table is None and kept.text == WRONG
@@ -179,8 +179,8 @@ def test_a_changed_kernel_is_wrong_and_one_that_never_ends_is_stopped(quick, my_
 @pytest.mark.skipif(bool(emulate.why_not()) and not device.gpu_available(), reason="no emulator and no GPU")
 def test_a_cuda_kernel_with_its_launch(my_kernels):
     """Checked, compiled, and timed or said not to be: nothing is handed in here."""
-    mine.keep(relu, "naive", CUDA, {"block": [256]})
-    kept = report.examine(relu, "naive", mine.progress()["relu.naive"])
+    kept_kernels.keep(relu, "naive", CUDA, {"block": [256]})
+    kept = report.examine(relu, "naive", kept_kernels.progress()["relu.naive"])
     page = Page(report.kernel(kept))
     assert kept.outcome.state == "right" and "launch: block 256" in page.words
     assert page.lines == CUDA.splitlines()
@@ -189,10 +189,10 @@ def test_a_cuda_kernel_with_its_launch(my_kernels):
 
 
 def test_a_cuda_kernel_where_nothing_can_check_it(quick, monkeypatch):
-    mine.keep(relu, "naive", CUDA, {"block": [256]})
+    kept_kernels.keep(relu, "naive", CUDA, {"block": [256]})
     monkeypatch.setattr(device, "gpu_available", lambda: False)
     monkeypatch.setattr(emulate, "why_not", lambda: "there is no g++")
-    kept = report.examine(relu, "naive", mine.progress()["relu.naive"])
+    kept = report.examine(relu, "naive", kept_kernels.progress()["relu.naive"])
     assert kept.outcome.state == "open" and "no g++" in kept.outcome.line
 
 
@@ -296,9 +296,9 @@ def test_a_batch_that_a_contender_cannot_do_costs_only_its_mark(monkeypatch):
             raise RuntimeError("no <i>")
         return fused(parameters, architecture, X, Y, batch, rate)
 
-    fused = capped.backend.kernels["train_epoch"]
+    fused = capped.backend.kernels["dense_sgd_epoch"]
     kernel = replace(fused, function=up_to_ten)
-    capped = replace(capped, backend=replace(capped.backend, kernels=capped.backend.kernels | {"train_epoch": kernel}))
+    capped = replace(capped, backend=replace(capped.backend, kernels=capped.backend.kernels | {"dense_sgd_epoch": kernel}))
     by_batch, stopped = speedup.over_batches([whole, capped], data, test)
     assert set(by_batch["numpy"]) == {10, 20, 30, 40} and set(by_batch["numpy, fused"]) == {10, 40}
     assert len(stopped) == 2 and "20 do not fit" in stopped[0] and "30 stopped" in stopped[1] and "<i>" in stopped[1]
@@ -318,16 +318,16 @@ def test_all_batches_on_a_gpu(gpu):
 
 def test_your_kernels_drive_a_contender_and_an_error_of_theirs_stops_only_that_one():
     data, test = small()
-    mine.keep(sigmoid, "numpy", RIGHT)
+    kept_kernels.keep(sigmoid, "numpy", RIGHT)
     time = speedup.measure(CONTENDERS[3], data, test)
     assert time.step and time.note == "sigmoid"
-    mine.keep(sigmoid, "numpy", RAISES)
+    kept_kernels.keep(sigmoid, "numpy", RAISES)
     time = speedup.measure(CONTENDERS[3], data, test)
     assert time.step is None and "no <b>" in time.note
     with pytest.raises(CourseError):
         speedup.fastest([time])
-    mine.keep(sigmoid, "numpy", RIGHT)
-    mine.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
+    kept_kernels.keep(sigmoid, "numpy", RIGHT)
+    kept_kernels.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
     time = speedup.measure(CONTENDERS[3], data, test, ["sigmoid.numpy"])  # the check found it wrong
     assert time.note == "relu" and time.backend.kernels["sigmoid"] is sigmoid["numpy"]
     time = speedup.measure(CONTENDERS[3], data, test, ["sigmoid.numpy", "relu.loops"])

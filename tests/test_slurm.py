@@ -16,7 +16,7 @@ import pytest
 import slurm_cluster
 
 from nncourse import device
-from nncourse.kernels import mine
+from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import sigmoid
 from nncourse.model import files
 
@@ -58,10 +58,10 @@ def slow_jobs(slurm, tmp_path_factory):
     write_cc(folder.parent)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NNCOURSE_MY_KERNELS", environment["NNCOURSE_MY_KERNELS"])
-        mine.keep(sigmoid, "numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n", seconds=1e-5)
+        kept_kernels.keep(sigmoid, "numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n", seconds=1e-5)
     lab = slurm.submit("--gres=none", LAB, cwd=folder, IDLE_SECONDS="2", **environment)
     options = ["--epochs", "1", "--dataset", folder.parent / "cc" / "CC_train.csv"]
-    report = slurm.submit("--gres=none", REPORT, *options, cwd=folder, REPORT="mine.html", **environment)
+    report = slurm.submit("--gres=none", REPORT, *options, cwd=folder, REPORT="kept_kernels.html", **environment)
     return folder, report, lab
 
 
@@ -307,7 +307,7 @@ def test_an_idle_time_that_is_no_number_is_refused(slurm, course):
 def test_the_report_shows_the_kept_kernels(slurm, slow_jobs):
     folder, number, _ = slow_jobs
     assert slurm.wait(number)["ExitCode"] == "0:0", log_of(folder, "report", number)
-    page = (folder / "mine.html").read_text()
+    page = (folder / "kept_kernels.html").read_text()
     assert "<html" in page and "sigmoid" in page
 
 

@@ -7,7 +7,7 @@ from nncourse import device
 from nncourse.classroom import pytorch, timing
 from nncourse.errors import CourseError
 from nncourse.kernels import check
-from nncourse.kernels.backend import find, operations
+from nncourse.kernels.catalogue import find, operations
 
 SMALL = {"batch": 4, "n_in": 3, "n_out": 2}
 dense = find("dense_forward")
@@ -124,7 +124,7 @@ def test_pytorch_computes_the_same(operation):
     def with_tensors(*arguments):
         return function(*[torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments])
 
-    sizes = dict.fromkeys(operation.letters, 5)
+    sizes = dict.fromkeys(operation.size_names, 5)
     arguments = check.random_case(operation, sizes).arguments
     truth = np.asarray(operation.truth(*arguments))
     np.testing.assert_allclose(with_tensors(*arguments).numpy().reshape(truth.shape), truth, rtol=1e-4, atol=1e-5)

@@ -10,13 +10,13 @@ import pytest
 from nncourse import datasets
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.backend import EPOCHS, choose
-from nncourse.kernels.epoch import steps, train_epoch
+from nncourse.kernels.epoch.dense import dense_sgd_epoch, steps
 from nncourse.model import metrics
 from nncourse.model.network import make_network, training_step
 from nncourse.model.training import ROWS_AT_ONCE, evaluate, train
 
 NUMPY = choose("numpy")
-STEPS = choose("numpy", train_epoch="steps")
+STEPS = choose("numpy", dense_sgd_epoch="steps")
 
 
 def scaled(data):
@@ -141,7 +141,7 @@ def test_ctrl_c_in_the_first_epoch_leaves_the_network_as_it_was(moons):
         to_device = staticmethod(STEPS.to_device)
         kernels = STEPS.kernels
 
-        def train_epoch(self, *arguments):
+        def dense_sgd_epoch(self, *arguments):
             return steps(*arguments, backend=self)
 
         def __getattr__(self, name):
@@ -183,21 +183,21 @@ def test_no_learning_rate_leaves_weights_that_are_not_finite(moons, cost, rate):
 @pytest.mark.parametrize("name", ("numpy", "numba"))
 def test_an_epoch_is_one_call_of_the_backend_s_kernel(moons, name):
     network, history = trained(make_network([2, 4, 1]), *moons, choose(name), batch_size=7)
-    by_steps, other = trained(make_network([2, 4, 1]), *moons, choose(name, train_epoch="steps"), batch_size=7)
+    by_steps, other = trained(make_network([2, 4, 1]), *moons, choose(name, dense_sgd_epoch="steps"), batch_size=7)
     assert (history.kernel, other.kernel, history.note) == (name, "steps", "")
     assert agree(network, by_steps) and history.costs == pytest.approx(other.costs, rel=1e-5)
 
 
 @pytest.fixture
 def narrow(monkeypatch):
-    """A kernel of train_epoch that fits only networks with one layer; for others `numpy` takes over."""
-    monkeypatch.setattr(train_epoch, "kernels", dict(train_epoch.kernels))
+    """A kernel of dense_sgd_epoch that fits only networks with one layer; for others `numpy` takes over."""
+    monkeypatch.setattr(dense_sgd_epoch, "kernels", dict(dense_sgd_epoch.kernels))
 
-    @train_epoch.kernel("narrow", device="cpu", otherwise="numpy")
+    @dense_sgd_epoch.kernel("narrow", device="cpu", otherwise="numpy")
     def narrow(parameters, architecture, *arguments):
         if len(architecture.shapes) > 1:
-            raise DoesNotFitError("narrow wanted one layer; take train_epoch=numpy")
-        return train_epoch["numpy"](parameters, architecture, *arguments)
+            raise DoesNotFitError("narrow wanted one layer; take dense_sgd_epoch=numpy")
+        return dense_sgd_epoch["numpy"](parameters, architecture, *arguments)
 
     monkeypatch.setitem(EPOCHS, "numpy", "narrow")
 
@@ -205,7 +205,7 @@ def narrow(monkeypatch):
 def test_where_a_kernel_does_not_fit_the_next_takes_over_and_it_is_said(moons, narrow, capsys):
     network, history = trained(make_network([2, 4, 1]), *moons, choose("numpy"), progress=True)
     assert history.kernel == "numpy"
-    assert history.note == "trained by numpy: narrow wanted one layer; take train_epoch=numpy"
+    assert history.note == "trained by numpy: narrow wanted one layer; take dense_sgd_epoch=numpy"
     printed = capsys.readouterr()
     assert history.note in printed.out + printed.err
     assert same(network, trained(make_network([2, 4, 1]), *moons, NUMPY)[0])
@@ -216,7 +216,7 @@ def test_where_a_kernel_does_not_fit_the_next_takes_over_and_it_is_said(moons, n
 def test_a_kernel_that_was_asked_for_and_does_not_fit_is_an_error(moons, narrow):
     network = make_network([2, 4, 1])
     with pytest.raises(DoesNotFitError, match="wanted one layer"):
-        train(network, *moons, choose("numpy", train_epoch="narrow"), epochs=1)
+        train(network, *moons, choose("numpy", dense_sgd_epoch="narrow"), epochs=1)
     assert same(network, make_network([2, 4, 1]))
 
 

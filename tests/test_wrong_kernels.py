@@ -12,7 +12,7 @@ import pytest
 
 from nncourse.cuda import emulate
 from nncourse.kernels.activations import relu, sigmoid
-from nncourse.kernels.backend import operations
+from nncourse.kernels.catalogue import operations
 from nncourse.kernels.confusion import confusion_matrix
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import sgd_update

@@ -34,14 +34,14 @@ def check_all() -> int:
     import cupy
     import pytest
 
-    from nncourse.kernels.backend import operations
+    from nncourse.kernels.catalogue import operations
 
     cupy.cuda.set_allocator(None)  # each array is one allocation: in CuPy's pool memcheck sees none of their ends
     kernels = [kernel for operation in operations().values() for kernel in operation.kernels.values() if kernel.cuda]
     verdicts = [kernel.operation.check(kernel, device="gpu") for kernel in kernels]
     print(*verdicts, sep="\n", flush=True)
     # The cases of check() are small, so that one_kernel takes one block; these tests take clusters and grids.
-    layouts = Path(__file__).parents[1] / "tests" / "test_epoch_one_kernel.py"
+    layouts = Path(__file__).parents[1] / "tests" / "test_dense_epoch_one_kernel.py"
     tests = pytest.main(["-q", "-p", "no:cacheprovider", "-k", "right_on_the_gpu", str(layouts)])
     return 0 if all(verdicts) and tests == 0 else 1
 

@@ -5,7 +5,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from nncourse import device as devices
-from nncourse.kernels.backend import Backend, choose, find
+from nncourse.kernels.backend import Backend, choose
+from nncourse.kernels.catalogue import find
 from nncourse.model.network import Network, make_network, training_step
 
 PRODUCTS = ("dense_forward", "hidden_delta", "weight_gradient")
@@ -92,12 +93,17 @@ class Mixed:
             there = [backend.to_device(a) if hasattr(a, "nbytes") else a for a in arguments]
             self.sent += [a.nbytes for a in arguments if hasattr(a, "nbytes")]
             self.launches += 1
-            result = devices.to_device(getattr(backend, name)(*there), "cpu")
-            self.fetched.append(result.nbytes)
-            if find(name).output == "in place":
-                arguments[0][...] = result
-                return arguments[0]
-            return result
+            returned = getattr(backend, name)(*there)
+            operation = find(name)
+            results = returned if len(operation.results) > 1 else (returned,)
+            fetched = [devices.to_device(array, "cpu") for array in results]
+            self.fetched += [array.nbytes for array in fetched]
+            own = dict(zip(operation.names, arguments, strict=True))
+            for number, named in enumerate(operation.results):
+                if named.name in own:
+                    own[named.name][...] = fetched[number]
+                    fetched[number] = own[named.name]
+            return tuple(fetched) if len(fetched) > 1 else fetched[0]
 
         return call
 

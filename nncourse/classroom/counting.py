@@ -98,16 +98,16 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
         raise CourseError(f"wanted a CUDA kernel, got {kernel}")
     operation = kernel.operation
     sizes = operation.sizes(*arguments)
-    truth = np.asarray(operation.truth(*(np.float64(v) if np.result_type(v).kind == "f" else v for v in arguments)))
+    truths = check.truths_of(operation, arguments)
     copies = (value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
     options: dict = {"record": (found := [])}
-    if operation.output != "in place":
-        options["out"] = check.unwritten(operation.result, truth.shape)
+    if not operation.in_place:
+        options["out"] = check.out_of(operation, truths)
     result = kernel(*copies, **options)
     if not found:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
     title = f"{operation.name} ({kernel.name}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
-    return Accesses(title, found[0], check.compare(operation, result, truth, arguments))
+    return Accesses(title, found[0], check.compare(operation, result, truths, arguments))
 
 
 # ---- counting

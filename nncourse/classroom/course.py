@@ -12,8 +12,8 @@ from pathlib import Path
 from nncourse.classroom.html import running_ipython
 from nncourse.classroom.timing import duration
 from nncourse.errors import CourseError
-from nncourse.kernels import mine
-from nncourse.kernels.backend import find
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel
 
 # A definition at the left edge of a .cu text: the comment above it, and all lines up to the brace that closes it.
@@ -72,7 +72,7 @@ def by_notebook() -> dict[str, list[Exercise]]:
 
 def progress_lines() -> list[str]:
     """For each exercise ✓ or ○, and when, where and how fast its kept kernel was."""
-    record, lines = mine.progress(), []
+    record, lines = kept_kernels.progress(), []
     for notebook, group in by_notebook().items():
         lines.append(notebook)
         for exercise in group:
@@ -83,7 +83,7 @@ def progress_lines() -> list[str]:
             else:
                 lines.append(f"  ○ {title}")
     done = sum(exercise.key in record for exercise in exercises())
-    return [*lines, f"{done} of {len(exercises())} exercises; kept in {mine.folder()}"]
+    return [*lines, f"{done} of {len(exercises())} exercises; kept in {kept_kernels.folder()}"]
 
 
 def _python_text(where: str) -> str:

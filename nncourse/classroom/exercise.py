@@ -25,8 +25,8 @@ from nncourse.classroom.html import page, running_ipython
 from nncourse.cuda import emulate
 from nncourse.cuda.compile import resources, why_no_nvrtc
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.kernels import mine
-from nncourse.kernels.backend import find
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.check import Verdict
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
@@ -82,7 +82,7 @@ class Answer:
 def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
     """Decorator: the function below is the student's kernel of that name: loops, numpy, numba or cupy."""
     chosen = find(operation)
-    refuse_unknown("a kernel", kernel, mine.PYTHON_DEVICES)
+    refuse_unknown("a kernel", kernel, kept_kernels.PYTHON_DEVICES)
     return lambda function: _answer(chosen, kernel, *_python_text(function, chosen.name))
 
 
@@ -124,8 +124,8 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         table, notes = timed(operation, name, text, launch, attempt)
         if not solved:
             own = table.rows[0].seconds if table else None  # of all rows the first is yours
-            mine.keep(operation, name, text, launch, own)
-            notes.append(f"Kept as {mine.file_name(operation, name, launch)}.")
+            kept_kernels.keep(operation, name, text, launch, own)
+            notes.append(f"Kept as {kept_kernels.file_name(operation, name, launch)}.")
         answer = Answer(attempt, attempt, Outcome("right", verdict.line, tuple(notes), table))
     else:
         kept = _kept(operation, name)
@@ -148,11 +148,11 @@ def judged(
     """The kernel, and the verdict of a check in the worker; None for a stub that raises NotImplementedError."""
     title, kernel = f"{operation.name} ({name})", None
     try:
-        kernel = mine.build(operation, name, text, launch)
+        kernel = kept_kernels.build(operation, name, text, launch)
         if launch and not devices.gpu_available() and (reason := emulate.why_not()):
             raise CourseError(f"cannot be checked here: {reason}")
         limit = TIME_LIMIT_CUDA if launch else TIME_LIMIT
-        verdict = worker.call(mine.check, operation, name, text, launch, seconds=limit)
+        verdict = worker.call(kept_kernels.check, operation.name, name, text, launch, seconds=limit)
     except CourseError as error:
         verdict = Verdict(False, f"{title}: {error}")
     if "raised NotImplementedError" in verdict.line:
@@ -176,18 +176,18 @@ def timed(
         need = resources(kernel.source, kernel.entry)
         spilt = f", {need.spill_bytes} bytes of local memory a thread" if need.spill_bytes else ""
         notes.append(f"{need.registers} registers a thread, {need.shared_bytes} bytes of shared memory a block{spilt}.")
-    if not devices.gpu_available() and (launch or mine.PYTHON_DEVICES[name] == "gpu"):
+    if not devices.gpu_available() and (launch or kept_kernels.PYTHON_DEVICES[name] == "gpu"):
         return None, [f"Checked {'on the CPU emulator' if launch else 'with NumPy'}, not timed: no GPU here.", *notes]
     try:
-        return worker.call(_compare, operation, name, text, launch, seconds=TIMING_LIMIT), notes
+        return worker.call(_compare, operation.name, name, text, launch, seconds=TIMING_LIMIT), notes
     except CourseError as error:
         worker.end()
         return None, [*notes, f"Right, but not timed: {error}"]
 
 
-def _compare(operation: Operation, name: str, text: str | None, launch: dict | None) -> timing.Table:
+def _compare(operation_name: str, name: str, text: str | None, launch: dict | None) -> timing.Table:
     """In the worker: the kernel's time among others."""
-    kernel = mine.build(operation, name, text, launch)
+    kernel = kept_kernels.build(find(operation_name), name, text, launch)
     return timing.compare(kernel, "solution" if text is None else "yours")
 
 
@@ -199,8 +199,8 @@ def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:
 
 def _kept(operation: Operation, name: str) -> Kernel | None:
     """What the student kept earlier, if it is still right."""
-    entry = mine.progress().get(f"{operation.name}.{name}")
-    kernel = mine.load(operation, name, entry) if entry else None
+    entry = kept_kernels.progress().get(f"{operation.name}.{name}")
+    kernel = kept_kernels.load(operation, name, entry) if entry else None
     return kernel if isinstance(kernel, Kernel) else None
 
 

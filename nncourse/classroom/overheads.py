@@ -21,10 +21,13 @@ from nncourse.classroom import anatomy, timing
 from nncourse.cuda.compile import gpu_kernel
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels import check
-from nncourse.kernels.backend import choose, find
-from nncourse.kernels.epoch import random_targets
-from nncourse.kernels.machine import H200, Multiprocessor
+from nncourse.kernels.backend import choose
+from nncourse.kernels.catalogue import find
+from nncourse.kernels.epoch.dense import random_targets
+from nncourse.kernels.gpu_exercises import H200, Multiprocessor
 from nncourse.model.network import make_network
+from nncourse.model.training import train_step_by_step
+from nncourse.model.updates import SGD
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch
@@ -73,7 +76,7 @@ def speeds(side: int = 4096) -> dict[str, float]:
     if devices.gpu_available():
         operation = find("dense_forward")
         names = [kernel.name for kernel in operation.kernels.values() if kernel.cuda]
-        rows = timing.time_kernels(operation, dict.fromkeys(operation.letters, side), names)
+        rows = timing.time_kernels(operation, dict.fromkeys(operation.size_names, side), names)
         return {row.kernel: row.flops / row.seconds for row in rows}
     return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
 
@@ -126,7 +129,7 @@ def lie() -> list[dict]:
     """Seconds of one call of dense_forward on the host's clock, without and with waiting for the GPU."""
     kernel, rows = find("dense_forward")["cupy"], []
     for side in (64, 256, 1024, 4096):
-        case = check.random_case(kernel.operation, dict.fromkeys(kernel.operation.letters, side))
+        case = check.random_case(kernel.operation, dict.fromkeys(kernel.operation.size_names, side))
         there = [devices.to_device(array, "gpu") for array in case.arguments]
 
         def clocked(wait: bool, there=there) -> float:
@@ -152,7 +155,7 @@ def samples(sizes: tuple[int, ...], n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def step() -> dict[str, list[dict]]:
     """The parts of a training step by separate CUDA kernels, for each of NETWORKS."""
-    backend = choose("cuda", train_epoch="steps")
+    backend = choose("cuda", dense_sgd_epoch="steps")
     found = {}
     for sizes, batch in NETWORKS.items():
         parts = anatomy.parts_of_step(make_network(sizes), *samples(sizes, batch), backend)
@@ -162,7 +165,7 @@ def step() -> dict[str, list[dict]]:
 
 def moving() -> dict[str, float]:
     """Seconds of a step of 30-60-10-1 on the CPU with some operations on the GPU, and of one that stays there."""
-    sizes, (cpu, gpu) = (30, 60, 10, 1), (choose("numpy"), choose("cuda", train_epoch="steps"))
+    sizes, (cpu, gpu) = (30, 60, 10, 1), (choose("numpy"), choose("cuda", dense_sgd_epoch="steps"))
     X, Y = samples(sizes, 10)
     network, found = make_network(sizes), {}
     everything = {name for name, _ in anatomy.calls_of_step(network, X, Y, cpu)}
@@ -173,7 +176,7 @@ def moving() -> dict[str, float]:
 
 
 def batches() -> list[dict]:
-    """Seconds a sample of 30-60-10-1 by kernels of train_epoch, at several batch sizes."""
+    """Seconds a sample of 30-60-10-1 by kernels of dense_sgd_epoch, at several batch sizes."""
     return [
         {"batch": batch, "kernel": name, "seconds": seconds}
         for batch in (1, 10, 100, 1000)
@@ -182,22 +185,24 @@ def batches() -> list[dict]:
 
 
 def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, float]:
-    """Seconds a sample by each kernel of train_epoch for that device. Those that the network does not fit are left out.
+    """Seconds a sample by each kernel of dense_sgd_epoch for that device, and step by step.
 
     Kernels that make no calls between steps are given more steps, so that the one call that starts them does not count.
     """
-    operation, found = find("train_epoch"), {}
     network = make_network(sizes)
-    architecture, start = network.architecture, network.flat_parameters
-    for name, kernel in operation.kernels.items():
-        if kernel.device not in (device, "any"):
-            continue
-        steps = 1000 if device == "gpu" and not kernel.with_backend else 100
-        n = batch * max(2, min(steps, 50_000 // batch))
-        there = [devices.to_device(array, device) for array in (start.copy(), *samples(sizes, n))]
-        arguments = (there[0], architecture, *there[1:], batch, 0.01)
-        with contextlib.suppress(DoesNotFitError):
-            found[name] = devices.seconds(lambda k=kernel, a=arguments: k(*a), device) / n
+    few = batch * max(2, min(100, 50_000 // batch))
+    many = batch * max(2, min(1000, 50_000 // batch)) if device == "gpu" else few
+    backend = choose("cuda" if device == "gpu" else "numpy", dense_sgd_epoch="steps")
+    there, (X, Y) = network.on(backend), map(backend.to_device, samples(sizes, few))
+    step_by_step = functools.partial(train_step_by_step, there, X, Y, batch, 0.01, backend, SGD())
+    found = {"steps": devices.seconds(step_by_step, device) / few}
+    for name, kernel in find("dense_sgd_epoch").kernels.items():
+        if kernel.device == device:
+            arrays = (network.flat_parameters.copy(), *samples(sizes, many))
+            parameters, X, Y = (devices.to_device(array, device) for array in arrays)
+            epoch = functools.partial(kernel, parameters, network.architecture, X, Y, batch, 0.01)
+            with contextlib.suppress(DoesNotFitError):
+                found[name] = devices.seconds(epoch, device) / many
     return found
 
 

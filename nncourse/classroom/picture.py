@@ -26,8 +26,8 @@ from matplotlib.patches import Patch
 from nncourse.classroom.counting import Accesses, accesses, spread, table, worst_request
 from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nncourse.errors import CourseError
-from nncourse.kernels import check, mine
-from nncourse.kernels.backend import find
+from nncourse.kernels import check, kept_kernels
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
@@ -88,11 +88,11 @@ def show(
     operation = find(operation) if isinstance(operation, str) else operation
     wanted = {name: value for name, value in (("block", block), ("grid", grid)) if value is not None}
     launch = {name: (value,) if isinstance(value, int) else tuple(value) for name, value in wanted.items()}
-    constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.letters}
+    constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.shapes.free_names}
     kernel = replace(_with_constants(_kernel(operation, kernel), constants), plans={}, **launch)
     if wrong := [f"{name}={size!r}" for name, size in sizes.items() if not isinstance(size, int) or size < 1]:
         raise CourseError(f"{operation.name}: wanted sizes from 1 up, got {', '.join(wrong)}")
-    sizes = {letter: SMALL.get(letter, 4) for letter in operation.letters} | sizes
+    sizes = {name: SMALL.get(name, 4) for name in operation.shapes.free_names} | sizes
     arguments = zip(operation.arguments, check.random_case(operation, sizes).arguments, strict=True)
     return Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
 
@@ -104,7 +104,7 @@ def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
         if not cuda:
             raise CourseError(f"{operation.name}: wanted an operation with CUDA kernels; it has none to go by")
         launch = {option: getattr(cuda[0], option) for option in ("block", "grid", "over", "shared")}
-        return mine.build(operation, "yours", kernel, launch)
+        return kept_kernels.build(operation, "yours", kernel, launch)
     if isinstance(kernel, str):
         kernel = operation[kernel]
     if not isinstance(kernel, CudaKernel):
@@ -119,9 +119,9 @@ def _with_constants(kernel: CudaKernel, constants: dict[str, int]) -> CudaKernel
     for name, value in constants.items():
         text, changed = re.subn(rf"^([ \t]*#define[ \t]+{name}[ \t]+)\S+", rf"\g<1>{value}", text, flags=re.MULTILINE)
         if not changed:
-            letters = ", ".join(kernel.operation.letters)
+            names = ", ".join(kernel.operation.size_names)
             raise CourseError(
-                f"{kernel.operation.name}: wanted a size ({letters}) or a constant that the text defines; got {name}"
+                f"{kernel.operation.name}: wanted a size ({names}) or a constant that the text defines; got {name}"
             )
     return replace(kernel, source=replace(kernel.source, text=text))
 

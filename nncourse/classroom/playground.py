@@ -72,7 +72,7 @@ class Engine:
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        self.backend = choose(settings.backend, mine=settings.mine, train_epoch="steps")  # it shows single steps
+        self.backend = choose(settings.backend, mine=settings.mine, dense_sgd_epoch="steps")  # it shows single steps
         points = datasets.generate(settings.data, samples=settings.samples, noise=settings.noise, seed=settings.seed)
         if COSTS[settings.cost] == "softmax" and points.Y.shape[1] == 1:  # softmax wants an output for each class
             points = replace(points, Y=np.hstack([1 - points.Y, points.Y]))

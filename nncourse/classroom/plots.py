@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from nncourse.classroom.course import by_notebook
 from nncourse.classroom.timing import Row, duration, times_as_fast
-from nncourse.kernels import mine
+from nncourse.kernels import kept_kernels
 from nncourse.kernels.backend import choose
 from nncourse.model.metrics import f1, precision, recall
 from nncourse.model.training import History
@@ -122,7 +122,7 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> Figure:
 
 def plot_progress() -> Figure:
     """A box for each exercise of the course, a row for each notebook; filled where its kernel is kept."""
-    record, rows = mine.progress(), by_notebook()
+    record, rows = kept_kernels.progress(), by_notebook()
     figure, axes = _figure("Exercises: filled ones are done", width=9.0, height=0.7 + 0.55 * len(rows))
     for y, entries in enumerate(rows.values()):
         for x, exercise in enumerate(entries):

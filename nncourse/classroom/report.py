@@ -24,8 +24,8 @@ from nncourse.classroom.timing import duration, limits_in_words, times_as_fast
 from nncourse.cuda import emulate
 from nncourse.datasets import Dataset
 from nncourse.errors import CourseError, write_atomically
-from nncourse.kernels import mine
-from nncourse.kernels.backend import find, operations
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.catalogue import find, operations
 from nncourse.kernels.operation import Operation
 from nncourse.model import metrics
 from nncourse.model.training import refuse_bad_options
@@ -56,7 +56,7 @@ def write(path: Path, student: str = "", dataset: str | None = None, epochs: int
     say = functools.partial(print, flush=True)
     refuse_bad_options(epochs, BATCH, RATE)
     raw, raw_test, whence = speedup.load_sets(dataset)
-    words, record = own_words(), mine.progress()
+    words, record = own_words(), kept_kernels.progress()
     data, test = speedup.scaled(raw, raw_test)
     keys = in_order(record)
     kept = []
@@ -104,11 +104,11 @@ def examine(operation: Operation, name: str, entry: dict) -> Kept:
     launch, text, title = entry.get("launch"), "", f"{operation.name} ({name})"
     limit = TIME_LIMIT_CUDA if launch else TIME_LIMIT
     try:
-        text = mine.text_of(operation, name, launch)
+        text = kept_kernels.text_of(operation, name, launch)
         if launch and not devices.gpu_available() and (reason := emulate.why_not()):
             outcome = Outcome("open", f"{title}: cannot be checked here: {reason}")
-        elif verdict := worker.call(mine.check, operation, name, text, launch, seconds=limit):
-            table, notes = timed(operation, name, text, launch, mine.build(operation, name, text, launch))
+        elif verdict := worker.call(kept_kernels.check, operation.name, name, text, launch, seconds=limit):
+            table, notes = timed(operation, name, text, launch, kept_kernels.build(operation, name, text, launch))
             outcome = Outcome("right", verdict.line, tuple(notes), table)
         else:
             outcome = Outcome("wrong", verdict.line)
@@ -122,7 +122,7 @@ def examine(operation: Operation, name: str, entry: dict) -> Kept:
 
 def own_words() -> str:
     """The student's report.md: lines that begin with # are headings, all else plain paragraphs. Or the questions."""
-    path = mine.folder() / OWN_WORDS
+    path = kept_kernels.folder() / OWN_WORDS
     try:
         text = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError):

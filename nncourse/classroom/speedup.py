@@ -37,17 +37,17 @@ class Contender:
 
 CONTENDERS = (
     Contender("loops", "loops"),
-    Contender("numpy", "numpy", {"train_epoch": "steps"}),
-    Contender("numba", "numba", {"train_epoch": "steps"}),
+    Contender("numpy", "numpy", {"dense_sgd_epoch": "steps"}),
+    Contender("numba", "numba", {"dense_sgd_epoch": "steps"}),
     Contender("yours, CPU", "numpy", {"mine": True}),
-    Contender("cupy", "cupy", {"train_epoch": "steps"}),
-    Contender("cuda", "cuda", {"train_epoch": "steps"}),
+    Contender("cupy", "cupy", {"dense_sgd_epoch": "steps"}),
+    Contender("cuda", "cuda", {"dense_sgd_epoch": "steps"}),
     Contender("yours, GPU", "cuda", {"mine": True}),
     # Up to here one call an operation, as your kernels are called; from here on whole epochs.
-    Contender("numpy, fused", "numpy", {"train_epoch": "numpy"}),
-    Contender("numba, fused", "numba", {"train_epoch": "numba"}),
-    Contender("cuda, graph", "cuda", {"train_epoch": "graph"}),
-    Contender("cuda, one kernel", "cuda", {"train_epoch": "one_kernel"}),
+    Contender("numpy, fused", "numpy", {"dense_sgd_epoch": "numpy"}),
+    Contender("numba, fused", "numba", {"dense_sgd_epoch": "numba"}),
+    Contender("cuda, graph", "cuda", {"dense_sgd_epoch": "graph"}),
+    Contender("cuda, one kernel", "cuda", {"dense_sgd_epoch": "one_kernel"}),
 )
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from nncourse.classroom.html import cells, page
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose, find
-from nncourse.model.layers import Dense
-from nncourse.model.network import COSTS, Network, cost_of, first_delta, forward
+from nncourse.kernels.backend import choose
+from nncourse.kernels.catalogue import find
+from nncourse.model.network import COSTS, Network, cost_of, first_delta
 
 TOLERANCE = 2e-3  # relative: three digits written down by hand pass
 UP, DOWN = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"), str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -122,18 +122,19 @@ class Steps:
 def intermediates(network: Network, X: np.ndarray, Y: np.ndarray) -> dict[str, np.ndarray]:
     """z, a, d, dw and db of every layer, and the cost C, for samples X (batch, n_in) in float64."""
     backend, found = choose("numpy"), {}
-    layers = [Dense(np.float64(layer.W), np.float64(layer.b), layer.activation) for layer in network.layers]
-    there = Network(layers, network.cost)
-    Z, A = forward(there, X, backend)
+    there = network.with_flat_parameters(np.float64(network.flat_parameters))
+    passes = there.forward(X, backend).kept
+    Z, A = [each.Z for each in passes], [X, *(each.A for each in passes)]
     for number, (z, a) in enumerate(zip(Z, A[1:], strict=True), 2):
         found |= {f"z{number}": z, f"a{number}": a}
     found["C"] = np.array(cost_of(there, Z, A, Y, backend))
     D = first_delta(there, Z, A, Y, backend)
-    for index in reversed(range(len(layers))):
-        dW, db = layers[index].gradients(D, A[index], backend)
-        found |= {f"d{index + 2}": D, f"dw{index + 2}": dW, f"db{index + 2}": db}
-        if index:
-            D = layers[index].delta_below(D, layers[index - 1].slope(Z[index - 1], backend), backend)
+    for index in reversed(range(len(there.layers))):
+        found[f"d{index + 2}"] = D
+        S_below = there.layers[index - 1].slope(Z[index - 1], backend) if index else None
+        below, gradients = there.layers[index].backward(D, passes[index], A[index], S_below, backend, below=index > 0)
+        found |= dict(zip((f"dw{index + 2}", f"db{index + 2}"), gradients, strict=True))
+        D = below
     return found
 
 

@@ -91,8 +91,9 @@ def default_sizes(operation: Operation, device: str | None = None) -> dict[str, 
     if operation.sizes_to_time:
         return operation.sizes_to_time(device)
     side, length = (1024, 1 << 26) if device == "gpu" else (96, 1 << 17)
-    alone = "n" in operation.letters and "batch" not in operation.letters
-    sizes = dict.fromkeys(operation.letters, length if alone else side)
+    names = operation.shapes.free_names
+    alone = "n" in names and "batch" not in names
+    sizes = dict.fromkeys(names, length if alone else side)
     return sizes | ({"classes": 10} if "classes" in sizes else {})
 
 
@@ -102,9 +103,9 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
     A kernel is timed as a training step calls it, with the arrays on its device already; transfers are not counted.
     """
     sizes = default_sizes(operation) | (sizes or {})
-    unknown = sizes.keys() - set(operation.letters)
-    if unknown:
-        raise CourseError(f"{operation.name} has the sizes {', '.join(operation.letters)}; got {', '.join(unknown)}")
+    names = operation.shapes.free_names
+    if unknown := sizes.keys() - set(names):
+        raise CourseError(f"{operation.name} has the sizes {', '.join(names)}; got {', '.join(unknown)}")
     arguments = check.random_case(operation, sizes).arguments
     return [_time(operation[name], arguments) for name in names or operation.kernels]
 
@@ -132,7 +133,7 @@ def _time(kernel: Kernel, arguments: tuple) -> Row:
     """One kernel's row; a note instead of a time where it cannot run here, or would run for long."""
     flops, size = kernel.operation.count(*arguments)
     here = ("cpu", "gpu") if devices.gpu_available() else ("cpu",)
-    place = here[-1] if kernel.device == "any" else kernel.device
+    place = kernel.device
     if place not in here:
         return Row(kernel.name, "gpu", None, flops, size, None, "no GPU here")
     if kernel.name == "loops" and flops / LOOPS_RATE > LONGEST:

@@ -1,54 +1,30 @@
 """choose(): one kernel for every operation. A Backend is handed to networks; there is no default hidden anywhere."""
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from nncourse import device as devices
+from nncourse.calls import Calls
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.kernels import (
-    activations,
-    backpropagation,
-    confusion,
-    cost,
-    dense,
-    epoch,
-    epoch_cpu,
-    epoch_graph,
-    epoch_one_kernel,
-    machine,
-    neuron,
-    update,
-)
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.catalogue import RENAMED, epochs, find, operations
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
-EPOCH_TOPICS = (epoch, epoch_cpu, epoch_graph, epoch_one_kernel)
-TOPICS = (neuron, activations, dense, cost, backpropagation, update, *EPOCH_TOPICS, confusion)
-# The kernel of train_epoch that goes with a backend. `steps` is the one that calls the backend's other kernels.
-EPOCHS = {"loops": "steps", "numpy": "numpy", "numba": "numba", "cupy": "steps", "cuda": "one_kernel"}
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
-
-
-def operations() -> dict[str, Operation]:
-    """Every operation of networks by name, in the order of the course: each backend has a kernel for it."""
-    found = [item for topic in TOPICS for item in vars(topic).values() if isinstance(item, Operation)]
-    return {operation.name: operation for operation in found}
-
-
-def find(name: str) -> Operation:
-    """The operation of that name, those about the machine included; CourseError lists those there are."""
-    known = operations() | {operation.name: operation for operation in machine.OPERATIONS}
-    refuse_unknown("an operation", name, known)
-    return known[name]
+# The kernel of a whole epoch that goes with a backend. The others train step by step.
+EPOCH_KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}
+STEPS = "steps"  # asked for in a whole epoch's place: step by step, by the backend's other kernels
 
 
 @dataclass(frozen=True)
-class Backend:
+class Backend(Calls):
     """One kernel for each operation, all on one device: backend.dense_forward(A, W, b) computes.
 
     `device` says where the arrays lie. `notes` say which kernels are not of the family that was asked for, and why.
+    An operation for a whole epoch has no kernel where training goes step by step.
     """
 
     name: str
@@ -56,14 +32,14 @@ class Backend:
     kernels: Mapping[str, Kernel]
     notes: Mapping[str, str]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, kernel in self.kernels.items():
             call = kernel if isinstance(kernel, CudaKernel) else kernel.function  # saves a Python call
-            if kernel.with_backend:
-                call = functools.partial(call, backend=self)
             object.__setattr__(self, name, call)
+        for old, new in RENAMED.items():
+            object.__setattr__(self, old, getattr(self, new))
 
-    def to_device(self, array):
+    def to_device(self, array: Any) -> Any:
         """`array` where this backend's kernels want it."""
         return devices.to_device(array, self.device)
 
@@ -71,20 +47,33 @@ class Backend:
         lines = [f"backend {self.name} on the {self.device.upper()}"]
         for name, kernel in self.kernels.items():
             lines.append(f"  {name:<26}{kernel.name:<8} {kernel.where}  {self.notes.get(name, '')}".rstrip())
+        for name in epochs().keys() - self.kernels.keys():
+            lines.append(f"  {name:<26}{STEPS:<8} by the kernels above  {self.notes.get(name, '')}".rstrip())
         return "\n".join(lines)
 
     __repr__ = __str__
 
 
-def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: str) -> Backend:
+class _ByOperation(dict[str, Kernel]):
+    """Kernels by the names of their operations; operations are found by the names of before, too."""
+
+    def __missing__(self, name: str) -> Kernel:
+        if name in RENAMED:
+            return self[RENAMED[name]]
+        raise KeyError(name)
+
+
+def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: str | Kernel) -> Backend:
     """The backend `name`: "loops", "numpy" or "numba" on the CPU, "cupy" or "cuda" on the GPU.
 
-    Whole epochs are trained by one fused kernel, train_epoch, where there is one; but by `steps`, so by the other
-    kernels, where you choose some of them, or your own.
+    `overrides` name a kernel for an operation, or are one: choose("cuda", dense_forward="tiled"). `mine` takes, for
+    each operation, the fastest of your own kept kernels for that device. `emulate` runs CUDA kernels on the CPU, thread
+    by thread: very slow, for seeing that they are right where there is no GPU.
 
-    `overrides` name a kernel for an operation: choose("cuda", dense_forward="tiled"). `mine` takes, for each operation,
-    your own fastest kept kernel of that device. `emulate` runs CUDA kernels on the CPU, thread by thread: very slow,
-    for seeing that they are right where there is no GPU. Raises CourseError for unknown names and mixed devices.
+    Whole epochs are computed by one fused kernel where there is one; but step by step, by the other kernels, where you
+    choose some of these or your own, or ask for it: choose("numpy", dense_sgd_epoch="steps").
+
+    Raises CourseError for unknown names and mixed devices.
     """
     refuse_unknown("a backend", name, DEVICES)
     device = DEVICES[name]
@@ -92,49 +81,56 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
         raise CourseError(f"only the backend cuda can be emulated; got {name!r}")
     if device == "gpu" and not emulate and not devices.gpu_available():
         raise CourseError(f"the backend {name} needs a GPU: {devices.why_no_gpu()}; wanted loops, numpy or numba here")
-    known = operations()
-    for operation_name in overrides:
-        refuse_unknown("an operation", operation_name, known)
-    kernels, notes = {}, {}
+    known, wholes = operations(), epochs()
+    asked = {RENAMED.get(operation, operation): kernel for operation, kernel in overrides.items()}
+    for operation_name in asked:
+        refuse_unknown("an operation", operation_name, known | wholes)
+    kernels, notes = _ByOperation(), {}
     for operation in known.values():
-        kernels[operation.name] = _of_family(operation, name)
-        if kernels[operation.name] is None:
-            kernels[operation.name] = _of_family(operation, "numpy" if device == "cpu" else "cupy")
+        kernels[operation.name], borrowed = _of_family(operation, name, emulate)
+        if borrowed:
             notes[operation.name] = f"borrowed: there is no {name} kernel"
     if mine:
-        from nncourse.kernels import mine as own
-
-        kept, refused = own.fastest(known, device)
+        kept, refused = kept_kernels.fastest(known, device)
         kernels |= kept
         notes |= dict.fromkeys(kept, "yours") | refused
-    if emulate or mine or overrides:
-        kernels["train_epoch"] = known["train_epoch"]["steps"]
-    for operation_name, kernel_name in overrides.items():
-        kernels[operation_name] = known[operation_name][kernel_name]
+    if name in EPOCH_KERNELS and not (emulate or mine or asked.keys() & known.keys()):
+        kernels |= {operation.name: operation[EPOCH_KERNELS[name]] for operation in wholes.values()}
+    for operation_name, chosen in asked.items():
         notes[operation_name] = "asked for"
-    _refuse_mixed(kernels, name, device, emulate)
+        if operation_name in wholes and chosen == STEPS:
+            kernels.pop(operation_name, None)
+        else:
+            kernel = find(operation_name)[chosen] if isinstance(chosen, str) else chosen
+            _refuse_other_device(kernel, name, device, emulate)
+            kernels[operation_name] = kernel
     place = "cpu" if emulate else device
     return Backend(f"{name} (emulated)" if emulate else name, place, MappingProxyType(kernels), MappingProxyType(notes))
 
 
-def _of_family(operation: Operation, name: str) -> Kernel | None:
-    """The kernel of that name; for "cuda" the default or last of those that give the same result every time."""
-    if operation.name == "train_epoch":
-        return operation[EPOCHS[name]]
-    if name != "cuda":
-        return operation.kernels.get(name)
-    cuda = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) and kernel.deterministic]
-    return next((kernel for kernel in cuda if kernel.default), cuda[-1] if cuda else None)
+def _of_family(operation: Operation, name: str, emulate: bool) -> tuple[Kernel, bool]:
+    """The operation's kernel for that backend, and whether it is borrowed from `numpy` or `cupy`.
+
+    For "cuda" it is the default, or the last, of those that give the same result every time.
+    """
+    kernels = operation.kernels
+    kernel = kernels.get(name)
+    if name == "cuda":
+        cuda = [each for each in kernels.values() if isinstance(each, CudaKernel) and each.deterministic]
+        kernel = next((each for each in cuda if each.default), cuda[-1] if cuda else None)
+    if kernel:
+        return kernel, False
+    return operation["cupy" if DEVICES[name] == "gpu" and not emulate else "numpy"], True
 
 
-def _refuse_mixed(kernels: dict[str, Kernel], name: str, device: str, emulate: bool) -> None:
-    """Arrays lie on one device, so all kernels must."""
-    for operation_name, kernel in kernels.items():
-        if kernel.device not in (device, "any"):
-            there = [other.name for other in kernel.operation.kernels.values() if other.device == device]
-            raise CourseError(
-                f"the backend {name} works on the {device.upper()}: for {operation_name} wanted one of "
-                f"{', '.join(there)}; got {kernel.name}, a kernel for the {kernel.device.upper()}"
-            )
-        if emulate and kernel.device != "any" and not kernel.cuda:
-            raise CourseError(f"only CUDA kernels can be emulated; {operation_name} ({kernel.name}) is not one")
+def _refuse_other_device(kernel: Kernel, name: str, device: str, emulate: bool) -> None:
+    """Arrays lie on one device, so a kernel that was asked for must be one for it."""
+    operation = kernel.operation
+    if kernel.device != device:
+        there = [other.name for other in operation.kernels.values() if other.device == device]
+        raise CourseError(
+            f"the backend {name} works on the {device.upper()}: for {operation.name} wanted one of "
+            f"{', '.join(there)}; got {kernel.name}, a kernel for the {kernel.device.upper()}"
+        )
+    if emulate and not kernel.cuda:
+        raise CourseError(f"only CUDA kernels can be emulated; {operation.name} ({kernel.name}) is not one")

@@ -12,7 +12,7 @@
 * An error of a few float32 roundings is allowed (the operation's `tolerance`); NaN never passes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
@@ -100,8 +100,7 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
 def _place(kernel, device: str | None) -> str:
     """Where to run: asked for, or the kernel's device, or for CUDA C the emulator if there is no GPU."""
     gpu = devices.gpu_available()
-    usual = ("gpu" if gpu else "cpu") if kernel.device == "any" else kernel.device
-    device = device or ("emulator" if kernel.cuda and not gpu else usual)
+    device = device or ("emulator" if kernel.cuda and not gpu else kernel.device)
     possible = ("gpu", "emulator") if kernel.cuda else ("cpu", "gpu")
     if device not in possible:
         raise CourseError(f"{kernel.name}: wanted {' or '.join(possible)} to check it on, got {device!r}")
@@ -113,21 +112,31 @@ def _place(kernel, device: str | None) -> str:
 def cases(operation, seed: int = 0) -> Iterator[Case]:
     """Small first, so that a fault is shown on the simplest data that has it."""
     rng = np.random.default_rng(seed)
-    names = operation.letters
-    odd = dict(zip(names, islice(cycle((5, 18, 7)), len(names)), strict=True))
-    tried = [dict(zip(names, sizes, strict=True)) for sizes in hostile_sizes(len(names))]
-    if operation.sizes_to_check:
-        odd, *tried = operation.sizes_to_check
-        yield _case(operation, odd, "random", rng)
+    names = operation.shapes.free_names
+    odd, *tried = operation.sizes_to_check or _sizes_that_fit(operation, names)
+    yield _case(operation, odd, "random", rng)
     for known in tried:
-        if all(prod(known[dim.lstrip("*")] for dim in argument.dims) <= MOST for argument in operation.arguments):
+        if all(prod(known[dim.lstrip('*')] for dim in argument.dims) <= MOST for argument in operation.arguments):
             yield _case(operation, known, "random", rng)
     for kind in operation.hostile:
         yield _case(operation, odd, kind, rng)
 
 
-def random_case(operation, sizes: dict[str, int], seed: int = 0) -> Case:
-    """Random arguments of these sizes, a number for each letter of the contract."""
+def _sizes_that_fit(operation, names: tuple[str, ...]) -> list[dict]:
+    """Odd sizes first, then hostile ones; without those for which a derived size would be below 1."""
+    fitting = []
+    for sizes in (tuple(islice(cycle((5, 18, 7)), len(names))), *hostile_sizes(len(names))):
+        try:
+            fitting.append(operation.shapes.complete(dict(zip(names, sizes, strict=True)), operation.name))
+        except CourseError:
+            continue
+    if len(fitting) < 2:
+        raise CourseError(f"{operation.name}: wanted sizes_to_check, since the usual sizes do not fit its formulas")
+    return fitting
+
+
+def random_case(operation, sizes: dict, seed: int = 0) -> Case:
+    """Random arguments of these sizes, a number for each size of the contract that is not derived."""
     return _case(operation, sizes, "random", np.random.default_rng(seed))
 
 
@@ -143,10 +152,11 @@ def hostile_sizes(count: int) -> list[tuple[int, ...]]:
 def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator) -> Case:
     """One case: arguments of these sizes, filled with this kind of values."""
     arguments = []
+    sizes = operation.shapes.complete(sizes, operation.name)
     for position, argument in enumerate(operation.arguments):
-        shape = (sizes["n"],) if argument.any_shape else tuple(sizes[dim] for dim in argument.dims)
-        if argument.any_shape and sizes["n"] % 5 == 0:
-            shape = (5, sizes["n"] // 5)
+        shape = tuple(sizes[name] for name in argument.size_names) if argument.dims else ()
+        if argument.any_shape and shape[0] % 5 == 0:
+            shape = (5, shape[0] // 5)
         if argument.name in operation.values:
             value = operation.values[argument.name](rng, shape, sizes)
         elif argument.kind != "float":
@@ -172,12 +182,12 @@ def _floats(kind: str, shape: tuple[int, ...], position: int, rng: np.random.Gen
 
 def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | None:
     """Run one case; None, or what is wrong in a few words."""
-    truth = np.asarray(operation.truth(*map(_float64, case.arguments)))
+    truths = truths_of(operation, case.arguments)
     guards: list = []
     copy = partial(_guarded, guards) if device == "gpu" else lambda values, bits: values.copy()
     arguments = [copy(value, INPUT_GUARDS[value.dtype.kind]) if _is_array(value) else value for value in case.arguments]
-    if kernel.cuda and operation.output != "in place":
-        options = options | {"out": copy(unwritten(operation.result, truth.shape), OUTPUT_GUARD)}
+    if kernel.cuda and not operation.in_place:
+        options = options | {"out": out_of(operation, truths, lambda values: copy(values, OUTPUT_GUARD))}
     try:
         with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
             result = kernel(*arguments, **options)
@@ -190,18 +200,36 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
         return f"raised {type(error).__name__}: {error}"
     if any((cells != bits).any() for cells, bits in guards):
         return "writes outside of its arrays: is the guard right?"
+    in_place = {named.name for named in operation.shapes.in_place}
     for name, value, before in zip(operation.names, arguments, case.arguments, strict=True):
-        if name == operation.result.name:  # in place
-            if fault := compare(operation, value, truth, case.arguments):
-                same = np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True)
+        same = _is_array(before) and np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True)
+        if name in in_place:
+            if fault := compare_one(operation, name, value, truths, case.arguments):
                 return f"{name} is to be changed in place{', but is as it was' if same else ''}: {fault}"
-        elif _is_array(before) and not np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True):
+        elif _is_array(before) and not same:
             return f"changes its argument {name}"
-    return compare(operation, result, truth, case.arguments)
+    return compare(operation, result, truths, case.arguments)
+
+
+def truths_of(operation, arguments: tuple) -> dict[str, np.ndarray]:
+    """The truth of each result, by its name."""
+    return _by_result(operation, operation.truth(*map(_float64, arguments)))
+
+
+def _by_result(operation, values) -> dict[str, np.ndarray]:
+    """What a truth or a magnitude returns, for each result: a tuple where there are several."""
+    several = values if len(operation.results) > 1 else (values,)
+    return {named.name: np.asarray(value) for named, value in zip(operation.results, several, strict=True)}
+
+
+def out_of(operation, truths: dict[str, np.ndarray], copy: Callable = lambda values: values):
+    """What a CUDA kernel is handed for its new results: unwritten arrays, made by `copy`."""
+    arrays = tuple(copy(unwritten(named, truths[named.name].shape)) for named in operation.shapes.new)
+    return arrays[0] if len(arrays) == 1 else arrays
 
 
 def unwritten(result, shape: tuple[int, ...]) -> np.ndarray:
-    """What a kernel is handed to overwrite: a cell that nobody writes shows as wrong."""
+    """What a kernel is handed to overwrite: an element that nobody writes shows as wrong."""
     return np.full(shape, np.nan if result.kind == "float" else SENTINEL, result.dtype)
 
 
@@ -209,11 +237,30 @@ def _is_array(value) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def compare(operation, result, truth: np.ndarray, arguments: tuple) -> str | None:
-    """None where `result` is the truth up to rounding; else how many cells are wrong, the first of them, and how."""
-    name, dtype = operation.result.name, operation.result.dtype
+def compare(operation, result, truths: dict[str, np.ndarray], arguments: tuple) -> str | None:
+    """None where what a kernel returned is the truth up to rounding; else what is wrong with the first such result."""
+    several = len(operation.results) > 1
+    if several and not (isinstance(result, tuple) and len(result) == len(operation.results)):
+        return f"returns {_kind(result)}: wanted a tuple of {', '.join(map(str, operation.results))}"
+    for named, value in zip(operation.results, result if several else (result,), strict=True):
+        if fault := compare_one(operation, named.name, value, truths, arguments):
+            return fault
+    return None
+
+
+def _kind(value) -> str:
+    """Words for what is no tuple of the right length."""
+    if value is None:
+        return "nothing"
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"one {type(value).__name__}"
+
+
+def compare_one(operation, name: str, result, truths: dict[str, np.ndarray], arguments: tuple) -> str | None:
+    """None where one result is the truth up to rounding; else how many elements are wrong, the first, and how."""
+    named = next(named for named in operation.results if named.name == name)
+    dtype, truth = named.dtype, truths[name]
     if result is None:
-        return f"returns nothing: wanted {operation.result}"
+        return f"returns nothing: wanted {named}"
     if isinstance(result, float) and truth.shape == ():
         result = np.float32(result)
     got = np.asarray(devices.to_device(result, "cpu"))
@@ -221,7 +268,7 @@ def compare(operation, result, truth: np.ndarray, arguments: tuple) -> str | Non
         return f"{name} has shape {got.shape}, wanted {truth.shape}"
     if got.dtype != dtype:
         return f"{name} is {got.dtype}, wanted {np.dtype(dtype)}"
-    allowed = allowed_error(operation, truth, arguments)
+    allowed = allowed_error(operation, name, arguments)
     with np.errstate(invalid="ignore"):
         wrong = ~((got == truth) | (np.abs(got - truth) <= allowed))
     if not wrong.any():
@@ -237,11 +284,11 @@ def compare(operation, result, truth: np.ndarray, arguments: tuple) -> str | Non
     return f"{int(wrong.sum())} of {wrong.size} wrong, first {place}: got {value}, expected {expected}{more}"
 
 
-def allowed_error(operation, truth: np.ndarray, arguments: tuple) -> np.ndarray | float:
-    """So many roundings of the magnitude of what was added up; integers and infinities must be exact."""
-    if operation.result.kind == "int":
+def allowed_error(operation, name: str, arguments: tuple) -> np.ndarray | float:
+    """For the result of that name: so many roundings of the magnitude; integers and infinities must be exact."""
+    if next(named for named in operation.results if named.name == name).kind == "int":
         return 0
-    magnitude = operation.magnitude(*map(_float64, arguments))
+    magnitude = _by_result(operation, operation.magnitude(*map(_float64, arguments)))[name]
     allowed = operation.tolerance * EPS * np.abs(magnitude) + TINY
     return np.where(np.isfinite(allowed), allowed, 0)
 

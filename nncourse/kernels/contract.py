@@ -1,23 +1,41 @@
 """Shapes as text: what "A (batch, n_in), W (n_out, n_in) -> Z (batch, n_out)" says, and whether arrays agree with it.
 
-`(batch, n_in)` is a shape, by its letters; `(*n)` is n numbers in any shape; `()` is one number. Numbers are floats
-unless the word int follows. A single whole number is itself a size: after `classes () int` there is a letter classes.
-`architecture () object` is no number, but a value that may fix sizes: those in its dictionary `letters`.
+`(batch, n_in)` is a shape, written with names of sizes. `(*n)` is an array of any shape with n elements in all; all
+arrays of one `(*n)` have the same shape. `()` is one number. Elements are float32, or int32 where the word int follows.
+An argument that is one whole number is itself a size: `classes () int` makes classes the name of a size.
+`architecture () object` is a Python object; the sizes in its dictionary `contract_sizes` belong to the contract too.
+
+Sizes that follow from others stand at the end, after `where`:
+
+    A (batch, n), k () int, stride () int -> Z (batch, n_out) where n_out = (n - k) // stride + 1
+
+Arguments that state such a size are checked against its formula; where no argument states it, it is computed.
 """
 
+import ast
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import CodeType
+from typing import Any
 
 import numpy as np
 
 from nncourse.errors import CourseError
 
-ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*n)\)( int| object)?\s*"
+ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*\w+)\)( int| object)?\s*"
+FORMULA = r"\s*(\w+) = ([^,=]+)"
+ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.Name, ast.Load, ast.Constant)
+OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.USub)
+
+Sizes = dict[str, Any]  # an integer for each name of a size; an object for an argument of kind object
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of an operation, or its result: `A (batch, n_in)`."""
+    """One argument of an operation, or one of its results: `A (batch, n_in)`."""
 
     name: str
     dims: tuple[str, ...]
@@ -25,73 +43,203 @@ class Argument:
 
     @property
     def any_shape(self) -> bool:
-        return self.dims == ("*n",)
+        return bool(self.dims) and self.dims[0].startswith("*")
 
     @property
-    def dtype(self) -> type:
+    def dtype(self) -> type[np.generic]:
         return np.int32 if self.kind == "int" else np.float32
 
     @property
-    def letters(self) -> tuple[str, ...]:
-        """The sizes that this argument tells: those of its shape, or itself if it is one whole number or an object."""
-        if self.kind != "float" and not self.dims:
-            return (self.name,)
-        return tuple(dim.lstrip("*") for dim in self.dims)
+    def is_size(self) -> bool:
+        """True for one whole number, and for an object, which is handled like one."""
+        return self.kind != "float" and not self.dims
+
+    @property
+    def size_names(self) -> tuple[str, ...]:
+        """The sizes that this argument states: those of its shape, or itself if it is a whole number or an object."""
+        return (self.name,) if self.is_size else tuple(dim.lstrip("*") for dim in self.dims)
 
     def __str__(self) -> str:
         shape = ", ".join(self.dims) + ("," if len(self.dims) == 1 and not self.any_shape else "")
         return f"{self.name} ({shape})" + ("" if self.kind == "float" else f" {self.kind}")
 
 
-def parse(text: str) -> tuple[tuple[Argument, ...], Argument]:
-    """The arguments and the result that a contract names; CourseError for text that is not understood."""
-    if not re.fullmatch(f"(?:{ARGUMENT},)*{ARGUMENT}->{ARGUMENT}", text):
-        wanted = "arguments -> result, such as A (batch, n_in), z (*n), rate (), labels (n,) int -> Z (batch, n_out)"
+@dataclass(frozen=True)
+class Formula:
+    """Integer arithmetic on sizes, + - * and //, as text: `(h_in + 2 * padding - k) // stride + 1`."""
+
+    text: str
+
+    @cached_property
+    def _code(self) -> CodeType:
+        try:
+            tree = ast.parse(self.text.strip(), mode="eval")
+            nodes = list(ast.walk(tree.body))
+        except SyntaxError:
+            nodes = [ast.Pass()]
+        numbers = (node.value for node in nodes if isinstance(node, ast.Constant))
+        allowed = all(isinstance(node, ARITHMETIC + OPERATORS) for node in nodes)
+        if not allowed or not all(type(number) is int for number in numbers):
+            raise CourseError(f"wanted a formula of sizes, whole numbers, + - * // and brackets; got {self.text!r}")
+        return compile(tree, "<formula>", "eval")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sizes that it is computed from."""
+        return self._code.co_names
+
+    def __call__(self, sizes: Mapping[str, Any]) -> int:
+        """Its value; CourseError where it divides by zero."""
+        try:
+            return int(eval(self._code, {"__builtins__": {}}, dict(sizes)))  # only arithmetic gets this far
+        except ZeroDivisionError:
+            raise CourseError(f"{self.text} divides by zero for {_listed(self.names, sizes)}") from None
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Arguments, results, and the sizes that are derived from others."""
+
+    text: str
+    arguments: tuple[Argument, ...]
+    results: tuple[Argument, ...]
+    derived: Mapping[str, Formula] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arguments."""
+        return tuple(argument.name for argument in self.arguments)
+
+    @cached_property
+    def in_place(self) -> tuple[Argument, ...]:
+        """The results that are arguments too: a kernel changes these."""
+        return tuple(result for result in self.results if result.name in self.names)
+
+    @cached_property
+    def new(self) -> tuple[Argument, ...]:
+        """The other results: a kernel makes them."""
+        return tuple(result for result in self.results if result.name not in self.names)
+
+    @cached_property
+    def size_names(self) -> tuple[str, ...]:
+        """Every size of the contract once, the derived ones last."""
+        stated = [name for argument in self.arguments for name in argument.size_names if name not in self.derived]
+        return tuple(dict.fromkeys([*stated, *self.derived]))
+
+    @cached_property
+    def free_names(self) -> tuple[str, ...]:
+        """The sizes that are not derived."""
+        return tuple(name for name in self.size_names if name not in self.derived)
+
+    def sizes(self, values: Sequence[Any], operation: str) -> Sizes:
+        """The value of each size, read off the arguments' values.
+
+        Raises CourseError where the values' number or shapes do not agree with the contract or with each other.
+        """
+        if len(values) != len(self.arguments):
+            wanted = ", ".join(map(str, self.arguments))
+            raise CourseError(f"{operation}: wanted {len(self.arguments)} arguments, {wanted}; got {len(values)}")
+        known: Sizes = {}
+        shapes: dict[str, tuple[int, ...]] = {}  # of the arrays of any shape
+        for argument, value in zip(self.arguments, values, strict=True):
+            for name, size in _stated(argument, value, operation):
+                if known.setdefault(name, size) != size:
+                    raise CourseError(f"{operation}: {name} is {known[name]} and also {size} in {self._shown(values)}")
+            if argument.any_shape and shapes.setdefault(argument.dims[0], np.shape(value)) != np.shape(value):
+                wanted = f"arrays of one shape for {argument.dims[0]}"
+                raise CourseError(f"{operation}: wanted {wanted}; got {self._shown(values)}")
+        return self.complete(known, operation)
+
+    def complete(self, known: Sizes, operation: str) -> Sizes:
+        """`known` with the derived sizes. CourseError where one that is known differs, or where one is below 1."""
+        complete = dict(known)
+        for name, formula in self.derived.items():
+            if any(needed not in complete for needed in formula.names):
+                continue  # a call that names only some sizes: it is completed where all are known
+            size = formula(complete)
+            got = f"{name} = {formula.text} = {size} for {_listed(formula.names, complete)}"
+            if size < 1:
+                raise CourseError(f"{operation}: wanted {name} of at least 1; got {got}")
+            if complete.setdefault(name, size) != size:
+                raise CourseError(f"{operation}: {name} is {complete[name]}, but {got}")
+        return complete
+
+    def result_shapes(self, values: Sequence[Any], sizes: Sizes) -> tuple[tuple[int, ...], ...]:
+        """The shape of each result; `(*n)` has the shape of the first argument of that kind."""
+        any_shape = {a.dims[0]: np.shape(v) for a, v in zip(self.arguments, values, strict=True) if a.any_shape}
+        return tuple(
+            any_shape[result.dims[0]] if result.any_shape else tuple(sizes[dim] for dim in result.dims)
+            for result in self.results
+        )
+
+    def key(self, values: Sequence[Any]) -> tuple | None:
+        """All that sizes() reads of the values: shapes and whole numbers; None if their number is wrong."""
+        if len(values) != len(self.arguments):
+            return None
+        return tuple(
+            int(value) if argument.is_size and argument.kind == "int" else getattr(value, "shape", None)
+            for argument, value in zip(self.arguments, values, strict=True)
+        )
+
+    def _shown(self, values: Sequence[Any]) -> str:
+        pairs = zip(self.arguments, values, strict=True)
+        return ", ".join(f"{a.name} {v if a.kind == 'object' else np.shape(v)}" for a, v in pairs)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _stated(argument: Argument, value: Any, operation: str) -> list[tuple[str, Any]]:
+    """The sizes that one argument's value states, by name."""
+    if argument.kind == "object":
+        return [(argument.name, value), *getattr(value, "contract_sizes", {}).items()]
+    if argument.any_shape:
+        return [(argument.size_names[0], math.prod(np.shape(value)))]
+    if argument.is_size:
+        if np.shape(value) != () or int(value) != value:
+            raise CourseError(f"{operation}: wanted {argument.name} as a whole number, got {value!r}")
+        return [(argument.name, int(value))]
+    shape = np.shape(value) if argument.dims else ()
+    if len(shape) != len(argument.dims):
+        raise CourseError(f"{operation}: wanted {argument}, got {argument.name} of shape {np.shape(value)}")
+    return list(zip(argument.dims, shape, strict=True))
+
+
+def _listed(names: Sequence[str], sizes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {sizes.get(name, '?')}" for name in names)
+
+
+def parse(text: str) -> Contract:
+    """The contract that a text states; CourseError for text that is not understood."""
+    body, where, formulas = text.partition(" where ")
+    one_side = f"(?:{ARGUMENT},)*{ARGUMENT}"
+    whole = f"(?:{FORMULA},)*{FORMULA}"
+    if not re.fullmatch(f"{one_side}->{one_side}", body) or (where and not re.fullmatch(whole, formulas)):
+        wanted = "arguments -> results, such as A (batch, n_in), z (*n), rate (), labels (n,) int -> Z (batch, n_out)"
         raise CourseError(f"wanted {wanted}; got {text!r}")
-    *arguments, result = (
-        Argument(name, tuple(filter(None, map(str.strip, dims.split(",")))), kind.strip() or "float")
-        for name, dims, kind in re.findall(ARGUMENT, text)
+    arguments, results = (
+        tuple(
+            Argument(name, tuple(filter(None, map(str.strip, dims.split(",")))), kind.strip() or "float")
+            for name, dims, kind in re.findall(ARGUMENT, side)
+        )
+        for side in body.split("->")
     )
-    return tuple(arguments), result
+    derived = {name: Formula(formula.strip()) for name, formula in re.findall(FORMULA, formulas)}
+    made = Contract(text, arguments, results, derived)
+    _refuse_unknown_sizes(made)
+    return made
 
 
-def sizes(arguments: tuple[Argument, ...], values: tuple, operation: str) -> dict[str, int]:
-    """The size that each letter of the contract stands for, read off `values`.
-
-    Raises CourseError where the values' number or shapes do not agree with the contract or with each other.
-    """
-    if len(values) != len(arguments):
-        wanted = ", ".join(map(str, arguments))
-        raise CourseError(f"{operation}: wanted {len(arguments)} arguments, {wanted}; got {len(values)}")
-    known: dict[str, int] = {}
-    for argument, value in zip(arguments, values, strict=True):
-        if argument.kind == "object":
-            found = {argument.name: value, **getattr(value, "letters", {})}
-        elif argument.any_shape:
-            found = {argument.letters[0]: value.size}
-        else:
-            shape = np.shape(value) if argument.dims else (int(value),) if argument.letters else ()
-            if len(shape) != len(argument.letters):
-                raise CourseError(f"{operation}: wanted {argument}, got {argument.name} of shape {np.shape(value)}")
-            found = dict(zip(argument.letters, shape, strict=True))
-        for letter, size in found.items():
-            if known.setdefault(letter, size) != size:
-                pairs = zip(arguments, values, strict=True)
-                all_shapes = ", ".join(f"{a.name} {v if a.kind == 'object' else np.shape(v)}" for a, v in pairs)
-                raise CourseError(f"{operation}: {letter} is {known[letter]} and also {size} in {all_shapes}")
-    return known
-
-
-def result_shape(result: Argument, values: tuple, known: dict[str, int]) -> tuple[int, ...]:
-    """The shape of the result; `(*n)` has the shape of the first argument."""
-    return np.shape(values[0]) if result.any_shape else tuple(known[letter] for letter in result.dims)
-
-
-def shapes(arguments: tuple[Argument, ...], values: tuple) -> tuple | None:
-    """All that sizes() reads of the values, as a key: shapes and whole numbers; None if their number is wrong."""
-    if len(values) != len(arguments):
-        return None
-    return tuple(
-        int(value) if argument.kind == "int" and not argument.dims else getattr(value, "shape", None)
-        for argument, value in zip(arguments, values, strict=True)
-    )
+def _refuse_unknown_sizes(made: Contract) -> None:
+    """CourseError for a result or a formula with a size that no argument states and no formula before it derives."""
+    stated = {name for argument in made.arguments for name in argument.size_names} - made.derived.keys()
+    objects = any(argument.kind == "object" for argument in made.arguments)
+    for name, formula in made.derived.items():
+        if unknown := set(formula.names) - stated:
+            raise CourseError(f"wanted sizes that are known for {name} = {formula.text}; got {', '.join(unknown)}")
+        stated.add(name)
+    unknown = {name for result in made.results for name in result.size_names if not result.is_size} - stated
+    if unknown and not objects:
+        raise CourseError(f"wanted results with sizes of arguments; got {', '.join(sorted(unknown))} in {made.text!r}")
+    if (wrong := {r.dims for r in made.results if r.any_shape} - {a.dims for a in made.arguments}) and not objects:
+        raise CourseError(f"wanted an argument of the shape of each result; got {wrong} in {made.text!r}")

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nncourse import device as devices
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource, parameters
-from nncourse.errors import CourseError, refuse_unknown
-from nncourse.kernels import contract
+from nncourse.errors import CourseError
+from nncourse.kernels.contract import Formula, Sizes
 
 if TYPE_CHECKING:
     from nncourse.kernels.operation import Operation
@@ -21,14 +21,15 @@ class Kernel:
 
     operation: "Operation"
     name: str
-    device: str  # "cpu", "gpu", or "any": wherever its arrays lie
+    device: str  # "cpu" or "gpu": where its arrays lie
     where: str  # the file and line to read
-    function: Callable | None = None
+    function: Callable[..., Any] | None = None
     cuda: bool = field(default=False, kw_only=True)  # launches CUDA C: given NumPy arrays, it runs on the CPU emulator
-    with_backend: bool = field(default=False, kw_only=True)  # takes the backend that it belongs to as `backend=`
     otherwise: str = field(default="", kw_only=True)  # the kernel that takes over where this one does not fit
 
-    def __call__(self, *arguments, **options):
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if self.function is None:
+            raise CourseError(f"{self.operation.name} ({self.name}): wanted a kernel with a function; it has none")
         return self.function(*arguments, **options)
 
     def __str__(self) -> str:
@@ -39,15 +40,16 @@ class Kernel:
 class CudaKernel(Kernel):
     """A `__global__` function of a .cu text, and how many threads it wants.
 
-    `block` counts threads in x, y, z. Without `grid` there are as many blocks as give each cell of the result a thread;
-    `over=("n",)` gives each of another shape's cells one; `grid=("batch",)` says the number of blocks itself.
-    `tile` counts the cells in x, y that a block computes, where these are not its threads: tile=(128, 128).
+    `block` counts threads in x, y, z. Without `grid` there are as many blocks as give each element of the first result
+    a thread; `over=("n",)` launches one thread per element of that shape instead; `grid=("batch", "n_out * n_in")`
+    states the number of blocks, as numbers or formulas of sizes.
+    `tile` counts the elements in x, y that a block computes, where these are not its threads: tile=(128, 128).
     `default` marks the kernel that the backend "cuda" takes, where this is not the last one.
     `deterministic` is False where the result depends on the order of threads: no backend takes such a kernel unasked.
     """
 
     cuda: bool = field(default=True, kw_only=True)
-    source: CudaSource | None = None
+    source: CudaSource = CudaSource("", "")
     entry: str = ""  # the function's name in the text
     block: tuple[int, ...] = (256,)
     grid: tuple[int | str, ...] | None = None
@@ -56,56 +58,66 @@ class CudaKernel(Kernel):
     default: bool = False
     deterministic: bool = True
     shared: int = 0  # bytes of dynamic shared memory
-    plans: dict = field(default_factory=dict, repr=False)  # what was worked out for shapes that came before
+    plans: dict[Any, Any] = field(default_factory=dict, repr=False)  # what was worked out for shapes that came before
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         operation = self.operation
         declared = [parameter.name for parameter in parameters(self.source, self.entry)]
         wanted = list(operation.cuda_arguments)
         if len(declared) != len(wanted) or (declared != wanted and sorted(declared) == sorted(wanted)):
             raise CourseError(f"{self.where}: {self.entry} takes {', '.join(declared)}; wanted {', '.join(wanted)}")
-        for size in (*(self.grid or ()), *(self.over or ())):
-            if isinstance(size, str):
-                refuse_unknown(f"a size for {self}", size, operation.letters)
+        used = [*(self.over or ()), *(name for size in self.grid or () for name in Formula(str(size)).names)]
+        if unknown := set(used) - set(operation.size_names):
+            there = ", ".join(operation.size_names)
+            raise CourseError(f"{self}: wanted sizes of {operation.name}, {there}; got {', '.join(sorted(unknown))}")
         axes, covered = len(self.over or operation.result.dims), self.tile or self.block
         if self.grid is None and len(covered) not in (1, axes):
             raise CourseError(f"{self}: wanted a block with 1 or {axes} axes, as many as it covers; got {covered}")
 
-    def __call__(self, *arguments, out=None, **emulator):
-        """Launch, and give back `out`: made here unless given. An in-place result is the argument of its name.
+    def __call__(self, *arguments: Any, out: Any = None, **emulator: Any) -> Any:
+        """Launch, and return the result; a tuple where there are several. In-place results are the arguments.
 
-        NumPy arrays make the kernel run on the CPU emulator; only then emulate.run's options,
-        such as `order` and `races`, have a meaning.
+        `out` is the array for the new result, or a tuple for several; it is made here unless given. With NumPy arrays
+        the kernel runs on the CPU emulator; only then emulate.run's options, such as `order` and `races`, have a
+        meaning.
         """
         operation = self.operation
-        key = contract.shapes(operation.arguments, arguments)
+        key = operation.shapes.key(arguments)
         if key not in self.plans:
             self.plans[key] = self._plan(arguments)
-        shape, sizes, grid = self.plans[key]
+        shapes, sizes, grid = self.plans[key]
         passed = dict(zip(operation.names, arguments, strict=True)) | sizes
-        if operation.output == "in place":
-            out = passed[operation.result.name]
-        elif out is None:
-            xp = devices.array_module(arguments[0])
-            new = xp.zeros if operation.output == "accumulated" else xp.empty
-            out = new(shape, operation.result.dtype)
-        elif out.shape != shape:
-            raise CourseError(f"{operation.name} ({self.name}): wanted out of shape {shape}, got {out.shape}")
-        elif operation.output == "accumulated":
-            out.fill(0)
-        passed[operation.result.name] = out
+        if new := operation.shapes.new:
+            made = (out,) if len(new) == 1 else (None,) * len(new) if out is None else out
+            for result, array in zip(new, made, strict=True):
+                passed[result.name] = self._made(result.name, shapes[result.name], result.dtype, array, arguments[0])
         if 0 not in grid:  # CUDA refuses an empty grid; then there is nothing to compute
             chosen = [passed[name] for name in operation.cuda_arguments]
             launch(self.source, self.entry, grid, self.block, chosen, shared_bytes=self.shared, **emulator)
+        results = tuple(passed[result.name] for result in operation.results)
+        return results[0] if len(results) == 1 else results
+
+    def _made(self, name: str, shape: tuple[int, ...], dtype: type, out: Any, like: Any) -> Any:
+        """The array for a new result: `out` if it is given, as the operation's `output` wants it."""
+        accumulated = self.operation.output == "accumulated"
+        if out is None:
+            xp = devices.array_module(like)
+            return (xp.zeros if accumulated else xp.empty)(shape, dtype)
+        if out.shape != shape:
+            raise CourseError(f"{self.operation.name} ({self.name}): wanted {name} of shape {shape}, got {out.shape}")
+        if accumulated:
+            out.fill(0)
         return out
 
-    def _plan(self, arguments: tuple) -> tuple[tuple[int, ...], dict[str, int], tuple[int, ...]]:
-        """Shape of the result, sizes by letter, blocks in x, y, z; x runs along rows, so a warp writes in order."""
-        sizes = self.operation.sizes(*arguments)
-        shape = contract.result_shape(self.operation.result, arguments, sizes)
+    def _plan(self, arguments: tuple[Any, ...]) -> tuple[dict[str, tuple[int, ...]], Sizes, tuple[int, ...]]:
+        """Shapes of the results, sizes, blocks in x, y, z; x runs along rows, so a warp writes in order."""
+        operation = self.operation
+        sizes = operation.sizes(*arguments)
+        in_order = operation.shapes.result_shapes(arguments, sizes)
+        shapes = {result.name: shape for result, shape in zip(operation.results, in_order, strict=True)}
         if self.grid is not None:
-            return shape, sizes, tuple(sizes.get(size, size) for size in self.grid)
-        cells = shape if self.over is None else tuple(sizes[letter] for letter in self.over)
+            return shapes, sizes, tuple(Formula(str(size))(sizes) for size in self.grid)
+        elements = in_order[0] if self.over is None else tuple(sizes[name] for name in self.over)
         covered = self.tile or self.block
-        wanted = (prod(cells),) if len(covered) == 1 else tuple(reversed(cells))
-        return shape, sizes, tuple(ceil(count / width) for count, width in zip(wanted, covered, strict=True))
+        wanted = (prod(elements),) if len(covered) == 1 else tuple(reversed(elements))
+        return shapes, sizes, tuple(ceil(count / width) for count, width in zip(wanted, covered, strict=True))

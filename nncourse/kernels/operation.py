@@ -15,11 +15,12 @@ Which arrays a kernel takes follows from its device: NumPy on "cpu", CuPy on "gp
 runs on the CPU emulator, slowly, for checking.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,114 +29,144 @@ from nncourse.errors import CourseError
 from nncourse.kernels import check as checker
 from nncourse.kernels import contract as contracts
 from nncourse.kernels import jit
+from nncourse.kernels.contract import Argument, Sizes
 from nncourse.kernels.kernel import CudaKernel, Kernel
 
-OUTPUTS = ("overwritten", "accumulated", "in place")
+OUTPUTS = ("overwritten", "accumulated")
 LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # CUDA kernels follow, in the order they are registered
+PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(eq=False)
 class Operation:
     """An equation with a fixed contract, and the kernels that compute it.
 
-    The `contract` is text, arguments -> result: `A (batch, n_in)`, `z (*n)` for n numbers in all, in any shape,
-    `rate ()` for one number. Numbers are float32; those of `labels (n,) int` are int32. The sizes batch, n_in, n are
-    called letters; an argument `classes () int` is a letter too. A result has no letter that no argument has.
+    The `contract` is text, arguments -> results: `A (batch, n_in)` is an array, `z (*n)` an array of any shape with n
+    elements, `rate ()` one number. Elements are float32; those of `labels (n,) int` are int32. batch, n_in and n are
+    the names of sizes; an argument `classes () int` is a size too. Every size of a result is stated by an argument, or
+    derived from sizes that are: `… -> Z (batch, n_out) where n_out = n_in // 2`. See contract.py.
 
-    A result with the name of an argument is computed in place: the kernel changes that argument and gives it back.
-    Otherwise `output` says what a CUDA kernel does with the result that it is handed: it writes every cell
-    ("overwritten"), or adds to zeros ("accumulated").
+    A result with the name of an argument is computed in place: the kernel changes that argument. The other results are
+    new arrays. A kernel returns its result, or a tuple of all results where the contract has several. `output` says
+    what a CUDA kernel does with the new array that it is given: it writes every element ("overwritten"), or it adds to
+    zeros ("accumulated").
 
-    For check(): `truth` gets the arguments in float64 and computes the result in another way than the kernels do. An
-    error of `tolerance` × 2⁻²³ × magnitude is allowed. The magnitude adds up the absolute values of what is added up:
-    it is the truth on absolute values, or `magnitude(*arguments)`, which must be given where the truth subtracts.
-    `values[name](rng, shape, sizes)` makes an argument for which not every number will do. `hostile` are those of
-    check.py's HOSTILE values that are tried. `advice(place, *arguments)` says more about a wrong number there. Where
-    one letter follows from others, `sizes_to_check` lists the cases: a dictionary of all letters for each.
+    For check(): `truth` gets the arguments in float64 and computes the result in another way than the kernels do; it
+    returns a tuple where there are several results, and so does `magnitude`. An error of `tolerance` × 2⁻²³ × magnitude
+    is allowed. The magnitude adds up the absolute values of what is added up: it is the truth on absolute values, or
+    `magnitude(*arguments)`, which must be given where the truth subtracts. `values[name](rng, shape, sizes)` makes an
+    argument for which not every number will do. `hostile` are those of check.py's HOSTILE values that are tried.
+    `advice(place, *arguments)` says more about a wrong element there. Where sizes depend on each other in another way
+    than by a formula of the contract, `sizes_to_check` lists the cases: a dictionary of the sizes for each.
 
-    For timing: `flops(**letters)` counts; it is None where a time would say nothing. `sizes_to_time` are taken unless
+    For timing: `flops(**sizes)` counts; it is None where a time would say nothing. `sizes_to_time` are taken unless
     others are asked for.
     """
 
     name: str
     formula: str
     contract: str
-    truth: Callable
-    flops: Callable | None
+    truth: Callable[..., Any]
+    flops: Callable[..., int] | None
     equation: str = ""  # its number in the handout
     output: str = "overwritten"
     tolerance: float = 8.0
-    magnitude: Callable | None = None
-    values: dict[str, Callable] = field(default_factory=dict)
+    magnitude: Callable[..., Any] | None = None
+    values: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     hostile: tuple[str, ...] = ("zeros", "large", "infinite")
     advice: Callable[..., str] | None = None
-    sizes_to_check: Sequence[dict] = ()
-    sizes_to_time: Callable[[str], dict] | None = None  # from the device
+    sizes_to_check: Sequence[Sizes] = ()
+    sizes_to_time: Callable[[str], Sizes] | None = None  # from the device
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
-    def __post_init__(self):
-        self.arguments, self.result = contracts.parse(self.contract)
-        if self.result.name in self.names:
-            self.output = "in place"
+    def __post_init__(self) -> None:
+        try:
+            self.shapes = contracts.parse(self.contract)
+        except CourseError as error:
+            raise CourseError(f"{self.name}: {error}") from None
         if self.magnitude is None:
             self.magnitude = lambda *arguments: self.truth(*map(np.abs, arguments))
-        unknown = set(self.result.letters) - set(self.letters) | set(self.hostile) - set(checker.HOSTILE)
-        unknown |= {self.output} - set(OUTPUTS) | set(self.values) - set(self.names)
+        unknown = set(self.hostile) - set(checker.HOSTILE) | {self.output} - set(OUTPUTS)
+        unknown |= set(self.values) - set(self.names)
         if unknown:
-            wanted = "letters, arguments, hostile values and an output that are known"
+            wanted = "arguments, hostile values and an output that are known"
             raise CourseError(f"{self.name}: wanted {wanted}; got {', '.join(sorted(unknown))}")
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        return self.shapes.arguments
+
+    @cached_property
+    def results(self) -> tuple[Argument, ...]:
+        return self.shapes.results
+
+    @cached_property
+    def result(self) -> Argument:
+        """The first result, which most operations have alone."""
+        return self.shapes.results[0]
+
+    @cached_property
+    def in_place(self) -> bool:
+        """True where kernels change arguments and make no new array."""
+        return not self.shapes.new
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The arguments' names."""
-        return tuple(argument.name for argument in self.arguments)
+        return self.shapes.names
 
     @cached_property
+    def size_names(self) -> tuple[str, ...]:
+        """The sizes that the contract speaks of, each once, derived ones last: ("batch", "n_in", "n_out")."""
+        return self.shapes.size_names
+
+    @property
     def letters(self) -> tuple[str, ...]:
-        """The sizes that the contract speaks of, each once: ("batch", "n_in", "n_out")."""
-        return tuple(dict.fromkeys(letter for argument in self.arguments for letter in argument.letters))
+        """The name that size_names had before version 0.2."""
+        return self.size_names
 
     @cached_property
     def cuda_arguments(self) -> tuple[str, ...]:
-        """What a CUDA function takes: arguments, result, letters, each once. A, W, b, Z, batch, n_in, n_out."""
-        return tuple(
-            dict.fromkeys([*(n for n in self.names if n not in self.letters), self.result.name, *self.letters])
-        )
+        """What a CUDA function takes: arguments, new results, sizes, each once. A, W, b, Z, batch, n_in, n_out."""
+        arrays = [name for name in self.names if name not in self.size_names]
+        return tuple(dict.fromkeys([*arrays, *(result.name for result in self.shapes.new), *self.size_names]))
 
     def kernel(
-        self, name: str, device: str, compiled: bool = False, written: Callable | None = None, **options
-    ) -> Callable:
+        self, name: str, device: str, compiled: bool = False, written: Callable[..., Any] | None = None, **options: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorator: register the function below as kernel `name`. `compiled` lets Numba compile it at its first call.
 
         `written` is the function to show to readers where the one below only wraps it, as in activations.py.
         The other options are those of Kernel.
         """
 
-        def register(function: Callable) -> Callable:
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
             code = (written or function).__code__
-            where = f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_firstlineno}"
+            where = f"{_short(Path(code.co_filename))}:{code.co_firstlineno}"
             call = jit.at_first_call(lambda: jit.jit(function)) if compiled else function
             self._add(Kernel(self, name, device, where, call, **options))
             return function
 
         return register
 
-    def loops_kernel(self, function: Callable) -> Callable:
+    def loops_kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: the loops below are the kernel `loops` and, compiled, the kernel `numba`."""
         self.kernel("loops", device="cpu")(function)
         return self.kernel("numba", device="cpu", compiled=True)(function)
 
-    def array_kernel(self, function: Callable) -> Callable:
+    def array_kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: the function below is the kernels `numpy` and `cupy`. NumPy's functions also take CuPy arrays."""
         self.kernel("numpy", device="cpu")(function)
         return self.kernel("cupy", device="gpu")(function)
 
-    def cuda_kernel(self, name: str, source: CudaSource, function: str = "", block=256, **launch) -> None:
+    def cuda_kernel(
+        self, name: str, source: CudaSource, function: str = "", block: int | tuple[int, ...] = 256, **launch: Any
+    ) -> None:
         """Register a `__global__` function of a .cu text, <operation>_<kernel> unless it is named, as kernel `name`.
 
-        It takes `cuda_arguments`. `block` counts threads in x, y; each computes a cell of the result, unless `tile`
-        says how many cells a block computes. Networks get the kernel with `default=True`, else the last one. The
-        other options are those of CudaKernel.
+        It takes `cuda_arguments`. `block` counts threads in x, y; each thread computes one element of the first result,
+        unless `tile` says how many elements a block computes. Networks get the kernel with `default=True`, else the
+        last one. The other options are those of CudaKernel.
         """
         function = function or f"{self.name}_{name}"
         if function not in kernels_in(source):
@@ -158,7 +189,9 @@ class Operation:
             raise CourseError(f"{self.name}: wanted one of its kernels {', '.join(self.kernels)}; got {name!r}")
         return self.kernels[name]
 
-    def check(self, kernel, device: str | None = None, seed: int = 0) -> "checker.Verdict":
+    def check(
+        self, kernel: str | Kernel | Callable[..., Any], device: str | None = None, seed: int = 0
+    ) -> "checker.Verdict":
         """Compare a kernel (its name, a Kernel, or any Python function of the arguments) with the float64 truth.
 
         CUDA kernels run on the GPU where there is one, else under the emulator, which finds races too;
@@ -170,15 +203,17 @@ class Operation:
             kernel = Kernel(self, getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
         return checker.check(self, kernel, device, seed)
 
-    def sizes(self, *arguments) -> dict[str, int]:
-        """The contract's letters for these arguments."""
-        return contracts.sizes(self.arguments, arguments, self.name)
+    def sizes(self, *arguments: Any) -> Sizes:
+        """The contract's sizes for these arguments; CourseError where these do not agree with it."""
+        return self.shapes.sizes(arguments, self.name)
 
-    def count(self, *arguments) -> tuple[int, int]:
+    def count(self, *arguments: Any) -> tuple[int, int]:
         """FLOPs of the equation for these arguments, and the fewest bytes it has to read and write."""
+        if self.flops is None:
+            raise CourseError(f"{self.name} is not timed: no network calls it")
         known = self.sizes(*arguments)
-        shape = contracts.result_shape(self.result, arguments, known)
-        numbers = prod(shape) + sum(value.size for value in arguments if hasattr(value, "size"))
+        shapes = self.shapes.result_shapes(arguments, known)
+        numbers = sum(map(prod, shapes)) + sum(value.size for value in arguments if hasattr(value, "size"))
         return self.flops(**known), 4 * numbers
 
     def __str__(self) -> str:
@@ -190,11 +225,10 @@ class Operation:
 
     __repr__ = __str__
 
-    def __reduce__(self):
-        """To another process it goes by its name."""
-        from nncourse.kernels.backend import find
 
-        return find, (self.name,)
+def _short(file: Path) -> str:
+    """The file as a reader finds it: kernels/dense.py in this package, else its name and its folder's."""
+    return file.relative_to(PACKAGE).as_posix() if file.is_relative_to(PACKAGE) else "/".join(file.parts[-2:])
 
 
 def cuda_beside(python_file: str, *defines: str, before: tuple[CudaSource, ...] = ()) -> CudaSource:

@@ -1,6 +1,15 @@
-"""The step of gradient descent (the end of Algorithm 1): every weight and bias moves a little against its gradient."""
+"""The end of a training step: every parameter moves a little along its gradient.
+
+The operations work on arrays of any shape; networks call them once for their flat vector of all parameters.
+"""
+
+import math
+
+import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+
+SOURCE = cuda_beside(__file__)
 
 sgd_update = Operation(
     "sgd_update",
@@ -27,4 +36,127 @@ def array(W, G, rate):
     return W
 
 
-sgd_update.cuda_kernel("naive", cuda_beside(__file__))
+sgd_update.cuda_kernel("naive", SOURCE)
+
+# ---- L2: large weights cost too, λ/2 Σ W², so that W shrinks a little in every step
+
+l2_gradient = Operation(
+    "l2_gradient",
+    "G ← G + λ W",
+    contract="G (*n), W (*n), l2 () -> G (*n)",
+    truth=lambda G, W, l2: G + l2 * W,
+    flops=lambda n: 2 * n,
+)
+
+
+@l2_gradient.loops_kernel
+def l2_loops(G, W, l2):
+    g, w = G.reshape(-1), W.reshape(-1)
+    for i in range(g.size):
+        g[i] += l2 * w[i]
+    return G
+
+
+@l2_gradient.array_kernel
+def l2_array(G, W, l2):
+    G += l2 * W
+    return G
+
+
+l2_gradient.cuda_kernel("naive", SOURCE)
+
+# ---- momentum (Polyak, 1964): V is the gradient with a memory, which fades by μ in each step
+
+
+def _momentum_truth(W, G, V, rate, momentum):
+    V = momentum * V + G
+    return W - rate * V, V
+
+
+def _momentum_magnitude(W, G, V, rate, momentum):
+    V = abs(momentum * V) + abs(G)
+    return abs(W) + abs(rate) * V, V
+
+
+momentum_update = Operation(
+    "momentum_update",
+    "V ← μ V + G, W ← W − η V",
+    contract="W (*n), G (*n), V (*n), rate (), momentum () -> W (*n), V (*n)",
+    truth=_momentum_truth,
+    magnitude=_momentum_magnitude,
+    flops=lambda n: 4 * n,
+)
+
+
+@momentum_update.loops_kernel
+def momentum_loops(W, G, V, rate, momentum):
+    w, g, v = W.reshape(-1), G.reshape(-1), V.reshape(-1)
+    for i in range(w.size):
+        v[i] = momentum * v[i] + g[i]
+        w[i] -= rate * v[i]
+    return W, V
+
+
+@momentum_update.array_kernel
+def momentum_array(W, G, V, rate, momentum):
+    V *= momentum
+    V += G
+    W -= rate * V
+    return W, V
+
+
+momentum_update.cuda_kernel("naive", SOURCE)
+
+# ---- Adam (Kingma and Ba, 2015): each parameter has a rate of its own, from the mean size of its gradients
+#
+# M and V are running means of G and of G². They start at 0, so after t steps they are too small by the factors
+# c₁ = 1 − β₁ᵗ and c₂ = 1 − β₂ᵗ, which are handed over.
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+
+
+def _adam_truth(W, G, M, V, rate, c1, c2):
+    M = BETA_1 * M + (1 - BETA_1) * G
+    V = BETA_2 * V + (1 - BETA_2) * G**2
+    return W - rate * (M / c1) / (np.sqrt(V / c2) + EPSILON), M, V
+
+
+def _adam_magnitude(W, G, M, V, rate, c1, c2):
+    M = BETA_1 * abs(M) + (1 - BETA_1) * abs(G)
+    V = BETA_2 * V + (1 - BETA_2) * G**2
+    return abs(W) + abs(rate) * (M / c1) / (np.sqrt(V / c2) + EPSILON), M, V
+
+
+adam_update = Operation(
+    "adam_update",
+    "M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)",
+    contract="W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 () -> W (*n), M (*n), V (*n)",
+    truth=_adam_truth,
+    magnitude=_adam_magnitude,
+    values={"V": lambda rng, shape, sizes: rng.random(shape, dtype=np.float32)},  # a mean of squares
+    hostile=("zeros", "large"),  # an infinite gradient makes ∞ / ∞
+    flops=lambda n: 14 * n,
+)
+
+
+@adam_update.loops_kernel
+def adam_loops(W, G, M, V, rate, c1, c2):
+    w, g, m, v = W.reshape(-1), G.reshape(-1), M.reshape(-1), V.reshape(-1)
+    for i in range(w.size):
+        m[i] = BETA_1 * m[i] + (1 - BETA_1) * g[i]
+        v[i] = BETA_2 * v[i] + (1 - BETA_2) * g[i] * g[i]
+        w[i] -= rate * (m[i] / c1) / (math.sqrt(v[i] / c2) + EPSILON)
+    return W, M, V
+
+
+@adam_update.array_kernel
+def adam_array(W, G, M, V, rate, c1, c2):
+    M *= BETA_1
+    M += (1 - BETA_1) * G
+    V *= BETA_2
+    V += (1 - BETA_2) * G * G
+    W -= (rate / c1) * M / (np.sqrt(V / c2) + EPSILON)
+    return W, M, V
+
+
+adam_update.cuda_kernel("naive", SOURCE)

@@ -1,7 +1,10 @@
 """Model files: .npz (no pickle), and the text form that the handout's C program writes and reads.
 
-The text form is: number of layers; sizes; for each layer a line of biases; a line of weights for each neuron, layer by
-layer. One more line, which the C program ignores, says what it takes for granted: activations, cost, scaling.
+An .npz holds `parameters`, the network's flat vector; `state_…`, vectors that the update remembers; and `about`, a line
+of JSON with all the rest. Before version 0.2 it held W1, b1, W2 … instead of the vector; these files are read too.
+
+The text form is for dense networks: number of layers; sizes; for each layer a line of biases; a line of weights for
+each neuron, layer by layer. One more line, which the C program ignores, is the same JSON: activations, cost, scaling.
 """
 
 import itertools
@@ -9,25 +12,34 @@ import json
 import math
 import os
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from nncourse.datasets import Scaling
 from nncourse.errors import CourseError, write_atomically
-from nncourse.model.layers import Dense
+from nncourse.model.layers import Dense, rebuilt
 from nncourse.model.network import Network
+from nncourse.model.updates import SGD, Update, make_update
+
+VECTOR, STATE = "parameters", "state_"  # names in an .npz
 
 
 @dataclass
 class Model:
-    """A network and what its user must know: scaling of the inputs, class names, where it comes from."""
+    """A network and what its user must know: scaling of the inputs, class names, where it comes from.
+
+    `update` is what trained it, with its state, so that training can go on.
+    """
 
     network: Network
     scaling: Scaling | None = None
     classes: tuple[str, ...] = ()
-    provenance: dict = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    update: Update = field(default_factory=SGD)
 
     def scaled(self, X: np.ndarray) -> np.ndarray:
         """Samples as the network wants them."""
@@ -37,8 +49,21 @@ class Model:
 def save(model: Model, path: str | Path) -> None:
     """Write a model: .npz by that ending, else the C program's text. The file is complete or not there at all."""
     path = Path(path)
+    refuse_text_form(model.network, model.update, path)
     write = _write_npz if path.suffix == ".npz" else _write_text
     write_atomically(path, lambda temporary: write(model, temporary))
+
+
+def refuse_text_form(network: Network, update: Update, path: Path) -> None:
+    """CourseError where `path` asks for the C program's text, and that cannot hold the network or the update."""
+    if path.suffix == ".npz":
+        return
+    if not network.is_dense:
+        raise CourseError(f"{path}: wanted a name that ends in .npz: the C program's text holds dense layers only")
+    if not (isinstance(update, SGD) and update.is_plain):
+        kind = update.describe()["kind"]
+        wanted = "wanted a name that ends in .npz: the C program's text cannot hold what the update remembers"
+        raise CourseError(f"{path}: {wanted}; got {kind}")
 
 
 @np.errstate(over="ignore")  # weights beyond float32 are refused as infinite
@@ -49,7 +74,7 @@ def load(path: str | Path) -> Model:
         raise CourseError(f"{path}: wanted a model file, found {'a folder' if os.path.isdir(path) else 'nothing'}")
     read = _read_npz if zipfile.is_zipfile(path) or path.suffix == ".npz" else _read_text
     try:
-        return _assemble(*read(path))
+        return read(path)
     except CourseError as error:
         raise CourseError(f"{path}: {error}: name another file, or train it again") from None
     except OSError as error:
@@ -65,30 +90,52 @@ def load(path: str | Path) -> Model:
 
 
 def _description(model: Model) -> str:
-    """All but the weights, as one line of JSON; its floats come back exactly."""
+    """All but the arrays, as one line of JSON; its floats come back exactly."""
+    network = model.network
     about = {
-        "activations": model.network.activations,
-        "cost": model.network.cost,
+        "layers": [layer.describe() for layer in network.layers],
+        "input_shape": network.input_shape,
+        "activations": network.activations,
+        "cost": network.cost,
         "scaling": vars(model.scaling) if model.scaling else {"kind": "none"},
         "classes": model.classes,
         "provenance": model.provenance,
+        "update": model.update.describe() | {"steps": model.update.steps},
     }
     return json.dumps(about, default=np.ndarray.tolist)
 
 
-def _assemble(parameters: list[tuple], description: str | None) -> Model:
-    """A model from its parts; CourseError where they do not fit together. Without a description: as the C program."""
-    for number, (W, b) in enumerate(parameters, 1):
-        below = parameters[number - 2][0].shape[0] if number > 1 else W.shape[-1]
+def _model(network: Network, about: dict[str, Any], state: dict[str, np.ndarray]) -> Model:
+    """A model from its parts; CourseError where they do not fit together."""
+    if not np.isfinite(network.flat_parameters).all():
+        number = next(n for n, layer in enumerate(network.layers, 1) if not _finite(layer.parameters))
+        raise CourseError(f"layer {number} has weights that are not finite")
+    scaling = _scaling(about.get("scaling", {"kind": "none"}), network.sizes[0])
+    options = dict(about.get("update", {"kind": "sgd"}))
+    steps = int(options.pop("steps", 0))
+    update = make_update(options.pop("kind"), **options)
+    for name, array in state.items():
+        if array.shape != network.flat_parameters.shape or not np.isfinite(array).all():
+            raise CourseError(f"wanted {network.flat_parameters.size} finite numbers for {name} of its update")
+    update.state, update.steps = state, steps
+    provenance = dict(about.get("provenance", {}))
+    return Model(network, scaling, tuple(map(str, about.get("classes", ()))), provenance, update)
+
+
+def _finite(arrays: Sequence[np.ndarray]) -> bool:
+    return all(np.isfinite(array).all() for array in arrays)
+
+
+def _from_pairs(pairs: list[tuple[np.ndarray, np.ndarray]], description: str | None) -> Model:
+    """A dense model from W and b of each layer. Without a description: as the C program."""
+    for number, (W, b) in enumerate(pairs, 1):
+        below = pairs[number - 2][0].shape[0] if number > 1 else W.shape[-1]
         if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
             raise CourseError(f"weights {W.shape} and biases {b.shape} of layer {number} do not fit the network")
-        if not (np.isfinite(W).all() and np.isfinite(b).all()):
-            raise CourseError(f"layer {number} has weights that are not finite")
-    about = {"activations": ["sigmoid"] * len(parameters)} if description is None else json.loads(description)
-    pairs = zip(parameters, about["activations"], strict=True)
-    network = Network([Dense(W, b, name) for (W, b), name in pairs], about.get("cost", "mse"))
-    scaling = _scaling(about.get("scaling", {"kind": "none"}), network.sizes[0])
-    return Model(network, scaling, tuple(map(str, about.get("classes", ()))), dict(about.get("provenance", {})))
+    about = {"activations": ["sigmoid"] * len(pairs)} if description is None else json.loads(description)
+    named = zip(pairs, about["activations"], strict=True)
+    network = Network([Dense(W, b, name) for (W, b), name in named], about.get("cost", "mse"))
+    return _model(network, about, {})
 
 
 def _scaling(about: dict, n_in: int) -> Scaling | None:
@@ -105,19 +152,25 @@ def _scaling(about: dict, n_in: int) -> Scaling | None:
 
 
 def _write_npz(model: Model, path: Path) -> None:
-    arrays = {"about": np.array(_description(model))}
-    for number, layer in enumerate(model.network.layers, 1):
-        arrays |= {f"W{number}": layer.W, f"b{number}": layer.b}
-    np.savez(path, **arrays)
+    state = {STATE + name: array for name, array in model.update.state.items()}
+    np.savez(path, about=np.array(_description(model)), **{VECTOR: model.network.flat_parameters}, **state)
 
 
-def _read_npz(path: Path) -> tuple[list[tuple], str]:
+def _read_npz(path: Path) -> Model:
     with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
-    count = sum(name.startswith("W") for name in arrays)
-    numbered = [(arrays[f"W{n}"], arrays[f"b{n}"]) for n in range(1, count + 1)]
-    parameters = [tuple(np.ascontiguousarray(array, np.float32) for array in pair) for pair in numbered]
-    return parameters, str(arrays["about"])
+    description = str(arrays.pop("about"))
+    floats = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
+    if VECTOR not in floats:  # a file of before version 0.2
+        count = sum(name.startswith("W") for name in floats)
+        return _from_pairs([(floats[f"W{n}"], floats[f"b{n}"]) for n in range(1, count + 1)], description)
+    about, vector = json.loads(description), floats.pop(VECTOR)
+    layers = [rebuilt(each) for each in about["layers"]]
+    wanted = sum(array.size for layer in layers for array in layer.parameters)
+    if vector.shape != (wanted,):
+        raise CourseError(f"wanted {wanted} parameters for its layers, got an array of shape {vector.shape}")
+    network = Network(layers, about["cost"], tuple(map(int, about["input_shape"])), vector)
+    return _model(network, about, {name.removeprefix(STATE): array for name, array in floats.items()})
 
 
 # ---- the C program's text
@@ -131,7 +184,7 @@ def _write_text(model: Model, path: Path) -> None:
     path.write_text("\n".join([*lines, f"about {_description(model)}"]) + "\n")
 
 
-def _read_text(path: Path) -> tuple[list[tuple], str | None]:
+def _read_text(path: Path) -> Model:
     text = path.read_text("utf-8")
     body, mark, description = text.partition("about ")
     count, *words = body.split()
@@ -146,4 +199,4 @@ def _read_text(path: Path) -> tuple[list[tuple], str | None]:
         raise CourseError(f"wanted {wanted}; got {len(numbers)}: the file is truncated, or no model")
     arrays = [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]
     biases, weights = arrays[: len(sizes) - 1], arrays[len(sizes) - 1 :]
-    return list(zip(weights, biases, strict=True)), description if mark else None
+    return _from_pairs(list(zip(weights, biases, strict=True)), description if mark else None)

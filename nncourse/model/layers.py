@@ -1,49 +1,215 @@
-"""What a network is made of, and how its weights begin. A layer knows no kernels: it is handed a backend."""
+"""What a network is made of, and how its weights begin. A layer knows no kernels: it is handed a backend.
 
-from collections.abc import Callable
+A layer goes forward from inputs A_below to activations A, and backward from its deltas D = dC/dZ to the gradients of
+its parameters and to the deltas of the layer below. Arrays hold one sample per row: (batch, …).
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
 
 import numpy as np
 
-from nncourse.errors import refuse_unknown
+from nncourse.calls import Array, Calls
+from nncourse.errors import CourseError, refuse_unknown
 
 ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")
 
+Shape = tuple[int, ...]
 
-@dataclass
+
+@dataclass(frozen=True)
+class Pass:
+    """What a layer computed on the way forward, for the way back.
+
+    A are its activations, Z the weighted sums (None in a layer without an activation); `kept` is whatever else the
+    layer needs: the places of the maxima, a mask, batch statistics.
+    """
+
+    A: Array
+    Z: Array | None = None
+    kept: Any = None
+
+
+class Layer(Protocol):
+    """What a network asks of a layer. Dense is one."""
+
+    @property
+    def activation(self) -> str:
+        """The name of its activation, "" if it has none: then Z is A, and D is dC/dA."""
+
+    @property
+    def parameters(self) -> tuple[Array, ...]:
+        """The arrays that training changes; views into the network's flat vector once the layer is in a network."""
+
+    def with_parameters(self, parameters: Sequence[Array]) -> "Layer":
+        """The same layer with other arrays of the same shapes."""
+
+    def shape_after(self, shape: Shape) -> Shape:
+        """The shape of one sample behind the layer; CourseError where the layer does not fit samples of `shape`."""
+
+    def forward(self, A_below: Array, backend: Calls, training: bool = False) -> Pass:
+        """`training` is False where the network is only used; dropout, for instance, then does nothing."""
+
+    def slope(self, Z: Array | None, backend: Calls) -> Array | None:
+        """S = σ'(Z); None in a layer without an activation."""
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        """The deltas of the layer below, dC/dA_below ⊙ S_below, and the gradient of each parameter, the batch's mean.
+
+        `here` is what forward() returned. S_below is None where the layer below has no activation. `below` is False for
+        the first layer of a network: then the deltas are not needed, and are None.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """`kind`, and the sizes and names that rebuild the layer: see rebuilt()."""
+
+
 class Dense:
     """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32."""
 
-    W: np.ndarray
-    b: np.ndarray
-    activation: str
+    def __init__(self, W: Array, b: Array, activation: str):
+        self.parameters: tuple[Array, ...] = (W, b)
+        self.activation = activation
 
-    def forward(self, A, backend):
-        """Weighted sums Z = A Wᵀ + b and activations σ(Z), a row a sample: equation (1)."""
-        Z = backend.dense_forward(A, self.W, self.b)
-        return Z, getattr(backend, self.activation)(Z)
+    @property
+    def W(self) -> Array:  # noqa: N802
+        return self.parameters[0]
 
-    def slope(self, Z, backend):
+    @W.setter
+    def W(self, values: Array) -> None:  # noqa: N802
+        self.parameters[0][...] = values  # into the array that is there, since a network owns it
+
+    @property
+    def b(self) -> Array:
+        return self.parameters[1]
+
+    @b.setter
+    def b(self, values: Array) -> None:
+        self.parameters[1][...] = values
+
+    def with_parameters(self, parameters: Sequence[Array]) -> "Dense":
+        W, b = parameters
+        return Dense(W, b, self.activation)
+
+    def shape_after(self, shape: Shape) -> Shape:
+        n_out, n_in = self.W.shape
+        if shape != (n_in,):
+            raise CourseError(f"wanted samples of shape ({n_in},) for a dense layer {n_in} to {n_out}; got {shape}")
+        return (n_out,)
+
+    def forward(self, A_below: Array, backend: Calls, training: bool = False) -> Pass:
+        """Weighted sums Z = A Wᵀ + b and activations σ(Z): equation (1)."""
+        Z = backend.dense_forward(A_below, self.W, self.b)
+        return Pass(getattr(backend, self.activation)(Z), Z)
+
+    def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """S = σ'(Z)."""
         return getattr(backend, f"{self.activation}_derivative")(Z)
 
-    def delta_below(self, D, S_below, backend):
-        """The deltas of the layer below, from this layer's deltas D: equation (4b)."""
-        return backend.hidden_delta(D, self.W, S_below)
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        """Gradients of W and b by equations (4d) and (4c), the deltas below by (4b)."""
+        gradients = backend.weight_gradient(D, A_below), backend.bias_gradient(D)
+        if not below:
+            return None, gradients
+        if S_below is None:
+            S_below = backend.identity_derivative(A_below)
+        return backend.hidden_delta(D, self.W, S_below), gradients
 
-    def gradients(self, D, A_below, backend):
-        """dC/dW and dC/db, means over the batch: equations (4d) and (4c)."""
-        return backend.weight_gradient(D, A_below), backend.bias_gradient(D)
+    def describe(self) -> dict[str, Any]:
+        n_out, n_in = self.W.shape
+        return {"kind": "dense", "n_in": n_in, "n_out": n_out, "activation": self.activation}
 
-    def update(self, gradients, learning_rate: float, backend) -> None:
-        """A step against the gradients: the end of Algorithm 1."""
-        dW, db = gradients
-        self.W = backend.sgd_update(self.W, dW, learning_rate)
-        self.b = backend.sgd_update(self.b, db, learning_rate)
+    def __repr__(self) -> str:
+        n_out, n_in = self.W.shape
+        return f"dense layer {n_in} to {n_out}, {self.activation}"
 
-    def on(self, backend) -> "Dense":
-        """A copy on the backend's device."""
-        return Dense(backend.to_device(self.W.copy()), backend.to_device(self.b.copy()), self.activation)
+
+class LayerSequence:
+    """Layers one behind the other, which together are a layer again."""
+
+    def __init__(self, layers: Sequence[Layer]):
+        if not layers:
+            raise CourseError("wanted at least one layer of neurons, got none")
+        self.layers = list(layers)
+
+    @property
+    def activation(self) -> str:
+        return self.layers[-1].activation
+
+    @property
+    def parameters(self) -> tuple[Array, ...]:
+        return tuple(array for layer in self.layers for array in layer.parameters)
+
+    def with_parameters(self, parameters: Sequence[Array]) -> "LayerSequence":
+        return LayerSequence(distributed(self.layers, parameters))
+
+    def shape_after(self, shape: Shape) -> Shape:
+        for layer in self.layers:
+            shape = layer.shape_after(shape)
+        return shape
+
+    def forward(self, A_below: Array, backend: Calls, training: bool = False) -> Pass:
+        """The last layer's A and Z; `kept` are the passes of all layers."""
+        passes: list[Pass] = []
+        for layer in self.layers:
+            passes.append(layer.forward(passes[-1].A if passes else A_below, backend, training))
+        return Pass(passes[-1].A, passes[-1].Z, tuple(passes))
+
+    def slope(self, Z: Array | None, backend: Calls) -> Array | None:
+        return self.layers[-1].slope(Z, backend)
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        """Layer by layer, from the last to the first."""
+        gradients: list[tuple[Array, ...]] = []
+        for number in reversed(range(len(self.layers))):
+            if number > 0:
+                beneath = here.kept[number - 1]
+                A, S = beneath.A, self.layers[number - 1].slope(beneath.Z, backend)
+            else:
+                A, S = A_below, S_below
+            D, found = self.layers[number].backward(D, here.kept[number], A, S, backend, below or number > 0)
+            gradients.append(found)
+        return D, tuple(array for found in reversed(gradients) for array in found)
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "sequence", "layers": [layer.describe() for layer in self.layers]}
+
+
+def distributed(layers: Sequence[Layer], parameters: Sequence[Array]) -> list[Layer]:
+    """The layers with these arrays as parameters, in order."""
+    left = iter(parameters)
+    return [layer.with_parameters([next(left) for _ in layer.parameters]) for layer in layers]
+
+
+def views(vector: Array, shapes: Sequence[Shape]) -> list[Array]:
+    """Arrays of these shapes, one behind the other, as views into a flat vector."""
+    found, start = [], 0
+    for shape in shapes:
+        end = start + prod(shape)
+        found.append(vector[start:end].reshape(shape))
+        start = end
+    return found
+
+
+def rebuilt(about: dict[str, Any]) -> Layer:
+    """The layer that describe() told of, with parameters of the right shapes that take no memory yet."""
+    if about["kind"] == "sequence":
+        return LayerSequence([rebuilt(each) for each in about["layers"]])
+    if about["kind"] == "dense":
+        n_in, n_out = int(about["n_in"]), int(about["n_out"])
+        if min(n_in, n_out) < 1:
+            raise CourseError(f"wanted a dense layer with inputs and neurons, got {n_in} and {n_out}")
+        zero = np.float32(0)
+        return Dense(np.broadcast_to(zero, (n_out, n_in)), np.broadcast_to(zero, (n_out,)), str(about["activation"]))
+    raise CourseError(f"wanted a layer of kind dense or sequence, got {about['kind']!r}")
 
 
 # ---- initialisers: (random generator, n_in, n_out) -> W, b
@@ -70,7 +236,12 @@ def uniform(rng: np.random.Generator, n_in: int, n_out: int) -> tuple[np.ndarray
     return rng.uniform(size=(n_out, n_in)), rng.uniform(size=n_out)
 
 
-INITIALISERS: dict[str, Callable] = {"xavier": xavier, "he": he, "normal": normal, "uniform": uniform}
+INITIALISERS: dict[str, Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]] = {
+    "xavier": xavier,
+    "he": he,
+    "normal": normal,
+    "uniform": uniform,
+}
 
 
 def initialise(name: str, rng: np.random.Generator, n_in: int, n_out: int, activation: str) -> Dense:

@@ -1,80 +1,130 @@
-"""A network: dense layers one after the other, a cost, and the handout's Algorithm 1 in matrix form."""
+"""A network: layers one after the other, a cost, and the handout's Algorithm 1 in matrix form."""
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
-from nncourse.architecture import Architecture
+from nncourse.architecture import DenseArchitecture
+from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.model.layers import ACTIVATIONS, Dense, initialise
+from nncourse.model.layers import ACTIVATIONS, Dense, Layer, LayerSequence, Shape, distributed, initialise, views
+from nncourse.model.updates import SGD, Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
 MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
+MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # of an evaluation's batch: samples, and Z and A of all layers (64 MB)
 
 
-@dataclass(repr=False)
-class Network:
-    """Layers from input to output, and the name of the cost. The parameters are NumPy arrays, or CuPy ones on a GPU."""
+class Network(LayerSequence):
+    """Layers from input to output, the shape of a sample, and the name of the cost.
 
-    layers: list[Dense]
-    cost: str = "mse"
+    All parameters are views into one vector, `flat_parameters`: a NumPy array, or CuPy's on a GPU. The vector is made
+    from copies of the layers' parameters, unless it is given. `input_shape` may be left out where the first layer is
+    dense. Raises CourseError for layers and costs that do not fit together.
+    """
 
-    def __post_init__(self):
-        if not self.layers:
-            raise CourseError("wanted at least one layer of neurons, got none")
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        cost: str = "mse",
+        input_shape: Shape | None = None,
+        flat_parameters: Array | None = None,
+    ):
+        super().__init__(layers)
+        arrays = self.parameters
+        if not arrays:
+            raise CourseError("wanted at least one layer with parameters, got none")
+        if flat_parameters is None:
+            flat_parameters = np.concatenate([array.ravel() for array in arrays])
+        self.flat_parameters: Array = flat_parameters
+        self.layers = distributed(self.layers, views(flat_parameters, [array.shape for array in arrays]))
+        self.cost = cost
+        self.input_shape = input_shape or _inputs_of(self.layers[0])
+        self._refuse_what_does_not_fit()
+
+    def _refuse_what_does_not_fit(self) -> None:
         refuse_unknown("a cost", self.cost, COSTS)
-        for name in self.activations:
+        for name in filter(None, self.activations):
             refuse_unknown("an activation", name, ACTIVATIONS)
         if "softmax" in self.activations[:-1]:
             raise CourseError("softmax is for the output layer; give the hidden layers another activation")
-        if self.layers[-1].activation == "softmax" and self.sizes[-1] < 2:
+        if self.activation == "softmax" and self.sizes[-1] < 2:
             raise CourseError("softmax wants two outputs or more; for one output take sigmoid and binary_cross_entropy")
-        needed, output = COSTS[self.cost], self.layers[-1].activation
-        if needed and output != needed:
-            raise CourseError(f"the cost {self.cost} wants {needed} as the output's activation; got {output}")
+        needed = COSTS[self.cost]
+        if needed and self.activation != needed:
+            raise CourseError(f"the cost {self.cost} wants {needed} as the output's activation; got {self.activation}")
+        if len(self.shapes[-1]) != 1:
+            raise CourseError(f"wanted outputs in one row a sample; the last layer gives shape {self.shapes[-1]}")
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """The shape of a sample as it comes in, and behind each layer."""
+        shapes = [self.input_shape]
+        for layer in self.layers:
+            shapes.append(layer.shape_after(shapes[-1]))
+        return shapes
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Neurons of each layer, the inputs first."""
-        return (self.layers[0].W.shape[1], *(layer.W.shape[0] for layer in self.layers))
+        """Numbers in a sample as it comes in, and behind each layer: of a dense network the neurons."""
+        return tuple(map(prod, self.shapes))
 
     @property
     def activations(self) -> tuple[str, ...]:
-        """The activation of each layer after the inputs."""
+        """The activation of each layer, "" for one that has none."""
         return tuple(layer.activation for layer in self.layers)
 
     @property
-    def parameters(self) -> list:
-        """W and b of each layer, in order."""
-        return [array for layer in self.layers for array in (layer.W, layer.b)]
+    def is_dense(self) -> bool:
+        """True where every layer is dense."""
+        return all(isinstance(layer, Dense) for layer in self.layers)
 
     @property
-    def flat_parameters(self):
-        """All parameters in one new vector, in that order: what train_epoch takes."""
-        return np.concatenate([array.ravel() for array in self.parameters])
+    def architecture(self) -> DenseArchitecture:
+        """A dense network without its parameters; CourseError for other networks."""
+        if not self.is_dense:
+            raise CourseError("wanted a network of dense layers only, for its architecture")
+        return DenseArchitecture(self.sizes, self.activations, self.cost)
 
     @property
-    def architecture(self) -> Architecture:
-        """The network without its parameters."""
-        return Architecture(self.sizes, self.activations, self.cost)
+    def rows_at_once(self) -> int:
+        """How many samples to send through the network together where only the outputs count."""
+        return max(1, min(MOST_ROWS, MOST_NUMBERS // (2 * sum(self.sizes))))
 
     def __repr__(self) -> str:
-        sizes, count = "-".join(map(str, self.sizes)), sum(array.size for array in self.parameters)
-        return f"network {sizes}, {', '.join(self.activations)}, cost {self.cost}, {count:,} parameters"
+        sizes, names = "-".join(map(str, self.sizes)), ", ".join(filter(None, self.activations))
+        return f"network {sizes}, {names}, cost {self.cost}, {self.flat_parameters.size:,} parameters"
 
-    def on(self, backend) -> "Network":
+    def with_flat_parameters(self, vector: Array) -> "Network":
+        """The same layers with their parameters in another vector: changing the parameters changes the vector."""
+        return Network(self.layers, self.cost, self.input_shape, vector)
+
+    def on(self, backend: Calls) -> "Network":
         """A copy whose parameters lie on the backend's device."""
-        return Network([layer.on(backend) for layer in self.layers], self.cost)
+        return self.with_flat_parameters(backend.to_device(self.flat_parameters.copy()))
 
-    def predict(self, X, backend):
-        """The outputs for samples X (batch, n_in), where the backend keeps them; the parameters are taken there."""
-        there, A = self.on(backend), backend.to_device(X)
-        if A.ndim != 2 or A.shape[1] != self.sizes[0]:
-            raise CourseError(f"wanted samples of {self.sizes[0]} numbers, a row each; got an array of shape {A.shape}")
-        return forward(there, A, backend)[1][-1]
+    def predict(self, X: Array, backend: Calls) -> Array:
+        """The outputs for samples X (batch, …), where the backend keeps them; the parameters are taken there."""
+        there, X = self.on(backend), backend.to_device(X)
+        if X.shape[1:] != self.input_shape:
+            raise CourseError(f"wanted samples {_in_words(self.input_shape)}; got an array of shape {X.shape}")
+        rows = self.rows_at_once
+        parts = [there.forward(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.forward(X, backend).A
+
+
+def _inputs_of(first: Layer) -> Shape:
+    if not isinstance(first, Dense):
+        raise CourseError("wanted the input_shape of a sample, such as (1, 28, 28), since the first layer is not dense")
+    return (first.W.shape[1],)
+
+
+def _in_words(shape: Shape) -> str:
+    """The shape of a sample for an error message."""
+    return f"of {shape[0]} numbers, a row each" if len(shape) == 1 else f"of shape {shape}"
 
 
 def make_network(
@@ -84,7 +134,7 @@ def make_network(
     initialiser: str = "xavier",
     seed: int = 0,
 ) -> Network:
-    """A new network: make_network([30, 60, 10, 1]) has 30 inputs, two hidden layers and one output.
+    """A new dense network: make_network([30, 60, 10, 1]) has 30 inputs, two hidden layers and one output.
 
     One `activation` is for the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
     A list names one for each layer after the inputs. Raises CourseError for what does not fit together.
@@ -103,54 +153,54 @@ def make_network(
     return Network([initialise(initialiser, rng, n_in, n_out, name) for n_in, n_out, name in pairs], cost)
 
 
-def with_parameters(architecture: Architecture, parameters) -> Network:
-    """A network whose weights and biases are views into one flat vector: changing these changes that."""
+def with_parameters(architecture: DenseArchitecture, parameters: Array) -> Network:
+    """A dense network whose weights and biases are views into a flat vector: changing these changes that."""
     pairs = zip(architecture.views(parameters), architecture.activations, strict=True)
-    return Network([Dense(W, b, name) for (W, b), name in pairs], architecture.cost)
+    return Network([Dense(W, b, name) for (W, b), name in pairs], architecture.cost, flat_parameters=parameters)
 
 
-def forward(network: Network, X, backend) -> tuple[list, list]:
+def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], list[Array]]:
     """Z and A of every layer for samples X; A[0] is X itself, and Z[l], A[l + 1] belong to layers[l]."""
-    Z, A = [], [X]
-    for layer in network.layers:
-        z, a = layer.forward(A[-1], backend)
-        Z.append(z)
-        A.append(a)
-    return Z, A
+    passes = network.forward(X, backend).kept
+    return [each.Z for each in passes], [X, *(each.A for each in passes)]
 
 
-def cost_of(network: Network, Z: list, A: list, Y, backend) -> float:
+def cost_of(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> float:
     """The cost of a batch that went forward: one number, fetched from the device."""
     outputs = Z[-1] if COSTS[network.cost] else A[-1]
     return float(getattr(backend, network.cost)(outputs, Y))
 
 
-def first_delta(network: Network, Z: list, A: list, Y, backend):
+def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> Array:
     """The output layer's deltas, dC/dZ of each sample: equation (4a)."""
     if COSTS[network.cost]:
         return backend.cross_entropy_delta(A[-1], Y)
     G = getattr(backend, f"{network.cost}_gradient")(A[-1], Y)
-    if network.layers[-1].activation == "softmax":
+    if network.activation == "softmax":
         return backend.softmax_delta(G, A[-1])
-    return backend.output_delta(G, network.layers[-1].slope(Z[-1], backend))
+    S = network.slope(Z[-1], backend)
+    return G if S is None else backend.output_delta(G, S)
 
 
-def backpropagation(network: Network, X, Y, backend) -> list[tuple]:
-    """(dW, db) of every layer: the means over the batch of the cost's gradient. Algorithm 1, lines 1 to 14."""
-    Z, A = forward(network, X, backend)
-    D = first_delta(network, Z, A, Y, backend)
-    gradients: list[tuple] = [()] * len(network.layers)
-    for number in reversed(range(len(network.layers))):
-        layer = network.layers[number]
-        gradients[number] = layer.gradients(D, A[number], backend)
-        if number > 0:
-            S_below = network.layers[number - 1].slope(Z[number - 1], backend)
-            D = layer.delta_below(D, S_below, backend)
-    return gradients
+def backpropagation(network: Network, X: Array, Y: Array, backend: Calls) -> list[tuple[Array, ...]]:
+    """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14."""
+    left = iter(_gradients(network, X, Y, backend))
+    return [tuple(next(left) for _ in layer.parameters) for layer in network.layers]
 
 
-def training_step(network: Network, X, Y, learning_rate: float, backend) -> None:
-    """Move every parameter against its gradient on one batch: Algorithm 1. The network changes."""
-    gradients = backpropagation(network, X, Y, backend)
-    for layer, gradient in zip(network.layers, gradients, strict=True):
-        layer.update(gradient, learning_rate, backend)
+def _gradients(network: Network, X: Array, Y: Array, backend: Calls) -> tuple[Array, ...]:
+    """The gradient of each parameter array, in order."""
+    here = network.forward(X, backend, training=True)
+    D = first_delta(network, [here.Z], [here.A], Y, backend)
+    return network.backward(D, here, X, None, backend, below=False)[1]
+
+
+def training_step(
+    network: Network, X: Array, Y: Array, learning_rate: float, backend: Calls, update: Update | None = None
+) -> None:
+    """Move every parameter along its gradient on one batch: Algorithm 1, with plain SGD unless another update is given.
+
+    The network changes.
+    """
+    gradient = np.concatenate([array.ravel() for array in _gradients(network, X, Y, backend)])
+    (update or SGD()).step(network.flat_parameters, gradient, learning_rate, backend)

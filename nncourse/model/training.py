@@ -1,5 +1,6 @@
 """Training: mini-batches in a seeded order, epoch after epoch, with a history of the cost."""
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -8,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nncourse import device as devices
+from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
-from nncourse.model.network import Network, cost_of, forward, with_parameters
+from nncourse.model.network import Network, cost_of, forward, training_step
+from nncourse.model.updates import SGD, Schedule, Update, constant
 
-ROWS_AT_ONCE = 8192  # how many samples an evaluation pushes through the network together
 FIRST_BATCHES = 64  # how many a fused kernel is tried on: enough that a graph is recorded
 
 
@@ -29,7 +31,8 @@ class Epoch:
 class History:
     """What happened, epoch by epoch; `stopped` is "" after the last epoch, else one line on why it ended early.
 
-    `kernel` is the kernel of train_epoch that computed, `note` why it was not the backend's own.
+    `kernel` is the kernel that computed whole epochs, or "steps" for one call an operation. `note` says why it was not
+    the backend's own kernel.
     """
 
     epochs: list[Epoch] = field(default_factory=list)
@@ -55,20 +58,26 @@ def train(
     network: Network,
     X: np.ndarray,
     Y: np.ndarray,
-    backend,
+    backend: Calls,
     *,
     epochs: int,
     batch_size: int = 10,
     learning_rate: float = 0.1,
+    update: Update | None = None,
+    schedule: Schedule | None = None,
     seed: int = 0,
     validation: tuple[np.ndarray, np.ndarray] | None = None,
     epochs_done: int = 0,
     progress: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> History:
-    """Train `network` in place by stochastic gradient descent on samples X (n, n_in) with targets Y (n, n_out).
+    """Train `network` in place on samples X (n, n_in) with targets Y (n, n_out).
 
-    An epoch is one call of backend.train_epoch; what has to be compiled for it is compiled before the clock runs.
+    A step moves the parameters by `update`, plain SGD unless another is given; its state goes on from where it is.
+    `schedule` gives the learning rate of each epoch, from its number; otherwise it is `learning_rate` throughout.
+    Plain SGD on a dense network is computed by the backend's kernel for whole epochs, if it has one. Whatever must be
+    compiled is compiled before the clock starts.
+
     The order of the samples in epoch e depends on `seed` and e alone, so that training goes on after `epochs_done`
     epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
     keeps the best parameters so far (by the validation cost where there is a validation set, else by the cost).
@@ -78,25 +87,26 @@ def train(
     _refuse_bad_data(network, X, Y)
     if validation:
         _refuse_bad_data(network, *validation)
-    refuse_bad_options(epochs, batch_size, learning_rate)
+    numbers = range(epochs_done + 1, epochs_done + epochs + 1)
+    rate_of = schedule or constant(learning_rate)
+    refuse_bad_options(epochs, batch_size, rate_of(epochs_done + 1))
     history = History()
-    architecture = network.architecture
-    parameters = backend.to_device(network.flat_parameters)
-    there = with_parameters(architecture, parameters)
+    update = update or SGD()
+    there = network.on(backend)
+    update.state = {name: backend.to_device(array) for name, array in update.state.items()}
     X, Y = map(backend.to_device, (X, Y))
     X_validation, Y_validation = map(backend.to_device, validation or (X, Y))
-    best, best_cost = parameters.copy(), math.inf
-    numbers = range(epochs_done + 1, epochs_done + epochs + 1)
+    best, best_cost = _snapshot(there, update), math.inf
     try:
         with tqdm(numbers, total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar:
-            train_epoch = _made_ready(backend, history, parameters, architecture, X, Y, batch_size, learning_rate)
+            train_epoch = _made_ready(backend, history, there, update, X, Y, batch_size, rate_of(epochs_done + 1))
             if history.note and progress:
                 bar.write(history.note)
             for number in bar:
                 start = time.perf_counter()
                 # The rows are shuffled once, so that each batch is a slice and not another gathering.
                 order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
-                train_epoch(parameters, architecture, X[order], Y[order], batch_size, learning_rate)
+                train_epoch(X[order], Y[order], rate_of(number))
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
                 cost = evaluate(there, X, Y, backend)
@@ -104,60 +114,94 @@ def train(
                 epoch = Epoch(number, cost, validation_cost, seconds)
                 history.epochs.append(epoch)
                 if not math.isfinite(cost):
-                    advice = f"take a learning rate below {learning_rate:g}, or scale the data"
+                    advice = f"take a learning rate below {rate_of(number):g}, or scale the data"
                     history.stopped = f"the cost is {cost} after epoch {number}: {advice}"
                     break
                 judged = cost if validation_cost is None else validation_cost
                 if judged < best_cost:
-                    best, best_cost = parameters.copy(), judged
+                    best, best_cost = _snapshot(there, update), judged
                 bar.set_postfix_str(f"cost {cost:.4g}", refresh=False)
                 if on_epoch:
                     on_epoch(epoch)
     except KeyboardInterrupt:
         done = history.epochs[-1].number if history.epochs else epochs_done
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
-    trained = devices.to_device(best if history.stopped else parameters, "cpu")
-    for layer, (W, b) in zip(network.layers, architecture.views(trained), strict=True):
-        layer.W, layer.b = W.copy(), b.copy()
+    trained, state, update.steps = best if history.stopped else (there.flat_parameters, update.state, update.steps)
+    place = "gpu" if devices.on_gpu(network.flat_parameters) else "cpu"
+    network.flat_parameters[...] = devices.to_device(trained, place)
+    update.state = {name: devices.to_device(array, "cpu") for name, array in state.items()}
     return history
 
 
-def evaluate(network: Network, X, Y, backend) -> float:
+def evaluate(network: Network, X: Array, Y: Array, backend: Calls) -> float:
     """The cost of all samples, some thousand at a time; network, X and Y lie on the backend's device."""
-    total = 0.0
-    for start in range(0, len(X), ROWS_AT_ONCE):
-        rows, targets = X[start : start + ROWS_AT_ONCE], Y[start : start + ROWS_AT_ONCE]
+    total, at_once = 0.0, network.rows_at_once
+    for start in range(0, len(X), at_once):
+        rows, targets = X[start : start + at_once], Y[start : start + at_once]
         Z, A = forward(network, rows, backend)
         total += cost_of(network, Z, A, targets, backend) * len(rows)
     return total / len(X)
 
 
-def _made_ready(backend, history: History, parameters, architecture, X, Y, batch_size: int, learning_rate: float):
-    """The backend's kernel of train_epoch, or where it does not fit the one that then takes over, which is noted.
+def fused_epoch(network: Network, update: Update) -> str | None:
+    """The operation that computes a whole epoch for such a network and update; None where there is none."""
+    plain = isinstance(update, SGD) and update.is_plain
+    return "dense_sgd_epoch" if plain and network.is_dense else None
 
-    One that is compiled for the network is tried on a copy of the parameters. `steps` needs no trial: it fits always.
+
+def _snapshot(network: Network, update: Update) -> tuple[Array, dict[str, Array], int]:
+    """Copies of the parameters and of the update's state, and its steps."""
+    return network.flat_parameters.copy(), {name: array.copy() for name, array in update.state.items()}, update.steps
+
+
+def _made_ready(
+    backend: Calls, history: History, network: Network, update: Update, X: Array, Y: Array, batch_size: int, rate: float
+) -> Callable[[Array, Array, float], None]:
+    """train_epoch(X, Y, rate): by the backend's kernel for whole epochs, by its fallback, or step by step.
+
+    It has been run on a few batches with copies of the parameters, so that nothing is compiled later. The reason for a
+    fallback goes to history.note.
     """
-    kernel, call = backend.kernels["train_epoch"], backend.train_epoch
+    name = fused_epoch(network, update)
+    for other, kernel in backend.kernels.items():
+        if other.endswith("_epoch") and other != name and backend.notes.get(other) == "asked for":
+            raise CourseError(f"{other} ({kernel.name}) was asked for, but it is not for {network} with {update}")
     first = slice(FIRST_BATCHES * batch_size)
-    while not kernel.with_backend:
+    kernel = backend.kernels.get(name) if name else None
+    while kernel:
+        architecture, parameters, call = network.architecture, network.flat_parameters, kernel
         try:
-            call(parameters.copy(), architecture, X[first], Y[first], batch_size, learning_rate)
-            break
+            call(parameters.copy(), architecture, X[first], Y[first], batch_size, rate)
         except DoesNotFitError as error:
-            if not kernel.otherwise or backend.notes.get("train_epoch") == "asked for":
+            if not kernel.otherwise or backend.notes.get(name) == "asked for":
                 raise
-            kernel = call = kernel.operation[kernel.otherwise]
+            kernel = kernel.operation[kernel.otherwise]
             history.note = f"trained by {kernel.name}: {error}"
-    history.kernel = kernel.name
-    return call
+            continue
+        history.kernel = kernel.name
+        return lambda X, Y, rate: call(parameters, architecture, X, Y, batch_size, rate)
+    history.kernel = "steps"
+    tried = network.with_flat_parameters(network.flat_parameters.copy())
+    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(update))
+    return lambda X, Y, rate: train_step_by_step(network, X, Y, batch_size, rate, backend, update)
 
 
-def _refuse_bad_data(network: Network, X, Y) -> None:
+def train_step_by_step(
+    network: Network, X: Array, Y: Array, batch_size: int, rate: float, backend: Calls, update: Update
+) -> None:
+    """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller."""
+    for start in range(0, len(X), batch_size):
+        rows = slice(start, start + batch_size)
+        training_step(network, X[rows], Y[rows], rate, backend, update)
+
+
+def _refuse_bad_data(network: Network, X: np.ndarray, Y: np.ndarray) -> None:
     """CourseError for samples and targets that are not for this network."""
-    n_in, n_out = network.sizes[0], network.sizes[-1]
-    fit = X.size > 0 and X.shape[1:] == (n_in,) and Y.shape == (len(X), n_out)
+    shape, n_out = network.input_shape, network.sizes[-1]
+    fit = X.size > 0 and X.shape[1:] == shape and Y.shape == (len(X), n_out)
     if not fit or X.dtype != np.float32 or Y.dtype != np.float32:
-        wanted = f"float32 samples of shape (n, {n_in}) and targets of shape (n, {n_out})"
+        inputs = ", ".join(map(str, shape))
+        wanted = f"float32 samples of shape (n, {inputs}) and targets of shape (n, {n_out})"
         raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}")
 
 

@@ -1,4 +1,4 @@
-"""train_epoch in one launch: how a network is laid out on the chip, and the launch. The kernel is in the .cu beside."""
+"""dense_sgd_epoch in one launch: how a network is laid out on the chip, and the launch. The .cu beside has the kernel."""
 
 import functools
 from dataclasses import dataclass, fields
@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.architecture import Architecture
+from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
-from nncourse.kernels.epoch import CROSS_ENTROPIES, MATHEMATICS, train_epoch
-from nncourse.kernels.epoch_cpu import NAMES as ACTIVATIONS  # their numbers are those of epoch_mathematics.cu
+from nncourse.kernels.epoch.dense import CROSS_ENTROPIES, MATHEMATICS, dense_sgd_epoch
+from nncourse.kernels.epoch.dense_cpu import NAMES as ACTIVATIONS  # their numbers are those of mathematics.cu
 from nncourse.kernels.operation import cuda_beside
 
 ALONE, CLUSTER, GRID = range(3)
-MEETING = CudaSource.read(Path(__file__).with_name("epoch_meeting.cu"))
+MEETING = CudaSource.read(Path(__file__).with_name("meeting.cu"))
 MOST_REGISTERS = 120  # a thread's weights and sums of layer 1: what it needs besides must fit too
 MOST_SAMPLES = 48  # sums that a thread keeps at the same time
 SPREAD = 65_536  # products that layer 1 makes in a step, forward: from so many on, more blocks are worth their meeting
@@ -36,7 +36,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class Plan:
-    """The constants of epoch_one_kernel.cu that are chosen, not given by the network. That file says what they are."""
+    """The constants of dense_one_kernel.cu that are chosen, not given by the network. That file says what they are."""
 
     blocks: int
     meeting: int
@@ -49,7 +49,7 @@ class Plan:
     stages: int
 
 
-def plan(architecture: Architecture, batch: int, chip: Chip) -> Plan:
+def plan(architecture: DenseArchitecture, batch: int, chip: Chip) -> Plan:
     """A layout that fits the chip; DoesNotFitError where there is none."""
     work = batch * architecture.sizes[0] * architecture.sizes[1]
     spread = len(architecture.sizes) > 2 and work >= SPREAD
@@ -64,11 +64,11 @@ def plan(architecture: Architecture, batch: int, chip: Chip) -> Plan:
                 return made
     raise DoesNotFitError(
         f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory a "
-        f"block), got {architecture} in batches of {batch}; take train_epoch=graph, or fewer neurons or samples"
+        f"block), got {architecture} in batches of {batch}; take dense_sgd_epoch=graph, or fewer neurons or samples"
     )
 
 
-def _layout(architecture: Architecture, batch: int, blocks: int, meeting: int, stages: int) -> Plan | None:
+def _layout(architecture: DenseArchitecture, batch: int, blocks: int, meeting: int, stages: int) -> Plan | None:
     """Threads for layer 1: each has some neurons × some inputs. None if they would be more than a block may have."""
     own = ceil(architecture.sizes[1] / blocks)
     quads_in_row = ceil(architecture.sizes[0] / 4)
@@ -96,7 +96,7 @@ def _layout(architecture: Architecture, batch: int, blocks: int, meeting: int, s
     return None
 
 
-def shared_bytes(made: Plan, architecture: Architecture, batch: int) -> int:
+def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
     """The size of struct Shared."""
     n_in, *widths = architecture.sizes
     own, *_ = kept = _kept(made, architecture)
@@ -119,7 +119,7 @@ def shared_bytes(made: Plan, architecture: Architecture, batch: int) -> int:
     return 4 * (numbers + 4)  # its end may be rounded up
 
 
-def _kept(made: Plan, architecture: Architecture) -> list[int]:
+def _kept(made: Plan, architecture: DenseArchitecture) -> list[int]:
     """The neurons of each layer that a block has: a part of layer 1, and all of those above."""
     return [ceil(architecture.sizes[1] / made.blocks), *architecture.sizes[2:]]
 
@@ -129,7 +129,7 @@ def _odd_fours(number: int) -> int:
     return 4 * (ceil(number / 4) | 1)
 
 
-def sharing(made: Plan, architecture: Architecture) -> list[int]:
+def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
     """For each layer from the second: so many threads of a group share a sum, as leave few idle and all with work.
 
     Each has four products or more; or, where the sums are handed to other blocks, some of the blocks. They are four at
@@ -143,7 +143,7 @@ def sharing(made: Plan, architecture: Architecture) -> list[int]:
 
 
 @functools.lru_cache(maxsize=64)
-def source(made: Plan, architecture: Architecture, batch: int, copy: int) -> CudaSource:
+def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int) -> CudaSource:
     """The .cu text for this network and plan; `copy` numbers are copied at once."""
     constants = {field.name.upper(): getattr(made, field.name) for field in fields(Plan)}
     constants |= {
@@ -173,12 +173,12 @@ def this_chip() -> Chip:
 EMULATED = Chip(99 * 1024, 4, False)  # few blocks: the emulator runs one thread after the other
 
 
-@train_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
+@dense_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
 def one_kernel(
     parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, made: Plan | None = None, **emulator
 ):
     """Every step of the epoch in one launch. `chip` and `made` say how to lay it out otherwise than for this GPU."""
-    train_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+    dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
     batch = min(batch, max(1, len(X)))
     gpu = devices.on_gpu(parameters)
     chip = chip or (this_chip() if gpu else EMULATED)
@@ -192,5 +192,5 @@ def one_kernel(
     arrived = xp.zeros(1, np.int32)
     arguments = [parameters, X, Y, meeting_place, arrived, len(X), rate]
     options = {"shared_bytes": shared_bytes(made, architecture, batch), "cooperative": made.meeting == GRID}
-    launch(text, "train_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
+    launch(text, "dense_sgd_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
     return parameters

@@ -1,4 +1,4 @@
-// train_epoch as a few launches a step, for networks of any size. The launches of a step, in this order:
+// dense_sgd_epoch as a few launches a step, for networks of any size. The launches of a step, in this order:
 //   forward            A = σ(A_below Wᵀ + b): one for each hidden layer
 //   forward_to_deltas  the same for the output layer, whose A become deltas D at once. Softmax needs its whole row
 //                      before that: there it is forward, then softmax_to_deltas

@@ -1,4 +1,4 @@
-"""The kernels `fused` and `graph` of train_epoch: sizes that check() does not reach, recordings, and mistakes."""
+"""The kernels `fused` and `graph` of dense_sgd_epoch: sizes that check() does not reach, recordings, and mistakes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,23 +6,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nncourse.architecture import Architecture
+from nncourse.architecture import DenseArchitecture
 from nncourse.cuda import compile as cuda_compile
 from nncourse.cuda import emulate
 from nncourse.cuda.compile import compile_check
 from nncourse.errors import CourseError
-from nncourse.kernels import epoch_graph, epoch_one_kernel
-from nncourse.kernels.epoch import train_epoch
+from nncourse.kernels.epoch import dense_graph, dense_one_kernel
+from nncourse.kernels.epoch.dense import dense_sgd_epoch
 from nncourse.kernels.kernel import Kernel
 
 BOTH = ("fused", "graph")
 FEW_STEPS = 3  # in a recording, where a test makes them short
 NETWORKS = [
-    Architecture((30, 60, 10, 1), ("sigmoid", "sigmoid", "sigmoid"), "mse"),
-    Architecture((7, 5, 4), ("relu", "softmax"), "categorical_cross_entropy"),
-    Architecture((6, 9, 7, 40), ("softplus", "leaky_relu", "softmax"), "mae"),
-    Architecture((4, 2), ("tanh",), "mse"),
-    Architecture((600, 140, 3), ("tanh", "sigmoid"), "binary_cross_entropy"),  # more than one tile, in each direction
+    DenseArchitecture((30, 60, 10, 1), ("sigmoid", "sigmoid", "sigmoid"), "mse"),
+    DenseArchitecture((7, 5, 4), ("relu", "softmax"), "categorical_cross_entropy"),
+    DenseArchitecture((6, 9, 7, 40), ("softplus", "leaky_relu", "softmax"), "mae"),
+    DenseArchitecture((4, 2), ("tanh",), "mse"),
+    DenseArchitecture((600, 140, 3), ("tanh", "sigmoid"), "binary_cross_entropy"),  # more than one tile, in each direction
 ]
 networks = pytest.mark.parametrize("architecture", NETWORKS, ids=str)
 needs_nvrtc = pytest.mark.skipif(cuda_compile.why_no_nvrtc() is not None, reason=str(cuda_compile.why_no_nvrtc()))
@@ -36,7 +36,7 @@ def emulator():
 
 @pytest.fixture
 def short_recordings(gpu, monkeypatch):
-    monkeypatch.setattr(epoch_graph, "MOST_STEPS", FEW_STEPS)
+    monkeypatch.setattr(dense_graph, "MOST_STEPS", FEW_STEPS)
 
 
 def example(architecture, n, seed=0):
@@ -45,7 +45,7 @@ def example(architecture, n, seed=0):
     n_in, n_out = architecture.sizes[0], architecture.sizes[-1]
     labels = rng.integers(0, max(2, n_out), n)
     Y = labels[:, None] if n_out == 1 else np.eye(n_out)[labels]
-    parameters = rng.standard_normal(architecture.letters["p"], dtype=np.float32) / np.sqrt(n_in, dtype=np.float32)
+    parameters = rng.standard_normal(architecture.contract_sizes["p"], dtype=np.float32) / np.sqrt(n_in, dtype=np.float32)
     return parameters, rng.standard_normal((n, n_in), dtype=np.float32), Y.astype(np.float32)
 
 
@@ -53,7 +53,7 @@ def trained(kernel, architecture, arrays, batch, rates=(0.1,), to_device=np.copy
     """The parameters after an epoch at each of these rates."""
     parameters, X, Y = map(to_device, arrays)
     for rate in rates:
-        assert train_epoch[kernel](parameters, architecture, X, Y, batch, rate) is parameters
+        assert dense_sgd_epoch[kernel](parameters, architecture, X, Y, batch, rate) is parameters
     return parameters if to_device is np.copy else parameters.get()
 
 
@@ -71,8 +71,8 @@ def gpu_array(array):
 
 
 def test_large_products_are_right_on_small_cases(emulator, monkeypatch):
-    monkeypatch.setattr(epoch_graph, "LARGE", 0)
-    verdict = train_epoch.check("fused", device="emulator")
+    monkeypatch.setattr(dense_graph, "LARGE", 0)
+    verdict = dense_sgd_epoch.check("fused", device="emulator")
     assert verdict, str(verdict)
 
 
@@ -87,12 +87,12 @@ def test_steps_are_those_of_the_separate_operations(architecture, n, batch, emul
 
 @networks
 @pytest.mark.parametrize(("n", "batch"), [(12, 2), (23, 2), (90, 10), (6, 9), (300, 257)])
-@pytest.mark.parametrize("large", [0, epoch_graph.LARGE])
+@pytest.mark.parametrize("large", [0, dense_graph.LARGE])
 def test_steps_are_those_of_the_separate_operations_on_the_gpu(
     architecture, n, batch, large, short_recordings, monkeypatch
 ):
-    monkeypatch.setattr(epoch_graph, "LARGE", large)
-    epoch_graph.recording.cache_clear()
+    monkeypatch.setattr(dense_graph, "LARGE", large)
+    dense_graph.recording.cache_clear()
     arrays = example(architecture, n)
     rates = (0.1, 0.1, 0.2, 0.1)
     expected = trained("steps", architecture, arrays, batch, rates)
@@ -105,7 +105,7 @@ def test_steps_are_those_of_the_separate_operations_on_the_gpu(
 def test_data_may_be_a_view_and_no_samples_change_nothing(kernel, emulator):
     arrays = example(NETWORKS[0], 25)
     wide = np.repeat(arrays[1], 2, axis=1)
-    result = train_epoch[kernel](arrays[0].copy(), NETWORKS[0], wide[:, ::2], arrays[2], 10, 0.1)
+    result = dense_sgd_epoch[kernel](arrays[0].copy(), NETWORKS[0], wide[:, ::2], arrays[2], 10, 0.1)
     np.testing.assert_array_equal(result, trained(kernel, NETWORKS[0], arrays, 10))
     arrays = example(NETWORKS[0], 0)
     np.testing.assert_array_equal(trained(kernel, NETWORKS[0], arrays, 10), arrays[0])
@@ -117,7 +117,7 @@ def test_what_does_not_fit_the_contract_is_refused_in_one_line(kernel):
     refused = [(parameters[:-1], X, Y), (parameters, X[:, :-1], Y), (parameters, X, Y[:-1])]
     for arrays in [*refused, (parameters.astype(np.float64), X, Y), (parameters, X.astype(np.float64), Y)]:
         with pytest.raises(CourseError) as caught:
-            train_epoch[kernel](arrays[0], NETWORKS[0], *arrays[1:], 10, 0.1)
+            dense_sgd_epoch[kernel](arrays[0], NETWORKS[0], *arrays[1:], 10, 0.1)
         assert "\n" not in str(caught.value)
 
 
@@ -127,19 +127,19 @@ def test_what_does_not_fit_the_contract_is_refused_in_one_line(kernel):
 def test_another_type_is_refused_on_the_gpu_too(gpu):
     parameters, X, Y = map(gpu_array, example(NETWORKS[0], 20))
     with pytest.raises(CourseError, match="float64"):
-        train_epoch["graph"](parameters, NETWORKS[0], X.astype(np.float64), Y, 10, 0.1)
+        dense_sgd_epoch["graph"](parameters, NETWORKS[0], X.astype(np.float64), Y, 10, 0.1)
 
 
 def test_a_recording_is_used_again_and_networks_may_take_turns(short_recordings):
     architecture, all_arrays = NETWORKS[0], [example(NETWORKS[0], n, seed) for n, seed in ((50, 1), (43, 2))]
-    epoch_graph.recording.cache_clear()
+    dense_graph.recording.cache_clear()
     there = [list(map(gpu_array, arrays)) for arrays in all_arrays]
     for _ in range(2):
         for parameters, X, Y in there:
-            train_epoch["graph"](parameters, architecture, X, Y, 10, 0.1)
+            dense_sgd_epoch["graph"](parameters, architecture, X, Y, 10, 0.1)
     for (parameters, _, _), arrays in zip(there, all_arrays, strict=True):
         close(parameters.get(), trained("steps", architecture, arrays, 10, (0.1, 0.1)))
-    used = epoch_graph.recording.cache_info()
+    used = dense_graph.recording.cache_info()
     assert (used.misses, used.hits) == (1, 3)
 
 
@@ -159,7 +159,7 @@ def test_streams_keep_their_order(short_recordings):
     cupy.cuda.Device().synchronize()
     for stream in [*streams, *streams]:
         with stream:
-            results.append(train_epoch["graph"](start.copy(), NETWORKS[0], X, Y, 10, 0.1) + 0)
+            results.append(dense_sgd_epoch["graph"](start.copy(), NETWORKS[0], X, Y, 10, 0.1) + 0)
     cupy.cuda.Device().synchronize()
     for result in results:
         close(result.get(), expected)
@@ -170,24 +170,24 @@ def test_streams_keep_their_order(short_recordings):
 
 @needs_nvrtc
 @pytest.mark.parametrize("arch", ["sm_86", "sm_90"])
-@pytest.mark.parametrize("side", epoch_graph.SOURCES)
+@pytest.mark.parametrize("side", dense_graph.SOURCES)
 def test_it_compiles_and_all_sums_lie_in_registers(side, arch):
-    found = compile_check(epoch_graph.SOURCES[side], arch)
+    found = compile_check(dense_graph.SOURCES[side], arch)
     assert set(found) == {"forward", "forward_to_deltas", "softmax_to_deltas", "hidden_deltas", "update"}
     assert all(used.spill_bytes == 0 for used in found.values())
 
 
 def test_activations_have_the_numbers_of_the_other_kernel():
-    assert epoch_graph.ACTIVATIONS == epoch_one_kernel.ACTIVATIONS
+    assert dense_graph.ACTIVATIONS == dense_one_kernel.ACTIVATIONS
 
 
 def test_activations_have_the_numbers_of_the_cuda_text():
-    text = Path(epoch_graph.__file__).with_name("epoch_mathematics.cu").read_text("utf-8")
+    text = Path(dense_graph.__file__).with_name("mathematics.cu").read_text("utf-8")
     named = text.split("enum Activation {")[1].split("}")[0].lower()
-    assert tuple(name.strip() for name in named.split(",")) == epoch_graph.ACTIVATIONS
+    assert tuple(name.strip() for name in named.split(",")) == dense_graph.ACTIVATIONS
 
 
-# ---- check() rejects wrong kernels: each has one mistake in the text of epoch_graph.cu or epoch_graph.py
+# ---- check() rejects wrong kernels: each has one mistake in the text of dense_graph.cu or dense_graph.py
 
 DELTAS = """\
         for layer in range(last, 0, -1):
@@ -229,22 +229,22 @@ MISTAKES = {
 
 def kernel_with(right="", wrong=""):
     """`fused` with `right` replaced in the text that has it."""
-    python, cuda = Path(epoch_graph.__file__).read_text("utf-8"), epoch_graph.SOURCES[2].text
+    python, cuda = Path(dense_graph.__file__).read_text("utf-8"), dense_graph.SOURCES[2].text
     assert (right in python) != (right in cuda) or not right, f"wanted {right!r} in one of the two texts"
     if right:
         python, cuda = python.replace(right, wrong), cuda.replace(right, wrong)
-    names = {"__name__": "mutant", "__file__": epoch_graph.__file__}
-    exec("\n".join(line for line in python.splitlines() if not line.startswith("@train_epoch.kernel")), names)
-    names["SOURCES"] = {side: replace(source, text=cuda) for side, source in epoch_graph.SOURCES.items()}
-    return Kernel(train_epoch, "mutant", "gpu", "", names["fused"], cuda=True)
+    names = {"__name__": "mutant", "__file__": dense_graph.__file__}
+    exec("\n".join(line for line in python.splitlines() if not line.startswith("@dense_sgd_epoch.kernel")), names)
+    names["SOURCES"] = {side: replace(source, text=cuda) for side, source in dense_graph.SOURCES.items()}
+    return Kernel(dense_sgd_epoch, "mutant", "gpu", "", names["fused"], cuda=True)
 
 
 def test_check_accepts_the_texts_without_a_mistake(emulator):
-    verdict = train_epoch.check(kernel_with(), device="emulator")
+    verdict = dense_sgd_epoch.check(kernel_with(), device="emulator")
     assert verdict, str(verdict)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_check_rejects_a_wrong_kernel(mistake, emulator):
-    verdict = train_epoch.check(kernel_with(*MISTAKES[mistake]), device="emulator")
+    verdict = dense_sgd_epoch.check(kernel_with(*MISTAKES[mistake]), device="emulator")
     assert not verdict and "compile" not in verdict.line and "raised" not in verdict.line, str(verdict)

@@ -1,23 +1,23 @@
-"""The fused CPU kernels of train_epoch take the steps that the separate operations and PyTorch take; mistakes show."""
+"""The fused CPU kernels of dense_sgd_epoch take the steps that the separate operations and PyTorch take; mistakes show."""
 
 import warnings
 
 import numpy as np
 import pytest
 
-from nncourse.architecture import Architecture
-from nncourse.kernels import epoch_cpu
-from nncourse.kernels.epoch import train_epoch
+from nncourse.architecture import DenseArchitecture
+from nncourse.kernels.epoch import dense_cpu
+from nncourse.kernels.epoch.dense import dense_sgd_epoch
 
 HIDDEN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
 NETWORKS = [
-    Architecture((30, 60, 10, 1), ("sigmoid", "sigmoid", "sigmoid"), "mse"),
-    Architecture((7, 5, 4), ("relu", "softmax"), "categorical_cross_entropy"),
-    Architecture((6, 8, 1), ("tanh", "sigmoid"), "binary_cross_entropy"),
-    Architecture((6, 9, 7, 3), ("softplus", "leaky_relu", "identity"), "mae"),
-    Architecture((5, 4, 3), ("leaky_relu", "softmax"), "mse"),
-    Architecture((4, 2), ("sigmoid",), "mse"),
-    Architecture((3, 4, 4, 4, 4, 2), ("tanh", "step", "identity", "relu", "tanh"), "mse"),
+    DenseArchitecture((30, 60, 10, 1), ("sigmoid", "sigmoid", "sigmoid"), "mse"),
+    DenseArchitecture((7, 5, 4), ("relu", "softmax"), "categorical_cross_entropy"),
+    DenseArchitecture((6, 8, 1), ("tanh", "sigmoid"), "binary_cross_entropy"),
+    DenseArchitecture((6, 9, 7, 3), ("softplus", "leaky_relu", "identity"), "mae"),
+    DenseArchitecture((5, 4, 3), ("leaky_relu", "softmax"), "mse"),
+    DenseArchitecture((4, 2), ("sigmoid",), "mse"),
+    DenseArchitecture((3, 4, 4, 4, 4, 2), ("tanh", "step", "identity", "relu", "tanh"), "mse"),
 ]
 kernels = pytest.mark.parametrize("kernel", ["numpy", "numba"])
 networks = pytest.mark.parametrize("architecture", NETWORKS, ids=str)
@@ -29,7 +29,7 @@ def example(architecture, n, seed=0):
     n_out = architecture.sizes[-1]
     labels = rng.integers(0, max(2, n_out), n)
     Y = labels[:, None] if n_out == 1 else np.eye(n_out)[labels]
-    parameters = 0.3 * rng.standard_normal(architecture.letters["p"], dtype=np.float32)
+    parameters = 0.3 * rng.standard_normal(architecture.contract_sizes["p"], dtype=np.float32)
     return parameters, rng.standard_normal((n, architecture.sizes[0]), dtype=np.float32), Y.astype(np.float32)
 
 
@@ -37,7 +37,7 @@ def trained(kernel, architecture, arrays, batch, epochs=1, rate=0.1):
     """The parameters after some epochs of a kernel, in place."""
     parameters, X, Y = (array.copy() for array in arrays)
     for _ in range(epochs):
-        assert train_epoch[kernel](parameters, architecture, X, Y, batch, rate) is parameters
+        assert dense_sgd_epoch[kernel](parameters, architecture, X, Y, batch, rate) is parameters
     np.testing.assert_array_equal(X, arrays[1])
     np.testing.assert_array_equal(Y, arrays[2])
     return parameters
@@ -101,7 +101,7 @@ def test_no_samples_change_nothing(kernel):
 @pytest.mark.parametrize("name", HIDDEN)
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_saturated_neurons_stay_finite_without_warnings(kernel, name, sign):
-    architecture = Architecture((1, 3, 2), (name, "softmax"), "categorical_cross_entropy")
+    architecture = DenseArchitecture((1, 3, 2), (name, "softmax"), "categorical_cross_entropy")
     parameters, X, Y = example(architecture, 6)
     parameters[:] = 1000
     with warnings.catch_warnings(), np.errstate(over="raise", divide="raise", invalid="raise"):
@@ -113,7 +113,7 @@ def test_saturated_neurons_stay_finite_without_warnings(kernel, name, sign):
 def test_data_may_be_a_view(kernel):
     parameters, X, Y = example(NETWORKS[0], 25)
     wide = np.repeat(X, 2, axis=1)
-    result = train_epoch[kernel](parameters.copy(), NETWORKS[0], wide[:, ::2], Y, 10, 0.1)
+    result = dense_sgd_epoch[kernel](parameters.copy(), NETWORKS[0], wide[:, ::2], Y, 10, 0.1)
     np.testing.assert_allclose(result, trained(kernel, NETWORKS[0], (parameters, X, Y), 10), rtol=1e-5, atol=1e-7)
 
 
@@ -153,20 +153,20 @@ NUMBA_MISTAKES = {
 
 
 def kernel_with(function, right="", wrong=""):
-    """`array` or `loops` of epoch_cpu.py from its text with `right` replaced; the loops are not compiled."""
-    with open(epoch_cpu.__file__, encoding="utf-8") as file:
+    """`array` or `loops` of dense_cpu.py from its text with `right` replaced; the loops are not compiled."""
+    with open(dense_cpu.__file__, encoding="utf-8") as file:
         text = file.read()
-    assert text.count(right) == 1 or not right, f"wanted {right!r} once in epoch_cpu.py"
+    assert text.count(right) == 1 or not right, f"wanted {right!r} once in dense_cpu.py"
     text = text.replace(right, wrong) if right else text
     names = {"__name__": "mutant"}
-    exec("\n".join(line for line in text.splitlines() if not line.startswith("@train_epoch.kernel")), names)
+    exec("\n".join(line for line in text.splitlines() if not line.startswith("@dense_sgd_epoch.kernel")), names)
     names["compiled_steps"] = names["_steps"]
     return names[function]
 
 
 @pytest.mark.parametrize("function", ["array", "loops"])
 def test_check_accepts_the_text_without_a_mistake(function):
-    verdict = train_epoch.check(kernel_with(function))
+    verdict = dense_sgd_epoch.check(kernel_with(function))
     assert verdict, str(verdict)
 
 
@@ -182,5 +182,5 @@ def test_check_rejects_wrong_loops(mistake):
 
 def rejected(mutant):
     """Not right, and not because it did not run."""
-    verdict = train_epoch.check(mutant)
+    verdict = dense_sgd_epoch.check(mutant)
     assert not verdict and "raised" not in verdict.line, str(verdict)

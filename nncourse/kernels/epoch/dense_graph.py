@@ -1,4 +1,4 @@
-"""train_epoch as a few CUDA kernels a step: `fused` launches them one by one, `graph` records them once and replays.
+"""dense_sgd_epoch as a few CUDA kernels a step: `fused` launches them one by one, `graph` replays a recording.
 
 To launch a kernel from Python takes longer than the kernel of a small network runs. A CUDA graph is a recording of many
 launches; one call has the GPU do them all. The kernels are in the .cu beside.
@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.architecture import Architecture
+from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
 from nncourse.kernels.activations import ALPHA
-from nncourse.kernels.epoch import CROSS_ENTROPIES, MATHEMATICS, batches, train_epoch
-from nncourse.kernels.epoch_cpu import NAMES as ACTIVATIONS  # their numbers are those of epoch_mathematics.cu
+from nncourse.kernels.epoch.dense import CROSS_ENTROPIES, MATHEMATICS, batches, dense_sgd_epoch
+from nncourse.kernels.epoch.dense_cpu import NAMES as ACTIVATIONS  # their numbers are those of mathematics.cu
 from nncourse.kernels.operation import cuda_beside
 
 COSTS = {"mse": 0, "mae": 1} | dict.fromkeys(CROSS_ENTROPIES, 2)
@@ -36,7 +36,7 @@ SOURCES = {
 }
 
 
-def step_function(parameters, architecture: Architecture, batch: int, rate: float, **emulator):
+def step_function(parameters, architecture: DenseArchitecture, batch: int, rate: float, **emulator):
     """step(X, Y) takes one step on a batch. All arrays that it needs besides are made here: a step is only launches."""
     xp = devices.array_module(parameters)
     widths = architecture.sizes[1:]
@@ -80,10 +80,10 @@ def step_function(parameters, architecture: Architecture, batch: int, rate: floa
     return step
 
 
-@train_epoch.kernel("fused", device="gpu", cuda=True)
+@dense_sgd_epoch.kernel("fused", device="gpu", cuda=True)
 def fused(parameters, architecture, X, Y, batch, rate, **emulator):
     """Launches one by one."""
-    train_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+    dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
     xp = devices.array_module(parameters)
     X, Y = xp.ascontiguousarray(X), xp.ascontiguousarray(Y)
     step = step_function(parameters, architecture, min(batch, max(1, len(X))), rate, **emulator)
@@ -93,7 +93,7 @@ def fused(parameters, architecture, X, Y, batch, rate, **emulator):
 
 
 @functools.lru_cache(maxsize=4)
-def recording(architecture: Architecture, batch: int, steps: int, rate: float, device: int) -> SimpleNamespace:
+def recording(architecture: DenseArchitecture, batch: int, steps: int, rate: float, device: int) -> SimpleNamespace:
     """So many steps, each on a whole batch, as a CUDA graph, and the arrays that it reads and writes, wherever the
     caller's lie. `device` is the GPU in use.
 
@@ -103,7 +103,7 @@ def recording(architecture: Architecture, batch: int, steps: int, rate: float, d
 
     cupy.cuda.Device().synchronize()  # an older recording may have to go, and could still be running
     with cupy.cuda.Stream(non_blocking=True) as stream:  # the default stream cannot be recorded
-        n, sizes = steps * batch, architecture.letters
+        n, sizes = steps * batch, architecture.contract_sizes
         shapes = sizes["p"], (n, sizes["n_in"]), (n, sizes["n_out"])
         parameters, X, Y = (cupy.zeros(shape, np.float32) for shape in shapes)
         step = step_function(parameters, architecture, batch, rate)
@@ -123,10 +123,10 @@ def recording(architecture: Architecture, batch: int, steps: int, rate: float, d
 atexit.register(recording.cache_clear)  # before CuPy itself is gone
 
 
-@train_epoch.kernel("graph", device="gpu", cuda=True)
+@dense_sgd_epoch.kernel("graph", device="gpu", cuda=True)
 def graph(parameters, architecture, X, Y, batch, rate, **emulator):
     """The launches of up to 50 steps at once, as a CUDA graph; what is left over, and NumPy arrays, as `fused` does."""
-    train_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+    dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
     fitting = MOST_NUMBERS // (batch * (architecture.sizes[0] + architecture.sizes[-1]))
     steps = min(MOST_STEPS, max(1, fitting), len(X) // batch)
     floats = all(array.dtype == np.float32 for array in (parameters, X, Y))  # `fused` refuses all others

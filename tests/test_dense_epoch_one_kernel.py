@@ -1,20 +1,20 @@
-"""train_epoch in one launch: other layouts than check() takes, on the emulator; what fits, and what is refused."""
+"""dense_sgd_epoch in one launch: other layouts than check() takes, on the emulator; what fits, and what is refused."""
 
 import numpy as np
 import pytest
 
 from nncourse import device
-from nncourse.architecture import Architecture
+from nncourse.architecture import DenseArchitecture
 from nncourse.cuda import emulate
 from nncourse.cuda.compile import compile_check, why_no_nvrtc
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels import check
-from nncourse.kernels.epoch import train_epoch
-from nncourse.kernels.epoch_one_kernel import ALONE, CLUSTER, GRID, Chip, Plan, one_kernel, plan, source
+from nncourse.kernels.epoch.dense import dense_sgd_epoch
+from nncourse.kernels.epoch.dense_one_kernel import ALONE, CLUSTER, GRID, Chip, Plan, one_kernel, plan, source
 
 A4000 = Chip(99 * 1024, 48, False)
 H200 = Chip(227 * 1024, 132, True)
-SIZES = Architecture((9, 7, 4, 2), ("sigmoid", "tanh", "sigmoid"), "mse")
+SIZES = DenseArchitecture((9, 7, 4, 2), ("sigmoid", "tanh", "sigmoid"), "mse")
 # Blocks that meet, threads that share a neuron in a warp and in several warps, one stage of inputs and two.
 LAYOUTS = {
     "one block, several warps a neuron": Plan(1, ALONE, 256, 2, 1, 2, 5, 8, 2),
@@ -25,7 +25,7 @@ LAYOUTS = {
 
 
 def sigmoids(*sizes):
-    return Architecture(sizes, ("sigmoid",) * (len(sizes) - 1), "mse")
+    return DenseArchitecture(sizes, ("sigmoid",) * (len(sizes) - 1), "mse")
 
 
 @pytest.mark.parametrize("options", [{"order": "shuffled"}, {"races": True}], ids=["shuffled", "races"])
@@ -33,9 +33,9 @@ def sigmoids(*sizes):
 def test_every_layout_is_right_under_the_emulator(made, options):
     if emulate.why_not():
         pytest.skip(emulate.why_not())
-    sizes = {"architecture": SIZES, **SIZES.letters, "n": 13, "batch": 5}
-    case = check.random_case(train_epoch, sizes)
-    truth = train_epoch.truth(*map(check._float64, case.arguments))
+    sizes = {"architecture": SIZES, **SIZES.contract_sizes, "n": 13, "batch": 5}
+    case = check.random_case(dense_sgd_epoch, sizes)
+    truth = dense_sgd_epoch.truth(*map(check._float64, case.arguments))
     parameters, *others = case.arguments
     before = parameters.copy()
     one_kernel(parameters, *others, made=made, **options)
@@ -75,22 +75,22 @@ def test_it_compiles_for_gpus_without_clusters(sizes, batch):
     architecture = sigmoids(*sizes)
     text = source(plan(architecture, batch, A4000), architecture, batch, 2)
     for arch in ("sm_75", "sm_86"):
-        assert compile_check(text, arch)["train_epoch"].spill_bytes == 0
+        assert compile_check(text, arch)["dense_sgd_epoch"].spill_bytes == 0
 
 
 def close_to_truth(case, **layout):
     """On the GPU: the epoch's parameters are those of float64, and not those of before."""
     there = [device.to_device(value, "gpu") if isinstance(value, np.ndarray) else value for value in case.arguments]
-    truth = train_epoch.truth(*map(check._float64, case.arguments))
+    truth = dense_sgd_epoch.truth(*map(check._float64, case.arguments))
     result = one_kernel(*there, **layout).get()
-    assert check.compare(train_epoch, result, truth, case.arguments) is None
+    assert check.compare(dense_sgd_epoch, result, truth, case.arguments) is None
     assert np.abs(result - case.arguments[0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("made", LAYOUTS.values(), ids=LAYOUTS)
 def test_layouts_are_right_on_the_gpu(gpu, made):
     close_to_truth(
-        check.random_case(train_epoch, {"architecture": SIZES, **SIZES.letters, "n": 13, "batch": 5}), made=made
+        check.random_case(dense_sgd_epoch, {"architecture": SIZES, **SIZES.contract_sizes, "n": 13, "batch": 5}), made=made
     )
 
 
@@ -101,7 +101,7 @@ def test_layouts_are_right_on_the_gpu(gpu, made):
 def test_the_measured_networks_are_right_on_the_gpu(gpu, sizes, batch, chip):
     architecture = sigmoids(*sizes)
     case = check.random_case(
-        train_epoch, {"architecture": architecture, **architecture.letters, "n": 3 * batch + 4, "batch": batch}
+        dense_sgd_epoch, {"architecture": architecture, **architecture.contract_sizes, "n": 3 * batch + 4, "batch": batch}
     )
     if chip and sizes == (784, 192, 10):
         with pytest.raises(DoesNotFitError):

@@ -1,4 +1,4 @@
-"""About the machine, not about a network: the operations of notebook 08 that no network calls and no backend has.
+"""The operations that only exercises of notebook 08 have: no network calls them, and no backend has kernels for them.
 
     train_on_gpu     what travels to the GPU and back, and when
     seconds_a_call   the time of a kernel that works while the CPU goes on
@@ -13,10 +13,10 @@ from math import ceil
 
 import numpy as np
 
-from nncourse.architecture import Architecture
+from nncourse.architecture import DenseArchitecture
 from nncourse.errors import CourseError
-from nncourse.kernels import epoch_cpu  # noqa: F401  (it registers the kernel that the pretended GPU runs)
-from nncourse.kernels.epoch import train_epoch
+from nncourse.kernels.epoch import dense_cpu  # noqa: F401  (it registers the kernel that the pretended GPU runs)
+from nncourse.kernels.epoch.dense import dense_sgd_epoch
 from nncourse.kernels.operation import Operation
 
 # ---- what travels, and when
@@ -35,7 +35,7 @@ class OnGpu:
 class PretendMemory:
     """A GPU that is not there, with a memory of its own. It trains, and refuses what would make a real one wait."""
 
-    def __init__(self, architecture: Architecture):
+    def __init__(self, architecture: DenseArchitecture):
         self.architecture, self.epochs, self.fetched = architecture, 0, 0
 
     def to_gpu(self, array) -> OnGpu:
@@ -57,7 +57,7 @@ class PretendMemory:
                 raise CourseError(f"the GPU cannot read {name} in the memory of the CPU: gpu.to_gpu({name}) takes it")
         if self.fetched:
             raise CourseError("an array comes back before the last epoch: it travels once, after the loop")
-        train_epoch["numpy"](parameters.hidden, self.architecture, X.hidden, Y.hidden, batch, rate)
+        dense_sgd_epoch["numpy"](parameters.hidden, self.architecture, X.hidden, Y.hidden, batch, rate)
         self.epochs += 1
         return parameters
 
@@ -67,13 +67,13 @@ class PretendMemory:
 
 def _after_epochs(gpu, parameters, X, Y, epochs, batch, rate):
     for _ in range(epochs):
-        parameters = train_epoch.truth(parameters, gpu.architecture, X, Y, batch, rate)
+        parameters = dense_sgd_epoch.truth(parameters, gpu.architecture, X, Y, batch, rate)
     return parameters
 
 
 def _training(sizes: tuple[int, ...], n: int, epochs: int, batch: int) -> dict:
-    architecture = Architecture(sizes, ("sigmoid",) * (len(sizes) - 1), "mse")
-    return {"architecture": architecture, **architecture.letters, "n": n, "epochs": epochs, "batch": batch}
+    architecture = DenseArchitecture(sizes, ("sigmoid",) * (len(sizes) - 1), "mse")
+    return {"architecture": architecture, **architecture.contract_sizes, "n": n, "epochs": epochs, "batch": batch}
 
 
 train_on_gpu = Operation(
@@ -84,7 +84,7 @@ train_on_gpu = Operation(
     " -> trained (p,)",
     truth=_after_epochs,
     magnitude=lambda gpu, parameters, X, Y, epochs, batch, rate: np.full(parameters.shape, 4.0 * epochs),
-    values=train_epoch.values | {"gpu": lambda rng, shape, sizes: PretendMemory(sizes["architecture"])},
+    values=dense_sgd_epoch.values | {"gpu": lambda rng, shape, sizes: PretendMemory(sizes["architecture"])},
     hostile=(),
     flops=None,
     sizes_to_check=(_training((2, 3, 1), 5, 3, 2), _training((1, 1), 1, 1, 1), _training((4, 3, 2), 7, 4, 7)),
@@ -293,5 +293,3 @@ def filled(registers, shared_bytes, threads, sm):
     blocks = np.minimum(blocks, sm.shared_bytes // (shared_bytes + sm.reserved_bytes))
     return (blocks * warps / sm.warps).astype(np.float32)
 
-
-OPERATIONS = (train_on_gpu, seconds_a_call, least_seconds, occupancy)

@@ -18,6 +18,7 @@ from nncourse.cuda import emulate
 from nncourse.cuda.source import CudaSource, kernels_in
 from nncourse.errors import CourseError, refuse_unknown, write_atomically
 from nncourse.kernels import jit
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.check import Verdict
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
@@ -31,8 +32,11 @@ def folder() -> Path:
     return Path(os.environ.get("NNCOURSE_MY_KERNELS") or Path(__file__).resolve().parents[2] / "my_kernels")
 
 
-def check(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Verdict:
-    """Is a kernel given as text right? Which kernel the arguments mean is told at build()."""
+def check(operation_name: str, name: str, text: str | None, launch: dict | None = None) -> Verdict:
+    """Is a kernel given as text right? For the arguments see build(); the operation goes by its name, so that a worker
+    process can be asked.
+    """
+    operation = find(operation_name)
     try:
         kernel = build(operation, name, text, launch)
         verdict = operation.check(kernel)
@@ -107,7 +111,7 @@ def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
         text = text_of(operation, name, launch)
         if _hash(text) == entry.get("hash"):
             return build(operation, name, text, launch)
-        verdict = worker.call(check, operation, name, text, launch, seconds=TIME_LIMIT)
+        verdict = worker.call(check, operation.name, name, text, launch, seconds=TIME_LIMIT)
         return build(operation, name, text, launch) if verdict else verdict
     except CourseError as error:
         return Verdict(False, str(error))

@@ -1,26 +1,26 @@
-"""A whole epoch of training as one operation: every sample once, in the order given, a step of Algorithm 1 a batch.
+"""A whole epoch of training a dense network by SGD as one operation: every sample once, in the order given.
 
-Taken alone, an operation of a small network takes less time than its call. So the fast kernels here make no calls
-between steps: they work on all parameters at once, in one flat vector, W and b of each layer in turn, row after row.
+A call of an operation of a small network takes longer than its computation. So the kernels here make no calls between
+steps: they work on all parameters at once, in one flat vector, W and b of each layer in turn, row after row.
 
-    steps       the separate operations of a backend, one call each, as in model/network.py. Any device, any kernels.
-    numpy, numba    the same sums on the CPU with all arrays made beforehand: epoch_cpu.py
-    fused, graph    a few CUDA kernels a layer, launched one by one, or recorded and replayed: epoch_graph.py
-    one_kernel      one launch for the epoch; the weights never leave the chip: epoch_one_kernel.py
+    numpy, numba    Algorithm 1 on the CPU, with all arrays made beforehand: dense_cpu.py
+    fused, graph    a few CUDA kernels a layer, launched one by one, or recorded and replayed: dense_graph.py
+    one_kernel      one launch for the epoch; the weights never leave the chip: dense_one_kernel.py
+
+Where none of them is used, model/training.py trains step by step, one call for each operation.
 """
 
 from pathlib import Path
 
 import numpy as np
 
-from nncourse import device as devices
-from nncourse.architecture import Architecture
+from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.source import CudaSource
 from nncourse.kernels import activations
 from nncourse.kernels.operation import Operation
 
 CROSS_ENTROPIES = ("binary_cross_entropy", "categorical_cross_entropy")
-MATHEMATICS = CudaSource.read(Path(__file__).with_name("epoch_mathematics.cu"))  # for all CUDA kernels of an epoch
+MATHEMATICS = CudaSource.read(Path(__file__).with_name("mathematics.cu"))  # for all CUDA kernels of an epoch
 
 
 def batches(n: int, batch: int) -> list[slice]:
@@ -31,7 +31,7 @@ def batches(n: int, batch: int) -> list[slice]:
 # ---- the contract
 
 
-def _truth(parameters, architecture: Architecture, X, Y, batch, rate):
+def _truth(parameters, architecture: DenseArchitecture, X, Y, batch, rate):
     """Sample by sample, in float64, with slopes computed from Z."""
     new = parameters.copy()
     for rows in batches(len(X), batch):
@@ -42,7 +42,7 @@ def _truth(parameters, architecture: Architecture, X, Y, batch, rate):
     return new
 
 
-def _gradient_of_one(parameters, architecture: Architecture, x, y):
+def _gradient_of_one(parameters, architecture: DenseArchitecture, x, y):
     pairs, a, z = architecture.views(parameters), [x], []
     for (W, b), name in zip(pairs, architecture.activations, strict=True):
         z.append(np.array([w @ a[-1] for w in W]) + b)
@@ -63,8 +63,8 @@ def _gradient_of_one(parameters, architecture: Architecture, x, y):
 
 
 def _sizes(sizes, activation_names, cost="mse", n=7, batch=3):
-    architecture = Architecture(tuple(sizes), tuple(activation_names.split()), cost)
-    return {"architecture": architecture, **architecture.letters, "n": n, "batch": batch}
+    architecture = DenseArchitecture(tuple(sizes), tuple(activation_names.split()), cost)
+    return {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch}
 
 
 def random_targets(rng, shape, sizes=None):
@@ -80,8 +80,8 @@ def _sizes_to_time(device: str):
     return _sizes((30, 60, 10, 1), "sigmoid sigmoid sigmoid", n=50_000 if device == "gpu" else 2_000, batch=10)
 
 
-train_epoch = Operation(
-    "train_epoch",
+dense_sgd_epoch = Operation(
+    "dense_sgd_epoch",
     "for each batch: W ← W − η dC/dW, b ← b − η dC/db",
     equation="Algorithm 1",
     contract="parameters (p,), architecture () object, X (n, n_in), Y (n, n_out), batch () int, rate ()"
@@ -110,18 +110,3 @@ train_epoch = Operation(
     ),
     sizes_to_time=_sizes_to_time,
 )
-
-
-@train_epoch.kernel("steps", device="any", with_backend=True)
-def steps(parameters, architecture, X, Y, batch, rate, backend=None):
-    """A training_step a batch, by the operations of `backend`; the fastest separate ones unless one is given."""
-    from nncourse.model.network import training_step, with_parameters  # above kernels/: what a step is, is told there
-
-    if backend is None:
-        from nncourse.kernels.backend import choose
-
-        backend = choose("cuda" if devices.on_gpu(parameters) else "numpy")
-    network = with_parameters(architecture, parameters)
-    for rows in batches(len(X), batch):
-        training_step(network, X[rows], Y[rows], rate, backend)
-    return parameters

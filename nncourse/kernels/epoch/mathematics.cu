@@ -1,4 +1,4 @@
-// What the kernels of train_epoch share: activations, their slopes, the gradients of costs, sums over lanes. The codes
+// What the kernels of dense_sgd_epoch share: activations, their slopes, the gradients of costs, sums over lanes. The codes
 // are known when a kernel is compiled or do not differ within a launch, so no warp is split by the questions here.
 
 enum Activation { IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX };

@@ -10,12 +10,12 @@ from nncourse.classroom import anatomy, overheads, plots, timing
 from nncourse.classroom.course import solution
 from nncourse.cuda.compile import gpu_kernel, resources
 from nncourse.errors import CourseError
-from nncourse.kernels import machine
+from nncourse.kernels import gpu_exercises
 from nncourse.kernels.backend import choose, find, operations
-from nncourse.kernels.machine import A4000, H200, PretendGpu, occupancy
+from nncourse.kernels.gpu_exercises import A4000, H200, PretendGpu, occupancy
 from nncourse.model.network import make_network, training_step
 
-KERNELS = [(operation, name) for operation in machine.OPERATIONS for name in operation.kernels]
+KERNELS = [(operation, name) for operation in gpu_exercises.OPERATIONS for name in operation.kernels]
 SIZES = (30, 60, 10, 1)
 
 
@@ -27,7 +27,7 @@ def test_kernels_are_right_and_can_be_shown(operation, kernel, capsys):
 
 
 def test_they_are_found_but_belong_to_no_backend_and_are_not_timed():
-    for operation in machine.OPERATIONS:
+    for operation in gpu_exercises.OPERATIONS:
         assert find(operation.name) is operation
         assert operation.name not in operations() and operation.name not in choose("numpy").kernels
         assert "CUDA" not in str(operation)

@@ -7,7 +7,7 @@ import pytest
 
 from nncourse import device, errors
 from nncourse.errors import CourseError
-from nncourse.kernels import mine
+from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.backend import choose, operations
 from nncourse.kernels.dense import dense_forward
@@ -33,9 +33,9 @@ def calls(monkeypatch) -> list:
 def keep(operation, name, text, block=None, seconds=None):
     """Check here, in this process, and keep what is right, as an exercise does."""
     launch = {"block": list(block)} if block else None
-    verdict = mine.check(operation, name, text, launch)
+    verdict = kept_kernels.check(operation, name, text, launch)
     if verdict:
-        mine.keep(operation, name, text, launch, seconds)
+        kept_kernels.keep(operation, name, text, launch, seconds)
     return verdict
 
 
@@ -44,15 +44,15 @@ def names(folder) -> list[str]:
 
 
 def test_a_right_kernel_is_kept(my_kernels):
-    assert mine.progress() == {}
+    assert kept_kernels.progress() == {}
     verdict = keep(sigmoid, "numpy", RIGHT, seconds=0.25)
     assert verdict and str(verdict).startswith("✓")
     assert names(my_kernels) == ["progress.json", "sigmoid.numpy.py"]
     assert (my_kernels / "sigmoid.numpy.py").read_text() == RIGHT
-    entry = mine.progress()["sigmoid.numpy"]
+    entry = kept_kernels.progress()["sigmoid.numpy"]
     assert entry["seconds"] == 0.25 and entry["machine"] and entry["date"]
     assert keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
-    assert set(mine.progress()) == {"sigmoid.numpy", "relu.loops"}
+    assert set(kept_kernels.progress()) == {"sigmoid.numpy", "relu.loops"}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_others_are_not_kept_and_the_verdict_says_why(my_kernels, name, text, sa
     verdict = keep(sigmoid, name, text)
     assert not verdict
     assert said in verdict.line and "\n" not in verdict.line
-    assert names(my_kernels) == [] and mine.progress() == {}
+    assert names(my_kernels) == [] and kept_kernels.progress() == {}
 
 
 def test_kept_kernels_drive_a_network(calls, rng):
@@ -102,22 +102,22 @@ def test_kept_kernels_drive_a_network(calls, rng):
 def test_the_fastest_is_taken(fast):
     for name in ("loops", "numpy", "numba"):
         keep(sigmoid, name, RIGHT, seconds={fast: 0.001, "numba": None}.get(name, 0.1))
-    kernels, refused = mine.fastest(operations(), "cpu")
+    kernels, refused = kept_kernels.fastest(operations(), "cpu")
     assert [(kernel.operation.name, kernel.name) for kernel in kernels.values()] == [("sigmoid", fast)]
     assert refused == {}
-    assert mine.fastest(operations(), "gpu") == ({}, {})
+    assert kept_kernels.fastest(operations(), "gpu") == ({}, {})
 
 
 def test_of_several_that_cannot_be_used_the_fastest_is_named(my_kernels):
     for name, seconds in (("numpy", 0.1), ("loops", 0.3)):
         keep(sigmoid, name, RIGHT, seconds=seconds)
         (my_kernels / f"sigmoid.{name}.py").unlink()
-    assert mine.fastest(operations(), "cpu") == ({}, {"sigmoid": "yours is not used: sigmoid.numpy.py is gone"})
+    assert kept_kernels.fastest(operations(), "cpu") == ({}, {"sigmoid": "yours is not used: sigmoid.numpy.py is gone"})
 
 
 def test_a_changed_file_is_checked_again(my_kernels, calls, monkeypatch):
     keep(sigmoid, "numpy", RIGHT)
-    monkeypatch.setattr(mine.worker, "call", lambda function, *arguments, seconds: function(*arguments))
+    monkeypatch.setattr(kept_kernels.worker, "call", lambda function, *arguments, seconds: function(*arguments))
     (my_kernels / "sigmoid.numpy.py").write_text(COUNTED)  # changed, and still right
     backend = choose("numpy", mine=True)
     assert backend.notes["sigmoid"] == "yours"
@@ -151,12 +151,12 @@ def test_a_file_that_is_no_longer_right_is_not_used_and_that_is_said(my_kernels,
 def test_a_changed_file_that_never_ends_is_given_up(my_kernels, monkeypatch):
     keep(sigmoid, "numpy", RIGHT)
     (my_kernels / "sigmoid.numpy.py").write_text("def sigmoid(z):\n    while True:\n        pass\n")
-    monkeypatch.setattr(mine, "TIME_LIMIT", 1.0)
+    monkeypatch.setattr(kept_kernels, "TIME_LIMIT", 1.0)
     assert "did not end within 1 s" in choose("numpy", mine=True).notes["sigmoid"]
 
 
 def test_a_function_may_have_any_name_if_it_is_alone(my_kernels):
-    kernel = mine.build(relu, "naive", CUDA_RIGHT.replace("relu(", "my_relu("), {"block": [64]})
+    kernel = kept_kernels.build(relu, "naive", CUDA_RIGHT.replace("relu(", "my_relu("), {"block": [64]})
     assert kernel.entry == "my_relu"
 
 

@@ -1,4 +1,4 @@
-"""train_epoch on the CPU: Algorithm 1 without calls between steps, by NumPy and by loops that Numba compiles.
+"""dense_sgd_epoch on the CPU: Algorithm 1 without calls between steps, by NumPy and by loops that Numba compiles.
 
 All arrays are made beforehand. Z is overwritten by A where it stands, so slopes are computed from A. The learning rate
 and the mean over the batch go into the output's deltas, the fewest numbers: all gradients are proportional to them.
@@ -8,7 +8,7 @@ import numpy as np
 
 from nncourse.kernels import jit
 from nncourse.kernels.activations import ALPHA
-from nncourse.kernels.epoch import CROSS_ENTROPIES, train_epoch
+from nncourse.kernels.epoch.dense import CROSS_ENTROPIES, dense_sgd_epoch
 
 
 def in_whole_batches(steps, parameters, architecture, X, Y, batch, rate):
@@ -69,7 +69,7 @@ ARRAYS = {
 NAMES = tuple(ARRAYS)
 
 
-@train_epoch.kernel("numpy", device="cpu")
+@dense_sgd_epoch.kernel("numpy", device="cpu")
 def array(parameters, architecture, X, Y, batch, rate):
     """The steps of model/network.py, a line each."""
     return in_whole_batches(_array_steps, parameters, architecture, X, Y, batch, rate)
@@ -113,7 +113,7 @@ IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX = range(len(N
 BLOCK = 5  # so many samples share each weight that is read; a batch is filled up with samples whose deltas are 0
 
 
-@train_epoch.kernel("numba", device="cpu")
+@dense_sgd_epoch.kernel("numba", device="cpu")
 def loops(parameters, architecture, X, Y, batch, rate):
     """Compiled once, for all networks."""
     return in_whole_batches(_loops_steps, parameters, architecture, X, Y, batch, rate)

@@ -1,6 +1,6 @@
-// train_epoch in one launch: the weights stay on the chip from the first step to the last, the samples stream in.
+// dense_sgd_epoch in one launch: the weights stay on the chip from the first step to the last, the samples stream in.
 //
-// Everything about the network is a constant here: epoch_one_kernel.py compiles this text anew for each network, so that
+// Everything about the network is a constant here: dense_one_kernel.py compiles this text anew for each network, so that
 // loops unroll and weights get registers. There are two kinds of weights:
 //
 //   Layer 1, usually the widest, is spread over the threads of all blocks. A thread keeps NEURONS × 4 QUADS of its weights
@@ -106,9 +106,9 @@ struct Shared {
     float b[ALL];                                  // biases of layers 2 and above
     float parts[MEETING == CLUSTER ? 2 * BLOCKS * ROWS * width(2) : 1];  // sums of layer 2, a part from each block
 };
-static_assert(sizeof(Shared) <= SHARED_BYTES, "epoch_one_kernel.py reserves too little shared memory");
+static_assert(sizeof(Shared) <= SHARED_BYTES, "dense_one_kernel.py reserves too little shared memory");
 
-// ---- what needs PTX, each with a twin for the CPU emulator; for how blocks meet see epoch_meeting.cu
+// ---- what needs PTX, each with a twin for the CPU emulator; for how blocks meet see meeting.cu
 
 // Copies COPY numbers to shared memory in the background; zeros unless they are `there`. PTX has addresses of its own for
 // shared memory; to ask for one takes time, so that of its beginning, `memory_at`, is asked for once.
@@ -192,7 +192,7 @@ __device__ void computed_here(float& number) {
 #endif
 }
 
-// ---- mathematics: for activations and slopes see epoch_mathematics.cu
+// ---- mathematics: for activations and slopes see mathematics.cu
 
 // Turns the z of a sample's outputs into its softmax. Every thread of the group adds up all of them.
 __device__ void softmax(float* a, int member) {
@@ -267,7 +267,7 @@ __device__ void weighted_sums(const Shared& at, const float* below, int member, 
 // ---- the kernel
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(MEETING == CLUSTER ? BLOCKS : 1)
-train_epoch(float* parameters, const float* X, const float* Y, float* meeting_place, int* arrived, int n, float rate) {
+dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meeting_place, int* arrived, int n, float rate) {
     extern __shared__ __align__(16) float memory[];
     Shared& at = *(Shared*)memory;
 #ifdef CUDA_ON_CPU

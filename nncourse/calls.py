@@ -1,0 +1,300 @@
+"""What a backend can be asked: a method for each operation, for editors and type checkers.
+
+Made by tools/calls.py from the operations' contracts: change these, not this file. A Backend of kernels/backend.py has
+a kernel in the place of each method.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Array = Any  # a NumPy array on the CPU, a CuPy array on a GPU
+
+
+class Calls:
+    """The operations of a backend, and where their arrays lie."""
+
+    name: str
+    device: str
+    kernels: Mapping[str, Any]
+    notes: Mapping[str, str]
+
+    def to_device(self, array: Array) -> Array:
+        """`array` where this backend's kernels want it."""
+        raise NotImplementedError
+
+    def neuron(self, x: Array, w: Array, b: float) -> Array:
+        """(1) z = Σ w_i x_i + b.
+
+        x (n,), w (n,), b () -> z ()
+        """
+        raise NotImplementedError
+
+    def perceptron_update(self, w: Array, x: Array, y: float, a: float, rate: float) -> Array:
+        """w ← w + η (y − a) x.
+
+        w (n,), x (n,), y (), a (), rate () -> w (n,)
+        """
+        raise NotImplementedError
+
+    def identity(self, z: Array) -> Array:
+        """a = z.
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def identity_derivative(self, z: Array) -> Array:
+        """a = 1.
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def step(self, z: Array) -> Array:
+        """a = 1 if z > 0, else 0.
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def step_derivative(self, z: Array) -> Array:
+        """a = 0.
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def sigmoid(self, z: Array) -> Array:
+        """(2a) a = 1 / (1 + exp(−z)).
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def sigmoid_derivative(self, z: Array) -> Array:
+        """a = σ(z) (1 − σ(z)).
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def tanh(self, z: Array) -> Array:
+        """(2b) a = 2 / (1 + exp(−2z)) − 1.
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def tanh_derivative(self, z: Array) -> Array:
+        """a = 1 − tanh²(z).
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def relu(self, z: Array) -> Array:
+        """(2c) a = max(0, z).
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def relu_derivative(self, z: Array) -> Array:
+        """a = 1 if z > 0, else 0.
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def leaky_relu(self, z: Array) -> Array:
+        """(2d) a = z if z > 0, else 0.01 z.
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def leaky_relu_derivative(self, z: Array) -> Array:
+        """a = 1 if z > 0, else 0.01.
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def softplus(self, z: Array) -> Array:
+        """(2e) a = log(1 + exp(z)).
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def softplus_derivative(self, z: Array) -> Array:
+        """a = σ(z).
+
+        z (*n) -> a (*n)
+        """
+        raise NotImplementedError
+
+    def softmax(self, Z: Array) -> Array:
+        """A[i, j] = exp(Z[i, j]) / Σ_k exp(Z[i, k]).
+
+        Z (batch, n) -> A (batch, n)
+        """
+        raise NotImplementedError
+
+    def softmax_delta(self, G: Array, A: Array) -> Array:
+        """(4a) D[i] = A[i] ⊙ (G[i] − Σ_k G[i, k] A[i, k]), the slope of softmax times a gradient.
+
+        G (batch, n), A (batch, n) -> D (batch, n)
+        """
+        raise NotImplementedError
+
+    def dense_forward(self, A: Array, W: Array, b: Array) -> Array:
+        """(1) Z = A Wᵀ + b.
+
+        A (batch, n_in), W (n_out, n_in), b (n_out,) -> Z (batch, n_out)
+        """
+        raise NotImplementedError
+
+    def mse(self, A: Array, Y: Array) -> Array:
+        """(3) C = 1/(2 batch) Σ (a − y)².
+
+        A (batch, n), Y (batch, n) -> C ()
+        """
+        raise NotImplementedError
+
+    def mse_gradient(self, A: Array, Y: Array) -> Array:
+        """G = A − Y.
+
+        A (batch, n), Y (batch, n) -> G (batch, n)
+        """
+        raise NotImplementedError
+
+    def mae(self, A: Array, Y: Array) -> Array:
+        """C = 1/batch Σ |a − y|.
+
+        A (batch, n), Y (batch, n) -> C ()
+        """
+        raise NotImplementedError
+
+    def mae_gradient(self, A: Array, Y: Array) -> Array:
+        """G = sign(A − Y).
+
+        A (batch, n), Y (batch, n) -> G (batch, n)
+        """
+        raise NotImplementedError
+
+    def binary_cross_entropy(self, Z: Array, Y: Array) -> Array:
+        """C = 1/batch Σ (softplus(z) − y z), with a = sigmoid(z).
+
+        Z (batch, n), Y (batch, n) -> C ()
+        """
+        raise NotImplementedError
+
+    def categorical_cross_entropy(self, Z: Array, Y: Array) -> Array:
+        """C = 1/batch Σ (log Σ exp(z) − Σ y z), with a = softmax(z) and Σ y = 1.
+
+        Z (batch, n), Y (batch, n) -> C ()
+        """
+        raise NotImplementedError
+
+    def cross_entropy_delta(self, A: Array, Y: Array) -> Array:
+        """(4a) D = A − Y, for sigmoid with binary and softmax with categorical cross-entropy.
+
+        A (batch, n), Y (batch, n) -> D (batch, n)
+        """
+        raise NotImplementedError
+
+    def output_delta(self, G: Array, S: Array) -> Array:
+        """(4a) D = G ⊙ S.
+
+        G (*n), S (*n) -> D (*n)
+        """
+        raise NotImplementedError
+
+    def hidden_delta(self, D: Array, W: Array, S: Array) -> Array:
+        """(4b) D_below = (D W) ⊙ S.
+
+        D (batch, n_out), W (n_out, n_in), S (batch, n_in) -> D_below (batch, n_in)
+        """
+        raise NotImplementedError
+
+    def bias_gradient(self, D: Array) -> Array:
+        """(4c) db = mean of D over the batch.
+
+        D (batch, n_out) -> db (n_out,)
+        """
+        raise NotImplementedError
+
+    def weight_gradient(self, D: Array, A: Array) -> Array:
+        """(4d) dW = Dᵀ A / batch.
+
+        D (batch, n_out), A (batch, n_in) -> dW (n_out, n_in)
+        """
+        raise NotImplementedError
+
+    def sgd_update(self, W: Array, G: Array, rate: float) -> Array:
+        """Algorithm 1 W ← W − η G.
+
+        W (*n), G (*n), rate () -> W (*n)
+        """
+        raise NotImplementedError
+
+    def l2_gradient(self, G: Array, W: Array, l2: float) -> Array:
+        """G ← G + λ W.
+
+        G (*n), W (*n), l2 () -> G (*n)
+        """
+        raise NotImplementedError
+
+    def momentum_update(self, W: Array, G: Array, V: Array, rate: float, momentum: float) -> tuple[Array, Array]:
+        """V ← μ V + G, W ← W − η V.
+
+        W (*n), G (*n), V (*n), rate (), momentum () -> W (*n), V (*n)
+        """
+        raise NotImplementedError
+
+    def adam_update(
+        self, W: Array, G: Array, M: Array, V: Array, rate: float, c1: float, c2: float
+    ) -> tuple[Array, Array, Array]:
+        """M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε).
+
+        W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 () -> W (*n), M (*n), V (*n)
+        """
+        raise NotImplementedError
+
+    def confusion_matrix(self, labels: Array, predictions: Array, classes: int) -> Array:
+        """M[i, j] = number of samples with label i and prediction j.
+
+        labels (n,) int, predictions (n,) int, classes () int -> M (classes, classes) int
+        """
+        raise NotImplementedError
+
+    def precision(self, M: Array) -> Array:
+        """(5) P[j] = TP / (TP + FP) = M[j, j] / Σ_i M[i, j].
+
+        M (classes, classes) int -> P (classes,)
+        """
+        raise NotImplementedError
+
+    def recall(self, M: Array) -> Array:
+        """(6) R[i] = TP / (TP + FN) = M[i, i] / Σ_j M[i, j].
+
+        M (classes, classes) int -> R (classes,)
+        """
+        raise NotImplementedError
+
+    def f1(self, M: Array) -> Array:
+        """(7) F[i] = 2 TP / (2 TP + FP + FN) = 2 P R / (P + R).
+
+        M (classes, classes) int -> F (classes,)
+        """
+        raise NotImplementedError
+
+    def dense_sgd_epoch(
+        self, parameters: Array, architecture: Any, X: Array, Y: Array, batch: int, rate: float
+    ) -> Array:
+        """Algorithm 1 for each batch: W ← W − η dC/dW, b ← b − η dC/db.
+
+        parameters (p,), architecture () object, X (n, n_in), Y (n, n_out), batch () int, rate () -> parameters (p,)
+        """
+        raise NotImplementedError

@@ -1,0 +1,37 @@
+"""Every operation there is, by topic: the table of contents of this folder."""
+
+from types import ModuleType
+
+from nncourse.errors import refuse_unknown
+from nncourse.kernels import activations, backpropagation, confusion, cost, dense, gpu_exercises, neuron, update
+from nncourse.kernels.epoch import dense as dense_epoch
+from nncourse.kernels.epoch import dense_cpu, dense_graph, dense_one_kernel
+from nncourse.kernels.operation import Operation
+
+# In the order of the course. Modules that only add kernels to another module's operation stand behind it.
+TOPICS = (neuron, activations, dense, cost, backpropagation, update, confusion)
+EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
+RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
+
+
+def _defined_in(modules: tuple[ModuleType, ...]) -> dict[str, Operation]:
+    found = [item for module in modules for item in vars(module).values() if isinstance(item, Operation)]
+    return {operation.name: operation for operation in found}
+
+
+def operations() -> dict[str, Operation]:
+    """The operations that networks call, by name: each backend has a kernel for each."""
+    return _defined_in(TOPICS)
+
+
+def epochs() -> dict[str, Operation]:
+    """The operations that compute a whole epoch of training at once, by name. A backend may do without."""
+    return _defined_in(EPOCHS)
+
+
+def find(name: str) -> Operation:
+    """The operation of that name, those that only exercises have included; CourseError lists those there are."""
+    known = operations() | epochs() | _defined_in((gpu_exercises,))
+    name = RENAMED.get(name, name)
+    refuse_unknown("an operation", name, known)
+    return known[name]

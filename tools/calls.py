@@ -1,0 +1,67 @@
+"""Writes nncourse/calls.py anew from the operations' contracts: `python tools/calls.py`. A test keeps it up to date."""
+
+import textwrap
+from pathlib import Path
+
+from nncourse.kernels.catalogue import epochs, operations
+from nncourse.kernels.contract import Argument
+from nncourse.kernels.operation import Operation
+
+FILE = Path(__file__).parents[1] / "nncourse" / "calls.py"
+
+HEAD = '''"""What a backend can be asked: a method for each operation, for editors and type checkers.
+
+Made by tools/calls.py from the operations' contracts: change these, not this file. A Backend of kernels/backend.py has
+a kernel in the place of each method.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Array = Any  # a NumPy array on the CPU, a CuPy array on a GPU
+
+
+class Calls:
+    """The operations of a backend, and where their arrays lie."""
+
+    name: str
+    device: str
+    kernels: Mapping[str, Any]
+    notes: Mapping[str, str]
+
+    def to_device(self, array: Array) -> Array:
+        """`array` where this backend's kernels want it."""
+        raise NotImplementedError
+'''
+
+
+def annotation(argument: Argument) -> str:
+    """The Python type of an argument or a result."""
+    if argument.kind == "object":
+        return "Any"
+    return "Array" if argument.dims else {"int": "int", "float": "float"}[argument.kind]
+
+
+def method(operation: Operation) -> str:
+    """One method of the class."""
+    arguments = ", ".join(f"{argument.name}: {annotation(argument)}" for argument in operation.arguments)
+    results = [annotation(result) if result.dims else "Array" for result in operation.results]
+    result = results[0] if len(results) == 1 else f"tuple[{', '.join(results)}]"
+    title = f"{operation.equation} {operation.formula}".strip()
+    if not title.endswith("."):
+        title += "."
+    words = textwrap.wrap(operation.contract, 112)
+    documentation = "\n".join(f"        {line}" for line in words)
+    head = f"    def {operation.name}(self, {arguments}) -> {result}:"
+    if len(head) > 120:
+        head = f"    def {operation.name}(\n        self, {arguments}\n    ) -> {result}:"
+    return f'{head}\n        """{title}\n\n{documentation}\n        """\n        raise NotImplementedError\n'
+
+
+def text() -> str:
+    """The whole file."""
+    return "\n".join([HEAD, *map(method, (operations() | epochs()).values())])
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), "utf-8")
