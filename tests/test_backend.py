@@ -8,7 +8,8 @@ import pytest
 from nncourse import device
 from nncourse.errors import CourseError
 from nncourse.kernels import backend as backends
-from nncourse.kernels.backend import choose, find, operations
+from nncourse.kernels.backend import choose
+from nncourse.kernels.catalogue import epochs, find, operations
 from nncourse.kernels.cost import mse
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.operation import CudaKernel
@@ -27,11 +28,12 @@ def refused(*arguments, **options) -> str:
 def test_a_backend_has_one_kernel_for_each_operation(name):
     backend = choose(name)
     assert (backend.name, backend.device) == (name, "cpu")
-    assert list(backend.kernels) == list(operations())
+    wholes = epochs() if name != "loops" else {}
+    assert list(backend.kernels) == [*operations(), *wholes]
     for operation, kernel in backend.kernels.items():
         assert kernel.operation.name == operation
-        assert kernel.device in ("cpu", "any")
-        assert kernel.name == name or operation == "dense_sgd_epoch" or "borrowed" in backend.notes[operation]
+        assert kernel.device == "cpu"
+        assert kernel.name == name or "borrowed" in backend.notes[operation]
 
 
 def test_overrides_choose_a_kernel_and_it_is_said():
@@ -97,9 +99,8 @@ def test_the_cuda_backend_takes_only_kernels_that_repeat_themselves(monkeypatch)
     monkeypatch.setattr(mse, "kernels", last)  # as if the one with float atomics were the fastest
     backend = choose("cuda", emulate=True)
     assert backend.device == "cpu" and "emulated" in backend.name
-    assert backend.kernels["dense_sgd_epoch"].name == "steps"
-    others = [kernel for name, kernel in backend.kernels.items() if name != "dense_sgd_epoch"]
-    assert all(isinstance(kernel, CudaKernel) and kernel.deterministic for kernel in others)
+    assert "dense_sgd_epoch" not in backend.kernels
+    assert all(isinstance(kernel, CudaKernel) and kernel.deterministic for kernel in backend.kernels.values())
     assert backend.kernels["mse"].name != "atomic"
     assert choose("cuda", emulate=True, mse="atomic").kernels["mse"].name == "atomic"
 
@@ -121,9 +122,12 @@ def test_a_backend_is_immutable():
 @pytest.mark.parametrize("name", CPU)
 def test_repr_names_every_operation_its_kernel_and_where_it_is_written(name):
     lines = [line.split() for line in repr(choose(name)).splitlines()[1:]]
-    assert [line[0] for line in lines] == list(operations())
+    assert [line[0] for line in lines] == [*operations(), *epochs()]
     for operation, kernel, where, *_ in lines:
-        assert kernel in operations()[operation].kernels
+        if kernel == "steps":
+            assert (name, operation) == ("loops", "dense_sgd_epoch")
+            continue
+        assert kernel in find(operation).kernels
         file, _, number = where.partition(":")
         assert (backends.__file__.removesuffix("kernels/backend.py") + file) and int(number) > 0
 
@@ -132,7 +136,7 @@ def test_repr_names_every_operation_its_kernel_and_where_it_is_written(name):
 def test_backends_of_the_gpu(gpu, name, rng):
     backend = choose(name)
     assert backend.device == "gpu"
-    assert {kernel.device for kernel in backend.kernels.values()} <= {"gpu", "any"}
+    assert {kernel.device for kernel in backend.kernels.values()} == {"gpu"}
     A, W, b = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (2, 3), (2,)))
     Z = backend.dense_forward(*map(backend.to_device, (A, W, b)))
     assert device.on_gpu(Z)

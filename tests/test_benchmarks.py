@@ -199,7 +199,9 @@ def test_some_steps_of_an_epoch_may_be_timed():
 
 
 def wrong_rate(parameters, architecture, X, Y, batch, steps):
-    dense_sgd_epoch["numpy"](parameters, architecture, X[: steps * batch], Y[: steps * batch], batch, 1.001 * trainers.RATE)
+    dense_sgd_epoch["numpy"](
+        parameters, architecture, X[: steps * batch], Y[: steps * batch], batch, 1.001 * trainers.RATE
+    )
 
 
 def no_last_batch(parameters, architecture, X, Y, batch, steps):

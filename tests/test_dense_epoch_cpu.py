@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from step_by_step import steps
 
 from nncourse.architecture import DenseArchitecture
 from nncourse.kernels.epoch import dense_cpu
@@ -37,7 +38,9 @@ def trained(kernel, architecture, arrays, batch, epochs=1, rate=0.1):
     """The parameters after some epochs of a kernel, in place."""
     parameters, X, Y = (array.copy() for array in arrays)
     for _ in range(epochs):
-        assert dense_sgd_epoch[kernel](parameters, architecture, X, Y, batch, rate) is parameters
+        assert (steps if kernel == "steps" else dense_sgd_epoch[kernel])(
+            parameters, architecture, X, Y, batch, rate
+        ) is parameters
     np.testing.assert_array_equal(X, arrays[1])
     np.testing.assert_array_equal(Y, arrays[2])
     return parameters
@@ -113,7 +116,9 @@ def test_saturated_neurons_stay_finite_without_warnings(kernel, name, sign):
 def test_data_may_be_a_view(kernel):
     parameters, X, Y = example(NETWORKS[0], 25)
     wide = np.repeat(X, 2, axis=1)
-    result = dense_sgd_epoch[kernel](parameters.copy(), NETWORKS[0], wide[:, ::2], Y, 10, 0.1)
+    result = (steps if kernel == "steps" else dense_sgd_epoch[kernel])(
+        parameters.copy(), NETWORKS[0], wide[:, ::2], Y, 10, 0.1
+    )
     np.testing.assert_allclose(result, trained(kernel, NETWORKS[0], (parameters, X, Y), 10), rtol=1e-5, atol=1e-7)
 
 

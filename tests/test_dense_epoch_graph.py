@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from step_by_step import steps
 
 from nncourse.architecture import DenseArchitecture
 from nncourse.cuda import compile as cuda_compile
@@ -22,7 +23,9 @@ NETWORKS = [
     DenseArchitecture((7, 5, 4), ("relu", "softmax"), "categorical_cross_entropy"),
     DenseArchitecture((6, 9, 7, 40), ("softplus", "leaky_relu", "softmax"), "mae"),
     DenseArchitecture((4, 2), ("tanh",), "mse"),
-    DenseArchitecture((600, 140, 3), ("tanh", "sigmoid"), "binary_cross_entropy"),  # more than one tile, in each direction
+    DenseArchitecture(
+        (600, 140, 3), ("tanh", "sigmoid"), "binary_cross_entropy"
+    ),  # more than one tile, in each direction
 ]
 networks = pytest.mark.parametrize("architecture", NETWORKS, ids=str)
 needs_nvrtc = pytest.mark.skipif(cuda_compile.why_no_nvrtc() is not None, reason=str(cuda_compile.why_no_nvrtc()))
@@ -45,7 +48,9 @@ def example(architecture, n, seed=0):
     n_in, n_out = architecture.sizes[0], architecture.sizes[-1]
     labels = rng.integers(0, max(2, n_out), n)
     Y = labels[:, None] if n_out == 1 else np.eye(n_out)[labels]
-    parameters = rng.standard_normal(architecture.contract_sizes["p"], dtype=np.float32) / np.sqrt(n_in, dtype=np.float32)
+    parameters = rng.standard_normal(architecture.contract_sizes["p"], dtype=np.float32) / np.sqrt(
+        n_in, dtype=np.float32
+    )
     return parameters, rng.standard_normal((n, n_in), dtype=np.float32), Y.astype(np.float32)
 
 
@@ -53,7 +58,9 @@ def trained(kernel, architecture, arrays, batch, rates=(0.1,), to_device=np.copy
     """The parameters after an epoch at each of these rates."""
     parameters, X, Y = map(to_device, arrays)
     for rate in rates:
-        assert dense_sgd_epoch[kernel](parameters, architecture, X, Y, batch, rate) is parameters
+        assert (steps if kernel == "steps" else dense_sgd_epoch[kernel])(
+            parameters, architecture, X, Y, batch, rate
+        ) is parameters
     return parameters if to_device is np.copy else parameters.get()
 
 
@@ -105,7 +112,9 @@ def test_steps_are_those_of_the_separate_operations_on_the_gpu(
 def test_data_may_be_a_view_and_no_samples_change_nothing(kernel, emulator):
     arrays = example(NETWORKS[0], 25)
     wide = np.repeat(arrays[1], 2, axis=1)
-    result = dense_sgd_epoch[kernel](arrays[0].copy(), NETWORKS[0], wide[:, ::2], arrays[2], 10, 0.1)
+    result = (steps if kernel == "steps" else dense_sgd_epoch[kernel])(
+        arrays[0].copy(), NETWORKS[0], wide[:, ::2], arrays[2], 10, 0.1
+    )
     np.testing.assert_array_equal(result, trained(kernel, NETWORKS[0], arrays, 10))
     arrays = example(NETWORKS[0], 0)
     np.testing.assert_array_equal(trained(kernel, NETWORKS[0], arrays, 10), arrays[0])
@@ -117,7 +126,7 @@ def test_what_does_not_fit_the_contract_is_refused_in_one_line(kernel):
     refused = [(parameters[:-1], X, Y), (parameters, X[:, :-1], Y), (parameters, X, Y[:-1])]
     for arrays in [*refused, (parameters.astype(np.float64), X, Y), (parameters, X.astype(np.float64), Y)]:
         with pytest.raises(CourseError) as caught:
-            dense_sgd_epoch[kernel](arrays[0], NETWORKS[0], *arrays[1:], 10, 0.1)
+            (steps if kernel == "steps" else dense_sgd_epoch[kernel])(arrays[0], NETWORKS[0], *arrays[1:], 10, 0.1)
         assert "\n" not in str(caught.value)
 
 

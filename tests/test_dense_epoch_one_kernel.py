@@ -90,7 +90,8 @@ def close_to_truth(case, **layout):
 @pytest.mark.parametrize("made", LAYOUTS.values(), ids=LAYOUTS)
 def test_layouts_are_right_on_the_gpu(gpu, made):
     close_to_truth(
-        check.random_case(dense_sgd_epoch, {"architecture": SIZES, **SIZES.contract_sizes, "n": 13, "batch": 5}), made=made
+        check.random_case(dense_sgd_epoch, {"architecture": SIZES, **SIZES.contract_sizes, "n": 13, "batch": 5}),
+        made=made,
     )
 
 
@@ -101,7 +102,8 @@ def test_layouts_are_right_on_the_gpu(gpu, made):
 def test_the_measured_networks_are_right_on_the_gpu(gpu, sizes, batch, chip):
     architecture = sigmoids(*sizes)
     case = check.random_case(
-        dense_sgd_epoch, {"architecture": architecture, **architecture.contract_sizes, "n": 3 * batch + 4, "batch": batch}
+        dense_sgd_epoch,
+        {"architecture": architecture, **architecture.contract_sizes, "n": 3 * batch + 4, "batch": batch},
     )
     if chip and sizes == (784, 192, 10):
         with pytest.raises(DoesNotFitError):

@@ -1,4 +1,4 @@
-"""The operations about the machine, the GPUs that are not there, and what notebook 08 counts and shows of a step."""
+"""The operations that only exercises have, the GPUs that are not there, and what notebook 08 counts and shows of a step."""
 
 import json
 
@@ -11,11 +11,18 @@ from nncourse.classroom.course import solution
 from nncourse.cuda.compile import gpu_kernel, resources
 from nncourse.errors import CourseError
 from nncourse.kernels import gpu_exercises
-from nncourse.kernels.backend import choose, find, operations
+from nncourse.kernels.backend import choose
+from nncourse.kernels.catalogue import find, operations
 from nncourse.kernels.gpu_exercises import A4000, H200, PretendGpu, occupancy
 from nncourse.model.network import make_network, training_step
 
-KERNELS = [(operation, name) for operation in gpu_exercises.OPERATIONS for name in operation.kernels]
+OPERATIONS = (
+    gpu_exercises.train_on_gpu,
+    gpu_exercises.seconds_a_call,
+    gpu_exercises.least_seconds,
+    gpu_exercises.occupancy,
+)
+KERNELS = [(operation, name) for operation in OPERATIONS for name in operation.kernels]
 SIZES = (30, 60, 10, 1)
 
 
@@ -27,7 +34,7 @@ def test_kernels_are_right_and_can_be_shown(operation, kernel, capsys):
 
 
 def test_they_are_found_but_belong_to_no_backend_and_are_not_timed():
-    for operation in gpu_exercises.OPERATIONS:
+    for operation in OPERATIONS:
         assert find(operation.name) is operation
         assert operation.name not in operations() and operation.name not in choose("numpy").kernels
         assert "CUDA" not in str(operation)

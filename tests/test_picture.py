@@ -314,7 +314,11 @@ def test_a_notebook_gets_figure_and_table(monkeypatch):
         (("sigmoid", "numpy"), {}, "wanted a CUDA kernel, one of naive"),
         (("sigmoid", "fast"), {}, "one of its kernels"),
         (("sigmoidd", "naive"), {}, "did you mean sigmoid"),
-        (("dense_sgd_epoch", "__global__ void of_mine() {}"), {}, "dense_sgd_epoch: wanted an operation with CUDA kernels"),
+        (
+            ("dense_sgd_epoch", "__global__ void of_mine() {}"),
+            {},
+            "dense_sgd_epoch: wanted an operation with CUDA kernels",
+        ),
         (("sigmoid", "naive"), {"n": 0}, "sigmoid: wanted sizes from 1 up, got n=0"),
         (("sigmoid", "naive"), {"m": 3}, r"wanted a size \(n\) or a constant that the text defines; got m"),
         (("dense_forward", "tiled"), {"block": (2, 2, 2)}, "block with 1 or 2 axes"),

@@ -116,7 +116,7 @@ def cases(operation, seed: int = 0) -> Iterator[Case]:
     odd, *tried = operation.sizes_to_check or _sizes_that_fit(operation, names)
     yield _case(operation, odd, "random", rng)
     for known in tried:
-        if all(prod(known[dim.lstrip('*')] for dim in argument.dims) <= MOST for argument in operation.arguments):
+        if all(prod(known[dim.lstrip("*")] for dim in argument.dims) <= MOST for argument in operation.arguments):
             yield _case(operation, known, "random", rng)
     for kind in operation.hostile:
         yield _case(operation, odd, kind, rng)

@@ -25,7 +25,7 @@ import numpy as np
 
 from nncourse.errors import CourseError
 
-ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*\w+)\)( int| object)?\s*"
+ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*n)\)( int| object)?\s*"
 FORMULA = r"\s*(\w+) = ([^,=]+)"
 ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.Name, ast.Load, ast.Constant)
 OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.USub)

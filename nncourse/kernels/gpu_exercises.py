@@ -292,4 +292,3 @@ def filled(registers, shared_bytes, threads, sm):
     blocks = np.minimum(blocks, sm.registers // (warps * of_a_warp))
     blocks = np.minimum(blocks, sm.shared_bytes // (shared_bytes + sm.reserved_bytes))
     return (blocks * warps / sm.warps).astype(np.float32)
-

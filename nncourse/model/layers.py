@@ -72,6 +72,7 @@ class Dense:
     """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32."""
 
     def __init__(self, W: Array, b: Array, activation: str):
+        refuse_unknown("an activation", activation, ACTIVATIONS)
         self.parameters: tuple[Array, ...] = (W, b)
         self.activation = activation
 

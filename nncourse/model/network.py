@@ -9,7 +9,7 @@ import numpy as np
 from nncourse.architecture import DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.model.layers import ACTIVATIONS, Dense, Layer, LayerSequence, Shape, distributed, initialise, views
+from nncourse.model.layers import Dense, Layer, LayerSequence, Shape, distributed, initialise, views
 from nncourse.model.updates import SGD, Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
@@ -47,8 +47,6 @@ class Network(LayerSequence):
 
     def _refuse_what_does_not_fit(self) -> None:
         refuse_unknown("a cost", self.cost, COSTS)
-        for name in filter(None, self.activations):
-            refuse_unknown("an activation", name, ACTIVATIONS)
         if "softmax" in self.activations[:-1]:
             raise CourseError("softmax is for the output layer; give the hidden layers another activation")
         if self.activation == "softmax" and self.sizes[-1] < 2:
