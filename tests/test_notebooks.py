@@ -42,6 +42,13 @@ def test_some_cell_is_compared_and_has_something_to_compare(notebook):
     assert all(cell.outputs for cell in compared)
 
 
+def test_no_cell_may_fail_or_is_left_out(notebook):
+    """With such a tag or comment nbval would let an error pass, whether it was meant or not."""
+    for cell in code_cells(notebook):
+        assert set(cell.metadata.get("tags", [])) <= {"nbval-check-output"}, cell.id
+        assert not re.search(r"NBVAL_|PYTEST_VALIDATE", cell.source), cell.id
+
+
 def test_ids_are_words_that_stay(notebook):
     ids = [cell.id for cell in notebook.cells]
     assert len(set(ids)) == len(ids)
@@ -138,3 +145,33 @@ def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, pass
     assert (done.returncode == 0) is passes, done.stdout
     assert done.stdout.count("started again") >= 1
     assert len((tmp_path / "starts").read_text().split("\n")) - 1 == (2 if passes else 3)
+
+
+@pytest.fixture
+def faults(tmp_path, my_kernels):
+    """The results of nbval for each cell of a notebook: a right answer, a wrong one, and a mistake."""
+    setup = "%load_ext nncourse.classroom.exercise\nfrom nncourse.classroom.exercise import exercise"
+    answers = (
+        '@exercise("relu", kernel="numpy")\ndef relu(z):\n    return ' + body for body in ("0.5 * (z + abs(z))", "z")
+    )
+    sources = (setup, *answers, "exercise('sigmiod', kernel='numpy')")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    nbformat.write(notebook, tmp_path / "faults.ipynb")
+
+    def results(**environment: str) -> list[str]:
+        root = str(Path(__file__).parents[1])
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in ("NNCOURSE_SOLVE", "NNCOURSE_STRICT")
+        }
+        command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--nbval-lax", "faults.ipynb"]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=inherited | {"PYTHONPATH": root} | environment, capture_output=True, text=True
+        )
+        return re.findall(r"::Cell \d+ (\w+)", done.stdout)
+
+    return results
+
+
+def test_a_mistake_in_a_cell_fails_and_a_wrong_answer_where_tests_are_strict(faults):
+    assert faults() == ["PASSED", "PASSED", "PASSED", "FAILED"]
+    assert faults(NNCOURSE_STRICT="1") == ["PASSED", "PASSED", "FAILED", "FAILED"]
