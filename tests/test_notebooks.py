@@ -147,31 +147,20 @@ def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, pass
     assert len((tmp_path / "starts").read_text().split("\n")) - 1 == (2 if passes else 3)
 
 
-@pytest.fixture
-def faults(tmp_path, my_kernels):
-    """The results of nbval for each cell of a notebook: a right answer, a wrong one, and a mistake."""
+def test_nbval_sees_a_mistake_and_where_tests_are_strict_a_wrong_answer(tmp_path, my_kernels):
+    """One notebook for all, since each takes seconds to start; it becomes strict on its way."""
     setup = "%load_ext nncourse.classroom.exercise\nfrom nncourse.classroom.exercise import exercise"
-    answers = (
-        '@exercise("relu", kernel="numpy")\ndef relu(z):\n    return ' + body for body in ("0.5 * (z + abs(z))", "z")
-    )
-    sources = (setup, *answers, "exercise('sigmiod', kernel='numpy')")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    nbformat.write(notebook, tmp_path / "faults.ipynb")
-
-    def results(**environment: str) -> list[str]:
-        root = str(Path(__file__).parents[1])
-        inherited = {
-            name: value for name, value in os.environ.items() if name not in ("NNCOURSE_SOLVE", "NNCOURSE_STRICT")
-        }
-        command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--nbval-lax", "faults.ipynb"]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=inherited | {"PYTHONPATH": root} | environment, capture_output=True, text=True
-        )
-        return re.findall(r"::Cell \d+ (\w+)", done.stdout)
-
-    return results
-
-
-def test_a_mistake_in_a_cell_fails_and_a_wrong_answer_where_tests_are_strict(faults):
-    assert faults() == ["PASSED", "PASSED", "PASSED", "FAILED"]
-    assert faults(NNCOURSE_STRICT="1") == ["PASSED", "PASSED", "FAILED", "FAILED"]
+    wrong = '@exercise("relu", kernel="numpy")\ndef relu(z):\n    return z'
+    mistake = "exercise('sigmiod', kernel='numpy')"
+    sources = (setup, wrong, mistake, "%env NNCOURSE_STRICT=1", wrong)
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "faults.ipynb")
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "NNCOURSE_SOLVE": "",
+        "NNCOURSE_STRICT": "",
+    }
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--nbval-lax", "faults.ipynb"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    results = re.findall(r"::Cell \d+ (PASSED|FAILED)", done.stdout)
+    assert results == ["PASSED", "PASSED", "FAILED", "PASSED", "FAILED"], done.stdout
