@@ -34,7 +34,7 @@ test: setup
 	$(PYTEST) tests $(ARGS)
 	$(NBVAL)
 	NNCOURSE_SOLVE=all NNCOURSE_STRICT=1 $(NBVAL)
-	NNCOURSE_SOLVE=$(EVERY_SECOND) NNCOURSE_STRICT=1 $(NBVAL)
+	solve=$(EVERY_SECOND) && NNCOURSE_SOLVE=$$solve NNCOURSE_STRICT=1 $(NBVAL)
 
 setup: python
 	@$(PYTHON) tools/setup.py test

@@ -11,7 +11,12 @@ class CourseError(ValueError):
     """A mistake that its maker can mend: one line that says what was wanted, what came, what to do next.
 
     The command line prints it on stderr and exits with status 2; nothing else in the package is caught there.
+    In a notebook it is an error of its cell like any other, but shown as its line.
     """
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and Jupyter show in place of a traceback: they ask an exception for this method."""
+        return [f"✗ {self}"]
 
 
 def nearest(got: str, known: Iterable[str]) -> str:

@@ -225,7 +225,8 @@ def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
 
 
 def test_nothing_went_wrong_in_the_notebook(page):
-    assert page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+    for kind in ("stderr", "error"):
+        assert page.locator(f".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.{kind}']").count() == 0
     assert page.locator(".jp-OutputArea-output", has_text="Error displaying widget").count() == 0
 
 

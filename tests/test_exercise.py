@@ -1,6 +1,9 @@
 """The student's loop: open, wrong, right; what is kept; and a notebook that goes on whatever a kernel does."""
 
 import json
+import os
+import subprocess
+import sys
 
 import nbformat
 import numpy as np
@@ -173,6 +176,22 @@ def test_a_cupy_exercise_without_a_gpu_is_checked_with_numpy():
     np.testing.assert_array_equal(relu(Z), np.maximum(Z, 0))
 
 
+@pytest.mark.timed
+def test_the_packages_cupy_kernel_without_a_gpu_is_checked_with_numpy(monkeypatch):
+    if device.gpu_available():
+        pytest.skip("there is a GPU")
+    monkeypatch.setenv("NNCOURSE_SOLVE", "dense_forward.cupy")
+
+    @exercise("dense_forward", kernel="cupy")
+    def dense_forward(A, W, b):
+        raise NotImplementedError
+
+    assert dense_forward.outcome.state == "right"
+    assert dense_forward.outcome.notes == ("Checked with NumPy, not timed: no GPU here.",)
+    assert dense_forward.kernel.device == "cpu" and find("dense_forward")["cupy"].device == "gpu"
+    np.testing.assert_array_equal(dense_forward(np.eye(2), np.ones((1, 2)), np.ones(1)), [[2], [2]])
+
+
 @pytest.mark.parametrize(("operation", "kernel"), [("sigmiod", "numpy"), ("sigmoid", "tiled"), ("sigmoid", "cuda")])
 def test_unknown_exercises_are_refused(operation, kernel):
     with pytest.raises(CourseError, match="wanted"):
@@ -211,6 +230,43 @@ def test_strict_turns_a_wrong_answer_into_an_exception(monkeypatch):
         @exercise("sigmoid", kernel="numpy")
         def sigmoid(z):
             return z
+
+
+def test_strict_an_exercise_that_was_to_be_solved_may_not_stay_open(monkeypatch):
+    def own():
+        @exercise("sigmoid", kernel="numpy")
+        def sigmoid(z):
+            raise NotImplementedError
+
+        return sigmoid.outcome.state
+
+    monkeypatch.setenv("NNCOURSE_STRICT", "1")
+    assert own() == "open"
+    monkeypatch.setenv("NNCOURSE_SOLVE", "relu")
+    assert own() == "open"
+    monkeypatch.setattr(sigmoid_operation, "kernels", {"loops": sigmoid_operation["loops"]})
+    for chosen in ("all", "sigmoid"):
+        monkeypatch.setenv("NNCOURSE_SOLVE", chosen)
+        with pytest.raises(CourseError, match="open"):
+            own()
+    monkeypatch.delenv("NNCOURSE_STRICT")
+    assert own() == "open"
+
+
+@pytest.mark.parametrize("names", ["relu,sigmiod", "sigmoid.numpi", "al"])
+def test_a_misspelt_name_to_be_solved_is_refused(monkeypatch, names):
+    monkeypatch.setenv("NNCOURSE_SOLVE", names)
+    with pytest.raises(CourseError, match="NNCOURSE_SOLVE.*wanted"):
+        solve()
+
+
+@pytest.mark.timed
+def test_strict_raises_what_stopped_the_timing(monkeypatch):
+    monkeypatch.setattr("nncourse.classroom.exercise.TIMING_LIMIT", 0.001)
+    assert "not timed" in solve().outcome.notes[0]
+    monkeypatch.setenv("NNCOURSE_STRICT", "1")
+    with pytest.raises(CourseError, match="did not end"):
+        solve()
 
 
 def test_html_has_the_colour_of_the_state_and_escapes_code():
@@ -304,19 +360,31 @@ def test_launches_are_those_of_the_packages_kernel_unless_the_line_says_otherwis
     assert launch("dense_forward", "own --block 128 --tile 32,8") == {"block": [128], "tile": [32, 8]}
 
 
+def test_in_a_terminal_a_mistake_is_one_line_too(tmp_path):
+    code = "from nncourse.kernels.backend import find\nfind('sigmiod')"
+    command = [sys.executable, "-m", "IPython", "--colors=NoColor", "-c", code]
+    done = subprocess.run(command, env=os.environ | {"IPYTHONDIR": str(tmp_path)}, capture_output=True, text=True)
+    (line,) = (done.stdout + done.stderr).strip().splitlines()
+    assert done.returncode and "did you mean sigmoid" in line
+
+
 class TestNotebook:
     """In a real kernel of Jupyter, as students have it."""
 
     @staticmethod
-    def run(*cells: str) -> list[str]:
-        """The outputs of the cells as text."""
+    def outputs(*cells: str) -> list[list[nbformat.NotebookNode]]:
+        """What each cell leaves."""
         imports = "from nncourse.classroom.exercise import exercise\nimport numpy as np"
         setup = f"%load_ext nncourse.classroom.exercise\n{imports}"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (setup, *cells)])
         NotebookClient(notebook, timeout=200, allow_errors=True, kernel_name="python3").execute()
+        return [cell.outputs for cell in notebook.cells[1:]]
+
+    def run(self, *cells: str) -> list[str]:
+        """The outputs of the cells as text."""
         texts = []
-        for cell in notebook.cells[1:]:
-            parts = [o.get("text") or o.get("data", {}).get("text/plain") or o.get("evalue") for o in cell.outputs]
+        for outputs in self.outputs(*cells):
+            parts = [o.get("text") or o.get("data", {}).get("text/plain") or o.get("evalue") for o in outputs]
             texts.append("\n".join(map(str, parts)))
         return texts
 
@@ -340,8 +408,12 @@ class TestNotebook:
         assert right.startswith("✓ sigmoid (naive): right") and last.startswith("right 2.0")
 
     def test_a_mistake_is_one_line_and_still_an_error(self):
-        (text,) = self.run('@exercise("sigmiod", kernel="numpy")\ndef sigmoid(z): ...')
-        assert "did you mean sigmoid" in text and "Traceback" not in text
+        python = '@exercise("sigmiod", kernel="numpy")\ndef sigmoid(z): ...'
+        magic = f"%%cuda sigmiod naive\n{RIGHT_CUDA}"
+        for (output,) in self.outputs(python, magic):
+            assert (output.output_type, output.ename) == ("error", "CourseError")
+            assert "did you mean sigmoid" in output.evalue and "\n" not in output.evalue
+            assert output.traceback == [f"✗ {output.evalue}"]
 
     def test_cells_out_of_order_and_a_copied_stub(self):
         stub = '@exercise("relu", kernel="numpy")\ndef relu(z):\n    ...  # your code'

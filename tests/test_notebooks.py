@@ -42,6 +42,13 @@ def test_some_cell_is_compared_and_has_something_to_compare(notebook):
     assert all(cell.outputs for cell in compared)
 
 
+def test_no_cell_may_fail_or_is_left_out(notebook):
+    """With such a tag or comment nbval would let an error pass, whether it was meant or not."""
+    for cell in code_cells(notebook):
+        assert set(cell.metadata.get("tags", [])) <= {"nbval-check-output"}, cell.id
+        assert not re.search(r"NBVAL_|PYTEST_VALIDATE", cell.source), cell.id
+
+
 def test_ids_are_words_that_stay(notebook):
     ids = [cell.id for cell in notebook.cells]
     assert len(set(ids)) == len(ids)
@@ -138,3 +145,22 @@ def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, pass
     assert (done.returncode == 0) is passes, done.stdout
     assert done.stdout.count("started again") >= 1
     assert len((tmp_path / "starts").read_text().split("\n")) - 1 == (2 if passes else 3)
+
+
+def test_nbval_sees_a_mistake_and_where_tests_are_strict_a_wrong_answer(tmp_path, my_kernels):
+    """One notebook for all, since each takes seconds to start; it becomes strict on its way."""
+    setup = "%load_ext nncourse.classroom.exercise\nfrom nncourse.classroom.exercise import exercise"
+    wrong = '@exercise("relu", kernel="numpy")\ndef relu(z):\n    return z'
+    mistake = "exercise('sigmiod', kernel='numpy')"
+    sources = (setup, wrong, mistake, "%env NNCOURSE_STRICT=1", wrong)
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "faults.ipynb")
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "NNCOURSE_SOLVE": "",
+        "NNCOURSE_STRICT": "",
+    }
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--nbval-lax", "faults.ipynb"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    results = re.findall(r"::Cell \d+ (PASSED|FAILED)", done.stdout)
+    assert results == ["PASSED", "PASSED", "FAILED", "PASSED", "FAILED"], done.stdout

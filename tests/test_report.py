@@ -284,6 +284,18 @@ def test_a_measurement():
     assert by_batch == ({"numpy": {10: 1.0}}, [])  # 40 rows make no batch of 100
 
 
+def test_what_stops_a_contender_is_a_line_and_an_error_where_tests_are_strict(monkeypatch):
+    def broken(*_):
+        raise TypeError("no <i>")
+
+    monkeypatch.setattr(speedup, "backend_of", broken)
+    monkeypatch.delenv("NNCOURSE_STRICT", raising=False)
+    assert speedup.measure(CONTENDERS[1], *small()).note == "stopped: TypeError: no <i>"
+    monkeypatch.setenv("NNCOURSE_STRICT", "1")
+    with pytest.raises(TypeError):
+        speedup.measure(CONTENDERS[1], *small())
+
+
 def test_a_batch_that_a_contender_cannot_do_costs_only_its_mark(monkeypatch):
     monkeypatch.setattr(speedup, "BATCHES", (10, 20, 30, 40))
     data, test = small()

@@ -13,7 +13,6 @@ import html
 import inspect
 import os
 import re
-import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,23 +95,21 @@ def cuda(line: str, body: str) -> Answer:
 
 
 def load_ipython_extension(ipython) -> None:
-    """`%load_ext nncourse.classroom.exercise`: the cell magic %%cuda; and mistakes are one line, not a traceback."""
+    """`%load_ext nncourse.classroom.exercise`: the cell magic %%cuda."""
 
     def cell(line: str, body: str) -> None:
         answer = cuda(line, body)
         ipython.user_ns[f"{answer.attempt.operation.name}_{answer.attempt.name}"] = answer
 
-    def one_line(shell, kind, error, traceback, tb_offset=None) -> None:
-        print(f"✗ {error}", file=sys.stderr)
-
     ipython.register_magic_function(cell, "cell", "cuda")
-    ipython.set_custom_exc((CourseError,), one_line)
 
 
 def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict | None = None) -> Answer:
     """Judge the text, keep it if it is right, show the outcome."""
     course = _course_kernel(operation, name, cuda=bool(launch))
-    if solved := _solved_by_the_course(operation, name):
+    to_solve = _to_be_solved(operation, name)
+    solved = to_solve and name in operation.kernels
+    if solved:
         text, is_open = None, False
     attempt, verdict = (None, None) if is_open else judged(operation, name, text, launch)
     if verdict is None:
@@ -137,7 +134,8 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         notebook.display.display(answer.outcome)
     else:
         print(answer.outcome)
-    if answer.outcome.state == "wrong" and os.environ.get("NNCOURSE_STRICT") == "1":
+    state = answer.outcome.state
+    if strict() and (state == "wrong" or (to_solve and state == "open")):
         raise CourseError(answer.outcome.line)
     return answer
 
@@ -182,6 +180,8 @@ def timed(
         return worker.call(_compare, operation.name, name, text, launch, seconds=TIMING_LIMIT), notes
     except CourseError as error:
         worker.end()
+        if strict():
+            raise
         return None, [*notes, f"Right, but not timed: {error}"]
 
 
@@ -204,10 +204,23 @@ def _kept(operation: Operation, name: str) -> Kernel | None:
     return kernel if isinstance(kernel, Kernel) else None
 
 
-def _solved_by_the_course(operation: Operation, name: str) -> bool:
+def strict() -> bool:
+    """NNCOURSE_STRICT=1: a fault that is else shown in a line of its own is raised, so that tests see it."""
+    return os.environ.get("NNCOURSE_STRICT") == "1"
+
+
+def _to_be_solved(operation: Operation, name: str) -> bool:
     """NNCOURSE_SOLVE=all, or a list of names: there the course's own kernel is the answer, as tests want it."""
-    chosen = os.environ.get("NNCOURSE_SOLVE", "").split(",")
-    return name in operation.kernels and bool({"all", operation.name, f"{operation.name}.{name}"} & set(chosen))
+    chosen = set(filter(None, os.environ.get("NNCOURSE_SOLVE", "").split(",")))
+    for entry in chosen - {"all"}:  # nobody would notice a misspelt name: its exercise would just stay open
+        other, _, kernel = entry.partition(".")
+        try:
+            known = find(other).kernels
+            if kernel:
+                refuse_unknown(f"a kernel of {other}", kernel, known)
+        except CourseError as error:
+            raise CourseError(f"NNCOURSE_SOLVE has {entry}: {error}") from None
+    return bool({"all", operation.name, f"{operation.name}.{name}"} & chosen)
 
 
 def _python_text(function: Callable, name: str) -> tuple[str, bool]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nncourse import datasets
 from nncourse import device as devices
+from nncourse.classroom.exercise import strict
 from nncourse.datasets import Dataset
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.backend import DEVICES, Backend, choose
@@ -135,6 +136,8 @@ def measure(
     try:
         return timed(Time(contender, BATCH, backend_of(contender, refused)), data, test, longest)
     except Exception as error:  # your own kernels may raise anything, and the rest of the page shall not be lost
+        if strict() and not isinstance(error, CourseError):
+            raise
         said = str(error) if isinstance(error, CourseError) else f"stopped: {type(error).__name__}: {error}"
         return Time(contender, BATCH, note=said)
 

@@ -8,6 +8,7 @@ import datetime
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,11 +130,14 @@ def text_of(operation: Operation, name: str, launch: dict | None) -> str:
 def build(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Kernel:
     """A kernel from its text; without text the package's kernel of that name.
 
+    Without a GPU a cupy kernel is one for the CPU, where its functions take NumPy arrays.
     With `launch`, options of CudaKernel with `block` among them, it is CUDA C. Python text runs in a fresh namespace
     that holds np and xp (CuPy for a cupy kernel).
     """
     if text is None:
-        return operation[name]
+        kernel = operation[name]
+        with_numpy = PYTHON_DEVICES.get(name) == "gpu" and not devices.gpu_available()
+        return replace(kernel, device="cpu") if with_numpy else kernel
     file = file_name(operation, name, launch)
     if not name.isidentifier():
         raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
