@@ -60,7 +60,10 @@ def refuse_slow(epoch) -> None:
         raise FailedError(f"epoch {epoch.number} took {epoch.seconds:.1f} s; wanted less than {SLOW:.0f} s")
 
 
-def credit_card(epochs: int, backends=(("numpy", {}), ("numba", {}), ("cuda", {"dense_sgd_epoch": "one_kernel"}))) -> list:
+BACKENDS = (("numpy", {}), ("numba", {}), ("cuda", {"dense_sgd_epoch": "one_kernel"}))
+
+
+def credit_card(epochs: int, backends=BACKENDS) -> list:
     """A record for each backend, for the same training; the real data if they are there, else the synthetic stand-in.
 
     Raises WrongResultError if the backends do not agree on the cost in the end.

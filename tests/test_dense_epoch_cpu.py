@@ -1,4 +1,4 @@
-"""The fused CPU kernels of dense_sgd_epoch take the steps that the separate operations and PyTorch take; mistakes show."""
+"""The fused CPU kernels of dense_sgd_epoch agree with the separate operations and with PyTorch; mistakes show."""
 
 import warnings
 

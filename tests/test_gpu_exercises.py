@@ -1,4 +1,4 @@
-"""The operations that only exercises have, the GPUs that are not there, and what notebook 08 counts and shows of a step."""
+"""The operations that only exercises have, GPUs that are not there, and what notebook 08 shows of a step."""
 
 import json
 
@@ -86,12 +86,12 @@ def test_occupancy_is_the_drivers(gpu):
 def test_the_parts_of_a_step_are_all_of_it():
     X, Y = overheads.samples(SIZES, 10)
     network = make_network(SIZES)
-    before = network.flat_parameters
+    before = network.flat_parameters.copy()
     parts = anatomy.parts_of_step(network, X, Y, choose("numpy"))
     assert anatomy.seconds_of_step(network, X, Y, choose("numpy")) > 0
     assert np.array_equal(network.flat_parameters, before)
-    assert sum(part.calls for part in parts) == 25
-    assert {part.operation: part.calls for part in parts}["sgd_update"] == 6
+    assert sum(part.calls for part in parts) == 20
+    assert {part.operation: part.calls for part in parts}["sgd_update"] == 1
     assert [part.seconds for part in parts] == sorted((part.seconds for part in parts), reverse=True)
     assert 0 < anatomy.seconds_of_products(parts) < sum(part.seconds for part in parts)
     dense = next(part for part in parts if part.operation == "dense_forward")

@@ -12,27 +12,28 @@ import nncourse
 FOLDER = Path(nncourse.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
 
-# What each part may import of the package; a part is a folder or a file of nncourse/.
+# What each part may import of the package; a part is a folder or a file of nncourse/. There are no exceptions.
 BELOW = {
     "nncourse": set(),
     "errors": set(),
     "architecture": set(),
+    "calls": set(),
     "reading": {"errors"},
     "device": {"nncourse", "errors"},
     "datasets": {"errors", "reading", "device"},
     "child": set(),
     "cuda": {"errors", "device", "child"},
     "worker": {"errors", "child"},
-    "kernels": {"errors", "architecture", "device", "cuda", "worker"},
-    "model": {"errors", "architecture", "device", "datasets"},  # networks are handed a backend
-    "classroom": {"errors", "architecture", "reading", "device", "datasets", "cuda", "worker", "kernels", "model"},
+    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker"},
+    "model": {"errors", "architecture", "calls", "device", "datasets", "kernels"},
+    "classroom": {
+        "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model"
+    },
     "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom"},
     "__main__": {"cli"},
-}
-BESIDES = {
-    "model/metrics.py": {"kernels"},  # quotients of one small matrix on the CPU: there is no backend to choose
-    "kernels/epoch.py": {"model"},  # its kernel `steps` is the training step of model/network.py, called for each batch
-}
+}  # fmt: skip
+# Networks are handed a backend: of the model only metrics.py computes something without one.
+WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
 LATE = {"cupy", "numba", "matplotlib", "ipywidgets", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
 CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
 
@@ -83,8 +84,68 @@ def parsed(file: Path) -> ast.Module:
 def test_imports_run_one_way(file):
     part = part_of(file)
     assert part in BELOW, f"say in BELOW what {part} may import"
-    besides = BESIDES.get(file.relative_to(FOLDER).as_posix(), set())
-    assert parts(imported(parsed(file))) <= BELOW[part] | {part} | besides
+    assert parts(imported(parsed(file))) <= BELOW[part] | {part}
+
+
+@pytest.mark.parametrize("name", WITHOUT_KERNELS)
+def test_networks_know_no_kernels(name):
+    assert "kernels" not in parts(imported(parsed(FOLDER / "model" / f"{name}.py")))
+
+
+def without_type_checking(tree: ast.Module) -> ast.Module:
+    """The same without `if TYPE_CHECKING:`, whose imports are for type checkers and never run."""
+
+    class Without(ast.NodeTransformer):
+        def visit_If(self, node):  # noqa: N802
+            return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
+
+    return Without().visit(tree)
+
+
+def modules_imported(file: Path, known: set[str]) -> set[str]:
+    """The modules of the package that a file imports, inside of functions too, by their full names."""
+    found = set()
+    for node in ast.walk(without_type_checking(parsed(file))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner & known or {node.module}
+            if inner - known:  # a name of the module itself is used too
+                found.add(node.module)
+    return found & known
+
+
+def circle_in(graph: dict[str, set[str]]) -> list[str]:
+    """The modules of one circle, or none."""
+    done: set[str] = set()
+
+    def follow(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return path[path.index(module) :]
+        if module in done:
+            return []
+        for other in sorted(graph.get(module, ())):
+            if found := follow(other, [*path, module]):
+                return found
+        done.add(module)
+        return []
+
+    return next((found for module in graph if (found := follow(module, []))), [])
+
+
+def name_of(file: Path) -> str:
+    parts = file.relative_to(FOLDER.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_module_imports_itself_by_a_detour_through_functions_either():
+    known = {name_of(file) for file in FILES}
+    graph = {name_of(file): modules_imported(file, known) for file in FILES}
+    assert circle_in(graph) == []
+    assert graph["nncourse.kernels.dense"] == {"nncourse.cuda.source", "nncourse.kernels.operation"}
+    upwards = graph | {"nncourse.kernels.contract": {"nncourse.kernels.backend"}}
+    assert {"nncourse.kernels.contract", "nncourse.kernels.backend"} <= set(circle_in(upwards))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))

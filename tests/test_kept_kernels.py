@@ -33,7 +33,7 @@ def calls(monkeypatch) -> list:
 def keep(operation, name, text, block=None, seconds=None):
     """Check here, in this process, and keep what is right, as an exercise does."""
     launch = {"block": list(block)} if block else None
-    verdict = kept_kernels.check(operation, name, text, launch)
+    verdict = kept_kernels.check(operation.name, name, text, launch)
     if verdict:
         kept_kernels.keep(operation, name, text, launch, seconds)
     return verdict

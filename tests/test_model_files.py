@@ -17,6 +17,7 @@ from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
 from nncourse.model import files
 from nncourse.model.network import make_network
+from nncourse.model.updates import SGD
 
 FORMS = ("model.npz", "model.m")
 KINDS = ("none", "normalization", "standardization")
@@ -233,6 +234,20 @@ def save_arrays(path, **changed):
     np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
 
 
+def save_old_arrays(path, **changed):
+    """The same in the form of before version 0.2: W and b of each layer, and a shorter description."""
+    model = a_model()
+    arrays: dict = {"about": about()}
+    for number, layer in enumerate(model.network.layers, 1):
+        arrays |= {f"W{number}": layer.W, f"b{number}": layer.b}
+    arrays |= changed
+    if arrays["about"] is not None and arrays["about"].dtype.kind == "U" and arrays["about"].item().startswith("{"):
+        old = json.loads(arrays["about"].item())
+        shorter = {name: old[name] for name in old.keys() - {"layers", "input_shape", "update"}}
+        arrays["about"] = np.array(json.dumps(shorter))
+    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
+
+
 def about(**changed) -> np.ndarray:
     return np.array(json.dumps(json.loads(files._description(a_model())) | changed))
 
@@ -275,11 +290,80 @@ def scaling_with(**changed) -> np.ndarray:
     ],
     ids=str,
 )
+def test_parts_that_do_not_fit_are_refused_in_an_old_file(tmp_path, changed):
+    save_old_arrays(tmp_path / "x.npz")
+    assert loads_or_says_why(tmp_path / "x.npz")
+    save_old_arrays(tmp_path / "x.npz", **changed)
+    assert not loads_or_says_why(tmp_path / "x.npz")
+
+
+def dense(n_in, n_out, activation="sigmoid", kind="dense"):
+    return {"kind": kind, "n_in": n_in, "n_out": n_out, "activation": activation}
+
+
+def vector(value=0.5, size=None, dtype=np.float32):
+    """As many numbers as the model of these tests has parameters."""
+    return np.full(a_model().network.flat_parameters.size if size is None else size, value, dtype)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"about": None},
+        {"about": np.array("[1, 2]")},
+        {"about": np.array("no json")},
+        {"about": np.array(3.0)},
+        {"about": about(layers=[])},
+        {"about": about(layers=[dense(3, 4)])},
+        {"about": about(layers=[dense(3, 4), dense(4, 3)])},
+        {"about": about(layers=[dense(3, 4), dense(5, 2)])},
+        {"about": about(layers=[dense(3, 4), dense(4, 2, kind="convolutional")])},
+        {"about": about(layers=[dense(3, 4), dense(4, 2, "sigmoidal")])},
+        {"about": about(layers=[dense(3, 4), dense(4, -2)])},
+        {"about": about(layers=[dense(1 << 40, 1 << 40)])},
+        {"about": about(layers=[{"kind": "dense"}])},
+        {"about": about(layers=3)},
+        {"about": about(input_shape=[4])},
+        {"about": about(input_shape="three")},
+        {"about": about(cost=["mse"])},
+        {"about": about(cost="categorical_cross_entropy")},
+        {"about": about(classes=3)},
+        {"about": about(provenance=[1])},
+        {"about": about(update={"kind": "adagrad"})},
+        {"about": about(update={"kind": "sgd", "momentum": 2.0})},
+        {"about": about(update={"kind": "adam", "momentum": 0.9})},
+        {"about": about(update={"kind": "adam", "l2": 0, "steps": 7})},
+        {"about": about(update={"kind": "adam", "l2": 0, "steps": 7}), "state_M": vector()},
+        {"about": about(update={"kind": "sgd", "l2": 0, "steps": -7})},
+        {"state_V": vector()},
+        {"about": about(update={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(np.nan)},
+        {"about": about(update={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(size=3)},
+        {"parameters": None},
+        {"parameters": np.zeros((0,), np.float32)},
+        {"parameters": np.zeros((), np.float32)},
+        {"parameters": vector(size=3)},
+        {"parameters": vector(np.nan)},
+        {"parameters": vector(1e300, dtype=np.float64)},
+        {"parameters": np.full(26, "x")},
+        {"about": about(scaling={"kind": "standardization", "offset": [0, 0, 0]})},
+        {"about": scaling_with(factor=[1, 1, float("nan")])},
+        {"about": about(scaling="standardization")},
+    ],
+    ids=str,
+)
 def test_parts_that_do_not_fit_are_refused(tmp_path, changed):
     save_arrays(tmp_path / "x.npz")
     assert loads_or_says_why(tmp_path / "x.npz")
     save_arrays(tmp_path / "x.npz", **changed)
     assert not loads_or_says_why(tmp_path / "x.npz")
+
+
+def test_a_file_of_before_brings_the_same_model(tmp_path):
+    save_old_arrays(tmp_path / "old.npz")
+    old, new = files.load(tmp_path / "old.npz"), a_model()
+    np.testing.assert_array_equal(old.network.flat_parameters, new.network.flat_parameters)
+    assert (old.network.activations, old.network.cost) == (new.network.activations, new.network.cost)
+    assert (old.classes, old.provenance, old.update) == (new.classes, new.provenance, SGD())
 
 
 class Trap:

@@ -103,9 +103,9 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
     A kernel is timed as a training step calls it, with the arrays on its device already; transfers are not counted.
     """
     sizes = default_sizes(operation) | (sizes or {})
-    names = operation.shapes.free_names
-    if unknown := sizes.keys() - set(names):
-        raise CourseError(f"{operation.name} has the sizes {', '.join(names)}; got {', '.join(unknown)}")
+    there = operation.shapes.free_names
+    if unknown := sizes.keys() - set(there):
+        raise CourseError(f"{operation.name} has the sizes {', '.join(there)}; got {', '.join(unknown)}")
     arguments = check.random_case(operation, sizes).arguments
     return [_time(operation[name], arguments) for name in names or operation.kernels]
 

@@ -114,6 +114,9 @@ def _model(network: Network, about: dict[str, Any], state: dict[str, np.ndarray]
     options = dict(about.get("update", {"kind": "sgd"}))
     steps = int(options.pop("steps", 0))
     update = make_update(options.pop("kind"), **options)
+    if steps < 0 or (state or steps) and set(state) != set(update.remembers):
+        wanted = f"{', '.join(update.remembers) or 'nothing'} of {options or 'its update'} after {steps} steps"
+        raise CourseError(f"wanted {wanted}; got {', '.join(sorted(state)) or 'nothing'}")
     for name, array in state.items():
         if array.shape != network.flat_parameters.shape or not np.isfinite(array).all():
             raise CourseError(f"wanted {network.flat_parameters.size} finite numbers for {name} of its update")

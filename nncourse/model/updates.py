@@ -25,6 +25,10 @@ class Update(Protocol):
     state: dict[str, Array]
     steps: int
 
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        """The names of what it keeps in `state` from the first step on."""
+
     def step(self, parameters: Array, gradient: Array, rate: float, backend: Calls) -> None:
         """Move the parameters, a flat vector, in place. The gradient may be overwritten."""
 
@@ -47,6 +51,10 @@ class SGD:
     def __post_init__(self) -> None:
         _refuse_bad("momentum", self.momentum, below=1.0)
         _refuse_bad("l2", self.l2)
+
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        return ("V",) if self.momentum else ()
 
     @property
     def is_plain(self) -> bool:
@@ -78,11 +86,15 @@ class Adam:
     def __post_init__(self) -> None:
         _refuse_bad("l2", self.l2)
 
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        return ("M", "V")
+
     def step(self, parameters: Array, gradient: Array, rate: float, backend: Calls) -> None:
         self.steps += 1
         if self.l2:
             backend.l2_gradient(gradient, parameters, self.l2)
-        M, V = (_remembered(self.state, name, parameters) for name in "MV")
+        M, V = (_remembered(self.state, name, parameters) for name in self.remembers)
         c1, c2 = 1 - BETA_1**self.steps, 1 - BETA_2**self.steps
         backend.adam_update(parameters, gradient, M, V, rate, c1, c2)
 

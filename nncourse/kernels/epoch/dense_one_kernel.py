@@ -1,4 +1,4 @@
-"""dense_sgd_epoch in one launch: how a network is laid out on the chip, and the launch. The .cu beside has the kernel."""
+"""dense_sgd_epoch in one launch: how a network is laid out on the chip, and the launch. The kernel is in the .cu."""
 
 import functools
 from dataclasses import dataclass, fields
