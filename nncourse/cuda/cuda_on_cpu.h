@@ -1,7 +1,7 @@
 // CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. emulator_program.py generates a
 // program from this file, a .cu text and a main() that calls serve(). This file defines CUDA's types, functions and
-// keywords; cuda_on_cpu_threads.h runs the threads, cuda_on_cpu_serve.h communicates with Python. AddressSanitizer checks
-// memory accesses; a second program, compiled from the same text, detects races: cuda_on_cpu_races.h.
+// keywords; cuda_on_cpu_threads.h runs the threads, cuda_on_cpu_serve.h communicates with Python. AddressSanitizer
+// checks memory accesses; a second program, compiled from the same text, detects races: cuda_on_cpu_races.h.
 #include <math.h>
 #include <sanitizer/asan_interface.h>
 #include <signal.h>

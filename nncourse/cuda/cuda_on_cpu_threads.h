@@ -250,7 +250,7 @@ inline bool together(const Thread& thread, const Thread& first) {
     return thread.state == AT_WARP_FUNCTION && thread.line == first.line && thread.mask == first.mask;
 }
 
-// Exchanges values between the lanes in `mask`, which have all arrived. Reading a lane outside the mask gives 0xff bytes.
+// Exchanges values between the lanes in `mask`, which have all arrived. A lane outside the mask is read as 0xff bytes.
 inline void exchange(Thread* warp, int lanes, unsigned mask) {
     uint64_t votes = 0;
     for (int lane = 0; lane < lanes; lane++)
