@@ -70,7 +70,7 @@ def seconds_of_products(parts: Collection[Part]) -> float:
 
 @dataclass
 class Mixed:
-    """The backend `cpu`, except that the operations `moved` run on `gpu`: each call transfers its arrays and its result.
+    """The backend `cpu`, except that the operations `moved` run on `gpu`; each call transfers its arrays and result.
 
     Without a `gpu` they run on the CPU too, and the transfers are only counted. `sent` and `fetched` list the bytes of
     each transfer so far.

@@ -71,7 +71,7 @@ def by_notebook() -> dict[str, list[Exercise]]:
 
 
 def progress_lines() -> list[str]:
-    """A line for each exercise: ✓ or ○, and the date and time of its kept kernel; a last line says how many are done."""
+    """One line per exercise: ✓ or ○, and date and speed of its kept kernel. The last line says how many are done."""
     record, lines = mine.progress(), []
     for notebook, group in by_notebook().items():
         lines.append(notebook)

@@ -239,7 +239,7 @@ def _thread_panel(trace: Trace, block: int | None) -> Panel:
 def _panel(
     trace: Trace, memory: Memory, title: str, kind: int, rows: np.ndarray, requests: np.ndarray, block: int | None
 ) -> Panel:
-    """The elements of a memory, coloured by the blocks or threads that access them; `rows` are the accesses of `kind`."""
+    """The elements of a memory, coloured by the blocks or threads that access them; `rows`: the accesses of `kind`."""
     touched: dict[int, list] = {}  # cell -> (block, thread) of each access
     columns = spread(rows["cell"], rows["cells"], rows["block"], rows["thread"])
     for number, *who in zip(*(column.tolist() for column in columns), strict=True):

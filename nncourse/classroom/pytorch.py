@@ -16,7 +16,7 @@ def installed(device: str) -> ModuleType | None:
 def best_over_threads(torch: ModuleType, measure: Callable[[], float]) -> float:
     """The shorter of two times: with PyTorch's default number of threads, and with one.
 
-    PyTorch's threads wait for each other: if other work occupies their cores, even a small operation takes milliseconds.
+    PyTorch's threads wait for each other: if other work occupies their cores, a small operation can take milliseconds.
     """
     usual = torch.get_num_threads()
     times = [measure()]

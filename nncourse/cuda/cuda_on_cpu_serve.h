@@ -1,5 +1,5 @@
-// The protocol between emulate.py and this program: requests arrive on stdin, answers go to stdout; the kernels' printed
-// output and AddressSanitizer's reports go to stderr. After a failure the program exits, and emulate.py restarts it.
+// The protocol between emulate.py and this program: requests arrive on stdin, answers go to stdout; printed output of
+// kernels and AddressSanitizer's reports go to stderr. After a failure the program exits, and emulate.py restarts it.
 #pragma once
 
 namespace cuda_on_cpu {
@@ -41,7 +41,7 @@ inline void answer(int32_t outcome, int32_t line, const char* text, int32_t leng
     _exit(3);
 }
 
-// The kernels' printf: to stderr, because stdout carries the answers. Like CUDA's, it drops output past 1 MB per launch.
+// The kernels' printf: to stderr, as stdout carries the answers. Like CUDA's, it drops output beyond 1 MB per launch.
 static int64_t printed;
 inline int print(const char* format, ...) {
     if (printed > 1 << 20) return -1;

@@ -1,5 +1,5 @@
-// The threads of a CUDA grid as fibers on one operating-system thread, and the scheduler that runs them in turn. A fiber
-// has its own stack and runs until its CUDA thread ends or waits for others.
+// The threads of a CUDA grid as fibers on one operating-system thread, and the scheduler that runs them in turn. Each
+// fiber has its own stack and runs until its CUDA thread ends or waits for others.
 #pragma once
 
 namespace cuda_on_cpu {

@@ -1,4 +1,4 @@
-"""A kernel is one way to compute an operation, on one device: a Python function, or a CUDA function to launch."""
+"""A kernel is one way to compute an operation on one device: a Python function, or a CUDA function to launch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A Python function that computes an operation. It is called with the contract's arguments, unchecked."""
+    """A Python function that computes an operation. It is called with the contract's arguments, which it may trust."""
 
     operation: "Operation"
     name: str
-    device: str  # "cpu", "gpu", or "any": wherever its arrays lie
-    where: str  # the file and line to read
+    device: str  # "cpu", "gpu", or "any": the device of its arrays
+    where: str  # file and line of the definition
     function: Callable | None = None
-    cuda: bool = field(default=False, kw_only=True)  # launches CUDA C: given NumPy arrays, it runs on the CPU emulator
-    with_backend: bool = field(default=False, kw_only=True)  # takes the backend that it belongs to as `backend=`
-    otherwise: str = field(default="", kw_only=True)  # the kernel that takes over where this one does not fit
+    cuda: bool = field(default=False, kw_only=True)  # launches CUDA C; with NumPy arrays it runs on the CPU emulator
+    with_backend: bool = field(default=False, kw_only=True)  # takes its backend as the argument `backend=`
+    otherwise: str = field(default="", kw_only=True)  # fallback: the kernel to use if this one does not fit
 
     def __call__(self, *arguments, **options):
         return self.function(*arguments, **options)
@@ -37,13 +37,17 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class CudaKernel(Kernel):
-    """A `__global__` function of a .cu text, and how many threads it wants.
+    """A `__global__` function of a .cu text, and its launch configuration.
 
-    `block` counts threads in x, y, z. Without `grid` there are as many blocks as give each cell of the result a thread;
-    `over=("n",)` gives each of another shape's cells one; `grid=("batch",)` says the number of blocks itself.
-    `tile` counts the cells in x, y that a block computes, where these are not its threads: tile=(128, 128).
-    `default` marks the kernel that the backend "cuda" takes, where this is not the last one.
-    `deterministic` is False where the result depends on the order of threads: no backend takes such a kernel unasked.
+    block: threads per block in x, y, z.
+    grid: blocks in x, y, z, as numbers or names of sizes: grid=("batch",). By default the grid has one thread per
+        element of the result.
+    over: launch one thread per element of this shape instead: over=("n",).
+    tile: elements in x, y that a block computes, if that differs from its threads: tile=(128, 128).
+    default: the backend "cuda" uses this kernel instead of the last one registered.
+    deterministic: False if the result depends on the order of threads; no backend uses such a kernel unless asked to.
+
+    Raises CourseError if parameters, sizes or block do not fit the operation.
     """
 
     cuda: bool = field(default=True, kw_only=True)
@@ -56,7 +60,7 @@ class CudaKernel(Kernel):
     default: bool = False
     deterministic: bool = True
     shared: int = 0  # bytes of dynamic shared memory
-    plans: dict = field(default_factory=dict, repr=False)  # what was worked out for shapes that came before
+    plans: dict = field(default_factory=dict, repr=False)  # cache: shapes of the arguments -> result of _plan()
 
     def __post_init__(self):
         operation = self.operation
@@ -72,10 +76,10 @@ class CudaKernel(Kernel):
             raise CourseError(f"{self}: wanted a block with 1 or {axes} axes, as many as it covers; got {covered}")
 
     def __call__(self, *arguments, out=None, **emulator):
-        """Launch, and give back `out`: made here unless given. An in-place result is the argument of its name.
+        """Launch the kernel and return `out`, which is allocated unless given; an in-place result is its argument.
 
-        NumPy arrays make the kernel run on the CPU emulator; only then emulate.run's options,
-        such as `order` and `races`, have a meaning.
+        With NumPy arrays the kernel runs on the CPU emulator. `emulator` takes options of emulate.run, such as `order`
+        and `races`; with CuPy arrays they raise CourseError.
         """
         operation = self.operation
         key = contract.shapes(operation.arguments, arguments)
@@ -100,7 +104,7 @@ class CudaKernel(Kernel):
         return out
 
     def _plan(self, arguments: tuple) -> tuple[tuple[int, ...], dict[str, int], tuple[int, ...]]:
-        """Shape of the result, sizes by letter, blocks in x, y, z; x runs along rows, so a warp writes in order."""
+        """Shape of the result, sizes by letter, and grid (x, y, z). x runs along rows, so that writes coalesce."""
         sizes = self.operation.sizes(*arguments)
         shape = contract.result_shape(self.operation.result, arguments, sizes)
         if self.grid is not None:
