@@ -1,7 +1,7 @@
 // Activation functions: z are the weighted sums, a the outputs of the neurons; n elements, in any shape.
 //
-// All elementwise kernels have the same form. One thread computes one element; its index i is the number of threads in all
-// blocks before this one, plus the thread's index in its block. The last block may have threads past the end: `if (i < n)`.
+// All elementwise kernels have the same form. One thread computes one element; i is the number of threads in the blocks
+// before this one, plus the thread's index in its block. The guard `if (i < n)` stops threads of the last block past n.
 
 extern "C" __global__ void identity_naive(const float* z, float* a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

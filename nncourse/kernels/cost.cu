@@ -2,8 +2,8 @@
 
 // ---- three ways to add up numbers that are in different threads
 
-// 1. All threads add to the same element, one after the other. Simple but slow; and because float sums depend on the order
-// of addition, the last digits change from run to run.
+// 1. All threads add to the same number, one after the other. Simple but slow; and because float sums depend on the
+// order of addition, the last digits change from run to run.
 extern "C" __global__ void mse_atomic(const float* A, const float* Y, float* C, int batch, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= batch * n) return;
@@ -11,8 +11,8 @@ extern "C" __global__ void mse_atomic(const float* A, const float* Y, float* C, 
     atomicAdd(C, difference * difference / (2.0f * batch));
 }
 
-// 2. A tree: half of the threads add the numbers of the other half, then a quarter, then an eighth. blockDim.x must be a
-// power of two, at most 1,024. The sum is valid in thread 0.
+// 2. A tree: half of the threads add the numbers of the other half, then a quarter, then an eighth. blockDim.x must be
+// a power of two, at most 1,024. The sum is valid in thread 0.
 __device__ float tree_sum(float value) {
     __shared__ float partial[1024];
     int t = threadIdx.x;

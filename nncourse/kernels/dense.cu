@@ -3,13 +3,13 @@
 //   coalesced        the threads of a warp read adjacent elements
 //   tiled            a block shares what it reads, in shared memory
 // and, in dense_tiles.cu:
-//   tiles_1d         a thread computes 8 elements in a column, so each element of W that it reads is used 8 times
-//   tiles_2d         a thread computes 8 x 8 elements, so each element of A that it reads is used 8 times too
+//   tiles_1d         a thread computes 8 elements in a column: each element of W that it reads is used 8 times
+//   tiles_2d         a thread computes 8 x 8 elements: each element of A that it reads is used 8 times too
 //   vectorised       four elements are read at once
 //   warp_tiles       a warp computes a nearly square tile, so it reads less from shared memory
 //   double_buffered  the next tile is loaded while one is multiplied
-// A (batch, n_in), W (n_out, n_in), b (n_out,), Z (batch, n_out); all float32, row-major. The sums run over k, along the
-// rows of both A and W, so consecutive k are adjacent in memory.
+// A (batch, n_in), W (n_out, n_in), b (n_out,), Z (batch, n_out); all float32, row-major. The sums run over k, along
+// the rows of both A and W, so consecutive k are adjacent in memory.
 // extern "C" prevents name mangling, so that the kernels can be found by name after compilation.
 
 // One thread computes one element of Z and reads all operands from global memory.
@@ -38,8 +38,8 @@ extern "C" __global__ void dense_forward_coalesced(const float* A, const float* 
     if (lane == 0) Z[i * n_out + j] = z + b[j];
 }
 
-// A block of 16 x 16 threads computes a tile of Z. It proceeds along k in steps of 16, and each step first loads one tile
-// of A and one of W into shared memory: a block reads every element from global memory once instead of 16 times.
+// A block of 16 x 16 threads computes a tile of Z. It proceeds along k in steps of 16, and each step first loads one
+// tile of A and one of W into shared memory: a block reads each element from global memory once, not 16 times.
 #define TILE 16
 
 extern "C" __global__ void dense_forward_tiled(const float* A, const float* W, const float* b, float* Z,

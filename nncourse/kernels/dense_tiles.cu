@@ -3,8 +3,8 @@
 // memory is used in several products. A block proceeds along k in steps of DEPTH.
 #define DEPTH 8
 
-// A block of 512 threads computes 64 x 64 elements, each thread 8 in a column: 9 reads from shared memory for 8 products;
-// `tiled` needs 16.
+// A block of 512 threads computes 64 x 64 elements, each thread 8 in a column: 9 reads from shared memory for 8
+// products; `tiled` needs 16.
 #define SIDE_1D 64
 #define COLUMN 8
 
@@ -115,8 +115,7 @@ template <int M> __device__ void read_fragment(float (&numbers)[M], const float*
     }
 }
 
-// Writes a thread's sums plus the bias to Z, in groups of 4 x 4: the first at sample i and neuron j, the others i_apart
-// samples or j_apart neurons further.
+// Writes a thread's sums plus bias to Z in groups of 4 x 4: the first at (i, j), the others i_apart or j_apart further.
 template <int M, int N> __device__ void write_sums(float (&sums)[M][N], int i, int j, int i_apart, int j_apart,
                                                    const float* b, float* Z, int batch, int n_out) {
     bool fours = by_fours(Z, n_out);
@@ -140,7 +139,7 @@ template <int M, int N> __device__ void write_sums(float (&sums)[M][N], int i, i
 
 // One block's tile of the product, read four elements at a time: from global memory along k, from shared memory along
 // samples and neurons, for which the tiles are transposed. Rows are padded by four elements, so that the threads of a
-// warp store to different banks. The thread's first element in the block's tile is (y, x); write_sums() gives the others.
+// warp store to different banks. The thread's first element of the tile is (y, x); for the others see write_sums().
 __device__ __forceinline__ void multiply_by_fours(int y, int x, int y_apart, int x_apart, const float* A, const float* W,
                                                   const float* b, float* Z, int batch, int n_in, int n_out) {
     alignas(16) __shared__ float A_tile[DEPTH][SIDE + 4];
@@ -175,11 +174,11 @@ extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_vectoris
     multiply_by_fours(t / 16 * 4, t % 16 * 4, SIDE / 2, SIDE / 2, A, W, b, Z, batch, n_in, n_out);
 }
 
-// ---- From here on a block's tile is divided among its warps. A warp of 2 x 16 threads, as above, reads 16 + 128 elements
-// for each k; a warp of 8 x 4 threads reads 64 + 32 for the same number of products.
+// ---- From here on a block's tile is divided among its warps. A warp of 2 x 16 threads, as above, reads 16 + 128
+// elements for each k; a warp of 8 x 4 threads reads 64 + 32 for the same number of products.
 
-// The position of a thread in its warp of 8 x 4 threads. Threads 0 and 1 read the same elements of A, threads 0 and 2 the
-// same of W: if neighbours read the same four elements, shared memory serves the warp in half the time.
+// The position of a thread in its warp, 8 down and 4 across. Threads 0 and 1 read the same elements of A, threads 0 and
+// 2 the same of W: if neighbours read the same four elements, shared memory serves the warp in half the time.
 __device__ int lane_down() {
     return threadIdx.x / 2 % 8;
 }

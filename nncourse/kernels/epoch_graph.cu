@@ -1,7 +1,7 @@
 // train_epoch as a few launches per step, for networks of any size. The launches of a step, in this order:
 //   forward            A = σ(A_below Wᵀ + b): one for each hidden layer
-//   forward_to_deltas  the same for the output layer, and the deltas D from its A. Softmax needs the whole row first, so
-//                      it takes two launches: forward, then softmax_to_deltas
+//   forward_to_deltas  the same for the output layer, and the deltas D from its A. Softmax needs the whole row first:
+//                      it takes two launches, forward and softmax_to_deltas
 //   hidden_deltas      D_below = (D W) ⊙ σ'(A_below): one for each hidden layer, from the last to the first
 //   update             W ← W − rate / batch Dᵀ A_below, and b: one for all layers. It comes last, because the deltas
 //                      must be computed with the same weights as the outputs
@@ -17,8 +17,8 @@
 // columns j. done(i, j, sum, early) is called for each element, with the value that early(i, j) has read beforehand.
 //
 // Small products are limited by memory latency, not by arithmetic. So the threads divide k among them, and each issues
-// the loads of AHEAD steps along k before it uses the first. It computes SIDE × SIDE sums, so each loaded element is used
-// SIDE times. ACROSS adjacent threads have adjacent columns, the others divide k: ACROSS is 1 if both factors are
+// the loads of AHEAD steps along k before it uses the first. It computes SIDE × SIDE sums, so each loaded element is
+// used SIDE times. ACROSS adjacent threads have adjacent columns, the others divide k: ACROSS is 1 if both factors are
 // contiguous along k, and 32 if the right factor is contiguous along j. In both cases the reads of a warp coalesce.
 // Rows and columns past the edge are computed from the last ones, and not stored.
 template <int ACROSS, typename Left, typename Right, typename Early, typename Done>
@@ -136,10 +136,9 @@ extern "C" __global__ void hidden_deltas(const float* __restrict__ D, const floa
         [&](int s, int j, float sum, float a) { D_below[s * n_in + j] = sum * slope(activation, a); });
 }
 
-// ---- update of all weights: (4d) and (4c); rows are neurons, columns are inputs, k runs over samples. The bias is treated
-// as the weight of one more input, which is always 1. blockIdx.z is the layer's index in `layers`, whose rows are: n_in,
-// n_out, and the offsets of its parameters, of its deltas and of the activations below (X instead of A for the first
-// layer).
+// ---- update of all weights: (4d) and (4c); rows are neurons, columns are inputs, k runs over samples. The bias is the
+// weight of one more input, which is always 1. blockIdx.z is the layer's row in `layers`: n_in, n_out, and the offsets
+// of its parameters, its deltas and the activations below, which for the first layer are X instead of A.
 extern "C" __global__ void update(float* parameters, const float* __restrict__ X, const float* __restrict__ A,
                                   const float* __restrict__ D, const int* __restrict__ layers, int batch, float step) {
     __shared__ float parts[WARPS * TILE(32)];

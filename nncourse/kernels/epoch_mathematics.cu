@@ -1,5 +1,5 @@
-// Shared by the kernels of train_epoch: activations, their derivatives, gradients of costs, sums over lanes. The codes are
-// compile-time constants or the same for a whole launch, so the branches here do not diverge.
+// Shared by the kernels of train_epoch: activations, their derivatives, gradients of costs, sums over lanes. The codes
+// are compile-time constants or the same for a whole launch, so the branches here do not diverge.
 
 enum Activation { IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX };
 enum Cost { MSE, MAE, CROSS_ENTROPY };

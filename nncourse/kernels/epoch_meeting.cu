@@ -1,6 +1,6 @@
-// Synchronisation between blocks. Blocks of a cluster, on Hopper and later GPUs, send each other numbers, and a barrier in
-// shared memory counts the bytes that have arrived. Blocks of a grid synchronise through global memory, on any GPU. The CPU
-// emulator always uses its barrier for the grid.
+// Synchronisation between blocks. Blocks of a cluster, on Hopper and later GPUs, send each other numbers, and a barrier
+// in shared memory counts the bytes that arrive. Blocks of a grid synchronise through global memory, on any GPU. The
+// CPU emulator always uses its grid barrier.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define __cluster_dims__(...)
@@ -29,7 +29,7 @@ __device__ void wait_until_open(unsigned long long* counter, int time) {
                      : "=r"(open) : "r"(shared_address(counter)), "r"(time) : "memory");
 }
 
-// Sends a number to block `to` asynchronously: to the address that corresponds to `place` there, and to the same counter.
+// Sends a number asynchronously to `place` in the shared memory of block `to`, and counts it in that block's counter.
 __device__ void send(float number, float* place, unsigned long long* counter, int to) {
     unsigned there, counter_there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(place)), "r"(to));

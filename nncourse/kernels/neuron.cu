@@ -1,5 +1,5 @@
-// neuron: z = w x + b, one number from n inputs. One block: its threads stride over the inputs, then add their sums in a
-// tree: half of the threads add the sums of the other half, then a quarter, then an eighth. Notebook 04 explains such sums.
+// neuron: z = w x + b, one number from n inputs. One block: its threads stride over the inputs, then add their sums in
+// a tree: half of the threads add the sums of the other half, then a quarter, then an eighth. See notebook 04.
 #define THREADS 512
 
 extern "C" __global__ void neuron_tree(const float* x, const float* w, float b, float* z, int n) {
