@@ -31,7 +31,7 @@ extern "C" __global__ void dense_forward_coalesced(const float* A, const float* 
     int lane = threadIdx.x;
     int j = blockIdx.x;
     int i = blockIdx.y * blockDim.y + threadIdx.y;
-    if (i >= batch) return;  // for all threads of the warp: they share the sample
+    if (i >= batch) return;  // all threads of the warp, since they have one sample
     float z = 0.0f;
     for (int k = lane; k < n_in; k += 32) z += A[i * n_in + k] * W[j * n_in + k];
     for (int distance = 16; distance > 0; distance /= 2) z += __shfl_down_sync(~0u, z, distance);
@@ -55,9 +55,9 @@ extern "C" __global__ void dense_forward_tiled(const float* A, const float* W, c
         int k_load = k0 + x;
         A_tile[y][x] = i < batch && k_load < n_in ? A[i * n_in + k_load] : 0.0f;
         W_tile[y][x] = j_load < n_out && k_load < n_in ? W[j_load * n_in + k_load] : 0.0f;
-        __syncthreads();  // the tiles must be complete before any thread reads them
+        __syncthreads();  // nobody reads the tiles before all of them are filled
         for (int k = 0; k < TILE; k++) z += A_tile[y][k] * W_tile[x][k];
-        __syncthreads();  // all threads must have read them before any thread refills them
+        __syncthreads();  // nobody refills them before all have read
     }
     if (i < batch && j < n_out) Z[i * n_out + j] = z + b[j];
 }
