@@ -70,7 +70,7 @@ def load(
         return read_csv(name, inputs=inputs, outputs=outputs)
     else:
         names = ", ".join([*SHIPPED, *GENERATORS, *MNIST_SETS])
-        raise CourseError(f"{name!r} is no file and no data set; there are {names}, or give the path of a CSV file")
+        raise CourseError(f"wanted the path of a CSV file or a data set, one of {names}; got {name!r}")
     if inputs not in (None, data.X.shape[1]):
         raise CourseError(f"{data.name} has {data.X.shape[1]} features, the network has {inputs} inputs")
     if outputs == 2 and len(data.classes) == 2:  # two classes may take one output or two
@@ -308,6 +308,6 @@ def fit_scaling(X: np.ndarray, kind: str) -> Scaling:
     elif kind in ("standardization", "standarization"):
         kind, offset, factor = "standardization", X.mean(axis=0), X.std(axis=0)
     else:
-        raise CourseError(f"no scaling is called {kind!r}; there are none, normalization and standardization")
+        raise CourseError(f"wanted a scaling, one of none, normalization, standardization; got {kind!r}")
     constant = low == high  # not factor == 0: rounding can make the standard deviation of equal numbers nonzero
     return Scaling(kind, np.where(constant, low, offset), np.where(constant, 1.0, factor))

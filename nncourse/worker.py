@@ -84,7 +84,7 @@ def _serve() -> None:
                 function, arguments, seconds = pickle.load(requests)
             except EOFError:
                 return
-            # If the parent was killed, nobody else ends an endless loop.
+            # A parent that was killed cannot end an endless loop, so this process ends itself.
             faulthandler.dump_traceback_later(seconds + 10, exit=True)
             try:
                 answer = function(*arguments), None

@@ -166,7 +166,7 @@ def judged(
     if re.search(r"raised CUDA\w*Error", verdict.line):
         worker.end()  # after such an error its CUDA context is unusable
     if "raised NameError" in verdict.line:
-        said = "; what stands outside of the function is not kept with it, but np and xp are there"
+        said = "; names defined outside the function are not kept with it, except np and xp"
         verdict = Verdict(False, verdict.line + said, verdict.case)
     return kernel, verdict
 

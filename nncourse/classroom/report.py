@@ -132,7 +132,7 @@ def own_words() -> str:
     try:
         text = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError):
-        raise CourseError(f"{path}: wanted your words as UTF-8 text, but it cannot be read as that") from None
+        raise CourseError(f"{path}: wanted your answers as UTF-8 text, but it cannot be read as UTF-8") from None
     parts = [part for part in re.split(r"(?m)^(#+ .*)$|\n\s*\n", text) if part and part.strip()]
     if not parts:
         asked = "".join(f"<li>{escape(question)}</li>" for question in QUESTIONS)
