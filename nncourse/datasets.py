@@ -308,6 +308,6 @@ def fit_scaling(X: np.ndarray, kind: str) -> Scaling:
     elif kind in ("standardization", "standarization"):
         kind, offset, factor = "standardization", X.mean(axis=0), X.std(axis=0)
     else:
-        raise CourseError(f"wanted a scaling, one of none, normalization, standardization; got {kind!r}")
+        raise CourseError(f"no scaling is called {kind!r}; there are none, normalization and standardization")
     constant = low == high  # not factor == 0: rounding can make the standard deviation of equal numbers nonzero
     return Scaling(kind, np.where(constant, low, offset), np.where(constant, 1.0, factor))

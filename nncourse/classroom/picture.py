@@ -102,7 +102,7 @@ def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
     cuda = [there for there in operation.kernels.values() if isinstance(there, CudaKernel)]
     if isinstance(kernel, str) and "__global__" in kernel:
         if not cuda:
-            raise CourseError(f"{operation.name}: wanted an operation with a CUDA kernel; it has none")
+            raise CourseError(f"{operation.name}: wanted an operation with CUDA kernels; it has none")
         launch = {option: getattr(cuda[0], option) for option in ("block", "grid", "over", "shared")}
         return mine.build(operation, "yours", kernel, launch)
     if isinstance(kernel, str):

@@ -316,7 +316,7 @@ class Loop(threading.Thread):
             words += f", frame {1000 * (time.perf_counter() - start):.0f} ms. {self.engine.yours()}"
             if not math.isfinite(self.engine.history[-1][1]):
                 self.running = False
-                words += f" The cost is no longer finite: choose a learning rate below {self.settings.learning_rate:g}"
+                words += f" The cost is no number any more: take a learning rate below {self.settings.learning_rate:g}"
                 words += " and press Reset."
             self.show(png, f"{'Running' if self.running else 'Paused'}: {words}", not self.running)
         except (Exception, SystemExit) as error:  # a student's kernel may raise anything
