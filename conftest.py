@@ -1,5 +1,6 @@
-"""nbval starts a Jupyter kernel for each notebook. Seldom one dies as it starts, say because another process took its
-port in between; every cell of that notebook would fail. So it is started again, and that is said in the summary.
+"""Retry when a Jupyter kernel fails to start for nbval, with a warning in pytest's summary.
+
+It happens rarely, for example because another process has taken the port, and would fail every cell of the notebook.
 """
 
 import warnings
@@ -10,7 +11,7 @@ STARTS = 3
 
 
 def started_again(start: Callable) -> Callable:
-    """`start`, called up to three times until it raises no RuntimeError."""
+    """A function that calls `start` up to three times, until it raises no RuntimeError."""
 
     def start_patiently(*arguments, **options):
         for _ in range(STARTS - 1):

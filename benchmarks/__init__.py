@@ -1,1 +1,1 @@
-"""Timings of the course's kernels and training steps beside PyTorch and scikit-learn."""
+"""Timings of the course's kernels and training steps, compared with PyTorch, JAX and scikit-learn."""

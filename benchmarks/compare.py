@@ -1,6 +1,6 @@
-"""Time all contenders on all cases: each contender in a process of its own, asked in turn, round by round.
+"""Time all contenders on all cases, each contender in its own process, in turn, round by round.
 
-This is what benchmarks.cpu and benchmarks.gpu share; it is no command.
+Used by benchmarks.cpu and benchmarks.gpu; not a command.
 """
 
 import functools
@@ -10,17 +10,18 @@ import time
 from benchmarks import workers
 from benchmarks.contenders import CASES, CONTENDERS, too_slow
 
-# Seconds after which a contender is given up; the first for all cases together.
+# Time limits in seconds: PREPARING for all cases of a run together, MEASURING for each measurement.
 PREPARING, MEASURING = {"cpu": 400.0, "gpu": 150.0}, 60.0
-# How long one measurement goes on: see nncourse.device.seconds. A GPU is lent by the minute.
+# Options of nncourse.device.seconds for one measurement; short on a GPU, where machine time is limited.
 PATIENCE = {"cpu": {"enough": 1.0}, "gpu": {"enough": 0.05, "repeats": 2}}
 
 
 def compare(device: str, rounds: int, quick: bool = False, cases=None, names=None) -> dict:
-    """seconds[case][contender], a number a round; what was left out, and why; the versions of what was imported.
+    """Time the contenders. All prepare at the same time, then they are timed one after the other.
 
-    All contenders prepare at the same time; then one after the other is timed. `cases` and `names` choose some of them.
-    Raises WrongResultError if a contender does not compute what it should.
+    `cases` and `names` select some of them. Returns "seconds": case -> contender -> one number per round; "left_out":
+    what was left out, and why; "versions": of the imported libraries.
+    Raises WrongResultError if a contender computes a wrong result.
     """
     begin = time.perf_counter()
     cases, names = cases or CASES[device], names or CONTENDERS[device]
@@ -53,7 +54,7 @@ def compare(device: str, rounds: int, quick: bool = False, cases=None, names=Non
 
 
 def _ask(worker: workers.Worker, request, key: str, limit: float, left_out: dict[str, str]):
-    """The answer, or None and a reason in `left_out`. Without a request: the answer to what was sent before."""
+    """The worker's answer, or None after noting the reason in `left_out`. request=None fetches a pending answer."""
     try:
         return workers.ask(worker, request, limit) if request else workers.receive(worker, limit)
     except workers.FailedError as error:
@@ -61,14 +62,14 @@ def _ask(worker: workers.Worker, request, key: str, limit: float, left_out: dict
 
 
 def measure(device: str, quick: bool, name: str, request: tuple[str, str]) -> dict | None:
-    """In a contender's process: prepare a case, or give the seconds of a call and the versions of what is imported."""
+    """In a contender's process: prepare a case, or return the seconds of a call and the versions of the libraries."""
     from nncourse import device as devices
 
     what, case = request
     work, times = prepared(device, quick, name, case)
     if what == "prepare":
         return None
-    # The clock is the host's: work() of a contender on the GPU comes back when the GPU is done.
+    # "cpu": the host's clock, because work() of a GPU contender returns only when the GPU has finished.
     return {
         "seconds": devices.seconds(work, "cpu", **PATIENCE["gpu" if quick else device]) / times,
         "versions": versions(),
@@ -77,12 +78,12 @@ def measure(device: str, quick: bool, name: str, request: tuple[str, str]) -> di
 
 @functools.cache
 def prepared(device: str, quick: bool, name: str, case: str) -> tuple:
-    """A contender's work on a case, made ready once."""
+    """A contender's work on a case, prepared once."""
     return CONTENDERS[device][name](CASES[device][case].smaller() if quick else CASES[device][case])
 
 
 def versions() -> dict[str, str]:
-    """As nncourse.device.versions(), and JAX."""
+    """nncourse.device.versions() and, if it is imported, the version of JAX."""
     import sys
 
     from nncourse import device as devices
@@ -92,7 +93,7 @@ def versions() -> dict[str, str]:
 
 
 def show(result: dict) -> None:
-    """Print the medians, and what was left out."""
+    """Print the medians and what was left out."""
     for case, times in result["seconds"].items():
         print(case)
         for contender, values in times.items():

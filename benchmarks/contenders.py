@@ -1,8 +1,8 @@
-"""Who is timed, and at what. A contender gets a case; it gives back a function that does the work, and how many times.
+"""The contenders and cases. A contender takes a case and returns a function, and how many steps one call of it makes.
 
 All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
-a step, data on the device already. (scikit-learn's classifier has cross-entropy; its work a step is the same.) "Fused"
-is the course's dense_sgd_epoch by one kernel; the other steps of the course are separate operations.
+per step, data already on the device. (scikit-learn's classifier uses cross-entropy; the work per step is the same.)
+"Fused" is the course's dense_sgd_epoch in one kernel; the course's other contenders call separate operations.
 
 On the CPU a step is repeated on one batch. On the GPU an epoch of different batches is trained: see trainers.py.
 """
@@ -17,7 +17,7 @@ from benchmarks import trainers
 
 @dataclass(frozen=True)
 class Case:
-    """Training of a network, by batches out of so many samples; or, if named, one operation, dense_forward."""
+    """Training a network in batches from `samples` samples or, if `operation` is given, a single dense_forward."""
 
     name: str
     sizes: tuple[int, ...]
@@ -26,7 +26,7 @@ class Case:
     samples: int = 0
 
     def smaller(self) -> "Case":
-        """With few samples, to see whether everything runs."""
+        """The same case with few samples, to test that everything runs."""
         return replace(self, samples=min(self.samples, 100 * self.batch))
 
 
@@ -51,7 +51,7 @@ CASES = {
 
 
 def too_slow(case: str, contender: str) -> bool:
-    """A thousand million multiplications in Python loops take minutes."""
+    """Whether a contender is left out because a billion multiplications in Python loops take minutes."""
     return contender == "nncourse loops" and ("784" in case or "1024" in case)
 
 
@@ -65,13 +65,13 @@ def data(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 
 def epoch(case: Case, steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    """So many of these batches in a row."""
+    """The batch of data(case), repeated `steps` times."""
     X, Y = (np.tile(array, (steps, 1)) for array in data(case))
     return X, Y
 
 
 def ours(backend_name: str, **overrides: str) -> Callable:
-    """The package, by separate kernels of one backend."""
+    """The package, with the separate kernels of one backend."""
 
     def prepare(case: Case) -> tuple[Callable, int]:
         from nncourse.kernels.backend import choose
@@ -89,7 +89,7 @@ def ours(backend_name: str, **overrides: str) -> Callable:
 
 
 def fused(backend_name: str, **overrides: str) -> Callable:
-    """The package's dense_sgd_epoch by one kernel: an epoch of many batches at once, with no call between them."""
+    """The package's dense_sgd_epoch in one kernel: an epoch of many batches in one call."""
 
     def prepare(case: Case) -> tuple[Callable, int]:
         from nncourse.kernels.backend import choose
@@ -136,7 +136,7 @@ def pytorch(device: str) -> Callable:
 
 
 def scikit_learn(case: Case) -> tuple[Callable, int]:
-    """MLPClassifier.fit, an epoch of many batches at once: alone, a batch would pay for all of its checks."""
+    """MLPClassifier.fit on an epoch of many batches, so that the cost of its checks is shared among them."""
     import warnings
 
     from sklearn.neural_network import MLPClassifier

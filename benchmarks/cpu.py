@@ -1,7 +1,7 @@
-"""Training steps on the CPU beside PyTorch and scikit-learn: python -m benchmarks.cpu [--rounds N] [--out FILE].
+"""Compare training steps on the CPU with PyTorch and scikit-learn: python -m benchmarks.cpu [--rounds N] [--out FILE].
 
-One thread each, every contender a process of its own, in turn; who is timed stands in contenders.py. All raw seconds go
-to results/cpu.json, with the machine, the versions and the date.
+Each contender of contenders.py runs in its own process with one thread; they are timed in turn. All raw times are
+written to results/cpu.json, with the machine, the versions and the date.
 """
 
 import argparse

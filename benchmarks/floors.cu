@@ -1,18 +1,18 @@
-// What a GPU needs at least: for a barrier among the threads of a block, the blocks of a cluster, or all blocks; for
-// numbers from shared memory; for a multiplication and addition. Each kernel does one of these over and over, so that its
-// own launch does not count. BLOCKS is the number of blocks that meet.
+// Lower bounds of a GPU's times: for a barrier of a block, a cluster or a grid; for reads from shared memory; for
+// multiply-adds. Each kernel repeats one of these so often that its launch time is negligible. BLOCKS is the number of
+// blocks at a barrier.
 
 extern "C" __global__ void block_barrier(int* done, int rounds) {
     for (int round = 0; round < rounds; round++) __syncthreads();
     if (threadIdx.x == 0) done[blockIdx.x] = rounds;
 }
 
-// As in dense_one_kernel.cu: every block sends a number to every block, and goes on when all have come.
+// As in dense_one_kernel.cu: every block sends a number to every block, and waits until all have arrived.
 extern "C" __global__ void __cluster_dims__(BLOCKS) cluster_barrier(int* done, int rounds) {
 #ifdef CUDA_ON_CPU
     for (int round = 0; round < rounds; round++) meet_grid(nullptr, 0);
 #elif __CUDA_ARCH__ >= 900
-    __shared__ unsigned long long counters[2];  // rounds take turns
+    __shared__ unsigned long long counters[2];  // used alternately
     __shared__ float numbers[2][BLOCKS];
     if (threadIdx.x == 0)
         for (int turn = 0; turn < 2; turn++) make_counter(&counters[turn]);
@@ -22,20 +22,20 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) cluster_barrier(int* done, i
         if (threadIdx.x == 0) expect(&counters[turn], sizeof numbers[turn]);
         if (threadIdx.x < BLOCKS) send(round, &numbers[turn][blockIdx.x], &counters[turn], threadIdx.x);
         wait_until_open(&counters[turn], round / 2 % 2);
-        __syncthreads();  // a thread that is late must find its round's end: after two rounds more it looks like before
+        __syncthreads();  // a slow thread must see its phase complete: two phases later the parity is the same again
     }
 #endif
     if (threadIdx.x == 0) done[blockIdx.x] = rounds;
 }
 
-// And for a grid.
+// The same for a grid.
 extern "C" __global__ void grid_barrier(int* done, int* arrived, int rounds) {
     for (int round = 1; round <= rounds; round++) meet_grid(arrived, round * BLOCKS);
     if (threadIdx.x == 0) done[blockIdx.x] = rounds;
 }
 
-// A warp reads 32 float4 that lie next to each other: no bank conflicts. From round to round the place moves on, or the
-// compiler would read once.
+// A warp reads 32 adjacent float4: no bank conflicts. The place changes from round to round, otherwise the compiler
+// would read only once.
 extern "C" __global__ void __launch_bounds__(THREADS) shared_reads(const float* from, float* sums, int rounds) {
     __shared__ __align__(16) float4 tile[THREADS + 32 * READS];
 #pragma unroll 1
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) shared_reads(const float* 
     sums[threadIdx.x] = sum.x + sum.y + sum.z + sum.w;
 }
 
-// CHAINS sums that do not wait for each other, so that a thread always has something to do.
+// CHAINS independent sums, so that a thread does not wait for the result of one.
 extern "C" __global__ void __launch_bounds__(THREADS) multiply_add(float* sums, float factor, float summand, int rounds) {
     float x[CHAINS];
 #pragma unroll

@@ -1,7 +1,7 @@
-"""What a step of one_kernel cannot do without: its arithmetic, its shared memory, its barriers; each alone a floor.
+"""Lower bounds (floors) for the time of a step of one_kernel: from its arithmetic, its shared memory, its barriers.
 
-The rates and latencies are measured by floors.cu on the GPU in use, with the numbers of threads and blocks of the plan.
-What there is to do is counted here, at the least: see each function.
+The rates and latencies are measured with floors.cu on the current GPU, with the plan's numbers of threads and blocks.
+The minimal amounts of work are counted here: see each function.
 """
 
 from math import ceil
@@ -17,43 +17,43 @@ from nncourse.kernels.operation import cuda_beside
 MEETINGS = {ALONE: "alone", CLUSTER: "cluster", GRID: "grid"}
 THREADS, READS, CHAINS, LENGTH = 1024, 8, 8, 16  # of the two kernels that measure a rate
 
-# ---- what there is to do: counts from dense_one_kernel.cu
+# ---- amounts of work, counted from dense_one_kernel.cu
 
 
 def barriers(made: Plan) -> dict[str, int]:
-    """Barriers a step: two in the block, after layer 1's sums and before the weights move; one among several blocks.
+    """Barriers per step: two in the block, after layer 1's sums and before the update; one among several blocks.
 
-    That of a cluster is an exchange: a block goes on when a part of the sums has come from each.
+    The barrier of a cluster is an exchange: a block continues when it has received the partial sums of every block.
     """
     found = {"block": 2}
     return found if made.meeting == ALONE else found | {MEETINGS[made.meeting]: 1}
 
 
 def shared_bytes_a_step(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
-    """Bytes that go into and out of one block's shared memory in a step, at the least.
+    """Minimal bytes written to and read from one block's shared memory in a step.
 
-    What all threads of a warp read at the same address counts once. Left out are activations, deltas, targets and
-    biases: against the rest they are few.
+    A read of the same address by all threads of a warp counts once. Activations, deltas, targets and biases are left
+    out, because they are few.
     """
     n_in, *widths = architecture.sizes
     own = ceil(widths[0] / made.blocks)
     kept = [own, *widths[1:]]
     span = 4 * made.lanes * made.quads  # inputs that a warp covers
     warps_k, warps_j = ceil(n_in / span), ceil(own / (made.neurons * 32 // made.lanes))
-    # Inputs come in and are read by every row of warps. Where they are replaced in place, each row has its own copy,
-    # and reads it again for the gradient; where not, a thread may keep what it read in registers.
+    # Inputs are written, and read by every row of warps. If they are replaced in place, each row has its own copy and
+    # reads it again for the gradient; otherwise a thread may keep what it read in registers.
     inputs = batch * n_in * (3 * warps_j if made.stages == 1 else 1 + warps_j)
-    # Parts of layer 1's sums are written and read, one from each warp that shares a neuron; so are its deltas.
+    # Partial sums of layer 1 are written and read, one from each warp that shares a neuron; so are its deltas.
     sums = batch * own * (2 * warps_k if warps_k > 1 else 0) + batch * own * (1 + warps_k)
-    # Weights above layer 1: forward and for the deltas each is read once for the samples that a warp has at the same
-    # time; its gradient reads an activation a sample; it is read and written.
+    # Each weight above layer 1 is read in the forward pass and for the deltas, once for all samples that a warp has at
+    # the same time; its gradient reads one activation per sample; its update reads and writes it.
     weights = sum(n_out * n_below for n_below, n_out in zip(kept, kept[1:], strict=False))
     above = weights * (2 * ceil(batch * made.group / 32) + batch + 2)
     return 4 * (inputs + sums + above)
 
 
 def floor(made: Plan, architecture: DenseArchitecture, batch: int, parts: dict[str, float]) -> dict:
-    """Seconds a step by each of the three alone. `parts`: see measured_rates() and measured_barriers()."""
+    """Seconds per step that each of the three takes alone. `parts`: see measured_rates() and measured_barriers()."""
     flops, size = batch * architecture.flops_a_sample, shared_bytes_a_step(made, architecture, batch)
     counted = barriers(made)
     return {
@@ -70,10 +70,10 @@ def floor(made: Plan, architecture: DenseArchitecture, batch: int, parts: dict[s
 
 
 def limit(record: dict) -> str:
-    """What limits a step, told from its floors and its measured time; "" if that was not measured.
+    """What limits a step, from its floors and its measured time; "" if that was not measured.
 
-    Where all three together explain less than half of the time, it goes into waiting: for one instruction's result
-    before the next can begin, which no rate and no barrier shows.
+    If the three floors together explain less than half of the time, the limit is latency: instructions wait for the
+    results of earlier ones, which neither rates nor barriers show.
     """
     if not record["seconds_a_step"]:
         return ""
@@ -83,17 +83,17 @@ def limit(record: dict) -> str:
     return max(floors, key=floors.get).replace("_", " ")
 
 
-# ---- what it takes: measurements
+# ---- measurements
 
 
 def source(blocks: int) -> CudaSource:
-    """floors.cu for so many blocks that meet."""
+    """floors.cu for this number of blocks at a barrier."""
     constants = {"BLOCKS": blocks, "THREADS": THREADS, "READS": READS, "CHAINS": CHAINS, "LENGTH": LENGTH}
     return cuda_beside(__file__, *(f"{name}={value}" for name, value in constants.items()), before=(MEETING,))
 
 
 def barrier(name: str, blocks: int, threads: int, rounds: int, xp=np):
-    """A function that goes through a barrier `rounds` times, and what its kernel leaves behind."""
+    """A function that passes a barrier `rounds` times, and the array that its kernel writes."""
     done, arrived = xp.zeros(blocks, np.int32), xp.zeros(1, np.int32)
     text, counter = source(blocks), [arrived] if name == "grid" else []
 
@@ -112,20 +112,20 @@ def shared_reads(rounds: int, xp=np):
 
 
 def multiply_add(rounds: int, xp=np):
-    """A function that multiplies and adds THREADS × CHAINS × LENGTH × rounds times, and the sums."""
+    """A function that does THREADS × CHAINS × LENGTH × rounds multiply-adds, and the sums."""
     sums = xp.zeros(THREADS, np.float32)
     return lambda: launch(source(1), "multiply_add", (1,), (THREADS,), [sums, 0.5, 1.0, rounds]), sums
 
 
 def best(work) -> float:
-    """Seconds of a launch on the GPU, the fewest of some."""
+    """Seconds of a launch on the GPU, the minimum of several."""
     from nncourse import device as devices
 
     return devices.seconds(work, "gpu", pick=min)
 
 
 def measured_rates() -> dict[str, float]:
-    """Bytes of shared memory and FLOP a second of one multiprocessor. Needs a GPU."""
+    """Bytes read from shared memory per second, and FLOP per second, of one multiprocessor. Needs a GPU."""
     import cupy
 
     rounds = 5_000  # some milliseconds
@@ -136,7 +136,7 @@ def measured_rates() -> dict[str, float]:
 
 
 def measured_barriers(made: Plan) -> dict[str, float]:
-    """Seconds of each barrier that the plan has. Needs a GPU."""
+    """Seconds of each kind of barrier in the plan. Needs a GPU."""
     import cupy
 
     found = {}
@@ -147,7 +147,7 @@ def measured_barriers(made: Plan) -> dict[str, float]:
 
 
 def measure(cases: list[tuple]) -> dict[str, list[dict]]:
-    """Records of the tables `floors` and `parts`, for (architecture, batch) each. Needs a GPU."""
+    """Records of the tables `floors` and `parts`; `cases` are pairs (architecture, batch). Needs a GPU."""
     rates = measured_rates()
     parts = {
         "multiplications and additions of one multiprocessor": (rates["multiply_add"], "FLOP/s"),

@@ -1,7 +1,7 @@
-"""Everything that is measured on a GPU, in one run: python -m benchmarks.gpu [--only PART ...] [--quick] [--out FILE].
+"""All measurements on a GPU in one run: python -m benchmarks.gpu [--only PART ...] [--quick] [--out FILE].
 
-Only a whole run writes results/gpu.json, from which `python -m benchmarks.tables` makes README.md's tables; what is in
-it stands in this folder's README.md. Each part is a process of its own, and `epochs` one for each contender.
+Only a complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes README.md's tables; this
+folder's README.md describes its contents. Each part runs in its own process, and so does each contender of `epochs`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ LIMIT = 75.0  # seconds after which a part other than `epochs` is given up
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="a little of everything, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to test that everything runs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, help="the results (default, for a whole run: results/gpu.json)")
     options = parser.parse_args(arguments)
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(parts: list[str], rounds: int, quick: bool) -> dict:
-    """The contents of the results file; the tables are printed too."""
+    """Run the parts. Returns the contents of the results file, and prints the tables."""
     from benchmarks import tables
 
     begin = time.perf_counter()
@@ -74,7 +74,7 @@ def run(parts: list[str], rounds: int, quick: bool) -> dict:
 
 
 def part(request: tuple[str, bool, int]) -> dict:
-    """In a process of its own: one part's tables, or what there is to say of the machine."""
+    """Called in a separate process: the tables of one part, or the description of the machine."""
     name, quick, rounds = request
     if name == "machine":
         return machine()
@@ -96,7 +96,7 @@ def part(request: tuple[str, bool, int]) -> dict:
 
 
 def machine() -> dict:
-    """The GPU, the processor beside it, the versions, and what was measured as limits."""
+    """The GPU, the CPU, the versions, and the measured limits."""
     import cupy
 
     from nncourse import device as devices
@@ -112,7 +112,7 @@ def machine() -> dict:
 
 
 def driver() -> str:
-    """The version of NVIDIA's driver, by nvidia-smi; "unknown" where that is missing."""
+    """The version of NVIDIA's driver, from nvidia-smi; "unknown" if that is missing."""
     import subprocess
 
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -123,7 +123,7 @@ def driver() -> str:
 
 
 def epoch_records(seconds: dict[str, dict[str, list[float]]], quick: bool = False) -> list[dict]:
-    """The table `epochs` from compare()'s seconds a step."""
+    """The table `epochs`, from compare()'s seconds per step."""
     found = []
     for name, times in seconds.items():
         case = CASES["gpu"][name].smaller() if quick else CASES["gpu"][name]
@@ -144,7 +144,7 @@ def epoch_records(seconds: dict[str, dict[str, list[float]]], quick: bool = Fals
 
 
 def join_floors(tables: dict[str, list[dict]]) -> None:
-    """Put one_kernel's time and what limits it beside its floors."""
+    """Add one_kernel's measured time, and what limits it, to the records of its floors."""
     from benchmarks import floors
 
     measured = {

@@ -1,4 +1,4 @@
-"""The kernels of dense_forward on large square matrices, beside cuBLAS, in one process: they share only the data."""
+"""Compare the kernels of dense_forward on large square matrices with cuBLAS, in one process and on the same data."""
 
 import statistics
 
@@ -9,11 +9,11 @@ from nncourse import device as devices
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.kernel import CudaKernel
 
-TOLERANCE = 1e-5  # of the whole result; TF32 would be off by 3e-4
+TOLERANCE = 1e-5  # relative, in the Frobenius norm; the error with TF32 would be 3e-4
 
 
 def contenders(A, W, b, Z, names=None) -> dict:
-    """Functions that compute Z, each by one kernel; "cuBLAS" computes the product alone, which is less."""
+    """Functions that compute Z, each with one kernel; "cuBLAS" computes only the product, without the bias."""
     xp = devices.array_module(A)
     found = {"cuBLAS": lambda: xp.matmul(A, W.T, out=Z)}
     for name in names or [k.name for k in dense_forward.kernels.values() if k.device == "gpu"]:
@@ -24,11 +24,11 @@ def contenders(A, W, b, Z, names=None) -> dict:
 def _into(kernel, A, W, b, Z):
     if isinstance(kernel, CudaKernel):
         return lambda: kernel(A, W, b, out=Z)
-    return lambda: kernel(A, W, b)  # makes a new array
+    return lambda: kernel(A, W, b)  # allocates its result
 
 
 def measure(side: int, rounds: int, device: str = "gpu", names=None) -> list[dict]:
-    """A record for each kernel, timed round by round. Raises WrongResultError for one that is wrong."""
+    """A record for each kernel, timed round by round. Raises WrongResultError if a result is wrong."""
     rng = np.random.default_rng(0)
     A, W = (devices.to_device(rng.standard_normal((side, side), dtype=np.float32), device) for _ in range(2))
     b = devices.to_device(rng.standard_normal(side, dtype=np.float32), device)
@@ -47,14 +47,14 @@ def measure(side: int, rounds: int, device: str = "gpu", names=None) -> list[dic
 
 
 def refuse_wrong(name: str, result, truth) -> None:
-    """WrongResultError unless the result is the truth but for rounding."""
+    """Raise WrongResultError unless the result equals the truth up to rounding."""
     error = float(((result - truth) ** 2).sum() / (truth**2).sum()) ** 0.5
     if not error <= TOLERANCE:
         raise WrongResultError(f"dense_forward ({name}) is off by {error:.1e}; wanted at most {TOLERANCE:.0e}")
 
 
 def records(side: int, seconds: dict[str, list[float]], limit: float) -> list[dict]:
-    """Times as rates, as shares of cuBLAS's rate and of the machine's limit, both in FLOP a second."""
+    """Times, rates, and the fractions of cuBLAS's rate and of `limit`, the machine's rate in FLOP per second."""
     flops = dense_forward.flops(batch=side, n_in=side, n_out=side)
     best = statistics.median(seconds["cuBLAS"])
     found = []

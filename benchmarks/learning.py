@@ -1,4 +1,4 @@
-"""Whole trainings: how well MNIST is learnt in how many seconds; the credit-card network on the CPU and on the GPU."""
+"""Complete trainings: accuracy and time on MNIST; the credit-card network on the CPU and on the GPU."""
 
 import os
 from pathlib import Path
@@ -12,14 +12,14 @@ from nncourse.kernels.backend import choose
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 
-MNIST = {"epochs": 30, "batch_size": 10, "learning_rate": 3.0}  # as Nielsen's book, but for the weights
-MNIST_SAMPLES = 50_000  # the book keeps the other 10,000 of the training set for validation
+MNIST = {"epochs": 30, "batch_size": 10, "learning_rate": 3.0}  # as in Nielsen's book, except the initial weights
+MNIST_SAMPLES = 50_000  # the book uses the other 10,000 of the training set for validation
 CREDIT_CARD = {"epochs": 300, "batch_size": 10, "learning_rate": 0.01}  # as the handout trains 30-60-10-1
-SLOW = 1.0  # seconds an epoch: then it was not one kernel that computed, and the rest is not worth the wait
+SLOW = 1.0  # seconds per epoch: an epoch that takes longer was not computed by one kernel, so stop
 
 
 def data_folder(name: str) -> Path:
-    """$NNCOURSE_DATA/name; FailedError if it is not there, since nothing is fetched here."""
+    """$NNCOURSE_DATA/name. Raises FailedError if it does not exist, because benchmarks download nothing."""
     root = os.environ.get("NNCOURSE_DATA")
     folder = Path(root or "") / name
     if not root or not folder.is_dir():
@@ -28,7 +28,7 @@ def data_folder(name: str) -> Path:
 
 
 def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "one_kernel") -> list[dict]:
-    """A record for each seed: the accuracy on the test set, the seconds of training."""
+    """A record for each seed, with the accuracy on the test set and the seconds of training."""
     folder = data_folder("mnist")
     training, test = (datasets.mnist(part, folder) for part in ("train", "test"))
     X, Y = training.X[:MNIST_SAMPLES], training.Y[:MNIST_SAMPLES]
@@ -55,7 +55,7 @@ def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "on
 
 
 def refuse_slow(epoch) -> None:
-    """FailedError if an epoch on the GPU takes as long as it does by separate operations."""
+    """Raise FailedError if an epoch on the GPU takes as long as with separate operations."""
     if epoch.seconds > SLOW:
         raise FailedError(f"epoch {epoch.number} took {epoch.seconds:.1f} s; wanted less than {SLOW:.0f} s")
 
@@ -66,7 +66,7 @@ BACKENDS = (("numpy", {}), ("numba", {}), ("cuda", {"dense_sgd_epoch": "one_kern
 def credit_card(epochs: int, backends=BACKENDS) -> list:
     """A record for each backend, for the same training; the real data if they are there, else the synthetic stand-in.
 
-    Raises WrongResultError if the backends do not agree on the cost in the end.
+    Raises WrongResultError if the final costs of the backends differ.
     """
     try:
         data = datasets.read_csv(data_folder("cc") / "CC_train.csv")

@@ -1,4 +1,4 @@
-"""What a GPU costs beside computing, for notebook 08: python -m benchmarks.overheads writes results/overheads.json."""
+"""Measure the overheads of a GPU, for notebook 08: python -m benchmarks.overheads writes results/overheads.json."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""README.md's picture, made from notebook 00's own steps: python -m benchmarks.picture."""
+"""Make README.md's picture, with the same steps as notebook 00: python -m benchmarks.picture."""
 
 import io
 from pathlib import Path

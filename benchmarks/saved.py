@@ -1,4 +1,4 @@
-"""Where results are kept, and how a run is saved there."""
+"""The folder of results files, and saving results to it."""
 
 import argparse
 import datetime
@@ -11,7 +11,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def refuse_out(parser: argparse.ArgumentParser, path: Path) -> None:
-    """What cannot be written is refused before minutes are spent on measuring."""
+    """Exit with an error if `path` cannot be written, before minutes are spent on measuring."""
     try:
         refuse_unwritable(path, "the results")
     except CourseError as error:
@@ -19,7 +19,7 @@ def refuse_out(parser: argparse.ArgumentParser, path: Path) -> None:
 
 
 def save(result: dict, path: Path) -> None:
-    """Write a run, and the day."""
+    """Write the results of a run with today's date."""
     dated = {"date": datetime.date.today().isoformat()} | result
     path.write_text(json.dumps(dated, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written: {path}")

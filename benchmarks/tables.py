@@ -1,4 +1,4 @@
-"""README.md's tables, made from the results files: python -m benchmarks.tables (with --check, only compare)."""
+"""Make README.md's tables from the results files: python -m benchmarks.tables (--check only compares)."""
 
 import json
 import re
@@ -9,17 +9,17 @@ from pathlib import Path
 from benchmarks.saved import RESULTS
 
 ROOT = Path(__file__).resolve().parent.parent
-REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the first of these that ran
+REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the reference is the first that ran
 
 
 def table(name: str, results: Path = RESULTS) -> str:
-    """A results file as Markdown: one table of contenders from `seconds`, or one for each part from `tables`."""
+    """A results file as Markdown: one table of contenders from `seconds`, or one table per part from `tables`."""
     result = json.loads((results / f"{name}.json").read_text("utf-8"))
     return gpu_tables(result) if "tables" in result else call_table(result)
 
 
 def call_table(result: dict) -> str:
-    """The median over the rounds, and how many times faster than PyTorch."""
+    """The table of a CPU run: medians over the rounds, and speedups over PyTorch."""
     medians = {
         case: {contender: statistics.median(values) for contender, values in times.items()}
         for case, times in result["seconds"].items()
@@ -30,7 +30,7 @@ def call_table(result: dict) -> str:
 
 
 def gpu_tables(result: dict) -> str:
-    """The tables of benchmarks.gpu that there are, each with a line on what it shows."""
+    """The tables of a run of benchmarks.gpu, as far as they were measured, each with a description."""
     makers = {
         "epochs": _epochs,
         "floors": lambda records: _floors(records, result["tables"].get("parts", [])),
@@ -44,7 +44,7 @@ def gpu_tables(result: dict) -> str:
 
 
 def _left_out(reasons: dict[str, str]) -> list[str]:
-    """A sentence for each contender and reason, with the networks; or for a part of the benchmark."""
+    """A sentence for each contender (with its networks) or part that was left out, with the reason."""
     networks: dict[tuple[str, str], list[str]] = {}
     for key, why in reasons.items():
         *case, name = key.split(" / ")
@@ -66,7 +66,7 @@ def _rows(head: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _contenders(title: str, medians: dict[str, dict[str, float]], references: tuple[str, ...]) -> list[str]:
-    """A row for each case, a column for each contender: its time, and its speed over that of the reference."""
+    """A row per case, a column per contender: its time, and its speedup over the first of `references` that ran."""
     contenders = list(dict.fromkeys(contender for times in medians.values() for contender in times))
     rows = []
     for case, times in medians.items():
@@ -88,7 +88,7 @@ def _micro(seconds: float) -> str:
 
 
 def _three_digits(value: float) -> str:
-    """Three digits, or all that stand before the point; at most three after it."""
+    """Three significant digits, but no rounding before the decimal point, and at most three decimals."""
     decimals = next((d for d, least in enumerate((100, 10, 1)) if value >= least), 3)
     return f"{value:,.{decimals}f}"
 
@@ -128,7 +128,7 @@ def _floors(records: list[dict], parts: list[dict]) -> list[str]:
 
 
 def _amount(value: float, unit: str) -> str:
-    """A latency in µs, a rate in its unit's thousand millions."""
+    """A latency in µs, or a rate in 10⁹ (G) of its unit."""
     return f"{_micro(value)} µs" if unit == "s" else f"{value / 1e9:,.0f} G{unit}"
 
 
@@ -176,7 +176,7 @@ def _percent(share: float, decimals: int = 1) -> str:
 
 
 def with_tables(text: str, results: Path = RESULTS) -> str:
-    """`text` with what stands between <!-- table NAME --> and <!-- end --> made anew."""
+    """`text` with the tables between <!-- table NAME --> and <!-- end --> replaced by new ones."""
 
     def fill(match: re.Match) -> str:
         return f"<!-- table {match[1]} -->\n{table(match[1], results)}\n<!-- end -->"

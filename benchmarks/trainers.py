@@ -1,9 +1,9 @@
-"""An epoch of training on the GPU: ours, PyTorch's, JAX's. The same network, weights, batches and order for all.
+"""An epoch of training on the GPU with nncourse, PyTorch and JAX: the same network, weights, batches and order for all.
 
-Sigmoid, mean squared error, plain stochastic gradient descent, float32 with TF32 off, data on the device already.
+Sigmoid, mean squared error, plain stochastic gradient descent, float32 with TF32 off, data already on the device.
 
 A contender is a function make(architecture, parameters, X, Y, batch) -> Trainer. Before it is timed, its parameters
-after the first CHECKED steps are compared with the contract's truth, computed in float64.
+after the first CHECKED steps are compared with the truth of train_epoch, computed in float64.
 """
 
 import os
@@ -17,20 +17,20 @@ from benchmarks.workers import WrongResultError
 from nncourse.kernels.epoch.dense import dense_sgd_epoch, random_targets
 
 RATE = 2.0
-CHECKED = 50  # steps; so many are also recorded in each CUDA graph of PyTorch
-TOLERANCE = 5e-5  # of the way that the parameters went. float32 is off by 5e-6 at most, TF32 by 2e-4 at least
+CHECKED = 50  # steps; also the number of steps in each CUDA graph of PyTorch
+TOLERANCE = 5e-5  # relative to the change of the parameters. Errors: float32 at most 5e-6, TF32 at least 2e-4
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """train(steps) takes so many steps, from the first batch on, and comes back when they are done."""
+    """train(steps) makes this many steps, beginning with the first batch, and returns when they are done."""
 
     train: Callable[[int], None]
     parameters: Callable[[], np.ndarray]
 
 
 def checked(make: Callable, steps: int | None = None) -> Callable:
-    """A contender for compare.py: a whole epoch, or `steps` of it where a step takes long; and how many those are."""
+    """A contender for compare.py: a function that trains a whole epoch, or `steps` steps of it, and their number."""
 
     def prepare(case) -> tuple[Callable, int]:
         problem = architecture, parameters, X, Y = problem_of(case)
@@ -60,7 +60,7 @@ def problem_of(case) -> tuple:
 
 
 def error_of(found, architecture, parameters, X, Y, batch: int, steps: int = CHECKED) -> float:
-    """‖found − truth‖ / ‖truth − beginning‖ after the first steps."""
+    """‖found − truth‖ / ‖truth − initial parameters‖ after the first steps."""
     before = parameters.astype(np.float64)
     X, Y = (array[: steps * batch].astype(np.float64) for array in (X, Y))
     truth = dense_sgd_epoch.truth(before, architecture, X, Y, batch, RATE)
@@ -93,7 +93,7 @@ def ours(backend_name: str, kernel: str) -> Callable:
             if backend.device == "gpu":
                 import cupy
 
-                cupy.cuda.Device().synchronize()  # all streams: a kernel may have taken its own
+                cupy.cuda.Device().synchronize()  # all streams: a kernel may use its own
 
         return Trainer(train, lambda: devices.to_device(there, "cpu"))
 
@@ -104,7 +104,7 @@ def ours(backend_name: str, kernel: str) -> Callable:
 
 
 def pytorch_eager(device: str) -> Callable:
-    """As its tutorials have it: modules, autograd, an optimiser, a slice of the data for each batch."""
+    """PyTorch as in its tutorials: modules, autograd, an optimiser, a slice of the data for each batch."""
 
     def make(architecture, parameters, X, Y, batch: int) -> Trainer:
         import torch
@@ -125,9 +125,9 @@ def pytorch_eager(device: str) -> Callable:
 
 
 def pytorch_graph(make_step: Callable, device: str = "cuda") -> Callable:
-    """CHECKED whole steps in one CUDA graph: a replay for so many batches, which are first copied to where it reads.
+    """PyTorch with CHECKED whole steps in one CUDA graph. Batches are copied to its input arrays before each replay.
 
-    On the CPU, for tests, the steps are taken where a replay would be.
+    On the CPU, for tests, the steps are executed directly.
     """
 
     def make(architecture, parameters, X, Y, batch: int) -> Trainer:
@@ -136,7 +136,7 @@ def pytorch_graph(make_step: Callable, device: str = "cuda") -> Callable:
         network = module(torch, architecture, parameters, device)
         step = make_step(torch, network)
         rows = [torch.from_numpy(array).to(device).view(-1, batch * array.shape[1]) for array in (X, Y)]
-        # Each batch begins at an address that 16 divides: else PyTorch's compiled code would copy it once more.
+        # Each batch begins at a multiple of 16 bytes, otherwise PyTorch's compiled code would copy it again.
         copies = [torch.zeros(CHECKED, ceil(array.shape[1] / 4) * 4, device=device) for array in rows]
         windows = [copy[:, : array.shape[1]] for copy, array in zip(copies, rows, strict=True)]
         batches = [window.unflatten(1, (batch, -1)).unbind() for window in windows]
@@ -146,7 +146,7 @@ def pytorch_graph(make_step: Callable, device: str = "cuda") -> Callable:
                 step(x, y)
 
         replay = captured(torch, take_steps) if device == "cuda" else take_steps
-        load(torch, network, architecture, parameters)  # capturing took steps already
+        load(torch, network, architecture, parameters)  # capturing has already changed them
 
         def train(steps: int) -> None:
             if steps % CHECKED:
@@ -164,7 +164,7 @@ def pytorch_graph(make_step: Callable, device: str = "cuda") -> Callable:
 
 
 def captured(torch, work: Callable) -> Callable:
-    """A function that replays the launches of work(). PyTorch wants that to run before, on another stream."""
+    """A function that replays the launches of work(), which PyTorch requires to be run first on another stream."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -179,7 +179,7 @@ def captured(torch, work: Callable) -> Callable:
 
 
 def module(torch, architecture, parameters, device: str):
-    """The network as PyTorch's modules, with these parameters."""
+    """The network as PyTorch modules with these parameters."""
     torch.set_float32_matmul_precision("highest")  # no TF32, whatever the environment says
     layers = []
     for n_out, n_in in architecture.shapes:
@@ -190,7 +190,7 @@ def module(torch, architecture, parameters, device: str):
 
 
 def load(torch, network, architecture, parameters) -> None:
-    """Put parameters into the modules' own tensors."""
+    """Copy parameters into the modules' tensors."""
     values = [array for pair in architecture.views(parameters) for array in pair]
     with torch.no_grad():
         for tensor, value in zip(network.parameters(), values, strict=True):
@@ -203,7 +203,7 @@ def flat(torch, network) -> np.ndarray:
 
 
 def eager_step(torch, network) -> Callable:
-    """step(X, Y) by autograd and PyTorch's optimiser."""
+    """step(X, Y) with autograd and PyTorch's optimiser."""
     optimiser = torch.optim.SGD(network.parameters(), lr=RATE)
 
     def step(X, Y) -> None:
@@ -215,7 +215,7 @@ def eager_step(torch, network) -> Callable:
 
 
 def compiled_step(torch, network, backend: str = "inductor") -> Callable:
-    """step(X, Y) compiled as a whole, the gradient and the update included: autograd's own calls would cut it apart."""
+    """step(X, Y) compiled as one function, with gradient and update; calls to autograd would split it."""
     parameters = [tensor.detach() for tensor in network.parameters()]  # the same memory
 
     def cost(parameters, X, Y):
@@ -236,14 +236,14 @@ def compiled_step(torch, network, backend: str = "inductor") -> Callable:
 
 
 def jax_scan(platform: str) -> Callable:
-    """One compiled function for the epoch: lax.scan over the batches."""
+    """JAX with one compiled function for the epoch: lax.scan over the batches."""
 
     def make(architecture, parameters, X, Y, batch: int) -> Trainer:
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of the GPU from the others
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or it reserves most of the GPU's memory
         import jax
 
-        jax.config.update("jax_default_matmul_precision", "highest")  # else it would use TF32
-        place = jax.devices(platform)[0]  # an error if there is none: JAX alone would go on, on the CPU
+        jax.config.update("jax_default_matmul_precision", "highest")  # otherwise it would use TF32
+        place = jax.devices(platform)[0]  # raises an error if there is none; by default JAX would use the CPU
         state = jax.device_put([tuple(pair) for pair in architecture.views(parameters)], place)
         X, Y = (jax.device_put(array.reshape(-1, batch, array.shape[1]), place) for array in (X, Y))
         parts = {len(X): (X, Y), CHECKED: (X[:CHECKED], Y[:CHECKED])}
@@ -259,7 +259,7 @@ def jax_scan(platform: str) -> Callable:
 
 
 def jax_epoch(jax, batch: int) -> Callable:
-    """epoch(state, X, Y) -> state, with a batch in each row of X and Y."""
+    """epoch(state, X, Y) -> state; X and Y are (batches, batch, n)."""
 
     def cost(state, X, Y):
         A = X

@@ -1,6 +1,6 @@
-"""Processes that stay. Each prepares its work and then waits until it is asked, so that measurements can take turns.
+"""Persistent processes that prepare their work and then wait for requests, so that measurements can take turns.
 
-No two contenders share a process: their thread pools, allocators and settings would get in each other's way.
+Each contender has its own process, because thread pools, allocators and settings would interfere.
 """
 
 import contextlib
@@ -13,28 +13,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# A process that computes on the CPU has one thread. It is started with these variables, and its libraries read them.
+# Environment variables of the processes: libraries that compute on the CPU use one thread.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 class WrongResultError(Exception):
-    """A contender does not compute what the others compute: no time of it may be published."""
+    """A contender computes a wrong result: its times must not be published."""
 
 
 class FailedError(Exception):
-    """A process could not do what it was asked; one line on why."""
+    """A process could not answer a request; the message gives the reason in one line."""
 
 
 @dataclass(frozen=True)
 class Worker:
     process: Any
     connection: Any
-    log: Path  # what it printed: a library's last words
+    log: Path  # its output, for example the last message of a library that crashed
 
 
 def start(work: Callable, *arguments) -> Worker:
-    """A process that answers each request with work(*arguments, request). `work` is a function of a module."""
-    context = multiprocessing.get_context("spawn")  # nothing of this process goes along, and certainly no CUDA
+    """Start a process that answers each request with work(*arguments, request). `work` is a module-level function."""
+    context = multiprocessing.get_context("spawn")  # inherits no state of this process, such as a CUDA context
     ours, theirs = context.Pipe()
     handle, log = tempfile.mkstemp(prefix="nncourse-benchmark-")
     os.close(handle)
@@ -51,13 +51,16 @@ def start(work: Callable, *arguments) -> Worker:
 
 
 def send(worker: Worker, request) -> None:
-    """Ask, without waiting for the answer. A process that has ended says so when the answer is fetched."""
+    """Send a request without waiting for the answer. If the process has ended, receive() reports it."""
     with contextlib.suppress(OSError):
         worker.connection.send(request)
 
 
 def receive(worker: Worker, limit: float):
-    """The answer to the oldest request. FailedError if there is none within `limit` seconds: then the process ends."""
+    """The answer to the oldest request. Raises FailedError, and kills the process, if none arrives in `limit` seconds.
+
+    Also raises FailedError if the process has ended or its work failed, and WrongResultError if a result was wrong.
+    """
     try:
         if not worker.connection.poll(limit):
             worker.process.kill()
@@ -75,13 +78,13 @@ def receive(worker: Worker, limit: float):
 
 
 def ask(worker: Worker, request, limit: float):
-    """Send and receive."""
+    """Send a request and return the answer."""
     send(worker, request)
     return receive(worker, limit)
 
 
 def end(worker: Worker) -> None:
-    """Close the connection, on which the process ends; after some seconds it is made to."""
+    """Close the connection, whereupon the process ends; kill it if it does not end within 5 seconds."""
     worker.connection.close()
     worker.process.join(5)
     if worker.process.is_alive():
@@ -91,7 +94,7 @@ def end(worker: Worker) -> None:
 
 
 def asked_once(work: Callable, request, limit: float):
-    """The answer of a process that is there for one request."""
+    """The answer of a process that is started for this request only."""
     worker = start(work)
     try:
         return ask(worker, request, limit)
@@ -100,7 +103,7 @@ def asked_once(work: Callable, request, limit: float):
 
 
 def _serve(connection, log: str, work: Callable, arguments: tuple) -> None:
-    """In the process: answer until nobody asks any more. What libraries print goes to the log."""
+    """The worker process: answer requests until the connection closes. All output goes to the log."""
     handle = os.open(log, os.O_WRONLY | os.O_APPEND)
     for descriptor in (1, 2):
         os.dup2(handle, descriptor)
@@ -113,7 +116,7 @@ def _serve(connection, log: str, work: Callable, arguments: tuple) -> None:
             answer = "right", work(*arguments, request)
         except WrongResultError as error:
             answer = "wrong", str(error)
-        except Exception as error:  # whatever a library raises: the contender is left out, and this is why
+        except Exception as error:  # libraries may raise anything; the contender is left out with this reason
             answer = "failed", _one_line(error)
         try:
             connection.send(answer)
@@ -127,5 +130,5 @@ def _one_line(error: Exception) -> str:
 
 
 def since(begin: float) -> str:
-    """The seconds since time.perf_counter() gave `begin`, for what is printed on the way."""
+    """The seconds since time.perf_counter() returned `begin`, for progress messages."""
     return f"{time.perf_counter() - begin:5.0f} s"

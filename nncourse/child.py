@@ -1,6 +1,6 @@
-"""A program that stays beside Python, so that one question after the other can be put to it, through pipes.
+"""A persistent child process that answers requests through pipes.
 
-What goes wrong in it harms nobody here: see worker.py and cuda/emulate.py.
+A crash or hang in the child cannot affect this process. Used by worker.py and cuda/emulate.py.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 
 class Child:
-    """A running program. It is ended when nobody keeps this object any more, or Python ends."""
+    """A running child process. It is killed when this object is garbage-collected or Python exits."""
 
     def __init__(self, command: list, **options):
         self.lock = threading.Lock()
@@ -25,17 +25,17 @@ class Child:
         weakref.finalize(self, _end, self.process, self.errors, os.getpid())
 
     def stderr(self) -> str:
-        """What it wrote there, if it is at rest."""
+        """What the child has written to stderr. It must not be writing: see written_to()."""
         return written_to(self.errors.fileno())
 
     def end(self) -> None:
-        """From now on it is at rest."""
+        """Kill the child and wait until it has ended, so that it writes no more."""
         self.process.kill()
         self.process.wait()
 
 
 def written_to(descriptor: int, most: int = sys.maxsize) -> str:
-    """What is in a file, `most` bytes of it. Its writer, who shares the position, must be at rest."""
+    """The first `most` bytes of a file. Its writer shares the file position, so it must not be writing meanwhile."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     text = os.read(descriptor, min(os.fstat(descriptor).st_size, most)).decode(errors="replace")
     os.lseek(descriptor, 0, os.SEEK_END)
@@ -43,17 +43,17 @@ def written_to(descriptor: int, most: int = sys.maxsize) -> str:
 
 
 def empty(descriptor: int) -> None:
-    """Leave nothing in a file, and let its writer begin at its start."""
+    """Truncate a file and move its position, which its writer shares, to the start."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.ftruncate(descriptor, 0)
 
 
 @contextlib.contextmanager
 def conversation(kept: Callable[..., Child], *key) -> Iterator[Child]:
-    """The child that the cached function `kept` starts for (*key, pid); meanwhile no other thread talks with it.
+    """Lock and yield the child that the cached function `kept` starts for (*key, pid).
 
-    `pid` is this process: after a fork both sides must not talk with the same child. Whatever breaks off the
-    conversation, a Ctrl-C too, leaves the child in the middle of something: it is killed, and the next one starts anew.
+    `pid` is this process: after a fork, parent and child must not use the same child process. Any exception, including
+    KeyboardInterrupt, may leave a request half answered: the child is then killed, and the next call starts a new one.
     """
     child = kept(*key, os.getpid())
     with child.lock:
@@ -66,10 +66,10 @@ def conversation(kept: Callable[..., Child], *key) -> Iterator[Child]:
 
 
 def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
-    """Called when a Child is dropped, or Python ends: also in a forked process, which must leave the program alone."""
+    """Finalizer of Child. It also runs in forked processes, which must not kill the child: only its `owner` does."""
     if os.getpid() == owner:
         process.kill()
         process.wait()
     for pipe in (process.stdin, process.stdout, errors):
-        with contextlib.suppress(OSError):  # a request that the child did not live to read
+        with contextlib.suppress(OSError):  # closing flushes: fails if the child ended before it read a request
             pipe.close()

@@ -1,7 +1,7 @@
 """Data sets: reading and checking them, making them, splitting and scaling them.
 
-Everything here ends in a `Dataset`; `load` takes a name or the path of a CSV file, and is all that most callers need.
-Rows are samples. The cards of the data sets (source, licence, shape) are in datasets/README.md.
+Every function that loads or generates data returns a `Dataset`. Most callers need only `load`, which takes the name of
+a data set or the path of a CSV file. Rows are samples. datasets/README.md lists source, licence and shape of each set.
 """
 
 import json
@@ -20,7 +20,7 @@ DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 MNIST_SETS = {"mnist": DIGITS, "fashion_mnist": FASHION}
 SHIPPED = {"breast_cancer": ("benign", "malignant"), "digits": DIGITS}
-MOST_CLASSES = 1000  # a larger label, in a file read without a network, is a measurement and no class
+MOST_CLASSES = 1000  # in a file read without a network, larger integers are taken for measurements, not labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,17 +44,17 @@ class Dataset:
 
 
 def predicted_classes(Y: np.ndarray) -> np.ndarray:
-    """Class numbers (n,) int32 from targets or outputs (n, n_out): the largest, or with one whether it is above ½."""
+    """Class numbers (n,) int32 from targets or outputs (n, n_out): argmax of each row, or output > ½ if n_out is 1."""
     return (Y[:, 0] > 0.5 if Y.shape[1] == 1 else Y.argmax(axis=1)).astype(np.int32)
 
 
 def load(
     name_or_path: str | Path, outputs: int | None = None, inputs: int | None = None, part: str = "train"
 ) -> Dataset:
-    """Load a shipped set, a generated set, MNIST or Fashion-MNIST by its name, or else a CSV file by its path.
+    """Load a shipped set, a generated set, MNIST or Fashion-MNIST by name, or a CSV file by path.
 
-    `inputs` and `outputs` are the widths of a network's input and output layer, if the data are meant for one.
-    `part` is "train" or "test", and only the two MNIST sets have the latter.
+    If the data are meant for a given network, `inputs` and `outputs` are the widths of its first and last layer.
+    `part` is "train" or "test"; only the two MNIST sets have a "test" part.
     Raises CourseError for an unknown name, and for data that do not fit the network.
     """
     name = str(name_or_path)
@@ -70,7 +70,7 @@ def load(
         return read_csv(name, inputs=inputs, outputs=outputs)
     else:
         names = ", ".join([*SHIPPED, *GENERATORS, *MNIST_SETS])
-        raise CourseError(f"{name!r} is no file and no data set; there are {names}, or give the path of a CSV file")
+        raise CourseError(f"wanted the path of a CSV file or a data set, one of {names}; got {name!r}")
     if inputs not in (None, data.X.shape[1]):
         raise CourseError(f"{data.name} has {data.X.shape[1]} features, the network has {inputs} inputs")
     if outputs == 2 and len(data.classes) == 2:  # two classes may take one output or two
@@ -81,7 +81,7 @@ def load(
 
 
 def _targets(labels: np.ndarray, outputs: int) -> np.ndarray:
-    """(samples, outputs) float32: a 1 in the column of each sample's label; one output is the column of label 1."""
+    """One-hot targets (samples, outputs) float32; a single output is 1 for label 1 and 0 for label 0."""
     columns = [1] if outputs == 1 else np.arange(outputs)
     return (labels[:, None] == columns).astype(np.float32)
 
@@ -93,10 +93,10 @@ def _numbered(prefix: str, first: int, count: int) -> tuple[str, ...]:
 def read_csv(path: str | Path, inputs: int | None = None, outputs: int | None = None) -> Dataset:
     """Read a CSV file: features first, then one column of labels 0, 1, 2, …, or one column for each output.
 
-    The header may be quoted, bare or missing; numbers may be quoted; blank lines are skipped. One column after the
-    features is the label: 0 or 1 for one output, else one-hot. More columns are targets, taken as they are. Without
-    `inputs` the last column is the label; without `outputs` the labels say how many classes there are.
-    Raises CourseError, which names file, row (the line of the file) and column, for whatever is wrong.
+    The header may be quoted, unquoted or missing; numbers may be quoted; blank lines are skipped. A single column after
+    the features is the label; it becomes one output of 0 or 1, or one-hot targets. Several columns are taken as targets
+    unchanged. Without `inputs` the last column is the label; without `outputs` the largest label gives the number of
+    classes. Raises CourseError, naming file, row (the line of the file) and column, if anything does not fit.
     """
     rows, values = read_table(Path(path))
     features = rows.width - 1 if inputs is None else inputs
@@ -130,13 +130,13 @@ def _targets_from_labels(rows: Rows, labels: np.ndarray, outputs: int | None) ->
 
 
 def generate(name: str, **options) -> Dataset:
-    """Make the generated set of this name; `options` are samples, noise and seed, which all of them take."""
+    """Generate the data set of this name; `options` are samples, noise and seed, as in each generator's signature."""
     refuse_unknown("a generated data set", name, GENERATORS)
     return GENERATORS[name](**options)
 
 
 def moons(samples: int = 400, noise: float = 0.1, seed: int = 0) -> Dataset:
-    """Two half circles, each reaching into the other."""
+    """Two interleaved half circles."""
     rng, labels = _start(samples, noise, seed)
     angle = np.pi * rng.random(samples)
     x = np.where(labels == 0, np.cos(angle), 1 - np.cos(angle))
@@ -160,28 +160,28 @@ def spirals(samples: int = 400, noise: float = 0.03, seed: int = 0) -> Dataset:
 
 
 def blobs(samples: int = 400, noise: float = 0.3, seed: int = 0) -> Dataset:
-    """Three round clouds of standard deviation `noise`, one a class, at the corners of a triangle."""
+    """Three classes, each a round normal cloud of standard deviation `noise`, at the corners of a triangle."""
     rng, labels = _start(samples, noise, seed, classes=3)
     angle = 2 * np.pi * labels / 3
     return _plane("blobs", np.cos(angle), np.sin(angle), labels, noise, rng, classes=3)
 
 
 def xor(samples: int = 400, noise: float = 0.1, seed: int = 0) -> Dataset:
-    """The square from -1 to 1; class 1 where exactly one coordinate is positive: no single neuron can tell."""
+    """Points in the square from -1 to 1; class 1 if exactly one coordinate is positive. Not linearly separable."""
     rng, _ = _start(samples, noise, seed)
     x, y = rng.uniform(-1, 1, size=(2, samples))
     return _plane("xor", x, y, ((x > 0) != (y > 0)).astype(int), noise, rng)
 
 
 def credit_card_standin(samples: int = 5492, noise: float = 1.0, seed: int = 0) -> Dataset:
-    """SYNTHETIC transactions in the form of the credit-card fraud data: no row of it is real.
+    """SYNTHETIC transactions in the format of the credit-card fraud data: no row is real.
 
     Time (seconds), V1 to V28 and Amount, unscaled; 9 % frauds. `noise` scales the spread of V1 to V28.
     """
     rng, order = _start(samples, noise, seed, classes=samples)
     labels = (order < max(1, round(0.09 * samples))).astype(int)
-    # A fraud lies some distance away from the rest: always to the same side in V1 to V3, to the one or the other
-    # side in V4 to V7. So one neuron finds most frauds, a network finds more, and the nearest stay hidden.
+    # Frauds are shifted away from the other rows: in V1 to V3 always in the same direction, in V4 to V7 in either
+    # direction. So one neuron finds most frauds, a network finds more, and those shifted least cannot be told apart.
     away = np.zeros((samples, 28))
     away[:, :3] = -1
     away[:, 3:7] = rng.choice([-1, 1], size=(samples, 1))
@@ -196,7 +196,7 @@ def credit_card_standin(samples: int = 5492, noise: float = 1.0, seed: int = 0) 
 
 
 def _start(samples: int, noise: float, seed: int, classes: int = 2) -> tuple[np.random.Generator, np.ndarray]:
-    """A random generator, and labels (samples,) in random order, as many of each class."""
+    """A random generator, and labels (samples,) in random order, equally many of each class."""
     if samples < 2 or not 0 <= noise < np.inf:
         raise CourseError(f"at least 2 samples and a noise of at least 0 are wanted, got {samples} and {noise}")
     rng = np.random.default_rng(seed)
@@ -204,7 +204,7 @@ def _start(samples: int, noise: float, seed: int, classes: int = 2) -> tuple[np.
 
 
 def _plane(name: str, x, y, labels: np.ndarray, noise: float, rng: np.random.Generator, classes: int = 2) -> Dataset:
-    """A data set of points (x, y) of the plane, each moved by normal noise."""
+    """A data set of points (x, y) in the plane, with normal noise added."""
     X = np.column_stack([x, y]) + noise * rng.standard_normal((len(x), 2))
     Y = _targets(labels, 1 if classes == 2 else classes)
     return Dataset(name, X.astype(np.float32), Y, _numbered("", 0, classes), ("x1", "x2"))
@@ -221,8 +221,8 @@ def mnist(
 ) -> Dataset:
     """MNIST, or Fashion-MNIST: (60000 or 10000, 784) pixels from 0 to 1, row by row, and ten classes, one-hot.
 
-    The IDX files are read from `folder` or else, where that is not given, from $NNCOURSE_DATA/<name> or
-    datasets/<name>; they are fetched into the latter when missing, from `mirrors` or else from the public ones.
+    The IDX files are read from `folder`; by default from $NNCOURSE_DATA/<name> or datasets/<name>, and downloaded into
+    the latter if missing, from `mirrors` or by default from the public mirrors.
     Raises CourseError for files that are missing, damaged or do not belong together.
     """
     if part not in ("train", "test") or name not in MNIST_SETS:
@@ -241,7 +241,7 @@ def mnist(
 
 
 def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence[str] | None) -> Path:
-    """The path of an IDX file, gzipped or not; fetched if need be."""
+    """The path of an IDX file, gzipped or not; it is downloaded if necessary."""
     roots = [Path(os.environ["NNCOURSE_DATA"])] if os.environ.get("NNCOURSE_DATA") else []
     folders = [root / name for root in (*roots, FOLDER)] if folder is None else [Path(folder)]
     for place in folders:
@@ -258,9 +258,9 @@ def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence
 
 
 def split(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Deal the rows at random into two sets: `fraction` of each class go to the second, the rest to the first.
+    """Split the rows at random into two sets: `fraction` of each class goes to the second, the rest to the first.
 
-    Raises CourseError when one of the two would be empty.
+    Raises CourseError if either would be empty.
     """
     order = np.random.default_rng(seed).permutation(len(data.X))
     labels = data.labels[order]
@@ -284,17 +284,18 @@ class Scaling:
     factor: np.ndarray  # (features,) float64, in the unit of the feature, never zero
 
     def apply(self, X: np.ndarray) -> np.ndarray:
-        """X (samples, features), scaled, as a new float32 array. Raises CourseError for another number of features."""
+        """X (samples, features) scaled, as a new float32 array. Raises CourseError for another number of features."""
         if X.ndim != 2 or X.shape[1] != len(self.offset):
             raise CourseError(f"this scaling was fitted on {len(self.offset)} features, X has the shape {X.shape}")
         return ((X - self.offset) / self.factor).astype(np.float32)
 
 
 def fit_scaling(X: np.ndarray, kind: str) -> Scaling:
-    """The scaling of X (samples, features) to the range 0 to 1 ("normalization"), to mean 0 and standard deviation 1
-    ("standardization", or "standarization" as the C program spells it), or to itself ("none").
+    """Fit a scaling to X (samples, features).
 
-    A constant column is only moved to 0. Raises CourseError for another kind, and for X without rows.
+    `kind` is "normalization" (to the range 0 to 1), "standardization" (to mean 0 and standard deviation 1; also
+    "standarization", as the C program spells it) or "none". A constant column is only shifted to 0.
+    Raises CourseError for any other kind, and for X without rows.
     """
     if X.ndim != 2 or len(X) == 0:
         raise CourseError(f"a scaling is fitted on (samples, features), at least one sample; X has the shape {X.shape}")
@@ -308,5 +309,5 @@ def fit_scaling(X: np.ndarray, kind: str) -> Scaling:
         kind, offset, factor = "standardization", X.mean(axis=0), X.std(axis=0)
     else:
         raise CourseError(f"no scaling is called {kind!r}; there are none, normalization and standardization")
-    constant = low == high  # not factor == 0: the standard deviation of equal numbers may be off by a rounding
+    constant = low == high  # not factor == 0: rounding can make the standard deviation of equal numbers nonzero
     return Scaling(kind, np.where(constant, low, offset), np.where(constant, 1.0, factor))

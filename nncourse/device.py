@@ -1,4 +1,7 @@
-"""The one file that knows whether a GPU is there: transfers, waiting, the clock, what a machine is and can do."""
+"""Devices: GPU detection, transfers, synchronisation, timing, and the name, versions and measured limits of a machine.
+
+No other file asks whether there is a GPU.
+"""
 
 import contextlib
 import os
@@ -14,13 +17,13 @@ import numpy as np
 
 
 def gpu_available() -> bool:
-    """True where CuPy is installed and a CUDA GPU answers."""
+    """Whether CuPy is installed and finds a CUDA GPU."""
     return not why_no_gpu()
 
 
 @cache
 def why_no_gpu() -> str:
-    """One line for a machine without a GPU: what is missing, and what to do; "" where there is one."""
+    """Why no GPU can be used: one line that says what is missing and what to do; "" if there is one."""
     try:
         import cupy
     except ImportError:
@@ -31,7 +34,7 @@ def why_no_gpu() -> str:
 
 
 def on_gpu(array) -> bool:
-    """True for CuPy arrays. Asks the array, so that CuPy need not be imported."""
+    """Whether `array` is a CuPy array. Tests an attribute, so that CuPy need not be imported."""
     return hasattr(array, "__cuda_array_interface__")
 
 
@@ -45,7 +48,7 @@ def array_module(array) -> ModuleType:
 
 
 def to_device(array, device: str):
-    """`array` on "cpu" (NumPy) or "gpu" (CuPy); copied only if it lies on the other one."""
+    """`array` on "cpu" (NumPy) or "gpu" (CuPy); copied only if it is on the other device."""
     if device == "cpu":
         return array.get() if on_gpu(array) else np.asarray(array)
     import cupy
@@ -54,7 +57,7 @@ def to_device(array, device: str):
 
 
 def synchronise(device: str) -> None:
-    """Wait until the GPU has done all that it was asked; on the CPU nothing is ever pending."""
+    """Wait until the GPU has finished all work queued on the current stream; does nothing on the CPU."""
     if device == "gpu":
         import cupy
 
@@ -62,7 +65,7 @@ def synchronise(device: str) -> None:
 
 
 def describe(device: str = "cpu") -> str:
-    """The name of the processor or of the GPU, with what matters about it."""
+    """One line: the processor's name and usable cores, or the GPU's name, multiprocessors, memory and architecture."""
     if device == "cpu":
         # on a shared server a process may use fewer cores than the machine has
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -76,7 +79,7 @@ def describe(device: str = "cpu") -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes here, for reports and model files."""
+    """Versions of nncourse, Python and the imported numerical libraries, for reports and model files."""
     from nncourse import __version__
 
     imported = [name for name in ("numpy", "numba", "cupy", "torch", "sklearn") if name in sys.modules]
@@ -86,10 +89,10 @@ def versions() -> dict[str, str]:
 
 @cache
 def limits(device: str = "cpu") -> dict[str, float]:
-    """What this machine reaches, measured once a process: no kernel can be faster than both allow.
+    """Copy bandwidth and matrix product rate of this machine, measured once per process: upper bounds for any kernel.
 
-    "copy": bytes a second (read and written) when one large float32 array is copied to another;
-    "matrix": float32 FLOP a second of the library's matrix product, with TF32 off.
+    "copy": bytes per second (read plus written) while one large float32 array is copied to another.
+    "matrix": FLOP per second of the library's float32 matrix product, with TF32 off.
     """
     xp = np
     if device == "gpu":
@@ -104,11 +107,12 @@ def limits(device: str = "cpu") -> dict[str, float]:
 
 
 def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7, pick=statistics.median) -> float:
-    """Time of one call of `work()`, in seconds: the median of some repeats, unless `pick` is another choice.
+    """Time of one call of `work()`, in seconds: `pick` of the repeats, by default their median.
 
     A warm-up call comes first. Each repeat makes enough calls to last about `enough / repeats` seconds, so that the
-    clock's own cost vanishes; of slow work there are fewer repeats, so that nobody waits much longer than a second.
-    On the GPU events are used: work() only queues, and the host's clock would see just that.
+    cost of reading the clock is negligible. Slow work is repeated less often, to keep the total near one second.
+    On the GPU the time is measured with events, because work() only queues its launches: a host clock would measure
+    the queueing.
     """
     work()
     synchronise(device)
@@ -120,7 +124,7 @@ def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7, p
 
 
 def _elapsed(work, calls: int, device: str) -> float:
-    """Seconds that `calls` calls of work() take."""
+    """Total time of `calls` calls of work(), in seconds."""
     if device == "cpu":
         start = time.perf_counter()
         for _ in range(calls):
@@ -138,7 +142,7 @@ def _elapsed(work, calls: int, device: str) -> float:
 
 
 def _cpu_name() -> str:
-    """The processor's name as Linux tells it, else what Python knows."""
+    """The processor's name from /proc/cpuinfo, otherwise from Python's platform module."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         if match := re.search(r"^model name\s*:(.*)$", file.read(), re.MULTILINE):
             return match[1].strip()

@@ -1,4 +1,4 @@
-"""The one exception for a user's mistake; a guess at what was meant; files of which no error leaves a half."""
+"""CourseError for user mistakes, suggestions for misspelt names, and atomic file writes."""
 
 import difflib
 import os
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 class CourseError(ValueError):
-    """A mistake that its maker can mend: one line that says what was wanted, what came, what to do next.
+    """A mistake that the user can correct. The message is one line: what was wanted, what came, what to do next.
 
-    The command line prints it on stderr and exits with status 2; nothing else in the package is caught there.
-    In a notebook it is an error of its cell like any other, but shown as its line.
+    The command line prints it on stderr and exits with status 2; it catches no other exception of the package. In a
+    notebook it is an error of its cell like any other, shown as its one line.
     """
 
     def _render_traceback_(self) -> list[str]:
@@ -20,35 +20,36 @@ class CourseError(ValueError):
 
 
 def nearest(got: str, known: Iterable[str]) -> str:
-    """`; did you mean x?` where a name that is known is nearly what came, else nothing."""
+    """`; did you mean x?` with the known name closest to `got`; "" if none is close."""
     close = difflib.get_close_matches(got, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
-    """CourseError, which lists what is known, for what is not."""
+    """Raise CourseError, listing the known names, if `got` is not one of them. `what` describes the name wanted."""
     if got not in known:
         raise CourseError(f"wanted {what}, one of {', '.join(known)}; got {got!r}{nearest(str(got), known)}")
 
 
 def _is_no_file(path: Path) -> bool:
-    """True where something else is there: a folder, or a device such as /dev/null."""
+    """Whether `path` exists but is not a regular file: a folder, or a device such as /dev/null."""
     return os.path.exists(path) and not os.path.isfile(path)
 
 
 def refuse_unwritable(path: Path, what: str) -> None:
-    """CourseError before long work, not after it, where its outcome could not be saved."""
+    """Raise CourseError if `path` cannot be written: called before long work, so that its result is not lost."""
     if _is_no_file(path) or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
         raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let write() fill a file beside `path`, then rename it: a reader sees the old file or the new one, whole.
+    """Write a file atomically: write() fills a temporary file in the same folder, which then replaces `path`.
 
-    Missing folders are not made. Raises CourseError where the file cannot be written.
+    A reader sees either the old file or the complete new one. Missing folders are not created.
+    Raises CourseError if the file cannot be written.
     """
     if _is_no_file(path):
-        raise CourseError(f"{path}: cannot be written: it is there, and no file")
+        raise CourseError(f"{path}: cannot be written: it exists and is not a file")
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as beside:
             new = Path(beside) / path.name
@@ -59,4 +60,4 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 class DoesNotFitError(CourseError):
-    """A network or batch too large for a kernel of dense_sgd_epoch on this machine: another kernel can do it."""
+    """The network or batch is too large for this dense_sgd_epoch kernel on this machine; another kernel can be used."""

@@ -1,6 +1,6 @@
-"""Numbers out of data files: CSV tables and IDX arrays, with errors that name the place; and fetching IDX files.
+"""Read CSV tables and IDX arrays, with errors that name file, row and column; download IDX files.
 
-What the numbers mean, which of them are targets for instance, is the business of datasets.py.
+datasets.py interprets the numbers, for example which columns are targets.
 """
 
 import csv
@@ -22,15 +22,15 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a CSV file as text, and what an error needs to name a place among them."""
+    """The rows of a CSV file as text, with the column names and line numbers that error messages need."""
 
     path: Path
     names: tuple[str, ...]  # of the columns; empty without a header
     width: int  # columns of the first line
-    lines: list[tuple[int, str]]  # the rows that hold data, and where in the file they stand, counted from 1
+    lines: list[tuple[int, str]]  # for each data row: line number in the file, counted from 1, and text
 
     def error(self, row: int, column: int, wanted: str) -> CourseError:
-        """A CourseError about one field, both counted from 0."""
+        """A CourseError about one field; `row` (among the data rows) and `column` count from 0."""
         name = f" ({self.names[column][:40]!r})" if self.names else ""
         number, line = self.lines[row]
         field = _fields(line)[column]
@@ -39,13 +39,14 @@ class Rows:
 
 
 def read_table(path: Path) -> tuple[Rows, np.ndarray]:
-    """Read a CSV file of finite numbers: its rows as text, and their values (rows, columns) float64.
+    """Read a CSV file of finite numbers. Returns its rows as text, and their values (rows, columns) float64.
 
-    The first line is a header when no field of it is a number. Raises CourseError for everything else that is not a
-    number which float32 can hold, for rows of different length, and for a file that is no text or has no rows.
+    The first line is a header if none of its fields is a number.
+    Raises CourseError for any other field that is not a finite number within float32's range, for rows of different
+    lengths, and for a file that is not UTF-8 text or has no rows.
     """
     try:
-        text = path.read_text("utf-8-sig")  # "-sig": spreadsheets put a byte-order mark in front
+        text = path.read_text("utf-8-sig")  # "-sig": spreadsheets write a byte-order mark
     except (OSError, ValueError) as error:
         reason = f"it cannot be read ({error.strerror})" if isinstance(error, OSError) else "this is no text in UTF-8"
         raise CourseError(f"{path}: a CSV file is wanted, but {reason}") from error
@@ -67,12 +68,12 @@ def _fields(line: str) -> list[str]:
     """The fields of one line, without their quotes."""
     try:
         return [field.strip() for field in next(csv.reader([line], skipinitialspace=True))]
-    except csv.Error:  # a field of over 128 KiB: certainly no number
+    except csv.Error:  # a field of more than 128 KiB, which is not a number
         return line.split(",")
 
 
 def _number(field: str) -> float:
-    """The field's number; NaN for what is none."""
+    """The field as a number; NaN if it is not one."""
     try:
         return float(field)
     except ValueError:
@@ -80,11 +81,11 @@ def _number(field: str) -> float:
 
 
 def _parse(rows: Rows) -> np.ndarray:
-    """The values, by NumPy's fast reader or, where that one stumbles, field by field, NaN for what is no number."""
+    """The values, read by np.loadtxt; if that fails, field by field, with NaN for a field that is not a number."""
     try:
         values = np.loadtxt([line for _, line in rows.lines], delimiter=",", quotechar='"', comments=None, ndmin=2)
         return values.reshape(len(rows.lines), rows.width)
-    except ValueError:  # it does not say enough about the place
+    except ValueError:  # its message does not name the column
         table = [_fields(line) for _, line in rows.lines]
     for (number, _), fields in zip(rows.lines, table, strict=True):
         if len(fields) != rows.width:
@@ -94,11 +95,11 @@ def _parse(rows: Rows) -> np.ndarray:
 
 
 def read_idx(path: str | Path) -> np.ndarray:
-    """Read an IDX file of unsigned bytes, gzipped or not, as a uint8 array of the shape that it states.
+    """Read an IDX file of unsigned bytes, gzipped or not, as a uint8 array of the shape given in its header.
 
     The format is that of MNIST (LeCun, Cortes and Burges): two zero bytes, a type code, the number of dimensions, each
     dimension as a big-endian 32-bit integer, then the values.
-    Raises CourseError for a file that is missing, of another format, damaged, or not of the stated length.
+    Raises CourseError for a file that is missing, damaged, in another format, or not of the length its header implies.
     """
     try:
         content = Path(path).read_bytes()
@@ -120,11 +121,11 @@ def read_idx(path: str | Path) -> np.ndarray:
 
 
 def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path) -> Path:
-    """Fetch `file` from the first mirror that delivers it with the right MD5, put it into `folder`, return its path.
+    """Download `file` into `folder` from the first mirror whose copy has this MD5. Returns its path.
 
-    A mirror that says nothing for 20 seconds is given up. Raises CourseError when none delivers.
+    A mirror that sends nothing for 20 seconds is skipped. Raises CourseError if every mirror fails.
     """
-    # Imported here because they are slow to import and seldom needed.
+    # Imported here because they are slow to import and rarely needed.
     from http.client import HTTPException
     from urllib.request import urlopen
 

@@ -1,7 +1,7 @@
-"""Work in another process, with a time limit: what a kernel breaks there, or never ends, harms nobody here.
+"""Call functions in a child process with a time limit: a crash or hang cannot affect the caller.
 
-The process starts at the first call and stays, so that what it has imported and compiled serves the next call too.
-After a crash, an endless loop or an interrupt it is gone, and the next call starts another one.
+The process starts at the first call and persists, so that later calls reuse what it has imported and compiled.
+After a crash, a time-out or an interrupt it is killed, and the next call starts a new one.
 """
 
 import faulthandler
@@ -17,21 +17,21 @@ from collections.abc import Callable
 from nncourse.child import Child, conversation, empty, written_to
 from nncourse.errors import CourseError
 
-LONGEST_PRINT = 2000  # characters of what the work printed that are shown
+LONGEST_PRINT = 2000  # of the work's printed output, at most this many characters are shown
 
 
 class WorkerError(CourseError):
-    """The process ended before the work did: it crashed, or its time was up."""
+    """The process ended before the work was done: it crashed, or reached the time limit."""
 
 
 def call(function: Callable, *arguments, seconds: float):
-    """function(*arguments), computed in the worker process; what it prints is printed here, shortened.
+    """Return function(*arguments), computed in the worker process; its output is printed here, shortened.
 
-    The function is found by its module and name, arguments and result are copied, and its exceptions come back.
-    Raises WorkerError if it does not end within `seconds`, or if the process ends.
+    The function is pickled by module and name; arguments and result are pickled by value. An exception that it raises
+    is raised here. Raises WorkerError if it does not end within `seconds`, or if the process crashes.
     """
     with conversation(_worker) as child:
-        _ask(child, callable, (function,), 60)  # it is imported there: that and Python's start do not count
+        _ask(child, callable, (function,), 60)  # starts Python and imports the function, outside the time limit
         result, error, printed = _ask(child, function, arguments, seconds)
     if printed:
         more = f"\n… and {len(printed) - LONGEST_PRINT} more characters\n" if len(printed) > LONGEST_PRINT else ""
@@ -49,13 +49,13 @@ def end() -> None:
 
 @functools.lru_cache(maxsize=1)
 def _worker(pid: int) -> Child:
-    """The worker of the process `pid`, this one."""
+    """The worker of this process, whose id is `pid`."""
     command = [sys.executable, "-m", "nncourse.worker"]
     return Child(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
 
 
 def _ask(child: Child, function: Callable, arguments: tuple, seconds: float) -> tuple:
-    """The worker's answer: the result, the exception if one was raised, and what was printed."""
+    """The worker's answer: the result, the exception if one was raised, and the printed text."""
     deadline = time.monotonic() + seconds
     timer = threading.Timer(seconds, child.process.kill)
     timer.start()
@@ -74,17 +74,17 @@ def _ask(child: Child, function: Callable, arguments: tuple, seconds: float) -> 
 
 
 def _serve() -> None:
-    """The worker's side: answer until the other side is gone. What is printed goes to a file, answers to stdout."""
+    """The worker process: answer requests until stdin closes. Printed output goes to a file, answers go to stdout."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     with tempfile.TemporaryFile() as printed, open(os.devnull) as nothing:
-        sys.stdin = nothing  # the requests are not for input() in a student's function
-        os.dup2(printed.fileno(), 1)  # the file descriptor, so that what CUDA's printf writes is caught too
+        sys.stdin = nothing  # so that input() in a student's function does not read the requests
+        os.dup2(printed.fileno(), 1)  # the file descriptor, so that the output of CUDA's printf is caught too
         while True:
             try:
                 function, arguments, seconds = pickle.load(requests)
             except EOFError:
                 return
-            # A loop that never ends must not outlive a parent that was killed and can no longer stop it.
+            # A parent that was killed cannot end an endless loop, so this process ends itself.
             faulthandler.dump_traceback_later(seconds + 10, exit=True)
             try:
                 answer = function(*arguments), None
@@ -99,7 +99,7 @@ def _serve() -> None:
 
 
 def _pickled(result, error: Exception | None, text: str) -> bytes:
-    """The answer; an exception that cannot be copied comes back as its words."""
+    """The pickled answer; if result or exception cannot be pickled, a CourseError with the message instead."""
     try:
         return pickle.dumps((result, error, text))
     except Exception:

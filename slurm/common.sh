@@ -1,6 +1,6 @@
-# What the batch scripts share. They source it in the course's folder, with set -euo pipefail.
+# Shared by the batch scripts, which source it in the course's folder, with set -euo pipefail.
 
-# Does your cluster hold CUDA or g++ in modules? Load them here.
+# If your cluster provides CUDA or g++ as modules, load them here.
 # module load cuda/13.0
 
 fail() {
@@ -8,14 +8,14 @@ fail() {
     exit 2
 }
 
-# Nothing of another installation may leak in: neither its packages nor its Jupyter kernels.
+# Isolate the job from other Python installations: from their packages and their Jupyter kernels.
 unset PYTHONPATH PYTHONHOME
 VENV=$(realpath -m "${VENV:-.venv}")
 export JUPYTER_PATH="$VENV/share/jupyter"
 python=$VENV/bin/python
 [ -x "$python" ] || fail "wanted $python, found none: run make setup in $PWD, or name another environment with VENV=..."
 
-# Your kernels are those of this folder, also where VENV belongs to another one.
+# Use the kernels kept in this folder, even if VENV is elsewhere.
 export NNCOURSE_MY_KERNELS="${NNCOURSE_MY_KERNELS:-$PWD/my_kernels}"
 cores=${SLURM_CPUS_PER_TASK:-1}
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cores}" # a node's other cores belong to other jobs

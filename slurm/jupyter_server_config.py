@@ -1,6 +1,6 @@
-"""JupyterLab in a Slurm job ends when nobody uses it, so that others get the GPU: read by way of JUPYTER_CONFIG_PATH.
+"""Shut down an unused JupyterLab in a Slurm job, to free the GPU for others. Found through JUPYTER_CONFIG_PATH.
 
-First the idle kernels and terminals go, then the server. A kernel that computes is not idle, however long it takes.
+Idle kernels and terminals are shut down first, then the server. A kernel that is computing is never idle.
 """
 
 import os
@@ -9,7 +9,7 @@ idle = int(os.environ["IDLE_SECONDS"])
 c = get_config()  # noqa: F821 - Jupyter puts it here
 c.ServerApp.shutdown_no_activity_timeout = idle
 c.MappingKernelManager.cull_idle_timeout = idle
-c.MappingKernelManager.cull_connected = True  # a tab that was left open is no use
+c.MappingKernelManager.cull_connected = True  # even if a browser tab is open
 c.MappingKernelManager.cull_interval = min(idle, 60)
 c.TerminalManager.cull_inactive_timeout = idle
 c.TerminalManager.cull_interval = min(idle, 60)

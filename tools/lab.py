@@ -1,8 +1,8 @@
-"""Opens JupyterLab at the course's first notebook: `make lab` calls this with .venv's Python.
+"""Start JupyterLab at the course's first notebook: `make lab` calls this with .venv's Python.
 
-JupyterLab listens on this machine alone, asks for a token that is new each time, and its kernels talk over files that
-only their owner can read, not over ports: so it is safe on a machine that others use too. JUPYTER_PORT=8899 chooses the
-port. Ctrl-C ends it.
+It is safe on a shared machine: JupyterLab listens on localhost only, requires a token that is new each time, and its
+kernels communicate over files readable only by their owner, not over ports. JUPYTER_PORT=8899 sets the port. Ctrl-C
+ends it.
 """
 
 import getpass
@@ -19,7 +19,7 @@ FIRST_PORT = 8888
 
 
 def is_free(port: int) -> bool:
-    """Whether nothing listens on this port yet."""
+    """Whether nothing listens on this port."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -30,7 +30,7 @@ def is_free(port: int) -> bool:
 
 
 def choose_port(asked: str) -> int:
-    """The port asked for, or the first free one from 8888 on."""
+    """The requested port, or by default the first free one from 8888 on. Exits if the requested one is unusable."""
     if not asked:
         return next(port for port in range(FIRST_PORT, 65536) if is_free(port))
     if not asked.isdigit() or not 0 < int(asked) < 65536:
@@ -41,12 +41,12 @@ def choose_port(asked: str) -> int:
 
 
 def is_remote(environment: dict[str, str]) -> bool:
-    """Whether the person sits at another machine: over ssh, or in a Slurm job."""
+    """Whether the user is at another machine: over ssh, or in a Slurm job."""
     return "SSH_CONNECTION" in environment or "SLURM_JOB_ID" in environment
 
 
 def tunnel(port: int, environment: dict[str, str]) -> str:
-    """The line to type at one's own machine, to reach this port of this one (in Slurm through the login node)."""
+    """The ssh command that forwards this port to the user's own machine (in Slurm through the login node)."""
     user = getpass.getuser()
     way = ""
     if "SLURM_JOB_ID" in environment:
@@ -57,14 +57,14 @@ def tunnel(port: int, environment: dict[str, str]) -> str:
 
 
 def has_browser(environment: dict[str, str]) -> bool:
-    """Whether a browser opened from here would be seen by the person at the keyboard."""
+    """Whether a browser opened by this process would be visible to the user."""
     if is_remote(environment):
         return False
     return sys.platform in ("darwin", "win32") or "DISPLAY" in environment or "WAYLAND_DISPLAY" in environment
 
 
 def jupyterlab_command(port: int, browser: bool) -> list[str]:
-    """The command that runs JupyterLab. The token is not in it: other users of the machine can read command lines."""
+    """The command that runs JupyterLab; without the token, because other users can read command lines."""
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT}", f"--LabApp.default_url={FIRST_PAGE}"]
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     command += [f"--ServerApp.open_browser={browser}", "--ServerApp.answer_yes=True", "--Application.log_level=WARN"]
@@ -75,7 +75,7 @@ def jupyterlab_command(port: int, browser: bool) -> list[str]:
 
 
 def main() -> None:
-    """Say where JupyterLab will be, and become it."""
+    """Print the address, then replace this process by JupyterLab."""
     environment = dict(os.environ)
     port = choose_port(environment.get("JUPYTER_PORT", ""))
     token = secrets.token_hex(24)
@@ -85,7 +85,7 @@ def main() -> None:
     print(f"Open this address:\n\n    http://127.0.0.1:{port}{FIRST_PAGE}?token={token}\n")
     print("Ctrl-C ends JupyterLab.", flush=True)
     environment["JUPYTER_TOKEN"] = token
-    environment["JUPYTER_PATH"] = str(Path(sys.prefix) / "share" / "jupyter")  # this .venv's kernel, before any other
+    environment["JUPYTER_PATH"] = str(Path(sys.prefix) / "share" / "jupyter")  # finds this .venv's kernel first
     environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="nncourse-")  # private, and short enough for sockets
     command = jupyterlab_command(port, has_browser(environment))
     os.execve(command[0], command, environment)

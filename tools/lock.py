@@ -1,7 +1,7 @@
-"""Writes requirements/*.txt, the hashed lock files, from pyproject.toml: `make locks`. It needs uv (pip install uv).
+"""Write requirements/*.txt, the hashed lock files, from pyproject.toml: `make locks`. Needs uv (pip install uv).
 
-Each file serves plain pip on Python 3.11, 3.12 and 3.13. base.txt locks the dependencies and the build tool; every
-other file locks one extra, with base.txt as a constraint, so that any of them install together.
+The files work with plain pip on Python 3.11, 3.12 and 3.13. base.txt locks the dependencies and the build tool; every
+other file locks one extra, with base.txt as a constraint, so that they can be installed together.
 """
 
 import subprocess
@@ -22,7 +22,7 @@ def locked_requirements() -> dict[str, list[str]]:
 
 
 def constraints(name: str) -> list[str]:
-    """The uv options that make a lock file agree with those it is installed beside."""
+    """The uv options that make a lock file consistent with those that it is installed with."""
     beside = {"base": [], "toolkit12": ["base", "cuda12"], "toolkit13": ["base", "cuda13"]}.get(name, ["base"])
     return [option for other in beside for option in ("--constraints", f"requirements/{other}.txt")]
 

@@ -1,4 +1,4 @@
-"""Run notebooks and save their outputs, without what changes from run to run: python tools/notebooks.py [FILE …]."""
+"""Run notebooks and save their outputs without metadata that varies from run to run: tools/notebooks.py [FILE …]."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 
 
 def main() -> None:
-    """As handed out: nothing is solved, and nobody's kept kernels are there."""
+    """Run the notebooks as handed out: without solutions and without kept kernels."""
     os.environ.pop("NNCOURSE_SOLVE", None)
     os.environ["NNCOURSE_MY_KERNELS"] = str(Path(tempfile.gettempdir()) / "no_kernels_of_anybody")
     for path in map(Path, sys.argv[1:] or sorted(FOLDER.glob("*.ipynb"))):
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:
-    """Take away time stamps, versions and what was written to stderr; keep sources, ids, tags and outputs."""
+    """Remove time stamps, versions and output to stderr; keep sources, ids, tags and other outputs."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},

@@ -1,7 +1,7 @@
-"""Checks every CUDA kernel on the GPU under NVIDIA's compute-sanitizer, which comes with the CUDA toolkit.
+"""Check every CUDA kernel on the GPU under NVIDIA's compute-sanitizer, which comes with the CUDA toolkit.
 
-python tools/sanitize.py                 memcheck (accesses outside of arrays), then racecheck (shared memory)
-python tools/sanitize.py racecheck       one of its tools
+python tools/sanitize.py                 memcheck (out-of-bounds accesses), then racecheck (shared memory)
+python tools/sanitize.py racecheck       only one of its tools
 """
 
 import shutil
@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 TOOLS = ("memcheck", "racecheck")
-FOUND = 9  # the exit status that compute-sanitizer is told to give where it found something
+FOUND = 9  # the exit status that compute-sanitizer returns if it finds errors
 
 
 def main(tools: list[str]) -> int:
-    """The exit status: 0 where all kernels are clean and right under all tools."""
+    """Run the tools. Returns the exit status: 0 if all kernels are right and no tool reports an error."""
     if not shutil.which("compute-sanitizer"):
         print("sanitize: no compute-sanitizer here: install the CUDA toolkit, or put its bin/ on PATH", file=sys.stderr)
         return 2
@@ -36,11 +36,11 @@ def check_all() -> int:
 
     from nncourse.kernels.catalogue import operations
 
-    cupy.cuda.set_allocator(None)  # each array is one allocation: in CuPy's pool memcheck sees none of their ends
+    cupy.cuda.set_allocator(None)  # one allocation per array: in CuPy's pool memcheck cannot see where arrays end
     kernels = [kernel for operation in operations().values() for kernel in operation.kernels.values() if kernel.cuda]
     verdicts = [kernel.operation.check(kernel, device="gpu") for kernel in kernels]
     print(*verdicts, sep="\n", flush=True)
-    # The cases of check() are small, so that one_kernel takes one block; these tests take clusters and grids.
+    # In the small cases of check(), one_kernel uses one block; these tests use clusters and grids.
     layouts = Path(__file__).parents[1] / "tests" / "test_dense_epoch_one_kernel.py"
     tests = pytest.main(["-q", "-p", "no:cacheprovider", "-k", "right_on_the_gpu", str(layouts)])
     return 0 if all(verdicts) and tests == 0 else 1

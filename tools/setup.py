@@ -1,13 +1,13 @@
-"""Sets the course up in .venv, beside the notebooks: `make lab`, `make test` and `make setup` call this.
+"""Set up the course in .venv: `make lab`, `make test` and `make setup` call this.
 
-It checks what the machine has, finds out which CUDA its NVIDIA driver serves, and installs the hashed lock files of
-requirements/ and then the package itself. What was installed is noted in .venv, so that a second run has nothing to do.
+It checks the machine, determines which CUDA version its NVIDIA driver supports, and installs the hashed lock files of
+requirements/ and then the package. What was installed is recorded in .venv, so that a second run has nothing to do.
 
     PYTHON=python3.12 make lab      another interpreter
-    CUDA=13 make lab                12, 13 or none instead of what the driver says, for instance on a Slurm login node
+    CUDA=13 make lab                12, 13 or none instead of detecting it, for instance on a Slurm login node
 
-Only the standard library, and a text that Python 3.6 can still read, so that an old Python gets its one line. Hence the
-type hints in quotes.
+It uses only the standard library and syntax of Python 3.6, so that an old Python gets an error message and not a
+SyntaxError. Hence the quoted type hints.
 """
 
 import ctypes
@@ -30,11 +30,11 @@ CUDA_CHOICES = ("12", "13", "none")
 JUPYTERLAB_SETTINGS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 
 
-# What the machine has
+# Requirements of the machine
 
 
 def python_problem(version: "tuple[int, ...]") -> str:
-    """One line for a Python that is too old, or nothing."""
+    """An error message if Python is too old, else ""."""
     if version[:2] >= OLDEST_PYTHON:
         return ""
     wanted, got = ".".join(map(str, OLDEST_PYTHON)), ".".join(map(str, version[:3]))
@@ -42,7 +42,7 @@ def python_problem(version: "tuple[int, ...]") -> str:
 
 
 def venv_problem() -> str:
-    """One line for a Python without venv or ensurepip, which Debian and Ubuntu pack separately, or nothing."""
+    """An error message if venv or ensurepip is missing, which Debian and Ubuntu package separately, else ""."""
     try:
         import ensurepip  # noqa: F401
         import venv  # noqa: F401
@@ -53,17 +53,17 @@ def venv_problem() -> str:
 
 
 def compiler_problem() -> str:
-    """One line for a missing g++, which runs the CUDA kernels on the CPU, or nothing."""
+    """An error message if g++, which is needed to run CUDA kernels on the CPU, is missing, else ""."""
     if shutil.which("g++"):
         return ""
     return "g++ is missing: install it, on Debian and Ubuntu with: apt install g++"
 
 
-# Which CUDA
+# Detecting CUDA
 
 
 def ask_nvidia_smi(*options: str) -> str:
-    """What nvidia-smi answers; nothing if there is none, or if it finds no driver or no GPU."""
+    """The output of nvidia-smi; "" if it is missing, or if it finds no driver or no GPU."""
     try:
         answer = subprocess.run(["nvidia-smi", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -72,7 +72,7 @@ def ask_nvidia_smi(*options: str) -> str:
 
 
 def driver_cuda(driver_file: Path) -> int:
-    """The newest CUDA that the NVIDIA driver serves, as a major version; 0 where there is no driver."""
+    """The newest major version of CUDA that the NVIDIA driver supports; 0 if there is no driver."""
     told = re.search(r"CUDA[A-Z ]* Version\s*:\s*(\d+)\.", ask_nvidia_smi())
     if told:
         return int(told.group(1))
@@ -87,7 +87,7 @@ def driver_cuda(driver_file: Path) -> int:
 
 
 def oldest_gpu() -> float:
-    """The lowest compute capability among the machine's GPUs; infinity where nvidia-smi cannot tell."""
+    """The lowest compute capability among the machine's GPUs; infinity if nvidia-smi does not report it."""
     answer = ask_nvidia_smi("--query-gpu=compute_cap", "--format=csv,noheader")
     return min(map(float, re.findall(r"^\s*(\d+\.\d+)\s*$", answer, re.MULTILINE)), default=float("inf"))
 
@@ -106,7 +106,7 @@ def detect_cuda(driver_file: Path = Path("/proc/driver/nvidia/version")) -> "tup
 
 
 def choose_cuda(asked: str, noted: str) -> "tuple[str, str]":
-    """The CUDA to install and the reason: what CUDA=... asks for, else what the driver serves, else what .venv has."""
+    """The CUDA to install and the reason: as requested by CUDA=..., else as detected, else as .venv already has."""
     if asked:
         return asked, f"CUDA={asked}, as asked"
     detected, reason = detect_cuda()
@@ -116,9 +116,9 @@ def choose_cuda(asked: str, noted: str) -> "tuple[str, str]":
 
 
 def has_toolkit(cuda: str) -> bool:
-    """Whether CuPy will find cuBLAS in a CUDA toolkit of the machine: by CUDA_PATH, CUDA_HOME or the system's loader.
+    """Whether CuPy will find cuBLAS in an installed CUDA toolkit: by CUDA_PATH, CUDA_HOME or the dynamic loader.
 
-    An nvcc on the PATH or a folder /usr/local/cuda alone is not enough: CuPy does not look for libraries there.
+    An nvcc on PATH or a folder /usr/local/cuda is not enough, because CuPy does not look for libraries there.
     """
     library = f"libcublas.so.{cuda}"
     toolkit = os.environ.get("CUDA_PATH") or os.environ.get("CUDA_HOME")
@@ -131,7 +131,7 @@ def has_toolkit(cuda: str) -> bool:
     return True
 
 
-# What to install, and what is installed
+# What to install, and what is already installed
 
 
 def lock_files(cuda: str, toolkit: bool, tests: bool) -> "list[str]":
@@ -150,7 +150,7 @@ def checksums(files: "list[str]") -> "dict[str, str]":
 
 
 def read_note() -> dict:
-    """What the last finished set-up noted in .venv; an empty note if there is none, or if .venv no longer runs here."""
+    """The record of the last complete set-up in .venv; an empty one if there is none, or if .venv does not run here."""
     empty = {"python": "", "cuda": "", "root": "", "files": {}}
     try:
         note = json.loads(NOTE.read_text(encoding="utf-8"))
@@ -162,7 +162,7 @@ def read_note() -> dict:
 
 
 def can_stay(note: dict, cuda: str, python_asked: bool) -> bool:
-    """Whether .venv can be kept and added to: it holds this CUDA, and this interpreter if one was asked for."""
+    """Whether .venv can be kept and extended: it has this CUDA, and this interpreter if one was requested."""
     return note["cuda"] == cuda and (not python_asked or note["python"] == platform.python_version())
 
 
@@ -176,7 +176,7 @@ def pip_install(*options: str) -> None:
 
 
 def install(locks: "list[str]") -> None:
-    """Install these lock files and the package into .venv, and silence JupyterLab's news and update questions."""
+    """Install these lock files and the package into .venv, and disable JupyterLab's news and update notifications."""
     requirements = [option for lock in locks for option in ("--requirement", lock)]
     pip_install("--require-hashes", "--only-binary", ":all:", *requirements)
     pip_install("--no-build-isolation", "--no-index", "--editable", ".")
@@ -186,7 +186,7 @@ def install(locks: "list[str]") -> None:
 
 
 def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool) -> None:
-    """Bring .venv to these lock files, and note them when all is done: an interrupted set-up starts afresh."""
+    """Install these lock files into .venv, and record them at the end, so that an interrupted set-up is repeated."""
     print(f"set-up: {reason}")
     print(f"set-up: installing {', '.join(locks)} into .venv, which takes a minute or more the first time", flush=True)
     if stays:
@@ -200,13 +200,13 @@ def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool) 
 
 
 def stop(problem: str) -> int:
-    """Say what is wrong, on stderr, and give the exit status."""
+    """Print the problem to stderr, and return the exit status 1."""
     print(f"set-up: {problem}", file=sys.stderr)
     return 1
 
 
 def main(arguments: "list[str]") -> int:
-    """Set up for the notebooks or, with the word test, for the tests too."""
+    """Set up for the notebooks and, with the argument "test", also for the tests. Returns the exit status."""
     tests = "test" in arguments
     asked = os.environ.get("CUDA", "")
     if asked and asked not in CUDA_CHOICES:

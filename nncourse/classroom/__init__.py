@@ -1,1 +1,1 @@
-"""What a notebook shows: timing tables and plots."""
+"""What notebooks use and display: exercises, timing tables, plots and widgets."""

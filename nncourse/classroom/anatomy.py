@@ -1,5 +1,5 @@
-"""What a training step is made of: the operations that it calls, on what, and how long each takes. And what travels if
-some of them run on the GPU while the others stay on the CPU."""
+"""The parts of a training step: its operations, their arguments and times, and the transfers that are needed if some
+operations run on the GPU and the others on the CPU."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ RATE = 0.1
 
 @dataclass(frozen=True)
 class Part:
-    """All calls of one operation in a step: how many, their seconds together, their FLOPs and their fewest bytes."""
+    """All calls of one operation in a step: their number, and their total seconds, FLOPs and minimal bytes moved."""
 
     operation: str
     calls: int
@@ -25,7 +25,7 @@ class Part:
 
 
 class Recorder:
-    """A backend that keeps what it is asked: (operation, arguments), as copies."""
+    """Wraps a backend and records each call as (operation name, copied arguments) in `calls`."""
 
     def __init__(self, backend: Backend):
         self.backend, self.device, self.calls = backend, backend.device, []
@@ -39,14 +39,14 @@ class Recorder:
 
 
 def calls_of_step(network: Network, X, Y, backend: Backend) -> list[tuple[str, tuple]]:
-    """The calls of one training step, in order. The network stays as it is."""
+    """The calls of one training step, in order. The network is not changed."""
     recorder = Recorder(backend)
     training_step(network.on(backend), backend.to_device(X), backend.to_device(Y), RATE, recorder)
     return recorder.calls
 
 
 def parts_of_step(network: Network, X, Y, backend: Backend) -> list[Part]:
-    """The operations of one training step, the slowest first. Each call is timed alone."""
+    """The operations of one training step, slowest first. Each call is timed separately."""
     found: dict[str, Part] = {}
     for name, arguments in calls_of_step(network, X, Y, backend):
         function = getattr(backend, name)
@@ -59,22 +59,22 @@ def parts_of_step(network: Network, X, Y, backend: Backend) -> list[Part]:
 
 
 def seconds_of_step(network: Network, X, Y, backend: Backend) -> float:
-    """The whole step: all its calls, and Python between them."""
+    """Time of a whole step, in seconds: all its calls and the Python code between them."""
     there, X, Y = network.on(backend), backend.to_device(X), backend.to_device(Y)
     return devices.seconds(lambda: training_step(there, X, Y, RATE, backend), backend.device)
 
 
 def seconds_of_products(parts: Collection[Part]) -> float:
-    """What the matrix products take of it: they do what grows with the square of a layer's width."""
+    """Seconds of the matrix products, whose work grows with the square of a layer's width."""
     return sum(part.seconds for part in parts if part.operation in PRODUCTS)
 
 
 @dataclass
 class Mixed:
-    """The backend `cpu`, but the operations `moved` run on `gpu`: each call takes its arrays there, its result back.
+    """The backend `cpu`, except that the operations `moved` run on `gpu`; each call transfers its arrays and result.
 
-    Without a `gpu` these run on the CPU too, and only the counting is real. `sent` and `fetched` are the bytes of each
-    transfer so far.
+    Without a `gpu` they run on the CPU too, and the transfers are only counted. `sent` and `fetched` list the bytes of
+    each transfer so far.
     """
 
     moved: Collection[str]
@@ -109,7 +109,7 @@ class Mixed:
 
 
 def traffic(sizes: tuple[int, ...], X, Y, moved: Collection[str]) -> Mixed:
-    """What one step launches and moves where the operations `moved` run on the GPU, and all others on the CPU."""
+    """Count the launches and transfers of one step if the operations `moved` run on the GPU, all others on the CPU."""
     counted = Mixed(moved)
     training_step(make_network(sizes), X, Y, RATE, counted)
     return counted

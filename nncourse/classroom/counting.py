@@ -1,6 +1,6 @@
-"""How many accesses a kernel makes, and how well a warp's fit together: the table of picture.py.
+"""Count a kernel's memory accesses, and how well those of a warp coalesce: the table of picture.py.
 
-Accesses are those that the .cu text asks for; a GPU's compiler may save some of them.
+Accesses are counted as written in the .cu text; a GPU's compiler may eliminate some of them.
 """
 
 from dataclasses import dataclass, replace
@@ -16,20 +16,21 @@ from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import check
 from nncourse.kernels.kernel import CudaKernel
 
-WARP, SECTOR, BANKS = 32, 32, 32  # threads; bytes that global memory hands out at once; words of 4 bytes side by side
+WARP, SECTOR, BANKS = 32, 32, 32  # threads per warp; bytes per sector of global memory; banks of 4-byte words
 NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
-COLUMNS = {"reads": 9, "writes": 9, "atomics": 9, "outside": 9}  # of the tables, and how wide they are
+COLUMNS = {"reads": 9, "writes": 9, "atomics": 9, "outside": 9}  # columns of both tables, with their widths
 GLOBAL_HEAD = {"global": 13} | COLUMNS | {"sectors": 9, "fewest": 8, "efficiency": 12}
 SHARED_HEAD = {"shared": 13} | COLUMNS | {"bank conflicts": 16}
 
 
 @dataclass(frozen=True)
 class Count:
-    """The accesses to one memory. A warp's accesses by one instruction are one request.
+    """The accesses to one memory. A request consists of a warp's accesses by one instruction.
 
-    `reads`, `writes` and `atomics` are those of single threads, without those `outside`. For global memory `sectors`
-    are the sectors of 32 bytes that all requests touched, `fewest` those that could hold the same cells. For shared
-    memory `conflicts` is the worst number of different words that one request wanted of one bank: 1 is none.
+    `reads`, `writes` and `atomics` count accesses of single threads, except those `outside` the memory. For global
+    memory, `sectors` counts the 32-byte sectors touched by all requests, and `fewest` the sectors that could hold the
+    same elements. For shared memory, `conflicts` is the largest number of different words in one bank that a single
+    request accesses: 1 means no bank conflict.
     """
 
     memory: Memory
@@ -41,41 +42,41 @@ class Count:
     sectors: int = 0
     fewest: int = 0
     conflicts: int = 1
-    worst: str = ""  # words on the worst request; empty where every one is as good as it can be
+    worst: str = ""  # describes the worst request; empty if every request is optimal
 
     @property
     def efficiency(self) -> float:
-        """The share of the sectors that was needed, 0 to 1; 1 where nothing was touched."""
+        """fewest / sectors, from 0 to 1; 1 if nothing was touched."""
         return self.fewest / self.sectors if self.sectors else 1.0
 
 
 @dataclass(frozen=True)
 class Accesses:
-    """Every access of one launch of a kernel. print() gives the table; a notebook shows it as one."""
+    """All accesses of one launch of a kernel. print() and notebooks show them as a table."""
 
     title: str
     trace: Trace
-    fault: str | None = None  # what is wrong with the kernel's result
+    fault: str | None = None  # what is wrong with the kernel's result; None if it is right
 
     @cached_property
     def counts(self) -> tuple[Count, ...]:
-        """What was counted, for each array, then for each variable in shared memory."""
+        """One Count for each array, then one for each variable in shared memory."""
         return tuple(_count(self.trace, number, self.requests) for number in range(len(self.trace.memories)))
 
     @cached_property
     def requests(self) -> np.ndarray:
-        """For each access the number of the request that it belongs to."""
+        """For each access, the number of its request."""
         return _requests(self.trace.accesses)
 
     def __getitem__(self, name: str) -> Count:
         """The count of the array or shared variable of that name."""
         names = [count.memory.name for count in self.counts]
         refuse_unknown("an array or a shared variable", name, names)
-        return self.counts[names.index(name)]  # the first, where functions have shared variables of the same name
+        return self.counts[names.index(name)]  # the first, if several functions have shared variables of this name
 
     @property
     def idle(self) -> int:
-        """How many threads touch nothing."""
+        """The number of threads that access no memory."""
         touching = self.trace.accesses["block"].astype(np.int64) * 1024 + self.trace.accesses["thread"]
         return prod(self.trace.grid) * prod(self.trace.block) - len(np.unique(touching))
 
@@ -93,7 +94,7 @@ class Accesses:
 
 
 def accesses(kernel: CudaKernel, *arguments) -> Accesses:
-    """Run a CUDA kernel on NumPy arrays, under the emulator, and record every access."""
+    """Run a CUDA kernel on NumPy arrays under the emulator, and record all accesses. The arrays are not changed."""
     if not isinstance(kernel, CudaKernel):
         raise CourseError(f"wanted a CUDA kernel, got {kernel}")
     operation = kernel.operation
@@ -114,7 +115,7 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
 
 
 def _numbered(*columns: np.ndarray) -> np.ndarray:
-    """A number for each row, the same for rows that are alike."""
+    """A number for each row; equal rows have equal numbers."""
     number = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, place = np.unique(column, return_inverse=True)
@@ -123,9 +124,9 @@ def _numbered(*columns: np.ndarray) -> np.ndarray:
 
 
 def _requests(rows: np.ndarray) -> np.ndarray:
-    """The number of the request that each access belongs to.
+    """For each access, the number of its request.
 
-    That is: of the threads of a warp, the k-th access of each by the same instruction to the same memory.
+    A request consists of the k-th access by the same instruction to the same memory of all threads of a warp.
     """
     one_thread = _numbered(rows["block"], rows["thread"], rows["code"], rows["memory"])
     order = np.argsort(one_thread, kind="stable")
@@ -136,21 +137,20 @@ def _requests(rows: np.ndarray) -> np.ndarray:
 
 
 def spread(first: np.ndarray, count: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    """first, first + 1, … for each row, count of them, with the other columns repeated."""
+    """Expand each row into `count` rows: first, first + 1, …, with the other columns repeated."""
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(first, count) + within, *(np.repeat(other, count) for other in others)
 
 
 def _different(requests: np.ndarray, things: np.ndarray) -> np.ndarray:
-    """How many different things each request touched, by the request's number."""
+    """The number of different `things` in each request, indexed by the request's number."""
     pairs = np.unique(np.stack([requests, things]), axis=1)
     return np.bincount(pairs[0])
 
 
 def _sectors(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """The rows' requests, numbered from 0; the sectors that each touched; the fewest that could hold the same cells.
-
-    The last number is that of the request that wastes most.
+    """For each row its request, numbered from 0; for each request the number of sectors touched, and the fewest that
+    could hold the same elements; and the number of the request with the largest ratio of the two.
     """
     request = np.unique(requests, return_inverse=True)[1]
     cell, of = spread(rows["cell"], rows["cells"], request)
@@ -180,7 +180,7 @@ def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
 
 
 def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[set[int], str]:
-    """The cells of the request to a global array that wastes most, and words on it; nothing for shared memory."""
+    """The elements of the least efficient request to a global array, and a description; empty for shared memory."""
     inside = ~rows["outside"]
     if memory.shared or not inside.any():
         return set(), ""
@@ -192,7 +192,10 @@ def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tup
 
 
 def _bank_conflicts(memory: Memory, rows: np.ndarray, request: np.ndarray) -> int:
-    """The most different words that a request wants of one bank; accesses of 8 or 16 bytes go in 2 or 4 turns."""
+    """The largest number of different words in one bank that a request accesses.
+
+    Accesses of 8 or 16 bytes are served in 2 or 4 turns.
+    """
     words = np.maximum(rows["cells"] * memory.itemsize // 4, 1)
     turn = rows["thread"] % WARP * words // WARP
     word, of, turn = spread(rows["offset"] // 4, words, request, turn)
@@ -216,7 +219,7 @@ def table(accesses: Accesses) -> str:
 
 
 def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[dict, list[tuple]]], list[str]]:
-    """What stands above the tables, the tables (heads and rows), what stands below them."""
+    """The lines above the tables, the tables (head and rows), and the lines below them."""
     trace, counts = accesses.trace, accesses.counts
     threads, idle = prod(trace.grid) * prod(trace.block), accesses.idle
     blocks = f"{_axes(trace.grid)} block{'s' * (prod(trace.grid) > 1)} of {_axes(trace.block)} threads"
@@ -241,7 +244,7 @@ def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[dict, list[tuple]]
 
 
 def _faults(accesses: Accesses) -> list[str]:
-    """Words on the first access outside of each memory, and on a wrong result."""
+    """Describe the first out-of-bounds access to each memory, and a wrong result."""
     found, outside = [], accesses.trace.accesses[accesses.trace.accesses["outside"]]
     for row in outside[np.unique(outside["memory"], return_index=True)[1]]:
         memory = accesses.trace.memories[row["memory"]]

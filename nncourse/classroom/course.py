@@ -1,4 +1,4 @@
-"""The exercises of the course in their order, with their hints; solutions; and what of it is done."""
+"""The exercises of the course in order, their hints and solutions, and the student's progress."""
 
 import ast
 import functools
@@ -16,7 +16,7 @@ from nncourse.kernels import kept_kernels
 from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel
 
-# A definition at the left edge of a .cu text: the comment above it, and all lines up to the brace that closes it.
+# A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace.
 CUDA_FUNCTION = re.compile(
     r"(?:^//[^\n]*\n)*^(?:extern|__device__|template)[^\n]*?(\w+)\([^\n]*(?:\n[^\n]*?)*?^\}", re.MULTILINE
 )
@@ -33,19 +33,19 @@ class Exercise:
 
     @property
     def key(self) -> str:
-        """Its name in the record of kept kernels."""
+        """The key in the record of kept kernels."""
         return f"{self.operation}.{self.kernel}"
 
 
 @functools.cache
 def exercises() -> tuple[Exercise, ...]:
-    """All exercises, in the order of the notebooks: exercises.toml."""
+    """All exercises of exercises.toml, in the order of the notebooks."""
     text = (Path(__file__).parent / "exercises.toml").read_text("utf-8")
     return tuple(Exercise(**entry) for entry in tomllib.loads(text).get("exercise", ()))
 
 
 def hint(operation: str, kernel: str) -> None:
-    """Print a hint for an exercise."""
+    """Print the hint for an exercise. Raises CourseError for an unknown exercise."""
     known = {(exercise.operation, exercise.kernel): exercise for exercise in exercises()}
     if (operation, kernel) not in known:
         there = [name for other, name in known if other == operation]
@@ -71,7 +71,7 @@ def by_notebook() -> dict[str, list[Exercise]]:
 
 
 def progress_lines() -> list[str]:
-    """For each exercise ✓ or ○, and when, where and how fast its kept kernel was."""
+    """One line per exercise: ✓ or ○, and date and speed of its kept kernel. The last line says how many are done."""
     record, lines = kept_kernels.progress(), []
     for notebook, group in by_notebook().items():
         lines.append(notebook)
@@ -107,5 +107,5 @@ def _cuda_text(kernel: CudaKernel) -> str:
     return "\n\n".join(functions[name] for name in functions if name in found)
 
 
-if __name__ == "__main__":  # for NNCOURSE_SOLVE, so that tests walk through half-solved notebooks
+if __name__ == "__main__":  # prints every other exercise, for NNCOURSE_SOLVE: tests run half-solved notebooks
     print(",".join(exercise.key for exercise in exercises()[::2]))

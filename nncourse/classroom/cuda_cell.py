@@ -1,4 +1,4 @@
-"""The first line of a cell `%%cuda OPERATION KERNEL [options]`, and whether there is anything below it."""
+"""Parse the first line of a cell `%%cuda OPERATION KERNEL [options]`, and test whether its kernel is empty."""
 
 import argparse
 import shlex
@@ -16,7 +16,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsed(line: str) -> argparse.Namespace:
-    """The options of the line; CourseError for others."""
+    """Parse the options of the line. Raises CourseError for invalid ones."""
     parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
     parser.add_argument("operation")
     parser.add_argument("kernel")
@@ -30,12 +30,15 @@ def parsed(line: str) -> argparse.Namespace:
 
 
 def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
-    """CudaKernel's options: those of the package's kernel of that name, where the line says nothing else."""
+    """The options for CudaKernel: from the line, else from the package's kernel of the same name, else block 256.
+
+    Raises CourseError for a block or tile that is not positive integers.
+    """
     usual = operation.kernels.get(options.kernel)
     chosen = {"block": [256]}
     for name in ("block", "tile", "grid", "over", "shared"):
         given = getattr(options, name)
-        value = getattr(usual, name, None) if given is None else given  # a Python kernel has none of them
+        value = getattr(usual, name, None) if given is None else given  # a Python kernel has no such attributes
         if value:
             chosen[name] = list(value) if isinstance(value, tuple) else value
     for name in ("block", "tile"):
@@ -45,12 +48,12 @@ def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
 
 
 def is_empty(text: str) -> bool:
-    """True if the kernel's body holds nothing but comments."""
+    """Whether the kernel's body contains only comments."""
     plain = COMMENT.sub(" ", text)
     declared = KERNEL.search(plain)
     return bool(declared) and not plain[declared.end() :].strip("{}; \t\r\n")
 
 
 def _sizes(text: str) -> list[int | str]:
-    """16,16 or batch as numbers and names of sizes."""
+    """Parse "16,16" or "batch" into a list of numbers and names of sizes."""
     return [int(word) if word.isdecimal() else word.strip() for word in text.split(",")]

@@ -1,11 +1,11 @@
-"""Exercises: a kernel that the student writes in a notebook is open, wrong or right; the right one is kept.
+"""Exercises: a kernel that the student writes in a notebook is open, wrong or right; a right one is kept.
 
     @exercise("sigmoid", kernel="numpy")        %%cuda sigmoid naive --block 256
     def sigmoid(z):                             extern "C" __global__ void sigmoid(const float* z, float* a, int n) {
         raise NotImplementedError               }
 
-Each leaves an Answer in the notebook: `sigmoid` here, `sigmoid_naive` for the CUDA cell. What is checked is the text of
-the function, in a namespace of its own and in the worker process, so that a mistake there cannot harm the notebook.
+Each defines an Answer in the notebook: `sigmoid` for the function, `sigmoid_naive` for the CUDA cell. The text of the
+function is checked in its own namespace in the worker process, so that a crash or hang cannot affect the notebook.
 """
 
 import ast
@@ -30,14 +30,14 @@ from nncourse.kernels.check import Verdict
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
-# Seconds. A check of CUDA C makes many launches on the emulator, and each of them has a limit of its own.
+# In seconds. A check of CUDA C makes many launches on the emulator, and each launch has its own time limit.
 TIME_LIMIT, TIME_LIMIT_CUDA, TIMING_LIMIT = 20.0, 60.0, 120.0
 SIGNS = {"open": "○", "wrong": "✗", "right": "✓"}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an exercise: "open", "wrong" or "right", words for it, and times if it was timed."""
+    """The outcome of an exercise: the state "open", "wrong" or "right", a message, and times if it was timed."""
 
     state: str
     line: str
@@ -60,10 +60,10 @@ class Outcome:
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """What an exercise leaves in the notebook. Called, it computes by your kernel if it is right, else the course's.
+    """What an exercise defines in the notebook. Calling it calls your kernel if it is right, otherwise the course's.
 
-    `attempt` is your own kernel, right or not (the course's while the exercise is open). `case` holds the arguments
-    on which it failed: attempt(*case) fails again.
+    `attempt` is your own kernel, right or not (the course's while the exercise is open). If it failed, `case` holds the
+    arguments: attempt(*case) reproduces the failure.
     """
 
     kernel: Kernel
@@ -79,14 +79,20 @@ class Answer:
 
 
 def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
-    """Decorator: the function below is the student's kernel of that name: loops, numpy, numba or cupy."""
+    """Decorator for the student's kernel of an operation; `kernel` is loops, numpy, numba or cupy.
+
+    Raises CourseError for an unknown operation or kernel.
+    """
     chosen = find(operation)
     refuse_unknown("a kernel", kernel, kept_kernels.PYTHON_DEVICES)
     return lambda function: _answer(chosen, kernel, *_python_text(function, chosen.name))
 
 
 def cuda(line: str, body: str) -> Answer:
-    """A cell `%%cuda OPERATION KERNEL [--block 16,16]`. The kept text has its line on top, so line numbers agree."""
+    """Run a cell `%%cuda OPERATION KERNEL [--block 16,16]`; `line` is the text after %%cuda.
+
+    The kept text begins with that line as a comment, so that its line numbers are those of the cell.
+    """
     options = cuda_cell.parsed(line)
     operation = find(options.operation)
     text = f"// %%cuda {line.strip()}\n{body}"
@@ -105,7 +111,7 @@ def load_ipython_extension(ipython) -> None:
 
 
 def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict | None = None) -> Answer:
-    """Judge the text, keep it if it is right, show the outcome."""
+    """Check the text, keep it if it is right, display the outcome."""
     course = _course_kernel(operation, name, cuda=bool(launch))
     to_solve = _to_be_solved(operation, name)
     solved = to_solve and name in operation.kernels
@@ -120,7 +126,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
     elif verdict:
         table, notes = timed(operation, name, text, launch, attempt)
         if not solved:
-            own = table.rows[0].seconds if table else None  # of all rows the first is yours
+            own = table.rows[0].seconds if table else None  # the first row is the student's kernel
             kept_kernels.keep(operation, name, text, launch, own)
             notes.append(f"Kept as {kept_kernels.file_name(operation, name, launch)}.")
         answer = Answer(attempt, attempt, Outcome("right", verdict.line, tuple(notes), table))
@@ -143,7 +149,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
 def judged(
     operation: Operation, name: str, text: str | None, launch: dict | None
 ) -> tuple[Kernel | None, Verdict | None]:
-    """The kernel, and the verdict of a check in the worker; None for a stub that raises NotImplementedError."""
+    """The kernel, and the verdict of its check in the worker; both None for a stub that raises NotImplementedError."""
     title, kernel = f"{operation.name} ({name})", None
     try:
         kernel = kept_kernels.build(operation, name, text, launch)
@@ -156,9 +162,9 @@ def judged(
     if "raised NotImplementedError" in verdict.line:
         return None, None
     if re.search(r"raised CUDA\w*Error", verdict.line):
-        worker.end()  # the GPU can no longer be used there
+        worker.end()  # after such an error its CUDA context is unusable
     if "raised NameError" in verdict.line:
-        said = "; what stands outside of the function is not kept with it, but np and xp are there"
+        said = "; names defined outside the function are not kept with it, except np and xp"
         verdict = Verdict(False, verdict.line + said, verdict.case)
     return kernel, verdict
 
@@ -166,7 +172,7 @@ def judged(
 def timed(
     operation: Operation, name: str, text: str | None, launch: dict | None, kernel: Kernel
 ) -> tuple[timing.Table | None, list[str]]:
-    """The table of times, if a time says something and the kernel's device is here; and notes beside it."""
+    """The table of times and notes. The table is None if the operation is not timed or its device is missing."""
     notes = []
     if operation.flops is None:
         return None, notes
@@ -192,7 +198,7 @@ def _compare(operation_name: str, name: str, text: str | None, launch: dict | No
 
 
 def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:
-    """The package's kernel of that name, or its last of that kind."""
+    """The package's kernel of that name, otherwise its last kernel of the same kind (CUDA or Python)."""
     alike = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) == cuda]
     return operation.kernels.get(name) or alike[-1]
 
@@ -224,7 +230,10 @@ def _to_be_solved(operation: Operation, name: str) -> bool:
 
 
 def _python_text(function: Callable, name: str) -> tuple[str, bool]:
-    """The function's source with its decorators as comments, so that line numbers stay; and whether it is a stub."""
+    """The function's source, and whether it is a stub. Decorators become comments, which preserves line numbers.
+
+    Raises CourseError if there is no readable `def`.
+    """
     try:
         lines = textwrap.dedent(inspect.getsource(function)).splitlines()
     except (OSError, TypeError):
@@ -240,7 +249,7 @@ def _python_text(function: Callable, name: str) -> tuple[str, bool]:
 
 
 def _says_nothing(statement: ast.stmt) -> bool:
-    """True for a docstring, `...`, `pass`, and `raise NotImplementedError`."""
+    """Whether the statement is a docstring, `...`, `pass` or `raise NotImplementedError`."""
     if isinstance(statement, ast.Raise):
         return "NotImplementedError" in ast.unparse(statement)
     constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -1,6 +1,6 @@
-"""HTML for verdicts and tables: plain elements, the page's own text colour, so that light and dark themes both work.
+"""HTML for verdicts and tables: plain elements in the page's own text colour, for light and dark themes.
 
-Styles stand in the elements: JupyterLab removes <style> from saved outputs of a notebook that it does not trust yet.
+Styles are inline because JupyterLab removes <style> from the saved outputs of an untrusted notebook.
 """
 
 import base64
@@ -33,13 +33,16 @@ img.whole { max-height: 25em }
 
 
 def page(body: str, kind: str = "") -> str:
-    """A block with a coloured edge; `kind` is right, wrong or nothing."""
+    """A block with a coloured edge; `kind` is "right", "wrong" or ""."""
     style = f"margin:.3em 0;padding:.2em .8em;border-left:.25em solid {EDGES.get(kind, '#888')}"
     return f'<div class="nncourse {kind}" style="{style}">{body}</div>'
 
 
 def cells(texts: Sequence[str], columns: int = 0, tag: str = "td", words: int = 1) -> str:
-    """One row of a table: `words` on the left, then numbers. The last of too few texts takes up the columns left."""
+    """One row of a table: the first `words` texts are left-aligned, the others right-aligned.
+
+    If there are fewer texts than `columns`, the last one spans the remaining columns.
+    """
     left = columns - len(texts) + 1
     row = ""
     for place, text in enumerate(texts):
@@ -51,9 +54,9 @@ def cells(texts: Sequence[str], columns: int = 0, tag: str = "td", words: int = 
 
 
 def image(figure, text: str, whole: bool = False) -> str:
-    """A matplotlib figure inside of the page, sharp on paper too, and `text` for those who do not see it.
+    """A matplotlib figure as inline SVG, with `text` as its text alternative.
 
-    A `whole` one may be as wide as the page; of others two may stand side by side.
+    A `whole` figure may be as wide as the page; two others fit side by side.
     """
     file = io.BytesIO()
     figure.savefig(file, format="svg", metadata={"Date": None})
@@ -63,12 +66,12 @@ def image(figure, text: str, whole: bool = False) -> str:
 
 
 def document(title: str, body: str) -> str:
-    """A whole page to look at and to print; it needs no other file, no script and no network."""
+    """A self-contained HTML page for screen and print, without scripts or other files."""
     top = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{PAPER}</style>'
     return f'<!DOCTYPE html>\n<html lang="en"><head>{top}</head>\n<body>{body}</body></html>\n'
 
 
 def running_ipython() -> ModuleType | None:
-    """IPython, if this runs in a notebook or its shell."""
+    """The IPython module if running in a notebook or an IPython shell, else None."""
     ipython = sys.modules.get("IPython")
     return ipython if ipython and ipython.get_ipython() else None

@@ -1,8 +1,8 @@
-"""What a GPU costs beside computing: launches, waits, transfers. Measured here, or else as recorded on another machine.
+"""Overheads of a GPU: launches, synchronisation, transfers. Measured here, or as recorded on another machine.
 
-known("launch")     measured on this machine's GPU; without one, as `python -m benchmarks.overheads` recorded it;
-                    None where nothing was
-recorded("gpu")     a whole file of benchmarks/results, {} where there is none
+known("launch")     measured on this machine's GPU; without one, as recorded by `python -m benchmarks.overheads`;
+                    None if nothing was recorded
+recorded("gpu")     a whole file of benchmarks/results; {} if there is none
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from nncourse.model.updates import SGD
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch
-MOVES = {  # which operations of a step go to the GPU, one at a time
+MOVES = {  # operations of a step that run on the GPU, each with its own transfers
     "nothing": (),
     "dense_forward": ("dense_forward",),
     "the three products": anatomy.PRODUCTS,
@@ -40,7 +40,7 @@ MOVES = {  # which operations of a step go to the GPU, one at a time
 
 @functools.cache
 def recorded(name: str) -> dict:
-    """The results file of that name: what was measured, on which machine, and when."""
+    """The contents of a results file, with machine and date; {} if there is none."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}
 
@@ -51,28 +51,28 @@ def table(name: str) -> list[dict]:
 
 
 def where(name: str = "overheads") -> str:
-    """Words for a figure: this GPU, or the one that was recorded and the day."""
+    """Source of the numbers, for a figure: this GPU, or the recorded GPU and the date."""
     if devices.gpu_available():
         return f"measured here, {devices.describe('gpu').split(',')[0]}"
     return recorded_where(name)
 
 
 def recorded_where(name: str) -> str:
-    """The GPU of a results file, and the day."""
+    """The GPU and the date of a results file."""
     found = recorded(name)
     return f"recorded, {found['machine'].split(',')[0]}, {found['date']}" if found else "not recorded yet"
 
 
 @functools.cache
 def known(what: str):
-    """One of MEASURES: measured here, or recorded, or None."""
+    """The result of one of MEASURES: measured here if there is a GPU, else as recorded, else None."""
     if devices.gpu_available():
         return MEASURES[what]()
     return recorded("gpu" if what == "limits" else "overheads").get(what)
 
 
 def speeds(side: int = 4096) -> dict[str, float]:
-    """FLOP a second of the kernels of dense_forward on matrices of this side: measured here, or recorded."""
+    """FLOP per second of each kernel of dense_forward on square matrices of this side: measured here, or recorded."""
     if devices.gpu_available():
         operation = find("dense_forward")
         names = [kernel.name for kernel in operation.kernels.values() if kernel.cuda]
@@ -82,7 +82,7 @@ def speeds(side: int = 4096) -> dict[str, float]:
 
 
 def multiprocessor() -> Multiprocessor:
-    """What an SM of the known GPU has room for; of an H200 if none is known."""
+    """The limits of one multiprocessor of the known GPU; of an H200 if none is known."""
     chip = known("chip")
     return Multiprocessor(**{name: chip[name] for name in vars(H200)}) if chip else H200
 
@@ -91,13 +91,13 @@ def multiprocessor() -> Multiprocessor:
 
 
 def chip() -> dict:
-    """Names and sizes that the GPU itself gives."""
+    """Limits of the GPU, from its device attributes."""
     import cupy
 
     found = cupy.cuda.Device().attributes
     return {
         "multiprocessors": found["MultiProcessorCount"],
-        "clock": 1000 * found.get("ClockRate", 0),  # Hz; 0 if it does not tell
+        "clock": 1000 * found.get("ClockRate", 0),  # Hz; 0 if unknown
         "warps": found["MaxThreadsPerMultiProcessor"] // 32,
         "blocks": found.get("MaxBlocksPerMultiprocessor", H200.blocks),
         "registers": found["MaxRegistersPerMultiprocessor"],
@@ -107,14 +107,14 @@ def chip() -> dict:
 
 
 def launch() -> dict[str, float]:
-    """Seconds of a kernel that does nothing: handed over one after the other; and each of them waited for."""
+    """Seconds per launch of an empty kernel: queued without waiting, and waiting for each."""
     kernel = gpu_kernel(timing.NOTHING, "nothing")
     waited = devices.seconds(lambda: (kernel((1,), (1,), ()), devices.synchronise("gpu")))
     return {"queued": timing.seconds_of_nothing("gpu"), "waited": waited}
 
 
 def transfers() -> list[dict]:
-    """Seconds that arrays of 4 bytes to 256 MB take to the GPU and back."""
+    """Seconds to transfer arrays of 4 bytes to 256 MB to the GPU, and back."""
     rows = []
     for numbers in (4**power for power in range(14)):
         array = np.ones(numbers, np.float32)
@@ -126,7 +126,7 @@ def transfers() -> list[dict]:
 
 
 def lie() -> list[dict]:
-    """Seconds of one call of dense_forward on the host's clock, without and with waiting for the GPU."""
+    """Seconds of one call of dense_forward by the host's clock, without and with waiting for the GPU."""
     kernel, rows = find("dense_forward")["cupy"], []
     for side in (64, 256, 1024, 4096):
         case = check.random_case(kernel.operation, dict.fromkeys(kernel.operation.size_names, side))
@@ -147,14 +147,14 @@ def lie() -> list[dict]:
 
 
 def samples(sizes: tuple[int, ...], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """So many random samples and targets for a network."""
+    """n random samples and targets for a network."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, sizes[0]), dtype=np.float32)
     return X, random_targets(rng, (n, sizes[-1]))
 
 
 def step() -> dict[str, list[dict]]:
-    """The parts of a training step by separate CUDA kernels, for each of NETWORKS."""
+    """The parts of a training step with separate CUDA kernels, for each of NETWORKS."""
     backend = choose("cuda", dense_sgd_epoch="steps")
     found = {}
     for sizes, batch in NETWORKS.items():
@@ -164,7 +164,7 @@ def step() -> dict[str, list[dict]]:
 
 
 def moving() -> dict[str, float]:
-    """Seconds of a step of 30-60-10-1 on the CPU with some operations on the GPU, and of one that stays there."""
+    """Seconds of a step of 30-60-10-1 with some operations on the GPU, the data on the CPU; and with all on the GPU."""
     sizes, (cpu, gpu) = (30, 60, 10, 1), (choose("numpy"), choose("cuda", dense_sgd_epoch="steps"))
     X, Y = samples(sizes, 10)
     network, found = make_network(sizes), {}
@@ -176,7 +176,7 @@ def moving() -> dict[str, float]:
 
 
 def batches() -> list[dict]:
-    """Seconds a sample of 30-60-10-1 by kernels of dense_sgd_epoch, at several batch sizes."""
+    """Seconds per sample of 30-60-10-1 with each kernel of dense_sgd_epoch, at several batch sizes."""
     return [
         {"batch": batch, "kernel": name, "seconds": seconds}
         for batch in (1, 10, 100, 1000)
@@ -187,7 +187,7 @@ def batches() -> list[dict]:
 def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, float]:
     """Seconds a sample by each kernel of dense_sgd_epoch for that device, and step by step.
 
-    Kernels that make no calls between steps are given more steps, so that the one call that starts them does not count.
+    Kernels that make no calls between steps run more steps, so that the cost of starting them is negligible.
     """
     network = make_network(sizes)
     few = batch * max(2, min(100, 50_000 // batch))
@@ -207,7 +207,7 @@ def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, 
 
 
 def double(device: str = "gpu") -> dict[str, float]:
-    """FLOP a second of the library's matrix product, in single and in double precision."""
+    """FLOP per second of the library's matrix product, in single and in double precision."""
     side = 4096 if device == "gpu" else 768
     rows, found = np.random.default_rng(0).standard_normal((side, side)), {}
     for name, dtype in (("single", np.float32), ("double", np.float64)):
@@ -222,7 +222,7 @@ MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gp
 
 
 def measure() -> dict:
-    """All of them, for a results file."""
+    """The results of all MEASURES, for a results file. Raises CourseError without a GPU."""
     if not devices.gpu_available():
         raise CourseError(f"the overheads are those of a GPU: {devices.why_no_gpu()}")
     return {name: measured() for name, measured in MEASURES.items()}

@@ -1,4 +1,4 @@
-"""A picture of a kernel: which thread reads and writes which cell, and how many accesses a warp needs for it.
+"""A picture of a kernel's memory accesses: which thread reads and writes which element, and how well they coalesce.
 
     from nncourse.classroom import picture
     picture.show("sigmoid", "naive", n=10, block=4)                    # in a notebook: a figure and a table
@@ -6,7 +6,7 @@
     print(seen)                                                        # the table alone
     seen.plot(block=1)                                                 # the figure of one block
 
-The kernel runs under the CPU emulator, so this needs no GPU; the sizes must be small.
+The kernel runs under the CPU emulator, so no GPU is needed; the sizes must be small.
 """
 
 import re
@@ -32,10 +32,10 @@ from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
 SMALL = {"n": 10, "batch": 4, "n_in": 6, "n_out": 5, "classes": 3}
-BLOCKS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#72b7b2", "#eeca3b", "#5d69b1")  # then again
+BLOCKS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#72b7b2", "#eeca3b", "#5d69b1")  # repeated
 MANY, OTHERS, RED, EDGE = "#b8bcc4", "#ececec", "#d62728", "#8a8f98"
-ROW, MOST, BEYOND = 32, 64, 3  # cells in a row of a long array; rows or columns drawn; rows drawn outside an array
-EDGES = {  # of a cell by its style: colour, width in points, distance from the cell's border, dashes
+ROW, MOST, BEYOND = 32, 64, 3  # cells per row of a long array; most rows or columns drawn; rows drawn out of bounds
+EDGES = {  # style of a cell: colour, width in points, distance from the cell's border, dashes
     "cell": (EDGE, 0.6, 0.0, "-"),
     "idle": (EDGE, 0.9, 0.0, ":"),
     "outside": ("white", 0.6, 0.0, "-"),
@@ -49,7 +49,7 @@ LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.5, 7.0, 7.5  # inc
 
 @dataclass(frozen=True)
 class Picture:
-    """What show() gives back: the accesses and their figure. A notebook displays both; print() gives the table."""
+    """The result of show(): the accesses and their figure. A notebook displays both; print() gives the table."""
 
     accesses: Accesses
 
@@ -58,7 +58,7 @@ class Picture:
         return self.plot()
 
     def plot(self, block: int | None = None) -> Figure:
-        """The figure; with `block`, that of this block's threads."""
+        """The figure; with `block`, only that block's accesses, coloured by thread."""
         return plot_accesses(self.accesses, block)
 
     def __str__(self) -> str:
@@ -80,10 +80,10 @@ def show(
     grid: int | tuple[int | str, ...] | None = None,
     **sizes: int,
 ) -> Picture:
-    """The picture of a CUDA kernel on random data: of one of the operation's kernels, or of a CUDA text.
+    """The picture of a CUDA kernel on random data. `kernel` is a kernel of the operation, its name, or a CUDA text.
 
-    `block`, threads in a block, and `grid` are the kernel's own unless given. `sizes` are the letters of the contract,
-    and may set constants that the text `#define`s: TILE=4.
+    `block` (threads per block) and `grid` are the kernel's own unless given. `sizes` sets sizes of the contract by
+    letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for anything unknown.
     """
     operation = find(operation) if isinstance(operation, str) else operation
     wanted = {name: value for name, value in (("block", block), ("grid", grid)) if value is not None}
@@ -98,11 +98,11 @@ def show(
 
 
 def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
-    """The kernel itself, of that name, or of that text; the latter is launched as the operation's first CUDA kernel."""
+    """Find the kernel by name, or build it from a CUDA text, which is launched as the operation's first CUDA kernel."""
     cuda = [there for there in operation.kernels.values() if isinstance(there, CudaKernel)]
     if isinstance(kernel, str) and "__global__" in kernel:
         if not cuda:
-            raise CourseError(f"{operation.name}: wanted an operation with CUDA kernels; it has none to go by")
+            raise CourseError(f"{operation.name}: wanted an operation with CUDA kernels; it has none")
         launch = {option: getattr(cuda[0], option) for option in ("block", "grid", "over", "shared")}
         return kept_kernels.build(operation, "yours", kernel, launch)
     if isinstance(kernel, str):
@@ -114,7 +114,7 @@ def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
 
 
 def _with_constants(kernel: CudaKernel, constants: dict[str, int]) -> CudaKernel:
-    """The same kernel with other values for what its text defines."""
+    """The same kernel with other values for constants that its text #defines."""
     text = kernel.source.text
     for name, value in constants.items():
         text, changed = re.subn(rf"^([ \t]*#define[ \t]+{name}[ \t]+)\S+", rf"\g<1>{value}", text, flags=re.MULTILINE)
@@ -130,7 +130,7 @@ def _with_constants(kernel: CudaKernel, constants: dict[str, int]) -> CudaKernel
 
 
 class Cell(NamedTuple):
-    """One cell of a panel: `style` is one of EDGES, `request` whether the worst request wants it."""
+    """One cell of a panel. `style` is one of EDGES; `request` tells whether it belongs to the worst request."""
 
     row: int
     column: int
@@ -142,7 +142,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """One grid of cells: an array as it is read, or written; or the threads themselves."""
+    """One grid of cells: an array as read or as written, or the threads."""
 
     title: str
     xlabel: str
@@ -154,10 +154,11 @@ class Panel:
 
 
 def plot_accesses(accesses: Accesses, block: int | None = None) -> Figure:
-    """Which thread reads and writes which cell. Colours are blocks; with `block`, the threads of that one.
+    """Draw which thread reads and writes which element. Colours are blocks or, with `block`, the threads of that block.
 
-    A panel for the threads, for each array as read and as written, and for the shared memory of one block. A number in
-    a cell is the one thread that touches it, 8× are so many accesses by several. What lies outside an array is red.
+    There is a panel for the threads, for each array as read and as written, and for the shared memory of one block. A
+    number in a cell is the only thread that accesses it; 8× means 8 accesses by several threads. Out-of-bounds accesses
+    are red. Raises CourseError for a block that is not in the grid.
     """
     trace = accesses.trace
     if block is not None and not 0 <= block < prod(trace.grid):
@@ -185,7 +186,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Figure:
 
 
 def _layout(panels: list[Panel], inches: float) -> tuple[list[tuple[float, float]], float]:
-    """The left and upper edge of each panel, in inches, and the height of all; no places where one is too wide."""
+    """The left and upper edge of each panel and the total height, in inches; no edges if a panel is too wide."""
     places, left, top, high = [], 0.0, 0.0, 0.0
     for panel in panels:
         outside = any(cell.style == "outside" for cell in panel.cells)
@@ -218,7 +219,7 @@ def _panels(accesses: Accesses, block: int | None) -> list[Panel]:
 
 
 def _thread_panel(trace: Trace, block: int | None) -> Panel:
-    """Every thread of the launch, where it stands in the grid; those that touch nothing are empty."""
+    """All threads of the launch at their places in the grid; threads without accesses are white."""
     (wide, *_), size = trace.block, prod(trace.block)
     across, down = trace.grid[0] * wide, prod(trace.grid[1:]) * (size // wide)
     busy = set(zip(trace.accesses["block"].tolist(), trace.accesses["thread"].tolist(), strict=True))
@@ -238,7 +239,7 @@ def _thread_panel(trace: Trace, block: int | None) -> Panel:
 def _panel(
     trace: Trace, memory: Memory, title: str, kind: int, rows: np.ndarray, requests: np.ndarray, block: int | None
 ) -> Panel:
-    """The cells of a memory, coloured by who touches them; `rows` are accesses of that kind."""
+    """The elements of a memory, coloured by the blocks or threads that access them; `rows`: the accesses of `kind`."""
     touched: dict[int, list] = {}  # cell -> (block, thread) of each access
     columns = spread(rows["cell"], rows["cells"], rows["block"], rows["thread"])
     for number, *who in zip(*(column.tolist() for column in columns), strict=True):
@@ -271,7 +272,7 @@ def _panel(
 def _cut(width: int | None, low: int, high: int) -> tuple[range, range, int]:
     """The columns and rows to draw for cells `low` to `high` in rows of `width`, and the width of a row.
 
-    Without a width they stand in one row, or in rows of 32 where they are more.
+    Without a width, up to 32 cells are drawn in one row, more in rows of 32.
     """
     if width is None and high - low < ROW:
         return range(low, high + 1), range(1), ROW
@@ -281,12 +282,12 @@ def _cut(width: int | None, low: int, high: int) -> tuple[range, range, int]:
 
 
 def _title(title: str, rows: range, columns: range, size: int) -> str:
-    """The title, with a word on how much is shown where that is not all."""
+    """The title; ", in part" is added if not everything is shown."""
     return title if len(rows) * len(columns) >= size else f"{title}, in part"
 
 
 def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
-    """The one thread, or how many accesses; of shared memory it is told how often it is read."""
+    """The number of the only thread, or the number of accesses; for reads of shared memory always the latter."""
     if not who:
         return ""
     alone = len(set(who)) == 1 and not (memory.shared and kind == READ)
@@ -294,7 +295,7 @@ def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
 
 
 def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int | None) -> list:
-    """The colours of a cell, side by side: of up to four blocks, or of a thread in the chosen block. Reads are pale."""
+    """The colours of a cell, drawn side by side: of up to four blocks, or of a thread of `block`. Reads are pale."""
     if block is None:
         chosen = [BLOCKS[b % len(BLOCKS)] for b in sorted(blocks)] if len(blocks) <= 4 else [MANY]
     elif block not in blocks:

@@ -1,8 +1,8 @@
-"""A network to train and to watch: change its data, its layers, the learning rate, and see what it makes of them.
+"""An interactive network: change its data, layers or learning rate and watch it train.
 
-Three parts: an Engine that trains and knows nothing of widgets, a Picture of it, and the playground's controls. The
-controls only put (setting, value) on a queue. One thread owns the engine and the picture: it takes what is on the
-queue, trains for some milliseconds, draws, and sleeps while nothing is to be done.
+Three parts: an Engine that trains and does not depend on widgets, a Picture of it, and the controls, which only put
+(setting, value) on a queue. One thread owns the engine and the picture: it processes the queue, trains for some
+milliseconds, draws, and sleeps when idle.
 """
 
 import io
@@ -32,8 +32,8 @@ from nncourse.model.training import evaluate
 
 HELD_OUT = 0.3  # the share of the samples that training does not see
 SLICE = 0.05  # seconds of training between two frames
-FRAME_EVERY = 0.1  # seconds: a browser, and a tunnel to it, must keep up
-MOST_POINTS = 400  # of a cost curve; then every second one is dropped
+FRAME_EVERY = 0.1  # seconds: the browser, possibly behind a tunnel, must keep up
+MOST_POINTS = 400  # of a cost curve; beyond that every second one is dropped
 MOST_LAYERS, MOST_NEURONS = 4, 16
 GRID = 60  # the decision picture has GRID x GRID points
 COLOURS = np.array([[0.12, 0.47, 0.71], [1.0, 0.5, 0.05], [0.17, 0.63, 0.17]])  # of the classes 0, 1, 2
@@ -48,7 +48,7 @@ CAPTION = "From the left: the points and the class that the network gives to eac
 
 @dataclass(frozen=True)
 class Settings:
-    """What a playground trains, and how. Those of AT_ONCE act on the running training, the others restart it."""
+    """What a playground trains, and how. Changing one of AT_ONCE affects the running training; others restart it."""
 
     data: str = "moons"
     noise: float = 0.15
@@ -61,31 +61,31 @@ class Settings:
     backend: str = "numpy"
     mine: bool = False
     seed: int = 0
-    epochs: int = 2  # at most, between two frames; 0 for as many as there is time for
+    epochs: int = 2  # most epochs between two frames; 0: limited by time only
 
 
 AT_ONCE = {"learning_rate", "batch_size", "epochs"}
 
 
 class Engine:
-    """A network that is trained on points of the plane, a batch at a time. `settings` of AT_ONCE may be replaced."""
+    """A network trained on points in the plane, one batch at a time. `settings` in AT_ONCE may be changed meanwhile."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        self.backend = choose(settings.backend, mine=settings.mine, dense_sgd_epoch="steps")  # it shows single steps
+        self.backend = choose(settings.backend, mine=settings.mine, dense_sgd_epoch="steps")  # for single steps
         points = datasets.generate(settings.data, samples=settings.samples, noise=settings.noise, seed=settings.seed)
-        if COSTS[settings.cost] == "softmax" and points.Y.shape[1] == 1:  # softmax wants an output for each class
+        if COSTS[settings.cost] == "softmax" and points.Y.shape[1] == 1:  # softmax needs one output per class
             points = replace(points, Y=np.hstack([1 - points.Y, points.Y]))
         self.training, self.held_out = datasets.split(points, HELD_OUT, seed=settings.seed)
         sizes = (2, *settings.hidden, points.Y.shape[1])
         self.network = make_network(sizes, settings.activation, settings.cost, seed=settings.seed).on(self.backend)
         self.there = [tuple(map(self.backend.to_device, (data.X, data.Y))) for data in (self.training, self.held_out)]
-        self.epoch, self.done = 0, 0  # whole epochs; samples of the present one
-        self.history: list[tuple[float, float, float]] = []  # epochs, cost in training, cost held out
+        self.epoch, self.done = 0, 0  # completed epochs; samples used in the current one
+        self.history: list[tuple[float, float, float]] = []  # epochs, training cost, cost on the held-out samples
         self.measure()
 
     def step(self) -> None:
-        """Train on the next batch. The order of the samples is that of `train`: new for each epoch, and seeded."""
+        """Train on the next batch. The samples are shuffled anew for each epoch, from the seed, as in `train`."""
         X, Y = self.there[0]
         if self.done == 0:
             rng = np.random.default_rng([self.settings.seed, self.epoch + 1])
@@ -99,7 +99,7 @@ class Engine:
             self.epoch, self.done = self.epoch + 1, 0
 
     def train(self, seconds: float = math.inf, epochs: int = 0) -> None:
-        """Train until the time is up, or if `epochs` is not 0 until they are done, whichever comes first."""
+        """Train for `seconds`, or until `epochs` more are done if that is not 0, whichever comes first."""
         end, last = time.perf_counter() + seconds, self.epoch + epochs if epochs else math.inf
         while self.epoch < last and time.perf_counter() < end:
             self.step()
@@ -112,7 +112,7 @@ class Engine:
             del self.history[1:-1:2]
 
     def shares(self, X: np.ndarray) -> np.ndarray:
-        """How much the network takes each point for each class, (n, classes), rows of sum 1."""
+        """The network's outputs as shares of each class, (n, classes); each row sums to 1."""
         outputs = devices.to_device(forward(self.network, self.backend.to_device(X), self.backend)[1][-1], "cpu")
         if outputs.shape[1] == 1:
             outputs = np.hstack([1 - outputs, outputs])
@@ -120,7 +120,7 @@ class Engine:
         return outputs / outputs.sum(axis=1, keepdims=True)
 
     def words(self) -> str:
-        """Where the training is."""
+        """The state of the training in words: epoch, costs, accuracy."""
         _, cost, held_out = self.history[-1]
         right = (self.shares(self.held_out.X).argmax(axis=1) == self.held_out.labels).mean()
         batch = f" and {self.done} samples" if self.done else ""
@@ -130,7 +130,7 @@ class Engine:
         )
 
     def yours(self) -> str:
-        """Which operations the student's own kernels compute."""
+        """Which operations use the student's own kernels; "" unless they were asked for."""
         if not self.settings.mine:
             return ""
         notes = self.backend.notes
@@ -138,7 +138,7 @@ class Engine:
         device = self.backend.device.upper()
         words = f"Your own kernels: {own}." if own else f"No kernel of yours for the {device} is in use."
         for name, note in notes.items():
-            if note.startswith("your") and note != "yours":  # why a kept one is not in use
+            if note.startswith("your") and note != "yours":  # why a kept kernel is not in use
                 words += f" {name}: {note}."
         return words
 
@@ -147,7 +147,7 @@ class Engine:
 
 
 class Picture:
-    """Decision regions, cost curves and weights. Text and axes are drawn once, and only what moves in each frame."""
+    """Decision regions, cost curves and weights. Text and axes are drawn once; a frame redraws only what changes."""
 
     def __init__(self, engine: Engine):
         self.figure = Figure(figsize=(9.6, 3.4), dpi=100)
@@ -160,7 +160,7 @@ class Picture:
         self._net(engine.network.sizes)
         self.moving = [a for axes in self.figure.axes for a in (*axes.images, *axes.collections, *axes.lines)]
         for artist in self.moving:
-            artist.set_animated(True)  # a full draw leaves it out
+            artist.set_animated(True)  # excludes it from a full draw
         self.update(engine)
 
     def _plane(self, engine: Engine) -> None:
@@ -210,7 +210,7 @@ class Picture:
         self.net.set_axis_off()
 
     def update(self, engine: Engine) -> None:
-        """Take over the state of the engine."""
+        """Show the present state of the engine."""
         mixed = engine.shares(self.grid) @ COLOURS[: len(engine.training.classes)]
         self.regions.set_data((1 - 0.5 * (1 - mixed)).clip(0, 1).reshape(GRID, GRID, 3))  # paler than the points
         epochs, *costs = np.array(engine.history).T
@@ -223,7 +223,7 @@ class Picture:
         self.lines.set(linewidths=0.2 + 2.8 * size, colors=np.where(W > 0, "tab:orange", "tab:blue"))
 
     def _make_room(self, epoch: float, costs: np.ndarray) -> None:
-        """Widen the axes of the costs where a curve leaves them; then all has to be drawn again."""
+        """Extend the cost axes if a curve leaves them; the background must then be drawn again."""
         costs = costs[np.isfinite(costs) & (costs > 0)]
         right, (bottom, top) = self.costs.get_xlim()[1], self.costs.get_ylim()
         if epoch > right:
@@ -249,7 +249,7 @@ class Picture:
 
 
 def still(epochs: int = 100, **settings) -> Figure:
-    """The playground's picture after some epochs of training, as a Figure: what a notebook keeps."""
+    """The playground's picture after some epochs of training, as a Figure that a notebook can save."""
     engine = Engine(Settings(**settings))
     while engine.epoch < epochs:
         engine.train(epochs=max(1, epochs // 100))
@@ -261,7 +261,7 @@ def still(epochs: int = 100, **settings) -> Figure:
 
 
 class Loop(threading.Thread):
-    """The one thread that trains and draws. `show(png or None, words, aloud)` takes what it has to say."""
+    """The thread that trains and draws. It reports by calling show(png or None, words, aloud)."""
 
     def __init__(self, settings: Settings, show: Callable[[bytes | None, str, bool], None]):
         super().__init__(name="playground", daemon=True)
@@ -272,11 +272,11 @@ class Loop(threading.Thread):
         self.put("reset")
 
     def put(self, name: str, value=None) -> None:
-        """Ask for "start", "pause", "step", "reset" or "end", or give the setting `name` a new value."""
+        """Queue a command ("start", "pause", "step", "reset" or "end"), or a new value for the setting `name`."""
         self.commands.put((name, value))
 
     def end(self, words: str = "closed") -> None:
-        """End the thread, and wait for it a little; numba may be compiling."""
+        """End the thread, and wait for it at most 2 seconds, because Numba may be compiling."""
         self.put("end", words)
         if self.is_alive() and threading.current_thread() is not self:
             self.join(2)
@@ -292,16 +292,16 @@ class Loop(threading.Thread):
             self.turn(commands)
 
     def waiting(self, until: float) -> list[tuple]:
-        """The commands on the queue. Sleeps until there is one, or while it trains until the next frame is due."""
+        """The commands on the queue. Waits for the first one; while training, only until the next frame is due."""
         try:
             first = self.commands.get(timeout=max(0.0, until - time.monotonic()) if self.running else None)
         except queue.Empty:
             return []
         return [first, *(self.commands.get() for _ in range(self.commands.qsize()))]
 
-    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a cost that is not finite is noticed, and said
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a cost that is not finite is reported below
     def turn(self, commands: list[tuple]) -> None:
-        """Obey the commands, train for a slice, draw a frame; whatever goes wrong becomes one line."""
+        """Execute the commands, train for a slice, draw a frame. Any error is reported in one line."""
         try:
             step = self.obey(commands)
             if self.running:
@@ -325,7 +325,7 @@ class Loop(threading.Thread):
             self.show(None, f"Paused: {kind}{' '.join(str(error).split())}", True)
 
     def obey(self, commands: list[tuple]) -> bool:
-        """Take over settings and buttons; True for a single step."""
+        """Apply settings and buttons. Returns whether to make a single step."""
         restart, step = self.engine is None, False
         for name, value in commands:
             if name in ("start", "pause"):
@@ -338,7 +338,7 @@ class Loop(threading.Thread):
                 self.settings = replace(self.settings, **{name: value})
                 restart = restart or name not in AT_ONCE
         if restart:
-            self.engine = None  # stays so if what follows fails: the next command tries again
+            self.engine = None  # if the following fails, it stays None and the next command tries again
             engine = Engine(self.settings)
             self.picture = Picture(engine)
             self.engine = engine
@@ -347,16 +347,16 @@ class Loop(threading.Thread):
 
 
 def playground(**defaults) -> widgets.Panel:
-    """Controls, a picture of a network that learns, and its numbers; `defaults` are fields of Settings.
+    """A panel with controls, a picture of a network in training, and its numbers; `defaults` are fields of Settings.
 
-    Only one playground trains at a time: a new one ends those before it.
+    Only one playground trains at a time: a new one ends the previous one.
     """
     settings = Settings(**defaults)
     buttons, controls, fields = _buttons(), _controls(settings), _neurons(settings.hidden)
     rows = [widgets.in_line(*part.values()) for part in (buttons, controls, fields)]
     end_all()
     panel = widgets.Panel(buttons | controls | fields, CAPTION, rows)
-    image, words = panel.image, panel.words  # not the panel: the thread must not keep it alive
+    image, words = panel.image, panel.words  # the thread must not hold a reference to the panel
 
     def show(png: bytes | None, text: str, aloud: bool) -> None:
         if png:
@@ -396,7 +396,7 @@ def _buttons() -> dict[str, ipywidgets.Button]:
 
 
 def _controls(now: Settings) -> dict[str, ipywidgets.Widget]:
-    """A control for each setting but the layers, by its name."""
+    """A control for each setting except the layers, by name."""
     backends = ("numpy", "numba", "cupy", "cuda") if devices.gpu_available() else ("numpy", "numba")
     number, menu = partial(widgets.control, ipywidgets.IntSlider), widgets.menu
     tick = partial(widgets.control, ipywidgets.Checkbox, indent=False)
@@ -416,7 +416,7 @@ def _controls(now: Settings) -> dict[str, ipywidgets.Widget]:
 
 
 def _neurons(hidden: tuple[int, ...]) -> dict[str, ipywidgets.Widget]:
-    """A button to add a hidden layer, one to remove one, and a field for the neurons of each layer."""
+    """Buttons to add and to remove a hidden layer, and a field for the neurons of each layer."""
     if len(hidden) > MOST_LAYERS or not all(1 <= size <= MOST_NEURONS for size in hidden):
         limits = f"at most {MOST_LAYERS} hidden layers of 1 to {MOST_NEURONS} neurons"
         raise CourseError(f"a playground shows {limits}; got {hidden}")
@@ -434,7 +434,7 @@ def _neurons(hidden: tuple[int, ...]) -> dict[str, ipywidgets.Widget]:
 
 
 def _connect(fields: dict, put: Callable[[tuple[int, ...]], None]) -> None:
-    """Let put() have the sizes of the hidden layers when a field or a button changes them."""
+    """Call put() with the sizes of the hidden layers whenever a field or a button changes them."""
     layers = [field for name, field in fields.items() if name.startswith("layer_")]
 
     def shown() -> list:

@@ -1,4 +1,4 @@
-"""Figures for the notebooks: costs over the epochs, a confusion matrix, times. Each gives back a Figure."""
+"""Figures for the notebooks: costs over epochs, confusion matrices, times and others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from nncourse.kernels.backend import choose
 from nncourse.model.metrics import f1, precision, recall
 from nncourse.model.training import History
 
-INK = "0.25"  # a grey that can be read on a light and on a dark page
+INK = "0.25"  # a grey that is readable in light and dark themes
 
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> (x, y)
 
 
 def plot_history(history: History, title: str = "") -> Figure:
-    """The cost after each epoch, in training and, if there was a validation set, in validation."""
+    """Plot the training cost after each epoch and, if there was a validation set, the validation cost."""
     figure, axes = _figure(title)
     epochs = [epoch.number for epoch in history.epochs]
     axes.plot(epochs, history.costs, label="training", color="tab:blue")
@@ -39,7 +39,7 @@ def plot_history(history: History, title: str = "") -> Figure:
 
 
 def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> Figure:
-    """A confusion matrix: true classes down, predicted classes across, the counts in the cells."""
+    """Plot a confusion matrix M (classes, classes): rows are true classes, columns are predicted classes."""
     figure, axes = _figure(title, width=1.6 + 0.6 * max(4, len(classes)))
     _counts(axes, M, M.astype(str))
     ticks = range(len(classes))
@@ -49,7 +49,7 @@ def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> 
 
 
 def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
-    """The cells of a confusion matrix, the more samples the darker, with their texts."""
+    """Draw the elements of a confusion matrix, darker for more samples, with their texts."""
     axes.grid(False)
     axes.imshow(M, cmap="Blues", vmin=0)
     for i, j in np.ndindex(*M.shape):
@@ -58,7 +58,7 @@ def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
 
 
 def plot_timing(rows: list[Row], title: str = "") -> Figure:
-    """The time of each kernel that was timed, as dots on a logarithmic axis."""
+    """Plot the time of each kernel that was timed, as dots on a logarithmic axis."""
     timed = [row for row in rows if row.seconds]
     figure, axes = _figure(title, height=1.2 + 0.4 * len(timed))
     colours = ["tab:blue" if row.device == "cpu" else "tab:green" for row in timed]
@@ -70,7 +70,7 @@ def plot_timing(rows: list[Row], title: str = "") -> Figure:
 
 
 def _dots(axes: Axes, labels: Sequence[str], seconds: Sequence[float], size: float, color, fontsize: float) -> None:
-    """Times as dots on a logarithmic axis, a row each, the first one on top."""
+    """Draw times as dots on a logarithmic axis, one row each, the first at the top."""
     axes.scatter(seconds, range(len(seconds)), s=size, color=color, label="measured")
     for place, time in enumerate(seconds):
         beside = {"textcoords": "offset points", "va": "center", "fontsize": fontsize}
@@ -82,7 +82,7 @@ def _dots(axes: Axes, labels: Sequence[str], seconds: Sequence[float], size: flo
 
 
 def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dict[int, float]]) -> Figure:
-    """Bars that say how many times as fast as `base` each is; beside them speedups over numpy at some batch sizes."""
+    """Plot speedups over `base` as bars and, beside them, speedups over numpy against the batch size."""
     figure, (left, right) = _row("", 2, width=11.0, height=1.6 + 0.35 * max(4, len(speedups)))
     left.barh(list(speedups), [value - 1 for value in speedups.values()], left=1, height=0.6, color="tab:blue")
     for place, value in enumerate(speedups.values()):
@@ -104,7 +104,7 @@ def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dic
 
 
 def plot_network(sizes: tuple[int, ...], title: str = "") -> Figure:
-    """The layers of a network from left to right; a large layer shows its first and last neurons."""
+    """Draw the layers of a network from left to right; of a large layer only its first and last neurons."""
     figure, axes = _figure(title, height=3.0)
     axes.set_axis_off()
     places = [_rows(size) for size in sizes]
@@ -121,7 +121,7 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> Figure:
 
 
 def plot_progress() -> Figure:
-    """A box for each exercise of the course, a row for each notebook; filled where its kernel is kept."""
+    """Draw one box per exercise, one row per notebook; a box is filled if its kernel is kept."""
     record, rows = kept_kernels.progress(), by_notebook()
     figure, axes = _figure("Exercises: filled ones are done", width=9.0, height=0.7 + 0.55 * len(rows))
     for y, entries in enumerate(rows.values()):
@@ -140,7 +140,7 @@ def plot_progress() -> Figure:
 
 
 def _rows(size: int) -> list[float]:
-    """Heights for the neurons of a layer, at most three above and three below the middle."""
+    """Vertical positions of a layer's neurons; of more than seven only three at the top and three at the bottom."""
     if size > 7:
         return [3.2, 2.2, 1.2, -1.2, -2.2, -3.2]
     return [(size - 1) / 2 - place for place in range(size)]
@@ -156,12 +156,12 @@ def _figure(title: str, width: float = 6.0, height: float = 3.4) -> tuple[Figure
 def _row(
     title: str | None, count: int, width: float, height: float = 3.6, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, np.ndarray]:
-    """A figure with pairs of axes side by side, and a title above them all.
+    """A figure with `count` axes side by side, and a common title.
 
-    No pyplot, so that nothing is shown twice and threads do not share a state.
+    It does not use pyplot, so that figures are not displayed twice and threads share no state.
     """
     figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
-    if title is not None:  # an empty one takes up room too
+    if title is not None:  # an empty title would take up space too
         figure.suptitle(title, fontsize=11)
     places = figure.subplots(1, count, squeeze=False, width_ratios=ratios)[0]
     for axes in places:
@@ -170,9 +170,9 @@ def _row(
     return figure, places
 
 
-# ---- the still pictures of widgets.py
+# ---- the figures of widgets.py
 
-MARKS = (("tab:blue", "o"), ("tab:orange", "^"))  # of class 0 and class 1, told apart by colour and by shape
+MARKS = (("tab:blue", "o"), ("tab:orange", "^"))  # of classes 0 and 1, which differ in colour and shape
 SHADES = LinearSegmentedColormap.from_list("two classes", ["#a9cbe8", "#ffffff", "#ffd0a1"])
 SURFACES = {  # name: cost (x, y), its gradient
     "bowl": (lambda x, y: (x**2 + 10 * y**2) / 2, lambda x, y: (x, 10 * y)),
@@ -181,11 +181,11 @@ SURFACES = {  # name: cost (x, y), its gradient
         lambda x, y: (4 * x * (x**2 - 1) + 0.3, 2 * y),
     ),
 }
-TOO_HIGH = 1e6  # a descent that climbs above this cost is given up
+TOO_HIGH = 1e6  # a descent stops if the cost exceeds this
 
 
 def neuron_says(w: Sequence[float], b: float, X: np.ndarray) -> np.ndarray:
-    """The class, 0 or 1, that a neuron with the step activation gives each point of X (n, 2)."""
+    """The class, 0 or 1, that a neuron with the step activation predicts for each point of X (n, 2)."""
     backend = choose("numpy")
     Z = backend.dense_forward(X, np.array([w], X.dtype), np.array([b], X.dtype))
     return backend.step(Z)[:, 0].astype(int)
@@ -194,9 +194,9 @@ def neuron_says(w: Sequence[float], b: float, X: np.ndarray) -> np.ndarray:
 def plot_neuron(
     w: Sequence[float], b: float, X: np.ndarray, y: np.ndarray, title: str = "", activation: str = "step"
 ) -> Figure:
-    """A neuron of two inputs over the plane: its output, the line z = 0, and points X (n, 2) of classes y.
+    """Plot a neuron with two inputs: its output over the plane, the line z = 0, and points X (n, 2) of classes y (n,).
 
-    Points on the wrong side of the line are ringed.
+    Points on the wrong side of the line are circled.
     """
     figure, axes = _figure(title, width=6.0, height=4.4)
     low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
@@ -222,12 +222,12 @@ def plot_neuron(
 
 
 def plot_activation(names: str | Sequence[str], title: str = "", at: float | None = None) -> Figure:
-    """Activations and their derivatives side by side; `at` marks a weighted sum z, and draws the tangent there."""
+    """Plot activations and, beside them, their derivatives; `at` marks a weighted sum z and draws the tangent there."""
     figure, (left, right) = _row(title, 2, width=8.0)
     backend, z = choose("numpy"), np.linspace(-5, 5, 1001)
     for number, name in enumerate([names] if isinstance(names, str) else names):
         value, slope = getattr(backend, name), getattr(backend, f"{name}_derivative")
-        style = _line_style(number) | {"marker": "", "label": name}  # curves may lie on each other
+        style = _line_style(number) | {"marker": "", "label": name}  # curves may coincide
         left.plot(z, value(z), **style)
         right.plot(z, slope(z), **style)
         if at is not None:
@@ -244,9 +244,9 @@ def plot_activation(names: str | Sequence[str], title: str = "", at: float | Non
 
 
 def descend(surface: str, start: Sequence[float], rate: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient descent on one of SURFACES: the points (steps + 1, 2) it visits, and their costs.
+    """Gradient descent on one of SURFACES. Returns the points (steps + 1, 2) and their costs (steps + 1,).
 
-    They are fewer where it climbs too high.
+    There are fewer points if the cost exceeds TOO_HIGH.
     """
     cost, gradient = SURFACES[surface]
     update, points = choose("numpy").sgd_update, [np.array(start, float)]
@@ -263,7 +263,7 @@ def plot_descent(
     start: Sequence[float] = (-1.8, 1.0),
     title: str = "",
 ) -> Figure:
-    """Gradient descent from one start with several learning rates: the paths on a map of the cost, and the costs."""
+    """Plot gradient descent with several learning rates: paths on contours of the cost, and the cost at each step."""
     figure, (left, right) = _row(title, 2, width=9.0)
     x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
     heights = SURFACES[surface][0](x, y)
@@ -285,30 +285,30 @@ def plot_descent(
 
 
 def counts_at(scores: np.ndarray, labels: np.ndarray, threshold: float) -> np.ndarray:
-    """The confusion matrix (2, 2) when scores above the threshold are taken for class 1."""
+    """The confusion matrix (2, 2) if scores (n,) above the threshold are predicted as class 1."""
     predictions = (np.asarray(scores) > threshold).astype(np.int32)
     return choose("numpy").confusion_matrix(np.asarray(labels).astype(np.int32), predictions, 2)
 
 
 def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.5, title: str = "") -> Figure:
-    """What a threshold does: the scores of both classes, the confusion matrix, and precision against recall."""
+    """Plot the effect of a threshold: scores of both classes, confusion matrix, and precision against recall."""
     figure, (left, middle, right) = _row(title, 3, width=10.0, ratios=(1.3, 0.8, 1))
     bins = np.linspace(min(0, np.min(scores)), max(1, np.max(scores)), 31)
     for label, (colour, _) in enumerate(MARKS):
         own = scores[labels == label]
-        weights = np.full(len(own), 100 / max(1, len(own)))  # else a rare class could not be seen
+        weights = np.full(len(own), 100 / max(1, len(own)))  # so that a rare class is visible
         fill = {"color": colour, "alpha": 0.55, "hatch": "//" if label else ""}
         left.hist(own, bins, weights=weights, label=f"class {label} ({len(own)} samples)", **fill)
     left.axvline(threshold, color="black", linestyle="--", label=f"threshold {threshold:.2f}")
     left.set(xlabel="score: the network's output", ylabel="share of the class, %")
-    left.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))  # above: bars may reach anywhere
+    left.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))  # above the bars
     M = counts_at(scores, labels, threshold)
     (tn, fp), (fn, tp) = M
     names = ((f"{tn}\ntrue\nnegative", f"{fp}\nfalse\npositive"), (f"{fn}\nfalse\nnegative", f"{tp}\ntrue\npositive"))
     _counts(middle, M, names)
     middle.set(xticks=(0, 1), yticks=(0, 1))
     tried = [counts_at(scores, labels, t) for t in np.unique(np.quantile(scores, np.linspace(0, 1, 200)))]
-    curve = [(recall(m)[1], precision(m)[1]) for m in tried if m[:, 1].any()]  # else there is no precision
+    curve = [(recall(m)[1], precision(m)[1]) for m in tried if m[:, 1].any()]  # otherwise precision is undefined
     right.plot(*np.array(curve).reshape(-1, 2).T, color="tab:green")
     right.plot([recall(M)[1]], [precision(M)[1]], "o", color="black", markersize=8, label=f"F1 {f1(M)[1]:.3f}")
     right.set(xlabel="recall (class 1)", ylabel="precision (class 1)", xlim=(-0.03, 1.03), ylim=(-0.03, 1.05))
@@ -316,12 +316,12 @@ def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.
     return figure
 
 
-# ---- notebook 08: what limits a training
+# ---- notebook 08: what limits the speed of training
 
 
 @dataclass(frozen=True)
 class Described:
-    """A figure and its words, for those who do not see it. A notebook shows the one and keeps both."""
+    """A figure with a text alternative. A notebook displays the figure and saves both."""
 
     figure: Figure
     words: str
@@ -339,7 +339,7 @@ class Described:
 
 
 def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
-    """Amdahl's law: the speedup of the whole over that of a part, for parts that take these shares of the time."""
+    """Plot Amdahl's law: overall speedup against the speedup of a part, for parts with these shares of the time."""
     figure, axes = _figure(title, width=6.5, height=4.0)
     faster = np.geomspace(1, 1000, 200)
     said = []
@@ -360,7 +360,7 @@ def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
 
 
 def plot_lines(lines: Lines, xlabel: str, ylabel: str, title: str = "", xscale: str = "log") -> Described:
-    """Lines with marks; the y axis is logarithmic."""
+    """Plot lines with markers on a logarithmic y axis."""
     figure, axes = _figure(title, width=6.5)
     _lines(axes, lines)
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale)
@@ -374,9 +374,9 @@ def plot_bars(
     marks: Mapping[str, float] | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Described:
-    """Times in seconds as dots on a logarithmic axis, each with its label; `marks` are other times, as hollow dots.
+    """Plot times in seconds as labelled dots on a logarithmic axis; `marks` are calculated times, as hollow dots.
 
-    What nncourse took is orange. With `limits` the axis goes from the one to the other.
+    Labels that begin with "nncourse" are orange. `limits` are the lower and upper end of the axis.
     """
     figure, axes = _figure("", width=7.0, height=1.2 + 0.36 * len(values))
     figure.suptitle(title, fontsize=10)
@@ -396,7 +396,7 @@ def plot_bars(
 
 
 def plot_timelines(lines: Mapping[str, tuple[Sequence, Sequence]], title: str = "") -> Described:
-    """For each label what the CPU launched and what the GPU ran, as bars in time: label -> (start, end) in seconds."""
+    """Plot timelines: label -> (CPU launches, GPU executions), each a sequence of (start, end) in seconds."""
     figure, axes = _figure(title, width=8.0, height=0.9 + 0.75 * len(lines))
     said, ticks = [], {}
     for place, (label, (launches, runs)) in enumerate(lines.items()):
@@ -421,7 +421,10 @@ def plot_timelines(lines: Mapping[str, tuple[Sequence, Sequence]], title: str = 
 def plot_roofline(
     roofs: Mapping[str, tuple[float, float]], dots: Mapping[str, tuple[float, float]], title: str = ""
 ) -> Described:
-    """Roofs, label -> (bytes a second, FLOP a second), and dots, label -> (FLOP per byte, FLOP a second)."""
+    """Plot a roofline diagram.
+
+    roofs: label -> (bytes per second, FLOP per second); dots: label -> (FLOP per byte, FLOP per second).
+    """
     figure, axes = _figure(title, width=7.0, height=4.2)
     x = np.geomspace(0.1, 1000, 300)
     for number, (label, (bandwidth, rate)) in enumerate(roofs.items()):
@@ -439,7 +442,7 @@ def plot_roofline(
 
 
 def plot_batches(speed: Lines, quality: Lines, measure: str, title: str = "") -> Described:
-    """Over the batch size: microseconds a sample on the left, what was learnt on the right."""
+    """Plot two quantities against the batch size: microseconds per sample on the left, `measure` on the right."""
     figure, (left, right) = _row(title, 2, width=9.0)
     _lines(left, speed)
     left.set(xlabel="batch size, samples", ylabel="time a sample, µs")
@@ -453,7 +456,7 @@ def plot_batches(speed: Lines, quality: Lines, measure: str, title: str = "") ->
 
 
 def _line_style(number: int) -> dict[str, str]:
-    """Lines differ in more than their colour."""
+    """Marker and dashes, so that lines differ not only in colour."""
     return {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
 
 
@@ -472,13 +475,13 @@ def _ends(lines: Lines) -> str:
 
 
 def plain_numbers(*axes: Axis) -> None:
-    """1, 10, 100 instead of powers of ten."""
+    """Label ticks as 1, 10, 100 instead of powers of ten."""
     for axis in axes:
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
 
 
 def _few_ticks(axes: Axes) -> None:
-    """Ticks at 1, 2, 5, 10, … of a logarithmic y axis, or at 1, 10, … where it spans two decades or more."""
+    """Set ticks of a logarithmic y axis at 1, 2, 5, 10, …, or at 1, 10, … if it spans two decades or more."""
     low, high = axes.get_ylim()
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))

@@ -1,11 +1,11 @@
-"""What PyTorch offers for the operations of the course, to be timed beside our kernels where PyTorch is installed."""
+"""PyTorch's equivalents of the course's operations, for timing comparisons if PyTorch is installed."""
 
 from collections.abc import Callable
 from types import ModuleType
 
 
 def installed(device: str) -> ModuleType | None:
-    """PyTorch, if it is there and can use the device."""
+    """The torch module if it is installed and can use the device, else None."""
     try:
         import torch
     except ImportError:
@@ -14,9 +14,9 @@ def installed(device: str) -> ModuleType | None:
 
 
 def best_over_threads(torch: ModuleType, measure: Callable[[], float]) -> float:
-    """The shorter of two times: with as many threads as PyTorch likes, and with one.
+    """The shorter of two times: with PyTorch's default number of threads, and with one.
 
-    Its threads wait for each other, and where other work takes their cores even a small operation takes milliseconds.
+    PyTorch's threads wait for each other: if other work occupies their cores, a small operation can take milliseconds.
     """
     usual = torch.get_num_threads()
     times = [measure()]
@@ -27,9 +27,9 @@ def best_over_threads(torch: ModuleType, measure: Callable[[], float]) -> float:
 
 
 def counterpart(operation: str, torch: ModuleType) -> Callable | None:
-    """A function of tensors that computes the operation in PyTorch's usual way; None where it has none.
+    """A function of tensors that computes the operation in PyTorch's usual way; None if there is none.
 
-    Numbers that go with arrays (a rate, a number of classes) are passed as they are.
+    Scalar arguments (a learning rate, a number of classes) are passed as Python numbers.
     """
     F = torch.nn.functional
     return {

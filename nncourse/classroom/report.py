@@ -1,6 +1,6 @@
-"""`nncourse report`: one HTML page to hand in, on paper too. What was done, the kernels, the speedup, the results.
+"""`nncourse report`: one printable HTML page to hand in, with progress, kernels, speedups and results.
 
-Nothing of the record is believed: each kept kernel is checked and timed again, here and now.
+The record of kept kernels is not trusted: each kernel is checked and timed again.
 """
 
 import datetime
@@ -42,7 +42,7 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Kept:
-    """A kept kernel as it is now: its record, its text, and what became of it when it was checked and timed again."""
+    """A kept kernel: its record, its present text, and the outcome of checking and timing it again."""
 
     operation: Operation
     name: str
@@ -52,7 +52,10 @@ class Kept:
 
 
 def write(path: Path, student: str = "", dataset: str | None = None, epochs: int = 100) -> None:
-    """Check, time and train, which may take minutes, and write the page. What can be refused is refused first."""
+    """Check, time and train, which may take minutes, and write the page to `path`.
+
+    Invalid options and data raise CourseError first. Without `dataset`: see speedup.load_sets.
+    """
     say = functools.partial(print, flush=True)
     refuse_bad_options(epochs, BATCH, RATE)
     raw, raw_test, whence = speedup.load_sets(dataset)
@@ -89,18 +92,18 @@ def write(path: Path, student: str = "", dataset: str | None = None, epochs: int
     write_atomically(path, lambda new: new.write_text(document("nncourse: report", "".join(parts)), "utf-8"))
 
 
-# ---- what is found out
+# ---- collecting the contents
 
 
 def in_order(record: dict[str, dict]) -> list[str]:
-    """The kept kernels: those of exercises in the order of the course, then others of its operations."""
+    """The keys of the kept kernels: those of exercises in the order of the course, then those of other kernels."""
     course = [exercise.key for exercise in exercises()]
     others = [key for key in record if key not in course and key.partition(".")[0] in operations()]
     return [key for key in course if key in record] + others
 
 
 def examine(operation: Operation, name: str, entry: dict) -> Kept:
-    """Check a kept kernel in the worker, as if its text had changed; time it if it is right."""
+    """Check a kept kernel in the worker, whatever its record says; time it if it is right."""
     launch, text, title = entry.get("launch"), "", f"{operation.name} ({name})"
     limit = TIME_LIMIT_CUDA if launch else TIME_LIMIT
     try:
@@ -112,21 +115,24 @@ def examine(operation: Operation, name: str, entry: dict) -> Kept:
             outcome = Outcome("right", verdict.line, tuple(notes), table)
         else:
             outcome = Outcome("wrong", verdict.line)
-    except Exception as error:  # the student's code may raise anything, and the rest of the page shall not be lost
+    except Exception as error:  # the student's code may raise anything, and must not prevent the rest of the page
         said = error if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
         outcome = Outcome("wrong", f"{title}: {said}")
     if outcome.state == "wrong":
-        worker.end()  # a fault on the GPU may have left it useless for the next kernel
+        worker.end()  # an error on the GPU may have made its CUDA context unusable for the next kernel
     return Kept(operation, name, entry, text, outcome)
 
 
 def own_words() -> str:
-    """The student's report.md: lines that begin with # are headings, all else plain paragraphs. Or the questions."""
+    """The student's report.md as HTML: lines that begin with # are headings, the rest plain paragraphs.
+
+    If there is none, the questions to answer. Raises CourseError if the file is not UTF-8 text.
+    """
     path = kept_kernels.folder() / OWN_WORDS
     try:
         text = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError):
-        raise CourseError(f"{path}: wanted your words as UTF-8 text, but it cannot be read as that") from None
+        raise CourseError(f"{path}: wanted your answers as UTF-8 text, but it cannot be read as UTF-8") from None
     parts = [part for part in re.split(r"(?m)^(#+ .*)$|\n\s*\n", text) if part and part.strip()]
     if not parts:
         asked = "".join(f"<li>{escape(question)}</li>" for question in QUESTIONS)
@@ -139,7 +145,7 @@ def own_words() -> str:
 
 
 def head(student: str, data: Dataset, tests: int, whence: str) -> str:
-    """Who, when, on which machine, on which data."""
+    """Student, date, machine, versions and data."""
     synthetic = "; synthetic: its results say nothing about fraud" if data.name == "credit_card_standin" else ""
     counts = zip(np.bincount(data.labels, minlength=len(data.classes)), data.classes, strict=True)
     classes = ", ".join(f"{count} of class {name}" for count, name in counts)
@@ -157,7 +163,7 @@ def head(student: str, data: Dataset, tests: int, whence: str) -> str:
 
 
 def progress(kept: Sequence[Kept]) -> str:
-    """Every exercise: open, or what the check says now, and what the record says of when and where it was kept."""
+    """A table of all exercises: open, or the result of the check now, and the recorded date and machine."""
     known = {(each.operation.name, each.name): each for each in kept}
     body, right = "", 0
     for notebook, group in by_notebook().items():
@@ -194,7 +200,7 @@ def kernel(kept: Kept) -> str:
 def training(
     times: Sequence[Time], by_batch: dict[str, dict[int, float]], stopped: Sequence[str], transfers: float | None
 ) -> str:
-    """The table of training and test times, the speedups as a figure, and what they come to from CPU to GPU."""
+    """The table of training and test times, a figure of the speedups, and the speedup from CPU to GPU."""
     from nncourse.classroom.plots import plot_speedups
 
     columns = ["contender", "on", "epoch", "a step", "× loops", "× numpy", "test"]
@@ -236,7 +242,7 @@ def training(
 
 
 def learnt(by: Time, data: Dataset, test: Dataset, epochs: int) -> str:
-    """Train a network anew by the contender that was fastest, and show what it makes of the test rows."""
+    """Train a new network with the fastest contender, and show its results on the test rows."""
     from nncourse.classroom.plots import plot_confusion, plot_history
 
     network = speedup.network_for(data)

@@ -1,6 +1,6 @@
-"""How much faster does the handout's network train elsewhere? One contender after another, on the same data.
+"""Compare how fast the handout's network trains with different kernels and devices, on the same data.
 
-Times are those of the steps, with the data on the device already; the transfers are timed on their own.
+The data are on the device before timing starts; transfers are timed separately.
 """
 
 import math
@@ -22,14 +22,14 @@ from nncourse.model.training import History, train
 
 HIDDEN, BATCH, RATE = (60, 10), 10, 0.01  # the handout's
 BATCHES = (10, 100, 1000)
-EPOCHS = 5  # that are timed, where they take no longer than
+EPOCHS = 5  # timed epochs; fewer if they would take longer than
 LONGEST = 10.0  # seconds
-HELD_OUT = 0.2  # of the rows, where the data set brings no test rows
+HELD_OUT = 0.2  # of the rows, if the data set has no test rows
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to train: a backend, and options of choose()."""
+    """A way to train: the name of a backend and options for choose()."""
 
     label: str
     backend: str
@@ -44,7 +44,7 @@ CONTENDERS = (
     Contender("cupy", "cupy", {"dense_sgd_epoch": "steps"}),
     Contender("cuda", "cuda", {"dense_sgd_epoch": "steps"}),
     Contender("yours, GPU", "cuda", {"mine": True}),
-    # Up to here one call an operation, as your kernels are called; from here on whole epochs.
+    # Those above call one kernel per operation, as your kernels are called; those below compute whole epochs.
     Contender("numpy, fused", "numpy", {"dense_sgd_epoch": "numpy"}),
     Contender("numba, fused", "numba", {"dense_sgd_epoch": "numba"}),
     Contender("cuda, graph", "cuda", {"dense_sgd_epoch": "graph"}),
@@ -54,10 +54,10 @@ CONTENDERS = (
 
 @dataclass(frozen=True)
 class Time:
-    """What a contender took, in seconds, and in `note` the operations that your kernels computed.
+    """A contender's times in seconds. `note` lists the operations computed by your kernels.
 
-    Without `step` nothing was timed, and `note` says why. `epoch` is None where only the first `rows` rows were trained
-    on, `test` where testing would have taken too long.
+    If `step` is None, nothing was timed, and `note` says why. `epoch` is None if only the first `rows` rows were used,
+    `test` if testing would have taken too long.
     """
 
     contender: Contender
@@ -75,10 +75,10 @@ class Time:
 
 
 def load_sets(name: str | None = None) -> tuple[Dataset, Dataset, str]:
-    """Training rows and test rows, unscaled, and words on where the latter come from.
+    """Training rows and test rows, unscaled, and a description of where the test rows come from.
 
-    Beside …train.csv a …test.csv is taken for the test. Without a name: the CC data if NNCOURSE_DATA has them, else the
-    stand-in.
+    For a file …train.csv, the test rows are those of …test.csv in the same folder, if there is one. Without a name, the
+    CC data are loaded if they are in NNCOURSE_DATA, else the synthetic stand-in.
     """
     if name is None:
         real = Path(os.environ.get("NNCOURSE_DATA", "")) / "cc" / "CC_train.csv"
@@ -94,20 +94,20 @@ def load_sets(name: str | None = None) -> tuple[Dataset, Dataset, str]:
 
 
 def scaled(data: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
-    """Both with the scaling of the training rows."""
+    """Both sets, scaled by the scaling fitted to the training rows."""
     scaling = datasets.fit_scaling(data.X, "standardization")
     return replace(data, X=scaling.apply(data.X)), replace(test, X=scaling.apply(test.X))
 
 
 def network_for(data: Dataset) -> Network:
-    """The handout's hidden layers between the inputs and outputs of the data."""
+    """A network with the handout's hidden layers and the data's numbers of inputs and outputs."""
     return make_network([data.X.shape[1], *HIDDEN, data.Y.shape[1]])
 
 
 def backend_of(contender: Contender, refused: Collection[str] = ()) -> Backend:
-    """The contender's backend. Of your kernels those `refused`, such as "sigmoid.numpy", give way to the course's.
+    """The contender's backend. Your `refused` kernels, such as "sigmoid.numpy", are replaced by the course's.
 
-    Raises CourseError, with the reason, where there is none to measure.
+    Raises CourseError, with the reason, if there is nothing to measure.
     """
     device = DEVICES[contender.backend]
     if device == "gpu" and not devices.gpu_available():
@@ -125,14 +125,14 @@ def backend_of(contender: Contender, refused: Collection[str] = ()) -> Backend:
 
 
 def yours(backend: Backend) -> list[str]:
-    """The operations that your kernels compute."""
+    """The operations that the backend computes with your kernels."""
     return [name for name, note in backend.notes.items() if note == "yours"]
 
 
 def measure(
     contender: Contender, data: Dataset, test: Dataset, refused: Collection[str] = (), longest: float = LONGEST
 ) -> Time:
-    """Train and test with a contender for about `longest` seconds at most: fewer epochs first, then fewer rows."""
+    """Train and test with a contender. To stay within about `longest` seconds, use fewer epochs, then fewer rows."""
     try:
         return timed(Time(contender, BATCH, backend_of(contender, refused)), data, test, longest)
     except Exception as error:  # your own kernels may raise anything, and the rest of the page shall not be lost
@@ -143,7 +143,7 @@ def measure(
 
 
 def timed(untimed: Time, data: Dataset, test: Dataset, longest: float) -> Time:
-    """The times, after a try on a few rows that compiles what is to be compiled and tells how long it will take."""
+    """Measure the times, after a trial run on a few rows, which triggers compilation and gives an estimate."""
     size, backend, rows = untimed.batch_size, untimed.backend, len(data.X)
     few = min(rows, 2 * size)
     step = fit(network_for(data), data, backend, 3, size, few).epochs[-1].seconds / math.ceil(few / size)
@@ -165,7 +165,7 @@ def timed(untimed: Time, data: Dataset, test: Dataset, longest: float) -> Time:
 def fit(
     network: Network, data: Dataset, backend: Backend, epochs: int, batch_size: int = BATCH, rows: int | None = None
 ) -> History:
-    """Train on the first rows; Ctrl-C goes on to the caller, who has more to do than this training."""
+    """Train on the first `rows` rows. Raises KeyboardInterrupt if interrupted, so that the caller stops too."""
     options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": RATE}
     history = train(network, data.X[:rows], data.Y[:rows], backend, **options)
     if history.stopped.startswith("interrupted"):
@@ -174,9 +174,9 @@ def fit(
 
 
 def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> tuple[dict[str, dict[int, float]], list[str]]:
-    """For each contender that needs no more than a second an epoch: its speedup over numpy at some batch sizes.
+    """For each contender that takes at most one second per epoch: its speedup over numpy at several batch sizes.
 
-    And a line for each batch size that it could not do, with the reason.
+    Also returns a line with the reason for each batch size that failed.
     """
     one = replace(test, X=test.X[:1], Y=test.Y[:1])
     steps: dict[str, dict[int, float]] = {}
@@ -198,18 +198,18 @@ def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> tuple[d
 
 
 def transfer_seconds(data: Dataset) -> float:
-    """The way of all training rows to the GPU."""
+    """Seconds to transfer all training rows to the GPU."""
     return devices.seconds(lambda: (devices.to_device(data.X, "gpu"), devices.to_device(data.Y, "gpu")), "gpu")
 
 
 def ratio(times: Sequence[Time], base: str, time: Time) -> float | None:
-    """How many times as fast as the contender `base` a step is."""
+    """The speedup of a step over that of the contender `base`; None if either was not timed."""
     found = [other.step for other in times if other.contender.label == base and other.step]
     return found[0] / time.step if found and time.step else None
 
 
 def fastest(times: Sequence[Time], device: str = "") -> Time:
-    """The contender with the shortest step, of all devices or of one."""
+    """The contender with the shortest step, on any device or on one. Raises CourseError if none was timed."""
     timed = [time for time in times if time.step and device in ("", time.device)]
     if not timed:
         raise CourseError("nothing could be trained here")

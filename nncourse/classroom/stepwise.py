@@ -1,10 +1,10 @@
-"""Backpropagation by hand: what the student worked out beside what the package computes in float64, step by step.
+"""Backpropagation by hand: compare the student's intermediate results with those computed in float64, step by step.
 
     steps = Steps(network, x, y)
     steps.check(z2=[1.5, None, 2.0], a2=None)      # a table; None is open
 
-Layers have the handout's numbers, the inputs are layer 1: z2 are the weighted sums of the first hidden layer. For one
-sample every number has a line of the table; for a batch every matrix has one.
+Layers are numbered as in the handout; the inputs are layer 1, so z2 are the weighted sums of the first hidden layer.
+The table has one line per number for a single sample, and one line per matrix for a batch.
 """
 
 import os
@@ -26,7 +26,7 @@ SIGNS = {"z": "z", "a": "a", "d": "δ", "db": "∂C/∂b", "dw": "∂C/∂w"}
 
 @dataclass(frozen=True)
 class Table:
-    """Lines of quantity, equation, yours, truth, mark: as text of at most 80 columns, and as HTML for a notebook."""
+    """Lines of (quantity, equation, yours, truth, mark), as text of at most 80 columns and as HTML for a notebook."""
 
     lines: list[tuple[str, ...]]
 
@@ -49,7 +49,7 @@ class Table:
 
 
 class Steps:
-    """Every intermediate of one forward and backward pass, in float64: steps["a2"], and check() against yours."""
+    """All intermediate results of one forward and backward pass in float64, for example steps["a2"]."""
 
     def __init__(self, network: Network, X, Y):
         X, Y = np.atleast_2d(np.float64(X)), np.atleast_2d(np.float64(Y))
@@ -64,7 +64,7 @@ class Steps:
         return self.truth[name]
 
     def check(self, **yours) -> Table:
-        """The table for the quantities that are named. A value, or any number in a list, may be None: still open."""
+        """Compare the named quantities with the truth. None, as a value or in a list, means that it is still open."""
         return Table([line for name, value in yours.items() for line in self._lines(name, value)])
 
     def _lines(self, name: str, value) -> list[tuple[str, ...]]:
@@ -90,7 +90,7 @@ class Steps:
         ]
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
-        """z2, (0,) as z²₁; dw3, (0, 1) as ∂C/∂w³₁₂; of a batch D³ and dW³."""
+        """z2, (0,) becomes z²₁; dw3, (0, 1) becomes ∂C/∂w³₁₂; for a batch D³ and dW³."""
         kind, layer = name.rstrip("0123456789"), name.lstrip("zadbwC").translate(UP)
         sign = MATRICES.get(kind, kind.upper()) if self.batch else SIGNS.get(kind, kind)
         return sign + layer + "".join(str(number + 1).translate(DOWN) for number in place)
@@ -120,7 +120,7 @@ class Steps:
 
 
 def intermediates(network: Network, X: np.ndarray, Y: np.ndarray) -> dict[str, np.ndarray]:
-    """z, a, d, dw and db of every layer, and the cost C, for samples X (batch, n_in) in float64."""
+    """z, a, d, dw and db of every layer, and the cost C, in float64, for samples X (batch, n_in)."""
     backend, found = choose("numpy"), {}
     there = network.with_flat_parameters(np.float64(network.flat_parameters))
     passes = there.forward(X, backend).kept
@@ -139,15 +139,15 @@ def intermediates(network: Network, X: np.ndarray, Y: np.ndarray) -> dict[str, n
 
 
 def _objects(value) -> np.ndarray:
-    """Nested lists, a number or an array, as an array of objects, so that None may be among them."""
+    """Nested lists, a number or an array, as an array of objects, which may contain None."""
     try:
         return np.array(value, dtype=object)
-    except ValueError:  # arrays that do not fit together
+    except ValueError:  # lists of different lengths
         return np.empty(0, object)
 
 
 def _judged(yours, truth: float, close: float) -> tuple[str, str, str]:
-    """Texts for both numbers, and the mark. The truth stays hidden while the blank is open."""
+    """Texts for both numbers, and the mark. The truth is hidden while the number is open."""
     if yours is None:
         return "–", "–", "○ open"
     try:
@@ -155,4 +155,4 @@ def _judged(yours, truth: float, close: float) -> tuple[str, str, str]:
     except (TypeError, ValueError):
         return "no number", f"{truth:.5g}", "✗"
     mark = "✓" if abs(number - truth) <= close else "✗ sign?" if abs(number + truth) <= close else "✗"
-    return f"{number + 0:.5g}", f"{truth:.5g}", mark  # + 0: no −0
+    return f"{number + 0:.5g}", f"{truth:.5g}", mark  # + 0 turns −0 into 0

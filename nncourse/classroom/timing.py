@@ -1,4 +1,4 @@
-"""How fast is a kernel? All kernels of an operation on the same data, beside what this machine can reach at all."""
+"""Time the kernels of an operation on the same data, and compare them with the machine's measured limits."""
 
 import functools
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from nncourse.kernels import check
 from nncourse.kernels.kernel import Kernel
 from nncourse.kernels.operation import Operation
 
-LOOPS_RATE = 5e6  # FLOP/s of Python loops, roughly: only decides whether timing them is worth the wait
+LOOPS_RATE = 5e6  # approximate FLOP/s of Python loops, to estimate whether timing them would take too long
 LONGEST = 2.0  # seconds
-BASES = ("loops", "numpy")  # what speedups are over
+BASES = ("loops", "numpy")  # the kernels that speedups are relative to
 NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel's time. `limit` is the share of the machine's measured limit.
+    """One kernel's time. `limit` is the fraction of the machine's measured limit that it reaches.
 
-    Without `seconds` nothing was timed, and `note` says why; with a note beside them they say little.
+    If `seconds` is None, nothing was timed, and `note` says why. Otherwise a `note` says why the time is unreliable.
     """
 
     kernel: str
@@ -67,11 +67,11 @@ class Table:
         return "".join(f"{text:{'<' if place < 2 else '>'}{width}}" for place, (text, width) in enumerate(pairs))
 
     def _cells(self, row: Row) -> list[str]:
-        """A text for each column; with a note it takes the place of all columns after the time."""
+        """A text for each column; a note replaces all columns after the time."""
         start = [row.kernel, row.device, duration(row.seconds) if row.seconds else "–"]
         if row.note:
             return [*start, row.note]
-        by_flops = row.flops > 2 * row.bytes  # then the arithmetic is what counts, else the bytes
+        by_flops = row.flops > 2 * row.bytes  # whether arithmetic or memory traffic dominates
         speed = rate(row.flops / row.seconds, "FLOP/s") if by_flops else rate(row.bytes / row.seconds, "B/s")
         share = f"{100 * row.limit:.2g} %" if row.limit < 0.995 else f"{100 * row.limit:.0f} %"
         if row.limit > 1.1 and not by_flops:
@@ -84,7 +84,10 @@ class Table:
 
 
 def default_sizes(operation: Operation, device: str | None = None) -> dict[str, int]:
-    """Sizes that keep a device of this machine busy for a while: larger on a GPU, which is taken if there is one."""
+    """Sizes that are large enough to time on a device; without `device`, on the GPU if there is one, else the CPU.
+
+    Raises CourseError for an operation that is not timed.
+    """
     if operation.flops is None:
         raise CourseError(f"{operation.name} is not timed: no network calls it")
     device = device or ("gpu" if devices.gpu_available() else "cpu")
@@ -98,9 +101,10 @@ def default_sizes(operation: Operation, device: str | None = None) -> dict[str, 
 
 
 def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, names: Sequence[str] = ()) -> list[Row]:
-    """Time kernels of an operation (all that run here, unless named) on random data of these sizes.
+    """Time kernels of an operation (all, unless named) on random data of these sizes.
 
-    A kernel is timed as a training step calls it, with the arrays on its device already; transfers are not counted.
+    The arrays are on the kernel's device before the call, as in a training step; transfers are not included.
+    Raises CourseError for unknown sizes or kernels.
     """
     sizes = default_sizes(operation) | (sizes or {})
     there = operation.shapes.free_names
@@ -111,13 +115,13 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
 
 
 def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> Table:
-    """The rows with a title that tells the sizes."""
+    """A Table of the rows; its title gives the sizes."""
     said = ", ".join(f"{name} {size}" for name, size in sizes.items())
     return Table(f"{operation.name}, {said}", tuple(rows))
 
 
 def compare(yours: Kernel, label: str = "yours") -> Table:
-    """A kernel beside the package's kernels of the same device, `loops` and `numpy`, PyTorch, and the transfers."""
+    """Time a kernel beside the package's kernels for the same device, `loops`, `numpy`, PyTorch and the transfers."""
     operation, device = yours.operation, yours.device
     sizes = default_sizes(operation, device)
     arguments = check.random_case(operation, sizes).arguments
@@ -130,7 +134,7 @@ def compare(yours: Kernel, label: str = "yours") -> Table:
 
 
 def _time(kernel: Kernel, arguments: tuple) -> Row:
-    """One kernel's row; a note instead of a time where it cannot run here, or would run for long."""
+    """One kernel's row; with a note instead of a time if it cannot run here or would take too long."""
     flops, size = kernel.operation.count(*arguments)
     here = ("cpu", "gpu") if devices.gpu_available() else ("cpu",)
     place = kernel.device
@@ -151,7 +155,7 @@ def _row(name: str, device: str, seconds: float, flops: int, size: int) -> Row:
 
 @functools.cache
 def seconds_of_nothing(device: str) -> float:
-    """What it costs to call a function, or to launch a CUDA kernel, that does nothing."""
+    """Seconds to call an empty function, or to launch an empty CUDA kernel."""
     if device == "cpu":
         return devices.seconds(lambda: None)
     kernel = gpu_kernel(NOTHING, "nothing")
@@ -159,7 +163,7 @@ def seconds_of_nothing(device: str) -> float:
 
 
 def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[Row]:
-    """PyTorch's row, if it is installed and has such a function."""
+    """PyTorch's row, if it is installed and has an equivalent function."""
     torch = pytorch.installed(device)
     function = pytorch.counterpart(operation.name, torch) if torch else None
     if function is None:
@@ -172,7 +176,7 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
 
 
 def _time_transfers(operation: Operation, arguments: tuple) -> Row:
-    """The way of the arguments to the GPU, and of the result back."""
+    """A row for the transfers of the arguments to the GPU and of the result back."""
     arrays = [value for value in arguments if isinstance(value, np.ndarray)]
     result = operation["cupy"](*[devices.to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in arguments])
     there = devices.seconds(lambda: [devices.to_device(array, "gpu") for array in arrays], "gpu")
@@ -182,33 +186,33 @@ def _time_transfers(operation: Operation, arguments: tuple) -> Row:
 
 
 def duration(seconds: float) -> str:
-    """A time with three digits and its unit."""
+    """A time with three digits and a unit, such as "1.25 ms"."""
     return _in_units(seconds, {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9})
 
 
 def times_as_fast(ratio: float) -> str:
-    """A speedup with three digits; as a fraction where it is none."""
+    """A speedup with three digits, such as "12.5×"; below 0.01 as a fraction, such as "1/250"."""
     return f"{_three_digits(ratio)}×" if ratio >= 0.01 else f"1/{1 / ratio:,.0f}"
 
 
 def _three_digits(value: float) -> str:
-    """Three digits, and no more decimals than that."""
+    """The number with three significant digits; from 100 on rounded to an integer."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def limits_in_words(device: str) -> str:
-    """What the machine reaches: "copies 4.24 TB/s, multiplies matrices at 50.9 TFLOP/s"."""
+    """The device's measured limits: "copies 4.24 TB/s, multiplies matrices at 50.9 TFLOP/s"."""
     limits = devices.limits(device)
     return f"copies {rate(limits['copy'], 'B/s')}, multiplies matrices at {rate(limits['matrix'], 'FLOP/s')}"
 
 
 def rate(per_second: float, unit: str) -> str:
-    """A rate in words: "51.2 TFLOP/s"."""
+    """A rate with three digits and a unit: "51.2 TFLOP/s"."""
     return _in_units(per_second, {f"T{unit}": 1e12, f"G{unit}": 1e9, f"M{unit}": 1e6, f"k{unit}": 1e3})
 
 
 def _in_units(value: float, units: dict[str, float]) -> str:
-    """Three digits in the largest of the units that is no larger than the value, else in the last one."""
+    """The value with three digits, in the largest unit not above it; if all are above it, in the last unit."""
     fitting = [name for name, size in units.items() if value >= size]
     unit = fitting[0] if fitting else list(units)[-1]
     return f"{_three_digits(value / units[unit])} {unit}"

@@ -1,6 +1,6 @@
-"""Widgets to play with: sliders, a picture, and the same in words. Each has a still twin in plots.py.
+"""Interactive widgets: sliders, a picture, and a description in words. Each has a static counterpart in plots.py.
 
-A callback may run while a cell does, on another thread: it draws under a lock, and nothing but its own figure.
+A callback may run on another thread while a notebook cell runs, so it draws under a lock and only its own figure.
 """
 
 import html
@@ -22,26 +22,26 @@ ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "sof
 
 
 class Panel(ipywidgets.VBox):
-    """Controls by name, a picture below them, what it shows, and its key numbers, which screen readers read out."""
+    """Controls by name; below them a picture, its caption, and its key numbers, which screen readers announce."""
 
     def __init__(self, controls: dict[str, ipywidgets.Widget], caption: str, rows: Sequence | None = None):
         self.controls = controls
-        self.image = ipywidgets.Image(format="png")  # no tooltip: ipywidgets 8.1 would not show the picture then
-        self.image.layout = {"max_width": "100%", "align_self": "flex-start"}  # smaller on a small page, never larger
+        self.image = ipywidgets.Image(format="png")  # no tooltip: with one, ipywidgets 8.1 does not show the picture
+        self.image.layout = {"max_width": "100%", "align_self": "flex-start"}  # shrinks on a small page
         self.caption = ipywidgets.HTML(f"<small>{html.escape(caption)}</small>")
         self.words = ipywidgets.HTML()
         self.on_close: Callable[[], None] = lambda: None
         super().__init__([*(rows or [in_line(*controls.values())]), self.image, self.caption, self.words])
 
     def close(self) -> None:
-        """Take the panel and all that is in it away, and end what runs behind it."""
+        """Close the panel and the widgets in it, and end its thread if it has one."""
         self.on_close()
         close_all(self.children)
         super().close()
 
 
 def say(place: ipywidgets.HTML, words: str, aloud: bool = True) -> None:
-    """Put words in their place; a screen reader reads them out, or with aloud=False when asked."""
+    """Show `words` in `place`. Screen readers announce them, or with aloud=False read them only on request."""
     how = "polite" if aloud else "off"
     place.value = f'<div role="status" aria-live="{how}">{html.escape(words)}</div>'
 
@@ -54,12 +54,12 @@ def close_all(widgets: Sequence[ipywidgets.Widget]) -> None:
 
 
 def in_line(*widgets: ipywidgets.Widget) -> ipywidgets.Box:
-    """Widgets side by side, in as many lines as the page needs."""
+    """Widgets side by side, wrapped to the width of the page."""
     return ipywidgets.Box(widgets, layout={"flex_flow": "row wrap", "align_items": "center"})
 
 
 def control(kind: type, description: str, tooltip: str, width: str = "300px", **options) -> ipywidgets.Widget:
-    """A slider, a menu, a field or a button with a label that can be read whole, and a tooltip."""
+    """A slider, menu, field or button with a label that is not cut off, and a tooltip."""
     options |= {"description": description, "tooltip": tooltip}
     if kind is not ipywidgets.Button:
         options["style"] = {"description_width": "initial"}
@@ -86,12 +86,12 @@ def learning_rate(value: float, high: int = 0):
 def png(figure: Figure) -> bytes:
     """A figure as the bytes of a PNG file."""
     file = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": 1})  # quick to write, not small
+    FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": 1})  # fast rather than small
     return file.getvalue()
 
 
 def live(controls: dict[str, ipywidgets.Widget], caption: str, draw: Callable) -> Panel:
-    """A panel that is drawn anew when a control changes: draw(**values) gives a Figure and words."""
+    """A panel that is redrawn when a control changes: draw(**values) returns a Figure and words."""
     panel, lock = Panel(controls, caption), threading.Lock()
 
     def redraw(change=None):
@@ -107,7 +107,7 @@ def live(controls: dict[str, ipywidgets.Widget], caption: str, draw: Callable) -
 
 
 def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> Panel:
-    """One neuron with two inputs: move its weights and bias until the line parts the classes 0 and 1 of y."""
+    """One neuron with two inputs: change its weights and bias until its line separates classes 0 and 1 of y."""
     if X is None or y is None:
         data = datasets.blobs(120, noise=0.45, seed=3)
         X, y = data.X[data.labels < 2], data.labels[data.labels < 2]
@@ -128,7 +128,7 @@ def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> Panel:
 
 
 def activations() -> Panel:
-    """An activation and its slope; the tangent at z shows that the slope is the derivative."""
+    """An activation with its tangent at z, and its derivative, which is the tangent's slope."""
     controls = {
         "name": menu("activation", "The function σ", "sigmoid", ACTIVATIONS),
         "z": slider("weighted sum z", "Where to look at the function", 1, -5, 5),
@@ -145,7 +145,7 @@ def activations() -> Panel:
 
 
 def descent() -> Panel:
-    """Gradient descent on a cost of two weights: too small a learning rate crawls, too large a one diverges."""
+    """Gradient descent on a cost of two weights: slow if the learning rate is too small, divergent if too large."""
     controls = {
         "surface": menu("cost", "The shape of the cost", "bowl", plots.SURFACES),
         "rate": learning_rate(0.05),
@@ -166,7 +166,7 @@ def descent() -> Panel:
 
 
 def threshold(scores: np.ndarray, labels: np.ndarray) -> Panel:
-    """Scores (n,) of samples with labels 0 and 1: how the threshold trades precision for recall."""
+    """Precision and recall against a threshold, for scores (n,) of samples with labels (n,) 0 and 1."""
     scores, labels = np.asarray(scores, float).reshape(-1), np.asarray(labels).astype(int).reshape(-1)
     low, high = min(0.0, scores.min()), max(1.0, scores.max())
     controls = {"threshold": slider("threshold", "Scores above it are taken for class 1", 0.5, low, high, 0.01)}

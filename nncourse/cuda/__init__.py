@@ -1,1 +1,1 @@
-"""How CUDA C becomes a kernel: compile.py on a GPU or for a check, emulate.py on the CPU, launch.py for both."""
+"""From CUDA C to a kernel: compile.py compiles for a GPU, emulate.py runs on the CPU, launch.py launches on either."""

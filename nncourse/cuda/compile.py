@@ -1,4 +1,4 @@
-"""From .cu text to a kernel for the GPU (CuPy), or to errors and resources where there is no GPU (NVRTC alone)."""
+"""Compile .cu text: to a GPU kernel with CuPy, or, without a GPU, with NVRTC alone, for errors and resource usage."""
 
 import atexit
 import functools
@@ -13,7 +13,7 @@ from nncourse.errors import CourseError
 STANDARD = "c++17"
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$")
 PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<message>.*)$")
-# What `ptxas -v` says of a kernel: its name, its stack, its registers and its shared memory if it has some.
+# The output of `ptxas -v` for one kernel: name, stack, registers and, if it uses any, shared memory.
 USED = re.compile(
     r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame.*?Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?",
     re.DOTALL,
@@ -21,12 +21,12 @@ USED = re.compile(
 
 
 class CudaCompileError(CourseError):
-    """A .cu text that does not compile: for each error "file:line: error: …", then the source line and a caret."""
+    """A .cu text does not compile. For each error: "file:line: error: …", then the source line and a caret."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel needs: registers a thread, shared memory a block, and local memory a thread (spilled registers)."""
+    """A kernel's resource usage: registers per thread, shared memory per block, local memory per thread (spills)."""
 
     registers: int
     shared_bytes: int
@@ -35,19 +35,22 @@ class Resources:
 
 @functools.cache
 def why_no_nvrtc() -> str | None:
-    """Why CUDA C cannot be compiled on this machine without a GPU; None if it can."""
+    """Why NVRTC cannot compile CUDA C on this machine; None if it can. No GPU is needed."""
     try:
         _nvrtc("", "sm_90")
     except ImportError:
         return "NVIDIA's compiler library is not installed here: pip install cuda-core cuda-bindings nvidia-cuda-nvrtc"
-    except Exception as error:  # the library's loader has many ways to fail, none of them ours
+    except Exception as error:  # loading the library can fail with many exception types
         return f"NVIDIA's compiler library does not start here ({type(error).__name__})"
     return None
 
 
 @functools.lru_cache(maxsize=128)
 def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resources]:
-    """Compile for a GPU that need not be there; the resources of each kernel, or CudaCompileError."""
+    """Compile for the architecture `arch`; no GPU is needed. Returns each kernel's resources.
+
+    Raises CudaCompileError if the text does not compile, CourseError if there is no compiler.
+    """
     if reason := why_no_nvrtc():
         raise CourseError(f"{source.file}: cannot be compiled for a GPU: {reason}")
     try:
@@ -60,13 +63,14 @@ def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resource
 
 @functools.cache
 def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
-    """The kernel for the GPU, a cupy.RawKernel, compiled at once so that errors come now.
+    """The kernel as a cupy.RawKernel, compiled immediately so that errors are raised here.
 
-    A `cooperative` one is only launched if all of its blocks fit on the GPU at once, so they may wait for each other.
+    A `cooperative` kernel can only be launched if all its blocks fit on the GPU at once; its blocks may therefore wait
+    for each other. Raises CudaCompileError if the text does not compile, CourseError if it has no such function.
     """
     import cupy
 
-    parameters(source, function)  # a CourseError if it is not there
+    parameters(source, function)  # raises CourseError if there is no such function
     options = {"options": (f"--std={STANDARD}",), "backend": "nvrtc", "enable_cooperative_groups": cooperative}
     kernel = cupy.RawKernel(source.compilable(), function, **options)
     try:
@@ -76,11 +80,11 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
     return kernel
 
 
-atexit.register(gpu_kernel.cache_clear)  # before CuPy itself is gone, or unloading the kernels prints errors
+atexit.register(gpu_kernel.cache_clear)  # unloading the kernels after CuPy has been torn down prints errors
 
 
 def resources(source: CudaSource, function: str) -> Resources:
-    """What the kernel needs: on this machine's GPU, or on an H100 or H200 where there is none."""
+    """The kernel's resource usage on this machine's GPU or, without one, on an H100 or H200 (sm_90)."""
     parameters(source, function)
     if not device.gpu_available():
         return compile_check(source)[function]
@@ -102,11 +106,11 @@ def readable_errors(log: str, file: str) -> str:
 
 
 def _nvrtc(text: str, arch: str) -> str:
-    """Compile to machine code; the assembler's log."""
+    """Compile to machine code. Returns the log of ptxas."""
     from cuda.core import Program, ProgramOptions
 
-    # CuPy compiles with that default too: a lambda inside a kernel is then a device function.
-    # A result from its cache would come without the log.
+    # device_as_default_execution_space: as CuPy compiles; a lambda inside a kernel is then a device function.
+    # no_cache: a cached result would come without the log.
     more = {"device_as_default_execution_space": True, "ptxas_options": ["-v"], "no_cache": True}
     options = ProgramOptions(arch=arch, std=STANDARD, name="kernels.cu", **more)
     log = io.StringIO()

@@ -1,7 +1,7 @@
-// CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. emulator_program.py compiles this
-// file, then a .cu text, then a main() that calls serve(). Here is the language as a kernel sees it; the threads are in
-// cuda_on_cpu_threads.h, the conversation with Python in cuda_on_cpu_serve.h. AddressSanitizer watches the memory; a
-// second program of the same text looks for races: cuda_on_cpu_races.h.
+// CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. emulator_program.py generates a
+// program from this file, a .cu text and a main() that calls serve(). This file defines CUDA's types, functions and
+// keywords; cuda_on_cpu_threads.h runs the threads, cuda_on_cpu_serve.h communicates with Python. AddressSanitizer
+// checks memory accesses; a second program, compiled from the same text, detects races: cuda_on_cpu_races.h.
 #include <math.h>
 #include <sanitizer/asan_interface.h>
 #include <signal.h>
@@ -40,7 +40,7 @@ static const int warpSize = 32;
 #include "cuda_on_cpu_serve.h"
 #include "cuda_on_cpu_races.h"
 
-// ---- CUDA's functions. The line of a call is that of the .cu text.
+// ---- CUDA's functions. `line` is the line of the call in the .cu text.
 
 #define LINE int line = __builtin_LINE()
 
@@ -60,7 +60,7 @@ inline int __any_sync(unsigned mask, int yes, LINE) { return cuda_on_cpu::vote("
 inline int __all_sync(unsigned mask, int yes, LINE) { return cuda_on_cpu::vote("__all_sync", line, mask, !yes) == 0; }
 inline unsigned __activemask() { return cuda_on_cpu::lanes_alive(); }
 
-// `width` cuts the warp into parts that shuffle among themselves; who would read beyond its part reads its own value.
+// Shuffles stay within groups of `width` lanes; a lane whose source is outside its group gets its own value.
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32, LINE) {
     const int lane = cuda_on_cpu::lane();
@@ -88,8 +88,8 @@ struct Same {
     using type = T;
 };
 
-// Nothing can come between the reading and the writing here, so these are plain statements. Where races are looked for
-// they are no plain accesses, but one atomic access, made by the caller's line.
+// Emulated threads cannot be interrupted between the read and the write, so plain statements are atomic here. For race
+// detection each function counts as one atomic access, made by the line that calls it.
 #define WATCHED_TEMPLATE template <typename T> __attribute__((no_sanitize("thread")))
 #define TOUCH cuda_on_cpu::touch_atomically(address, sizeof(T), __builtin_return_address(0))
 #define ATOMIC(name, result)                                                  \
@@ -127,7 +127,7 @@ T __ldg(const T* address) {
 }
 #undef WATCHED_TEMPLATE
 
-// As CUDA's: the other one if one is NaN.
+// As in CUDA: if one argument is NaN, the result is the other one.
 template <typename A, typename B>
 auto min(A a, B b) {
     const decltype(a + b) x = a, y = b;
@@ -184,9 +184,9 @@ inline long long clock64() { return ++clock_ticks; }
 inline int clock() { return int(++clock_ticks); }
 inline void __nanosleep(unsigned) {}
 
-// ---- CUDA's keywords: last, since headers use some of these names
+// ---- CUDA's keywords: last, because headers use some of these names
 
-#define CUDA_ON_CPU 1  // lets a .cu text offer a twin of what only a GPU has
+#define CUDA_ON_CPU 1  // lets a .cu text replace code that only a GPU can run
 #define __global__
 #define __device__
 #define __host__

@@ -1,12 +1,13 @@
-// Data races. In a second program of the same .cu text the compiler puts a call before every access to memory, as for
-// ThreadSanitizer; here is what it calls instead of that library. The last accesses to every cell of the arrays and of
-// shared memory are kept, and two make a race if they come from two threads, one writes, not both are atomic, and
-// nothing made one wait for the other. In the program with AddressSanitizer none of this exists.
+// Detection of data races. The compiler instruments a second program, made from the same .cu text, for ThreadSanitizer:
+// it inserts a call before every memory access. This file defines the called functions instead of that library. They
+// keep the last accesses to each element of the arrays and of shared memory. Two accesses are a race if they are made by
+// different threads, at least one writes, not both are atomic, and no synchronisation orders them. The program with
+// AddressSanitizer contains none of this.
 //
-// The same calls serve to record every access of a launch, for emulate.run(record=…); then nothing is said of races.
+// The same calls record every access of a launch for emulate.run(record=…); races are then not reported.
 //
-// Not seen: races on __device__ variables; on __shared__ arrays in templates (GCC ignores their section); a struct
-// stored as a function returns it. A thread that syncs with some lanes of its warp counts as having waited for all.
+// Not detected: races on __device__ variables; on __shared__ arrays in templates (GCC ignores their section); on a
+// struct stored as a function's return value. Synchronising with some lanes of a warp counts as synchronising with all.
 #pragma once
 
 #ifndef __SANITIZE_THREAD__
@@ -23,23 +24,23 @@ inline void send_records() {}
 
 #else
 
-// Behind the .cu text's shared variables: who writes past the last one then harms nothing else.
+// Padding after the .cu text's shared variables, so that a write past the last one damages nothing else.
 #define ROOM_AFTER_SHARED_MEMORY __attribute__((used, section("cuda_shared"))) static char room_after_shared[4096];
 
-#define UNWATCHED __attribute__((no_sanitize("thread")))  // else what watches would be watched itself
+#define UNWATCHED __attribute__((no_sanitize("thread")))  // the detector itself must not be instrumented
 
 namespace cuda_on_cpu {
 
 enum Kind : uint8_t { READ, WRITE, ATOMIC, KINDS };
-enum Number { DYNAMIC_SHARED = -2, STATIC_SHARED = -1 };  // of a memory; an array has that of its argument
+enum Number { DYNAMIC_SHARED = -2, STATIC_SHARED = -1 };  // of a memory; an array has its argument's number
 
 struct Access {
     uint64_t thread;   // number in the grid
-    uint64_t time;     // 0: there was none
+    uint64_t time;     // 0: no access yet
     const void* code;  // address in the program, for addr2line
 };
 struct Cell {
-    Access last[KINDS][2];  // the last, and the last of another thread: one is not of the thread to come
+    Access last[KINDS][2];  // the last, and the last by another thread: at least one is not by the thread being checked
 };
 struct Memory {
     char* start;
@@ -58,8 +59,8 @@ inline void watch(const char* name, char* start, int64_t bytes, int64_t cell_byt
 
 inline Cell* new_cells(int64_t count) { return static_cast<Cell*>(calloc(count, sizeof(Cell))); }
 
-// Shared memory has cells of a byte, since the types of its arrays are not known here; of a number of 4 or 8 bytes only
-// each fourth is used. They need no clearing: what a launch finds there happened before it began.
+// Shared memory has one Cell per byte, because the types of its arrays are not known here; an access of a multiple of 4
+// bytes uses only every fourth. The Cells need no clearing: all accesses kept in them precede the launch.
 inline void watch_memory() {
     static Cell* const in_static = new_cells(static_shared_bytes());
     static Cell* const in_dynamic = new_cells(MOST_SHARED);
@@ -70,7 +71,7 @@ inline void watch_memory() {
         const Argument& a = arguments[i];
         if (!a.element_bytes || a.same_as != i) continue;
         if (launch.most_records) watch(a.name, buffers[i], a.bytes, a.element_bytes, nullptr, i);
-        else if (may_be_written(i))  // who only reads cannot race
+        else if (may_be_written(i))  // read-only arrays cannot race
             watch(a.name, buffers[i], a.bytes, a.element_bytes, new_cells(a.bytes / a.element_bytes), i);
     }
 }
@@ -108,7 +109,7 @@ inline void forget_memory() {
 
 // ---- recording
 
-struct Record {  // as in emulate.py
+struct Record {  // as RECORD in trace.py
     int64_t offset;  // from the memory's first byte, in bytes
     const void* code;
     uint32_t block, bytes;
@@ -140,10 +141,10 @@ inline void more_space() {
 #pragma GCC push_options
 #pragma GCC optimize("O2")  // unlike the kernels: see FOR_RACES in emulator_program.py
 
-// Did something make the thread that runs now wait for the access `before`?
+// Is the access `before` ordered before the running thread's next access, by program order or by synchronisation?
 UNWATCHED inline bool waited_for(const Access& before, uint64_t self, bool shared) {
     if (before.thread == self || before.time < grid_time || before.time < running->acquired_time) return true;
-    if (before.thread / MOST_THREADS != self / MOST_THREADS) return shared;  // each block has shared memory of its own
+    if (before.thread / MOST_THREADS != self / MOST_THREADS) return shared;  // each block has its own shared memory
     if (before.time < running->barrier_time) return true;
     const uint64_t warp = self / warpSize;
     return before.thread / warpSize == warp && before.time < running->warp_times[warp % (MOST_THREADS / warpSize)];
@@ -152,7 +153,7 @@ UNWATCHED inline bool waited_for(const Access& before, uint64_t self, bool share
 UNWATCHED inline void touch_cell(const Memory& memory, int64_t index, Kind kind, const Access& access) {
     Cell& cell = memory.cells[index];
     Access* last = cell.last[kind];
-    if (last->thread == access.thread && last->time == access.time) return;  // nobody else ran since: nothing is new
+    if (last->thread == access.thread && last->time == access.time) return;  // no other thread ran since: same result
     for (int other = READ; other < KINDS; other++) {
         if (other == kind && kind != WRITE) continue;
         for (const Access& before : cell.last[other])
@@ -164,7 +165,7 @@ UNWATCHED inline void touch_cell(const Memory& memory, int64_t index, Kind kind,
 
 UNWATCHED inline void record(const char* address, size_t bytes, Kind kind, const void* code) {
     for (int m = 0; m < watched_count; m++) {
-        // An access outside of an array belongs to it as far as its room reaches.
+        // An out-of-bounds access is attributed to the array in whose surrounding gap it lies.
         const int64_t offset = address - watched[m].start, number = watched[m].number;
         const int64_t before = number < 0 ? 0 : gap(watched[m].bytes);
         const int64_t end = number == DYNAMIC_SHARED ? sizeof dynamic_shared : watched[m].bytes + before;
@@ -190,7 +191,8 @@ UNWATCHED inline void touch(void* address, size_t bytes, Kind kind, void* code) 
     }
 }
 
-// An atomic after somebody's __threadfence() may be the signal that all before it is done: then it counts as waiting.
+// An atomic access after any thread's __threadfence() may be a flag that signals completion, so it counts as
+// synchronisation with all that precedes the fence.
 UNWATCHED inline void touch_atomically(void* address, size_t bytes, void* code) {
     touch(address, bytes, ATOMIC, code);
     running->acquired_time = fence_time;
@@ -204,7 +206,7 @@ UNWATCHED inline void touch_to_read(const void* address, size_t bytes, void* cod
 
 }  // namespace cuda_on_cpu
 
-// ---- the calls that the compiler puts in
+// ---- the functions that instrumented code calls
 
 extern "C" {
 #define HOOK __attribute__((used)) UNWATCHED void
@@ -238,7 +240,7 @@ HOOK __tsan_func_entry(void*) {}
 HOOK __tsan_func_exit() {}
 #undef HOOK
 
-// AddressSanitizer is not in this program: it has nothing to say.
+// AddressSanitizer is not in this program: dummies for the functions that cuda_on_cpu_serve.h calls.
 int __asan_get_report_access_type() { return 0; }
 size_t __asan_get_report_access_size() { return 0; }
 void* __asan_get_report_address() { return nullptr; }

@@ -1,5 +1,5 @@
-// How emulate.py talks with this program: requests come on stdin, answers go to stdout, and what kernels print and
-// AddressSanitizer reports goes to stderr. After a failure the program ends, and emulate.py starts it anew.
+// The protocol between emulate.py and this program: requests arrive on stdin, answers go to stdout; printed output of
+// kernels and AddressSanitizer's reports go to stderr. After a failure the program exits, and emulate.py restarts it.
 #pragma once
 
 namespace cuda_on_cpu {
@@ -8,17 +8,17 @@ enum Outcome { DONE, FAILED, OUT_OF_TIME, RACE };
 
 struct Argument {
     char name[48];
-    int64_t bytes;          // of its data, which follow in the request
+    int64_t bytes;          // size of the data, which follow in the request
     int32_t element_bytes;  // 0: a scalar
-    int32_t written;        // the kernel may write it: send it back
-    int32_t same_as;        // number of the argument whose memory this is; its own number usually
+    int32_t written;        // the kernel may write to it: send it back
+    int32_t same_as;        // number of the argument whose memory it shares; its own number if none
 };
 
 static Argument arguments[MOST_ARGUMENTS];
 static char* buffers[MOST_ARGUMENTS];
-static uint64_t checksums[MOST_ARGUMENTS];  // of the arrays as they came
+static uint64_t checksums[MOST_ARGUMENTS];  // of the arrays as received
 
-// ---- answers: one goes back for each launch. On a failure it is the last: emulate.py starts this program anew.
+// ---- answers: one for each launch. After the answer to a failure the program exits.
 
 inline void send(const void* data, size_t bytes) {
     if (fwrite(data, 1, bytes, stdout) != bytes) _exit(4);
@@ -41,7 +41,7 @@ inline void answer(int32_t outcome, int32_t line, const char* text, int32_t leng
     _exit(3);
 }
 
-// The kernels' printf: to stderr, since stdout carries the answers. Like CUDA's, it drops what exceeds 1 MB a launch.
+// The kernels' printf: to stderr, as stdout carries the answers. Like CUDA's, it drops output beyond 1 MB per launch.
 static int64_t printed;
 inline int print(const char* format, ...) {
     if (printed > 1 << 20) return -1;
@@ -55,7 +55,7 @@ inline int print(const char* format, ...) {
 
 // ---- faults: AddressSanitizer calls __asan_on_error, then writes its report, which names the .cu line, and exits
 
-inline int64_t gap(int64_t bytes) { return (65536 + bytes + 127) / 128 * 128; }  // forbidden zone around each array
+inline int64_t gap(int64_t bytes) { return (65536 + bytes + 127) / 128 * 128; }  // poisoned zone around each array
 
 inline int describe_fault(char* text, size_t size, char* address) {
     const char* verb = __asan_get_report_access_type() ? "writes" : "reads";
@@ -78,17 +78,17 @@ inline int describe_fault(char* text, size_t size, char* address) {
 }
 
 inline void out_of_time(int) {
-    alarm(2);  // should the following hang, this one ends the program
+    alarm(2);  // ends the program if the following hangs
     char text[200];
     int length = snprintf(text, sizeof text, "%s of %s", name_of("thread", current->index), name_of("block", blockIdx));
     answer(OUT_OF_TIME, 0, text, length);
     fflush(stdout);
-    fputs("=================================================================\n", stderr);  // as a sanitizer's report
+    fputs("=================================================================\n", stderr);  // as a report begins
     __sanitizer_print_stack_trace();
     _exit(3);
 }
 
-// ---- the requests: a Launch, then for each argument an Argument and its bytes
+// ---- requests: a Launch, then for each argument an Argument and its data
 
 inline bool receive(void* data, size_t bytes) { return fread(data, 1, bytes, stdin) == bytes; }
 
@@ -106,7 +106,7 @@ inline bool receive_argument(int i) {
         const int64_t around = gap(a.bytes);
         char* whole = static_cast<char*>(aligned_alloc(128, 2 * around + (a.bytes + 127) / 128 * 128));
         buffers[i] = whole + around;
-        if (launch.most_records) memset(whole, 0, 2 * around + a.bytes);  // what is read outside must do no harm
+        if (launch.most_records) memset(whole, 0, 2 * around + a.bytes);  // for out-of-bounds reads
         ASAN_POISON_MEMORY_REGION(whole, around);
         ASAN_POISON_MEMORY_REGION(buffers[i] + a.bytes, around);
         if (!receive(buffers[i], a.bytes)) return false;
@@ -158,14 +158,14 @@ inline void set_alarm(double seconds) {
     itimerval timer = {};
     timer.it_value.tv_sec = long(seconds);
     if (seconds > 0) timer.it_value.tv_usec = 1 + long((seconds - long(seconds)) * 999998);  // 0 would mean never
-    setitimer(ITIMER_PROF, &timer, nullptr);  // seconds of this process: on a busy machine a right kernel may wait long
+    setitimer(ITIMER_PROF, &timer, nullptr);  // CPU time, not wall time: on a busy machine a kernel may wait
 }
 
 inline int serve(void (*call)(int function, void** slots)) {
     call_kernel = call;
     struct sigaction once = {};
     once.sa_handler = out_of_time;
-    once.sa_flags = SA_RESETHAND | SA_NODEFER;  // the second alarm is not handled, but fatal
+    once.sa_flags = SA_RESETHAND | SA_NODEFER;  // a second signal ends the program
     sigaction(SIGPROF, &once, nullptr);
     while (receive_launch()) {
         set_alarm(launch.time_limit);
@@ -213,7 +213,7 @@ __attribute__((used)) void __asan_on_error() {
     using namespace cuda_on_cpu;
     char text[600] = "";
     int length = 0;
-    if (current && __asan_get_report_address())  // a crash of another kind has none
+    if (current && __asan_get_report_address())  // other crashes have no address
         length = describe_fault(text, sizeof text, static_cast<char*>(__asan_get_report_address()));
     answer(FAILED, 0, text, length);
     fflush(stdout);

@@ -1,13 +1,13 @@
-// The threads of a CUDA grid as fibers on one thread of the operating system, and the scheduler that lets one run after
-// the other. A fiber has a stack of its own and runs until its thread ends, or waits for others.
+// The threads of a CUDA grid as fibers on one operating-system thread, and the scheduler that runs them in turn. Each
+// fiber has its own stack and runs until its CUDA thread ends or waits for others.
 #pragma once
 
 namespace cuda_on_cpu {
 
-// ---- fibers: change() saves where one stands and goes on with another where that one stood
+// ---- fibers: change() saves the state of one fiber and resumes another
 
 const size_t STACK_BYTES = 256 << 10;  // for one thread's local variables
-const size_t STACK_GUARD = 4 << 10;    // its far end is poisoned, so that a local array too large is found
+const size_t STACK_GUARD = 4 << 10;    // the far end is poisoned, so that too large a local array is detected
 
 #if defined(__x86_64__) && !defined(CUDA_ON_CPU_PORTABLE)
 
@@ -40,7 +40,7 @@ cuda_on_cpu_change:
 
 inline void change(Fiber& from, Fiber& to) { cuda_on_cpu_change(&from, &to); }
 
-// The first change() to the fiber pops six registers and returns into `start`, which finds 0 as its return address.
+// The first change() to the fiber pops six registers and returns into `start`, whose return address is 0.
 inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
     void** top = reinterpret_cast<void**>(stack + STACK_BYTES);
     *--top = nullptr;
@@ -49,7 +49,7 @@ inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
     fiber.stack_pointer = top;
 }
 
-#else  // other processors: several times slower, since each change asks the operating system for the signal mask
+#else  // other processors: several times slower, because each change makes a system call for the signal mask
 
 }  // namespace cuda_on_cpu
 #include <ucontext.h>
@@ -72,7 +72,7 @@ inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
 // ---- threads, blocks, and the launch they belong to
 
 const int MOST_THREADS = 1024, MOST_ARGUMENTS = 64;
-const int VOTE = 32;  // in place of a lane: a warp function that asks all lanes
+const int VOTE = 32;  // as `source` instead of a lane: a vote of all lanes
 enum State { READY, AT_BLOCK_BARRIER, AT_WARP_FUNCTION, AT_GRID_BARRIER, ENDED };
 
 struct Thread {
@@ -82,9 +82,9 @@ struct Thread {
     State state;
     const char* waits_at;      // the function it waits in
     int line;                  // of the call
-    unsigned mask;             // lanes that a warp function names
+    unsigned mask;             // the mask argument of a warp function
     int source;                // lane that a shuffle reads, or VOTE
-    uint64_t given, received;  // what it brings to the meeting, and what it takes away
+    uint64_t given, received;  // the value it contributes, and the result
 };
 
 struct Block {
@@ -92,12 +92,12 @@ struct Block {
     uint3 index;
     Thread* threads;
     char* stacks;
-    char* shared;  // its shared memory, while another block runs
+    char* shared;  // copy of its shared memory while another block runs
     Block* next;
-    uint64_t barrier_time, acquired_time, warp_times[MOST_THREADS / 32];  // see below: the times of waiting
+    uint64_t barrier_time, acquired_time, warp_times[MOST_THREADS / 32];  // see below: times of synchronisation
 };
 
-struct Launch {  // what emulate.py sends first
+struct Launch {  // the header of a request, as LAUNCH in emulate.py
     int32_t function, order, arguments;
     uint32_t seed, grid[3], block[3];
     int64_t shared_bytes;
@@ -109,7 +109,7 @@ const int64_t MOST_SHARED = 227 << 10;
 enum Order { FORWARD, REVERSE, SHUFFLED };
 
 static Launch launch;
-static void* slots[MOST_ARGUMENTS];  // what the kernel is passed: a pointer, or the scalar's bytes
+static void* slots[MOST_ARGUMENTS];  // the kernel's arguments: each points to a pointer or a scalar
 static void (*call_kernel)(int function, void** slots);
 
 static Fiber scheduler;
@@ -117,7 +117,7 @@ static Thread* current;
 static Block* running;
 static int order[MOST_THREADS];
 static uint64_t random_state;
-static Block *spare_blocks, *waiting_blocks;  // those that ended, and those that wait for the whole grid
+static Block *spare_blocks, *waiting_blocks;  // ended blocks for reuse, and blocks that wait for the whole grid
 static uint64_t waiting_count;
 
 inline int threads_in_block() { return blockDim.x * blockDim.y * blockDim.z; }
@@ -143,24 +143,24 @@ inline uint3 block_index(uint64_t i) {
     return {unsigned(i % gridDim.x), unsigned(i / gridDim.x % gridDim.y), unsigned(i / gridDim.x / gridDim.y)};
 }
 
-// ---- the times of waiting: what came before `barrier_time` is ordered before all that the block does now, and so on.
-// cuda_on_cpu_races.h compares the times of accesses with them.
+// ---- times of synchronisation: accesses of a block before its `barrier_time` are ordered before all that it does now;
+// the other times likewise. cuda_on_cpu_races.h compares the times of accesses with them.
 
-static uint64_t now;         // goes on by one at every barrier, warp function or fence
-static uint64_t grid_time;   // when the launch began, or all blocks had last met
+static uint64_t now;         // incremented at every barrier, warp function and fence
+static uint64_t grid_time;   // of the last grid barrier, or the start of the launch
 static uint64_t fence_time;  // of the last __threadfence()
-static bool watching;        // a kernel runs, not the scheduler
+static bool watching;        // true while a kernel runs, false in the scheduler
 
 inline void fence() { fence_time = ++now; }
 
-// ---- shared memory: every __shared__ array lies in one section of the program, so it can be filled, kept and restored
+// ---- shared memory: all __shared__ arrays are in one section of the program, which can be filled, saved and restored
 
 extern "C" {
 extern __attribute__((weak)) char __start_cuda_shared[], __stop_cuda_shared[];
 }
 alignas(128) static char dynamic_shared[MOST_SHARED + 4096];
 
-// Byte by byte, without the sanitizer: between the arrays lie forbidden zones.
+// Byte by byte and without the sanitizer, because there are poisoned zones between the arrays.
 __attribute__((no_sanitize_address)) inline void copy_shared(char* to, const char* from, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = from[i];
 }
@@ -186,7 +186,7 @@ inline void restore_shared_memory(Block& block) {
     copy_shared(dynamic_shared, block.shared + static_shared_bytes(), launch.shared_bytes);
 }
 
-// ---- waiting: a thread says what for, and goes back to the scheduler, which lets it go on when all have come
+// ---- waiting: a thread stores what it waits for and switches to the scheduler, which resumes it when all have arrived
 
 inline uint64_t wait(State state, const char* function, int line, uint64_t given, unsigned mask = 0, int source = 0) {
     Thread& self = *current;
@@ -206,7 +206,7 @@ inline void run_thread() {
     change(current->fiber, scheduler);
 }
 
-// Why `thread`, which is awaited, does not come.
+// Why the awaited `thread` does not arrive.
 inline const char* absence(const Thread& thread) {
     static char text[80];
     if (thread.state == ENDED) return "the others ended without it";
@@ -214,7 +214,7 @@ inline const char* absence(const Thread& thread) {
     return text;
 }
 
-// Lets all threads of the block go on if each waits at the same call. It is a mistake if only some do.
+// Resumes all threads of the block if all wait at the same call. It is a mistake if only some do.
 inline bool release_block(Block& block, State state) {
     const int count = threads_in_block();
     Thread* first = nullptr;
@@ -236,7 +236,7 @@ inline bool release_block(Block& block, State state) {
     if (absent)
         fail(first->line, ": %s() reached by %d of %d threads of %s; %s", first->waits_at, arrived, count,
              name_of("block", block.index), absence(*absent));
-    if (state == AT_GRID_BARRIER) return false;  // run_grid() releases it, when the other blocks have come too
+    if (state == AT_GRID_BARRIER) return false;  // run_grid() releases it when the other blocks have arrived
     block.barrier_time = ++now;
     for (int i = 0; i < count; i++) {
         block.threads[i].received = sum;
@@ -245,12 +245,12 @@ inline bool release_block(Block& block, State state) {
     return true;
 }
 
-// Do both wait at the same call of a warp function?
+// Whether both wait at the same call of a warp function.
 inline bool together(const Thread& thread, const Thread& first) {
     return thread.state == AT_WARP_FUNCTION && thread.line == first.line && thread.mask == first.mask;
 }
 
-// Hands values from lane to lane among the threads of a warp that have met. Lanes that take no part give 0xff bytes.
+// Exchanges values between the lanes in `mask`, which have all arrived. A lane outside the mask is read as 0xff bytes.
 inline void exchange(Thread* warp, int lanes, unsigned mask) {
     uint64_t votes = 0;
     for (int lane = 0; lane < lanes; lane++)
@@ -269,14 +269,14 @@ inline int lanes_of_warp(int start) {
     return rest < warpSize ? rest : warpSize;
 }
 
-// A thread of the warp that `first` names in its mask and that does not wait where `first` does; null if all have come.
+// A thread of the warp that is in the mask of `first` but does not wait at the same call; null if all have arrived.
 inline const Thread* missing(const Thread* warp, int lanes, const Thread& first) {
     for (int lane = 0; lane < lanes; lane++)
         if (first.mask >> lane & 1 && !together(warp[lane], first)) return &warp[lane];
     return nullptr;
 }
 
-// Lets those threads go on whose whole group has met in a warp function.
+// Resumes the threads of every warp function that all lanes in its mask have reached.
 inline bool release_warps(Block& block) {
     bool released = false;
     for (int start = 0; start < threads_in_block(); start += warpSize) {
@@ -297,7 +297,7 @@ inline bool release_warps(Block& block) {
     return released;
 }
 
-// Nobody else can move: who still waits for its warp waits for ever.
+// Called when no thread can run: a thread that still waits for its warp would wait for ever.
 inline void check_no_warp_waits(Block& block) {
     for (int i = 0; i < threads_in_block(); i++) {
         const Thread& first = block.threads[i];
@@ -324,7 +324,7 @@ inline void shuffle_order(int count) {
     }
 }
 
-// Runs the threads of a block until all have ended, or all wait for the other blocks: then it gives true.
+// Runs the threads of a block until all have ended (returns false) or all wait for the other blocks (returns true).
 inline bool run_block(Block& block) {
     const int count = threads_in_block();
     blockIdx = block.index;
@@ -361,7 +361,7 @@ inline Block* new_block(uint64_t number) {
     }
     block->number = number;
     block->index = block_index(number);
-    block->acquired_time = 0;  // the other times of the block's last use are older than any access that matters
+    block->acquired_time = 0;  // the other times, left from the last use, are older than all accesses of this launch
     for (unsigned i = 0; i < unsigned(threads_in_block()); i++) {
         Thread& thread = block->threads[i];
         char* stack = block->stacks + i * STACK_BYTES;
@@ -374,7 +374,7 @@ inline Block* new_block(uint64_t number) {
     return block;
 }
 
-// Runs a block, then puts it among those that wait for the whole grid, or among the spare ones.
+// Runs a block, then adds it to waiting_blocks or to spare_blocks.
 inline void advance(Block* block) {
     const bool waits = run_block(*block);
     if (waits) {
@@ -386,7 +386,7 @@ inline void advance(Block* block) {
     list = block;
 }
 
-// All blocks have run as far as they can and some wait for the grid: lets them go on, if all do so at the same line.
+// Called when no block can run and some wait for the grid: resumes them, if all blocks wait at the same line.
 inline void release_grid(uint64_t count) {
     const Thread& first = waiting_blocks->threads[0];
     for (Block* block = waiting_blocks; block; block = block->next)
@@ -408,15 +408,15 @@ inline uint64_t greatest_common_divisor(uint64_t a, uint64_t b) {
     return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
 
-// One block after the other; a later one starts when the one before has ended or waits for the whole grid.
+// Runs the blocks one after the other: each until it has ended or waits for the whole grid.
 inline void run_grid() {
     const uint64_t count = uint64_t(gridDim.x) * gridDim.y * gridDim.z;
-    uint64_t number = 0, stride = 1;  // the first block, and the way from one to the next
+    uint64_t number = 0, stride = 1;  // the first block, and the distance from one to the next
     if (launch.order == REVERSE) number = stride = count - 1;
     if (launch.order == SHUFFLED) {
         number = random_number() % count;
         stride = random_number() % count + 1;
-        while (greatest_common_divisor(stride, count) != 1) stride++;  // so that every block is met, and met once
+        while (greatest_common_divisor(stride, count) != 1) stride++;  // so that every block runs once
     }
     grid_time = ++now;
     const int threads = threads_in_block();
@@ -429,11 +429,11 @@ inline void run_grid() {
     while (waiting_blocks) release_grid(count);
 }
 
-// ---- what CUDA's functions need
+// ---- helpers for CUDA's functions
 
 inline int lane() { return current->number % warpSize; }
 
-// The lanes of this warp that have not ended. A GPU gives those that are here right now: any such answer is right.
+// The lanes of this warp that have not ended. A GPU returns the lanes active at the call, which may be any subset.
 inline unsigned lanes_alive() {
     const int start = current->number - current->number % warpSize;
     unsigned alive = 0;
@@ -463,7 +463,7 @@ inline int block_sum(const char* function, int line, int yes) {
     return wait(AT_BLOCK_BARRIER, function, line, yes != 0);
 }
 
-// No block goes on before all have come: the twin of the barrier that a .cu text builds from atomics on a GPU.
+// A barrier of all blocks. It replaces the barrier that a .cu text builds from atomics on a GPU.
 inline void grid_barrier(int line = __builtin_LINE()) { wait(AT_GRID_BARRIER, "grid_barrier", line, 0); }
 
 }  // namespace cuda_on_cpu

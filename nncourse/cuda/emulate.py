@@ -1,7 +1,7 @@
-"""The same .cu text run on the CPU, thread by thread: slow, but it finds mistakes, and needs no GPU.
+"""Run .cu text on the CPU, thread by thread: slow, but it detects mistakes and needs no GPU.
 
-A child process (emulator_program.py) answers one launch after the other through pipes, so a kernel that crashes or
-never ends harms nobody else. What it emulates, and how, is in cuda_on_cpu.h.
+A child process (built by emulator_program.py) executes the launches it receives through pipes, so a kernel that crashes
+or hangs cannot affect the caller. cuda_on_cpu.h describes what is emulated and how.
 """
 
 import functools
@@ -20,14 +20,15 @@ from nncourse.errors import CourseError, refuse_unknown
 
 ORDERS = ("forward", "reverse", "shuffled")
 
-# The structs Launch and Argument, and the head of an answer, as in cuda_on_cpu_threads.h and cuda_on_cpu_serve.h.
+# The structs Launch and Argument and the header of an answer, as declared in cuda_on_cpu_threads.h and
+# cuda_on_cpu_serve.h.
 LAUNCH = struct.Struct("=3i I 3I 3I q d q")
 ARGUMENT = struct.Struct("=48s q 3i 4x")
 ANSWER = struct.Struct("=3i")
 DONE, FAILED, OUT_OF_TIME, RACE = range(4)
 COUNT = struct.Struct("=q")
 
-# Before it the child's stderr holds what kernels printed, after it a report of AddressSanitizer.
+# Separates the two parts of the child's stderr: the kernels' printed output, then AddressSanitizer's report.
 REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
 CRASHES = {
     "FPE on": " divides an integer by zero",
@@ -39,7 +40,7 @@ CRASHES = {
 
 
 class EmulationError(CourseError):
-    """A mistake that a kernel made while it ran on the CPU: "file:line: kernel …"."""
+    """A mistake detected while a kernel ran on the CPU; the message begins "file:line: kernel …"."""
 
 
 def run(
@@ -56,12 +57,18 @@ def run(
     record: list[Trace] | None = None,
     most_records: int = 1_000_000,
 ) -> None:
-    """Run a kernel. Arrays whose parameter is not const are changed in place. launch.py has checked the arguments.
+    """Run a kernel on the CPU. Arrays whose parameter is not const are changed in place.
 
-    Blocks, and threads between two barriers, run one after the other: in this order, `seed` choosing a shuffled one.
-    With `races`, two threads that touch the same cell without waiting for each other are a mistake, whatever comes out;
-    then arrays are not watched for accesses out of bounds. A list given as `record` gets the Trace of the launch: every
-    access of every thread, `most_records` at most; then neither races nor accesses out of bounds are mistakes.
+    The arguments have been checked by launch.py. Blocks run one after the other, and so do threads between two
+    barriers: `order` is "forward", "reverse" or "shuffled", the last one determined by `seed`. `time_limit` is in
+    seconds.
+
+    races: detect data races instead of out-of-bounds accesses. Unsynchronised accesses to the same element by two
+        threads are a mistake even if the result is right, unless both only read or both are atomic.
+    record: a list to which the Trace of the launch is appended: all accesses of all threads, at most `most_records`.
+        Neither races nor out-of-bounds accesses are then mistakes.
+
+    Raises EmulationError for a mistake of the kernel, CourseError for invalid options.
     """
     where = f"{source.file}: {function}"
     refuse_unknown(f"an order of threads for {where}", order, ORDERS)
@@ -80,13 +87,14 @@ def run(
             try:
                 records = _converse(child, request, written, recording)
             except BaseException:
-                child.end()  # after a Ctrl-C it would print on
+                child.end()  # otherwise it would go on printing after a KeyboardInterrupt
                 raise
             finally:
                 _show_printed(child)
     except _ChildError as failure:
         outcome, _, text, _ = failure.args
-        if recording and outcome == FAILED and not text:  # a crash: the other program knows its line
+        # A crash: AddressSanitizer, which only the other program has, names the line.
+        if recording and outcome == FAILED and not text:
             run(source, function, grid, block, arguments, shared_bytes, order, seed, time_limit)
         raise EmulationError(_explained(*failure.args, source, function, time_limit)) from None
     if recording:
@@ -106,7 +114,7 @@ def why_not() -> str | None:
 
 
 def _packed(passed: list[tuple[Parameter, Any]]) -> list[bytes]:
-    """The arguments as the child reads them. Arrays passed twice share memory there too."""
+    """The arguments in the child's format. An array that is passed twice is sent once, and shared there too."""
     parts, first_use = [], {}
     for number, (parameter, value) in enumerate(passed):
         name = parameter.name.encode()[:47]
@@ -121,17 +129,17 @@ def _packed(passed: list[tuple[Parameter, Any]]) -> list[bytes]:
 
 
 class _ChildError(Exception):
-    """The child ended. Its arguments: outcome, line and text of the last answer, and the sanitizer's report."""
+    """The child has ended. args: outcome, line and text of its last answer, and the sanitizer's report."""
 
 
 @functools.lru_cache(maxsize=16)
 def _child(source: CudaSource, races: bool, pid: int) -> Child:
-    """A running program that emulates the kernels of this source for the process `pid`, this one."""
+    """A running emulator program for this source, owned by this process, whose id is `pid`."""
     return Child([program_for(source, races)])
 
 
 def _converse(child: Child, request: list[bytes], written: list[np.ndarray], recording: bool) -> np.ndarray:
-    """Send a request, wait for the answer, fill the arrays that the kernel wrote. Gives back what was recorded."""
+    """Send a request, wait for the answer, and copy back the arrays in `written`. Returns the recorded accesses."""
     outcome, line, text = FAILED, 0, ""
     try:
         child.process.stdin.write(b"".join(request))
@@ -139,9 +147,9 @@ def _converse(child: Child, request: list[bytes], written: list[np.ndarray], rec
         outcome, line, length = ANSWER.unpack(_read(child, ANSWER.size))
         text = _read(child, length).decode(errors="replace")
     except (BrokenPipeError, EOFError):
-        pass  # it died without an answer
+        pass  # it ended without an answer
     if outcome != DONE:
-        child.process.wait()  # until its report is complete
+        child.process.wait()  # so that its report is complete
         raise _ChildError(outcome, line, text, "".join(REPORT_START.split(child.stderr())[1:]))
     for array in written:
         array.reshape(-1).view(np.uint8)[:] = np.frombuffer(_read(child, array.nbytes), np.uint8)
@@ -157,7 +165,7 @@ def _read(child: Child, size: int) -> bytes:
 
 
 def _show_printed(child: Child) -> None:
-    """What kernels printed, on Python's stdout, where a notebook shows it."""
+    """Copy the kernels' printed output to Python's stdout, where a notebook shows it."""
     if text := child.stderr():
         sys.stdout.write(REPORT_START.split(text)[0])
         empty(child.errors.fileno())
@@ -166,9 +174,9 @@ def _show_printed(child: Child) -> None:
 def _explained(
     outcome: int, line: int, text: str, report: str, source: CudaSource, function: str, time_limit: float
 ) -> str:
-    """One line. For a crash the .cu line is in the sanitizer's report: the innermost frame in the file."""
+    """The error message, in one line. For a crash, the .cu line is the report's innermost frame in the .cu file."""
     line = line or line_in(report, source)
-    if outcome == RACE:  # at the access that came second; the text begins with the addresses of both
+    if outcome == RACE:  # the text begins with the code addresses of the second and the first access
         *addresses, text = text.split(" ", 2)
         line, other = lines_before([int(address, 16) for address in addresses], program_for(source, races=True), source)
         text += f" (the other access is in line {other})" if other != line else ""
@@ -184,7 +192,7 @@ def _explained(
 
 
 def _nearest_array(report: str) -> str:
-    """The array in shared or constant memory that the sanitizer names, the nearest if it names several."""
+    """The array in shared or constant memory that the sanitizer's report names; the nearest one if it names several."""
     found = re.findall(r"is located (\d+) bytes .*global variable '(\w+)'.* of size (\d+)", report)
     if not found:
         return "an array"

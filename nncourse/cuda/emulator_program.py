@@ -1,4 +1,4 @@
-"""The program that emulates the kernels of one .cu text on the CPU: how it is put together, compiled and kept."""
+"""Generate, compile and cache the program that emulates the kernels of one .cu text on the CPU."""
 
 import functools
 import hashlib
@@ -20,12 +20,13 @@ HEADERS = sorted(Path(__file__).parent.glob("cuda_on_cpu*.h"))
 # -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
 FLAGS = shlex.split("-std=c++17 -O1 -g1 -w -fno-strict-aliasing -fwrapv -no-pie")
 FLAGS += shlex.split("-fmax-errors=20 -fno-diagnostics-show-caret")
-# A float4 at an address that is no multiple of 16 stops a GPU, and a CPU does not mind: so the CPU is told to trap.
+# A misaligned access, such as a float4 at an address that is not a multiple of 16, is an error on a GPU but not on a
+# CPU. These flags make it trap on the CPU too.
 FOR_MEMORY = shlex.split("-fsanitize=address -fsanitize-sections=cuda_shared")
 FOR_MEMORY += shlex.split("-fsanitize=alignment -fsanitize-undefined-trap-on-error")
-# -O0: else the very access that races may be optimised away. Not for linking: cuda_on_cpu_races.h is the library.
+# -O0: otherwise the racing access may be optimised away. Not passed to the linker: cuda_on_cpu_races.h replaces TSan.
 FOR_RACES = shlex.split("-O0 -fsanitize=thread -fno-threadsafe-statics")
-UNUSED_DAYS = 30  # programs that nobody ran for so long are removed
+UNUSED_DAYS = 30  # programs unused for this many days are removed
 
 ALIGN = r"(?:__align__\s*\(\s*\d+\s*\)\s*)?"
 DYNAMIC_SHARED = re.compile(rf"extern\s+{ALIGN}__shared__\s+{ALIGN}([\w\s]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
@@ -43,9 +44,10 @@ def why_no_compiler() -> str | None:
 
 
 def program_for(source: CudaSource, races: bool = False) -> Path:
-    """The program for this source, compiled unless it is in the cache folder.
+    """The path of the program for this source; it is compiled unless it is in the cache folder.
 
-    With `races` it looks for them only, or records accesses.
+    With `races` the program detects races or records accesses, and does not contain AddressSanitizer.
+    Raises CudaCompileError if the text does not compile, CourseError if there is no compiler.
     """
     if reason := why_no_compiler():
         raise CourseError(f"{source.file}: {reason}")
@@ -59,7 +61,7 @@ def program_for(source: CudaSource, races: bool = False) -> Path:
         program.touch()
         return program
     if why_no_nvrtc() is None:
-        compile_check(source)  # what CUDA's own compiler says comes first: it is what a GPU would say
+        compile_check(source)  # first, so that errors are reported as NVIDIA's compiler reports them for a GPU
     write_atomically(program, lambda new: _build(new, text, to_compile, to_link, source))
     _remove_unused(program.parent)
     return program
@@ -71,14 +73,14 @@ def _compiler() -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def said_by(*command: str | Path) -> str:
-    """What a tool prints; nothing where it is missing (addr2line and nm come with g++'s linker)."""
+    """The output of a command; "" if it is not installed (addr2line and nm come with g++'s linker)."""
     if not shutil.which(command[0]):
         return ""
     return _run(command).stdout
 
 
 def _run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess:
-    """Without input: addr2line would read what is typed. Raises CourseError for what is there and cannot be run."""
+    """Run a command with empty stdin, which addr2line would otherwise read. Raises CourseError if it cannot be run."""
     try:
         nothing = subprocess.DEVNULL
         return subprocess.run(command, stdin=nothing, capture_output=True, text=True, errors="replace", **options)
@@ -88,14 +90,14 @@ def _run(command: Sequence[str | Path], **options) -> subprocess.CompletedProces
 
 
 def _program_text(source: CudaSource) -> str:
-    """The header, the .cu text, and a main() that knows the kernels by number."""
+    """The C++ program: the header, the .cu text, and a main() that calls the kernels by number."""
     cases = "".join(
         f"        case {number}: return cuda_on_cpu::apply({name}, slots);\n"
         for number, name in enumerate(kernels_in(source))
     )
     return (
         '#include "cuda_on_cpu.h"\n'
-        "namespace {\n"  # else a __shared__ array in a template or an inline function could not choose its section
+        "namespace {\n"  # otherwise GCC cannot place a __shared__ array of a template or inline function in a section
         f"{DYNAMIC_SHARED.sub(_pointer_to_dynamic_shared, source.compilable())}"
         "ROOM_AFTER_SHARED_MEMORY\n"
         "}\n"
@@ -106,14 +108,14 @@ def _program_text(source: CudaSource) -> str:
 
 
 def _pointer_to_dynamic_shared(declaration: re.Match) -> str:
-    """`extern __shared__ float tile[];` is no C++: a pointer to the memory set aside for it stands in."""
+    """Replace `extern __shared__ float tile[];`, which is not C++, by a pointer to the memory reserved for it."""
     ctype, name = declaration.groups()
     lines = "\n" * declaration[0].count("\n")  # later lines keep their numbers
     return f"{ctype}* const {name} = reinterpret_cast<{ctype}*>(cuda_on_cpu::dynamic_shared);{lines}"
 
 
 def _build(program: Path, text: str, to_compile: list[str], to_link: list[str], source: CudaSource) -> None:
-    """Compile and link, in the program's folder."""
+    """Compile and link in the program's folder. Raises CudaCompileError."""
     folder = program.parent
     (folder / "kernels.cpp").write_text(text, encoding="utf-8")
     english = os.environ | {"LC_ALL": "C"}
@@ -127,7 +129,7 @@ def _build(program: Path, text: str, to_compile: list[str], to_link: list[str], 
 
 
 def _readable_errors(log: str, source: CudaSource) -> str:
-    """The errors of g++ in the form of compile.py: file, line and message, then the source line and a caret."""
+    """The errors of g++ in the format of compile.py: file, line and message, then the source line and a caret."""
     lines = source.text.splitlines()
     found = []
     for match in filter(None, map(GXX_ERROR.match, log.splitlines())):
@@ -138,14 +140,14 @@ def _readable_errors(log: str, source: CudaSource) -> str:
 
 
 def lines_before(return_addresses: Sequence[int], program: Path, source: CudaSource) -> list[int]:
-    """The .cu lines of the calls that return there; 0 where nobody knows."""
+    """The .cu lines of the calls with these return addresses; 0 where unknown."""
     answer = said_by("addr2line", "-i", "-a", "-e", program, *(hex(address - 1) for address in return_addresses))
-    frames = re.split(r"^0x[0-9a-f]+\n", answer, flags=re.MULTILINE)[1:]  # so -a heads what belongs to an address
+    frames = re.split(r"^0x[0-9a-f]+\n", answer, flags=re.MULTILINE)[1:]  # -a prints each address before its frames
     return [line_in(text, source) for text in frames] or [0] * len(return_addresses)
 
 
 def line_in(report: str, source: CudaSource) -> int:
-    """The .cu line that a report names first, the innermost if functions were inlined; 0 if it names none."""
+    """The first .cu line named in a report, which is the innermost if functions were inlined; 0 if there is none."""
     match = re.search(re.escape(source.file) + r":(\d+)", report)
     return int(match[1]) if match else 0
 

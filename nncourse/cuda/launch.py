@@ -1,6 +1,7 @@
-"""The one place where a CUDA kernel is launched: on the GPU for CuPy arrays, on the CPU emulator for NumPy arrays.
+"""Launch a CUDA kernel: on the GPU for CuPy arrays, on the CPU emulator for NumPy arrays. All launches go through here.
 
-A launch passes raw addresses and bytes, so whatever does not fit the kernel's declaration is refused here, in one line.
+A launch passes raw addresses and bytes, so the arguments are first checked against the kernel's declaration; a mismatch
+raises a one-line CourseError.
 """
 
 import functools
@@ -19,7 +20,7 @@ from nncourse.errors import CourseError
 MOST_THREADS = 1024
 BLOCK_LIMITS = (1024, 1024, 64)
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
-DEFAULT_SHARED = 48 * 1024  # a kernel may have so much dynamic shared memory without asking
+DEFAULT_SHARED = 48 * 1024  # bytes of dynamic shared memory that a kernel may use without setting an attribute
 MOST_SHARED = 227 * 1024
 
 
@@ -33,10 +34,11 @@ def launch(
     cooperative: bool = False,
     **emulator_options,
 ) -> None:
-    """Run `function` of a .cu text with `grid` blocks of `block` threads; arguments in the order it declares them.
+    """Launch the kernel `function` of a .cu text on `grid` blocks of `block` threads each.
 
-    `shared_bytes` is dynamic shared memory; blocks of a `cooperative` launch may wait for each other. What else there
-    is, such as `order`, is for the emulator: see emulate.run.
+    `arguments` are in the order in which the kernel declares them. `shared_bytes` is the size of dynamic shared memory.
+    Blocks of a `cooperative` launch may wait for each other. `emulator_options`, such as `order`, are those of
+    emulate.run. Raises CourseError if sizes or arguments do not fit the kernel or the hardware.
     """
     declared = parameters(source, function)
     where = f"{source.file}: {function}"
@@ -62,7 +64,7 @@ def launch(
         emulate.run(source, function, *full, passed, shared_bytes, **emulator_options)
 
 
-@functools.lru_cache(maxsize=4096)  # a training loop repeats a few launches, and on a GPU each microsecond shows
+@functools.lru_cache(maxsize=4096)  # a training loop repeats a few launches, and GPU steps take only microseconds
 def _check_sizes(grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, where: str) -> None:
     for name, sizes, limits in (("grid", grid, GRID_LIMITS), ("block", block, BLOCK_LIMITS)):
         if not 1 <= len(sizes) <= 3:
@@ -79,7 +81,7 @@ def _check_sizes(grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: in
 
 
 def _array(value, parameter: Parameter, where: str):
-    """`value` itself, if it is an array of the declared type whose numbers lie one after the other."""
+    """Return `value` unchanged; raise CourseError unless it is a C-contiguous array of the declared type."""
     wanted = parameter.dtype
     if _device_of(type(value)) is None:
         raise CourseError(f"{where}: wanted an array of {wanted} for {parameter.name}, got {_described(value)}")
@@ -95,7 +97,7 @@ def _array(value, parameter: Parameter, where: str):
 
 
 def _scalar(value, parameter: Parameter, where: str) -> np.generic:
-    """`value` as the declared type, if that holds it: whole numbers exactly, others rounded."""
+    """`value` in the declared type: integers exactly, floats rounded. Raises CourseError if it is out of range."""
     if not isinstance(value, (int, numbers.Real, np.bool_)):
         raise CourseError(f"{where}: wanted a number for {parameter}, got {_described(value)}")
     low, high = _range(parameter.dtype)
@@ -110,7 +112,7 @@ def _scalar(value, parameter: Parameter, where: str) -> np.generic:
 
 @functools.cache
 def _range(dtype: np.dtype) -> tuple:
-    """The least and the greatest number of a type."""
+    """The smallest and the largest value of a type."""
     if dtype.kind == "b":
         return 0, 1
     info, as_number = (np.finfo(dtype), float) if dtype.kind == "f" else (np.iinfo(dtype), int)
@@ -118,7 +120,7 @@ def _range(dtype: np.dtype) -> tuple:
 
 
 def _all_on_gpu(passed: list, declared: tuple[Parameter, ...], where: str) -> bool:
-    """True if all arrays are CuPy's, on the GPU in use; False if all are NumPy's."""
+    """True if all arrays are CuPy arrays on the current GPU, False if all are NumPy arrays, else CourseError."""
     arrays = {parameter.name: value for value, parameter in zip(passed, declared, strict=True) if parameter.pointer}
     places = {name: _device_of(type(array)) for name, array in arrays.items()}
     if "gpu" not in places.values():
@@ -133,7 +135,7 @@ def _all_on_gpu(passed: list, declared: tuple[Parameter, ...], where: str) -> bo
 
     in_use = cupy.cuda.runtime.getDevice()
     for name, array in arrays.items():
-        if (lies_on := array.data.device_id) != in_use:  # a GPU cannot read what lies on another one
+        if (lies_on := array.data.device_id) != in_use:  # a GPU cannot read another GPU's memory
             raise CourseError(
                 f"{where}: wanted {name} on GPU {in_use}, which is in use, but it lies on GPU {lies_on}; "
                 f"launch inside `with cupy.cuda.Device({lies_on}):`"
@@ -141,7 +143,7 @@ def _all_on_gpu(passed: list, declared: tuple[Parameter, ...], where: str) -> bo
     return True
 
 
-@functools.cache  # of the type: to ask each CuPy array itself costs a microsecond
+@functools.cache  # cached by type, because testing each CuPy array costs a microsecond
 def _device_of(array_type: type) -> str | None:
     if on_gpu(array_type):
         return "gpu"

@@ -1,4 +1,4 @@
-"""What is in a .cu text: its kernels and their parameters, read from the text, so that nothing is declared twice."""
+"""Parse .cu text: its kernels and their parameters are read from the text, so that nothing is declared twice."""
 
 import functools
 import re
@@ -39,10 +39,10 @@ PARAMETER = re.compile(
 
 @dataclass(frozen=True)
 class CudaSource:
-    """A .cu text, the file name to show in messages, constants ("ALPHA=0.01f") and other texts to put before it.
+    """A .cu text, its file name for messages, its constants ("ALPHA=0.01f"), and texts that are placed before it.
 
-    A text of device functions that several kernels share is put `before` them, and not included: a compiler's cache on
-    disk does not notice when an included file changes.
+    Device functions shared by several texts are placed `before` each of them rather than included, because a compiler's
+    cache on disk does not notice when an included file changes.
     """
 
     text: str
@@ -51,7 +51,7 @@ class CudaSource:
     before: tuple["CudaSource", ...] = ()
 
     def __hash__(self) -> int:
-        return hash((self.text, self.file))  # each launch asks for it, and Python remembers the hash of a text
+        return hash((self.text, self.file))  # needed at every launch; fast, because Python caches a string's hash
 
     @staticmethod
     def read(path: Path, defines: tuple[str, ...] = (), before: tuple["CudaSource", ...] = ()) -> "CudaSource":
@@ -63,7 +63,7 @@ class CudaSource:
         return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", defines, before)
 
     def compilable(self) -> str:
-        """The text for a compiler: constants first, then a #line, so that messages name the file's own lines."""
+        """The text to compile: constants, then the texts, each after a #line so that messages give its own lines."""
         pairs = (define.partition("=") for define in self.defines)
         constants = "".join(f"#define {name} {value or 1}\n" for name, _, value in pairs)
         texts = "".join(f'#line 1 "{source.file}"\n{source.text}\n' for source in (*self.before, self))
@@ -81,7 +81,7 @@ class Parameter:
 
     @functools.cached_property
     def dtype(self) -> np.dtype:
-        """The NumPy type of the number, or of an element of the array."""
+        """The NumPy type of the scalar, or of the array's elements."""
         return np.dtype(DTYPES[self.ctype])
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ def _signatures(source: CudaSource) -> dict[str, str]:
 
 
 def _plain(source: CudaSource) -> str:
-    """The text without comments and attributes; what is left stays in its line."""
+    """The text without comments and attributes; the rest keeps its line numbers."""
 
     def blank(match: re.Match) -> str:
         return " " + "\n" * match[0].count("\n")

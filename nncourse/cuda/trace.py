@@ -1,4 +1,4 @@
-"""What the emulator recorded of a launch: which thread touched which cell, by the names of the .cu text."""
+"""The memory accesses of an emulated launch: which thread accessed which element of which array or shared variable."""
 
 import math
 import re
@@ -31,7 +31,7 @@ SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [a-zA-Z] (?:.*::)?(\w+)$", re.MUL
 
 @dataclass(frozen=True)
 class Memory:
-    """What a launch touched: an array that was passed, or a variable in shared memory (one in each block)."""
+    """An array passed to a launch, or a variable in shared memory (of which each block has its own)."""
 
     name: str
     shape: tuple[int, ...]
@@ -45,11 +45,17 @@ class Memory:
 
 @dataclass(frozen=True)
 class Trace:
-    """Every access of a launch to its memories, in the order they came; `accesses` has a row for each.
+    """All memory accesses of a launch. `accesses` is a structured array with one row per access, in execution order.
 
-    Its columns: `memory` (place in `memories`); `cell`, the first one's number in the memory, and `cells`, how many;
-    `offset` in bytes; `block` and `thread` in it, each counted x first; `kind` READ, WRITE or ATOMIC; `line` of the .cu
-    text, 0 if unknown; `code`, which tells one instruction from another; `outside`, whether it misses the memory.
+    Its columns:
+    memory: index in `memories`
+    cell, cells: index of the first accessed element, and the number of elements
+    offset: in bytes from the start of the memory
+    block, thread: number of the block in the grid and of the thread in its block, x first
+    kind: READ, WRITE or ATOMIC
+    line: in the .cu text; 0 if unknown
+    code: identifies the instruction
+    outside: whether the access is out of bounds
     """
 
     grid: tuple[int, int, int]
@@ -66,7 +72,7 @@ def trace_of(
     passed: list[tuple[Parameter, Any]],
     shared_bytes: int,
 ) -> Trace:
-    """Give names and cell numbers to what the program recorded. `passed`: the parameters, each with its argument."""
+    """Make a Trace of the program's records. `passed` holds each parameter with its argument."""
     program, accesses = program_for(source, races=True), np.zeros(len(records), COLUMNS)
     for column in ("offset", "code", "block", "thread", "kind"):
         accesses[column] = records[column]
@@ -82,7 +88,7 @@ def trace_of(
     for name, start, size, mine in (*shared, (_dynamic_name(source), 0, shared_bytes, dynamic)):
         if mine.any():
             accesses["offset"][mine] -= start
-            itemsize = int(records["bytes"][mine].min())  # the type is not known here, but what is touched at once
+            itemsize = int(records["bytes"][mine].min())  # the type is unknown: take the smallest access
             touched.append((Memory(name, _shared_shape(source, name, size // itemsize), itemsize, True), mine))
     for number, (memory, mine) in enumerate(touched):
         cell = accesses["offset"][mine] // memory.itemsize
@@ -95,7 +101,7 @@ def trace_of(
 
 
 def _static_variables(program: Path) -> list[tuple[str, int, int]]:
-    """The __shared__ variables of a program: name, first byte and number of bytes, as they lie in its section."""
+    """The __shared__ variables of a program: name, offset in their section, and size, both in bytes."""
     listed = said_by("nm", "-C", "-S", "-n", program)
     limits = {match[2]: int(match[1], 16) for match in SECTION_LIMIT.finditer(listed)}
     start, end = limits.get("start", 0), limits.get("stop", 0)
@@ -104,7 +110,7 @@ def _static_variables(program: Path) -> list[tuple[str, int, int]]:
 
 
 def _shared_shape(source: CudaSource, name: str, size: int) -> tuple[int, ...]:
-    """The shape of a shared array: rows and columns if its declaration has two brackets that are understood."""
+    """The shape of a shared array: (rows, columns) if the last of its two brackets can be evaluated, else (size,)."""
     text = COMMENT.sub(" ", source.compilable())
     constants = dict(CONSTANT.findall(text))
     for declaration in SHARED.findall(text):
@@ -120,6 +126,6 @@ def _shared_shape(source: CudaSource, name: str, size: int) -> tuple[int, ...]:
 
 
 def _dynamic_name(source: CudaSource) -> str:
-    """What a .cu text calls its dynamic shared memory, if it gives it one name."""
+    """The name of the dynamic shared memory in the .cu text, if there is only one; else "dynamic shared"."""
     names = {name for _, name in DYNAMIC_SHARED.findall(source.text)}
     return names.pop() if len(names) == 1 else "dynamic shared"

@@ -1,7 +1,7 @@
-// Activation functions: z are weighted sums, a what the neurons give out. n numbers, in any shape.
+// Activation functions: z are the weighted sums, a the outputs of the neurons; n elements, in any shape.
 //
-// All kernels of this kind are alike. One thread computes one element, and i is its place: so many whole blocks lie before
-// this one, then so many threads. The guard `if (i < n)` is there because the last block has threads past the end.
+// All elementwise kernels have the same form. One thread computes one element; i is the number of threads in the blocks
+// before this one, plus the thread's index in its block. The guard `if (i < n)` stops threads of the last block past n.
 
 extern "C" __global__ void identity_naive(const float* z, float* a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -23,7 +23,7 @@ extern "C" __global__ void step_derivative_naive(const float* z, float* a, int n
     if (i < n) a[i] = 0.0f;
 }
 
-// (2a). Far below zero expf gives infinity, and 1 / infinity is 0: the right answer.
+// (2a). For very negative z, expf(-z) is infinity, and 1 / infinity is 0: the right result.
 extern "C" __global__ void sigmoid_naive(const float* z, float* a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]));
@@ -71,7 +71,7 @@ extern "C" __global__ void leaky_relu_derivative_naive(const float* z, float* a,
     if (i < n) a[i] = z[i] > 0.0f ? 1.0f : ALPHA;
 }
 
-// (2e), in a form whose exponential is never above 1.
+// (2e), in a form whose exponential is at most 1.
 extern "C" __global__ void softplus_naive(const float* z, float* a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) a[i] = fmaxf(z[i], 0.0f) + log1pf(expf(-fabsf(z[i])));
@@ -84,7 +84,7 @@ extern "C" __global__ void softplus_derivative_naive(const float* z, float* a, i
 
 // ---- softmax: every output needs its whole row. Z, A (batch, n).
 
-// One thread a row, three times along it: the largest, the sum, the quotients.
+// One thread per row, in three passes: the maximum, the sum of exponentials, the quotients.
 extern "C" __global__ void softmax_naive(const float* Z, float* A, int batch, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= batch) return;
@@ -96,7 +96,7 @@ extern "C" __global__ void softmax_naive(const float* Z, float* A, int batch, in
     for (int j = 0; j < n; j++) a[j] /= total;
 }
 
-// One block a row: its 128 threads share the row, and meet in a tree for the largest number and for the sum.
+// One block per row: its 128 threads share the row, and reduce in a tree to the maximum and to the sum.
 #define THREADS 128
 
 __device__ float tree_max(float value, float* partial) {
@@ -133,7 +133,7 @@ extern "C" __global__ void softmax_tree(const float* Z, float* A, int batch, int
     for (int j = threadIdx.x; j < n; j += THREADS) a[j] = expf(z[j] - top) / total;
 }
 
-// The slope of softmax times a gradient: one thread a row.
+// The derivative of softmax times a gradient: one thread per row.
 extern "C" __global__ void softmax_delta_naive(const float* G, const float* A, float* D, int batch, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= batch) return;

@@ -1,7 +1,7 @@
-"""Activation functions and their slopes, equations (2a) to (2e): z is a weighted sum, a what the neuron gives out.
+"""Activation functions and their derivatives, equations (2a) to (2e): z is the weighted sum, a the neuron's output.
 
 Each function is written three times: for one number (the kernels `loops` and `numba`), for a whole array (`numpy` and
-`cupy`), and as a CUDA kernel in activations.cu. All stay finite at z = ±1000. At a kink the slope is the left side's.
+`cupy`), and as a CUDA kernel in activations.cu. All are finite at z = ±1000. At a kink the left derivative is used.
 """
 
 import math
@@ -17,7 +17,7 @@ SOURCE = cuda_beside(__file__, f"ALPHA={ALPHA}f")
 
 
 def elementwise(name: str, formula: str, truth: Callable, equation: str = "", flops: int = 1) -> Operation:
-    """An operation that turns each number z into a number a; its CUDA kernel is <name>_naive."""
+    """An operation that computes a from z element by element; its CUDA kernel is <name>_naive."""
     operation = Operation(
         name,
         formula,
@@ -33,7 +33,7 @@ def elementwise(name: str, formula: str, truth: Callable, equation: str = "", fl
 
 
 def over_elements(formula: Callable) -> Callable:
-    """A kernel that applies the formula to one number after the other."""
+    """A kernel that applies the formula to each element in turn."""
 
     def loops(z):
         a = np.empty_like(z)
@@ -46,7 +46,7 @@ def over_elements(formula: Callable) -> Callable:
 
 
 def on_numbers(operation: Operation) -> Callable:
-    """Decorator: a formula for one number becomes the kernels `loops` and, compiled, `numba`."""
+    """Decorator that registers a formula for one number as the kernels `loops` and, compiled, `numba`."""
 
     def register(formula: Callable) -> Callable:
         compiled = jit.at_first_call(lambda: jit.jit(over_elements(jit.jit(formula))))
@@ -57,7 +57,7 @@ def on_numbers(operation: Operation) -> Callable:
     return register
 
 
-# ---- identity: the activation of a regression's output
+# ---- identity: the output activation for regression
 
 identity = elementwise("identity", "a = z", truth=np.array, flops=0)
 identity_derivative = elementwise("identity_derivative", "a = 1", truth=np.ones_like, flops=0)
@@ -83,7 +83,7 @@ def identity_slope_array(z):
     return np.ones_like(z)
 
 
-# ---- step: the perceptron's threshold; its slope is zero wherever it has one, so it cannot learn by gradients
+# ---- step: the perceptron's threshold; its derivative is zero wherever it exists, so gradients cannot train it
 
 step = elementwise("step", "a = 1 if z > 0, else 0", truth=lambda z: np.where(z > 0, 1.0, 0.0))
 step_derivative = elementwise("step_derivative", "a = 0", truth=np.zeros_like, flops=0)
@@ -109,7 +109,7 @@ def step_slope_array(z):
     return np.zeros_like(z)
 
 
-# ---- sigmoid (2a): exp(−z) overflows far below zero, so each side has its own form; tanh has both inside
+# ---- sigmoid (2a): exp(−z) overflows for very negative z, so each sign has its own form; tanh needs no such case
 
 
 def _sigmoid_truth(z):
@@ -196,7 +196,7 @@ def relu_array(z):
 on_numbers(relu_derivative)(step_of)  # the slope of ReLU is the step function
 relu_derivative.array_kernel(step_array)
 
-# ---- leaky ReLU (2d): below zero a small slope is left, so that the neuron can come back
+# ---- leaky ReLU (2d): a small slope below zero keeps the gradient nonzero, so the neuron can recover
 
 leaky_relu = elementwise(
     "leaky_relu", f"a = z if z > 0, else {ALPHA} z", equation="(2d)", truth=lambda z: np.where(z > 0, z, ALPHA * z)
@@ -226,7 +226,7 @@ def leaky_relu_slope_array(z):
     return (1 - ALPHA) * (z > 0).astype(z.dtype) + ALPHA
 
 
-# ---- softplus (2e): a smooth ReLU; log(1 + exp(z)) overflows far above zero, where it is z itself
+# ---- softplus (2e): a smooth ReLU; for large z, where log(1 + exp(z)) would overflow, it equals z
 
 softplus = elementwise("softplus", "a = log(1 + exp(z))", equation="(2e)", truth=lambda z: np.logaddexp(0, z), flops=5)
 softplus_derivative = elementwise("softplus_derivative", "a = σ(z)", truth=_sigmoid_truth, flops=4)
@@ -245,7 +245,7 @@ def softplus_array(z):
 on_numbers(softplus_derivative)(sigmoid_of)  # the slope of softplus is the sigmoid
 softplus_derivative.array_kernel(sigmoid_array)
 
-# ---- softmax: the outputs of a sample become positive and add up to 1; the largest z is taken out of the exponentials
+# ---- softmax: each sample's outputs are positive and sum to 1; subtracting the largest z first avoids overflow
 
 
 def _softmax_truth(Z):
@@ -289,8 +289,8 @@ def softmax_array(Z):
 softmax.cuda_kernel("naive", SOURCE, block=128, over=("batch",))
 softmax.cuda_kernel("tree", SOURCE, block=128, grid=("batch",))
 
-# Every output of a softmax depends on every z of its row, so its slope is a matrix. Backpropagation only needs that
-# matrix times a gradient: the delta, as (4a) gives it for the other activations.
+# Every output of a softmax depends on every z of its row, so its derivative is a matrix. Backpropagation only needs the
+# product of that matrix with a gradient: the delta, which (4a) gives for the other activations.
 
 
 def _softmax_delta_truth(G, A):

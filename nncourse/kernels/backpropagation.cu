@@ -6,8 +6,8 @@ extern "C" __global__ void output_delta_naive(const float* G, const float* S, fl
     if (i < n) D[i] = G[i] * S[i];
 }
 
-// (4b) D_below = (D W) * S. One thread an element. Threads next to each other in x read neighbours in a row of W:
-// their reads coalesce, unlike those of dense_forward_naive.
+// (4b) D_below = (D W) * S. One thread per element. Adjacent threads in x read adjacent elements of a row of W, so the
+// reads coalesce, unlike those of dense_forward_naive.
 extern "C" __global__ void hidden_delta_naive(const float* D, const float* W, const float* S, float* D_below,
                                               int batch, int n_out, int n_in) {
     int k = blockIdx.x * blockDim.x + threadIdx.x;  // neuron of the layer below
@@ -39,7 +39,7 @@ extern "C" __global__ void hidden_delta_tiled(const float* D, const float* W, co
     if (i < batch && k < n_in) D_below[i * n_in + k] = sum * S[i * n_in + k];
 }
 
-// (4c) db = mean of D over the batch. One thread a neuron: it walks down its column, so the reads of a warp coalesce.
+// (4c) db = mean of D over the batch. One thread per neuron, which sums its column: the reads of a warp coalesce.
 extern "C" __global__ void bias_gradient_naive(const float* D, float* db, int batch, int n_out) {
     int j = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= n_out) return;
@@ -48,7 +48,7 @@ extern "C" __global__ void bias_gradient_naive(const float* D, float* db, int ba
     db[j] = sum / batch;
 }
 
-// (4d) dW = D^T A / batch. One thread a weight.
+// (4d) dW = D^T A / batch. One thread per weight.
 extern "C" __global__ void weight_gradient_naive(const float* D, const float* A, float* dW,
                                                  int batch, int n_out, int n_in) {
     int k = blockIdx.x * blockDim.x + threadIdx.x;  // input that the weight comes from

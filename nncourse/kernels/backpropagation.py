@@ -1,7 +1,7 @@
-"""The four equations of backpropagation, each an operation of its own, for a whole batch.
+"""The four equations of backpropagation, each as one operation on a whole batch.
 
-The deltas D are dC/dZ of each sample, S = σ'(Z) are the slopes of the activations. The mean over the batch is taken
-where deltas become gradients, in (4c) and (4d), and nowhere else.
+The deltas D are dC/dZ per sample; S = σ'(Z) are the derivatives of the activations. The mean over the batch is taken
+only in (4c) and (4d), where gradients are computed from deltas.
 """
 
 import numpy as np
@@ -61,7 +61,7 @@ def output_delta_array(G, S):
 
 @hidden_delta.loops_kernel
 def hidden_delta_loops(D, W, S):
-    """Each neuron k below gets its share of every error above it: Σ_j D[i, j] W[j, k]."""
+    """Neuron k of the layer below gets Σ_j D[i, j] W[j, k]: its share of the deltas of the layer above."""
     batch, n_out = D.shape
     n_in = W.shape[1]
     D_below = np.zeros_like(S)
@@ -100,7 +100,7 @@ def bias_gradient_array(D):
 
 @weight_gradient.loops_kernel
 def weight_gradient_loops(D, A):
-    """Delta of the neuron above times activation of the neuron below, averaged over the batch."""
+    """The delta of neuron j times the activation of neuron k below, averaged over the batch."""
     batch, n_out = D.shape
     n_in = A.shape[1]
     dW = np.zeros((n_out, n_in), D.dtype)

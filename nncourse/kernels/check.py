@@ -1,15 +1,15 @@
-"""check(): is a kernel right? It is compared with a float64 truth on random data and on data chosen to break it.
+"""check(): compare a kernel with a float64 truth, on random data and on data chosen to expose mistakes.
 
-* Sizes: ones; odd ones; a tile of 16, and one past it in each direction; multiples of 4 that are none of 8, for kernels
-  that read four numbers at once; long and thin ones past 1,024.
-* Values: random, and what the operation's `hostile` names: zeros (the kink of ReLU); large, in thousands (exp
-  overflows); infinite, one infinity in the first argument; special, the numbers where activations go wrong.
-* Arguments are compared afterwards: a kernel must leave them as they were.
-* A CUDA kernel is handed a result full of NaN, so that a cell never written shows. On a GPU its arrays stand between
-  guard cells, so that a write past the end shows. On the emulator every case runs with the threads in forward,
-  reverse and shuffled order, so that a missing barrier shows; and once more to look for races, which do no harm
-  where threads take turns.
-* An error of a few float32 roundings is allowed (the operation's `tolerance`); NaN never passes.
+* Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
+  elements at once; long and thin ones above 1,024.
+* Values: random, and the kinds in the operation's `hostile`: zeros (the kink of ReLU); large, in thousands (exp
+  overflows); infinite, one infinity in the first argument; special, values at which activations often fail.
+* A kernel must not change its arguments: they are compared afterwards.
+* The result array of a CUDA kernel is filled with NaN, to detect elements that are never written. On a GPU all arrays
+  have guard elements on both sides, to detect out-of-bounds writes. On the emulator every case runs with the threads in
+  forward, reverse and shuffled order, to detect missing barriers, and once more with race detection, because a race may
+  have no effect where threads run one after the other.
+* Errors of a few float32 roundings are allowed (the operation's `tolerance`); NaN never passes.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ PLACES = {
     "gpu": "on the GPU",
     "emulator": "on the CPU emulator, in three thread orders, and no races",
 }
-# How a case runs, and words for it: with options of the emulator on the emulator, once elsewhere.
+# The runs of each case: label -> options of the emulator. Elsewhere each case runs once.
 EMULATED = {
     **{f"threads in {order} order": {"order": order, "seed": 1} for order in ORDERS},
     "looking for races": {"races": True},
@@ -39,18 +39,19 @@ EMULATED = {
 ONCE = {"": {}}
 EPS = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
-GUARD = 1 << 14  # guard cells on either side of a GPU array: as many as 16 rows of the longest one have
-MOST = 1 << 17  # numbers in an argument: a square matrix of 2,500 rows would take Python loops many seconds
+GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 rows of the longest array
+MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
 SENTINEL = -987654321  # what integers hold before they are written; floats hold NaN
-# What guard cells hold. As floats two NaNs, so that one copied from input to output shows; whole numbers read past the
-# end may be used as an index, and a huge one would end the process's use of the GPU, so they are 0.
+# Contents of the guard elements: two different NaNs for outputs and inputs, so that copying one to the other is
+# detected; 0 for integers, because a kernel that reads past the end may use the value as an index, and a huge index
+# would make the process's CUDA context unusable.
 OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
-SPECIAL = np.outer([0.0, 1e-30, 0.5, 20.0, 88.8, 104.0, 1000.0, np.inf], [1, -1])  # kinks, and the ends of exp
+SPECIAL = np.outer([0.0, 1e-30, 0.5, 20.0, 88.8, 104.0, 1000.0, np.inf], [1, -1])  # kinks, and the range limits of exp
 
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments to try a kernel on, and words for them."""
+    """Arguments for a kernel, and a label that describes them."""
 
     label: str
     arguments: tuple
@@ -58,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What check() found: `ok`, one line for people, and the case that failed, to run it again."""
+    """The result of check(): `ok`, one line of text, and the case that failed, which can be run again."""
 
     ok: bool
     line: str
@@ -74,7 +75,7 @@ class Verdict:
 
 
 def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdict:
-    """Run `kernel` on every case; the first fault ends it. Called through Operation.check."""
+    """Run `kernel` on every case until one fails. `device` is "cpu", "gpu" or "emulator". Called by Operation.check."""
     device = _place(kernel, device)
     title = f"{operation.name} ({kernel.name})"
     runs = EMULATED if device == "emulator" else ONCE
@@ -88,7 +89,7 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
                 return Verdict(False, f"{title}: does not compile\n{error}")
             shares = "__shared__" in getattr(getattr(kernel, "source", None), "text", "")
             if fault and " wrong, first " in fault and device == "emulator" and shares:
-                # A missing barrier shows as wrong numbers; better than those is to say where it is missing.
+                # A missing barrier can cause wrong values; a report of the race is more helpful.
                 race = _fault(operation, kernel, case, device, EMULATED["looking for races"]) or ""
                 fault = race if "both touch shared" in race else fault
             if fault:
@@ -98,7 +99,7 @@ def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdic
 
 
 def _place(kernel, device: str | None) -> str:
-    """Where to run: asked for, or the kernel's device, or for CUDA C the emulator if there is no GPU."""
+    """Where to run: `device` if given, else the kernel's device, or the emulator for CUDA C without a GPU."""
     gpu = devices.gpu_available()
     device = device or ("emulator" if kernel.cuda and not gpu else kernel.device)
     possible = ("gpu", "emulator") if kernel.cuda else ("cpu", "gpu")
@@ -110,7 +111,7 @@ def _place(kernel, device: str | None) -> str:
 
 
 def cases(operation, seed: int = 0) -> Iterator[Case]:
-    """Small first, so that a fault is shown on the simplest data that has it."""
+    """All cases of an operation, small ones first, so that a fault is reported on simple data."""
     rng = np.random.default_rng(seed)
     names = operation.shapes.free_names
     odd, *tried = operation.sizes_to_check or _sizes_that_fit(operation, names)
@@ -123,7 +124,7 @@ def cases(operation, seed: int = 0) -> Iterator[Case]:
 
 
 def _sizes_that_fit(operation, names: tuple[str, ...]) -> list[dict]:
-    """Odd sizes first, then hostile ones; without those for which a derived size would be below 1."""
+    """Odd sizes first, then hostile ones. Sizes for which a derived size would be below 1 are left out."""
     fitting = []
     for sizes in (tuple(islice(cycle((5, 18, 7)), len(names))), *hostile_sizes(len(names))):
         try:
@@ -141,7 +142,7 @@ def random_case(operation, sizes: dict, seed: int = 0) -> Case:
 
 
 def hostile_sizes(count: int) -> list[tuple[int, ...]]:
-    """Sizes for so many letters: ones, a tile of 16, one past it in each direction, odd ones, fours, one long."""
+    """Sizes for `count` letters: ones, odd ones, a tile of 16, 17 in each direction, multiples of 4, a long one."""
     if count == 1:
         return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
     patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (33, 65, 18), (20, 132, 4), (1025, 3, 2)
@@ -150,7 +151,7 @@ def hostile_sizes(count: int) -> list[tuple[int, ...]]:
 
 
 def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator) -> Case:
-    """One case: arguments of these sizes, filled with this kind of values."""
+    """One case: arguments of these sizes with values of this kind."""
     arguments = []
     sizes = operation.shapes.complete(sizes, operation.name)
     for position, argument in enumerate(operation.arguments):
@@ -172,7 +173,7 @@ def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator)
 
 
 def _floats(kind: str, shape: tuple[int, ...], position: int, rng: np.random.Generator) -> np.ndarray:
-    """Float32 values of one kind; an infinity only in the first argument, so that the truth is never NaN."""
+    """Float32 values of one kind. Only the first argument gets an infinity, so that the truth is never NaN."""
     values = rng.standard_normal(shape).astype(np.float32)
     if kind == "infinite" and position == 0:
         values.flat[rng.integers(values.size)] = np.inf
@@ -181,7 +182,7 @@ def _floats(kind: str, shape: tuple[int, ...], position: int, rng: np.random.Gen
 
 
 def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | None:
-    """Run one case; None, or what is wrong in a few words."""
+    """Run one case. Returns None, or a short description of what is wrong."""
     truths = truths_of(operation, case.arguments)
     guards: list = []
     copy = partial(_guarded, guards) if device == "gpu" else lambda values, bits: values.copy()
@@ -189,14 +190,14 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
     if kernel.cuda and not operation.in_place:
         options = options | {"out": out_of(operation, truths, lambda values: copy(values, OUTPUT_GUARD))}
     try:
-        with np.errstate(all="ignore"):  # an overflow on the way is no fault if the result is right
+        with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
             result = kernel(*arguments, **options)
         devices.synchronise(device)
     except CudaCompileError:
         raise
     except CourseError as error:
         return str(error)
-    except Exception as error:  # whatever a student's Python function raises is a verdict, not a crash
+    except Exception as error:  # a student's function may raise anything; it becomes the verdict
         return f"raised {type(error).__name__}: {error}"
     if any((cells != bits).any() for cells, bits in guards):
         return "writes outside of its arrays: is the guard right?"
@@ -223,13 +224,13 @@ def _by_result(operation, values) -> dict[str, np.ndarray]:
 
 
 def out_of(operation, truths: dict[str, np.ndarray], copy: Callable = lambda values: values):
-    """What a CUDA kernel is handed for its new results: unwritten arrays, made by `copy`."""
+    """The `out` of a CUDA kernel: an unwritten array for each new result, passed through `copy`."""
     arrays = tuple(copy(unwritten(named, truths[named.name].shape)) for named in operation.shapes.new)
     return arrays[0] if len(arrays) == 1 else arrays
 
 
 def unwritten(result, shape: tuple[int, ...]) -> np.ndarray:
-    """What a kernel is handed to overwrite: an element that nobody writes shows as wrong."""
+    """A result array of NaN or SENTINEL, so that an element that is never written is detected."""
     return np.full(shape, np.nan if result.kind == "float" else SENTINEL, result.dtype)
 
 
@@ -238,7 +239,7 @@ def _is_array(value) -> bool:
 
 
 def compare(operation, result, truths: dict[str, np.ndarray], arguments: tuple) -> str | None:
-    """None where what a kernel returned is the truth up to rounding; else what is wrong with the first such result."""
+    """None if what a kernel returned equals the truth up to rounding; else what is wrong with the first wrong result."""
     several = len(operation.results) > 1
     if several and not (isinstance(result, tuple) and len(result) == len(operation.results)):
         return f"returns {_kind(result)}: wanted a tuple of {', '.join(map(str, operation.results))}"
@@ -249,14 +250,14 @@ def compare(operation, result, truths: dict[str, np.ndarray], arguments: tuple) 
 
 
 def _kind(value) -> str:
-    """Words for what is no tuple of the right length."""
+    """A few words for a value that is not a tuple of the right length."""
     if value is None:
         return "nothing"
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"one {type(value).__name__}"
 
 
 def compare_one(operation, name: str, result, truths: dict[str, np.ndarray], arguments: tuple) -> str | None:
-    """None where one result is the truth up to rounding; else how many elements are wrong, the first, and how."""
+    """None if one result equals the truth up to rounding; else the number of wrong elements, and the first of them."""
     named = next(named for named in operation.results if named.name == name)
     dtype, truth = named.dtype, truths[name]
     if result is None:
@@ -285,7 +286,7 @@ def compare_one(operation, name: str, result, truths: dict[str, np.ndarray], arg
 
 
 def allowed_error(operation, name: str, arguments: tuple) -> np.ndarray | float:
-    """For the result of that name: so many roundings of the magnitude; integers and infinities must be exact."""
+    """The allowed error of one result: tolerance × eps × the operation's magnitude; 0 for integers and infinities."""
     if next(named for named in operation.results if named.name == name).kind == "int":
         return 0
     magnitude = _by_result(operation, operation.magnitude(*map(_float64, arguments)))[name]
@@ -294,14 +295,14 @@ def allowed_error(operation, name: str, arguments: tuple) -> np.ndarray | float:
 
 
 def _float64(value):
-    """Floats in double precision; labels and sizes stay integers."""
+    """Float32 arrays converted to float64; other values unchanged."""
     return value.astype(np.float64) if _is_array(value) and value.dtype == np.float32 else value
 
 
 def _guarded(guards: list, values: np.ndarray, bits: int):
-    """A GPU copy of `values` with guard cells before and after it, which are added to `guards`.
+    """A GPU copy of `values` between guard elements, which are added to `guards`.
 
-    All 4-byte guard cells hold `bits`; if these are a NaN, another NaN in their place is seen as well.
+    The guards are compared with `bits` as 4-byte integers, so that a different NaN is detected too.
     """
     import cupy
 

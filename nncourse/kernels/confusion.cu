@@ -1,13 +1,13 @@
 // confusion_matrix: M[label][prediction] counts samples. M is zero before the launch.
 
-// One thread a sample. Two threads may want to add to the same cell at once: atomicAdd lets them do so one after the other.
+// One thread per sample. Two threads may add to the same element at the same time: atomicAdd serialises them.
 extern "C" __global__ void confusion_matrix_atomic(const int* labels, const int* predictions, int* M,
                                                    int n, int classes) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) atomicAdd(&M[labels[i] * classes + predictions[i]], 1);
 }
 
-// ---- precision, recall, F1: one thread a class adds up a column, a row, or both. Without any sample the quotient is 0.
+// ---- precision, recall, F1: one thread per class sums a column, a row, or both. If the sum is 0, so is the quotient.
 
 extern "C" __global__ void precision_naive(const int* M, float* P, int classes) {
     int j = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-"""The confusion matrix: cell (i, j) counts samples of class i taken for class j. And precision, recall, F1 from it."""
+"""The confusion matrix, whose element (i, j) counts samples of class i predicted as j; precision, recall and F1."""
 
 import numpy as np
 
@@ -38,16 +38,16 @@ def loops(labels, predictions, classes):
 
 @confusion_matrix.array_kernel
 def array(labels, predictions, classes):
-    """Each pair of classes becomes one number, and the numbers are counted."""
+    """Encode each pair (label, prediction) as one number, and count the numbers."""
     counts = np.bincount(labels * classes + predictions, minlength=classes * classes)
     return counts.reshape(classes, classes).astype(np.int32)
 
 
-# Integer sums do not depend on the order of adding: these atomics give the same counts every time.
+# Integer sums do not depend on the order of addition, so the atomics are deterministic.
 SOURCE = cuda_beside(__file__)
 confusion_matrix.cuda_kernel("atomic", SOURCE, over=("n",))
 
-# ---- what is read off a confusion matrix, class by class. Where the denominator is 0, so is the quotient.
+# ---- measures of each class from the confusion matrix. If a denominator is 0, the quotient is 0.
 
 
 def _counts(rng, shape, sizes):
@@ -109,7 +109,7 @@ def precision_loops(M):
 
 @precision.array_kernel
 def precision_array(M):
-    """Where a sum is 0, its diagonal cell is 0 too: 0 / 1 is the 0 that is wanted."""
+    """If a column's sum is 0, so is its diagonal element; dividing by 1 then gives the wanted 0."""
     return (M.diagonal() / np.maximum(M.sum(axis=0), 1)).astype(np.float32)
 
 
@@ -144,7 +144,7 @@ def f1_loops(M):
 
 @f1.array_kernel
 def f1_array(M):
-    """2 TP + FP + FN is the sum of a class's row and of its column."""
+    """2 TP + FP + FN is the sum of the class's row plus the sum of its column."""
     return (2 * M.diagonal() / np.maximum(M.sum(axis=0) + M.sum(axis=1), 1)).astype(np.float32)
 
 

@@ -1,9 +1,9 @@
-// Costs and their gradients. A, Z, Y, G (batch, n), a row a sample; C is one number, zero before the launch.
+// Costs and their gradients. A, Z, Y, G (batch, n), one row per sample; C is one number, zero before the launch.
 
-// ---- three ways to add up numbers that lie in different threads
+// ---- three ways to add up numbers that are in different threads
 
-// 1. Every thread adds to the same cell, one after the other. Simple and slow; and because float sums depend on the order
-// of adding, the last digits change from run to run.
+// 1. All threads add to the same number, one after the other. Simple but slow; and because float sums depend on the
+// order of addition, the last digits change from run to run.
 extern "C" __global__ void mse_atomic(const float* A, const float* Y, float* C, int batch, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= batch * n) return;
@@ -11,8 +11,8 @@ extern "C" __global__ void mse_atomic(const float* A, const float* Y, float* C, 
     atomicAdd(C, difference * difference / (2.0f * batch));
 }
 
-// 2. A tree: half of the threads add the other half's numbers, then a quarter, then an eighth. blockDim.x is a power of
-// two, at most 1,024. The sum is right in thread 0.
+// 2. A tree: half of the threads add the numbers of the other half, then a quarter, then an eighth. blockDim.x must be
+// a power of two, at most 1,024. The sum is valid in thread 0.
 __device__ float tree_sum(float value) {
     __shared__ float partial[1024];
     int t = threadIdx.x;
@@ -25,8 +25,8 @@ __device__ float tree_sum(float value) {
     return partial[0];
 }
 
-// 3. The 32 threads of a warp read each other's registers by shuffles, without shared memory or barriers; only the warps'
-// 32 sums meet in shared memory.
+// 3. The 32 threads of a warp read each other's registers by shuffles, without shared memory or barriers; only the sums
+// of the warps, at most 32, go through shared memory.
 __device__ float warp_sum(float value) {
     for (int distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(0xffffffff, value, distance);
     return value;
@@ -42,7 +42,7 @@ __device__ float shuffle_sum(float value) {
     return value;
 }
 
-// ---- the costs: one block strides over all numbers, then adds up. The order of adding never changes.
+// ---- the costs: one block strides over all elements, then adds up the threads' sums. The order of addition is fixed.
 
 __device__ float squares(const float* A, const float* Y, int size) {
     float sum = 0.0f;
@@ -80,7 +80,7 @@ extern "C" __global__ void binary_cross_entropy_tree(const float* Z, const float
     if (threadIdx.x == 0) *C = sum / batch;
 }
 
-// One thread a sample: log of the sum of exponentials, with the largest z taken out so that none overflows.
+// One thread per sample: log of the sum of exponentials, with the largest z subtracted first so that none overflows.
 extern "C" __global__ void categorical_cross_entropy_tree(const float* Z, const float* Y, float* C, int batch, int n) {
     float sum = 0.0f;
     for (int i = threadIdx.x; i < batch; i += blockDim.x) {
@@ -97,7 +97,7 @@ extern "C" __global__ void categorical_cross_entropy_tree(const float* Z, const 
     if (threadIdx.x == 0) *C = sum / batch;
 }
 
-// ---- gradients, element by element
+// ---- gradients, one thread per element
 
 // The gradient of (3), and the delta of both cross-entropies.
 extern "C" __global__ void difference_naive(const float* A, const float* Y, float* G, int batch, int n) {

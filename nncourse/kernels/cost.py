@@ -1,9 +1,9 @@
-"""How wrong is the network? Four costs, each one number for a batch, and the gradients that start backpropagation.
+"""Four costs, each one number for a batch, and the gradients with which backpropagation starts.
 
-Costs are sums over the outputs and means over the batch, as in (3). Gradients are those of one sample: the mean over
-the batch is taken later, in (4c) and (4d). The cross-entropies are computed from the weighted sums Z, before the
-activation: log(sigmoid(z)) overflows where z is far below zero, softplus(z) − y z never does. With them the delta is
-A − Y at once.
+Costs are summed over the outputs and averaged over the batch, as in (3). Gradients are per sample: the mean over the
+batch is taken later, in (4c) and (4d). The cross-entropies are computed from the weighted sums Z, before the
+activation, because log(sigmoid(z)) overflows for very negative z and softplus(z) − y z never does. Their delta is
+simply A − Y.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 from nncourse.kernels.operation import Operation, cuda_beside
 
 SOURCE = cuda_beside(__file__)
-# Thousands of float32 numbers are added up: one that is missing is a larger error than this tolerance.
+# For sums of thousands of float32 numbers; a missing summand is a larger error than this tolerance.
 COST = {"output": "accumulated", "tolerance": 64.0}
 
 
@@ -195,7 +195,7 @@ categorical_cross_entropy = Operation(
 
 @categorical_cross_entropy.loops_kernel
 def categorical_cross_entropy_loops(Z, Y):
-    """The largest z of a row is taken out of the exponentials, so that none overflows."""
+    """The largest z of each row is subtracted first, so that no exponential overflows."""
     batch, n = Z.shape
     total = 0.0
     for i in range(batch):

@@ -1,6 +1,6 @@
-"""A dense layer: every neuron sees every input. The handout's equation (1) for a whole layer and a whole batch.
+"""A dense layer, in which every neuron has every input: the handout's equation (1) for a whole layer and batch.
 
-Rows are samples. W[j, k] joins input k to neuron j, so Z[i, j] = A[i] · W[j] + b[j] is neuron j's sum for sample i.
+Rows are samples. W[j, k] connects input k to neuron j: Z[i, j] = A[i] · W[j] + b[j] is neuron j's sum for sample i.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ dense_forward = Operation(
 
 @dense_forward.loops_kernel
 def loops(A, W, b):
-    """As on paper: a sum for each sample and neuron."""
+    """Equation (1) written out: one sum for each sample and neuron."""
     batch, n_in = A.shape
     n_out = W.shape[0]
     Z = np.empty((batch, n_out), A.dtype)
@@ -37,19 +37,19 @@ def loops(A, W, b):
 
 @dense_forward.array_kernel
 def array(A, W, b):
-    """The sums as one matrix product, which the library hands to BLAS; b is added to every row."""
+    """All sums as one matrix product, computed by BLAS; b is added to every row."""
     return A @ W.T + b
 
 
-# block: threads in x, y. tile: the neurons and samples whose elements of Z a block computes, if not one a thread.
-# The later a kernel stands, the faster it is on large matrices. On small ones, 128 × 128 elements a block leave most of
-# a GPU idle: so `tiled` is the default, which networks get unless another kernel is asked for.
+# block: threads in x, y. tile: neurons and samples that a block computes, if not one element of Z per thread.
+# On large matrices each kernel is faster than those above it. On small ones, with 128 × 128 elements per block, most of
+# the GPU would be idle: so networks use `tiled` by default.
 SOURCE = cuda_beside(__file__)
 dense_forward.cuda_kernel("naive", SOURCE, block=(32, 8))
 dense_forward.cuda_kernel("coalesced", SOURCE, block=(32, 8), tile=(1, 8))
 dense_forward.cuda_kernel("tiled", SOURCE, block=(16, 16), default=True)
 
-TILES = CudaSource.read(Path(__file__).with_name("dense_tiles.cu"))  # apart: it takes seconds to compile
+TILES = CudaSource.read(Path(__file__).with_name("dense_tiles.cu"))  # a separate file: it takes seconds to compile
 dense_forward.cuda_kernel("tiles_1d", TILES, block=512, tile=(64, 64))
 dense_forward.cuda_kernel("tiles_2d", TILES, block=256, tile=(128, 128))
 dense_forward.cuda_kernel("vectorised", TILES, block=256, tile=(128, 128))

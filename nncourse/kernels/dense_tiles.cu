@@ -1,10 +1,10 @@
-// dense_forward: Z = A W^T + b, the kernels that follow those of dense.cu, slow to fast; there is a list.
-// Here a thread computes several elements of Z and keeps their sums in registers: a number that it reads from shared
-// memory is multiplied with several others before it is dropped. A block walks along k in steps of DEPTH.
+// dense_forward: Z = A W^T + b, the kernels that follow those of dense.cu, from slow to fast; dense.cu lists them all.
+// Each thread computes several elements of Z and keeps their sums in registers, so that an element read from shared
+// memory is used in several products. A block proceeds along k in steps of DEPTH.
 #define DEPTH 8
 
-// A block of 512 threads computes 64 x 64 elements, each thread 8 that lie below each other: 9 readings for 8 products,
-// where `tiled` needs 16.
+// A block of 512 threads computes 64 x 64 elements, each thread 8 in a column: 9 reads from shared memory for 8
+// products; `tiled` needs 16.
 #define SIDE_1D 64
 #define COLUMN 8
 
@@ -13,8 +13,8 @@ extern "C" __global__ void dense_forward_tiles_1d(const float* A, const float* W
     __shared__ float A_tile[SIDE_1D][DEPTH];
     __shared__ float W_tile[SIDE_1D][DEPTH + 1];
     int t = threadIdx.x, i0 = blockIdx.y * SIDE_1D, j0 = blockIdx.x * SIDE_1D;
-    int x = t % SIDE_1D, y = t / SIDE_1D * COLUMN;     // this thread's neuron and first sample, counted in the tile
-    int row_load = t / DEPTH, k_load = t % DEPTH;      // the number of each tile that it brings
+    int x = t % SIDE_1D, y = t / SIDE_1D * COLUMN;     // this thread's neuron and first sample, relative to the tile
+    int row_load = t / DEPTH, k_load = t % DEPTH;      // the element of each tile that it loads
     float z[COLUMN] = {};
     for (int k0 = 0; k0 < n_in; k0 += DEPTH) {
         bool inside = k0 + k_load < n_in;
@@ -31,13 +31,13 @@ extern "C" __global__ void dense_forward_tiles_1d(const float* A, const float* W
         if (i0 + y + m < batch && j0 + x < n_out) Z[(i0 + y + m) * n_out + j0 + x] = z[m] + b[j0 + x];
 }
 
-// A block of 16 x 16 threads computes 128 x 128 elements, each thread 8 x 8: 16 readings for 64 products.
-// Its elements lie 16 apart, so that threads next to each other read and write next to each other.
+// A block of 16 x 16 threads computes 128 x 128 elements, each thread 8 x 8: 16 reads for 64 products.
+// A thread's elements are 16 apart, so that adjacent threads read and write adjacent elements.
 #define SIDE 128
 #define THREADS 256
 #define APART 16
 
-// sums[m][n] += a[m] w[n]. The loops are unrolled: only then can sums, a and w be registers, which have no index.
+// sums[m][n] += a[m] w[n]. The loops must be unrolled so that sums, a and w are in registers, which cannot be indexed.
 template <int M, int N> __device__ void multiply(float (&sums)[M][N], const float (&a)[M], const float (&w)[N]) {
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -74,28 +74,28 @@ extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_tiles_2d
         }
 }
 
-// ---- From here on numbers move four at a time, as a float4. It has to begin at an address that 16 divides: rows are
-// read so only if n_in is a multiple of 4 and the matrix begins at such an address, else number by number.
+// ---- From here on elements are read and written four at a time, as a float4, whose address must be a multiple of 16.
+// If n_in is not a multiple of 4, or the matrix does not begin at such an address, they are read one by one.
 
-// Can rows of n numbers be read and written four at a time?
+// Whether rows of n elements can be read and written four at a time.
 __device__ bool by_fours(const float* matrix, int n) {
     return n % 4 == 0 && (size_t)matrix % 16 == 0;
 }
 
-// Row i of a matrix. After the last row comes the last row again: what is computed of it is not stored.
+// Row i of a matrix; past the end, the last row: what is computed from it is not stored.
 __device__ const float* row_of(const float* matrix, int i, int rows, int n) {
     return matrix + (size_t)min(i, rows - 1) * n;
 }
 
-// Four numbers of a row, from k on: all at once, or one by one with zeros after the row's end.
+// Four elements of a row, from k on: all at once, or one by one with zeros past the end of the row.
 __device__ float4 read4(const float* row, int k, int n, bool at_once) {
     if (at_once) return *(const float4*)(row + k);
     return make_float4(k < n ? row[k] : 0.0f, k + 1 < n ? row[k + 1] : 0.0f, k + 2 < n ? row[k + 2] : 0.0f,
                        k + 3 < n ? row[k + 3] : 0.0f);
 }
 
-// Four numbers that follow each other along k go into four rows of a tile: it lies transposed in shared memory, so that
-// the numbers that a thread needs for one k lie next to each other.
+// Stores four elements that are consecutive along k into four rows of a tile. Tiles are transposed in shared memory, so
+// that the elements that a thread needs for one k are adjacent.
 template <int WIDTH> __device__ void store_transposed(float (*tile)[WIDTH], int k, int i, float4 numbers) {
     tile[k][i] = numbers.x;
     tile[k + 1][i] = numbers.y;
@@ -103,7 +103,7 @@ template <int WIDTH> __device__ void store_transposed(float (*tile)[WIDTH], int 
     tile[k + 3][i] = numbers.w;
 }
 
-// A thread's M numbers for one k: four, then four that lie `apart` further, and so on.
+// Reads a thread's M elements for one k: groups of four, `apart` elements from one group to the next.
 template <int M> __device__ void read_fragment(float (&numbers)[M], const float* tile_row, int apart) {
 #pragma unroll
     for (int m = 0; m < M; m += 4) {
@@ -115,7 +115,7 @@ template <int M> __device__ void read_fragment(float (&numbers)[M], const float*
     }
 }
 
-// A thread's sums and the bias go to Z: four samples and four neurons from (i, j) on, and such groups further apart.
+// Writes a thread's sums plus bias to Z in groups of 4 x 4: the first at (i, j), the others i_apart or j_apart further.
 template <int M, int N> __device__ void write_sums(float (&sums)[M][N], int i, int j, int i_apart, int j_apart,
                                                    const float* b, float* Z, int batch, int n_out) {
     bool fours = by_fours(Z, n_out);
@@ -137,15 +137,15 @@ template <int M, int N> __device__ void write_sums(float (&sums)[M][N], int i, i
         }
 }
 
-// One block's part of the product, four numbers at a time: from global memory along k, from shared memory along samples
-// and neurons. For that the tiles are transposed. Rows of four more numbers: the threads of a warp that store use
-// different banks. The thread's first element of the block's tile is (y, x); see write_sums for the others.
+// One block's tile of the product, read four elements at a time: from global memory along k, from shared memory along
+// samples and neurons, for which the tiles are transposed. Rows are padded by four elements, so that the threads of a
+// warp store to different banks. The thread's first element of the tile is (y, x); for the others see write_sums().
 __device__ __forceinline__ void multiply_by_fours(int y, int x, int y_apart, int x_apart, const float* A, const float* W,
                                                   const float* b, float* Z, int batch, int n_in, int n_out) {
     alignas(16) __shared__ float A_tile[DEPTH][SIDE + 4];
     alignas(16) __shared__ float W_tile[DEPTH][SIDE + 4];
     int t = threadIdx.x, i0 = blockIdx.y * SIDE, j0 = blockIdx.x * SIDE;
-    int row = t / 2, k_load = t % 2 * 4;  // what this thread brings: half a row of each tile
+    int row = t / 2, k_load = t % 2 * 4;  // this thread loads half a row of each tile
     const float* A_row = row_of(A, i0 + row, batch, n_in);
     const float* W_row = row_of(W, j0 + row, n_out, n_in);
     bool fours = by_fours(A, n_in) && by_fours(W, n_in);
@@ -167,18 +167,18 @@ __device__ __forceinline__ void multiply_by_fours(int y, int x, int y_apart, int
     write_sums(z, i0 + y, j0 + x, y_apart, x_apart, b, Z, batch, n_out);
 }
 
-// As tiles_2d, but four numbers at a time: a thread's elements are four groups of 4 x 4, half a tile apart.
+// Like tiles_2d, but four elements at a time: a thread's elements are four groups of 4 x 4, half a tile apart.
 extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_vectorised(
     const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
     int t = threadIdx.x;
     multiply_by_fours(t / 16 * 4, t % 16 * 4, SIDE / 2, SIDE / 2, A, W, b, Z, batch, n_in, n_out);
 }
 
-// ---- From here on the tile of a block is divided among its warps. A warp of 2 x 16 threads, as above, reads 16 + 128
-// numbers for each k; one of 8 x 4 threads reads 64 + 32, for as many products.
+// ---- From here on a block's tile is divided among its warps. A warp of 2 x 16 threads, as above, reads 16 + 128
+// elements for each k; a warp of 8 x 4 threads reads 64 + 32 for the same number of products.
 
-// The place of a thread in its warp, 8 down and 4 across. Threads 0 and 1 read the same of A, 0 and 2 the same of W:
-// where neighbours want the same four numbers, shared memory serves the warp in half the time.
+// The position of a thread in its warp, 8 down and 4 across. Threads 0 and 1 read the same elements of A, threads 0 and
+// 2 the same of W: if neighbours read the same four elements, shared memory serves the warp in half the time.
 __device__ int lane_down() {
     return threadIdx.x / 2 % 8;
 }
@@ -187,7 +187,7 @@ __device__ int lane_across() {
     return threadIdx.x % 2 + threadIdx.x / 16 % 2 * 2;
 }
 
-// As vectorised, but each of the 8 warps has 64 x 32 elements to itself.
+// Like vectorised, but each of the 8 warps computes a tile of 64 x 32 elements.
 extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_warp_tiles(
     const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
     int warp = threadIdx.x / 32;
@@ -195,10 +195,10 @@ extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_warp_til
     multiply_by_fours(y, x, 32, 16, A, W, b, Z, batch, n_in, n_out);
 }
 
-// Two buffers for each tile. Before a block multiplies what is in one, it asks for the next numbers; they come while it
-// multiplies, and it stores them in the other: one barrier a step. The same with registers: a thread multiplies one
-// fragment while it reads the next. So one block alone keeps a multiprocessor busy, and a thread may have 8 x 16 sums,
-// nearly all the registers there are: 128 products for each 6 readings of four numbers.
+// Two buffers for each tile. Before a block multiplies one tile, it issues the loads of the next; they arrive while it
+// multiplies, and are stored in the other buffer: one barrier per step. Registers are double-buffered too: a thread
+// multiplies one fragment while it reads the next. So a single block keeps a multiprocessor busy, and a thread can have
+// 8 x 16 sums, which take nearly all registers: 128 products for every 6 reads of four elements.
 #define ROWS 128
 #define COLUMNS 256
 
@@ -207,7 +207,7 @@ extern "C" __global__ __launch_bounds__ (THREADS, 1) void dense_forward_double_b
     alignas(16) __shared__ float A_tile[2][DEPTH][ROWS + 4];
     alignas(16) __shared__ float W_tile[2][DEPTH][COLUMNS + 4];
     int t = threadIdx.x, warp = t / 32, i0 = blockIdx.y * ROWS, j0 = blockIdx.x * COLUMNS;
-    int y = warp / 4 * 64 + lane_down() * 4, x = warp % 4 * 64 + lane_across() * 4;  // a warp has 64 x 64 elements
+    int y = warp / 4 * 64 + lane_down() * 4, x = warp % 4 * 64 + lane_across() * 4;  // a warp computes 64 x 64 elements
     int row = t / 2, k_load = t % 2 * 4;
     const float* A_row = row_of(A, i0 + row, batch, n_in);
     const float* W_row = row_of(W, j0 + row, n_out, n_in);
@@ -220,8 +220,8 @@ extern "C" __global__ __launch_bounds__ (THREADS, 1) void dense_forward_double_b
     float z[8][16] = {}, a[2][8], w[2][16];
     read_fragment(a[0], &A_tile[0][0][y], 32);
     read_fragment(w[0], &W_tile[0][0][x], 16);
-    int now = 0;  // the buffer that is multiplied
-    for (int k0 = DEPTH; k0 < n_in + DEPTH; k0 += DEPTH) {  // where the next tile begins: after the last there is none
+    int now = 0;  // the buffer in use
+    for (int k0 = DEPTH; k0 < n_in + DEPTH; k0 += DEPTH) {  // where the next tile begins; there is none after the last
         float4 A_next, W_next, W_next_2;
         bool more = k0 < n_in;
         if (more) {
@@ -232,7 +232,7 @@ extern "C" __global__ __launch_bounds__ (THREADS, 1) void dense_forward_double_b
         }
 #pragma unroll
         for (int k = 0; k < DEPTH; k++) {
-            if (k == DEPTH - 1) {  // all of this buffer is read: on to the other (at the end: to old numbers, unused)
+            if (k == DEPTH - 1) {  // this buffer is used up: switch (after the last tile to old values, never used)
                 now = 1 - now;
                 if (more) {
                     store_transposed(A_tile[now], k_load, row, A_next);

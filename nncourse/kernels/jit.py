@@ -1,4 +1,4 @@
-"""Numba, only for those who call it: it takes a second to import and another to compile a kernel."""
+"""Compile with Numba on demand: importing it takes a second, and compiling a kernel another."""
 
 import functools
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from types import FunctionType
 
 
 def jit(function: Callable) -> Callable:
-    """`function` compiled by Numba, as every `numba` kernel of the package is."""
+    """`function` compiled by Numba, with the options of all `numba` kernels of the package."""
     import numba
 
-    # Sums may be reordered (else there is no SIMD), but NaN and infinity must keep their meaning.
+    # Sums may be reordered, which SIMD needs, but NaN and infinity must be handled correctly.
     return numba.njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})(function)
 
 
 def compiled_together(*functions: Callable) -> Callable:
-    """The last function, compiled with the ones that it calls: Numba wants these compiled under the same names."""
+    """The last function, compiled together with those it calls, which Numba needs compiled under the same names."""
     names = dict(functions[-1].__globals__)
     for function in functions:
         names[function.__name__] = jit(FunctionType(function.__code__, names))
@@ -22,7 +22,7 @@ def compiled_together(*functions: Callable) -> Callable:
 
 
 def at_first_call(build: Callable[[], Callable]) -> Callable:
-    """A function that calls build() when it is called first, and from then on what build() gave."""
+    """A function that calls build() once, at its first call, and passes every call to the result of build()."""
     built = functools.cache(build)
 
     def call(*arguments):

@@ -1,4 +1,4 @@
-"""A kernel is one way to compute an operation, on one device: a Python function, or a CUDA function to launch."""
+"""A kernel is one way to compute an operation on one device: a Python function, or a CUDA function to launch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A Python function that computes an operation. It is called with the contract's arguments, unchecked."""
+    """A Python function that computes an operation. It is called with the contract's arguments, which it may trust."""
 
     operation: "Operation"
     name: str
-    device: str  # "cpu" or "gpu": where its arrays lie
-    where: str  # the file and line to read
+    device: str  # "cpu" or "gpu": the device of its arrays
+    where: str  # file and line of the definition
     function: Callable[..., Any] | None = None
-    cuda: bool = field(default=False, kw_only=True)  # launches CUDA C: given NumPy arrays, it runs on the CPU emulator
-    otherwise: str = field(default="", kw_only=True)  # the kernel that takes over where this one does not fit
+    cuda: bool = field(default=False, kw_only=True)  # launches CUDA C; with NumPy arrays it runs on the CPU emulator
+    otherwise: str = field(default="", kw_only=True)  # fallback: the kernel to use if this one does not fit
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         if self.function is None:
@@ -38,14 +38,17 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class CudaKernel(Kernel):
-    """A `__global__` function of a .cu text, and how many threads it wants.
+    """A `__global__` function of a .cu text, and its launch configuration.
 
-    `block` counts threads in x, y, z. Without `grid` there are as many blocks as give each element of the first result
-    a thread; `over=("n",)` launches one thread per element of that shape instead; `grid=("batch", "n_out * n_in")`
-    states the number of blocks, as numbers or formulas of sizes.
-    `tile` counts the elements in x, y that a block computes, where these are not its threads: tile=(128, 128).
-    `default` marks the kernel that the backend "cuda" takes, where this is not the last one.
-    `deterministic` is False where the result depends on the order of threads: no backend takes such a kernel unasked.
+    block: threads per block in x, y, z.
+    grid: blocks in x, y, z, as numbers or formulas of sizes: grid=("batch * n_out",). By default the grid has one thread
+        per element of the first result.
+    over: launch one thread per element of this shape instead: over=("n",).
+    tile: elements in x, y that a block computes, if that differs from its threads: tile=(128, 128).
+    default: the backend "cuda" uses this kernel instead of the last one registered.
+    deterministic: False if the result depends on the order of threads; no backend uses such a kernel unless asked to.
+
+    Raises CourseError if parameters, sizes or block do not fit the operation.
     """
 
     cuda: bool = field(default=True, kw_only=True)
@@ -58,7 +61,9 @@ class CudaKernel(Kernel):
     default: bool = False
     deterministic: bool = True
     shared: int = 0  # bytes of dynamic shared memory
-    plans: dict[Any, Any] = field(default_factory=dict, repr=False)  # what was worked out for shapes that came before
+    plans: dict[Any, Any] = field(
+        default_factory=dict, repr=False
+    )  # cache: shapes of the arguments -> result of _plan()
 
     def __post_init__(self) -> None:
         operation = self.operation
@@ -75,11 +80,11 @@ class CudaKernel(Kernel):
             raise CourseError(f"{self}: wanted a block with 1 or {axes} axes, as many as it covers; got {covered}")
 
     def __call__(self, *arguments: Any, out: Any = None, **emulator: Any) -> Any:
-        """Launch, and return the result; a tuple where there are several. In-place results are the arguments.
+        """Launch the kernel and return the result, or a tuple of several. An in-place result is its argument.
 
-        `out` is the array for the new result, or a tuple for several; it is made here unless given. With NumPy arrays
-        the kernel runs on the CPU emulator; only then emulate.run's options, such as `order` and `races`, have a
-        meaning.
+        `out` is the array for the new result, or a tuple for several; it is allocated unless given. With NumPy arrays
+        the kernel runs on the CPU emulator: `emulator` takes options of emulate.run, such as `order` and `races`; with
+        CuPy arrays they raise CourseError.
         """
         operation = self.operation
         key = operation.shapes.key(arguments)

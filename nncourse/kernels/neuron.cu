@@ -1,5 +1,5 @@
-// neuron: z = w x + b, one number from n inputs. One block: its threads stride over the inputs, then add up in a tree: half
-// of them add the other half's sums, then a quarter, then an eighth. Notebook 04 is about such sums.
+// neuron: z = w x + b, one number from n inputs. One block: its threads stride over the inputs, then add their sums in
+// a tree: half of the threads add the sums of the other half, then a quarter, then an eighth. See notebook 04.
 #define THREADS 512
 
 extern "C" __global__ void neuron_tree(const float* x, const float* w, float b, float* z, int n) {
@@ -16,7 +16,7 @@ extern "C" __global__ void neuron_tree(const float* x, const float* w, float b, 
     if (t == 0) *z = partial[0] + b;
 }
 
-// perceptron_update: w <- w + rate (y - a) x, in place. One thread moves one weight.
+// perceptron_update: w <- w + rate (y - a) x, in place. One thread per weight.
 extern "C" __global__ void perceptron_update_naive(
     float* w, const float* x, float y, float a, float rate, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

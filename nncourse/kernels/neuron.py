@@ -1,6 +1,6 @@
-"""One neuron: its weighted sum z, equation (1), and the perceptron's rule, by which it learns from a mistake.
+"""One neuron: its weighted sum z, equation (1), and the perceptron's update rule.
 
-The bias is the weight of an input that is always 1: the rule moves it as it moves the other weights.
+To update the bias with the same rule, treat it as the weight of an input that is always 1.
 """
 
 import numpy as np
@@ -8,11 +8,11 @@ import numpy as np
 from nncourse.kernels.operation import Operation, cuda_beside
 
 SOURCE = cuda_beside(__file__)
-SUM_TOLERANCE = 64.0  # thousands of float32 numbers are added up; one that is missing is a larger error
+SUM_TOLERANCE = 64.0  # for sums of thousands of float32 numbers; a missing summand is a larger error
 
 
 def _zero_or_one(rng, shape, sizes):
-    """What a perceptron is to answer, or answers."""
+    """A random target or output of a perceptron."""
     return float(rng.integers(0, 2))
 
 
@@ -44,7 +44,7 @@ def neuron_array(x, w, b):
 
 neuron.cuda_kernel("tree", SOURCE, block=512, grid=(1,))
 
-# ---- the perceptron's rule
+# ---- the perceptron's update rule
 
 perceptron_update = Operation(
     "perceptron_update",

@@ -1,33 +1,33 @@
-// dense_sgd_epoch as a few launches a step, for networks of any size. The launches of a step, in this order:
+// dense_sgd_epoch as a few launches per step, for networks of any size. The launches of a step, in this order:
 //   forward            A = σ(A_below Wᵀ + b): one for each hidden layer
-//   forward_to_deltas  the same for the output layer, whose A become deltas D at once. Softmax needs its whole row
-//                      before that: there it is forward, then softmax_to_deltas
-//   hidden_deltas      D_below = (D W) ⊙ σ'(A_below): one for each hidden layer, from above
-//   update             W ← W − rate / batch Dᵀ A_below, and b: one for all layers. It comes last: deltas are those of
-//                      the weights that the outputs were computed with
-// A launch takes as long as such a small product itself. So bias, activation, slope and step have no launch of their
-// own: they happen to a sum before it is written. No sum depends on the order of threads.
+//   forward_to_deltas  the same for the output layer, and the deltas D from its A. Softmax needs the whole row first:
+//                      it takes two launches, forward and softmax_to_deltas
+//   hidden_deltas      D_below = (D W) ⊙ σ'(A_below): one for each hidden layer, from the last to the first
+//   update             W ← W − rate / batch Dᵀ A_below, and b: one for all layers. It comes last, because the deltas
+//                      must be computed with the same weights as the outputs
+// A launch takes as long as such a small product itself. So bias, activation, slope and update are fused with the
+// products: they are applied to a sum before it is written. The results do not depend on the order of threads.
 //
-// A (batch, n) are activations, D (batch, n) deltas, W (n_out, n_in) the weights of a layer, row after row.
+// A (batch, n) are activations, D (batch, n) deltas, W (n_out, n_in) the weights of a layer, row-major.
 
 #define WARPS (THREADS / 32)
 #define TILE(across) (SIDE * SIDE * (across))  // elements that a block computes
 
-// A block's tile of a product, the sums over k of left(i, k) right(k, j): SIDE rows i and SIDE × ACROSS columns j.
-// done(i, j, sum, early) gets each element, and with it what early(i, j) has read in time.
+// Computes a block's tile of a product: the sums over k of left(i, k) right(k, j), for SIDE rows i and SIDE × ACROSS
+// columns j. done(i, j, sum, early) is called for each element, with the value that early(i, j) has read beforehand.
 //
-// Small products wait for memory, not for arithmetic. So threads divide up k, and each asks for AHEAD steps along k
-// before it uses the first. It adds up SIDE × SIDE elements: what it has read serves SIDE times. ACROSS neighbouring
-// threads have neighbouring columns, the others share k: 1 is for products whose factors lie in memory along k, 32 for
-// those whose right factor lies along j. Either way the threads of a warp read numbers next to each other.
-// Rows and columns past the edge are computed from the last ones, and dropped.
+// Small products are limited by memory latency, not by arithmetic. So the threads divide k among them, and each issues
+// the loads of AHEAD steps along k before it uses the first. It computes SIDE × SIDE sums, so each loaded element is
+// used SIDE times. ACROSS adjacent threads have adjacent columns, the others divide k: ACROSS is 1 if both factors are
+// contiguous along k, and 32 if the right factor is contiguous along j. In both cases the reads of a warp coalesce.
+// Rows and columns past the edge are computed from the last ones, and not stored.
 template <int ACROSS, typename Left, typename Right, typename Early, typename Done>
 __device__ void product(float* parts, int rows, int columns, int depth, Left left, Right right, Early early,
                         Done done) {
     constexpr int WIDTH = SIDE * ACROSS, STEP = THREADS / ACROSS, ROUNDS = (TILE(ACROSS) + THREADS - 1) / THREADS;
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     const int i0 = blockIdx.x * SIDE, j0 = blockIdx.y * WIDTH;
-    // In the end a thread has element e = thread, thread + THREADS … of the tile: row e / WIDTH, column e % WIDTH.
+    // At the end a thread handles elements e = thread, thread + THREADS … of the tile: row e / WIDTH, column e % WIDTH.
     auto is_there = [&](int e) { return e < TILE(ACROSS) && i0 + e / WIDTH < rows && j0 + e % WIDTH < columns; };
     float before[ROUNDS];
 #pragma unroll
@@ -58,7 +58,7 @@ __device__ void product(float* parts, int rows, int columns, int depth, Left lef
     if constexpr (ACROSS == 1) {
         int first = 0, end = SIDE * SIDE;
         add_over_lanes<SIDE * SIDE, 32>(sums, lane, first, end);
-        // Each sum is in one lane in the end; where there are fewer sums than lanes, the others have none.
+        // Each sum ends up in one lane; if there are fewer sums than lanes, the other lanes have none.
         if (first < end) parts[warp * TILE(1) + first] = sums[0];
     } else {
 #pragma unroll
@@ -76,7 +76,7 @@ __device__ void product(float* parts, int rows, int columns, int depth, Left lef
     }
 }
 
-// ---- forward: rows are samples, columns are neurons, k counts inputs
+// ---- forward: rows are samples, columns are neurons, k runs over inputs
 
 template <typename Done>
 __device__ void weighted_sums(float* parts, const float* A, const float* W, const float* b, int batch, int n_in,
@@ -104,7 +104,7 @@ extern "C" __global__ void forward_to_deltas(const float* __restrict__ A_below, 
     });
 }
 
-// A warp for each sample: from z, which stand in D, to a = softmax(z), to the deltas of the outputs.
+// One warp per sample: computes a = softmax(z) from z, which is stored in D, and from a the deltas of the outputs.
 extern "C" __global__ void softmax_to_deltas(float* D, const float* Y, int n_out, int cost) {
     float* d = D + blockIdx.x * n_out;
     const float* y = Y + blockIdx.x * n_out;
@@ -124,7 +124,7 @@ extern "C" __global__ void softmax_to_deltas(float* D, const float* Y, int n_out
     }
 }
 
-// ---- backward: (4b); rows are samples, columns are neurons of the layer below, k counts those of the layer above
+// ---- backward: (4b); rows are samples, columns are neurons of the layer below, k runs over those of the layer above
 
 extern "C" __global__ void hidden_deltas(const float* __restrict__ D, const float* __restrict__ W,
                                          const float* __restrict__ A_below, float* D_below, int batch, int n_in,
@@ -136,23 +136,22 @@ extern "C" __global__ void hidden_deltas(const float* __restrict__ D, const floa
         [&](int s, int j, float sum, float a) { D_below[s * n_in + j] = sum * slope(activation, a); });
 }
 
-// ---- all weights move: (4d) and (4c); rows are neurons, columns are inputs, k counts samples. A bias is the weight of
-// one more input, which is always 1. The blocks of each layer have their own z; it says where to find its row of
-// `layers`: n_in, n_out, and the places of its parameters, of its deltas and of the activations below, which are X
-// for the first layer.
+// ---- update of all weights: (4d) and (4c); rows are neurons, columns are inputs, k runs over samples. The bias is the
+// weight of one more input, which is always 1. blockIdx.z is the layer's row in `layers`: n_in, n_out, and the offsets
+// of its parameters, its deltas and the activations below, which for the first layer are X instead of A.
 extern "C" __global__ void update(float* parameters, const float* __restrict__ X, const float* __restrict__ A,
                                   const float* __restrict__ D, const int* __restrict__ layers, int batch, float step) {
     __shared__ float parts[WARPS * TILE(32)];
     const int* layer = layers + 5 * blockIdx.z;
     const int n_in = layer[0], n_out = layer[1];
-    if (blockIdx.x * SIDE >= n_out || blockIdx.y * SIDE * 32 > n_in) return;  // other layers are larger than this one
+    if (blockIdx.x * SIDE >= n_out || blockIdx.y * SIDE * 32 > n_in) return;  // the grid fits the largest layer
     float* W = parameters + layer[2];
     const float *deltas = D + layer[3], *below = blockIdx.z == 0 ? X : A + layer[4];
-    auto place = [&](int j, int i) { return i < n_in ? j * n_in + i : n_out * n_in + j; };  // behind W lies b
+    auto place = [&](int j, int i) { return i < n_in ? j * n_in + i : n_out * n_in + j; };  // b follows W
     product<32>(
         parts, n_out, n_in + 1, batch, [&](int j, int s) { return deltas[s * n_out + j]; },
         [&](int s, int i) {
-            const float a = below[s * n_in + min(i, n_in - 1)];  // read by all: so no thread waits for another's branch
+            const float a = below[s * n_in + min(i, n_in - 1)];  // read by all threads, to avoid divergence
             return i < n_in ? a : 1.0f;
         },
         [&](int j, int i) { return W[place(j, i)]; },

@@ -1,18 +1,18 @@
-// dense_sgd_epoch in one launch: the weights stay on the chip from the first step to the last, the samples stream in.
+// dense_sgd_epoch in one launch: the weights stay in registers and shared memory for all steps; the samples are streamed.
 //
-// Everything about the network is a constant here: dense_one_kernel.py compiles this text anew for each network, so that
-// loops unroll and weights get registers. There are two kinds of weights:
+// Everything about the network is a compile-time constant: dense_one_kernel.py compiles this text for each network, so
+// that loops are unrolled and weights are held in registers. There are two kinds of weights:
 //
-//   Layer 1, usually the widest, is spread over the threads of all blocks. A thread keeps NEURONS × 4 QUADS of its weights
-//   in registers. LANES threads of a warp, and WARPS_K warps, share the inputs of a neuron. The samples come through
-//   shared memory: each warp copies the inputs that it covers, while the step before is still being computed.
+//   Layer 1, usually the widest, is distributed over the threads of all blocks. A thread keeps NEURONS × 4 QUADS of its
+//   weights in registers. LANES threads of a warp, and WARPS_K warps, share the inputs of a neuron. The samples pass
+//   through shared memory: each warp copies the inputs that it needs while the previous step is being computed.
 //
-//   The layers above are small. They lie in shared memory, and every block computes them all; only of layer 2 a block
-//   has no more than its part, the weights that start at its own neurons of layer 1. GROUP threads of a warp take a
-//   sample through all these layers, up to the output and back down, and wait for nobody else.
+//   The layers above are small. Their weights are in shared memory, and every block computes all of them, except that
+//   of layer 2 a block has only the weights that start at its own neurons of layer 1. GROUP threads of a warp take a
+//   sample through all these layers, forward and backward, without waiting for other threads.
 //
-// A step: layer 1 forward | barrier | the layers above, forward and back | barrier | all weights. Several blocks also
-// meet once a step, where each needs all parts of the sums of layer 2.
+// A step: layer 1 forward | barrier | the layers above, forward and backward | barrier | update of all weights. Several
+// blocks also synchronise once per step, because each needs all partial sums of layer 2.
 
 #define ALONE 0    // one block
 #define CLUSTER 1  // blocks that write into each other's shared memory: GPUs from Hopper on
@@ -22,7 +22,7 @@
 #endif
 // ---- sizes
 
-__device__ constexpr int width(int layer) {  // neurons of a layer; layer 0 are the inputs, above the outputs is nothing
+__device__ constexpr int width(int layer) {  // neurons of a layer; layer 0: the inputs; 0 above the outputs
     constexpr int widths[] = {SIZES, 0};
     return widths[layer];
 }
@@ -32,7 +32,7 @@ __device__ constexpr int activation(int layer) {
 }
 
 constexpr int OUTPUTS = width(LAYERS);
-// A single output is summed up by every thread of a group, so none has to read it, or its delta, from shared memory.
+// A single output is computed by every thread of a group, so that none has to read it or its delta from shared memory.
 constexpr bool ONE_OUTPUT = OUTPUTS == 1 && activation(LAYERS) != SOFTMAX && LAYERS > (MEETING == ALONE ? 1 : 2);
 constexpr int OWN = divided_up(width(1), BLOCKS);           // neurons of layer 1 in this block
 constexpr int SPAN = LANES * 4 * QUADS;                     // inputs that a warp covers
@@ -40,23 +40,23 @@ constexpr int WARPS_K = divided_up(width(0), SPAN);         // warps that share 
 constexpr int WARPS_J = divided_up(OWN, NEURONS * 32 / LANES);
 constexpr int WORKERS = WARPS_K * WARPS_J;                  // warps that hold weights of layer 1
 constexpr int COPIES = STAGES == 1 ? WARPS_J : 1;           // of the inputs: see fetch() and refill()
-constexpr int ZEROS = divided_up(width(0), 4) * 4;          // behind the inputs of a sample lie four zeros
-constexpr int GROUPS = THREADS / GROUP;                     // samples at the same time in the layers above
+constexpr int ZEROS = divided_up(width(0), 4) * 4;          // offset of the four zeros after the inputs of a sample
+constexpr int GROUPS = THREADS / GROUP;                     // samples processed in parallel in the layers above
 constexpr int ROUNDS = divided_up(BATCH, GROUPS);
-constexpr int ROWS = ROUNDS * GROUPS;                       // so every group always has a sample; what is too many is never used
+constexpr int ROWS = ROUNDS * GROUPS;                       // every group has a sample; surplus rows are unused
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
 
-// What a block keeps of layer `layer`, and where it lies in a row with all layers, or among all weights. Numbers are read
-// by fours: every layer and every row of weights begins at a multiple of 4, and zeros fill the gaps.
+// The part of layer `layer` that a block keeps, and its offset in a row of all layers or among all weights. Elements
+// are read as float4: every layer and every row of weights begins at a multiple of 4, and is padded with zeros.
 __device__ constexpr int kept(int layer) { return layer == 1 ? OWN : width(layer); }
 __device__ constexpr int fours(int number) { return divided_up(number, 4); }
 __device__ constexpr int odd_fours(int number) { return 4 * (fours(number) | 1); }  // rows begin in different banks
-__device__ constexpr int sharing(int layer) {  // so many threads of a group share a sum
+__device__ constexpr int sharing(int layer) {  // threads of a group that share a sum
     constexpr int by[] = {1, 1, SHARING};
     return by[layer];
 }
 __device__ constexpr int place(int layer) { return layer == 1 ? 0 : place(layer - 1) + 4 * fours(kept(layer - 1)); }
-__device__ constexpr int pitch(int layer) {  // of the weights: eight threads in a row read fours from different banks
+__device__ constexpr int pitch(int layer) {  // row length of weights: eight adjacent threads read from different banks
     return 4 * (sharing(layer) + 8 * divided_up(fours(kept(layer - 1)) - sharing(layer), 8));
 }
 __device__ constexpr int weights_at(int layer) {
@@ -66,7 +66,7 @@ __device__ constexpr int parameters_at(int layer) {  // in the flat vector: W, t
     return layer == 1 ? 0 : parameters_at(layer - 1) + width(layer - 1) * (width(layer - 2) + 1);
 }
 
-// Layers are counted while this is compiled, so that all sizes and places are constants: body(Layer<2>()), body(Layer<3>()) …
+// Loops over layers at compile time, so that all sizes and offsets are constants: body(Layer<2>()), body(Layer<3>()) …
 template <int NUMBER>
 struct Layer {
     static constexpr int number = NUMBER;
@@ -88,30 +88,30 @@ __device__ void downwards(Body body) {
 __device__ constexpr int updates_before(int layer) {  // of four weights each; every layer begins with a new warp
     return layer == 2 ? 0 : updates_before(layer - 1) + divided_up(width(layer - 1) * fours(kept(layer - 2)), 32) * 32;
 }
-// The warps do them which have nothing of layer 1; all warps if there are none such, or too many updates for them.
+// Updates are done by the warps without weights of layer 1, or by all warps if there are too few of these.
 constexpr int FREE = THREADS - WORKERS * 32, UPDATES = updates_before(LAYERS + 1);
 constexpr int UPDATERS = UPDATES <= 2 * FREE ? FREE : THREADS;
-constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block, with the gaps
-constexpr int LAST = place(LAYERS);     // where the outputs lie among them
+constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block, with padding
+constexpr int LAST = place(LAYERS);     // offset of the outputs among them
 
 struct Shared {
-    unsigned long long handed_over[2];             // barriers that count the bytes of parts, in turns
+    unsigned long long handed_over[2];             // barriers that count the bytes of partial sums, used alternately
     float x[STAGES][COPIES][BATCH][ZEROS + 4];     // inputs of the batch
     float w[weights_at(LAYERS + 1) + 4];           // weights of layers 2 and above
-    float a[2][ROWS][odd_fours(ALL)];              // activations; steps take turns, as their weights may move late
+    float a[2][ROWS][odd_fours(ALL)];              // activations, used alternately: a slow warp may still update
     float d[ROWS][odd_fours(ALL)];                 // deltas of layers 2 and above
     float d1[ROWS][4 * fours(OWN)];                // -rate / batch × deltas of layer 1
-    float sums[WARPS_K][ROWS][OWN];                // of layer 1, a part from each warp, if there are several
+    float sums[WARPS_K][ROWS][OWN];                // partial sums of layer 1, one per warp, if WARPS_K > 1
     float y[2][ROWS][OUTPUTS];                     // targets of this batch and of the next
     float b[ALL];                                  // biases of layers 2 and above
-    float parts[MEETING == CLUSTER ? 2 * BLOCKS * ROWS * width(2) : 1];  // sums of layer 2, a part from each block
+    float parts[MEETING == CLUSTER ? 2 * BLOCKS * ROWS * width(2) : 1];  // partial sums of layer 2, one per block
 };
 static_assert(sizeof(Shared) <= SHARED_BYTES, "dense_one_kernel.py reserves too little shared memory");
 
-// ---- what needs PTX, each with a twin for the CPU emulator; for how blocks meet see meeting.cu
+// ---- functions with PTX, each with an equivalent for the CPU emulator; for block synchronisation see meeting.cu
 
-// Copies COPY numbers to shared memory in the background; zeros unless they are `there`. PTX has addresses of its own for
-// shared memory; to ask for one takes time, so that of its beginning, `memory_at`, is asked for once.
+// Copies COPY elements to shared memory asynchronously, or zeros unless `there`. PTX uses a separate address space for
+// shared memory; converting an address takes time, so that of its beginning, `memory_at`, is converted once.
 __device__ void copy_later(unsigned memory_at, float* to, const float* from, bool there) {
 #ifdef COPIES_AT_ONCE
     for (int i = 0; i < COPY; i++) to[i] = there ? from[i] : 0.0f;
@@ -127,17 +127,17 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
 #endif
 }
 
-// Waits for the copies that this thread began.
+// Waits for the copies that this thread started.
 __device__ void wait_for_copies() {
 #ifndef COPIES_AT_ONCE
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
-// The part of block `from` of the sum of a neuron of layer 2, and handing a part to block `to`. Steps take turns with two
-// places: a block that is late may still read the last step's while another block writes the next. In a cluster no block
-// waits for all others to come: a barrier in its own shared memory opens as soon as all parts are there. (The cluster's own
-// barrier first waits for all that is on its way, the next batch too.)
+// Exchange of partial sums of layer 2: hand_over() sends one to block `to`, handed_over() reads one. Steps alternate
+// between two buffers, because a slow block may still read the last step's sums while another writes the next. In a
+// cluster a block waits on a barrier in its own shared memory, which opens when all its partial sums have arrived. (The
+// cluster barrier would also wait for all outstanding copies, including the next batch.)
 __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
 }
@@ -145,18 +145,18 @@ __device__ void hand_over(Shared& at, float* meeting_place, int turn, int place,
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
     send(part, &at.parts[place], &at.handed_over[turn], to);
 #else
-    if (to == 0) meeting_place[place] = part;  // one place that all blocks can read
+    if (to == 0) meeting_place[place] = part;  // in global memory, where all blocks read it
 #endif
 }
 __device__ float handed_over(Shared& at, const float* meeting_place, int place) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
     return at.parts[place];
 #else
-    return *(const volatile float*)(meeting_place + place);  // volatile: not what the L1 cache still has of the last step
+    return *(const volatile float*)(meeting_place + place);  // volatile: the L1 cache may hold the last step's value
 #endif
 }
 
-// A block of a cluster says how many bytes it expects, and waits for them.
+// A block of a cluster sets the number of bytes that it expects, and waits for them.
 __device__ void make_counters(Shared& at) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
     for (int turn = 0; turn < 2; turn++) make_counter(&at.handed_over[turn]);
@@ -175,7 +175,7 @@ __device__ void wait_for_parts(Shared& at, int turn, int time) {
 #endif
 }
 
-// No block goes on before all have come.
+// A barrier for all blocks.
 __device__ void meet(int* arrived, int wanted) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
     meet_cluster();
@@ -184,8 +184,8 @@ __device__ void meet(int* arrived, int wanted) {
 #endif
 }
 
-// Here a number is computed, by every thread: not later, in a branch for those that store it. A warp that takes branches
-// waits at each of them; without, it waits for many numbers at once.
+// Forces the compiler to compute a number here, in every thread, rather than later in the branch that stores it. A warp
+// would wait for the result in each such branch; without branches it waits for many results at once.
 __device__ void computed_here(float& number) {
 #ifndef CUDA_ON_CPU
     asm volatile("" : "+f"(number));
@@ -194,7 +194,7 @@ __device__ void computed_here(float& number) {
 
 // ---- mathematics: for activations and slopes see mathematics.cu
 
-// Turns the z of a sample's outputs into its softmax. Every thread of the group adds up all of them.
+// Replaces the z of a sample's outputs by their softmax. Every thread of the group computes the whole sum.
 __device__ void softmax(float* a, int member) {
     float top = a[0], total = 0.0f;
     for (int o = 1; o < OUTPUTS; o++) top = fmaxf(top, a[o]);
@@ -204,14 +204,14 @@ __device__ void softmax(float* a, int member) {
     __syncwarp();
 }
 
-// The delta of an output: (4a). `mean` is of softmax alone.
+// The delta of an output: (4a). `mean` is used by softmax only.
 __device__ float output_delta(float a, float y, float mean) {
     constexpr int code = activation(LAYERS);
     const float g = cost_gradient(COST, a, y);
     return COST == CROSS_ENTROPY ? g : code == SOFTMAX ? a * (g - mean) : g * slope(code, a);
 }
 
-// The deltas of a sample's outputs. The last batch may be short of samples: what is not there has no deltas.
+// The deltas of a sample's outputs; 0 unless the sample is `there`, because the last batch may be smaller.
 __device__ void output_deltas(const float* a, const float* y, float* d, int member, bool there) {
     float mean = 0.0f;
     if (activation(LAYERS) == SOFTMAX && COST != CROSS_ENTROPY)
@@ -225,14 +225,14 @@ __device__ void output_deltas(const float* a, const float* y, float* d, int memb
     __syncwarp();
 }
 
-// How many sums a lane has after add_over_lanes.
+// The number of sums that a lane has after add_over_lanes.
 __device__ constexpr int left_over(int count, int lanes) {
     return lanes == 1 ? count : left_over(divided_up(count, 2), lanes / 2);
 }
 
-// Weighted sums of layer `layer` for one sample; done(neuron, which of the sharing threads, whether there is such a
-// neuron, sum). Threads without a neuron compute the last one's sum too, as said at computed_here(). Parts that are handed
-// to other blocks are without the bias.
+// Weighted sums of layer LAYER for one sample. Calls done(neuron, share, there, sum): `share` is the thread's index
+// among those that share the sum, `there` whether it has a neuron. Threads without a neuron compute the last neuron's
+// sum too, to avoid branches: see computed_here(). Partial sums sent to other blocks do not include the bias.
 template <int LAYER, typename Done>
 __device__ void weighted_sums(const Shared& at, const float* below, int member, Done done) {
     constexpr int neurons = width(LAYER), inputs = fours(kept(LAYER - 1)), shared_by = sharing(LAYER);
@@ -243,7 +243,7 @@ __device__ void weighted_sums(const Shared& at, const float* below, int member, 
         const bool there = first + member / shared_by < neurons;
         const int neuron = there ? first + member / shared_by : neurons - 1, share = member % shared_by;
         const bool with_bias = share == 0 && (LAYER > 2 || MEETING == ALONE);
-        float4 sums = {with_bias ? at.b[place(LAYER) + neuron] : 0.0f};  // four, as each waits for its last product
+        float4 sums = {with_bias ? at.b[place(LAYER) + neuron] : 0.0f};  // four, for parallel additions
 #pragma unroll 16
         for (int i0 = 0; i0 < inputs; i0 += shared_by) {
             const int i = i0 + share;
@@ -256,7 +256,7 @@ __device__ void weighted_sums(const Shared& at, const float* below, int member, 
         const float part = (sums.x + sums.y) + (sums.z + sums.w);
         float z = part;
 #pragma unroll
-        for (int i = 1; i < shared_by; i++) {  // all parts are on their way at once
+        for (int i = 1; i < shared_by; i++) {  // independent shuffles, so their latencies overlap
             const int from = (neuron - first) * shared_by + (share + i) % shared_by;
             z += __shfl_sync(~0u, part, from, GROUP);
         }
@@ -274,7 +274,7 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
     const unsigned memory_at = 0;
 #else
     unsigned memory_at = (unsigned)__cvta_generic_to_shared(memory);
-    asm volatile("" : "+r"(memory_at));  // or the compiler asks for it again at each use
+    asm volatile("" : "+r"(memory_at));  // otherwise the compiler converts it again at each use
 #endif
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, block = blockIdx.x;
 
@@ -282,13 +282,13 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
     const bool works = warp < WORKERS;
     const int warp_k = warp % WARPS_K, warp_j = warp / WARPS_K, first_k = warp_k * SPAN, k0 = lane % LANES * 4;
     const int j0 = (warp_j * (32 / LANES) + lane / LANES) * NEURONS;
-    int column[QUADS];  // of the first of each four inputs; of the zeros where there are none
+    int column[QUADS];  // offset of each four inputs; past the inputs, of the zeros
 #pragma unroll
     for (int q = 0; q < QUADS; q++) column[q] = min(first_k + k0 + q * 4 * LANES, ZEROS);
     const int own = min(OWN, width(1) - block * OWN);  // the last blocks may have fewer, or none
 
-    // The inputs of a batch come in one of two ways. If there is room for two batches, all threads copy the next one while
-    // this one is used. Else each warp replaces its own inputs, sample by sample, as soon as it has used them.
+    // The inputs of a batch are loaded in one of two ways. If there is room for two batches, all threads copy the next
+    // one while this one is used. Otherwise each warp replaces its inputs, sample by sample, after their last use.
     const int copy = STAGES == 1 ? warp_j % COPIES : 0;  // the copy that this warp reads
     auto fetch = [&](int stage, int start) {
         constexpr int in_row = width(0) / COPY;
@@ -299,7 +299,7 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
             if (t < BATCH * in_row) copy_later(memory_at, &at.x[stage][0][s][k], from + t * COPY, start + s < n);
         }
     };
-    // A batch with few numbers goes through registers: asked for when a step begins, put in its place when it ends.
+    // A small batch goes through registers: loaded at the beginning of a step, stored to shared memory at its end.
     constexpr int INPUTS = BATCH * width(0), TARGETS = BATCH * OUTPUTS;
     constexpr int X_HELD = divided_up(INPUTS, THREADS), Y_HELD = divided_up(TARGETS, THREADS);
     constexpr bool HOLDS = STAGES == 2 && X_HELD <= 4;
@@ -342,7 +342,7 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
     const int group = thread / GROUP, member = thread % GROUP;
     const int updater = UPDATERS < THREADS ? thread - (THREADS - UPDATERS) : THREADS - 1 - thread;
 
-    // ---- all weights to the chip
+    // ---- load all weights
     float w[NEURONS][4 * QUADS];
 #pragma unroll
     for (int i = 0; i < NEURONS; i++)
@@ -352,13 +352,13 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
             const bool there = works && j0 + i < own && k < width(0);
             w[i][q] = there ? parameters[(block * OWN + j0 + i) * width(0) + k] : 0.0f;
         }
-    // The bias of a neuron of layer 1 goes into one thread's part of the sums.
+    // The bias of a neuron of layer 1 is added to the partial sum of one thread.
     const bool biased = works && warp_k == 0 && lane % LANES == 0;
     float bias[NEURONS];
 #pragma unroll
     for (int i = 0; i < NEURONS; i++)
         bias[i] = biased && j0 + i < own ? parameters[width(1) * width(0) + block * OWN + j0 + i] : 0.0f;
-    for (int t = thread; t < (int)(sizeof(Shared) / 4); t += THREADS) memory[t] = 0.0f;  // gaps stay zero
+    for (int t = thread; t < (int)(sizeof(Shared) / 4); t += THREADS) memory[t] = 0.0f;  // padding stays zero
     __syncthreads();
     upwards<2, LAYERS>([&](auto number) {
         constexpr int layer = number.number, n_out = width(layer), n_in = width(layer - 1), inputs = kept(layer - 1);
@@ -383,9 +383,9 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
     __syncthreads();
     if (MEETING != ALONE) meet(arrived, BLOCKS);
 
-    const float down_whole = -rate / BATCH, down_last = -rate / max(1, n % BATCH);  // the last batch may be a smaller one
+    const float down_whole = -rate / BATCH, down_last = -rate / max(1, n % BATCH);  // the last batch may be smaller
 
-    // If there are registers to spare, a thread keeps the inputs that it reads, until its weights move.
+    // If there are enough registers, a thread keeps the inputs that it reads until it updates its weights.
     constexpr bool KEEPS = SAMPLES == BATCH && STAGES == 2 && 4 * QUADS * BATCH <= 80;
     float4 kept_x[KEEPS ? BATCH : 1][QUADS];
     for (int start = 0, step = 0; start < n; start += BATCH, step++) {
@@ -396,7 +396,7 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
             __syncwarp();
         }
 
-        // ---- layer 1 forward: this thread's part of the sums, SAMPLES samples at a time
+        // ---- layer 1 forward: this thread's partial sums, SAMPLES samples at a time
         if (works)
             for (int s0 = 0; s0 < BATCH; s0 += SAMPLES) {
                 float z[SAMPLES * NEURONS];
@@ -495,7 +495,7 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
                 constexpr int above = place(layer + 1), first_weight = weights_at(layer + 1), row = pitch(layer + 1);
                 constexpr int at_once = neurons <= 4 * GROUP ? divided_up(neurons, GROUP) : 1;
                 for (int i0 = 0; i0 < neurons; i0 += at_once * GROUP) {
-                    float sums[at_once] = {};  // all are computed before one is stored: a store lets no reading pass
+                    float sums[at_once] = {};  // all are computed before the first store: reads cannot pass it
 #pragma unroll 16
                     for (int o = 0; o < n_above; o++)
 #pragma unroll
@@ -523,8 +523,8 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
         if (!HOLDS) wait_for_copies();
         __syncthreads();
 
-        // ---- all weights move: (4d) and (4c)
-        constexpr int TOGETHER = KEEPS ? BATCH : 10;  // what is kept in registers has no index: all samples are unrolled
+        // ---- update of all weights: (4d) and (4c)
+        constexpr int TOGETHER = KEEPS ? BATCH : 10;  // registers cannot be indexed: unroll over all samples
         if (works)
 #pragma unroll TOGETHER
             for (int s = 0; s < BATCH; s++) {
@@ -545,12 +545,12 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
                         w[i][4 * q + 3] += d[i] * x.w;
                     }
                 }
-                if (STAGES == 1) {  // this sample is used up: the next batch's takes its place
+                if (STAGES == 1) {  // last use of this sample: replace it by the next batch's
                     __syncwarp();
                     refill(s, next + s);
                 }
             }
-        // Four weights a thread, and the bias with the first four.
+        // Layers 2 and above: four weights per thread, and the bias with the first four.
         upwards<2, LAYERS>([&](auto number) {
             constexpr int layer = number.number, inputs = fours(kept(layer - 1)), neurons = width(layer);
             constexpr int first = place(layer), below = place(layer - 1), first_weight = weights_at(layer);
@@ -578,7 +578,7 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
     }
     wait_for_copies();
 
-    // ---- all weights back: each by the block that owns it
+    // ---- store all weights, each by the block that owns it
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < NEURONS; i++)

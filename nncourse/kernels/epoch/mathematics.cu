@@ -1,10 +1,10 @@
-// What the kernels of dense_sgd_epoch share: activations, their slopes, the gradients of costs, sums over lanes. The codes
-// are known when a kernel is compiled or do not differ within a launch, so no warp is split by the questions here.
+// Shared by the kernels of dense_sgd_epoch: activations, their derivatives, gradients of costs, sums over lanes. The codes
+// are compile-time constants or the same for a whole launch, so the branches here do not diverge.
 
 enum Activation { IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX };
 enum Cost { MSE, MAE, CROSS_ENTROPY };
 
-// __expf and __fdividef are the GPU's own, quick functions; they are a few roundings less exact.
+// __expf and __fdividef are fast intrinsics; their error is a few roundings larger.
 __device__ float activate(int code, float z) {
     if (code == STEP) return z > 0.0f ? 1.0f : 0.0f;
     if (code == SIGMOID) return __fdividef(1.0f, 1.0f + __expf(-z));
@@ -12,10 +12,10 @@ __device__ float activate(int code, float z) {
     if (code == RELU) return fmaxf(z, 0.0f);
     if (code == LEAKY_RELU) return z > 0.0f ? z : ALPHA * z;
     if (code == SOFTPLUS) return fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z)));
-    return z;  // softmax needs the whole row: its kernels see to that
+    return z;  // softmax needs the whole row: the kernels compute it themselves
 }
 
-// σ'(z), told from a = σ(z): so no kernel has to keep z.
+// σ'(z), computed from a = σ(z), so that no kernel has to store z.
 __device__ float slope(int code, float a) {
     if (code == STEP) return 0.0f;
     if (code == SIGMOID) return a * (1.0f - a);
@@ -30,9 +30,9 @@ __device__ float cost_gradient(int code, float a, float y) { return code == MAE 
 
 __device__ constexpr int divided_up(int number, int by) { return (number + by - 1) / by; }
 
-// Adds up z[0 … COUNT) over WIDTH neighbouring lanes. In each round half of the lanes take over half of the sums, so COUNT
-// sums cost hardly more than COUNT shuffles. In the end a lane has the sums `first` to `end` - 1, from z[0] on:
-// none, if there are fewer sums than lanes and another has it.
+// Sums z[0 … COUNT) over WIDTH adjacent lanes. In each round half of the lanes continue with half of the sums, so COUNT
+// sums cost hardly more than COUNT shuffles. At the end a lane has the sums `first` to `end` - 1, stored from z[0] on;
+// it may have none if there are fewer sums than lanes.
 template <int COUNT, int WIDTH>
 __device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
     if constexpr (WIDTH > 1) {

@@ -1,15 +1,17 @@
-// How blocks meet. Those of a cluster, which Hopper's and later GPUs have, send each other numbers, and a barrier in shared
-// memory counts what has come. Those of a grid meet in global memory, on any GPU. On the CPU emulator all meet as a grid.
+// Synchronisation between blocks. Blocks of a cluster, on Hopper and later GPUs, send each other numbers, and a barrier
+// in shared memory counts the bytes that arrive. Blocks of a grid synchronise through global memory, on any GPU. The
+// CPU emulator always uses its grid barrier.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define __cluster_dims__(...)
 #endif
 
 #if !defined(CUDA_ON_CPU) && __CUDA_ARCH__ >= 900
-// PTX has addresses of its own for shared memory.
+// PTX uses a separate address space for shared memory.
 __device__ unsigned shared_address(const void* place) { return (unsigned)__cvta_generic_to_shared(place); }
 
-// A counter opens when as many bytes have come as were expected; then it begins anew. One thread makes it.
+// A counter completes a phase when the expected number of bytes has arrived, and then starts the next. One thread
+// initialises it.
 __device__ void make_counter(unsigned long long* counter) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(counter)) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -18,7 +20,7 @@ __device__ void expect(unsigned long long* counter, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(counter)), "r"(bytes)
                  : "memory");
 }
-// Waits until it has opened: `time`, 0 or 1, tells the even times from the odd ones.
+// Waits until the counter has completed its phase; `time`, 0 or 1, is the parity of the phase.
 __device__ void wait_until_open(unsigned long long* counter, int time) {
     for (unsigned open = 0; !open;)
         asm volatile("{\n\t.reg .pred p;\n\t"
@@ -27,7 +29,7 @@ __device__ void wait_until_open(unsigned long long* counter, int time) {
                      : "=r"(open) : "r"(shared_address(counter)), "r"(time) : "memory");
 }
 
-// Sends a number to block `to`: to the same place as `place` is here, and to the same counter. Nobody waits for it.
+// Sends a number asynchronously to `place` in the shared memory of block `to`, and counts it in that block's counter.
 __device__ void send(float number, float* place, unsigned long long* counter, int to) {
     unsigned there, counter_there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(place)), "r"(to));
@@ -41,14 +43,14 @@ __device__ void meet_cluster() {
 }
 #endif
 
-// All blocks of a cooperative launch. `arrived` is 0 in the beginning, and `wanted` when all have come.
+// A barrier for all blocks of a cooperative launch. `arrived` is 0 at first, and `wanted` when all blocks have arrived.
 __device__ void meet_grid(int* arrived, int wanted) {
 #ifdef CUDA_ON_CPU
     cuda_on_cpu::grid_barrier();
 #else
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence();  // what this block wrote is seen before its arrival is
+        __threadfence();  // makes this block's writes visible before its arrival
         atomicAdd(arrived, 1);
         while (*(volatile int*)arrived < wanted) {
         }
