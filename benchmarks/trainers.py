@@ -3,7 +3,7 @@
 Sigmoid, mean squared error, plain stochastic gradient descent, float32 with TF32 off, data already on the device.
 
 A contender is a function make(architecture, parameters, X, Y, batch) -> Trainer. Before it is timed, its parameters
-after the first CHECKED steps are compared with the truth of train_epoch, computed in float64.
+after the first CHECKED steps are compared with the truth of dense_sgd_epoch, computed in float64.
 """
 
 import os

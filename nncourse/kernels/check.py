@@ -12,7 +12,8 @@
 * Errors of a few float32 roundings are allowed (the operation's `tolerance`); NaN never passes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
@@ -113,26 +114,25 @@ def _place(kernel, device: str | None) -> str:
 def cases(operation, seed: int = 0) -> Iterator[Case]:
     """All cases of an operation, small ones first, so that a fault is reported on simple data."""
     rng = np.random.default_rng(seed)
-    names = operation.shapes.free_names
-    odd, *tried = operation.sizes_to_check or _sizes_that_fit(operation, names)
-    yield _case(operation, odd, "random", rng)
+    count = len(operation.shapes.free_names)
+    tried = operation.sizes_to_check or _sizes_that_fit(operation, hostile_sizes(count))
+    if not tried:
+        raise CourseError(f"{operation.name}: wanted sizes_to_check, since no usual sizes fit the contract's formulas")
+    odd = operation.sizes_to_check or _sizes_that_fit(operation, [islice(cycle((5, 18, 7)), count)]) or tried
     for known in tried:
         if all(prod(known[dim.lstrip("*")] for dim in argument.dims) <= MOST for argument in operation.arguments):
             yield _case(operation, known, "random", rng)
     for kind in operation.hostile:
-        yield _case(operation, odd, kind, rng)
+        yield _case(operation, odd[0], kind, rng)
 
 
-def _sizes_that_fit(operation, names: tuple[str, ...]) -> list[dict]:
-    """Odd sizes first, then hostile ones. Sizes for which a derived size would be below 1 are left out."""
+def _sizes_that_fit(operation, choices: Iterable[Iterable[int]]) -> list[dict]:
+    """The choices of sizes, completed with the derived ones. Those for which one would be below 1 are left out."""
     fitting = []
-    for sizes in (tuple(islice(cycle((5, 18, 7)), len(names))), *hostile_sizes(len(names))):
-        try:
-            fitting.append(operation.shapes.complete(dict(zip(names, sizes, strict=True)), operation.name))
-        except CourseError:
-            continue
-    if len(fitting) < 2:
-        raise CourseError(f"{operation.name}: wanted sizes_to_check, since the usual sizes do not fit its formulas")
+    for sizes in choices:
+        with suppress(CourseError):
+            named = dict(zip(operation.shapes.free_names, sizes, strict=True))
+            fitting.append(operation.shapes.complete(named, operation.name))
     return fitting
 
 
@@ -239,7 +239,7 @@ def _is_array(value) -> bool:
 
 
 def compare(operation, result, truths: dict[str, np.ndarray], arguments: tuple) -> str | None:
-    """None if what a kernel returned equals the truth up to rounding; else what is wrong with the first wrong result."""
+    """None if all results equal the truth up to rounding; else what is wrong with the first that does not."""
     several = len(operation.results) > 1
     if several and not (isinstance(result, tuple) and len(result) == len(operation.results)):
         return f"returns {_kind(result)}: wanted a tuple of {', '.join(map(str, operation.results))}"

@@ -41,8 +41,8 @@ class CudaKernel(Kernel):
     """A `__global__` function of a .cu text, and its launch configuration.
 
     block: threads per block in x, y, z.
-    grid: blocks in x, y, z, as numbers or formulas of sizes: grid=("batch * n_out",). By default the grid has one thread
-        per element of the first result.
+    grid: blocks in x, y, z, as numbers or formulas of sizes: grid=("batch * n_out",). By default the grid has one
+        thread per element of the first result.
     over: launch one thread per element of this shape instead: over=("n",).
     tile: elements in x, y that a block computes, if that differs from its threads: tile=(128, 128).
     default: the backend "cuda" uses this kernel instead of the last one registered.
@@ -61,9 +61,7 @@ class CudaKernel(Kernel):
     default: bool = False
     deterministic: bool = True
     shared: int = 0  # bytes of dynamic shared memory
-    plans: dict[Any, Any] = field(
-        default_factory=dict, repr=False
-    )  # cache: shapes of the arguments -> result of _plan()
+    plans: dict[Any, Any] = field(default_factory=dict, repr=False)  # cache: argument shapes -> _plan()
 
     def __post_init__(self) -> None:
         operation = self.operation
