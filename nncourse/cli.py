@@ -14,6 +14,7 @@ from nncourse import __version__
 from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwritable
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
+SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR or cosine,EPOCHS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,14 +75,24 @@ def _parser() -> argparse.ArgumentParser:
     train = command("train", _train, "train a network and save it", allow_abbrev=False, parents=[both])
     train.add_argument("--layers", type=_sizes, help="neurons a layer, inputs first: 30,60,10,1")
     train.add_argument("--epochs", type=int, default=100)
-    train.add_argument("--batch-size", "--batch_number", "--batch_size", type=int, default=10)
-    train.add_argument("--learning-rate", "--learning_rate", type=_number, default=0.1)
+    train.add_argument("--batch-size", "--batch_number", "--batch_size", type=int, help="default 10")
+    train.add_argument(
+        "--learning-rate", "--learning_rate", type=_number, help="default 0.1, with momentum 0.01, with adam 0.001"
+    )
+    train.add_argument("--update", help="how a step moves the parameters: sgd (default) or adam")
+    train.add_argument("--momentum", type=_number, help="of sgd, from 0 (default) up to 1: 0.9, for instance")
+    train.add_argument("--l2", type=_number, help="weight decay λ, which is added to the gradient as λ W (default 0)")
+    train.add_argument("--schedule", help=f"of the learning rate: {SCHEDULES} (default constant)")
     train.add_argument("--activation", help="of the hidden layers (default sigmoid), or one for each: tanh,sigmoid")
     train.add_argument("--cost", help="mse (default), mae, binary_cross_entropy or categorical_cross_entropy")
     train.add_argument("--initialiser", help="xavier (default), he, normal or uniform")
     train.add_argument("--scaling", help="none, normalization or standardization (default)")
     train.add_argument("--validation", type=_number, default=0.0, help="share of the samples kept out of training")
-    train.add_argument("--resume", metavar="MODEL", help="go on training this model; its layers and scaling are taken")
+    train.add_argument(
+        "--resume",
+        metavar="MODEL",
+        help="go on training this model with its own layers, scaling, update and rates",
+    )
     train.add_argument("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
     command("test", _test, "test a saved network", allow_abbrev=False, parents=[both])
 
@@ -126,6 +137,7 @@ def _train(options: argparse.Namespace) -> int:
     from nncourse.model import files, metrics
     from nncourse.model.network import make_network
     from nncourse.model.training import train
+    from nncourse.model.updates import make_schedule, usual_rate
 
     given = {name: getattr(options, name) for name in DEFAULTS if getattr(options, name) is not None}
     chosen = DEFAULTS | given
@@ -146,19 +158,30 @@ def _train(options: argparse.Namespace) -> int:
         network = make_network(options.layers, activation, chosen["cost"], chosen["initialiser"], seed)
     else:
         raise CourseError("wanted --layers, such as --layers 30,60,10,1 (inputs first), or --resume MODEL")
+    update = _update(options, resumed)
     refuse_unwritable(Path(options.model), "the model")
+    files.refuse_text_form(network, update, Path(options.model))
+    steps = {
+        "batch_size": _from(options, "batch_size", resumed, 10),
+        "learning_rate": _from(options, "learning_rate", resumed, usual_rate(update)),
+        "schedule": _from(options, "schedule", resumed, "constant"),
+        "seed": seed,
+    }
+    schedule = make_schedule(steps["schedule"], steps["learning_rate"])
     backend = _backend(options)
     data = datasets.load(options.dataset, inputs=network.sizes[0], outputs=network.sizes[-1])
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
     scaling = resumed.scaling if resumed else datasets.fit_scaling(data.X, chosen["scaling"])
-    model = files.Model(network, scaling, data.classes)
+    model = files.Model(network, scaling, data.classes, update=update)
     _say_backend(backend, options)
     print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
+    print(f"update: {_in_words(update)}, learning rate {steps['learning_rate']:g}, schedule {steps['schedule']}")
     X, before = model.scaled(data.X), _count_of("epochs", resumed)
-    steps = {"batch_size": options.batch_size, "learning_rate": options.learning_rate, "seed": seed}
     held = (model.scaled(held_out.X), held_out.Y) if held_out else None
     more = {"validation": held, "epochs_done": before, "progress": options.verbose}
-    history = train(network, X, data.Y, backend, epochs=options.epochs, **steps, **more)
+    history = train(
+        network, X, data.Y, backend, epochs=options.epochs, **(steps | {"schedule": schedule, "update": update}), **more
+    )
     if history.epochs and not any(map(math.isfinite, history.costs)):
         raise CourseError(f"nothing was learnt, nothing is saved: {history.stopped}")
     model.provenance = {
@@ -287,6 +310,35 @@ def _info(options: argparse.Namespace) -> int:
     print(f"CUDA emulator: {emulate.why_not() or 'ready'}")
     print("versions: " + ", ".join(f"{name} {version}" for name, version in device.versions().items()))
     return 0
+
+
+def _update(options: argparse.Namespace, resumed):
+    """The update that the options ask for; of a model that goes on training its own, with what it remembers."""
+    from nncourse.model.updates import make_update
+
+    given = {name: value for name in ("update", "momentum", "l2") if (value := getattr(options, name)) is not None}
+    if resumed:
+        for name in given:
+            raise CourseError(f"--resume goes on with the model's own update: leave --{name} out")
+        return resumed.update
+    return make_update(given.pop("update", "sgd"), **given)
+
+
+def _in_words(update) -> str:
+    """adam, or sgd with momentum 0.9 and l2 0.0001: what is not 0."""
+    about = update.describe()
+    options = [f"{name} {value:g}" for name, value in about.items() if name != "kind" and value]
+    return " with ".join(filter(None, (about["kind"], " and ".join(options))))
+
+
+def _from(options: argparse.Namespace, name: str, resumed, default):
+    """An option of training: as given, else as the model to resume was trained, else the default."""
+    if (given := getattr(options, name)) is not None:
+        return given
+    known = resumed.provenance.get(name, default) if resumed else default
+    if type(known) is not type(default) and not (isinstance(known, int) and isinstance(default, float)):
+        raise CourseError(f"the model to resume says {name}: {known!r}; wanted a value such as {default!r}")
+    return known
 
 
 def _count_of(name: str, model) -> int:

@@ -172,7 +172,7 @@ class Contract:
             for result in self.results
         )
 
-    def key(self, values: Sequence[Any]) -> tuple | None:
+    def key(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """All that sizes() reads of the values: shapes and whole numbers; None if their number is wrong."""
         if len(values) != len(self.arguments):
             return None

@@ -137,11 +137,11 @@ def _from_pairs(pairs: list[tuple[np.ndarray, np.ndarray]], description: str | N
             raise CourseError(f"weights {W.shape} and biases {b.shape} of layer {number} do not fit the network")
     about = {"activations": ["sigmoid"] * len(pairs)} if description is None else json.loads(description)
     named = zip(pairs, about["activations"], strict=True)
-    network = Network([Dense(W, b, name) for (W, b), name in named], about.get("cost", "mse"))
+    network = Network([Dense(W, b, name) for (W, b), name in named], str(about.get("cost", "mse")))
     return _model(network, about, {})
 
 
-def _scaling(about: dict, n_in: int) -> Scaling | None:
+def _scaling(about: dict[str, Any], n_in: int) -> Scaling | None:
     """The scaling that a description tells; CourseError where it does not fit the network."""
     if about["kind"] == "none":
         return None
@@ -182,7 +182,8 @@ def _read_npz(path: Path) -> Model:
 def _write_text(model: Model, path: Path) -> None:
     network = model.network
     lines = [str(len(network.sizes)), " ".join(map(str, network.sizes))]
-    rows = [layer.b for layer in network.layers] + [weights for layer in network.layers for weights in layer.W]
+    pairs = [layer.parameters for layer in network.layers]  # W and b: refuse_text_form lets dense layers through only
+    rows = [b for _, b in pairs] + [weights for W, _ in pairs for weights in W]
     lines += [" ".join(f"{number:.9g}" for number in row) for row in rows]  # nine digits bring a float32 back exactly
     path.write_text("\n".join([*lines, f"about {_description(model)}"]) + "\n")
 

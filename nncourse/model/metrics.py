@@ -5,12 +5,13 @@ A quotient whose denominator is zero is 0: a class that was never predicted has 
 
 import numpy as np
 
+from nncourse.calls import Array, Calls
 from nncourse.datasets import predicted_classes
 from nncourse.kernels import confusion as counting
 from nncourse.model.network import Network
 
 
-def confusion(network: Network, X, Y, backend) -> np.ndarray:
+def confusion(network: Network, X: Array, Y: Array, backend: Calls) -> np.ndarray:
     """The confusion matrix of a network on samples X with targets Y, counted by the backend's kernel."""
     classes = max(2, network.sizes[-1])
     predictions = predicted_classes(network.predict(X, backend))

@@ -89,7 +89,7 @@ def train(
         _refuse_bad_data(network, *validation)
     numbers = range(epochs_done + 1, epochs_done + epochs + 1)
     rate_of = schedule or constant(learning_rate)
-    refuse_bad_options(epochs, batch_size, rate_of(epochs_done + 1))
+    refuse_bad_options(epochs, batch_size, rate_of(epochs_done + 1) if schedule else learning_rate)
     history = History()
     update = update or SGD()
     there = network.on(backend)
@@ -165,15 +165,16 @@ def _made_ready(
     name = fused_epoch(network, update)
     for other, kernel in backend.kernels.items():
         if other.endswith("_epoch") and other != name and backend.notes.get(other) == "asked for":
-            raise CourseError(f"{other} ({kernel.name}) was asked for, but it is not for {network} with {update}")
+            kind = update.describe()["kind"]
+            raise CourseError(f"{other} ({kernel.name}) does not compute such a {kind} on {network}: leave it out")
     first = slice(FIRST_BATCHES * batch_size)
-    kernel = backend.kernels.get(name) if name else None
+    kernel = backend.kernels.get(name or "")
     while kernel:
         architecture, parameters, call = network.architecture, network.flat_parameters, kernel
         try:
             call(parameters.copy(), architecture, X[first], Y[first], batch_size, rate)
         except DoesNotFitError as error:
-            if not kernel.otherwise or backend.notes.get(name) == "asked for":
+            if not kernel.otherwise or backend.notes.get(name or "") == "asked for":
                 raise
             kernel = kernel.operation[kernel.otherwise]
             history.note = f"trained by {kernel.name}: {error}"

@@ -158,9 +158,6 @@ def cosine_decay(rate: float, epochs: int) -> Schedule:
     return lambda epoch: rate * (1 + math.cos(math.pi * (min(epoch, epochs) - 1) / epochs)) / 2
 
 
-SCHEDULES_USAGE = "constant, step,EPOCHS,FACTOR, exponential,FACTOR or cosine,EPOCHS"
-
-
 def make_schedule(text: str, rate: float) -> Schedule:
     """A schedule from text: "constant", "step,10,0.5", "exponential,0.95", "cosine,30"; CourseError for any other."""
     kind, *numbers = text.split(",")
@@ -176,7 +173,8 @@ def make_schedule(text: str, rate: float) -> Schedule:
                 return cosine_decay(rate, _epochs(epochs))
     except ValueError:
         pass
-    wanted = f"{SCHEDULES_USAGE}, with epochs of at least 1 and a factor above 0 and up to 1"
+    wanted = "constant, step,EPOCHS,FACTOR, exponential,FACTOR or cosine,EPOCHS"
+    wanted += ", with epochs of at least 1 and a factor above 0 and up to 1"
     raise CourseError(f"wanted a schedule, {wanted}; got {text!r}")
 
 
