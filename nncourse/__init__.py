@@ -3,4 +3,4 @@
 Read kernels/operation.py first, then kernels/dense.py: the rest of the package follows from these two.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
