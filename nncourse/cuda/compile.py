@@ -79,6 +79,14 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
 atexit.register(gpu_kernel.cache_clear)  # before CuPy itself is gone, or unloading the kernels prints errors
 
 
+def refuse_uncompilable(source: CudaSource) -> None:
+    """CudaCompileError for what NVRTC refuses. It is not optimised, in a fraction of compile_check's time."""
+    try:
+        _nvrtc(source.compilable(), "sm_90", debug=True)
+    except Exception:  # whatever it is: the way that counts, and has words for it, decides
+        compile_check(source)
+
+
 def resources(source: CudaSource, function: str) -> Resources:
     """What the kernel needs: on this machine's GPU, or on an H100 or H200 where there is none."""
     parameters(source, function)
@@ -101,13 +109,13 @@ def readable_errors(log: str, file: str) -> str:
     return "\n".join(found) if found else f"{file}: error: the compiler says: {log.strip()}"
 
 
-def _nvrtc(text: str, arch: str) -> str:
-    """Compile to machine code; the assembler's log."""
+def _nvrtc(text: str, arch: str, debug: bool = False) -> str:
+    """Compile to machine code, for a debugger without optimising it; the assembler's log."""
     from cuda.core import Program, ProgramOptions
 
     # CuPy compiles with that default too: a lambda inside a kernel is then a device function.
     # A result from its cache would come without the log.
-    more = {"device_as_default_execution_space": True, "ptxas_options": ["-v"], "no_cache": True}
+    more = {"device_as_default_execution_space": True, "ptxas_options": ["-v"], "no_cache": True, "debug": debug}
     options = ProgramOptions(arch=arch, std=STANDARD, name="kernels.cu", **more)
     log = io.StringIO()
     Program(text, "c++", options).compile("cubin", logs=log)

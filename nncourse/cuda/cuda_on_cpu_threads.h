@@ -110,7 +110,6 @@ enum Order { FORWARD, REVERSE, SHUFFLED };
 
 static Launch launch;
 static void* slots[MOST_ARGUMENTS];  // what the kernel is passed: a pointer, or the scalar's bytes
-static void (*call_kernel)(int function, void** slots);
 
 static Fiber scheduler;
 static Thread* current;
@@ -151,14 +150,14 @@ static uint64_t grid_time;   // when the launch began, or all blocks had last me
 static uint64_t fence_time;  // of the last __threadfence()
 static bool watching;        // a kernel runs, not the scheduler
 
-inline void fence() { fence_time = ++now; }
+void fence() { fence_time = ++now; }
 
 // ---- shared memory: every __shared__ array lies in one section of the program, so it can be filled, kept and restored
 
 extern "C" {
 extern __attribute__((weak)) char __start_cuda_shared[], __stop_cuda_shared[];
 }
-alignas(128) static char dynamic_shared[MOST_SHARED + 4096];
+alignas(128) char dynamic_shared[MOST_SHARED + 4096];
 
 // Byte by byte, without the sanitizer: between the arrays lie forbidden zones.
 __attribute__((no_sanitize_address)) inline void copy_shared(char* to, const char* from, size_t bytes) {
@@ -201,7 +200,7 @@ inline uint64_t wait(State state, const char* function, int line, uint64_t given
 }
 
 inline void run_thread() {
-    call_kernel(launch.function, slots);
+    call(launch.function, slots);
     current->state = ENDED;
     change(current->fiber, scheduler);
 }
@@ -431,10 +430,10 @@ inline void run_grid() {
 
 // ---- what CUDA's functions need
 
-inline int lane() { return current->number % warpSize; }
+int lane() { return current->number % warpSize; }
 
 // The lanes of this warp that have not ended. A GPU gives those that are here right now: any such answer is right.
-inline unsigned lanes_alive() {
+unsigned lanes_alive() {
     const int start = current->number - current->number % warpSize;
     unsigned alive = 0;
     const Thread* warp = current - current->number % warpSize;
@@ -442,28 +441,19 @@ inline unsigned lanes_alive() {
     return alive;
 }
 
-template <typename To, typename From>
-To same_bits(From from) {
-    To to = {};
-    __builtin_memcpy(&to, &from, sizeof from < sizeof to ? sizeof from : sizeof to);
-    return to;
+uint64_t shuffle_bits(const char* function, int line, unsigned mask, uint64_t value, int source) {
+    return wait(AT_WARP_FUNCTION, function, line, value, mask, source);
 }
 
-template <typename T>
-T shuffle(const char* function, int line, unsigned mask, T value, int source) {
-    static_assert(sizeof(T) <= 8, "shuffles take values of 4 or 8 bytes");
-    return same_bits<T>(wait(AT_WARP_FUNCTION, function, line, same_bits<uint64_t>(value), mask, source));
-}
-
-inline unsigned vote(const char* function, int line, unsigned mask, bool yes) {
+unsigned vote(const char* function, int line, unsigned mask, bool yes) {
     return wait(AT_WARP_FUNCTION, function, line, yes, mask, VOTE);
 }
 
-inline int block_sum(const char* function, int line, int yes) {
+int block_sum(const char* function, int line, int yes) {
     return wait(AT_BLOCK_BARRIER, function, line, yes != 0);
 }
 
 // No block goes on before all have come: the twin of the barrier that a .cu text builds from atomics on a GPU.
-inline void grid_barrier(int line = __builtin_LINE()) { wait(AT_GRID_BARRIER, "grid_barrier", line, 0); }
+void grid_barrier(int line) { wait(AT_GRID_BARRIER, "grid_barrier", line, 0); }
 
 }  // namespace cuda_on_cpu
