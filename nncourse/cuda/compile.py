@@ -79,6 +79,7 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
 atexit.register(gpu_kernel.cache_clear)  # before CuPy itself is gone, or unloading the kernels prints errors
 
 
+@functools.lru_cache(maxsize=128)
 def refuse_uncompilable(source: CudaSource) -> None:
     """CudaCompileError for what NVRTC refuses. It is not optimised, in a fraction of compile_check's time."""
     try:
