@@ -21,7 +21,7 @@ lab: python
 
 # The notebooks run three ways: as handed out, with every second exercise solved, and with the others solved. So each
 # exercise is met solved and open. What goes into which process, and in which order, is said in conftest.py.
-PYTEST = .venv/bin/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
+PYTEST = .venv/bin/python -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder
 NBVAL = --nbval-lax --nbval-cell-timeout 300
 # Exit status 5: ARGS chose none of them.
 SOLVED = NNCOURSE_STRICT=1 $(PYTEST) notebooks $(NBVAL) $(ARGS) || [ $$? -eq 5 ]

@@ -1,7 +1,7 @@
 """How the tests and the notebooks are shared out to processes, and how a notebook's kernel is started.
 
-nbval starts a Jupyter kernel for each notebook. Seldom one dies as it starts, say because another process took its port in
-between; every cell of that notebook would fail. So it is started again, and that is said in the summary.
+nbval starts a Jupyter kernel for each notebook. Seldom one dies as it starts, say because another process took its
+port in between; every cell of that notebook would fail. So it is started again, and that is said in the summary.
 """
 
 import os
@@ -14,38 +14,45 @@ import pytest
 STARTS = 3
 MOST_PROCESSES = 4
 WAITING = ("test_slurm.py", "test_browser.py")  # they wait for others more than they compute
+APART = ("test_answers.py", "test_operations.py", "test_wrong_kernels.py")  # many short tests that share little
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, since some tests wait."""
+    """One process more than there are cores, since some tests wait."""
     return min((os.cpu_count() or 1) + 1, MOST_PROCESSES)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes longest as a whole comes first, and what can be shared out test by test last, so that all end together.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """--dist loadscope: a notebook's cells stay in one process, and so do the tests of a file unless it is in APART."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
 
-    The cells of a notebook stay in one process, and so do the tests of a file, which share what was imported and made,
-    unless they are marked with `spread`.
-    """
-    items.sort(key=_turn)
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if not item.get_closest_marker("spread"):
-                item.add_marker(pytest.mark.xdist_group(_file(item)))
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if _file(nodeid).endswith(APART) else _file(nodeid)
 
-
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+    return ByFile(config, log)
 
 
-def _turn(item: pytest.Item) -> int:
-    """When an item has its turn; among those with the same number nothing changes."""
-    if item.get_closest_marker("spread"):
-        return 3
-    if _file(item).endswith(WAITING):
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long as a whole comes first, and what goes where a process is free last: so all end together."""
+    items.sort(key=lambda item: _turn(_file(item.nodeid)))
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def _turn(file: str) -> int:
+    """When a file has its turn; among those with the same number nothing changes."""
+    if file.endswith(WAITING):
         return 0
-    return 1 if _file(item).endswith(".ipynb") else 2
+    if file.endswith(".ipynb"):
+        return 1
+    return 3 if file.endswith(APART) else 2
 
 
 def started_again(start: Callable) -> Callable:

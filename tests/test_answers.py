@@ -13,8 +13,6 @@ from nncourse.cuda import emulate
 from nncourse.kernels.backend import find
 from nncourse.kernels.check import Verdict
 
-pytestmark = pytest.mark.spread
-
 FILES = sorted((Path(__file__).parent / "wrong_answers").glob("*.toml"))
 RIGHT = tomllib.loads((Path(__file__).parent / "right_answers.toml").read_text("utf-8"))["right"]
 WRONG = [wrong for file in FILES for wrong in tomllib.loads(file.read_text("utf-8"))["wrong"]]

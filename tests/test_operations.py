@@ -14,8 +14,6 @@ from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
-pytestmark = pytest.mark.spread
-
 ALL = [(operation, kernel) for operation in operations().values() for kernel in operation.kernels.values()]
 CPU = [pair for pair in ALL if pair[1].device in ("cpu", "any")]
 GPU = [pair for pair in ALL if pair[1].device in ("gpu", "any")]

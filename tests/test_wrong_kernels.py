@@ -19,9 +19,6 @@ from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import sgd_update
 
 
-pytestmark = pytest.mark.spread
-
-
 @dataclass(frozen=True)
 class Mutant:
     mistake: str
