@@ -357,6 +357,25 @@ def test_one_environment_holds_one_cuda():
         assert "nvidia-cuda-nvrtc" not in pins(ROOT / "requirements" / f"{name}.txt")
 
 
+# What runs elsewhere
+
+
+def test_pre_commit_and_the_tests_use_the_same_ruff():
+    yaml = pytest.importorskip("yaml")
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    (locked,) = pins(ROOT / "requirements" / "test.txt")["ruff"]
+    assert {hook["entry"].split()[1] for hook in repository["hooks"]} == {"check", "format"}
+    assert all(hook["additional_dependencies"] == [f"ruff=={locked}"] for hook in repository["hooks"])
+
+
+def test_the_hosted_ci_calls_ours_with_pythons_that_are_welcome(setup):
+    yaml = pytest.importorskip("yaml")
+    job = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))["jobs"]["test"]
+    assert job["steps"][-1] == {"run": "bash .ci/run"} and (ROOT / ".ci" / "run").exists()
+    for version in job["strategy"]["matrix"]["python"]:
+        assert setup.python_problem((*map(int, version.split(".")), 0)) == ""
+
+
 # environment.yml
 
 
