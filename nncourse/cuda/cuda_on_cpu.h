@@ -69,9 +69,6 @@ T shuffle(const char* function, int line, unsigned mask, T value, int source) {
     return same_bits<T>(shuffle_bits(function, line, mask, same_bits<uint64_t>(value), source));
 }
 
-// Calls the kernel of that number: main.cpp, which emulator_program.py writes, lists them.
-void call(int function, void** slots);
-
 // Calls kernel(slot 0, slot 1, …), each slot read as the type that the kernel declares.
 template <int... I>
 struct Numbers {};
@@ -91,6 +88,10 @@ void apply(void (*kernel)(P...), void** slots) {
 }
 
 }  // namespace cuda_on_cpu
+
+// Calls the kernel of that number; emulator_program.py writes it. Not in the namespace: there the name of a kernel could
+// mean something else.
+void cuda_on_cpu_call(int function, void** slots);
 
 // ---- CUDA's functions. The line of a call is that of the .cu text.
 

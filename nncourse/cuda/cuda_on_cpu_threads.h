@@ -51,10 +51,6 @@ inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
 
 #else  // other processors: several times slower, since each change asks the operating system for the signal mask
 
-}  // namespace cuda_on_cpu
-#include <ucontext.h>
-namespace cuda_on_cpu {
-
 using Fiber = ucontext_t;
 
 inline void change(Fiber& from, Fiber& to) { swapcontext(&from, &to); }
@@ -200,7 +196,7 @@ inline uint64_t wait(State state, const char* function, int line, uint64_t given
 }
 
 inline void run_thread() {
-    call(launch.function, slots);
+    cuda_on_cpu_call(launch.function, slots);
     current->state = ENDED;
     change(current->fiber, scheduler);
 }

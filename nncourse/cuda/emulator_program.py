@@ -142,7 +142,7 @@ def _program_text(source: CudaSource) -> str:
         "ROOM_AFTER_SHARED_MEMORY\n"
         "}\n"
         '#line 1 "main.cpp"\n'
-        f"void cuda_on_cpu::call(int function, void** slots) {{\n    switch (function) {{\n{cases}    }}\n}}\n"
+        f"void cuda_on_cpu_call(int function, void** slots) {{\n    switch (function) {{\n{cases}    }}\n}}\n"
     )
 
 
