@@ -1,13 +1,58 @@
-"""Retry when a Jupyter kernel fails to start for nbval, with a warning in pytest's summary.
+"""How tests and notebooks are distributed over processes, and how a notebook's Jupyter kernel is started.
 
-It happens rarely, for example because another process has taken the port, and would fail every cell of the notebook.
+Seldom a Jupyter kernel fails to start, for example because another process has taken the port, and every cell of the
+notebook would fail. So it is started again, with a warning in pytest's summary.
 """
 
+import os
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 
+import pytest
+
 STARTS = 3
+MOST_PROCESSES = 4
+WAITING = ("test_slurm.py", "test_browser.py")  # they wait for others more than they compute
+APART = ("test_answers.py", "test_operations.py", "test_wrong_kernels.py")  # many short tests that share little
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores, since some tests wait."""
+    return min((os.cpu_count() or 1) + 1, MOST_PROCESSES)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """--dist loadscope: a notebook's cells stay in one process, and so do the tests of a file unless it is in APART."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if _file(nodeid).endswith(APART) else _file(nodeid)
+
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long as a whole comes first, and what goes where a process is free last: so all end together."""
+    items.sort(key=lambda item: _turn(_file(item.nodeid)))
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def _turn(file: str) -> int:
+    """When a file has its turn; among those with the same number nothing changes."""
+    if file.endswith(WAITING):
+        return 0
+    if file.endswith(".ipynb"):
+        return 1
+    return 3 if file.endswith(APART) else 2
 
 
 def started_again(start: Callable) -> Callable:

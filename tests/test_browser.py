@@ -67,9 +67,10 @@ def jupyterlab(tmp_path_factory):
     settings = folder / "settings"
     settings.mkdir()
     (settings / "overrides.json").write_text(json.dumps(SETTINGS))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", 0))
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as JupyterLab does: others may not listen there
+    port = holder.getsockname()[1]
     token = secrets.token_hex(24)
     environment = os.environ | {"JUPYTER_TOKEN": token, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
     environment |= {"JUPYTER_RUNTIME_DIR": str(folder / "runtime"), "JUPYTER_CONFIG_DIR": str(folder / "config")}
@@ -93,6 +94,7 @@ def jupyterlab(tmp_path_factory):
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()
+            holder.close()
 
 
 @pytest.fixture(scope="module")

@@ -153,6 +153,21 @@ def test_programs_are_kept_and_reused(tmp_path, monkeypatch):
     emulate._child.cache_clear()
 
 
+@needs_emulator
+@pytest.mark.parametrize("harm", ["refused", "gone"])
+def test_a_prepared_header_may_be_refused_or_gone(tmp_path, monkeypatch, harm):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for number in range(2):
+        text, b = f"{GOOD.text}// {harm} {number}", np.zeros(1, np.float32)
+        launch(CudaSource(text, "tests/good.cu"), "doubled", (1,), (1,), [np.ones(1, np.float32), b, 1])
+        assert b[0] == 2
+        (prepared,) = (tmp_path / "nncourse" / "emulator_parts").glob("*.gch")
+        if harm == "refused":
+            prepared.write_bytes(b"gpch of another compiler")
+        else:
+            prepared.unlink()
+
+
 # ---- what a .cu text declares
 
 

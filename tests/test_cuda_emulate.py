@@ -515,6 +515,14 @@ def test_constants_come_from_defines():
         assert a[0] == float(value[:-1])
 
 
+def test_a_kernel_may_have_a_name_that_the_emulator_uses_too():
+    names = ("call", "fence", "grid_barrier", "lane", "serve")
+    text = "\n".join(f'extern "C" __global__ void {name}(int* a) {{ a[0] = {len(name)}; }}' for name in names)
+    for name in names:
+        launch(CudaSource(text, "tests/names.cu"), name, (1,), (1,), [found := integers(1)])
+        assert found[0] == len(name)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -357,6 +357,25 @@ def test_one_environment_holds_one_cuda():
         assert "nvidia-cuda-nvrtc" not in pins(ROOT / "requirements" / f"{name}.txt")
 
 
+# What runs elsewhere
+
+
+def test_pre_commit_and_the_tests_use_the_same_ruff():
+    yaml = pytest.importorskip("yaml")
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    (locked,) = pins(ROOT / "requirements" / "test.txt")["ruff"]
+    assert {hook["entry"].split()[1] for hook in repository["hooks"]} == {"check", "format"}
+    assert all(hook["additional_dependencies"] == [f"ruff=={locked}"] for hook in repository["hooks"])
+
+
+def test_the_hosted_ci_calls_ours_with_pythons_that_are_welcome(setup):
+    yaml = pytest.importorskip("yaml")
+    job = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))["jobs"]["test"]
+    assert job["steps"][-1] == {"run": "bash .ci/run"} and (ROOT / ".ci" / "run").exists()
+    for version in job["strategy"]["matrix"]["python"]:
+        assert setup.python_problem((*map(int, version.split(".")), 0)) == ""
+
+
 # environment.yml
 
 
@@ -431,6 +450,18 @@ def test_a_free_port_is_chosen(lab):
         lab.choose_port("http")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a port is held on Linux only")
+def test_a_chosen_port_is_kept_for_jupyterlab(lab):
+    first, second = lab.choose_port(""), lab.choose_port("")
+    assert first != second
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", first))
+        server.listen()
+        assert not lab.take(first) and not lab.is_free(first)
+    assert lab.is_free(first) and not lab.take(first)
+
+
 def status(address):
     """The HTTP status that an address answers with; 0 as long as nobody answers."""
     try:
@@ -444,9 +475,7 @@ def status(address):
 def test_jupyterlab_serves_the_course_to_those_with_the_token(lab, tmp_path):
     """The whole of `make lab` after its set-up."""
     pytest.importorskip("jupyterlab")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = lab.choose_port("")
     environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "JUPYTER_PORT": str(port)}
     command = [sys.executable, ROOT / "tools" / "lab.py"]
     server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -1,6 +1,7 @@
 """The batch scripts of slurm/, run by a real Slurm: one node of this machine, and two GPUs that are not there."""
 
 import json
+import os
 import re
 import socket
 import stat
@@ -40,7 +41,9 @@ def make_course(folder: Path) -> tuple[Path, dict[str, str]]:
     course.mkdir()
     for name in ("nncourse", "slurm", "tools", "datasets", "pyproject.toml"):
         (course / name).symlink_to(ROOT / name)
-    return course, {"HOME": str(folder), "NNCOURSE_MY_KERNELS": str(folder / "my_kernels")}
+    # What is made once for a user, such as Matplotlib's list of fonts, need not be made for each test.
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return course, {"HOME": str(folder), "XDG_CACHE_HOME": cache, "NNCOURSE_MY_KERNELS": str(folder / "my_kernels")}
 
 
 @pytest.fixture

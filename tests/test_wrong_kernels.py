@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from nncourse.cuda import emulate
+from nncourse.kernels import check
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.catalogue import operations
 from nncourse.kernels.confusion import confusion_matrix
@@ -585,10 +586,13 @@ def test_verdict_names_the_case_the_place_and_both_values():
         assert word in line
 
 
-def test_endless_cuda_kernel_ends_in_a_verdict():
+def test_endless_cuda_kernel_ends_in_a_verdict(monkeypatch):
     if emulate.why_not():
         pytest.skip(emulate.why_not())
     mutant = Mutant("", "sgd_update", "naive", "if (i < n)", "while (i >= 0) if (i < n)")
+    soon = {run: options | {"time_limit": 1} for run, options in check.EMULATED.items()}
+    monkeypatch.setattr(check, "EMULATED", soon)
     kernel, start = kernel_of(mutant), time.monotonic()
-    assert not sgd_update.check(kernel, device="emulator")
+    verdict = sgd_update.check(kernel, device="emulator")
+    assert not verdict and "did not end within 1 s" in verdict.line
     assert time.monotonic() - start < 60

@@ -29,10 +29,31 @@ def is_free(port: int) -> bool:
     return True
 
 
+def take(port: int) -> bool:
+    """Take this port if nobody has it. On Linux it stays taken until this program, or what it becomes, ends.
+
+    So of two people who start at the same moment each gets a port. Who listens on it later must set SO_REUSEADDR, as
+    JupyterLab does.
+    """
+    holder = socket.socket()
+    try:
+        holder.bind(("127.0.0.1", port))
+    except OSError:
+        holder.close()
+        return False
+    if sys.platform != "linux":  # elsewhere nobody could listen there as long as this socket is open
+        holder.close()
+        return True
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.set_inheritable(True)
+    holder.detach()  # left open on purpose
+    return True
+
+
 def choose_port(asked: str) -> int:
     """The requested port, or by default the first free one from 8888 on. Exits if the requested one is unusable."""
     if not asked:
-        return next(port for port in range(FIRST_PORT, 65536) if is_free(port))
+        return next(port for port in range(FIRST_PORT, 65536) if take(port))
     if not asked.isdigit() or not 0 < int(asked) < 65536:
         sys.exit(f"lab: JUPYTER_PORT={asked} is not a port number")
     if not is_free(int(asked)):

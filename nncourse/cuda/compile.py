@@ -83,6 +83,15 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
 atexit.register(gpu_kernel.cache_clear)  # unloading the kernels after CuPy has been torn down prints errors
 
 
+@functools.lru_cache(maxsize=128)
+def refuse_uncompilable(source: CudaSource) -> None:
+    """CudaCompileError for what NVRTC refuses. It is not optimised, in a fraction of compile_check's time."""
+    try:
+        _nvrtc(source.compilable(), "sm_90", debug=True)
+    except Exception:  # whatever it is: the way that counts, and has words for it, decides
+        compile_check(source)
+
+
 def resources(source: CudaSource, function: str) -> Resources:
     """The kernel's resource usage on this machine's GPU or, without one, on an H100 or H200 (sm_90)."""
     parameters(source, function)
@@ -105,13 +114,13 @@ def readable_errors(log: str, file: str) -> str:
     return "\n".join(found) if found else f"{file}: error: the compiler says: {log.strip()}"
 
 
-def _nvrtc(text: str, arch: str) -> str:
-    """Compile to machine code. Returns the log of ptxas."""
+def _nvrtc(text: str, arch: str, debug: bool = False) -> str:
+    """Compile to machine code, with `debug` without optimisation. Returns the log of ptxas."""
     from cuda.core import Program, ProgramOptions
 
     # device_as_default_execution_space: as CuPy compiles; a lambda inside a kernel is then a device function.
     # no_cache: a cached result would come without the log.
-    more = {"device_as_default_execution_space": True, "ptxas_options": ["-v"], "no_cache": True}
+    more = {"device_as_default_execution_space": True, "ptxas_options": ["-v"], "no_cache": True, "debug": debug}
     options = ProgramOptions(arch=arch, std=STANDARD, name="kernels.cu", **more)
     log = io.StringIO()
     Program(text, "c++", options).compile("cubin", logs=log)

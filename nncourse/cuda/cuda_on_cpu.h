@@ -1,18 +1,13 @@
-// CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. emulator_program.py generates a
-// program from this file, a .cu text and a main() that calls serve(). This file defines CUDA's types, functions and
-// keywords; cuda_on_cpu_threads.h runs the threads, cuda_on_cpu_serve.h communicates with Python. AddressSanitizer
-// checks memory accesses; a second program, compiled from the same text, detects races: cuda_on_cpu_races.h.
+// CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. This file defines the language
+// that a kernel sees: CUDA's types, functions and keywords. emulator_program.py compiles a .cu text after it, and links
+// it with the code that all programs share, which is compiled once: cuda_on_cpu_program.h. AddressSanitizer checks
+// memory accesses; a second program, compiled from the same text, detects races: cuda_on_cpu_races.h.
+#pragma once
 #include <math.h>
-#include <sanitizer/asan_interface.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 // ---- types and variables of the language
 
@@ -32,13 +27,71 @@ VECTOR_TYPES(int, int, 8, 16)
 VECTOR_TYPES(unsigned, uint, 8, 16)
 VECTOR_TYPES(double, double, 16, 16)
 
-static uint3 threadIdx, blockIdx;
-static dim3 blockDim, gridDim;
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
 static const int warpSize = 32;
 
-#include "cuda_on_cpu_threads.h"
-#include "cuda_on_cpu_serve.h"
-#include "cuda_on_cpu_races.h"
+// ---- what a kernel needs of the part that all programs share: see cuda_on_cpu_threads.h for most of it
+
+namespace cuda_on_cpu {
+
+extern char dynamic_shared[];
+
+int lane();
+unsigned lanes_alive();
+void fence();
+int block_sum(const char* function, int line, int yes);
+unsigned vote(const char* function, int line, unsigned mask, bool yes);
+uint64_t shuffle_bits(const char* function, int line, unsigned mask, uint64_t value, int source);
+void grid_barrier(int line = __builtin_LINE());
+int print(const char* format, ...);
+#ifdef CUDA_ON_CPU_RACES
+void touch_atomically(void* address, size_t bytes, void* code);
+void touch_to_read(const void* address, size_t bytes, void* code);
+// Behind the .cu text's shared variables: who writes past the last one then harms nothing else.
+#define ROOM_AFTER_SHARED_MEMORY __attribute__((used, section("cuda_shared"))) static char room_after_shared[4096];
+#else
+inline void touch_atomically(void*, size_t, void*) {}
+inline void touch_to_read(const void*, size_t, void*) {}
+#define ROOM_AFTER_SHARED_MEMORY
+#endif
+
+template <typename To, typename From>
+To same_bits(From from) {
+    To to = {};
+    __builtin_memcpy(&to, &from, sizeof from < sizeof to ? sizeof from : sizeof to);
+    return to;
+}
+
+template <typename T>
+T shuffle(const char* function, int line, unsigned mask, T value, int source) {
+    static_assert(sizeof(T) <= 8, "shuffles take values of 4 or 8 bytes");
+    return same_bits<T>(shuffle_bits(function, line, mask, same_bits<uint64_t>(value), source));
+}
+
+// Calls kernel(slot 0, slot 1, …), each slot read as the type that the kernel declares.
+template <int... I>
+struct Numbers {};
+template <int N, int... I>
+struct Count : Count<N - 1, N - 1, I...> {};
+template <int... I>
+struct Count<0, I...> {
+    using type = Numbers<I...>;
+};
+template <typename... P, int... I>
+void apply(void (*kernel)(P...), void** slots, Numbers<I...>) {
+    kernel(*static_cast<P*>(slots[I])...);
+}
+template <typename... P>
+void apply(void (*kernel)(P...), void** slots) {
+    apply(kernel, slots, typename Count<sizeof...(P)>::type());
+}
+
+}  // namespace cuda_on_cpu
+
+// Calls the kernel of that number; emulator_program.py writes it. Not in the namespace: there the name of a kernel could
+// mean something else.
+void cuda_on_cpu_call(int function, void** slots);
 
 // ---- CUDA's functions. `line` is the line of the call in the .cu text.
 

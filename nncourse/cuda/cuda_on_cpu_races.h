@@ -10,24 +10,15 @@
 // struct stored as a function's return value. Synchronising with some lanes of a warp counts as synchronising with all.
 #pragma once
 
-#ifndef __SANITIZE_THREAD__
-
-#define ROOM_AFTER_SHARED_MEMORY
+#ifndef CUDA_ON_CPU_RACES
 
 namespace cuda_on_cpu {
 inline void watch_memory() {}
 inline void forget_memory() {}
-inline void touch_atomically(void*, size_t, void*) {}
-inline void touch_to_read(const void*, size_t, void*) {}
 inline void send_records() {}
 }  // namespace cuda_on_cpu
 
 #else
-
-// Padding after the .cu text's shared variables, so that a write past the last one damages nothing else.
-#define ROOM_AFTER_SHARED_MEMORY __attribute__((used, section("cuda_shared"))) static char room_after_shared[4096];
-
-#define UNWATCHED __attribute__((no_sanitize("thread")))  // the detector itself must not be instrumented
 
 namespace cuda_on_cpu {
 
@@ -138,11 +129,8 @@ inline void more_space() {
     watching = true;
 }
 
-#pragma GCC push_options
-#pragma GCC optimize("O2")  // unlike the kernels: see FOR_RACES in emulator_program.py
-
 // Is the access `before` ordered before the running thread's next access, by program order or by synchronisation?
-UNWATCHED inline bool waited_for(const Access& before, uint64_t self, bool shared) {
+inline bool waited_for(const Access& before, uint64_t self, bool shared) {
     if (before.thread == self || before.time < grid_time || before.time < running->acquired_time) return true;
     if (before.thread / MOST_THREADS != self / MOST_THREADS) return shared;  // each block has its own shared memory
     if (before.time < running->barrier_time) return true;
@@ -150,7 +138,7 @@ UNWATCHED inline bool waited_for(const Access& before, uint64_t self, bool share
     return before.thread / warpSize == warp && before.time < running->warp_times[warp % (MOST_THREADS / warpSize)];
 }
 
-UNWATCHED inline void touch_cell(const Memory& memory, int64_t index, Kind kind, const Access& access) {
+inline void touch_cell(const Memory& memory, int64_t index, Kind kind, const Access& access) {
     Cell& cell = memory.cells[index];
     Access* last = cell.last[kind];
     if (last->thread == access.thread && last->time == access.time) return;  // no other thread ran since: same result
@@ -163,7 +151,7 @@ UNWATCHED inline void touch_cell(const Memory& memory, int64_t index, Kind kind,
     last[0] = access;
 }
 
-UNWATCHED inline void record(const char* address, size_t bytes, Kind kind, const void* code) {
+inline void record(const char* address, size_t bytes, Kind kind, const void* code) {
     for (int m = 0; m < watched_count; m++) {
         // An out-of-bounds access is attributed to the array in whose surrounding gap it lies.
         const int64_t offset = address - watched[m].start, number = watched[m].number;
@@ -177,7 +165,7 @@ UNWATCHED inline void record(const char* address, size_t bytes, Kind kind, const
     }
 }
 
-UNWATCHED inline void touch(void* address, size_t bytes, Kind kind, void* code) {
+inline void touch(void* address, size_t bytes, Kind kind, void* code) {
     if (!watching) return;
     if (launch.most_records) return record(static_cast<char*>(address), bytes, kind, code);
     for (int m = 0; m < watched_count; m++) {
@@ -193,23 +181,21 @@ UNWATCHED inline void touch(void* address, size_t bytes, Kind kind, void* code) 
 
 // An atomic access after any thread's __threadfence() may be a flag that signals completion, so it counts as
 // synchronisation with all that precedes the fence.
-UNWATCHED inline void touch_atomically(void* address, size_t bytes, void* code) {
+void touch_atomically(void* address, size_t bytes, void* code) {
     touch(address, bytes, ATOMIC, code);
     running->acquired_time = fence_time;
 }
 
-UNWATCHED inline void touch_to_read(const void* address, size_t bytes, void* code) {
+void touch_to_read(const void* address, size_t bytes, void* code) {
     touch(const_cast<void*>(address), bytes, READ, code);
 }
-
-#pragma GCC pop_options
 
 }  // namespace cuda_on_cpu
 
 // ---- the functions that instrumented code calls
 
 extern "C" {
-#define HOOK __attribute__((used)) UNWATCHED void
+#define HOOK void
 #define HOOKS(bytes)                                                                                                   \
     HOOK __tsan_read##bytes(void* p) { cuda_on_cpu::touch(p, bytes, cuda_on_cpu::READ, __builtin_return_address(0)); } \
     HOOK __tsan_write##bytes(void* p) {                                                                                \

@@ -43,7 +43,7 @@ inline void answer(int32_t outcome, int32_t line, const char* text, int32_t leng
 
 // The kernels' printf: to stderr, as stdout carries the answers. Like CUDA's, it drops output beyond 1 MB per launch.
 static int64_t printed;
-inline int print(const char* format, ...) {
+int print(const char* format, ...) {
     if (printed > 1 << 20) return -1;
     va_list values;
     va_start(values, format);
@@ -161,8 +161,7 @@ inline void set_alarm(double seconds) {
     setitimer(ITIMER_PROF, &timer, nullptr);  // CPU time, not wall time: on a busy machine a kernel may wait
 }
 
-inline int serve(void (*call)(int function, void** slots)) {
-    call_kernel = call;
+inline int serve() {
     struct sigaction once = {};
     once.sa_handler = out_of_time;
     once.sa_flags = SA_RESETHAND | SA_NODEFER;  // a second signal ends the program
@@ -182,24 +181,6 @@ inline int serve(void (*call)(int function, void** slots)) {
         fflush(stdout);
     }
     return 0;
-}
-
-// Calls kernel(slot 0, slot 1, …), each slot read as the type that the kernel declares.
-template <int... I>
-struct Numbers {};
-template <int N, int... I>
-struct Count : Count<N - 1, N - 1, I...> {};
-template <int... I>
-struct Count<0, I...> {
-    using type = Numbers<I...>;
-};
-template <typename... P, int... I>
-void apply(void (*kernel)(P...), void** slots, Numbers<I...>) {
-    kernel(*static_cast<P*>(slots[I])...);
-}
-template <typename... P>
-void apply(void (*kernel)(P...), void** slots) {
-    apply(kernel, slots, typename Count<sizeof...(P)>::type());
 }
 
 }  // namespace cuda_on_cpu

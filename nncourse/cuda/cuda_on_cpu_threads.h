@@ -51,10 +51,6 @@ inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
 
 #else  // other processors: several times slower, because each change makes a system call for the signal mask
 
-}  // namespace cuda_on_cpu
-#include <ucontext.h>
-namespace cuda_on_cpu {
-
 using Fiber = ucontext_t;
 
 inline void change(Fiber& from, Fiber& to) { swapcontext(&from, &to); }
@@ -110,7 +106,6 @@ enum Order { FORWARD, REVERSE, SHUFFLED };
 
 static Launch launch;
 static void* slots[MOST_ARGUMENTS];  // the kernel's arguments: each points to a pointer or a scalar
-static void (*call_kernel)(int function, void** slots);
 
 static Fiber scheduler;
 static Thread* current;
@@ -151,14 +146,14 @@ static uint64_t grid_time;   // of the last grid barrier, or the start of the la
 static uint64_t fence_time;  // of the last __threadfence()
 static bool watching;        // true while a kernel runs, false in the scheduler
 
-inline void fence() { fence_time = ++now; }
+void fence() { fence_time = ++now; }
 
 // ---- shared memory: all __shared__ arrays are in one section of the program, which can be filled, saved and restored
 
 extern "C" {
 extern __attribute__((weak)) char __start_cuda_shared[], __stop_cuda_shared[];
 }
-alignas(128) static char dynamic_shared[MOST_SHARED + 4096];
+alignas(128) char dynamic_shared[MOST_SHARED + 4096];
 
 // Byte by byte and without the sanitizer, because there are poisoned zones between the arrays.
 __attribute__((no_sanitize_address)) inline void copy_shared(char* to, const char* from, size_t bytes) {
@@ -201,7 +196,7 @@ inline uint64_t wait(State state, const char* function, int line, uint64_t given
 }
 
 inline void run_thread() {
-    call_kernel(launch.function, slots);
+    cuda_on_cpu_call(launch.function, slots);
     current->state = ENDED;
     change(current->fiber, scheduler);
 }
@@ -431,10 +426,10 @@ inline void run_grid() {
 
 // ---- helpers for CUDA's functions
 
-inline int lane() { return current->number % warpSize; }
+int lane() { return current->number % warpSize; }
 
 // The lanes of this warp that have not ended. A GPU returns the lanes active at the call, which may be any subset.
-inline unsigned lanes_alive() {
+unsigned lanes_alive() {
     const int start = current->number - current->number % warpSize;
     unsigned alive = 0;
     const Thread* warp = current - current->number % warpSize;
@@ -442,28 +437,19 @@ inline unsigned lanes_alive() {
     return alive;
 }
 
-template <typename To, typename From>
-To same_bits(From from) {
-    To to = {};
-    __builtin_memcpy(&to, &from, sizeof from < sizeof to ? sizeof from : sizeof to);
-    return to;
+uint64_t shuffle_bits(const char* function, int line, unsigned mask, uint64_t value, int source) {
+    return wait(AT_WARP_FUNCTION, function, line, value, mask, source);
 }
 
-template <typename T>
-T shuffle(const char* function, int line, unsigned mask, T value, int source) {
-    static_assert(sizeof(T) <= 8, "shuffles take values of 4 or 8 bytes");
-    return same_bits<T>(wait(AT_WARP_FUNCTION, function, line, same_bits<uint64_t>(value), mask, source));
-}
-
-inline unsigned vote(const char* function, int line, unsigned mask, bool yes) {
+unsigned vote(const char* function, int line, unsigned mask, bool yes) {
     return wait(AT_WARP_FUNCTION, function, line, yes, mask, VOTE);
 }
 
-inline int block_sum(const char* function, int line, int yes) {
+int block_sum(const char* function, int line, int yes) {
     return wait(AT_BLOCK_BARRIER, function, line, yes != 0);
 }
 
 // A barrier of all blocks. It replaces the barrier that a .cu text builds from atomics on a GPU.
-inline void grid_barrier(int line = __builtin_LINE()) { wait(AT_GRID_BARRIER, "grid_barrier", line, 0); }
+void grid_barrier(int line) { wait(AT_GRID_BARRIER, "grid_barrier", line, 0); }
 
 }  // namespace cuda_on_cpu
