@@ -34,10 +34,11 @@ def check_all() -> int:
     import cupy
     import pytest
 
-    from nncourse.kernels.catalogue import operations
+    from nncourse.kernels.catalogue import epochs, operations
 
     cupy.cuda.set_allocator(None)  # one allocation per array: in CuPy's pool memcheck cannot see where arrays end
-    kernels = [kernel for operation in operations().values() for kernel in operation.kernels.values() if kernel.cuda]
+    every = (operations() | epochs()).values()
+    kernels = [kernel for operation in every for kernel in operation.kernels.values() if kernel.cuda]
     verdicts = [kernel.operation.check(kernel, device="gpu") for kernel in kernels]
     print(*verdicts, sep="\n", flush=True)
     # In the small cases of check(), one_kernel uses one block; these tests use clusters and grids.
