@@ -5,9 +5,8 @@ its parameters and to the deltas of the layer below. Arrays hold one sample per 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,8 +18,7 @@ ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "sof
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(NamedTuple):
     """What a layer computed on the way forward, for the way back.
 
     A are its activations, Z the weighted sums (None in a layer without an activation); `kept` is whatever else the

@@ -10,7 +10,7 @@ from nncourse.architecture import DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model.layers import Dense, Layer, LayerSequence, Shape, distributed, initialise, views
-from nncourse.model.updates import SGD, Update
+from nncourse.model.updates import Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
@@ -201,4 +201,7 @@ def training_step(
     The network changes.
     """
     gradient = np.concatenate([array.ravel() for array in _gradients(network, X, Y, backend)])
-    (update or SGD()).step(network.flat_parameters, gradient, learning_rate, backend)
+    if update:
+        update.step(network.flat_parameters, gradient, learning_rate, backend)
+    else:
+        backend.sgd_update(network.flat_parameters, gradient, learning_rate)
