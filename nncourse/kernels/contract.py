@@ -111,6 +111,11 @@ class Contract:
         return tuple(argument.name for argument in self.arguments)
 
     @cached_property
+    def _whole(self) -> tuple[bool, ...]:
+        """For each argument, whether it is one whole number."""
+        return tuple(argument.is_size and argument.kind == "int" for argument in self.arguments)
+
+    @cached_property
     def in_place(self) -> tuple[Argument, ...]:
         """The results that are arguments too: a kernel changes these."""
         return tuple(result for result in self.results if result.name in self.names)
@@ -174,12 +179,10 @@ class Contract:
 
     def key(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """All that sizes() reads of the values: shapes and whole numbers; None if their number is wrong."""
-        if len(values) != len(self.arguments):
+        whole = self._whole
+        if len(values) != len(whole):
             return None
-        return tuple(
-            int(value) if argument.is_size and argument.kind == "int" else getattr(value, "shape", None)
-            for argument, value in zip(self.arguments, values, strict=True)
-        )
+        return tuple([int(v) if is_whole else getattr(v, "shape", None) for v, is_whole in zip(values, whole)])
 
     def _shown(self, values: Sequence[Any]) -> str:
         pairs = zip(self.arguments, values, strict=True)

@@ -93,12 +93,14 @@ class CudaKernel(Kernel):
         if new := operation.shapes.new:
             made = (out,) if len(new) == 1 else (None,) * len(new) if out is None else out
             for result, array in zip(new, made, strict=True):
-                passed[result.name] = self._made(result.name, shapes[result.name], result.dtype, array, arguments[0])
+                name = result.name
+                passed[name] = self._made(name, shapes[name], result.dtype, array, arguments[0])
         if 0 not in grid:  # CUDA refuses an empty grid; then there is nothing to compute
             chosen = [passed[name] for name in operation.cuda_arguments]
             launch(self.source, self.entry, grid, self.block, chosen, shared_bytes=self.shared, **emulator)
-        results = tuple(passed[result.name] for result in operation.results)
-        return results[0] if len(results) == 1 else results
+        if len(operation.results) == 1:
+            return passed[operation.result.name]
+        return tuple(passed[result.name] for result in operation.results)
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: type, out: Any, like: Any) -> Any:
         """The array for a new result: `out` if it is given, as the operation's `output` wants it."""

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -86,6 +87,16 @@ class Network(LayerSequence):
         if not self.is_dense:
             raise CourseError("wanted a network of dense layers only, for its architecture")
         return DenseArchitecture(self.sizes, self.activations, self.cost)
+
+    @cached_property
+    def flat_gradient(self) -> Array:
+        """A vector for the gradient of `flat_parameters`: training steps write it, and so does an update."""
+        return np.empty_like(self.flat_parameters)
+
+    @cached_property
+    def gradient_views(self) -> list[Array]:
+        """The gradient of each parameter array, as views into `flat_gradient`."""
+        return views(self.flat_gradient, [array.shape for array in self.parameters])
 
     @property
     def rows_at_once(self) -> int:
@@ -200,8 +211,9 @@ def training_step(
 
     The network changes.
     """
-    gradient = np.concatenate([array.ravel() for array in _gradients(network, X, Y, backend)])
+    for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend), strict=True):
+        place[...] = gradient
     if update:
-        update.step(network.flat_parameters, gradient, learning_rate, backend)
+        update.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)
     else:
-        backend.sgd_update(network.flat_parameters, gradient, learning_rate)
+        backend.sgd_update(network.flat_parameters, network.flat_gradient, learning_rate)
