@@ -81,7 +81,7 @@ def test_it_compiles_for_gpus_without_clusters(sizes, batch):
 def close_to_truth(case, **layout):
     """On the GPU: the epoch's parameters are those of float64, and not those of before."""
     there = [device.to_device(value, "gpu") if isinstance(value, np.ndarray) else value for value in case.arguments]
-    truth = dense_sgd_epoch.truth(*map(check._float64, case.arguments))
+    truth = check.truths_of(dense_sgd_epoch, case.arguments)
     result = one_kernel(*there, **layout).get()
     assert check.compare(dense_sgd_epoch, result, truth, case.arguments) is None
     assert np.abs(result - case.arguments[0]).max() > 1e-3
