@@ -182,7 +182,8 @@ class Contract:
         whole = self._whole
         if len(values) != len(whole):
             return None
-        return tuple([int(v) if is_whole else getattr(v, "shape", None) for v, is_whole in zip(values, whole, strict=True)])
+        pairs = zip(values, whole, strict=True)
+        return tuple([int(value) if is_whole else getattr(value, "shape", None) for value, is_whole in pairs])
 
     def _shown(self, values: Sequence[Any]) -> str:
         pairs = zip(self.arguments, values, strict=True)
