@@ -338,23 +338,11 @@ def test_the_command_line_takes_free_sizes_only(monkeypatch, capsys):
     own = with_convolution(**PRODUCT)
     own.kernel("numpy", device="cpu")(convolve)
     monkeypatch.setattr(TOPICS[0], "convolve", own, raising=False)
-    asked = [
-        "time",
-        "convolve",
-        "--kernel",
-        "numpy",
-        "--size",
-        "batch=2",
-        "--size",
-        "n=9",
-        "--size",
-        "k=3",
-        "--size",
-        "stride=2",
-    ]
+    sizes = {"batch": 2, "n": 9, "k": 3, "stride": 2}
+    asked = ["time", "convolve", "--kernel", "numpy", *(f"--size={name}={size}" for name, size in sizes.items())]
     assert cli.main(asked) == 0
     assert "stride 2" in capsys.readouterr().out
-    assert cli.main([*asked, "--size", "n_out=4"]) == 2
+    assert cli.main([*asked, "--size=n_out=4"]) == 2
     assert "batch, n, k, stride" in capsys.readouterr().err
-    assert cli.main([*asked, "--size", "k=10"]) == 2
+    assert cli.main([*asked, "--size=k=10"]) == 2
     assert "n_out of at least 1" in capsys.readouterr().err
