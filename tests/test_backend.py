@@ -1,18 +1,24 @@
 """choose(): what it refuses, what it shows, and that a backend stays as it was chosen."""
 
 import dataclasses
+import inspect
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nncourse import device
+from nncourse.calls import Calls
+from nncourse.cuda import emulate
 from nncourse.errors import CourseError
 from nncourse.kernels import backend as backends
 from nncourse.kernels.backend import choose
 from nncourse.kernels.catalogue import epochs, find, operations
 from nncourse.kernels.cost import mse
 from nncourse.kernels.dense import dense_forward
-from nncourse.kernels.operation import CudaKernel
+from nncourse.kernels.operation import CudaKernel, Kernel
+from nncourse.model.network import make_network, training_step
 
 CPU = ("loops", "numpy", "numba")
 
@@ -142,3 +148,75 @@ def test_backends_of_the_gpu(gpu, name, rng):
     assert device.on_gpu(Z)
     np.testing.assert_allclose(Z.get(), A @ W.T + b, rtol=1e-5, atol=1e-6)
     assert "loops, numpy, numba" not in refused(name, dense_forward="numpy").split("got")[0]
+
+
+# ---- kernels themselves, kernels that are missing, names of before
+
+
+def test_a_kernel_itself_may_be_asked_for():
+    own = Kernel(dense_forward, "mine", "cpu", "here:1", lambda A, W, b: A @ W.T + 7)
+    backend = choose("numpy", dense_forward=own)
+    assert backend.kernels["dense_forward"] is own and backend.notes["dense_forward"] == "asked for"
+    assert "dense_sgd_epoch" not in backend.kernels  # else it would not be used
+    assert backend.dense_forward(np.ones((1, 2)), np.ones((1, 2)), None) == [[9]]
+    assert "mine" in repr(backend) and "here:1" in repr(backend)
+
+
+@pytest.mark.parametrize("chosen", (mse["numpy"], mse["naive" if "naive" in mse.kernels else "tree"], None, 3, np.dot))
+def test_what_is_no_kernel_of_the_operation_is_refused(chosen):
+    assert "dense_forward" in refused("numpy", dense_forward=chosen)
+
+
+def test_a_kernel_for_another_device_is_refused():
+    own = Kernel(dense_forward, "mine", "gpu", "here:1", lambda A, W, b: A)
+    assert "mine" in refused("numpy", dense_forward=own)
+    assert "mine" in refused("cuda", emulate=True, dense_forward=own)
+
+
+@pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
+def test_an_operation_without_a_cuda_kernel_is_borrowed_by_the_emulated_backend(monkeypatch):
+    left = {name: kernel for name, kernel in dense_forward.kernels.items() if not isinstance(kernel, CudaKernel)}
+    monkeypatch.setattr(dense_forward, "kernels", left)
+    backend = choose("cuda", emulate=True)
+    assert backend.kernels["dense_forward"] is dense_forward["numpy"]
+    assert [name for name, note in backend.notes.items() if "borrowed" in note] == ["dense_forward"]
+    (line,) = (line for line in repr(backend).splitlines() if line.split()[0] == "dense_forward")
+    assert "numpy" in line and "borrowed" in line
+    one, other = make_network([2, 3, 1]), make_network([2, 3, 1])
+    X, Y = np.ones((4, 2), np.float32), np.zeros((4, 1), np.float32)
+    training_step(one, X, Y, 0.5, backend)
+    training_step(other, X, Y, 0.5, choose("numpy"))
+    np.testing.assert_allclose(one.flat_parameters, other.flat_parameters, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(one.flat_parameters, make_network([2, 3, 1]).flat_parameters)
+
+
+def test_names_of_before_are_still_understood():
+    whole = epochs()["dense_sgd_epoch"]
+    assert find("train_epoch") is whole
+    assert "dense_sgd_epoch" not in choose("numpy", train_epoch="steps").kernels
+    backend = choose("numpy", train_epoch="numba")
+    assert backend.kernels["train_epoch"] is backend.kernels["dense_sgd_epoch"] is whole["numba"]
+    assert backend.train_epoch is backend.dense_sgd_epoch
+    assert dict(backend.notes) == {"dense_sgd_epoch": "asked for"}
+    with pytest.raises(KeyError):
+        backend.kernels["train_epochs"]
+    with pytest.raises(KeyError):
+        choose("loops").kernels["train_epoch"]
+
+
+def test_modules_with_the_names_of_before_are_still_found():
+    from nncourse.kernels import gpu_exercises, kept_kernels, machine, mine
+
+    assert mine.build is kept_kernels.build
+    assert machine.H200 is gpu_exercises.H200 and machine.A4000 is gpu_exercises.A4000
+    assert machine.PretendGpu is gpu_exercises.PretendGpu
+
+
+def test_the_calls_of_a_backend_are_those_of_the_contracts():
+    tool = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "calls.py"))
+    assert tool["FILE"].read_text("utf-8") == tool["text"](), "run python tools/calls.py"
+    for operation in (operations() | epochs()).values():
+        declared = inspect.signature(getattr(Calls, operation.name))
+        assert tuple(declared.parameters)[1:] == operation.names
+        with pytest.raises(NotImplementedError):
+            getattr(Calls, operation.name)(*[None] * (1 + len(operation.names)))

@@ -119,7 +119,7 @@ def _with_constants(kernel: CudaKernel, constants: dict[str, int]) -> CudaKernel
     for name, value in constants.items():
         text, changed = re.subn(rf"^([ \t]*#define[ \t]+{name}[ \t]+)\S+", rf"\g<1>{value}", text, flags=re.MULTILINE)
         if not changed:
-            names = ", ".join(kernel.operation.size_names)
+            names = ", ".join(kernel.operation.shapes.free_names)
             raise CourseError(
                 f"{kernel.operation.name}: wanted a size ({names}) or a constant that the text defines; got {name}"
             )

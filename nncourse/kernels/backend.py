@@ -101,7 +101,10 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
         if operation_name in wholes and chosen == STEPS:
             kernels.pop(operation_name, None)
         else:
-            kernel = find(operation_name)[chosen] if isinstance(chosen, str) else chosen
+            kernel = chosen if isinstance(chosen, Kernel) else find(operation_name)[chosen]
+            if kernel.operation.name != operation_name:
+                got = f"{kernel.name}, one of {kernel.operation.name}"
+                raise CourseError(f"wanted a kernel of {operation_name}, such as {operation_name}={name}; got {got}")
             _refuse_other_device(kernel, name, device, emulate)
             kernels[operation_name] = kernel
     place = "cpu" if emulate else device

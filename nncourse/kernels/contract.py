@@ -111,7 +111,7 @@ class Contract:
         return tuple(argument.name for argument in self.arguments)
 
     @cached_property
-    def _whole(self) -> tuple[bool, ...]:
+    def _are_whole(self) -> tuple[bool, ...]:
         """For each argument, whether it is one whole number."""
         return tuple(argument.is_size and argument.kind == "int" for argument in self.arguments)
 
@@ -179,11 +179,11 @@ class Contract:
 
     def key(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """All that sizes() reads of the values: shapes and whole numbers; None if their number is wrong."""
-        whole = self._whole
+        whole = self._are_whole
         if len(values) != len(whole):
             return None
         pairs = zip(values, whole, strict=True)
-        return tuple([int(value) if is_whole else getattr(value, "shape", None) for value, is_whole in pairs])
+        return tuple([_whole(value) if is_whole else getattr(value, "shape", None) for value, is_whole in pairs])
 
     def _shown(self, values: Sequence[Any]) -> str:
         pairs = zip(self.arguments, values, strict=True)
@@ -200,13 +200,23 @@ def _stated(argument: Argument, value: Any, operation: str) -> list[tuple[str, A
     if argument.any_shape:
         return [(argument.size_names[0], math.prod(np.shape(value)))]
     if argument.is_size:
-        if np.shape(value) != () or int(value) != value:
+        if (size := _whole(value)) is None:
             raise CourseError(f"{operation}: wanted {argument.name} as a whole number, got {value!r}")
-        return [(argument.name, int(value))]
+        return [(argument.name, size)]
     shape = np.shape(value) if argument.dims else ()
     if len(shape) != len(argument.dims):
         raise CourseError(f"{operation}: wanted {argument}, got {argument.name} of shape {np.shape(value)}")
     return list(zip(argument.dims, shape, strict=True))
+
+
+def _whole(value: Any) -> int | None:
+    """The value as an integer; None if it is not one whole number."""
+    if type(value) is int:
+        return value
+    try:
+        return int(value) if np.shape(value) == () and int(value) == value else None
+    except (TypeError, ValueError, OverflowError):  # None, text, NaN, infinity
+        return None
 
 
 def _listed(names: Sequence[str], sizes: Mapping[str, Any]) -> str:
@@ -228,10 +238,23 @@ def parse(text: str) -> Contract:
         )
         for side in body.split("->")
     )
-    derived = {name: Formula(formula.strip()) for name, formula in re.findall(FORMULA, formulas)}
+    named = re.findall(FORMULA, formulas)
+    derived = {name: Formula(formula.strip()) for name, formula in named}
     made = Contract(text, arguments, results, derived)
+    _refuse_repeated_names(made, [name for name, _ in named])
     _refuse_unknown_sizes(made)
     return made
+
+
+def _refuse_repeated_names(made: Contract, derived: Sequence[str]) -> None:
+    """CourseError where a name is given twice, or where a result in place has another shape than its argument."""
+    for names in (made.names, [result.name for result in made.results], derived):
+        if repeated := {name for name in names if list(names).count(name) > 1}:
+            raise CourseError(f"wanted each name once; got {', '.join(sorted(repeated))} twice in {made.text!r}")
+    for result in made.in_place:
+        argument = made.arguments[made.names.index(result.name)]
+        if (result.dims, result.kind) != (argument.dims, argument.kind):
+            raise CourseError(f"wanted {argument} in place with the same shape; got {result} in {made.text!r}")
 
 
 def _refuse_unknown_sizes(made: Contract) -> None:

@@ -92,6 +92,9 @@ class CudaKernel(Kernel):
         passed = dict(zip(operation.names, arguments, strict=True)) | sizes
         if new := operation.shapes.new:
             made = (out,) if len(new) == 1 else (None,) * len(new) if out is None else out
+            if not isinstance(made, tuple) or len(made) != len(new):
+                wanted = ", ".join(map(str, new))
+                raise CourseError(f"{operation.name} ({self.name}): wanted out as a tuple of {wanted}; got {out!r}")
             for result, array in zip(new, made, strict=True):
                 name = result.name
                 passed[name] = self._made(name, shapes[name], result.dtype, array, arguments[0])
@@ -108,8 +111,9 @@ class CudaKernel(Kernel):
         if out is None:
             xp = devices.array_module(like)
             return (xp.zeros if accumulated else xp.empty)(shape, dtype)
-        if out.shape != shape:
-            raise CourseError(f"{self.operation.name} ({self.name}): wanted {name} of shape {shape}, got {out.shape}")
+        if (got := getattr(out, "shape", None)) != shape:
+            got = f"shape {got}" if got is not None else type(out).__name__
+            raise CourseError(f"{self.operation.name} ({self.name}): wanted {name} of shape {shape}, got {got}")
         if accumulated:
             out.fill(0)
         return out

@@ -60,7 +60,7 @@ def refuse_text_form(network: Network, update: Update, path: Path) -> None:
         return
     if not network.is_dense:
         raise CourseError(f"{path}: wanted a name that ends in .npz: the C program's text holds dense layers only")
-    if not (isinstance(update, SGD) and update.is_plain):
+    if update.remembers:
         kind = update.describe()["kind"]
         wanted = "wanted a name that ends in .npz: the C program's text cannot hold what the update remembers"
         raise CourseError(f"{path}: {wanted}; got {kind}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nncourse import device as devices
+from nncourse.architecture import DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.model.network import Network, cost_of, forward, training_step
@@ -93,9 +94,11 @@ def train(
     history = History()
     update = update or SGD()
     there = network.on(backend)
-    update.state = {name: backend.to_device(array) for name, array in update.state.items()}
-    X, Y = map(backend.to_device, (X, Y))
-    X_validation, Y_validation = map(backend.to_device, validation or (X, Y))
+    update.state = {name: backend.to_device(array.copy()) for name, array in update.state.items()}
+    # Kernels want contiguous arrays; some columns of a larger array are not contiguous.
+    X, Y = (backend.to_device(np.ascontiguousarray(array)) for array in (X, Y))
+    held = [backend.to_device(np.ascontiguousarray(array)) for array in validation or ()]
+    X_validation, Y_validation = held or (X, Y)
     best, best_cost = _snapshot(there, update), math.inf
     try:
         with tqdm(numbers, total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar:
@@ -180,11 +183,26 @@ def _made_ready(
             history.note = f"trained by {kernel.name}: {error}"
             continue
         history.kernel = kernel.name
-        return lambda X, Y, rate: call(parameters, architecture, X, Y, batch_size, rate)
+        return lambda X, Y, rate: _fused(call, parameters, architecture, X, Y, batch_size, rate, update)
     history.kernel = "steps"
     tried = network.with_flat_parameters(network.flat_parameters.copy())
     training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(update))
     return lambda X, Y, rate: train_step_by_step(network, X, Y, batch_size, rate, backend, update)
+
+
+def _fused(
+    kernel: Callable[..., Array],
+    parameters: Array,
+    architecture: DenseArchitecture,
+    X: Array,
+    Y: Array,
+    batch_size: int,
+    rate: float,
+    update: Update,
+) -> None:
+    """One epoch by one kernel; the update counts its steps as if it had taken them itself."""
+    kernel(parameters, architecture, X, Y, batch_size, rate)
+    update.steps += math.ceil(len(X) / batch_size)
 
 
 def train_step_by_step(

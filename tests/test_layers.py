@@ -1,0 +1,295 @@
+"""Layers: any that keep to the protocol mix with dense ones. Gradients, shapes, views, descriptions."""
+
+import numpy as np
+import pytest
+
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import choose
+from nncourse.model import network as networks
+from nncourse.model.layers import Dense, LayerSequence, Pass, rebuilt
+from nncourse.model.network import Network, backpropagation, cost_of, first_delta, forward, make_network, training_step
+from nncourse.model.training import evaluate, train
+from nncourse.model.updates import Adam
+
+NUMPY = choose("numpy", dense_sgd_epoch="steps")
+
+
+class Flatten:
+    """A layer without an activation and without parameters."""
+
+    activation = ""
+    parameters = ()
+
+    def with_parameters(self, parameters):
+        return self
+
+    def shape_after(self, shape):
+        return (int(np.prod(shape)),)
+
+    def forward(self, A_below, backend, training=False):
+        return Pass(A_below.reshape(len(A_below), int(np.prod(A_below.shape[1:]))))
+
+    def slope(self, Z, backend):
+        return None
+
+    def backward(self, D, here, A_below, S_below, backend, below=True):
+        D = D.reshape(A_below.shape)
+        return (D if S_below is None else D * S_below) if below else None, ()
+
+    def describe(self):
+        return {"kind": "flatten"}
+
+
+class Quadratic(Flatten):
+    """Three parameters for each of n inputs: A = a x² + b x + c. It keeps x² for the way back."""
+
+    def __init__(self, a, b, c):
+        self.parameters = a, b, c
+
+    def with_parameters(self, parameters):
+        return Quadratic(*parameters)
+
+    def shape_after(self, shape):
+        if shape != self.parameters[0].shape:
+            raise CourseError(f"wanted samples of shape {self.parameters[0].shape}, got {shape}")
+        return shape
+
+    def forward(self, A_below, backend, training=False):
+        a, b, c = self.parameters
+        square = A_below**2
+        return Pass(a * square + b * A_below + c, kept=square)
+
+    def backward(self, D, here, A_below, S_below, backend, below=True):
+        a, b, _ = self.parameters
+        gradients = tuple((D * of).mean(axis=0) for of in (here.kept, A_below, np.ones_like(D)))
+        D_below = D * (2 * a * A_below + b)
+        return (D_below if S_below is None else D_below * S_below) if below else None, gradients
+
+
+class Dropout(Flatten):
+    """Leaves out every third number in training, and scales the others; otherwise it does nothing."""
+
+    def shape_after(self, shape):
+        return shape
+
+    def forward(self, A_below, backend, training=False):
+        mask = np.where(np.arange(A_below[0].size) % 3 == 1, 0.0, 1.5).reshape(A_below.shape[1:]).astype(A_below.dtype)
+        return Pass(A_below * mask, kept=mask) if training else Pass(A_below)
+
+    def backward(self, D, here, A_below, S_below, backend, below=True):
+        D_below = D * here.kept
+        return (D_below if S_below is None else D_below * S_below) if below else None, ()
+
+
+def dense(n_in: int, n_out: int, activation: str = "tanh", dtype=np.float64) -> Dense:
+    rng = np.random.default_rng(10 * n_in + n_out)
+    return Dense(0.6 * rng.normal(size=(n_out, n_in)).astype(dtype), rng.normal(size=n_out).astype(dtype), activation)
+
+
+def quadratic(n: int, dtype=np.float64) -> Quadratic:
+    return Quadratic(*np.random.default_rng(n).normal(size=(3, n)).astype(dtype))
+
+
+def mixed(name: str) -> Network:
+    """Networks for samples of shape (2, 3), in float64."""
+    layers = {
+        "flatten first": [Flatten(), dense(6, 4), dense(4, 2, "sigmoid")],
+        "parameters without activation first": [Flatten(), quadratic(6), dense(6, 2, "sigmoid")],
+        "between dense layers": [Flatten(), dense(6, 5), quadratic(5), Dropout(), dense(5, 2, "sigmoid")],
+        "no activation at the end": [Flatten(), dense(6, 2), quadratic(2)],
+        "dropout first": [Dropout(), Flatten(), dense(6, 3, "softplus"), dense(3, 2, "softmax")],
+        "sequence first": [LayerSequence([Flatten(), quadratic(6), dense(6, 4)]), dense(4, 2, "sigmoid")],
+        "sequence within": [Flatten(), dense(6, 4), LayerSequence([quadratic(4), Dropout(), dense(4, 3)]), dense(3, 2)],
+        "sequence at the end": [Flatten(), dense(6, 4), LayerSequence([dense(4, 3), dense(3, 2, "sigmoid")])],
+        "sequence in a sequence": [LayerSequence([Flatten(), LayerSequence([dense(6, 3), quadratic(3)]), dense(3, 2)])],
+    }
+    return Network(layers[name], "mse", input_shape=(2, 3))
+
+
+MIXED = ["flatten first", "parameters without activation first", "between dense layers", "no activation at the end"]
+MIXED += ["dropout first", "sequence first", "sequence within", "sequence at the end", "sequence in a sequence"]
+
+
+def cost_in_training(network: Network, X, Y) -> float:
+    here = network.forward(X, NUMPY, training=True)
+    return cost_of(network, [here.Z], [here.A], Y, NUMPY)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, rng):
+    network, X, Y = mixed(name), rng.normal(size=(5, 2, 3)), rng.random((5, 2))
+    got = np.concatenate([a.ravel() for of_layer in backpropagation(network, X, Y, NUMPY) for a in of_layer])
+    here = network.forward(X, NUMPY, training=True)
+    D = first_delta(network, [here.Z], [here.A], Y, NUMPY)
+    of_inputs = network.backward(D, here, X, None, NUMPY)[0].ravel() / len(X)
+    for vector, gradient in ((network.flat_parameters, got), (X.reshape(-1), of_inputs)):
+        wanted = np.empty(vector.size)
+        for place, before in enumerate(vector.copy()):
+            costs = []
+            for step in (1e-5, -1e-5):
+                vector[place] = before + step
+                costs.append(cost_in_training(network, X, Y))
+            vector[place] = before
+            wanted[place] = (costs[0] - costs[1]) / 2e-5
+        assert gradient.shape == wanted.shape and np.abs(wanted).max() > 1e-3
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-6, atol=1e-8)
+
+
+def test_only_training_leaves_numbers_out(rng):
+    network, X = mixed("between dense layers"), rng.normal(size=(4, 2, 3))
+    used, trained = network.forward(X, NUMPY).A, network.forward(X, NUMPY, training=True).A
+    assert not np.allclose(used, trained)
+    without = Network([layer for layer in network.layers if not isinstance(layer, Dropout)], input_shape=(2, 3))
+    np.testing.assert_array_equal(used, without.forward(X, NUMPY, training=True).A)
+    np.testing.assert_array_equal(network.predict(X, NUMPY), used)
+    np.testing.assert_array_equal(forward(network, X, NUMPY)[1][-1], used)
+
+
+def test_a_mixed_network_is_trained(rng):
+    layers = [Flatten(), dense(6, 5, dtype=np.float32), quadratic(5, np.float32), dense(5, 2, "sigmoid", np.float32)]
+    network = Network(layers, input_shape=(2, 3))
+    X = rng.normal(size=(40, 2, 3)).astype(np.float32)
+    Y = np.stack([X[:, 0, 0] > 0, X[:, 1, 1] > 0], axis=1).astype(np.float32)
+    history = train(network, X, Y, NUMPY, epochs=30, learning_rate=0.02, update=Adam())
+    assert history.kernel == "steps" and history.costs[-1] < 0.5 * history.costs[0]
+
+
+# ---- shapes
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape"),
+    [
+        ([dense(3, 4), dense(5, 2)], None),
+        ([dense(3, 4)], (4,)),
+        ([dense(3, 4)], (3, 1)),
+        ([Flatten(), dense(6, 2)], (2, 4)),
+        ([dense(6, 2)], (2, 3)),
+        ([Flatten(), quadratic(5), dense(5, 2)], (6,)),
+        ([LayerSequence([Flatten(), dense(6, 3)]), dense(2, 2)], (2, 3)),
+        ([quadratic(3), Dropout()], (2, 3)),
+        ([Flatten(), dense(6, 2)], None),
+        ([LayerSequence([dense(6, 2)])], None),
+        ([Flatten()], (3,)),
+        ([], (3,)),
+        ([dense(3, 2), Dropout(), dense(2, 2, "softmax"), dense(2, 2)], (3,)),
+    ],
+)
+def test_layers_that_do_not_fit_are_refused(layers, shape):
+    with pytest.raises(CourseError) as caught:
+        Network(layers, input_shape=shape)
+    assert "\n" not in str(caught.value)
+
+
+def test_outputs_are_one_row_a_sample():
+    image = LayerSequence([Dropout(), Quadratic(*np.ones((3, 2, 3)))])
+    with pytest.raises(CourseError):
+        Network([image], input_shape=(2, 3))
+    assert Network([image, Flatten()], input_shape=(2, 3)).shapes == [(2, 3), (2, 3), (6,)]
+
+
+def test_shapes_and_sizes():
+    network = mixed("between dense layers")
+    assert network.shapes == [(2, 3), (6,), (5,), (5,), (5,), (2,)]
+    assert network.sizes == (6, 6, 5, 5, 5, 2)
+    assert network.activations == ("", "tanh", "", "", "sigmoid")
+    assert not network.is_dense and make_network([2, 2]).is_dense
+    with pytest.raises(CourseError):
+        network.architecture  # noqa: B018
+    with pytest.raises(CourseError):
+        network.predict(np.zeros((4, 6)), NUMPY)
+
+
+# ---- parameters are views
+
+
+def test_parameters_are_views_into_one_vector():
+    network = mixed("sequence within")
+    assert sum(array.size for array in network.parameters) == network.flat_parameters.size
+    assert all(np.shares_memory(array, network.flat_parameters) for array in network.parameters)
+    network.flat_parameters[:] = np.arange(network.flat_parameters.size)
+    np.testing.assert_array_equal(
+        np.concatenate([array.ravel() for array in network.parameters]), np.arange(network.flat_parameters.size)
+    )
+    network.parameters[-1][1] = -7
+    assert network.flat_parameters[-1] == -7
+    network.layers[1].W = 5
+    network.layers[1].b = np.full(4, 6)
+    assert (network.flat_parameters[:24] == 5).all() and (network.flat_parameters[24:28] == 6).all()
+    assert (network.flat_parameters[28:40] == np.arange(28, 40)).all()
+
+
+def test_a_network_has_copies_of_its_layers_parameters_unless_a_vector_is_given(rng):
+    layer = dense(3, 2)
+    before = layer.W.copy()
+    network = Network([layer])
+    network.flat_parameters[:] = 0
+    np.testing.assert_array_equal(layer.W, before)
+    vector = rng.normal(size=8)
+    other = network.with_flat_parameters(vector)
+    assert other.flat_parameters is vector and np.shares_memory(other.layers[0].W, vector)
+    np.testing.assert_array_equal(other.layers[0].b, vector[6:])
+    vector[0] = 77
+    assert other.layers[0].W[0, 0] == 77 and not network.flat_parameters.any()
+    training_step(other, rng.normal(size=(4, 3)), rng.random((4, 2)), 0.1, NUMPY)
+    assert vector[0] != 77 and not network.flat_parameters.any()
+
+
+# ---- large sets go through in pieces
+
+
+class Counted(Dropout):
+    """Notes how many samples come at once."""
+
+    def __init__(self):
+        self.rows = []
+
+    def forward(self, A_below, backend, training=False):
+        self.rows.append(len(A_below))
+        return Pass(A_below)
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "at_once"), [("MOST_ROWS", 7, 7), ("MOST_NUMBERS", 260, 5), ("MOST_NUMBERS", 1, 1)]
+)
+def test_large_sets_are_evaluated_in_pieces(monkeypatch, rng, name, most, at_once):
+    counted = Counted()
+    network = Network([Flatten(), counted, dense(6, 5), dense(5, 2, "sigmoid")], input_shape=(2, 3))
+    X, Y = rng.normal(size=(16, 2, 3)), rng.random((16, 2))
+    outputs, cost = network.predict(X, NUMPY), evaluate(network, X, Y, NUMPY)
+    assert counted.rows == [16, 16]
+    monkeypatch.setattr(networks, name, most)  # sizes 6, 6, 6, 5, 2: 2 × 25 numbers a sample
+    counted.rows.clear()
+    np.testing.assert_allclose(network.predict(X, NUMPY), outputs, rtol=1e-12)
+    assert evaluate(network, X, Y, NUMPY) == pytest.approx(cost, rel=1e-12)
+    pieces = [at_once] * (16 // at_once) + [16 % at_once] * (16 % at_once > 0)
+    assert counted.rows == pieces * 2
+    assert network.predict(X[:0], NUMPY).shape == (0, 2)
+
+
+# ---- descriptions
+
+
+def test_a_description_rebuilds_the_layers():
+    layers = [dense(3, 4), LayerSequence([dense(4, 5, "relu"), LayerSequence([dense(5, 2, "sigmoid")])])]
+    network = Network(layers)
+    again = Network([rebuilt(layer.describe()) for layer in network.layers], flat_parameters=network.flat_parameters)
+    assert [layer.describe() for layer in again.layers] == [layer.describe() for layer in network.layers]
+    assert [array.shape for array in again.parameters] == [array.shape for array in network.parameters]
+    X = np.random.default_rng(1).normal(size=(3, 3))
+    np.testing.assert_array_equal(again.predict(X, NUMPY), network.predict(X, NUMPY))
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"kind": "flatten"},
+        {"kind": "dense", "n_in": 0, "n_out": 2, "activation": "relu"},
+        {"kind": "dense", "n_in": 3, "n_out": 2, "activation": "relux"},
+        {"kind": "sequence", "layers": []},
+        {"kind": "sequence", "layers": [{"kind": "pool"}]},
+    ],
+)
+def test_descriptions_that_are_refused(about):
+    with pytest.raises(CourseError):
+        rebuilt(about)
