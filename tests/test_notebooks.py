@@ -156,7 +156,7 @@ def test_nbval_sees_a_mistake_and_where_tests_are_strict_a_wrong_answer(tmp_path
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "faults.ipynb")
     environment = os.environ | {
-        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
         "NNCOURSE_SOLVE": "",
         "NNCOURSE_STRICT": "",
     }
