@@ -94,8 +94,9 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
         kept, refused = kept_kernels.fastest(known, device)
         kernels |= kept
         notes |= dict.fromkeys(kept, "yours") | refused
-    if name in EPOCH_KERNELS and not (emulate or mine or asked.keys() & known.keys()):
-        kernels |= {operation.name: operation[EPOCH_KERNELS[name]] for operation in wholes.values()}
+    if not (emulate or mine or asked.keys() & known.keys()):
+        fused = EPOCH_KERNELS.get(name, STEPS)
+        kernels |= {epoch.name: epoch[fused] for epoch in wholes.values() if fused in epoch.kernels}
     for operation_name, chosen in asked.items():
         notes[operation_name] = "asked for"
         if operation_name in wholes and chosen == STEPS:

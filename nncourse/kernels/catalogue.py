@@ -9,29 +9,28 @@ from nncourse.kernels.epoch import dense_cpu, dense_graph, dense_one_kernel
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
-TOPICS = (neuron, activations, dense, cost, backpropagation, update, confusion)
 EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
+TOPICS = (neuron, activations, dense, cost, backpropagation, update, *EPOCHS, confusion)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
-def _defined_in(modules: tuple[ModuleType, ...]) -> dict[str, Operation]:
-    found = [item for module in modules for item in vars(module).values() if isinstance(item, Operation)]
-    return {operation.name: operation for operation in found}
+def _defined_in(modules: tuple[ModuleType, ...]) -> list[Operation]:
+    return [item for module in modules for item in vars(module).values() if isinstance(item, Operation)]
 
 
 def operations() -> dict[str, Operation]:
     """The operations that networks call, by name: each backend has a kernel for each."""
-    return _defined_in(TOPICS)
+    return {operation.name: operation for operation in _defined_in(TOPICS) if not operation.whole_epoch}
 
 
 def epochs() -> dict[str, Operation]:
     """The operations that compute a whole epoch of training at once, by name. A backend may do without."""
-    return _defined_in(EPOCHS)
+    return {operation.name: operation for operation in _defined_in(TOPICS) if operation.whole_epoch}
 
 
 def find(name: str) -> Operation:
     """The operation of that name, those that only exercises have included; CourseError lists those there are."""
-    known = operations() | epochs() | _defined_in((gpu_exercises,))
+    known = {operation.name: operation for operation in _defined_in((*TOPICS, gpu_exercises))}
     name = RENAMED.get(name, name)
     refuse_unknown("an operation", name, known)
     return known[name]

@@ -77,6 +77,7 @@ class Operation:
     advice: Callable[..., str] | None = None
     sizes_to_check: Sequence[Sizes] = ()
     sizes_to_time: Callable[[str], Sizes] | None = None  # from the device
+    whole_epoch: bool = False  # computes an epoch of training at once: a backend may do without it
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

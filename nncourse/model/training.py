@@ -167,7 +167,7 @@ def _made_ready(
     """
     name = fused_epoch(network, update)
     for other, kernel in backend.kernels.items():
-        if other.endswith("_epoch") and other != name and backend.notes.get(other) == "asked for":
+        if kernel.operation.whole_epoch and other != name and backend.notes.get(other) == "asked for":
             kind = update.describe()["kind"]
             raise CourseError(f"{other} ({kernel.name}) does not compute such a {kind} on {network}: leave it out")
     first = slice(FIRST_BATCHES * batch_size)

@@ -109,4 +109,5 @@ dense_sgd_epoch = Operation(
         _sizes((70, 33, 9, 5, 2), "sigmoid relu tanh sigmoid", n=40, batch=17),
     ),
     sizes_to_time=_sizes_to_time,
+    whole_epoch=True,
 )
