@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+MOST_LISTED = 24  # names in a message
+
 
 class CourseError(ValueError):
     """A mistake that the user can correct. The message is one line: what was wanted, what came, what to do next.
@@ -26,9 +28,17 @@ def nearest(got: str, known: Iterable[str]) -> str:
 
 
 def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
-    """Raise CourseError, listing the known names, if `got` is not one of them. `what` describes the name wanted."""
-    if got not in known:
-        raise CourseError(f"wanted {what}, one of {', '.join(known)}; got {got!r}{nearest(str(got), known)}")
+    """Raise CourseError if `got` is not one of the known names. `what` describes the name wanted.
+
+    The message lists the known names; of many only those that are most like `got`.
+    """
+    if got in known:
+        return
+    names = listed = list(known)
+    if len(names) > MOST_LISTED:
+        alike = difflib.get_close_matches(str(got), names, n=8, cutoff=0.3) or names[:8]
+        listed = [*alike, f"… ({len(names)} in all)"]
+    raise CourseError(f"wanted {what}, one of {', '.join(listed)}; got {got!r}{nearest(str(got), names)}")
 
 
 def _is_no_file(path: Path) -> bool:

@@ -346,3 +346,49 @@ def test_the_command_line_takes_free_sizes_only(monkeypatch, capsys):
     assert "batch, n, k, stride" in capsys.readouterr().err
     assert cli.main([*asked, "--size=k=10"]) == 2
     assert "n_out of at least 1" in capsys.readouterr().err
+
+
+def averages(A, k, stride):
+    """The mean of each window of a row."""
+    return np.lib.stride_tricks.sliding_window_view(A, k, axis=1)[:, ::stride].mean(axis=2, dtype=A.dtype)
+
+
+def windows(**more) -> Operation:
+    return Operation(
+        "averages",
+        "Z = mean of each window",
+        "A (batch, n), k () int, stride () int -> Z (batch, n_out) where n_out = (n - k) // stride + 1",
+        truth=averages,
+        flops=None,
+        **more,
+    )
+
+
+def test_windows_that_overlap_are_tried_in_several_cases():
+    tried = [case.arguments for case in check.cases(windows())]
+    assert sum(stride < k < A.shape[1] // 2 for A, k, stride in tried) >= 10
+    assert any(k == A.shape[1] > 1 for A, k, stride in tried), "a window as long as the row"
+    assert windows().check(averages)
+
+    def side_by_side(A, k, stride):
+        return averages(A, k, max(k, stride) if A.shape[1] > 18 else stride)
+
+    assert not windows().check(side_by_side)
+
+
+def test_sizes_to_check_need_not_state_what_is_derived():
+    halves = Operation(
+        "double",
+        "G = each of D twice",
+        "D (batch, n_out), n () int -> G (batch, n) where n_out = n // 2",
+        truth=lambda D, n: np.repeat(D, 2, axis=1),
+        flops=None,
+        sizes_to_check=({"batch": 2, "n": 4}, {"batch": 1, "n": 10}),
+    )
+    assert [case.arguments[0].shape for case in check.cases(halves)][:2] == [(2, 2), (1, 5)]
+    assert halves.check(lambda D, n: np.repeat(D, 2, axis=1))
+
+
+def test_whole_numbers_below_zero_are_refused():
+    with pytest.raises(CourseError, match="at least 0"):
+        windows().sizes(np.zeros((2, 8), np.float32), -1, 1)

@@ -24,9 +24,9 @@ class Mutant:
     mistake: str
     operation: str
     kernel: str
-    right: str
-    wrong: str
-    gpu: bool = True
+    right: str  # some text of the kernel: its first occurrence there, or all in the file if the kernel has none
+    wrong: str  # what takes its place
+    gpu: bool = True  # False for a race, which a GPU may not show
 
 
 DENSE_GUARD = "if (i >= batch || j >= n_out) return;"

@@ -96,7 +96,7 @@ def default_sizes(operation: Operation, device: str | None = None) -> dict[str, 
     side, length = (1024, 1 << 26) if device == "gpu" else (96, 1 << 17)
     names = operation.shapes.free_names
     alone = "n" in names and "batch" not in names
-    sizes = dict.fromkeys(names, length if alone else side)
+    sizes = dict.fromkeys(names, length if alone else side) | dict.fromkeys(operation.shapes.whole_in_formulas, 3)
     return sizes | ({"classes": 10} if "classes" in sizes else {})
 
 
@@ -109,7 +109,8 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
     sizes = default_sizes(operation) | (sizes or {})
     there = operation.shapes.free_names
     if unknown := sizes.keys() - set(there):
-        raise CourseError(f"{operation.name} has the sizes {', '.join(there)}; got {', '.join(unknown)}")
+        derived = " (which is derived from them)" if unknown <= set(operation.size_names) else ""
+        raise CourseError(f"{operation.name} has the sizes {', '.join(there)}; got {', '.join(unknown)}{derived}")
     arguments = check.random_case(operation, sizes).arguments
     return [_time(operation[name], arguments) for name in names or operation.kernels]
 

@@ -12,8 +12,7 @@
 * Errors of a few float32 roundings are allowed (the operation's `tolerance`); NaN never passes.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
@@ -114,26 +113,46 @@ def _place(kernel, device: str | None) -> str:
 def cases(operation, seed: int = 0) -> Iterator[Case]:
     """All cases of an operation, small ones first, so that a fault is reported on simple data."""
     rng = np.random.default_rng(seed)
-    count = len(operation.shapes.free_names)
-    tried = operation.sizes_to_check or _sizes_that_fit(operation, hostile_sizes(count))
+    tried, odd = list(operation.sizes_to_check), list(operation.sizes_to_check)
     if not tried:
-        raise CourseError(f"{operation.name}: wanted sizes_to_check, since no usual sizes fit the contract's formulas")
-    odd = operation.sizes_to_check or _sizes_that_fit(operation, [islice(cycle((5, 18, 7)), count)]) or tried
-    for known in tried:
+        tried, odd = _usual_sizes(operation)
+    for sizes in tried:
+        known = operation.shapes.complete(sizes, operation.name)
         if all(prod(known[dim.lstrip("*")] for dim in argument.dims) <= MOST for argument in operation.arguments):
             yield _case(operation, known, "random", rng)
     for kind in operation.hostile:
         yield _case(operation, odd[0], kind, rng)
 
 
-def _sizes_that_fit(operation, choices: Iterable[Iterable[int]]) -> list[dict]:
-    """The choices of sizes, completed with the derived ones. Those for which one would be below 1 are left out."""
-    fitting = []
-    for sizes in choices:
-        with suppress(CourseError):
-            named = dict(zip(operation.shapes.free_names, sizes, strict=True))
-            fitting.append(operation.shapes.complete(named, operation.name))
-    return fitting
+def _usual_sizes(operation) -> tuple[list[dict], list[dict]]:
+    """The sizes to try with random values, and those for hostile values, of which the first are taken.
+
+    Whole numbers from which sizes are derived, such as a window and a stride, are tried small too, so that there are
+    several windows, and windows that overlap. Sizes for which a derived size would be below 1 are left out.
+    """
+    shapes = operation.shapes
+    steps = [name for name in shapes.free_names if name in shapes.whole_in_formulas]
+    others = [name for name in shapes.free_names if name not in steps]
+    named = [dict(zip(shapes.free_names, sizes, strict=True)) for sizes in hostile_sizes(len(shapes.free_names))]
+    odd = dict(zip(others, islice(cycle((5, 18, 7)), len(others)), strict=False))
+    odd |= dict(zip(steps, cycle((3, 2)), strict=False))
+    if steps:
+        small = [dict(zip(steps, cycle(pattern), strict=False)) for pattern in ((1,), (2, 1), (3, 2), (1, 3), (5, 2))]
+        large = [dict(zip(others, sizes, strict=True)) for sizes in hostile_sizes(len(others))]
+        named += [sizes | small[(number + more) % 5] for number, sizes in enumerate(large) for more in (0, 2)]
+    tried = [sizes for sizes in named if _fits(operation, sizes)]
+    if not tried:
+        raise CourseError(f"{operation.name}: wanted sizes_to_check, since no usual sizes fit the contract's formulas")
+    return tried, [sizes for sizes in (odd, *tried) if _fits(operation, sizes)]
+
+
+def _fits(operation, sizes: dict) -> bool:
+    """True if every derived size is at least 1."""
+    try:
+        operation.shapes.complete(sizes, operation.name)
+    except CourseError:
+        return False
+    return True
 
 
 def random_case(operation, sizes: dict, seed: int = 0) -> Case:

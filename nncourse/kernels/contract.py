@@ -132,6 +132,13 @@ class Contract:
         return tuple(dict.fromkeys([*stated, *self.derived]))
 
     @cached_property
+    def whole_in_formulas(self) -> frozenset[str]:
+        """The arguments that are one whole number from which a size is derived, such as a window and a stride."""
+        used = {name for formula in self.derived.values() for name in formula.names}
+        whole = (a.name for a, is_whole in zip(self.arguments, self._are_whole, strict=True) if is_whole)
+        return frozenset(used.intersection(whole))
+
+    @cached_property
     def free_names(self) -> tuple[str, ...]:
         """The sizes that are not derived."""
         return tuple(name for name in self.size_names if name not in self.derived)
@@ -200,8 +207,8 @@ def _stated(argument: Argument, value: Any, operation: str) -> list[tuple[str, A
     if argument.any_shape:
         return [(argument.size_names[0], math.prod(np.shape(value)))]
     if argument.is_size:
-        if (size := _whole(value)) is None:
-            raise CourseError(f"{operation}: wanted {argument.name} as a whole number, got {value!r}")
+        if (size := _whole(value)) is None or size < 0:
+            raise CourseError(f"{operation}: wanted {argument.name} as a whole number of at least 0, got {value!r}")
         return [(argument.name, size)]
     shape = np.shape(value) if argument.dims else ()
     if len(shape) != len(argument.dims):

@@ -56,11 +56,12 @@ class Operation:
     is allowed. The magnitude adds up the absolute values of what is added up: it is the truth on absolute values, or
     `magnitude(*arguments)`, which must be given where the truth subtracts. `values[name](rng, shape, sizes)` makes an
     argument for which not every number will do. `hostile` are those of check.py's HOSTILE values that are tried.
-    `advice(place, *arguments)` says more about a wrong element there. Where sizes depend on each other in another way
-    than by a formula of the contract, `sizes_to_check` lists the cases: a dictionary of the sizes for each.
+    `advice(place, *arguments)` says more about a wrong element there. Where the usual sizes do not fit, or miss typical
+    cases, `sizes_to_check` lists others, small ones first: a dictionary of the sizes that are not derived for each
+    case. The first of them are those of the hostile values too.
 
-    For timing: `flops(**sizes)` counts; it is None where a time would say nothing. `sizes_to_time` are taken unless
-    others are asked for.
+    For timing: `flops(**sizes)` counts; it is None where a time would say nothing. `sizes_to_time("cpu")`, or "gpu",
+    are the sizes that are taken unless others are asked for.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Operation:
     hostile: tuple[str, ...] = ("zeros", "large", "infinite")
     advice: Callable[..., str] | None = None
     sizes_to_check: Sequence[Sizes] = ()
-    sizes_to_time: Callable[[str], Sizes] | None = None  # from the device
+    sizes_to_time: Callable[[str], Sizes] | None = None  # from "cpu" or "gpu"
     whole_epoch: bool = False  # computes an epoch of training at once: a backend may do without it
     kernels: dict[str, Kernel] = field(default_factory=dict)
 

@@ -200,15 +200,24 @@ def views(vector: Array, shapes: Sequence[Shape]) -> list[Array]:
 
 def rebuilt(about: dict[str, Any]) -> Layer:
     """The layer that describe() told of, with parameters of the right shapes that take no memory yet."""
-    if about["kind"] == "sequence":
-        return LayerSequence([rebuilt(each) for each in about["layers"]])
-    if about["kind"] == "dense":
-        n_in, n_out = int(about["n_in"]), int(about["n_out"])
-        if min(n_in, n_out) < 1:
-            raise CourseError(f"wanted a dense layer with inputs and neurons, got {n_in} and {n_out}")
-        zero = np.float32(0)
-        return Dense(np.broadcast_to(zero, (n_out, n_in)), np.broadcast_to(zero, (n_out,)), str(about["activation"]))
-    raise CourseError(f"wanted a layer of kind dense or sequence, got {about['kind']!r}")
+    kind = str(about["kind"])
+    refuse_unknown("a layer", kind, KINDS)
+    return KINDS[kind](about)
+
+
+def _dense(about: dict[str, Any]) -> Dense:
+    n_in, n_out = int(about["n_in"]), int(about["n_out"])
+    if min(n_in, n_out) < 1:
+        raise CourseError(f"wanted a dense layer with inputs and neurons, got {n_in} and {n_out}")
+    zero = np.float32(0)
+    return Dense(np.broadcast_to(zero, (n_out, n_in)), np.broadcast_to(zero, (n_out,)), str(about["activation"]))
+
+
+def _sequence(about: dict[str, Any]) -> LayerSequence:
+    return LayerSequence([rebuilt(each) for each in about["layers"]])
+
+
+KINDS: dict[str, Callable[[dict[str, Any]], Layer]] = {"dense": _dense, "sequence": _sequence}  # for rebuilt()
 
 
 # ---- initialisers: (random generator, n_in, n_out) -> W, b
