@@ -102,7 +102,8 @@ class Dense:
 
     def forward(self, A_below: Array, backend: Calls, training: bool = False) -> Pass:
         """Weighted sums Z = A Wᵀ + b and activations σ(Z): equation (1)."""
-        Z = backend.dense_forward(A_below, self.W, self.b)
+        W, b = self.parameters
+        Z = backend.dense_forward(A_below, W, b)
         return Pass(getattr(backend, self.activation)(Z), Z)
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
@@ -155,10 +156,12 @@ class LayerSequence:
 
     def forward(self, A_below: Array, backend: Calls, training: bool = False) -> Pass:
         """The last layer's A and Z; `kept` are the passes of all layers."""
-        passes: list[Pass] = []
+        passes, A, Z = [], A_below, None
         for layer in self.layers:
-            passes.append(layer.forward(passes[-1].A if passes else A_below, backend, training))
-        return Pass(passes[-1].A, passes[-1].Z, tuple(passes))
+            here = layer.forward(A, backend, training)
+            passes.append(here)
+            A, Z, _ = here
+        return Pass(A, Z, passes)
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         return self.layers[-1].slope(Z, backend)
@@ -167,16 +170,15 @@ class LayerSequence:
         self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """Layer by layer, from the last to the first."""
-        gradients: list[tuple[Array, ...]] = []
-        for number in reversed(range(len(self.layers))):
-            if number > 0:
-                beneath = here.kept[number - 1]
-                A, S = beneath.A, self.layers[number - 1].slope(beneath.Z, backend)
-            else:
-                A, S = A_below, S_below
-            D, found = self.layers[number].backward(D, here.kept[number], A, S, backend, below or number > 0)
-            gradients.append(found)
-        return D, tuple(array for found in reversed(gradients) for array in found)
+        layers, passes = self.layers, here.kept
+        gradients: list[Array] = []
+        for number in range(len(layers) - 1, 0, -1):
+            A, Z, _ = passes[number - 1]
+            S = layers[number - 1].slope(Z, backend)
+            D, found = layers[number].backward(D, passes[number], A, S, backend)
+            gradients[:0] = found  # in front of those of the layers above
+        D, found = layers[0].backward(D, passes[0], A_below, S_below, backend, below)
+        return D, (*found, *gradients)
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "sequence", "layers": [layer.describe() for layer in self.layers]}
