@@ -19,7 +19,7 @@ SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR or cosine,EPOCHS"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
-    if hasattr(sys.stdout, "reconfigure"):  # a terminal that has no ✓ shall show ? and not a traceback
+    if hasattr(sys.stdout, "reconfigure"):  # a terminal without ✓ shows ? instead of a traceback
         sys.stdout.reconfigure(errors="replace")
     try:
         options = _parsed(list(sys.argv[1:] if argv is None else argv))
@@ -30,13 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("nncourse: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output left, as `| head` does
+    except BrokenPipeError:  # the reader of our output has closed it, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    """The options. `--train …` becomes `train …`: the C program's spelling, wherever it stands among the options."""
+    """The parsed options. The C program's `--train`, at any place, is the same as the command `train`."""
     for command in ("train", "test"):
         if f"--{command}" in arguments and arguments[0].startswith("-"):
             arguments.remove(f"--{command}")
@@ -49,7 +49,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, without the usage."""
+    """A parser that raises its errors as a CourseError of one line, without the usage."""
 
     def error(self, message: str):
         raise CourseError(f"{message} (see {self.prog} --help)")
@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _number(text: str) -> float:
-    """A number of the command line."""
+    """A number of the command line, as float."""
     try:
         return float(text)
     except ValueError:
@@ -125,7 +125,7 @@ def _number(text: str) -> float:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    """30,60,10,1 as numbers."""
+    """The text 30,60,10,1 as a tuple of integers."""
     try:
         return tuple(map(int, text.split(",")))
     except ValueError:
@@ -256,7 +256,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _why_not(kernel, emulate: bool) -> str:
-    """Why a kernel cannot be checked here; "" if it can: CUDA C runs on a GPU or on the emulator."""
+    """Why a kernel cannot be checked on this machine, or "" if it can. CUDA C runs on a GPU or on the emulator."""
     from nncourse import device
     from nncourse.cuda import emulate as emulator
 
@@ -313,7 +313,7 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _update(options: argparse.Namespace, resumed):
-    """The update that the options ask for; of a model that goes on training its own, with what it remembers."""
+    """The update that the options ask for, or the resumed model's own update with its state."""
     from nncourse.model.updates import make_update
 
     given = {name: value for name in ("update", "momentum", "l2") if (value := getattr(options, name)) is not None}
@@ -325,14 +325,14 @@ def _update(options: argparse.Namespace, resumed):
 
 
 def _in_words(update) -> str:
-    """adam, or sgd with momentum 0.9 and l2 0.0001: what is not 0."""
+    """The update and its options that are not 0: "sgd with momentum 0.9 and l2 0.0001"."""
     about = update.describe()
     options = [f"{name} {value:g}" for name, value in about.items() if name != "kind" and value]
     return " with ".join(filter(None, (about["kind"], " and ".join(options))))
 
 
 def _from(options: argparse.Namespace, name: str, resumed, default):
-    """An option of training: as given, else as the model to resume was trained, else the default."""
+    """An option of training: as given, else from the resumed model, else the default."""
     if (given := getattr(options, name)) is not None:
         return given
     known = resumed.provenance.get(name, default) if resumed else default
@@ -342,7 +342,7 @@ def _from(options: argparse.Namespace, name: str, resumed, default):
 
 
 def _count_of(name: str, model) -> int:
-    """A whole number of the provenance of a model that goes on training; 0 without it."""
+    """A whole number from the provenance of the resumed model, or 0."""
     number = model.provenance.get(name, 0) if model else 0
     if not isinstance(number, int) or number < 0:
         raise CourseError(f"the model to resume says {name}: {number!r}; wanted a whole number of at least 0")
@@ -360,7 +360,7 @@ def _backend(options: argparse.Namespace):
 
 
 def _say_backend(backend, options: argparse.Namespace) -> None:
-    """All kernels with --verbose; otherwise the backend's name, and whatever is not the family's own."""
+    """Print all kernels with --verbose; otherwise the backend's name and the kernels that have a note."""
     if options.verbose:
         print(backend)
         return

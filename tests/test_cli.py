@@ -204,6 +204,52 @@ def test_version_and_help(capsys):
         assert out and not err
 
 
+@pytest.mark.parametrize(
+    ("options", "rate"),
+    [
+        ("", 0.1),
+        ("--update sgd --momentum 0.9", 0.01),
+        ("--update adam", 0.001),
+        ("--update adam --learning-rate 2", 2),
+    ],
+)
+def test_each_update_has_a_usual_learning_rate(capsys, options, rate):
+    assert run(capsys, f"{TRAIN} {options}")[0] == 0
+    assert files.load("new.npz").provenance["learning_rate"] == rate
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--update adam --l2 0.01 --schedule step,2,0.5 --batch-size 7",
+        "--momentum 0.8 --learning-rate 0.05 --schedule cosine,6 --backend numba",
+        "--l2 0.01 --schedule exponential,0.7",
+    ],
+)
+def test_resume_takes_update_rate_schedule_and_batch_size_from_the_model(capsys, options):
+    line = "train --dataset good.csv --model"
+    assert run(capsys, f"{line} whole.npz --layers 2,3,1 --seed 3 --epochs 6 {options}")[0] == 0
+    assert run(capsys, f"{line} half.npz --layers 2,3,1 --seed 3 --epochs 2 {options}")[0] == 0
+    backend = "--backend numba" if "numba" in options else ""
+    assert run(capsys, f"{line} half.npz --resume half.npz --epochs 4 {backend}")[0] == 0
+    whole, half = files.load("whole.npz"), files.load("half.npz")
+    assert parameters("whole.npz") == parameters("half.npz")
+    assert whole.update.describe() == half.update.describe() and whole.update.steps == half.update.steps
+    assert whole.update.state.keys() == half.update.state.keys()
+    for name, array in whole.update.state.items():
+        np.testing.assert_array_equal(array, half.update.state[name])
+    assert whole.provenance["schedule"] == half.provenance["schedule"]
+
+
+def test_a_model_of_before_can_be_resumed(capsys):
+    """Its provenance has no schedule, and there is nothing that its update remembers."""
+    known = {"epochs": 2, "seed": 4, "batch_size": 5, "learning_rate": 0.2}
+    files.save(files.Model(make_network([2, 3, 1], seed=5), provenance=known), "old.npz")
+    assert run(capsys, "train --dataset good.csv --resume old.npz --epochs 1 --model new.npz")[0] == 0
+    new = files.load("new.npz").provenance
+    assert (new["epochs"], new["batch_size"], new["learning_rate"], new["schedule"]) == (3, 5, 0.2, "constant")
+
+
 # ---- wrong input
 
 WRONG = [
@@ -233,6 +279,19 @@ WRONG = [
     *(f"{line} --backend {name}" for line in (TRAIN, TEST) for name in ("gpu", "torch", "Numpy")),
     *(f"{TRAIN} --use {text}" for text in ("dense_forward", "=numpy", "dense_forward=", "dense=numpy", "sigmoid=x")),
     *(f"{TRAIN} --use {text}" for text in ("dense_forward=tiled", "name=numpy", "mine=1", "emulate=1", "sigmoid=cupy")),
+    *(f"{TRAIN} --update {name}" for name in ("adagrad", "", "Adam")),
+    *(f"{TRAIN} --momentum {number}" for number in ("1", "-0.1", "nan", "x")),
+    *(f"{TRAIN} --l2 {number}" for number in ("-1", "nan", "inf", "x")),
+    f"{TRAIN} --update adam --momentum 0.9",
+    f"{TRAIN} --update adam --use dense_sgd_epoch=numpy",
+    *(
+        f"{TRAIN} --schedule {text}"
+        for text in ("linear", "step", "step,0,0.5", "step,2,nan", "exponential,2", "cosine,x")
+    ),
+    f"{TRAIN} --update adam --model new.m",
+    f"{TRAIN} --momentum 0.5 --model new.m",
+    "train --resume model.npz --update adam --dataset good.csv --model new.npz",
+    "train --resume model.npz --momentum 0.5 --dataset good.csv --model new.npz",
     f"{TRAIN} --bogus",
     f"{TRAIN} --epoch 3",
     f"{TRAIN} surplus",

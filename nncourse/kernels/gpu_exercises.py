@@ -5,7 +5,7 @@
     least_seconds    the roofline: what launch, arithmetic and memory allow at best
     occupancy        how much of a multiprocessor a kernel fills
 
-The first two are handed a GPU. check() hands them one that is not there: it notices, and its clock is exact.
+The first two take a GPU as an argument. check() passes a simulated one, which notices mistakes and has an exact clock.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from nncourse.kernels.operation import Operation
 
 
 class OnGpu:
-    """An array in the memory of a GPU that is not there: the CPU cannot read it."""
+    """An array in the memory of a simulated GPU: the CPU cannot read it."""
 
     def __init__(self, array: np.ndarray):
         self.hidden = array
@@ -33,7 +33,7 @@ class OnGpu:
 
 
 class PretendMemory:
-    """A GPU that is not there, with a memory of its own. It trains, and refuses what would make a real one wait."""
+    """A simulated GPU with its own memory. It trains, and refuses transfers that would slow down a real one."""
 
     def __init__(self, architecture: DenseArchitecture):
         self.architecture, self.epochs, self.fetched = architecture, 0, 0
@@ -103,7 +103,7 @@ def train_there(gpu, parameters, X, Y, epochs, batch, rate):
 
 
 class PretendGpu:
-    """A GPU that is not there, with a queue. Its clock stands still between two calls, so its times are exact.
+    """A simulated GPU with a queue of kernels. Its clock advances only during calls, so its times are exact.
 
     launch() hands a kernel over and comes back at once. Kernels run one after the other; synchronise() waits for the
     last. The first launch compiles. `launches` and `runs` are the (start, end) of what the CPU and the GPU did; `asked`
@@ -118,7 +118,7 @@ class PretendGpu:
         self.asked: list[str] = []
 
     def launch(self, kernel: float | None = None) -> None:
-        """Queue a kernel; `kernel` is its time where it is another than usual."""
+        """Queue a kernel. `kernel` is its time in seconds, if not the usual one."""
         self.asked.append("launch")
         start, first = self.now, not self.launches
         self.now += self.launch_seconds + first * self.compiling
@@ -141,13 +141,13 @@ class PretendGpu:
 
 
 def _mean_time(gpu, calls):
-    """Launches and kernels overlap: the slower of the two sets the pace, and one of the faster stands at an end."""
+    """Launches and kernels overlap: the slower of the two determines the time, and one of the faster is added."""
     slow, fast = max(gpu.launch_seconds, gpu.kernel_seconds), min(gpu.launch_seconds, gpu.kernel_seconds)
     return np.float64((calls * slow + fast) / calls)
 
 
 def _what_was_timed(place, gpu, calls) -> str:
-    """Told from what the GPU was asked: what lies between the first and the last reading of the clock."""
+    """What was timed, judged by the calls between the first and the last reading of the clock."""
     if gpu.asked.count("clock") < 2:
         return "read the clock twice: before the first launch that counts, and when the last kernel has ended"
     start, end = gpu.asked.index("clock"), len(gpu.asked) - 1 - gpu.asked[::-1].index("clock")
@@ -199,7 +199,7 @@ def clocked(gpu, calls):
 
 
 def _many(low: float, high: float):
-    """Positive numbers of all sizes: as many as the shape says, or one."""
+    """A maker of positive numbers between 10**low and 10**high."""
 
     def make(rng, shape, sizes):
         numbers = 10 ** rng.uniform(low, high, shape)
@@ -235,7 +235,7 @@ def least_array(flops, bytes, rate, bandwidth, launch):
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What one SM has room for: warps, blocks, registers of 4 bytes, bytes of shared memory.
+    """The capacity of one SM: warps, blocks, registers of 4 bytes, bytes of shared memory.
 
     Of the shared memory each block takes 1,024 bytes more than it asks for: the system's own.
     """
@@ -252,7 +252,7 @@ A4000 = Multiprocessor(warps=48, blocks=16, registers=65536, shared_bytes=100 * 
 
 
 def _filled(registers, shared_bytes, threads, sm):
-    """Block by block, as long as there is room for one more."""
+    """Adds blocks one by one while there is room."""
     shares = []
     for r, s, t in zip(registers, shared_bytes, threads, strict=True):
         warps, blocks = ceil(t / 32), 0
@@ -287,7 +287,7 @@ occupancy = Operation(
 @occupancy.kernel("numpy", device="cpu")
 def filled(registers, shared_bytes, threads, sm):
     warps = -(-threads // 32)
-    of_a_warp = 32 * 8 * -(-registers // 8)  # registers, which are given to a warp in portions of 256
+    of_a_warp = 32 * 8 * -(-registers // 8)  # registers: a warp gets them in multiples of 256
     blocks = np.minimum(sm.warps // warps, sm.blocks)
     blocks = np.minimum(blocks, sm.registers // (warps * of_a_warp))
     blocks = np.minimum(blocks, sm.shared_bytes // (shared_bytes + sm.reserved_bytes))

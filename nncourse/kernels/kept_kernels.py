@@ -34,15 +34,15 @@ def folder() -> Path:
 
 
 def check(operation_name: str, name: str, text: str | None, launch: dict | None = None) -> Verdict:
-    """Is a kernel given as text right? For the arguments see build(); the operation goes by its name, so that a worker
-    process can be asked.
+    """Check a kernel given as text. The arguments are those of build(), but for the operation's name in place of the
+    operation, so that a worker process can be asked.
     """
     operation = find(operation_name)
     try:
         kernel = build(operation, name, text, launch)
         verdict = operation.check(kernel)
         if verdict and launch and devices.gpu_available() and not emulate.why_not():
-            races = operation.check(kernel, device="emulator")  # a race may do no harm on the GPU today
+            races = operation.check(kernel, device="emulator")  # a race may have no effect on this GPU
             return Verdict(True, f"{verdict.line}, and on the CPU emulator without races") if races else races
         return verdict
     except CourseError as error:
@@ -50,7 +50,7 @@ def check(operation_name: str, name: str, text: str | None, launch: dict | None 
 
 
 def keep(operation: Operation, name: str, text: str, launch: dict | None = None, seconds: float | None = None) -> None:
-    """Keep the text of a kernel that check() found right, and how long a call of it took."""
+    """Keep the text of a kernel that check() found right, and the seconds of a call."""
     record = progress()  # first: if it is damaged, nothing is written
     stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     on_gpu = (launch or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available()
@@ -61,7 +61,7 @@ def keep(operation: Operation, name: str, text: str, launch: dict | None = None,
 
 
 def progress() -> dict[str, dict]:
-    """What has been kept so far, by "operation.kernel"."""
+    """The record of kept kernels, by "operation.kernel". CourseError if the file is damaged."""
     path = folder() / "progress.json"
     if not path.exists():
         return {}
@@ -75,7 +75,7 @@ def progress() -> dict[str, dict]:
 
 
 def _is_sound(entry) -> bool:
-    """True for what keep() writes about a kernel."""
+    """Whether an entry of the record has the form that keep() writes."""
     if not isinstance(entry, dict):
         return False
     launch, seconds = entry.get("launch", {"block": [1]}), entry.get("seconds")
@@ -85,7 +85,7 @@ def _is_sound(entry) -> bool:
 
 
 def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Kernel], dict[str, str]]:
-    """For each operation the fastest kept kernel of `device`, and words on those that could not be used."""
+    """The fastest kept kernel of `device` for each operation; and the reasons why others cannot be used."""
     kernels: dict[str, Kernel] = {}
     waiting: dict[str, str] = {}
     refused: dict[str, str] = {}
@@ -106,7 +106,7 @@ def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Ke
 
 
 def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
-    """A kept kernel; or, where it is missing or has changed and is no longer right, the verdict that says so."""
+    """A kept kernel. If its file is missing, or has changed and is no longer right, the verdict instead."""
     launch = entry.get("launch")
     try:
         text = text_of(operation, name, launch)
@@ -119,7 +119,7 @@ def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
 
 
 def text_of(operation: Operation, name: str, launch: dict | None) -> str:
-    """The text of a kept kernel as it is now; CourseError where there is none."""
+    """The present text of a kept kernel; CourseError if there is none."""
     path = folder() / file_name(operation, name, launch)
     try:
         return path.read_text("utf-8")
@@ -128,7 +128,7 @@ def text_of(operation: Operation, name: str, launch: dict | None) -> str:
 
 
 def build(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Kernel:
-    """A kernel from its text; without text the package's kernel of that name.
+    """A kernel from its text; for text None the package's kernel of that name.
 
     Without a GPU a cupy kernel is one for the CPU, where its functions take NumPy arrays.
     With `launch`, options of CudaKernel with `block` among them, it is CUDA C. Python text runs in a fresh namespace
@@ -145,7 +145,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
         options = {option: tuple(value) if isinstance(value, list) else value for option, value in launch.items()}
         source = CudaSource(text, file)
         there = kernels_in(source)
-        entry = there[0] if len(there) == 1 else operation.name  # a function may have any name if it is alone
+        entry = there[0] if len(there) == 1 else operation.name  # a single function may have any name
         try:
             return CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
         except TypeError:
@@ -157,7 +157,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     namespace: dict = {"np": np, "xp": xp}
     try:
         exec(compile(text, file, "exec"), namespace)
-    except (Exception, SystemExit) as error:  # the student's own code may raise anything
+    except (Exception, SystemExit) as error:  # the student's code may raise any exception
         raise CourseError(f"{file}: cannot be run: {type(error).__name__}: {error}") from None
     function = namespace.get(operation.name)
     if not callable(function):
@@ -180,7 +180,7 @@ def _hash(text: str) -> str:
 
 
 def _write(file: str, text: str) -> None:
-    """All of the text or nothing of it, in folder()."""
+    """Write a file in folder() atomically."""
     path = folder() / file
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

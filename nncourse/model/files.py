@@ -30,7 +30,7 @@ VECTOR, STATE = "parameters", "state_"  # names in an .npz
 
 @dataclass
 class Model:
-    """A network and what its user must know: scaling of the inputs, class names, where it comes from.
+    """A network, the scaling of its inputs, its class names, and its provenance.
 
     `update` is what trained it, with its state, so that training can go on.
     """
@@ -42,12 +42,12 @@ class Model:
     update: Update = field(default_factory=SGD)
 
     def scaled(self, X: np.ndarray) -> np.ndarray:
-        """Samples as the network wants them."""
+        """The samples X, scaled for the network."""
         return X if self.scaling is None else self.scaling.apply(X)
 
 
 def save(model: Model, path: str | Path) -> None:
-    """Write a model: .npz by that ending, else the C program's text. The file is complete or not there at all."""
+    """Write a model: .npz by that ending, else the C program's text. The file is written atomically."""
     path = Path(path)
     refuse_text_form(model.network, model.update, path)
     write = _write_npz if path.suffix == ".npz" else _write_text
@@ -55,7 +55,7 @@ def save(model: Model, path: str | Path) -> None:
 
 
 def refuse_text_form(network: Network, update: Update, path: Path) -> None:
-    """CourseError where `path` asks for the C program's text, and that cannot hold the network or the update."""
+    """Raise CourseError if `path` is for the C program's text, and the text cannot hold the network or the update."""
     if path.suffix == ".npz":
         return
     if not network.is_dense:
@@ -68,7 +68,7 @@ def refuse_text_form(network: Network, update: Update, path: Path) -> None:
 
 @np.errstate(over="ignore")  # weights beyond float32 are refused as infinite
 def load(path: str | Path) -> Model:
-    """Read a model in either form; CourseError, one line, for anything that is not a whole model."""
+    """Read a model in either form. Raises CourseError for a file that is not a complete model."""
     path = Path(path)
     if not os.path.isfile(path):
         raise CourseError(f"{path}: wanted a model file, found {'a folder' if os.path.isdir(path) else 'nothing'}")
@@ -81,7 +81,7 @@ def load(path: str | Path) -> Model:
         raise CourseError(f"{path}: cannot be read: {error.strerror}") from error
     except MemoryError:
         raise
-    except Exception as error:  # NumPy, zipfile and json have many for a damaged file
+    except Exception as error:  # NumPy, zipfile and json raise many kinds for a damaged file
         wanted = "wanted a model, .npz or the C program's text; it is damaged, or something else"
         raise CourseError(f"{path}: {wanted}: name another file, or train it again") from error
 
@@ -106,7 +106,7 @@ def _description(model: Model) -> str:
 
 
 def _model(network: Network, about: dict[str, Any], state: dict[str, np.ndarray]) -> Model:
-    """A model from its parts; CourseError where they do not fit together."""
+    """A model from its parts. Raises CourseError if they do not fit together."""
     if not np.isfinite(network.flat_parameters).all():
         number = next(n for n, layer in enumerate(network.layers, 1) if not _finite(layer.parameters))
         raise CourseError(f"layer {number} has weights that are not finite")
@@ -130,7 +130,7 @@ def _finite(arrays: Sequence[np.ndarray]) -> bool:
 
 
 def _from_pairs(pairs: list[tuple[np.ndarray, np.ndarray]], description: str | None) -> Model:
-    """A dense model from W and b of each layer. Without a description: as the C program."""
+    """A dense model from W and b of each layer. Without a description it is one of the C program: all sigmoid."""
     for number, (W, b) in enumerate(pairs, 1):
         below = pairs[number - 2][0].shape[0] if number > 1 else W.shape[-1]
         if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
@@ -142,7 +142,7 @@ def _from_pairs(pairs: list[tuple[np.ndarray, np.ndarray]], description: str | N
 
 
 def _scaling(about: dict[str, Any], n_in: int) -> Scaling | None:
-    """The scaling that a description tells; CourseError where it does not fit the network."""
+    """The scaling in a description. Raises CourseError if it does not fit the network."""
     if about["kind"] == "none":
         return None
     offset, factor = (np.array(about[name], np.float64) for name in ("offset", "factor"))

@@ -1,4 +1,4 @@
-"""How good is a model? All is read off its confusion matrix M: M[i, j] samples of class i were taken for class j.
+"""Measures of a model, from its confusion matrix M: M[i, j] is the number of samples of class i predicted as class j.
 
 A quotient whose denominator is zero is 0: a class that was never predicted has precision 0.
 """
@@ -26,12 +26,12 @@ def accuracy(M: np.ndarray) -> float:
 
 
 def precision(M: np.ndarray) -> np.ndarray:
-    """TP / (TP + FP) of each class, equation (5): of those taken for the class, how many are of it."""
+    """TP / (TP + FP) of each class, equation (5): of the samples predicted as the class, the share that are of it."""
     return counting.precision["numpy"](M)
 
 
 def recall(M: np.ndarray) -> np.ndarray:
-    """TP / (TP + FN) of each class, equation (6): of those of the class, how many were found."""
+    """TP / (TP + FN) of each class, equation (6): the share of the samples of the class that were predicted as it."""
     return counting.recall["numpy"](M)
 
 

@@ -32,7 +32,7 @@ def batches(n: int, batch: int) -> list[slice]:
 
 
 def _truth(parameters, architecture: DenseArchitecture, X, Y, batch, rate):
-    """Sample by sample, in float64, with slopes computed from Z."""
+    """Sample by sample in float64; the slopes are computed from Z."""
     new = parameters.copy()
     for rows in batches(len(X), batch):
         total = np.zeros_like(new)
@@ -68,7 +68,7 @@ def _sizes(sizes, activation_names, cost="mse", n=7, batch=3):
 
 
 def random_targets(rng, shape, sizes=None):
-    """One class a sample: a 1 in each row, or 0 or 1 where there is one output."""
+    """Random targets (n, n_out): a single 1 in each row; 0 or 1 for a single output."""
     n, n_out = shape
     if n_out == 1:
         return rng.integers(0, 2, shape).astype(np.float32)
@@ -76,7 +76,7 @@ def random_targets(rng, shape, sizes=None):
 
 
 def _sizes_to_time(device: str):
-    """The handout's network; an epoch that takes some milliseconds."""
+    """The handout's network, with samples for an epoch of some milliseconds."""
     return _sizes((30, 60, 10, 1), "sigmoid sigmoid sigmoid", n=50_000 if device == "gpu" else 2_000, batch=10)
 
 

@@ -1,4 +1,4 @@
-"""dense_sgd_epoch on the CPU: Algorithm 1 without calls between steps, by NumPy and by loops that Numba compiles.
+"""dense_sgd_epoch on the CPU: Algorithm 1 with NumPy, and with loops that Numba compiles.
 
 All arrays are made beforehand. Z is overwritten by A where it stands, so slopes are computed from A. The learning rate
 and the mean over the batch go into the output's deltas, the fewest numbers: all gradients are proportional to them.
@@ -12,10 +12,10 @@ from nncourse.kernels.epoch.dense import CROSS_ENTROPIES, dense_sgd_epoch
 
 
 def in_whole_batches(steps, parameters, architecture, X, Y, batch, rate):
-    """Run `steps`, whose arrays have one size, on all batches that are whole, then on the smaller last one."""
+    """Call `steps` for all batches of full size, then for the smaller last batch: its arrays have a fixed size."""
     slopes = list(architecture.activations)
     if architecture.cost in CROSS_ENTROPIES:
-        slopes[-1] = "identity"  # A − Y is the delta at once
+        slopes[-1] = "identity"  # A − Y is the delta itself
     whole = len(X) - len(X) % batch
     for rows, size in (slice(whole), batch), (slice(whole, None), len(X) - whole):
         if len(X[rows]) > 0:
@@ -23,9 +23,9 @@ def in_whole_batches(steps, parameters, architecture, X, Y, batch, rate):
     return parameters
 
 
-# ---- numpy: of a step only NumPy's own work is left
+# ---- numpy: preallocated, so that the loop contains only array operations
 #
-# Over a small array and a Python number NumPy takes twice as long as over that array and one without axes.
+# For small arrays an operand that is a Python number makes NumPy twice as slow as an operand with zero axes.
 
 ZERO, HALF, ONE, SMALL = (np.array(number, np.float32) for number in (0, 0.5, 1, ALPHA))
 
@@ -49,7 +49,8 @@ def softmax_slope(D, A, S):
     return A
 
 
-# What turns Z into A, in place; and from A the slopes σ'(Z), which turn dC/dA into the delta dC/dZ. S is scratch.
+# For each activation: a function that turns Z into A in place; and one that returns the slopes σ'(Z), computed from A,
+# by which dC/dA is multiplied to give the delta dC/dZ. S is scratch space.
 ARRAYS = {
     "identity": (lambda Z, S: Z, lambda D, A, S: ONE),
     "step": (lambda Z, S: np.heaviside(Z, ZERO, out=Z), lambda D, A, S: ZERO),
@@ -71,7 +72,7 @@ NAMES = tuple(ARRAYS)
 
 @dense_sgd_epoch.kernel("numpy", device="cpu")
 def array(parameters, architecture, X, Y, batch, rate):
-    """The steps of model/network.py, a line each."""
+    """The steps of model/network.py, with one array operation a line."""
     return in_whole_batches(_array_steps, parameters, architecture, X, Y, batch, rate)
 
 
@@ -101,21 +102,21 @@ def _array_steps(parameters, architecture, slopes, X, Y, batch, step):
             np.matmul(ones, D[layer + 1], out=db[layer])
             if layer > 0:
                 np.matmul(D[layer + 1], W[layer], out=D[layer])
-        parameters -= gradients  # those of all layers at once
+        parameters -= gradients  # of all layers at once
 
 
-# ---- numba: loops over float32 numbers, which the compiler turns into SIMD instructions
+# ---- numba: loops over float32 elements, which the compiler vectorises (SIMD)
 #
-# Constants are written f32(1): Numba's 1 and 0.5 have 64 bits, and so has what they are added to.
+# Constants are written f32(1), because Numba's 1 and 0.5 have 64 bits and make the result 64 bits wide.
 
 f32 = np.float32
 IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX = range(len(NAMES))
-BLOCK = 5  # so many samples share each weight that is read; a batch is filled up with samples whose deltas are 0
+BLOCK = 5  # samples that share each weight read; a batch is padded with samples whose deltas are 0
 
 
 @dense_sgd_epoch.kernel("numba", device="cpu")
 def loops(parameters, architecture, X, Y, batch, rate):
-    """Compiled once, for all networks."""
+    """Compiled once for all networks."""
     return in_whole_batches(_loops_steps, parameters, architecture, X, Y, batch, rate)
 
 
@@ -127,7 +128,7 @@ def _loops_steps(parameters, architecture, slopes, X, Y, batch, step):
 
 
 def _exp(x):
-    """exp(x) = 2ⁿ exp(r) with |r| ≤ ln 2 / 2, where 7 terms of the series are enough. math.exp() stays out of SIMD."""
+    """exp(x) = 2ⁿ exp(r) with |r| ≤ ln 2 / 2, with 7 terms of the series. math.exp() would prevent SIMD."""
     x = min(max(x, f32(-87)), f32(87))
     n = np.floor(x * f32(1.4426950408889634) + f32(0.5))
     r = x - n * f32(0.6931471805599453)
@@ -218,7 +219,7 @@ def _forward(A, W, b, Z):
 
 
 def _backward(D, W, G):
-    """G = D W, what the deltas become on their way to the layer below."""
+    """G = D W: dC/dA of the layer below."""
     G.fill(f32(0))
     for i in range(D.shape[0]):
         for j in range(W.shape[0]):
@@ -228,7 +229,7 @@ def _backward(D, W, G):
 
 
 def _update(D, A, W, b):
-    """W ← W − Dᵀ A, b ← b − Σ D: the gradients are never written down."""
+    """W ← W − Dᵀ A, b ← b − Σ D, without storing the gradients."""
     for j in range(W.shape[0]):
         for i in range(0, D.shape[0], BLOCK):
             d0, d1, d2, d3, d4 = D[i, j], D[i + 1, j], D[i + 2, j], D[i + 3, j], D[i + 4, j]
@@ -239,7 +240,7 @@ def _update(D, A, W, b):
 
 
 def _steps(parameters, sizes, activations, slopes, mae, X, Y, batch, step):
-    """Algorithm 1, a batch after the other."""
+    """Algorithm 1 for each batch."""
     rows = -(-batch // BLOCK) * BLOCK
     A = [np.zeros((rows, n), np.float32) for n in sizes]
     D = [np.zeros((rows, n), np.float32) for n in sizes]

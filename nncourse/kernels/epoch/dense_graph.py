@@ -22,11 +22,11 @@ from nncourse.kernels.epoch.dense_cpu import NAMES as ACTIVATIONS  # their numbe
 from nncourse.kernels.operation import cuda_beside
 
 COSTS = {"mse": 0, "mae": 1} | dict.fromkeys(CROSS_ENTROPIES, 2)
-MOST_STEPS = 50  # in a recording
-MOST_NUMBERS = 1 << 24  # that its samples may have: 64 MB
+MOST_STEPS = 50  # in one recording
+MOST_NUMBERS = 1 << 24  # in the samples of one recording: 64 MB
 
-# What the .cu leaves open. A thread adds up SIDE × SIDE elements of a product: with 4 it does more with what it has
-# read; with 2 there are more blocks, so more of the GPU works on a product of fewer than LARGE multiplications.
+# Constants of the .cu text. A thread computes SIDE × SIDE elements of a product: 4 reuses more of what was read; 2
+# makes more blocks, which keeps more of the GPU busy for a product of fewer than LARGE multiplications.
 THREADS, AHEAD, LARGE = 128, 4, 1 << 20
 SOURCES = {
     side: cuda_beside(
@@ -37,7 +37,7 @@ SOURCES = {
 
 
 def step_function(parameters, architecture: DenseArchitecture, batch: int, rate: float, **emulator):
-    """step(X, Y) takes one step on a batch. All arrays that it needs besides are made here: a step is only launches."""
+    """A function step(X, Y) that takes one training step. It only launches kernels: its arrays are allocated here."""
     xp = devices.array_module(parameters)
     widths = architecture.sizes[1:]
     last = len(widths) - 1
@@ -65,7 +65,7 @@ def step_function(parameters, architecture: DenseArchitecture, batch: int, rate:
             grid, sizes = (ceil(rows / side), ceil(n_out / side)), (rows, n_in, n_out)
             if layer < last:
                 run("forward", grid, below, *weights[layer], A[layer], *sizes, codes[layer])
-            elif softmax:  # which leaves z as they are
+            elif softmax:  # z is written without the activation
                 run("forward", grid, below, *weights[layer], D[layer], *sizes, codes[layer])
                 run("softmax_to_deltas", (rows,), D[layer], Y, n_out, cost, threads=32)
             else:
@@ -82,7 +82,7 @@ def step_function(parameters, architecture: DenseArchitecture, batch: int, rate:
 
 @dense_sgd_epoch.kernel("fused", device="gpu", cuda=True)
 def fused(parameters, architecture, X, Y, batch, rate, **emulator):
-    """Launches one by one."""
+    """Launch the kernels of each step one by one."""
     dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
     xp = devices.array_module(parameters)
     X, Y = xp.ascontiguousarray(X), xp.ascontiguousarray(Y)
@@ -94,14 +94,13 @@ def fused(parameters, architecture, X, Y, batch, rate, **emulator):
 
 @functools.lru_cache(maxsize=4)
 def recording(architecture: DenseArchitecture, batch: int, steps: int, rate: float, device: int) -> SimpleNamespace:
-    """So many steps, each on a whole batch, as a CUDA graph, and the arrays that it reads and writes, wherever the
-    caller's lie. `device` is the GPU in use.
+    """A CUDA graph of `steps` training steps on full batches, and its own arrays, which it reads and writes.
 
-    After the event `ready` nobody uses the arrays.
+    `device` is the current GPU. After the event `ready` the arrays are free to use.
     """
     import cupy
 
-    cupy.cuda.Device().synchronize()  # an older recording may have to go, and could still be running
+    cupy.cuda.Device().synchronize()  # an older recording that is dropped from the cache may still be running
     with cupy.cuda.Stream(non_blocking=True) as stream:  # the default stream cannot be recorded
         n, sizes = steps * batch, architecture.contract_sizes
         shapes = sizes["p"], (n, sizes["n_in"]), (n, sizes["n_out"])
@@ -116,20 +115,20 @@ def recording(architecture: DenseArchitecture, batch: int, steps: int, rate: flo
         finally:
             graph = stream.end_capture()
     ready, lock = cupy.cuda.Event(disable_timing=True), threading.Lock()
-    # A graph does not keep the arrays alive that its kernels use. `step` holds those that are not named here.
+    # A graph does not keep the arrays of its kernels alive. `step` holds those that are not named here.
     return SimpleNamespace(parameters=parameters, X=X, Y=Y, step=step, graph=graph, ready=ready, lock=lock)
 
 
-atexit.register(recording.cache_clear)  # before CuPy itself is gone
+atexit.register(recording.cache_clear)  # before CuPy is unloaded
 
 
 @dense_sgd_epoch.kernel("graph", device="gpu", cuda=True)
 def graph(parameters, architecture, X, Y, batch, rate, **emulator):
-    """The launches of up to 50 steps at once, as a CUDA graph; what is left over, and NumPy arrays, as `fused` does."""
+    """Replay the launches of up to 50 steps as a CUDA graph. Remaining steps, and NumPy arrays, are left to `fused`."""
     dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
     fitting = MOST_NUMBERS // (batch * (architecture.sizes[0] + architecture.sizes[-1]))
     steps = min(MOST_STEPS, max(1, fitting), len(X) // batch)
-    floats = all(array.dtype == np.float32 for array in (parameters, X, Y))  # `fused` refuses all others
+    floats = all(array.dtype == np.float32 for array in (parameters, X, Y))  # `fused` refuses other types
     if steps == 0 or not floats or not devices.on_gpu(parameters):
         return fused(parameters, architecture, X, Y, batch, rate, **emulator)
     import cupy

@@ -20,14 +20,14 @@ from nncourse.kernels.operation import cuda_beside
 
 ALONE, CLUSTER, GRID = range(3)
 MEETING = CudaSource.read(Path(__file__).with_name("meeting.cu"))
-MOST_REGISTERS = 120  # a thread's weights and sums of layer 1: what it needs besides must fit too
-MOST_SAMPLES = 48  # sums that a thread keeps at the same time
-SPREAD = 65_536  # products that layer 1 makes in a step, forward: from so many on, more blocks are worth their meeting
+MOST_REGISTERS = 120  # for the weights and sums of layer 1 of a thread; the rest is for its other variables
+MOST_SAMPLES = 48  # sums that a thread holds at a time
+SPREAD = 65_536  # multiplications of layer 1 in a forward pass from which several blocks pay for their synchronisation
 
 
 @dataclass(frozen=True)
 class Chip:
-    """What a GPU has for one block: bytes of shared memory; and how many blocks run at once; clusters or not."""
+    """The limits of a GPU: bytes of shared memory per block, multiprocessors, and whether it has clusters."""
 
     shared_bytes: int
     multiprocessors: int
@@ -36,7 +36,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class Plan:
-    """The constants of dense_one_kernel.cu that are chosen, not given by the network. That file says what they are."""
+    """The constants of dense_one_kernel.cu that do not follow from the network. They are explained there."""
 
     blocks: int
     meeting: int
@@ -50,12 +50,12 @@ class Plan:
 
 
 def plan(architecture: DenseArchitecture, batch: int, chip: Chip) -> Plan:
-    """A layout that fits the chip; DoesNotFitError where there is none."""
+    """A layout that fits the chip. Raises DoesNotFitError if there is none."""
     work = batch * architecture.sizes[0] * architecture.sizes[1]
     spread = len(architecture.sizes) > 2 and work >= SPREAD
-    wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; meeting gets slower with the number
+    wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; more blocks synchronise more slowly
     grids = [(min(blocks, chip.multiprocessors), GRID) for blocks in (wanted, 8)]
-    clusters = [(8, CLUSTER)] if chip.clusters else []  # what every GPU with clusters allows
+    clusters = [(8, CLUSTER)] if chip.clusters else []  # the cluster size that every GPU with clusters supports
     choices = grids + clusters if work >= 16 * SPREAD else clusters + grids
     for blocks, meeting in [*choices, (1, ALONE)] if spread else [(1, ALONE)]:
         for stages in (2, 1):
@@ -69,22 +69,22 @@ def plan(architecture: DenseArchitecture, batch: int, chip: Chip) -> Plan:
 
 
 def _layout(architecture: DenseArchitecture, batch: int, blocks: int, meeting: int, stages: int) -> Plan | None:
-    """Threads for layer 1: each has some neurons × some inputs. None if they would be more than a block may have."""
+    """A layout with threads of some neurons × some inputs for layer 1. None if a block cannot have so many threads."""
     own = ceil(architecture.sizes[1] / blocks)
     quads_in_row = ceil(architecture.sizes[0] / 4)
-    # Where one warp covers a row of weights, some more of them a thread: four warps keep a multiprocessor busy.
+    # If one warp covers a row of weights, prefer more weights per thread: four warps keep a multiprocessor busy.
     for quads in (2, 1, 4) if quads_in_row <= 64 else (1, 2, 4):
         lanes = min(32, 1 << max(0, ceil(np.log2(quads_in_row / quads))))
         side = 32 // lanes
         warps_k = ceil(quads_in_row / (lanes * quads))
-        # As many neurons a thread as leave work for some warps: then an input that was read serves more of them.
+        # As many neurons per thread as leave work for several warps: each input that is read is then used more often.
         neurons = max(1, min(12, ceil(own / side) if warps_k >= 4 else ceil(own / (side * 4))))
         warps = warps_k * ceil(own / (side * neurons))
         samples = max(d for d in range(1, batch + 1) if batch % d == 0 and d * neurons <= MOST_SAMPLES)
         if 4 * quads * neurons + samples * neurons > MOST_REGISTERS:
             continue
-        # Threads for the layers above: a group for each sample if that does not take too many. In a cluster, where a
-        # block has little to do above layer 1, the threads that are there have to do.
+        # Threads for the layers above: one group per sample unless these are too many. In a cluster a block has little
+        # to do above layer 1, so the threads of layer 1 must be enough.
         threads = 32 * warps
         most = threads if meeting == CLUSTER else 640
         group = 32
@@ -97,7 +97,7 @@ def _layout(architecture: DenseArchitecture, batch: int, blocks: int, meeting: i
 
 
 def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
-    """The size of struct Shared."""
+    """The size of the struct Shared in the .cu text, in bytes."""
     n_in, *widths = architecture.sizes
     own, *_ = kept = _kept(made, architecture)
     groups = made.threads // made.group
@@ -116,21 +116,21 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int) -> int
         + 4 + weights + 4 + neurons
         + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
     )  # fmt: skip
-    return 4 * (numbers + 4)  # its end may be rounded up
+    return 4 * (numbers + 4)  # padding at its end
 
 
 def _kept(made: Plan, architecture: DenseArchitecture) -> list[int]:
-    """The neurons of each layer that a block has: a part of layer 1, and all of those above."""
+    """The neurons of each layer that a block holds: a part of layer 1, and all neurons of the layers above."""
     return [ceil(architecture.sizes[1] / made.blocks), *architecture.sizes[2:]]
 
 
 def _odd_fours(number: int) -> int:
-    """Room for a row of numbers: an odd number of fours."""
+    """The elements of a row, padded to an odd multiple of four to avoid bank conflicts."""
     return 4 * (ceil(number / 4) | 1)
 
 
 def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
-    """For each layer from the second: so many threads of a group share a sum, as leave few idle and all with work.
+    """For each layer from the second on, how many threads of a group share a sum, so that few threads are idle.
 
     Each has four products or more; or, where the sums are handed to other blocks, some of the blocks. They are four at
     most, since each asks all others for their parts.
@@ -144,7 +144,7 @@ def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
 
 @functools.lru_cache(maxsize=64)
 def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int) -> CudaSource:
-    """The .cu text for this network and plan; `copy` numbers are copied at once."""
+    """The .cu text for this network and plan; `copy` elements are copied at once."""
     constants = {field.name.upper(): getattr(made, field.name) for field in fields(Plan)}
     constants |= {
         "SIZES": ", ".join(map(str, architecture.sizes)),
@@ -163,7 +163,7 @@ def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int) -
 
 @functools.cache
 def this_chip() -> Chip:
-    """The GPU in use."""
+    """The limits of the current GPU."""
     import cupy
 
     chip = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
@@ -177,7 +177,7 @@ EMULATED = Chip(99 * 1024, 4, False)  # few blocks: the emulator runs one thread
 def one_kernel(
     parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, made: Plan | None = None, **emulator
 ):
-    """Every step of the epoch in one launch. `chip` and `made` say how to lay it out otherwise than for this GPU."""
+    """All steps of the epoch in one launch. `chip` and `made` select a layout other than that for this GPU."""
     dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
     batch = min(batch, max(1, len(X)))
     gpu = devices.on_gpu(parameters)
