@@ -1,12 +1,14 @@
 """The fused CPU kernels of dense_sgd_epoch agree with the separate operations and with PyTorch; mistakes show."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from step_by_step import steps
 
 from nncourse.architecture import DenseArchitecture
+from nncourse.kernels.backend import choose
 from nncourse.kernels.epoch import dense_cpu
 from nncourse.kernels.epoch.dense import dense_sgd_epoch
 
@@ -44,6 +46,18 @@ def trained(kernel, architecture, arrays, batch, epochs=1, rate=0.1):
     np.testing.assert_array_equal(X, arrays[1])
     np.testing.assert_array_equal(Y, arrays[2])
     return parameters
+
+
+@pytest.mark.parametrize("name", ("loops", "numpy", "numba"))
+def test_an_epoch_step_by_step_is_right(name):
+    by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))
+    assert dense_sgd_epoch.check(by_steps)
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+def test_an_epoch_step_by_step_is_right_on_the_gpu(gpu, name):
+    by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))
+    assert dense_sgd_epoch.check(by_steps, device="gpu")
 
 
 @kernels
