@@ -256,13 +256,13 @@ def scaling_with(**changed) -> np.ndarray:
     return about(scaling={"kind": "standardization", "offset": [0, 0, 0], "factor": [1, 1, 1]} | changed)
 
 
+NO_DESCRIPTION = [{"about": None}, *({"about": np.array(wrong)} for wrong in ("[1, 2]", "no json", 3.0))]
+
+
 @pytest.mark.parametrize(
     "changed",
     [
-        {"about": None},
-        {"about": np.array("[1, 2]")},
-        {"about": np.array("no json")},
-        {"about": np.array(3.0)},
+        *NO_DESCRIPTION,
         {"about": about(activations="sigmoid")},
         {"about": about(activations=["sigmoid"])},
         {"about": about(activations=["sigmoid", {}])},
@@ -309,10 +309,7 @@ def vector(value=0.5, size=None, dtype=np.float32):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"about": None},
-        {"about": np.array("[1, 2]")},
-        {"about": np.array("no json")},
-        {"about": np.array(3.0)},
+        *NO_DESCRIPTION,
         {"about": about(layers=[])},
         {"about": about(layers=[dense(3, 4)])},
         {"about": about(layers=[dense(3, 4), dense(4, 3)])},

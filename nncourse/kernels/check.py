@@ -24,6 +24,7 @@ from nncourse import device as devices
 from nncourse.cuda.compile import CudaCompileError
 from nncourse.cuda.emulate import ORDERS
 from nncourse.errors import CourseError
+from nncourse.kernels.contract import Argument
 
 HOSTILE = ("zeros", "large", "infinite", "special")
 PLACES = {
@@ -113,19 +114,19 @@ def _place(kernel, device: str | None) -> str:
 def cases(operation, seed: int = 0) -> Iterator[Case]:
     """All cases of an operation, small ones first, so that a fault is reported on simple data."""
     rng = np.random.default_rng(seed)
-    tried, odd = list(operation.sizes_to_check), list(operation.sizes_to_check)
-    if not tried:
+    tried, odd = operation.sizes_to_check, next(iter(operation.sizes_to_check), None)
+    if odd is None:
         tried, odd = _usual_sizes(operation)
     for sizes in tried:
         known = operation.shapes.complete(sizes, operation.name)
         if all(prod(known[dim.lstrip("*")] for dim in argument.dims) <= MOST for argument in operation.arguments):
             yield _case(operation, known, "random", rng)
     for kind in operation.hostile:
-        yield _case(operation, odd[0], kind, rng)
+        yield _case(operation, odd, kind, rng)
 
 
-def _usual_sizes(operation) -> tuple[list[dict], list[dict]]:
-    """The sizes to try with random values, and those for hostile values, of which the first are taken.
+def _usual_sizes(operation) -> tuple[list[dict], dict]:
+    """The sizes to try with random values, and those for hostile values.
 
     Whole numbers from which sizes are derived, such as a window and a stride, are tried small too, so that there are
     several windows, and windows that overlap. Sizes for which a derived size would be below 1 are left out.
@@ -143,7 +144,7 @@ def _usual_sizes(operation) -> tuple[list[dict], list[dict]]:
     tried = [sizes for sizes in named if _fits(operation, sizes)]
     if not tried:
         raise CourseError(f"{operation.name}: wanted sizes_to_check, since no usual sizes fit the contract's formulas")
-    return tried, [sizes for sizes in (odd, *tried) if _fits(operation, sizes)]
+    return tried, odd if _fits(operation, odd) else tried[0]
 
 
 def _fits(operation, sizes: dict) -> bool:
@@ -161,7 +162,7 @@ def random_case(operation, sizes: dict, seed: int = 0) -> Case:
 
 
 def hostile_sizes(count: int) -> list[tuple[int, ...]]:
-    """Sizes for `count` letters: ones, odd ones, a tile of 16, 17 in each direction, multiples of 4, a long one."""
+    """`count` sizes at a time: ones, odd ones, a tile of 16, 17 in each direction, multiples of 4, a long one."""
     if count == 1:
         return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
     patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (33, 65, 18), (20, 132, 4), (1025, 3, 2)
@@ -220,11 +221,11 @@ def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | N
         return f"raised {type(error).__name__}: {error}"
     if any((cells != bits).any() for cells, bits in guards):
         return "writes outside of its arrays: is the guard right?"
-    in_place = {named.name for named in operation.shapes.in_place}
+    in_place = {named.name: named for named in operation.shapes.in_place}
     for name, value, before in zip(operation.names, arguments, case.arguments, strict=True):
         same = _is_array(before) and np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True)
         if name in in_place:
-            if fault := compare_one(operation, name, value, truths, case.arguments):
+            if fault := _compare_one(operation, in_place[name], value, truths[name], case.arguments):
                 return f"{name} is to be changed in place{', but is as it was' if same else ''}: {fault}"
         elif _is_array(before) and not same:
             return f"changes its argument {name}"
@@ -263,7 +264,7 @@ def compare(operation, result, truths: dict[str, np.ndarray], arguments: tuple) 
     if several and not (isinstance(result, tuple) and len(result) == len(operation.results)):
         return f"returns {_kind(result)}: wanted a tuple of {', '.join(map(str, operation.results))}"
     for named, value in zip(operation.results, result if several else (result,), strict=True):
-        if fault := compare_one(operation, named.name, value, truths, arguments):
+        if fault := _compare_one(operation, named, value, truths[named.name], arguments):
             return fault
     return None
 
@@ -275,10 +276,9 @@ def _kind(value) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"one {type(value).__name__}"
 
 
-def compare_one(operation, name: str, result, truths: dict[str, np.ndarray], arguments: tuple) -> str | None:
+def _compare_one(operation, named: Argument, result, truth: np.ndarray, arguments: tuple) -> str | None:
     """None if one result equals the truth up to rounding; else the number of wrong elements, and the first of them."""
-    named = next(named for named in operation.results if named.name == name)
-    dtype, truth = named.dtype, truths[name]
+    name, dtype = named.name, named.dtype
     if result is None:
         return f"returns nothing: wanted {named}"
     if isinstance(result, float) and truth.shape == ():
@@ -288,7 +288,7 @@ def compare_one(operation, name: str, result, truths: dict[str, np.ndarray], arg
         return f"{name} has shape {got.shape}, wanted {truth.shape}"
     if got.dtype != dtype:
         return f"{name} is {got.dtype}, wanted {np.dtype(dtype)}"
-    allowed = allowed_error(operation, name, arguments)
+    allowed = _allowed_error(operation, named, arguments)
     with np.errstate(invalid="ignore"):
         wrong = ~((got == truth) | (np.abs(got - truth) <= allowed))
     if not wrong.any():
@@ -304,11 +304,11 @@ def compare_one(operation, name: str, result, truths: dict[str, np.ndarray], arg
     return f"{int(wrong.sum())} of {wrong.size} wrong, first {place}: got {value}, expected {expected}{more}"
 
 
-def allowed_error(operation, name: str, arguments: tuple) -> np.ndarray | float:
+def _allowed_error(operation, named: Argument, arguments: tuple) -> np.ndarray | float:
     """The allowed error of one result: tolerance × eps × the operation's magnitude; 0 for integers and infinities."""
-    if next(named for named in operation.results if named.name == name).kind == "int":
+    if named.kind == "int":
         return 0
-    magnitude = _by_result(operation, operation.magnitude(*map(_float64, arguments)))[name]
+    magnitude = _by_result(operation, operation.magnitude(*map(_float64, arguments)))[named.name]
     allowed = operation.tolerance * EPS * np.abs(magnitude) + TINY
     return np.where(np.isfinite(allowed), allowed, 0)
 

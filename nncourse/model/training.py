@@ -90,7 +90,7 @@ def train(
         _refuse_bad_data(network, *validation)
     numbers = range(epochs_done + 1, epochs_done + epochs + 1)
     rate_of = schedule or constant(learning_rate)
-    refuse_bad_options(epochs, batch_size, rate_of(epochs_done + 1) if schedule else learning_rate)
+    refuse_bad_options(epochs, batch_size, rate_of(epochs_done + 1))
     history = History()
     update = update or SGD()
     there = network.on(backend)
