@@ -45,11 +45,13 @@ def check(
     launch: dict | None = None,
     seed: int | None = None,
     sandbox: tuple[str, ...] = (),
+    seconds: float = TIME_LIMIT,
 ) -> Verdict:
     """Check a kernel given as text. The arguments are those of build(), but for the operation's name in place of the
     operation, so that a worker process can be asked. That process runs no Python text itself: see outside.py.
 
     With a `seed` the same text always gets the same verdict. `sandbox` is a command that the processes are started by.
+    `seconds` are those of computing that Python may take.
     """
     operation = find(operation_name)
     try:
@@ -58,7 +60,7 @@ def check(
         if not launch:
             _refuse_name(operation, name)
             refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, PYTHON_DEVICES)
-            return outside.check_text(operation, name, text, TIME_LIMIT, seed, sandbox)
+            return outside.check_text(operation, name, text, seconds, seed, sandbox)
         return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
         return Verdict(operation.name, name, "build", {"said": str(error)})
@@ -88,7 +90,7 @@ def judged(operation: Operation, name: str, text: str | None, launch: dict | Non
     if launch and not devices.gpu_available():
         limit *= WAIT  # on the emulator the limit of each launch counts what it computes
     try:
-        verdict = worker.call(check, operation.name, name, text, launch, seconds=limit)
+        verdict = worker.call(check, operation.name, name, text, launch, None, (), TIME_LIMIT, seconds=limit)
     except worker.WorkerError as error:
         return Verdict(operation.name, name, error.kind, error.facts)
     if verdict.facts.get("context") == "lost":
@@ -205,7 +207,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
 
     Without a GPU a cupy kernel is one for the CPU, where its functions take NumPy arrays.
     With `launch`, options of CudaKernel with `block` among them, it is CUDA C. Python text runs in a fresh namespace
-    that holds np and xp (CuPy for a cupy kernel).
+    that holds np and xp; for a cupy kernel only xp, which is CuPy on a GPU.
     """
     if text is None:
         kernel = operation[name]
@@ -226,7 +228,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     xp = np
     if PYTHON_DEVICES[name] == "gpu" and devices.gpu_available():
         import cupy as xp
-    namespace: dict = {"np": np, "xp": xp}
+    namespace: dict = {"xp": xp} if PYTHON_DEVICES[name] == "gpu" else {"np": np, "xp": xp}
     try:
         exec(compile(text, file, "exec"), namespace)
     except (Exception, SystemExit) as error:  # the student's code may raise any exception
