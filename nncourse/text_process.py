@@ -110,20 +110,66 @@ def said_of(error: BaseException) -> dict:
 # ---- what a text finds here
 
 
-class Refused(ImportError):
-    """An import of the course's own package, or a mistake that an object of the exercise reports."""
+class RefusedError(ImportError):
+    """What a kernel may not do, or a mistake that an object of the exercise reports."""
 
 
-class _NoCourse:
-    """An import hook: the course's package is not there for a student's kernel."""
+class Guard:
+    """What is refused while a text is judged: importing the course, starting processes, reading and writing files.
 
-    def __init__(self, names: list[str]):
-        self.names, self.asked = names, ""
+    `asked` is the first thing that was refused, whatever the text did with the exception. Python calls an audit hook
+    for all of this, and no Python code can remove it.
+    """
+
+    STARTS = ("subprocess.", "os.system", "os.fork", "os.exec", "os.posix_spawn", "os.spawn", "pty.", "os.startfile")
+    CHANGES = ("os.kill", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate")
+    CHANGES += ("os.chmod", "os.chown", "os.utime", "os.putenv", "os.unsetenv", "shutil.", "socket.", "signal.")
+    CHANGES += ("ctypes.", "sys.settrace", "sys.setprofile", "resource.setrlimit")
+    WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+    def __init__(self, start: dict):
+        self.course, self.asked = start["forbidden"], ""
+        self.libraries = bool(start["jit"]) or start["xp"] != "numpy"  # Numba and CuPy need much of it themselves
+        folders = (sys.prefix, sys.base_prefix, "/usr/lib", "/lib", "/proc/", "/sys/", "/dev/", "/etc/")
+        self.readable = tuple(map(os.path.realpath, folders))
+        self.own = os.path.dirname(os.path.realpath(__file__))
+
+    def begin(self) -> None:
+        if self.course:
+            sys.meta_path.insert(0, self)
+            sys.addaudithook(self.hook)
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in self.names:
-            self.asked = name
-            raise Refused(f"{name} is not there for your kernel")
+        if name.partition(".")[0] == self.course:
+            self.refuse(name)
+
+    def refuse(self, what: str) -> None:
+        self.asked = self.asked or what
+        raise RefusedError(f"{what}: refused for a kernel")
+
+    def hook(self, event: str, arguments: tuple) -> None:
+        if event == "open":
+            path, _, flags = arguments
+            self.opens(path, flags or 0)
+        elif event.startswith(self.STARTS):
+            self.refuse("starts a process")
+        elif event.startswith(self.CHANGES) and not self.libraries:
+            self.refuse(f"uses {event}")
+
+    def opens(self, path, flags: int) -> None:
+        if not isinstance(path, (str, bytes)):
+            return
+        real = os.path.realpath(os.fsdecode(path))
+        if real.startswith(self.own + os.sep):
+            self.refuse("reads the course's files")
+        if flags & self.WRITES and not self.libraries and not real.startswith("/dev/null"):
+            self.refuse("writes a file")
+        if not (self.libraries or real.startswith(self.readable)):
+            raise RefusedFileError(f"{real}: refused for a kernel")
+
+
+class RefusedFileError(PermissionError):
+    """A file that a kernel may not read. Python itself looks for some, and goes on without them."""
 
 
 class Remote:
@@ -185,7 +231,7 @@ class Talk:
         self.send({"ask": number, "method": method, "arguments": values}, blocks)
         answer, blocks = self.receive()
         if "refused" in answer:
-            raise Refused(answer["refused"])
+            raise RefusedError(answer["refused"])
         return self.value_of(answer, blocks)
 
     def value_of(self, about: dict, blocks: list[bytes]):
@@ -209,13 +255,13 @@ def _filled(make):
     return empty
 
 
-def function_of(start: dict, hook: _NoCourse):
+def function_of(start: dict, guard: Guard):
     """The function that the text defines, compiled by Numba if the exercise asks for it."""
     xp = importlib.import_module(start["xp"])
     if start["judged"] and not start["jit"]:
         for module in {np, xp}:
             module.empty, module.empty_like = _filled(module.empty), _filled(module.empty_like)
-    sys.meta_path.insert(0, hook)
+    guard.begin()
     namespace = {"__name__": "answer", "xp": xp} | ({} if start["without_np"] else {"np": np})
     exec(compile(start["text"], start["file"], "exec"), namespace)
     function = namespace.get(start["operation"])
@@ -233,11 +279,11 @@ def run(talk: Talk) -> None:
     """Hold one text: read it, then answer each call with what it returned."""
     start, _ = talk.receive()
     _limit(start)
-    hook, earlier = _NoCourse(start["forbidden"]), []
+    guard, earlier = Guard(start), []
     try:
-        function, xp = function_of(start, hook)
+        function, xp = function_of(start, guard)
     except BaseException as error:
-        talk.send({"raised": said_of(error), "building": True, "refused": hook.asked, "printed": _printed()})
+        talk.send({"raised": said_of(error), "building": True, "refused": guard.asked, "printed": _printed()})
         return
     talk.send({"ready": True, "printed": _printed()})
     on_gpu = xp is not np
@@ -249,10 +295,10 @@ def run(talk: Talk) -> None:
         if call.get("time"):
             talk.send(_timed(function, values, on_gpu))
             continue
-        talk.send(*_answer(function, values, call, earlier, xp, hook))
+        talk.send(*_answer(function, values, call, earlier, xp, guard))
 
 
-def _answer(function, values: list, call: dict, earlier: list, xp, hook: _NoCourse) -> tuple[dict, list[bytes]]:
+def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard) -> tuple[dict, list[bytes]]:
     """Call the function, and say what came back."""
     named = dict(zip(call["names"], values, strict=True))
     arrays = {name: value for name, value in named.items() if isinstance(value, xp.ndarray)}
@@ -260,13 +306,16 @@ def _answer(function, values: list, call: dict, earlier: list, xp, hook: _NoCour
     raised = None
     try:
         with np.errstate(all="ignore"):  # overflow on the way is allowed if the result is right
+            if not any(isinstance(value, Remote) for value in values):
+                for _ in range(call["again"]):
+                    function(*[before[name].copy() if name in before else value for name, value in named.items()])
             result = function(*values)
         if xp is not np:
             xp.cuda.get_current_stream().synchronize()
     except BaseException as error:  # a student's function may raise anything, SystemExit included
         raised = said_of(error)
         raised["cuda"] = type(error).__module__.startswith("cupy")
-    about: dict = {"refused": hook.asked}
+    about: dict = {"refused": guard.asked}
     if raised:
         return about | {"raised": raised, "printed": _printed()}, []
     several = type(result) is tuple and call["results"] > 1
@@ -358,9 +407,8 @@ def _apart(keep: set[int]) -> None:
         if int(name) > 2 and int(name) not in keep:
             with contextlib.suppress(OSError):
                 os.close(int(name))
-    sys.stdin = open(0, closefd=False)
-    sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="replace", closefd=False)
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False))
 
 
 def _end_with_parent() -> None:

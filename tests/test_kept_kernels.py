@@ -113,13 +113,18 @@ def test_of_several_that_cannot_be_used_the_fastest_is_named(my_kernels):
     for name, seconds in (("numpy", 0.1), ("loops", 0.3)):
         keep(sigmoid, name, RIGHT, seconds=seconds)
         (my_kernels / f"sigmoid.{name}.py").unlink()
-    assert kept_kernels.fastest(operations(), "cpu") == ({}, {"sigmoid": "yours is not used: sigmoid (numpy): sigmoid.numpy.py is gone"})
+    assert kept_kernels.fastest(operations(), "cpu") == (
+        {},
+        {"sigmoid": "yours is not used: sigmoid (numpy): sigmoid.numpy.py is gone"},
+    )
 
 
 def test_a_changed_file_is_checked_again(my_kernels, calls, monkeypatch):
     keep(sigmoid, "numpy", RIGHT)
     judged = []
-    monkeypatch.setattr(kept_kernels, "judged", lambda *given, really=kept_kernels.judged: judged.append(given) or really(*given))
+    monkeypatch.setattr(
+        kept_kernels, "judged", lambda *given, really=kept_kernels.judged: judged.append(given) or really(*given)
+    )
     changed = COUNTED + "# changed, and still right\n"
     (my_kernels / "sigmoid.numpy.py").write_text(changed)
     backend = choose("numpy", mine=True)

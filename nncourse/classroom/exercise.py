@@ -21,7 +21,6 @@ from nncourse import device as devices
 from nncourse import worker
 from nncourse.classroom import cuda_cell, timing
 from nncourse.classroom.html import page, running_ipython
-from nncourse.cuda import emulate
 from nncourse.cuda.compile import resources, why_no_nvrtc
 from nncourse.cuda.compile import warnings as compiler_warnings
 from nncourse.errors import CourseError, refuse_unknown
@@ -211,7 +210,9 @@ def _slow_loop(name: str, text: str | None, table: timing.Table | None) -> list[
         return []
     course = next((row.seconds for row in table.rows[1:] if row.kernel == name and row.seconds), None)
     own, loops = table.rows[0].seconds, (ast.For, ast.While, ast.comprehension)
-    if not (course and own and own > SLOW_LOOP * course and any(isinstance(n, loops) for n in ast.walk(ast.parse(text)))):
+    if not (course and own and own > SLOW_LOOP * course):
+        return []
+    if not any(isinstance(node, loops) for node in ast.walk(ast.parse(text))):
         return []
     return [f"Right, but {own / course:.0f}× slower than the course's: a loop in Python. Array expressions have none."]
 

@@ -121,9 +121,7 @@ def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> T
     return Table(f"{operation.name}, {said}", tuple(rows))
 
 
-def compare(
-    yours: Kernel, label: str = "yours", measure: Callable[[tuple], float] | None = None
-) -> Table:
+def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], float] | None = None) -> Table:
     """Time a kernel beside the package's kernels for the same device, `loops`, `numpy`, PyTorch and the transfers.
 
     `measure(arguments)` times it where it is not to be called in this process.

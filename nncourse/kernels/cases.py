@@ -2,12 +2,13 @@
 
 First stage: small sizes and hostile values, so that a fault is shown on simple data.
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
-  elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so that
-  what is remembered by its shape shows. Arrays of any shape come with one, two and three axes.
+  elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
+  that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal. If the operation's `hostile` names
   them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞ or −∞
   once in one argument; "special", values at which activations often fail, all of them in each array.
 * Scalars are positive, negative, zero and above 1.
+* One case after some hundred calls on the same arguments, for who counts calls.
 Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.
 
 The random numbers differ from check to check, so that nothing can be learnt by heart; with a `seed` they are the same.
@@ -15,6 +16,7 @@ The random numbers differ from check to check, so that nothing can be learnt by 
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import cycle, islice
 from math import isqrt, prod
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,7 @@ MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Pyt
 ABOVE_16_BITS = 1 << 16
 RANDOM_SIZES = 4  # how many are drawn, from 1 to LARGEST_RANDOM; each is tried twice
 LARGEST_RANDOM = 40
+AGAIN = 100, 1000  # once, a kernel is called between so many and so many times on the same arguments
 # Kinks, the range limits of exp in float32, and where approximations of activations are cut off too early.
 _SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 87.5, 88.8, 104.0, 1000.0, np.inf)
 SPECIAL = np.outer(_SPECIAL, [1, -1]).ravel().astype(np.float32)
@@ -64,6 +67,7 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
         for position, values in enumerate(KINDS[kind]):
             sizes = _sizes_for(operation, usual, values, given)
             yield make_case(operation, sizes, values, rng, axes=position, position=position // 2)
+    yield replace(make_case(operation, usual, "random", rng), again=int(rng.integers(*AGAIN)))
     if not given:
         for sizes in large_sizes(operation, rng):
             yield make_case(operation, sizes, "random", rng, large=True)
@@ -207,7 +211,8 @@ def _arguments(
     axes: int,
     position: int,
 ) -> tuple[Any, ...]:
-    arrays = [argument.name for argument in operation.arguments if argument.dims and argument.name not in _made(operation)]
+    free = [argument.name for argument in operation.arguments if argument.dims]
+    arrays = [name for name in free if name not in _made(operation)]
     chosen = arrays[position % len(arrays)] if arrays else ""
     values: list[Any] = []
     for argument in operation.arguments:

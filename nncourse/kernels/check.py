@@ -110,7 +110,8 @@ def judge(
         for label, options in _runs(case, count, device, kernel):
             try:
                 fault = _fault(operation, case, run(case, options | more))
-                if fault and fault.kind in ("wrong value", "not in place") and device == "emulator" and label != LOOKING:
+                wrong = fault and fault.kind in ("wrong value", "not in place")
+                if wrong and device == "emulator" and label != LOOKING:
                     # A missing barrier can cause wrong values; a report of the race is more helpful.
                     race = run(case, RACES | more)
                     if isinstance(race, Fault) and race.kind == "race":
@@ -253,7 +254,7 @@ def raised(said: Mapping[str, Any], hints: tuple[str, ...]) -> Fault:
     facts = {**said, "hints": hints, "names": "np and xp"}
     if kind == "NotImplementedError":
         return Fault(OPEN, facts)
-    if kind == "Refused":
+    if kind == "RefusedError":
         return Fault("forbidden", {"said": said["text"]})
     if kind in ("NameError", "UnboundLocalError"):
         return Fault("name" if kind == "NameError" else "raised", facts)
@@ -265,11 +266,14 @@ def raised(said: Mapping[str, Any], hints: tuple[str, ...]) -> Fault:
 # ---- deciding
 
 
-def compare(operation: "Operation", result: Any, truths: dict[str, np.ndarray], arguments: tuple[Any, ...]) -> str | None:
+def compare(
+    operation: "Operation", result: Any, truths: dict[str, np.ndarray], arguments: tuple[Any, ...]
+) -> str | None:
     """None if what a kernel returned in this process equals the truth up to rounding; else what is wrong, in words."""
     values = result if len(operation.results) > 1 and type(result) is tuple else (result,)
     arrays = [devices.to_device(value, "cpu") if hasattr(value, "dtype") else None for value in values]
-    about = [described(array if array is not None else value, {}, []) for array, value in zip(arrays, values, strict=True)]
+    shown = [value if array is None else array for array, value in zip(arrays, values, strict=True)]
+    about = [described(value, {}, []) for value in shown]
     returned = Returned(about, len(values) if len(values) > 1 else None, arrays, {}, [], arguments)
     fault = _results_fault(operation, returned, truths)
     return str(fault) if fault else None
@@ -405,4 +409,3 @@ def _values_fault(
         "advice": operation.advice(first, *arguments) if operation.advice else "",
     }
     return Fault("wrong value", facts)
-

@@ -203,7 +203,7 @@ class Operation:
         """Compare a kernel (its name, a Kernel, or any Python function of the arguments) with the float64 truth.
 
         CUDA kernels run on the GPU where there is one, else under the emulator, which finds races too;
-        `device="emulator"` asks for the latter. What is tried is told in cases.py; without a `seed` the numbers are new.
+        `device="emulator"` asks for the latter. What is tried is told in cases.py. Numbers are new without a `seed`.
         """
         if isinstance(kernel, str):
             kernel = self[kernel]

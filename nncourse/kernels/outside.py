@@ -1,10 +1,9 @@
-"""Run a student's Python text in a process of its own. What comes back is data: this side alone knows truth and verdict.
+"""Run a student's Python text in a process of its own. What comes back is data: this side alone knows the truth.
 
 Where the system can fork, the process is a copy of one that has imported NumPy already, which takes milliseconds; in a
 sandbox, and elsewhere, it is started anew. text_process.py is what runs there.
 """
 
-import ast
 import contextlib
 import copy
 import dataclasses
@@ -28,13 +27,14 @@ from nncourse import text_process
 from nncourse.errors import CourseError
 from nncourse.kernels import jit
 from nncourse.kernels.check import Returned, judge, raised
+from nncourse.kernels.forbidden import forbidden, imports_the_course
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.verdict import RIGHT, Case, Fault, Verdict
 
 SCRIPT = Path(text_process.__file__)
 PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
 START_SECONDS = 60.0  # of wall time, to start Python and import what is needed
-WALL_FACTOR = 6.0  # a limit in seconds counts what the process computes; it may take so many times longer on a busy machine
+WALL_FACTOR = 6.0  # limits count what the process computes; on a busy machine it may take so many times longer
 ASLEEP = 0.05  # who computes for less than this share of the time waits for something
 MOST_MESSAGE = 1 << 20  # bytes of the JSON part of an answer
 SPARE_BYTES = 1 << 16  # an answer may hold so many bytes more than its results have
@@ -59,7 +59,7 @@ def check_text(
 ) -> Verdict:
     """The verdict on the text of a Python kernel. `seconds` of computing are allowed for all cases together."""
     on_gpu = PYTHON_DEVICES[name] == "gpu" and devices.gpu_available()
-    if fault := _forbidden(name, text):
+    if fault := forbidden(text, without_numpy=PYTHON_DEVICES[name] == "gpu"):
         return Verdict(operation.name, name, fault.kind, fault.facts)
     with TextProcess(operation, name, text, seconds, sandbox=sandbox) as process:
         if process.building:
@@ -73,24 +73,6 @@ def check_text(
             said = Verdict(operation.name, name, verdict.kind, verdict.facts)
             return dataclasses.replace(verdict, kind="remembers", facts={"said": said.line.partition(": ")[2]})
     return verdict
-
-
-def _forbidden(name: str, text: str) -> Fault | None:
-    """What a text may not import: the course, and in a cupy exercise NumPy."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # its own process says so
-    for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-        for top in (name.partition(".")[0] for name in names):
-            if top == "nncourse":
-                return _imports_the_course(top)
-            if top == "numpy" and PYTHON_DEVICES[name] == "gpu":
-                return Fault("forbidden", {"said": "imports numpy", "hints": ["np in cupy"]})
-    return None
 
 
 def seconds_of_text(operation: Operation, name: str, text: str, arguments: tuple[Any, ...], seconds: float) -> float:
@@ -122,7 +104,7 @@ class TextProcess:
             "without_np": on_gpu,
             "jit": jit.options() if name == "numba" else None,
             "judged": judged,
-            "forbidden": ["nncourse"] if judged else [],
+            "forbidden": "nncourse" if judged else "",
         }
         imports = [name for name in ("numba",) if self.started["jit"]]
         if self.started["xp"] == "cupy":
@@ -151,7 +133,7 @@ class TextProcess:
     def _building_fault(self, answer: Mapping[str, Any]) -> Fault | None:
         """What is wrong with the text before its function is called."""
         if answer.get("refused"):
-            return _imports_the_course(answer["refused"])
+            return _refused(answer["refused"])
         if "raised" not in answer:
             return None
         said = _said(answer["raised"])
@@ -175,6 +157,7 @@ class TextProcess:
             "results": len(self.operation.results),
             "in_place": [named.name for named in self.operation.shapes.in_place],
             "most_bytes": most,
+            "again": case.again,
         }
         try:
             self._send(call, blocks)
@@ -249,7 +232,7 @@ class TextProcess:
     def _returned(self, answer: Mapping[str, Any], blocks: list[bytes], given: tuple[Any, ...]) -> Returned | Fault:
         self._print(answer)
         if answer.get("refused"):
-            return _imports_the_course(answer["refused"])
+            return _refused(answer["refused"])
         if "raised" in answer:
             return self._raised(_said(answer["raised"]))
         try:
@@ -348,8 +331,11 @@ def _said(said: Any) -> dict[str, Any]:
     return texts | {"cuda": bool(said.get("cuda"))}
 
 
-def _imports_the_course(name: Any) -> Fault:
-    return Fault("forbidden", {"said": f"imports {str(name)[:80]}: the course's own kernels are no answer"})
+def _refused(said: Any) -> Fault:
+    """The fault of a text that its process has refused something."""
+    said = " ".join(str(said).split())[:160]
+    course = said.partition(".")[0] == "nncourse"
+    return imports_the_course(said) if course else Fault("forbidden", {"said": said, "hints": ["computes"]})
 
 
 def _broken_off() -> Fault:
