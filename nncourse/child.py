@@ -34,7 +34,7 @@ class Child:
 
     def end(self) -> None:
         """Kill the child's process group and wait until the child has ended, so that it writes no more."""
-        _kill(self.process)
+        kill_group(self.process)
 
 
 def written_to(descriptor: int, most: int = sys.maxsize) -> str:
@@ -68,7 +68,7 @@ def conversation(kept: Callable[..., Child], *key) -> Iterator[Child]:
             raise
 
 
-def _kill(process: subprocess.Popen) -> None:
+def kill_group(process: subprocess.Popen) -> None:
     """Kill the process and all of its group."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # the whole group has ended
@@ -80,7 +80,7 @@ def _kill(process: subprocess.Popen) -> None:
 def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
     """Finalizer of Child. It also runs in forked processes, which must not kill the child: only its `owner` does."""
     if os.getpid() == owner:
-        _kill(process)
+        kill_group(process)
     for pipe in (process.stdin, process.stdout, errors):
         with contextlib.suppress(OSError):  # closing flushes: fails if the child ended before it read a request
             pipe.close()

@@ -197,7 +197,7 @@ def _crash(report: str) -> dict:
 
 
 def _complete_race(facts: dict, source: CudaSource) -> int:
-    """Replace code addresses by lines, and bytes by a variable and its element. Returns the line of the second access."""
+    """Replace code addresses by lines, and a byte by a variable's element. Returns the line of the second access."""
     program = program_for(source, races=True)
     codes = [int(facts.pop(name), 16) for name in ("code", "other_code")]
     line, other = lines_before(codes, program, source)

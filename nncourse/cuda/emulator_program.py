@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from nncourse.child import kill_group
 from nncourse.cuda.compile import CudaCompileError, refuse_uncompilable, why_no_nvrtc
 from nncourse.cuda.source import COMMENT, CudaSource, kernels_in
 from nncourse.errors import CourseError, write_atomically
@@ -44,6 +45,7 @@ SHARED_FOR_MEMORY = ["-O1", *FOR_MEMORY]
 # Not passed to the linker: cuda_on_cpu_races.h replaces TSan, and must not be instrumented itself.
 FOR_RACES = shlex.split("-fsanitize=thread -DCUDA_ON_CPU_RACES")
 SHARED_FOR_RACES = shlex.split("-O2 -DCUDA_ON_CPU_RACES")
+MOST_SECONDS = 60  # for a command, such as the compiler
 UNUSED_DAYS = 30  # programs unused for this many days are removed
 
 ALIGN = r"(?:(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?\s*\)\s*)?"
@@ -175,13 +177,24 @@ def said_by(*command: str | Path) -> str:
 
 
 def _run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess:
-    """Run a command with empty stdin, which addr2line would otherwise read. Raises CourseError if it cannot be run."""
+    """Run a command with empty stdin, which addr2line would otherwise read.
+
+    Raises CourseError if it cannot be run, or does not end: a text can keep a compiler busy for ever.
+    """
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        nothing = subprocess.DEVNULL
-        return subprocess.run(command, stdin=nothing, capture_output=True, text=True, errors="replace", **options)
+        process = subprocess.Popen(command, **pipes, text=True, errors="replace", start_new_session=True, **options)
     except OSError as error:
         reason = f"{command[0]} cannot be run: {error.strerror}"
         raise CourseError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
+    try:
+        out, err = process.communicate(timeout=MOST_SECONDS)
+    except BaseException as error:
+        kill_group(process)  # the compiler is a process that the command has started
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise CourseError(f"{command[0]} did not end within {MOST_SECONDS} s: give it less to compile") from None
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def _program_text(source: CudaSource) -> str:
@@ -218,7 +231,7 @@ def inside(sandbox: tuple[str, ...], folder: str | Path) -> list[str]:
 def _build(
     source: CudaSource, text: str, races: bool, sandbox: tuple[str, ...], accepted: Future, program: Path
 ) -> None:
-    """Compile and link in the program's folder. Raises CudaCompileError, also if the text is not `accepted` elsewhere."""
+    """Compile and link in the program's folder. Raises CudaCompileError, also if NVRTC has not `accepted` the text."""
     folder, options = program.parent, _options(races)
     if _sets_patterns(*_compiler()):
         options.append(PATTERN)

@@ -4,7 +4,9 @@ The emulator's program tells a fault as a kind and facts, `message()` makes a se
 TEMPLATES and WORDS. Kinds and their facts (`thread` and `block` are (x, y, z)):
 
 race         shared, between_blocks, array, index, thread, block, other_thread, other_block, other_line
-bounds       memory ("argument", "dynamic shared", "other"), write, bytes, array, index, elements, array_bytes, thread, block
+             memory ("argument", "static shared", "dynamic shared", "device")
+bounds       memory ("argument", "dynamic shared", "other"), write, bytes, array, index, elements, array_bytes, thread,
+             block
 barrier      call, arrived, threads, block, absent ("ended", "waits"), other_line, other_call; or call, blocks
 warp         as barrier, and warp; or outside_mask with thread and block
 time limit   seconds, thread, block
@@ -25,6 +27,8 @@ from nncourse.errors import CourseError
 SEPARATOR = "\x1f"  # AND in cuda_on_cpu_threads.h
 
 WORDS = {
+    "thread of block": "thread {thread} of block {block}",
+    "other thread of block": "thread {other_thread} of block {other_block}",
     "static shared": "shared memory",
     "dynamic shared": "dynamic shared memory",
     "element": "1 element",
@@ -41,34 +45,34 @@ WORDS = {
 }
 
 TEMPLATES = {
-    "race in shared memory": ": thread {thread} and thread {other_thread} of block {block} both touch {what}, one writes, "
+    "race in shared memory": ": thread {thread} and {whom} both touch {what}, one writes, "
     "with no barrier between them: is a __syncthreads() missing?{other}",
-    "race in a block": ": thread {thread} and thread {other_thread} of block {block} both touch {what}, one writes, "
+    "race in a block": ": thread {thread} and {whom} both touch {what}, one writes, "
     "with no barrier between them: is the index right? If it is: atomicAdd or __syncthreads(){other}",
-    "race between blocks": ": thread {thread} of block {block} and thread {other_thread} of block {other_block} both touch "
+    "race between blocks": ": {who} and {whom} both touch "
     "{what}, one writes, and blocks do not wait for each other: is the index right? If it is: use atomicAdd{other}",
-    "bounds of argument": " {verb} {bytes} bytes out of bounds: {array}[{index}], but {array} has {count}; "
-    "thread {thread} of block {block}",
+    "bounds of argument": " {verb} {bytes} bytes out of bounds: {array}[{index}], but {array} has {count}; {who}",
     "bounds of dynamic shared": " {verb} {bytes} bytes out of bounds: byte {index} of the dynamic shared memory, "
-    "which has {elements}; thread {thread} of block {block}",
-    "bounds of other": " {verb} {bytes} bytes out of bounds of {what}; thread {thread} of block {block}",
+    "which has {elements}; {who}",
+    "bounds of other": " {verb} {bytes} bytes out of bounds of {what}; {who}",
     "barrier": ": {call}() reached by {arrived} of {threads} threads of block {block}; {absence}",
     "barrier of the grid": ": {call}() was not reached by all {blocks} blocks",
     "warp": ": {call}() reached by {arrived} of the {threads} threads in its mask, in warp {warp} of block {block}; "
     "{absence}",
-    "warp without the caller": ": {call}() called by a thread that is not in its mask: thread {thread} of block {block}",
-    "time limit": " did not end within {seconds} s: thread {thread} of block {block} still runs; look for an endless loop",
+    "warp without the caller": ": {call}() called by a thread that is not in its mask: {who}",
+    "time limit": " did not end within {seconds} s: {who} still runs; look for an endless loop",
     "const": " writes to {array}, which it declares const",
-    "trap": ": __trap() called by thread {thread} of block {block}",
-    "assert": ": the assertion `{condition}` does not hold; thread {thread} of block {block}",
+    "trap": ": __trap() called by {who}",
+    "assert": ": the assertion `{condition}` does not hold; {who}",
     "memory of stacks": ": not enough memory for the stacks of all blocks that wait at once",
-    "memory of kernel": " takes more than {megabytes} MB of memory; thread {thread} of block {block}",
+    "memory of kernel": " takes more than {megabytes} MB of memory; {who}",
     "too many accesses": ": makes more than {accesses} accesses, too many to record: use smaller sizes",
     "too many arguments": " has more than the {arguments} arguments that fit here",
     "crash by division": " divides an integer by zero",
     "crash by stack": " needs more than the 256 KB of local memory that the emulator gives a thread",
     "crash by address": " reads or writes memory that belongs to no array",
-    "crash by alignment": " uses an address that is no multiple of what it takes at once: 16 bytes for float4, 8 for float2",
+    "crash by alignment": " uses an address that is no multiple of what it takes at once: 16 bytes for float4, "
+    "8 for float2",
     "crash by unknown": " ended the emulator; launch it again: {report}",
 }
 
@@ -143,10 +147,13 @@ def form(fault: Fault) -> str:
 def _phrases(fault: Fault, words: Mapping[str, str]) -> dict[str, str]:
     """The parts of a sentence that depend on facts."""
     facts, phrases = fault.facts, {}
+    if "thread" in facts:
+        phrases["who"] = words["thread of block"].format_map(facts)
     if fault.kind == "race":
         array = facts.get("array", words["an array"])
         one = f"{array}[{facts['index']}]" if "index" in facts else array
         phrases["what"] = words[facts["memory"]] if facts["shared"] else one
+        phrases["whom"] = words["other thread of block"].format_map(facts)
         phrases["other"] = words["other line"].format_map(facts) if "other_line" in facts else ""
     elif fault.kind == "bounds":
         phrases["verb"] = words[str(facts["write"])]

@@ -41,16 +41,17 @@ MAY_BE_ASKED_FOR = frozenset(
     + ("and", "or", "not")
 )
 BUILTINS = re.compile(r"__builtin_(assume|assume_aligned|expect|unreachable|(inf|nan|huge_val|fabs|sqrt|fma)[fl]?)")
-HOST = frozenset(
-    "system popen exec execl execlp execv execve execvp fork vfork clone wait waitpid kill raise signal sigaction exit "
-    "_exit _Exit quick_exit abort atexit syscall getenv setenv putenv secure_getenv fopen freopen fclose fread fwrite "
-    "fputs fgets fprintf fscanf puts putchar getchar gets scanf perror open openat creat close read write pread pwrite "
-    "lseek unlink remove rename rmdir mkdir chdir chmod chown link symlink truncate ftruncate dup dup2 pipe socket "
-    "connect bind listen accept send recv mmap munmap mprotect sbrk brk ptrace dlopen dlsym dlclose dl_iterate_phdr "
-    "pthread_create setjmp longjmp sigsetjmp siglongjmp getpid getppid gettid prctl ioctl fcntl select poll sleep usleep "
-    "nanosleep alarm setitimer time gettimeofday clock_gettime rand srand random realloc calloc alloca strcpy "
-    "setrlimit getrlimit backtrace".split()
-)
+HOST_NAMES = """
+system popen exec execl execlp execv execve execvp fork vfork clone wait waitpid kill raise signal sigaction
+exit _exit _Exit quick_exit abort atexit syscall getenv setenv putenv secure_getenv fopen freopen fclose fread
+fwrite fputs fgets fprintf fscanf puts putchar getchar gets scanf perror open openat creat close read write
+pread pwrite lseek unlink remove rename rmdir mkdir chdir chmod chown link symlink truncate ftruncate dup dup2
+pipe socket connect bind listen accept send recv mmap munmap mprotect sbrk brk ptrace dlopen dlsym dlclose
+dl_iterate_phdr pthread_create setjmp longjmp sigsetjmp siglongjmp getpid getppid gettid prctl ioctl fcntl
+select poll sleep usleep nanosleep alarm setitimer time gettimeofday clock_gettime rand srand random realloc
+calloc alloca strcpy setrlimit getrlimit backtrace
+"""
+HOST = frozenset(HOST_NAMES.split())
 
 
 @dataclass(frozen=True)
