@@ -79,7 +79,7 @@ def kill_group(process: subprocess.Popen) -> None:
 
 def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
     """Finalizer of Child. It also runs in forked processes, which must not kill the child: only its `owner` does."""
-    if os.getpid() == owner:
+    if os.getpid() == owner and process.returncode is None:  # else the number may belong to another process by now
         kill_group(process)
     for pipe in (process.stdin, process.stdout, errors):
         with contextlib.suppress(OSError):  # closing flushes: fails if the child ended before it read a request

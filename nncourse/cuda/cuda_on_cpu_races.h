@@ -59,17 +59,24 @@ inline Cell* new_cells(int64_t count) {
     cell_count += count;
     return static_cast<Cell*>(calloc(count, sizeof(Cell)));
 }
+// Cells of which few are used, however many there are: they take memory when they are first written to.
+inline Cell* sparse_cells(int64_t count) {
+    void* cells = mmap(nullptr, count * sizeof(Cell) + 1, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (cells == MAP_FAILED) fail("memory", 0, "of=cells");
+    return static_cast<Cell*>(cells);
+}
 inline int64_t bytes_of_cells() { return cell_count * sizeof(Cell); }
 
 // Shared memory and __device__ variables have one Cell per byte, because their types are not known here; an access of a
 // multiple of 4 bytes uses only every fourth. These Cells need no clearing: accesses kept in them precede the launch.
 inline void watch_memory() {
     const int64_t device_bytes = __stop_cuda_device - __start_cuda_device;
-    static Cell* const in_static = new_cells(static_shared_bytes());
-    static Cell* const in_dynamic = new_cells(MOST_SHARED);
-    static Cell* const in_device = new_cells(device_bytes);
+    static Cell* const in_static = sparse_cells(static_shared_bytes());
+    static Cell* const in_dynamic = sparse_cells(MOST_SHARED);
+    static Cell* const in_device = sparse_cells(device_bytes);
     watched_count = 0;
-    cell_count = static_shared_bytes() + MOST_SHARED + device_bytes;
+    cell_count = 0;
     watch("", __start_cuda_shared, static_shared_bytes(), 1, in_static, STATIC_SHARED);
     watch("", dynamic_shared, launch.shared_bytes, 1, in_dynamic, DYNAMIC_SHARED);
     if (!launch.most_records) watch("", __start_cuda_device, device_bytes, 1, in_device, DEVICE);

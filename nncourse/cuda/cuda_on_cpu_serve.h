@@ -129,7 +129,7 @@ inline double cpu_seconds() {
 static double started_at;      // in CPU seconds
 static long memory_at_start;   // in KB
 static pid_t parent;
-const long MOST_MEMORY = 2 << 20;  // in KB, that a launch may take in addition
+const long MOST_MEMORY = 1 << 20;  // in KB, that a launch may take in addition
 
 // Called every 50 ms of CPU time while a kernel runs.
 inline void look_at_limits(int) {

@@ -302,6 +302,8 @@ def _compile_error(log: str, source: CudaSource) -> CudaCompileError:
         found.append(f"{place['file']}:{place['line']}: error: {said}")
         if place["file"] == source.file and int(place["line"]) <= len(lines):
             found += ["  " + lines[int(place["line"]) - 1], "  " + " " * (int(place["column"]) - 1) + "^"]
+    if "relocation truncated" in log:
+        found = [f"{source.file}: error: the emulator has no room for __device__ variables of more than 2 GB"]
     text = "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
     return CudaCompileError(text, kind="missing in the emulator" if right else "compile")
 

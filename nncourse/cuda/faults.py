@@ -13,7 +13,7 @@ time limit   seconds, thread, block
 const        array
 trap         thread, block
 assert       condition, thread, block
-memory       of ("kernel", "stacks"), megabytes, thread, block
+memory       of ("kernel", "stacks", "cells"), megabytes, thread, block
 crash        cause ("division", "stack", "address", "alignment", "unknown"), report
 too many     accesses, or arguments
 """
@@ -65,6 +65,7 @@ TEMPLATES = {
     "trap": ": __trap() called by {who}",
     "assert": ": the assertion `{condition}` does not hold; {who}",
     "memory of stacks": ": not enough memory for the stacks of all blocks that wait at once",
+    "memory of cells": ": not enough memory to look for races in its __device__ variables",
     "memory of kernel": " takes more than {megabytes} MB of memory; {who}",
     "too many accesses": ": makes more than {accesses} accesses, too many to record: use smaller sizes",
     "too many arguments": " has more than the {arguments} arguments that fit here",
