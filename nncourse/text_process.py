@@ -280,6 +280,10 @@ def run(talk: Talk) -> None:
     start, _ = talk.receive()
     _limit(start)
     guard, earlier = Guard(start), []
+    if start["judged"]:  # a text is to compute the same wherever it runs
+        sys.argv[:], sys.orig_argv[:] = ["kernel"], ["kernel"]
+        for name in [name for name in os.environ if name.startswith(("NNCOURSE", "PYTEST"))]:
+            del os.environ[name]
     try:
         function, xp = function_of(start, guard)
     except BaseException as error:

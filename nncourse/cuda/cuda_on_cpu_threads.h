@@ -162,7 +162,9 @@ __attribute__((no_sanitize_address)) inline void copy_shared(char* to, const cha
     for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = from[i];
 }
 __attribute__((no_sanitize_address)) inline void fill_shared(char* to, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = '\xff';  // NaN in every float
+    // NaN in every float; in reverse order 3.4e38, for a text that takes NaN for the emulator's
+    const char byte = launch.order == REVERSE ? '\x7f' : '\xff';
+    for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = byte;
 }
 
 inline size_t static_shared_bytes() { return __stop_cuda_shared - __start_cuda_shared; }

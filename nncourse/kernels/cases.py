@@ -58,7 +58,7 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
         tried, usual = usual_sizes(operation)
     for number, sizes in enumerate(tried):
         if _is_small(operation, sizes):
-            yield make_case(operation, sizes, "random", rng, number)
+            yield replace(make_case(operation, sizes, "random", rng, number), plain=True)
     if not given:
         for number, sizes in enumerate(_drawn_sizes(operation, rng)):
             for again in range(2):

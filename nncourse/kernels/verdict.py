@@ -92,6 +92,7 @@ class Case:
     label: str
     arguments: tuple[Any, ...]
     large: bool = False  # of the second stage: tried only if all others passed
+    plain: bool = False  # of the first stage, with usual sizes and random values
     again: int = 0  # so many calls on the same arguments come first: the last one must be as right as the first
 
 
