@@ -341,6 +341,7 @@ def test_a_shared_set_up_is_refused_and_then_made_with_another_interpreter(insta
     monkeypatch.setattr(installed, "sharing_problem", lambda interpreter, course: f"{interpreter} is closed")
     monkeypatch.setattr(installed, "base_interpreter", lambda: Path("/home/ana/python3"))
     monkeypatch.setattr(installed.os, "umask", lambda mask: None)
+    monkeypatch.setattr(installed, "serve_others", lambda: installed.runs.append("served"))
     assert installed.main(["shared"]) == 1
     assert capsys.readouterr().err == "set-up: /home/ana/python3 is closed\n"
     assert installed.runs == []
@@ -348,7 +349,18 @@ def test_a_shared_set_up_is_refused_and_then_made_with_another_interpreter(insta
         installed, "sharing_problem", lambda interpreter, course: "closed" * (interpreter == installed.VENV_PYTHON)
     )
     assert installed.main(["shared"]) == 0
-    assert installed.runs == [("none", False)]  # made anew: the one that was there serves its owner alone
+    assert installed.runs == [("none", False), "served"]  # made anew: the one that was there serves its owner alone
+
+
+def test_others_start_the_kernel_of_the_shared_environment(installed):
+    kernels = installed.VENV / "share" / "jupyter" / "kernels" / "python3"
+    kernels.mkdir(parents=True)
+    (kernels / "kernel.json").write_text('{"argv": ["python", "-m", "ipykernel_launcher"], "language": "python"}')
+    (installed.ROOT / "nncourse").mkdir()
+    (installed.ROOT / "nncourse" / "one.py").write_text("ONE = 1\n")
+    installed.serve_others()
+    assert json.loads((kernels / "kernel.json").read_text())["argv"] == [sys.executable, "-m", "ipykernel_launcher"]
+    assert list((installed.ROOT / "nncourse" / "__pycache__").glob("one.*.pyc"))
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "requirements/base.txt", "requirements/test.txt"])

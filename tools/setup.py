@@ -233,6 +233,18 @@ def install(locks: "list[str]") -> None:
     settings.write_text(json.dumps(JUPYTERLAB_SETTINGS, indent=2) + "\n", encoding="utf-8")
 
 
+def serve_others() -> None:
+    """Compile the package, which others cannot do in this folder, and let a Jupyter of theirs start this .venv's kernel.
+
+    The kernel of ipykernel's wheel names just "python", which Jupyter takes for its own.
+    """
+    subprocess.run([str(VENV_PYTHON), "-m", "compileall", "-q", str(ROOT / "nncourse")], check=True)
+    specification = VENV / "share" / "jupyter" / "kernels" / "python3" / "kernel.json"
+    kernel = json.loads(specification.read_text(encoding="utf-8"))
+    kernel["argv"][0] = str(VENV_PYTHON)
+    specification.write_text(json.dumps(kernel, indent=1) + "\n", encoding="utf-8")
+
+
 def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool) -> None:
     """Install these lock files into .venv, and record them at the end, so that an interrupted set-up is repeated."""
     print(f"set-up: {reason}")
@@ -283,10 +295,12 @@ def main(arguments: "list[str]") -> int:
     if alone:
         print(f"set-up: {alone}")
     locks = lock_files(cuda, cuda != "none" and has_toolkit(cuda), tests)
-    if stays and checksums(["pyproject.toml", *locks]).items() <= note["files"].items():
-        return 0
+    done = stays and checksums(["pyproject.toml", *locks]).items() <= note["files"].items()
     try:
-        set_up(cuda, reason, locks, note, stays)
+        if not done:
+            set_up(cuda, reason, locks, note, stays)
+        if shared:
+            serve_others()
     except subprocess.CalledProcessError:
         return stop("the installation failed, as shown above (it needs a network and Python 3.11, 3.12 or 3.13)")
     return 0
