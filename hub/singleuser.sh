@@ -3,6 +3,7 @@
 #
 # NNCOURSE_HANDOUT  the folder that is copied to ~/nncourse if that is not there (default: the course's notebooks/)
 set -eu
+umask 077 # what the user makes, other users cannot read
 course=$(cd "$(dirname "$0")/.." && pwd)
 if [ ! -e "$HOME/nncourse" ]; then
     new=$(mktemp -d "$HOME/.nncourse-XXXXXX")

@@ -234,7 +234,7 @@ def install(locks: "list[str]") -> None:
 
 
 def serve_others() -> None:
-    """Compile the package, which others cannot do in this folder, and let a Jupyter of theirs start this .venv's kernel.
+    """Compile the package, which others cannot do in this folder, and let another Jupyter start this .venv's kernel.
 
     The kernel of ipykernel's wheel names just "python", which Jupyter takes for its own.
     """
