@@ -20,7 +20,7 @@ c.Authenticator.allow_all = True  # or of one group: c.LocalAuthenticator.allowe
 
 c.Spawner.ip = "127.0.0.1"
 c.Spawner.cmd = [str(course / "hub" / "singleuser.sh"), str(programs / "jupyterhub-singleuser")]
-c.Spawner.default_url = "/lab/tree/nncourse/00_start_here.ipynb"
+c.Spawner.default_url = "/lab/tree/nn-course/00_start_here.ipynb"
 c.Spawner.environment = {"JUPYTER_PATH": str(course / ".venv" / "share" / "jupyter")}  # the course's kernel comes first
 c.Spawner.args = [
     "--KernelManager.transport=ipc",  # over files of the user's; what goes over ports, other users can listen to
