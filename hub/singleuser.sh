@@ -12,6 +12,8 @@ if [ ! -e "$HOME/nn-course" ]; then
     chmod -R u+w "$new/nn-course"
     mv "$new/nn-course" "$HOME/nn-course" # at once: an interrupted copy is no course
     rmdir "$new"
+    # matplotlib lists the fonts once for each user, which takes seconds: now, and not in the first notebook.
+    "$course/.venv/bin/python" -c "import matplotlib.font_manager" >/dev/null 2>&1 &
 fi
 PATH="$course/.venv/bin:$PATH" # nncourse and its python, in terminals too
 export PATH
