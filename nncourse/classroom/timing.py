@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of times, as text of at most 80 columns and as HTML for a notebook; `shared` says who else used the machine."""
+    """Rows of times, as text of at most 80 columns and as HTML for a notebook; `shared` tells of other users."""
 
     title: str
     rows: tuple[Row, ...]
