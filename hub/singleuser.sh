@@ -1,14 +1,20 @@
 #!/bin/sh
 # Starts a user's server for JupyterHub, as that user: singleuser.sh SERVER OPTION...
 #
-# NNCOURSE_HANDOUT  the folder that is copied to ~/nn-course if that is not there (default: the course's notebooks/)
+# NNCOURSE_HANDOUT  the folder that is copied to ~/nn-course if that is not there: a hand-out, unpacked (default: a
+#                   folder with the course's own notebooks/)
 set -eu
 umask 077 # what the user makes, other users cannot read
 course=$(cd "$(dirname "$0")/.." && pwd)
 # No folder is named as the package: beside a notebook Python would take it for that.
 if [ ! -e "$HOME/nn-course" ]; then
     new=$(mktemp -d "$HOME/.nn-course-XXXXXX")
-    cp -R "${NNCOURSE_HANDOUT:-$course/notebooks}" "$new/nn-course"
+    if [ -n "${NNCOURSE_HANDOUT:-}" ]; then
+        cp -R "$NNCOURSE_HANDOUT" "$new/nn-course"
+    else
+        mkdir "$new/nn-course"
+        cp -R "$course/notebooks" "$new/nn-course/"
+    fi
     chmod -R u+w "$new/nn-course"
     mv "$new/nn-course" "$HOME/nn-course" # at once: an interrupted copy is no course
     rmdir "$new"

@@ -35,7 +35,8 @@ class Settings(SimpleNamespace):
 @pytest.fixture
 def settings(monkeypatch) -> Settings:
     """The configuration's settings."""
-    monkeypatch.delenv("NNCOURSE_COURSE", raising=False)
+    for name in ("NNCOURSE_COURSE", "NNCOURSE_HANDOUT"):
+        monkeypatch.delenv(name, raising=False)
     c = Settings()
     text = CONFIGURATION.read_text(encoding="utf-8")
     exec(compile(text, CONFIGURATION, "exec"), {"__file__": str(CONFIGURATION), "get_config": lambda: c})
@@ -53,16 +54,18 @@ def test_the_hub_starts_the_course(settings):
     assert Path(script) == SINGLEUSER and os.access(script, os.X_OK)
     assert Path(server).parent == Path(settings.ConfigurableHTTPProxy.command).parent == Path(sys.prefix) / "bin"
     assert settings.Spawner.environment == {"JUPYTER_PATH": str(ROOT / ".venv" / "share" / "jupyter")}
-    first = settings.Spawner.default_url.removeprefix("/lab/tree/nn-course/")
+    first = settings.Spawner.default_url.removeprefix("/lab/tree/nn-course/notebooks/")
     assert (ROOT / "notebooks" / first).exists()
 
 
 def test_the_configuration_can_lie_elsewhere(monkeypatch, tmp_path):
     monkeypatch.setenv("NNCOURSE_COURSE", "/srv/course")
+    monkeypatch.setenv("NNCOURSE_HANDOUT", "/srv/handout/course")
     c = Settings()
     text = CONFIGURATION.read_text(encoding="utf-8")
     exec(compile(text, CONFIGURATION, "exec"), {"__file__": str(tmp_path / "x" / "c.py"), "get_config": lambda: c})
     assert c.Spawner.cmd[0] == "/srv/course/hub/singleuser.sh"
+    assert c.Spawner.environment["NNCOURSE_HANDOUT"] == "/srv/handout/course"
 
 
 def test_jupyterhub_knows_every_setting(settings):
@@ -88,10 +91,10 @@ def start(home: Path, *arguments: str, **environment: str) -> subprocess.Complet
 
 @pytest.fixture
 def handout(tmp_path) -> Path:
-    """A folder with a notebook that its owner alone may write, and not even she does."""
-    (tmp_path / "handout").mkdir()
-    (tmp_path / "handout" / "00_start_here.ipynb").write_text("new")
-    (tmp_path / "handout" / "00_start_here.ipynb").chmod(0o444)
+    """A hand-out, unpacked, that nobody can write."""
+    (tmp_path / "handout" / "notebooks").mkdir(parents=True)
+    (tmp_path / "handout" / "notebooks" / "00_start_here.ipynb").write_text("new")
+    (tmp_path / "handout" / "notebooks" / "00_start_here.ipynb").chmod(0o444)
     return tmp_path / "handout"
 
 
@@ -105,21 +108,21 @@ def test_the_first_start_copies_the_notebooks(home, handout):
     result = start(home, "echo", "--port=1", "two words", NNCOURSE_HANDOUT=str(handout))
     assert (result.stdout, result.stderr, result.returncode) == ("--port=1 two words\n", "", 0)
     assert [path.name for path in home.iterdir()] == ["nn-course"]
-    copy = home / "nn-course" / "00_start_here.ipynb"
+    copy = home / "nn-course" / "notebooks" / "00_start_here.ipynb"
     assert copy.read_text() == "new"
     assert copy.stat().st_mode & 0o777 == 0o600 and copy.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_later_starts_leave_work_alone(home, handout):
-    (home / "nn-course").mkdir()
-    (home / "nn-course" / "00_start_here.ipynb").write_text("mine")
+    (home / "nn-course" / "notebooks").mkdir(parents=True)
+    (home / "nn-course" / "notebooks" / "00_start_here.ipynb").write_text("mine")
     assert start(home, "true", NNCOURSE_HANDOUT=str(handout)).returncode == 0
-    assert (home / "nn-course" / "00_start_here.ipynb").read_text() == "mine"
+    assert (home / "nn-course" / "notebooks" / "00_start_here.ipynb").read_text() == "mine"
 
 
 def test_without_a_handout_the_notebooks_of_the_course_are_copied(home):
     assert start(home, "true").returncode == 0
-    names = {path.name for path in (home / "nn-course").glob("*.ipynb")}
+    names = {path.name for path in (home / "nn-course" / "notebooks").glob("*.ipynb")}
     assert names == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
 
 
