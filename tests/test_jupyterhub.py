@@ -77,7 +77,7 @@ def test_jupyterhub_knows_every_setting(settings):
     known = {"JupyterHub": application.JupyterHub, "Spawner": LocalProcessSpawner, "Authenticator": Authenticator}
     known |= {"ConfigurableHTTPProxy": ConfigurableHTTPProxy}
     for section, values in vars(settings).items():
-        assert vars(values).keys() <= known[section].class_trait_names(config=True), section
+        assert vars(values).keys() <= set(known[section].class_trait_names(config=True)), section
 
 
 # How a user's server starts
