@@ -36,8 +36,17 @@ WAIT = 8.0  # a check may take so many times longer on a busy machine
 
 
 def folder() -> Path:
-    """Where kept kernels lie: NNCOURSE_MY_KERNELS, else my_kernels/ beside the package."""
-    return Path(os.environ.get("NNCOURSE_MY_KERNELS") or Path(__file__).resolve().parents[2] / "my_kernels")
+    """Where kept kernels lie: NNCOURSE_MY_KERNELS, else my_kernels/ beside the package, else ~/my_kernels.
+
+    Beside the package only if it can be written there, and never in an environment's site-packages.
+    """
+    if named := os.environ.get("NNCOURSE_MY_KERNELS"):
+        return Path(named)
+    course = Path(__file__).resolve().parents[2]
+    beside = course / "my_kernels"
+    installed = course.name in ("site-packages", "dist-packages")
+    writable = os.access(beside if beside.exists() else course, os.W_OK)
+    return beside if writable and not installed else Path.home() / "my_kernels"
 
 
 def check(
