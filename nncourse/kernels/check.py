@@ -256,8 +256,6 @@ def raised(said: Mapping[str, Any], hints: tuple[str, ...]) -> Fault:
         return Fault("forbidden", {"said": said["text"]})
     if kind in ("NameError", "UnboundLocalError"):
         return Fault("name" if kind == "NameError" else "raised", facts)
-    if kind == "MemoryError":
-        return Fault("memory", facts)
     return Fault("raised", facts)
 
 

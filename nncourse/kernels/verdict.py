@@ -28,7 +28,6 @@ WORDS = {
     "build": "{said}",
     "time limit": "did not end within {seconds:g} s: {look}",
     "crash": "ended its process ({ending}){more}",
-    "memory": "wanted more memory than a kernel may take here: {text}",
     "compile": "does not compile\n{said}",
     "outside": "writes outside of its arrays: is the guard right?",
     "cannot be checked": "cannot be checked here: {said}",
