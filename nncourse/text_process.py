@@ -12,6 +12,7 @@ simulated GPU of an exercise, stay with the judge: here are only their names, an
 import contextlib
 import ctypes
 import importlib
+import io
 import json
 import os
 import signal

@@ -4,8 +4,8 @@ First stage: small sizes and hostile values, so that a fault is shown on simple 
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
   elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
   that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes.
-* Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's `hostile` names
-  them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞ or −∞
+* Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's `hostile`
+  names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞ or −∞
   once in one argument; "special", values at which activations often fail, all of them in each array.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, for who counts calls.
@@ -137,7 +137,7 @@ def large_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[di
     steps, others = _steps_and_others(operation)
     for name in others:
         twice = any(argument.size_names.count(name) > 1 for argument in (*operation.arguments, *operation.results))
-        most = isqrt(ABOVE_16_BITS) + int(rng.integers(2, 60)) if twice else ABOVE_16_BITS + int(rng.integers(2, 999))
+        most = isqrt(ABOVE_16_BITS) + int(rng.integers(2, 60)) if twice else ABOVE_16_BITS + int(rng.integers(300, 999))
         sizes = dict.fromkeys(steps, 1) | {other: int(rng.integers(1, 3)) for other in others} | {name: most}
         if _fits(operation, sizes) and _is_small(operation, sizes, 4 * MOST):
             yield sizes
