@@ -308,8 +308,6 @@ STORE(__stwt)
 #define __builtin_assume_aligned(pointer, ...) (pointer)
 #define assert(...) ((__VA_ARGS__) ? static_cast<void>(0) : cuda_on_cpu::failed_assertion(#__VA_ARGS__, __LINE__))
 #ifndef CUDA_ON_CPU_PROGRAM
-#undef CUDA_ON_CPU_RACES
-#undef _GNU_SOURCE
 #define NULL nullptr
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
