@@ -1,11 +1,12 @@
 """What a student's .cu text must not contain is found, however it is written; ordinary CUDA C is left alone."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from nncourse.cuda.forbidden import forbidden
-from nncourse.cuda.source import CudaSource
+from nncourse.cuda.source import CudaSource, parameters
 
 KERNEL = 'extern "C" __global__ void f(float* a) {{\n    {}\n}}\n'
 
@@ -121,3 +122,12 @@ def test_the_kernels_of_the_course_contain_nothing_forbidden():
     kernels = Path(__file__).parents[1] / "nncourse" / "kernels"
     for path in kernels.glob("*.cu"):
         assert forbidden(CudaSource.read(path)) is None, path.name
+
+
+@pytest.mark.parametrize("part", ["exit(", "#define " + "a" * 200 + "(\n", 'R"(', "/*", "'", '"', "\\\n", "#", "a##"])
+def test_a_long_hostile_text_takes_no_time(part):
+    started = time.monotonic()
+    source = CudaSource('extern "C" __global__ void f(float* a) {}\n' + part * 20_000, "k.cu")
+    forbidden(source)
+    parameters(source, "f")
+    assert time.monotonic() - started < 20

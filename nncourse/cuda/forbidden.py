@@ -219,6 +219,7 @@ def _host(tokens: list[Token]) -> Iterator[Forbidden]:
         member = number and tokens[number - 1].text in (".", ">")
         if called and not member and not _defines(token.text, tokens):
             yield Forbidden("host", token.text, token.line)
+            return
 
 
 def _defines(name: str, tokens: list[Token]) -> bool:
@@ -229,7 +230,7 @@ def _defines(name: str, tokens: list[Token]) -> bool:
         if token.directive == "define" and tokens[number - 1].text == "define":
             return True
         depth, place = 0, number + 1
-        while place < len(tokens):
+        while place < min(len(tokens), number + 1000):  # far more than a function's parameters
             depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)
             place += 1
             if not depth:
