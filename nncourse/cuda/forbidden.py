@@ -93,17 +93,19 @@ def forbidden(source: CudaSource) -> Forbidden | None:
 def _tokens(text: str) -> Iterator[Token]:
     """The tokens of a text, without comments, and without the line breaks that a backslash hides."""
     text = text.replace("\r\n", "\n")
-    # Lines joined by a backslash: an unprintable mark keeps their number.
-    joined, breaks, position = [], [], 0
+    # Lines joined by a backslash: `breaks` are where they were, so that the others keep their numbers.
+    joined, breaks, position, length = [], [], 0, 0
     for match in re.finditer(r"(?:\\|\?\?/)[ \t\f\v]*\n", text):
         joined.append(text[position : match.start()])
         position = match.end()
-        breaks.append(sum(map(len, joined)))
+        length += len(joined[-1])
+        breaks.append(length)
     joined.append(text[position:])
     line, directive, first, breaks = 1, "", True, breaks[::-1]
     for match in TOKEN.finditer("".join(joined)):
         while breaks and breaks[-1] <= match.start():
-            line, breaks = line + 1, breaks[:-1]
+            breaks.pop()
+            line += 1
         kind = match.lastgroup if match.lastgroup != "delimiter" else "raw"
         if kind == "newline":
             directive, first = "", True
@@ -223,20 +225,24 @@ def _host(tokens: list[Token]) -> Iterator[Forbidden]:
 
 
 def _defines(name: str, tokens: list[Token]) -> bool:
-    """Whether the text has `name(…) {`, or a macro of that name."""
+    """Whether the text has `type name(…) {`, or a macro of that name."""
     for number, token in enumerate(tokens):
-        if token.text != name:
+        if token.text != name or not number:
             continue
-        if token.directive == "define" and tokens[number - 1].text == "define":
+        before = tokens[number - 1]
+        if token.directive == "define" and before.text == "define":
             return True
-        depth, place = 0, number + 1
-        while place < min(len(tokens), number + 1000):  # far more than a function's parameters
-            depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)
-            place += 1
-            if not depth:
-                break
-        if place < len(tokens) and tokens[place].text == "{" and tokens[place - 1].text == ")":
-            before = tokens[number - 1]
-            if before.kind == "name" and before.text not in ("return", "else", "do") or before.text in ("*", "&"):
-                return True
+        after_type = before.kind == "name" and before.text not in ("return", "else", "do")
+        if (after_type or before.text in ("*", "&")) and _has_body(tokens, number + 1):
+            return True
+    return False
+
+
+def _has_body(tokens: list[Token], start: int) -> bool:
+    """Whether `(…) {` begins there."""
+    depth = 0
+    for place in range(start, min(len(tokens) - 1, start + 1000)):  # far more than a function's parameters
+        depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)
+        if depth <= 0:
+            return tokens[place].text == ")" and tokens[place + 1].text == "{"
     return False
