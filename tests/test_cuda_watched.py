@@ -124,6 +124,11 @@ extern "C" __global__ void looks_and_swaps_another(float* a, int n) {
 extern "C" __global__ void traps(float* a, int n) {
     if (threadIdx.x == n) __trap();  // traps
 }
+[[noreturn]] __device__ void stop() {
+    printf("stops\\n");
+    __trap();
+}
+extern "C" __global__ void stops(float* a, int n) { stop(); }
 extern "C" __global__ void asserts(float* a, int n) {
     assert(threadIdx.x < n && "small");  // asserts
 }
@@ -282,6 +287,8 @@ def test_trap_and_assert(capsys):
     assert 'the assertion `threadIdx.x < n && "small"` does not hold' in str(error)
     assert result("asserts", 8).any() == 0
     assert capsys.readouterr().out == ""
+    assert fault("stops", 1).kind == "trap"
+    assert capsys.readouterr().out == "stops\n"
 
 
 def test_the_heap_ends_as_on_a_gpu():
