@@ -49,7 +49,7 @@ inline int fault(char* text, size_t size, const char* kind, const char* facts, .
     return length;
 }
 
-[[noreturn]] void fail(const char* kind, int line, const char* facts, ...) {
+[[noreturn]] ON_ANY_STACK void fail(const char* kind, int line, const char* facts, ...) {
     watching = false;
     char text[2000];
     va_list values;
@@ -132,7 +132,7 @@ static pid_t parent;
 const long MOST_MEMORY = 1 << 20;  // in KB, that a launch may take in addition
 
 // Called every 50 ms of CPU time while a kernel runs.
-inline void look_at_limits(int) {
+ON_ANY_STACK inline void look_at_limits(int) {
     rusage used;
     getrusage(RUSAGE_SELF, &used);
     if (getppid() != parent) _exit(3);  // Python was killed: nobody waits for the answer
