@@ -12,7 +12,9 @@ from nncourse.kernels.verdict import Case
 
 # Numbers of float32 that are easy to shrink; those so small that a GPU may take them for 0 are left out.
 NUMBERS = st.floats(-1e4, 1e4, width=32).map(lambda x: x if abs(x) > 1e-20 else 0.0)
-OWN = [(operation, name) for operation in operations().values() for name in ("numpy", "numba") if name in operation.kernels]
+OWN = [
+    (operation, name) for operation in operations().values() for name in ("numpy", "numba") if name in operation.kernels
+]
 
 
 @st.composite

@@ -13,6 +13,7 @@ Either says what came back, in a Returned; compare() alone decides.
 """
 
 import copy
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,7 +41,8 @@ GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 row
 # would make the process's CUDA context unusable.
 HUGE = -3.21e33  # what every third result holds before it is written, for a kernel that looks whether it is NaN
 OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
-# Of computing, for a launch on the emulator. In a large case, who takes longer is not wrong: it is just not tried.
+# Of computing, for a launch on the emulator. In a large case, who takes longer is not wrong: it is just not tried, nor
+# are the other large cases after as many seconds.
 LAUNCH_SECONDS, LARGE_SECONDS = 5.0, 1.0
 RACES: Mapping[str, Any] = {"races": True}
 LOOKING = "looking for races"
@@ -103,9 +105,13 @@ def judge(
 ) -> Verdict:
     """Run a kernel by run(case, options) on every case, or on one only, until one fails."""
     say = partial(Verdict, operation.name, name)
-    count = 0
+    count, stage_two = 0, None
     more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
     for case in (only,) if only else cases(operation, seed):
+        if case.large and device == "emulator":
+            stage_two = stage_two or time.monotonic()
+            if time.monotonic() - stage_two > LARGE_SECONDS:
+                break
         for label, options in _runs(case, count, device):
             try:
                 fault = _fault(operation, case, run(case, options | more))
