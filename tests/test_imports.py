@@ -22,12 +22,14 @@ BELOW = {
     "device": {"nncourse", "errors"},
     "datasets": {"errors", "reading", "device"},
     "child": set(),
-    "cuda": {"errors", "device", "child"},
-    "worker": {"errors", "child"},
-    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker"},
+    "sandbox": set(),
+    "cuda": {"errors", "device", "child", "sandbox"},
+    "worker": {"errors", "child", "sandbox"},
+    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "sandbox"},
     "model": {"errors", "architecture", "calls", "device", "datasets", "kernels"},
     "classroom": {
-        "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model"
+        "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
+        "nncourse", "sandbox",
     },
     "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom"},
     "__main__": {"cli"},

@@ -175,12 +175,13 @@ def _run(tasks: Mapping[str, Task], terms: Terms, jobs: int) -> Iterator[tuple[s
             for pipe in wait(list(busy)):
                 key, process = busy.pop(pipe)
                 try:
-                    yield key, pipe.recv()
+                    judged = pipe.recv()
                     idle.append((pipe, process))
                 except (EOFError, OSError):
                     process.join()
                     title = f"{tasks[key].operation} ({tasks[key].kernel})"
-                    yield key, Judged("crash", f"{title}: ended the judge's process")
+                    judged = Judged("crash", f"{title}: ended the judge's process")
+                yield key, judged
     finally:
         for process in [*(process for _, process in busy.values()), *(process for _, process in idle)]:
             process.terminate()

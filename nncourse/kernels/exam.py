@@ -51,13 +51,22 @@ def operations_of(text: str) -> dict[str, Operation]:
 
 def entries(text: str, kind: str) -> list[dict[str, Any]]:
     """The tables [[kind]] of a TOML text. CourseError if the text is no TOML, or has something else of that name."""
-    try:
-        found = tomllib.loads(text).get(kind, [])
-    except tomllib.TOMLDecodeError as error:
-        raise CourseError(f"wanted TOML, but it cannot be read: {error}") from None
+    found = _parsed(text).get(kind, [])
     if not (isinstance(found, list) and all(isinstance(entry, dict) for entry in found)):
         raise CourseError(f"wanted tables [[{kind}]]; got {kind} = {str(found)[:60]}")
     return found
+
+
+def title_of(text: str) -> str:
+    """The title that a TOML text gives to the examination; "" without one."""
+    return str(_parsed(text).get("title", "")).strip()
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CourseError(f"wanted TOML, but it cannot be read: {error}") from None
 
 
 def texts_in(entry: Mapping[str, Any], wanted: tuple[str, ...], allowed: tuple[str, ...], what: str) -> None:
