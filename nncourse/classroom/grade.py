@@ -58,7 +58,7 @@ def grade(
     changed = marks.read_overrides(overrides, students, [e.key for e in exercises]) if overrides else {}
     journal = Journal(_beside(out, "_journal.jsonl"))
     if seed is None:
-        seed = journal.seed if journal.seed is not None else secrets.randbelow(1 << 31)
+        seed = journal.seed if journal.seed is not None else secrets.randbelow(10**9)
     terms = Terms(
         seed,
         course_version(),
