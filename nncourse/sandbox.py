@@ -21,7 +21,8 @@ SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives")  # where libraries lie; whi
 # The environment holds secrets: only these names are passed on.
 PASSED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX")
 PASSED += ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-LAST = ("--remount-ro", "/dev", "--remount-ro", "/", "--")  # after every mount, whose mount points bwrap makes there
+# After every mount, whose mount points bwrap makes there. /proc too: for root, /proc/sys would else be open to writing.
+LAST = ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--")
 HELP = {
     "linux": "the sandbox is bubblewrap, which runs on Linux only (on Windows: inside WSL)",
     "install": "bubblewrap is not installed: on Debian and Ubuntu apt install bubblewrap",

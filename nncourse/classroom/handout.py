@@ -38,7 +38,7 @@ def write(out: Path, language: str = "en", notebooks_only: bool = False, exam: P
         raise CourseError(f"{out}: wanted a name that ends with .zip")
     if exam:
         given = exams.read(exam)
-        write_zip(out, _packed(exam_files(given), EXAM_TOP, {"kind": "exam", "language": language}))
+        write_zip(out, packed(exam_files(given), EXAM_TOP, {"kind": "exam", "language": language}))
         return f"{out}: {given.title}, {len(given.questions)} exercises, without their truths"
     root = PACKAGE.parent
     files = {f"notebooks/{path.name}": _clean(path) for path in _notebooks(root, language)}
@@ -51,8 +51,7 @@ def write(out: Path, language: str = "en", notebooks_only: bool = False, exam: P
             files[name] = path.read_bytes()
             programs |= {f"{TOP}/{name}"} if path.stat().st_mode & 0o100 else set()
     about = {"kind": "notebooks" if notebooks_only else "course", "language": language}
-    packed = _packed(files, TOP, about)
-    write_zip(out, packed, programs)
+    write_zip(out, packed(files, TOP, about), programs)
     return f"{out}: {count} notebooks, {len(files)} files, course {course_version()}"
 
 
@@ -90,7 +89,7 @@ def cell_hash(cell: Any) -> str:
     return hashlib.sha256(f"{cell.cell_type}\0{cell.source.strip()}".encode()).hexdigest()[:16]
 
 
-def _packed(files: Mapping[str, bytes], top: str, about: Mapping[str, str]) -> dict[str, bytes]:
+def packed(files: Mapping[str, bytes], top: str, about: Mapping[str, str]) -> dict[str, bytes]:
     """The files and their manifest, below one folder. The manifest has a notebook's cells in their order."""
     import nbformat
 

@@ -1,0 +1,150 @@
+"""The sandbox: what a process in it cannot see, reach, or change. And what still works in it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nncourse
+from nncourse import sandbox
+
+PACKAGE = Path(nncourse.__file__).parent
+
+
+@pytest.fixture(scope="module", autouse=True)
+def there_is_one():
+    if reason := sandbox.why_none():
+        pytest.skip(reason)
+
+
+def python(code: str, *options: str, **chosen) -> str:
+    """The output of Python code in the sandbox, hiding the course."""
+    words = sandbox.prefix(**{"hidden": [PACKAGE], **chosen})
+    command = [*words, sys.executable, *options, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert not done.returncode, done.stderr
+    return done.stdout.strip()
+
+
+def fails(code: str, **chosen) -> str:
+    """The name of the exception that the code raises there."""
+    return python(f"try:\n    {code}\nexcept Exception as error:\n    print(type(error).__name__)", **chosen)
+
+
+def test_python_and_its_packages_are_there():
+    assert python("import numpy; print(numpy.arange(4).sum())") == "6"
+
+
+def test_the_course_is_not():
+    assert fails("import nncourse") == "ModuleNotFoundError"
+    assert fails(f"print(open({str(PACKAGE / 'errors.py')!r}).read())") == "FileNotFoundError"
+
+
+def test_only_what_is_readable_is_seen(tmp_path):
+    script, submission = tmp_path / "script.py", tmp_path / "ada.py"
+    script.write_text("print('ran')")
+    submission.write_text("secret")
+    read = f"print(open({str(submission)!r}).read())"
+    assert fails(read, readable=[script]) == "FileNotFoundError"
+    assert python(f"exec(open({str(script)!r}).read())", readable=[script]) == "ran"
+    assert python(read, readable=[tmp_path]) == "secret"
+
+
+def test_what_is_hidden_is_not_seen_within_what_is_readable(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/truth.py").write_text("secret")
+    (tmp_path / "one.py").write_text("secret")
+    chosen = {"readable": [tmp_path], "hidden": [tmp_path / "inner", tmp_path / "one.py"]}
+    assert fails(f"open({str(tmp_path / 'inner/truth.py')!r})", **chosen) == "FileNotFoundError"
+    assert fails(f"open({str(tmp_path / 'one.py')!r})", **chosen) == "PermissionError"
+
+
+@pytest.mark.parametrize("folder", ["/", "/usr", "/etc", "/dev", "/proc/sys/kernel", sys.prefix])
+def test_nothing_can_be_written(folder):
+    assert fails(f"open({folder + '/nncourse_test'!r}, 'w')") in ("OSError", "PermissionError", "FileNotFoundError")
+
+
+def test_settings_of_the_machine_stay():
+    """Even where root marks: opening is enough to know, and changes nothing."""
+    for name in ("kernel/core_pattern", "kernel/hostname", "vm/overcommit_memory", "user/max_user_namespaces"):
+        assert fails(f"open('/proc/sys/{name}', 'r+')") in ("OSError", "PermissionError")
+
+
+def test_its_tmp_is_its_own_and_small(tmp_path):
+    assert python("import os; print(os.listdir('/tmp'))") == "[]"
+    write = "open('{}', 'wb').write(bytes(64 << 20))"
+    if not sandbox._knows("bwrap", "--size"):
+        pytest.skip("this bubblewrap is older than 0.7 and has no --size")
+    assert fails(write.format("/tmp/x"), temporary=16 << 20) == "OSError"
+    assert fails(write.format("/dev/shm/x"), temporary=16 << 20) == "OSError"
+    assert python("open('/tmp/x', 'wb').write(bytes(1 << 20)); print('ok')", temporary=16 << 20) == "ok"
+    assert not Path("/tmp/x").exists()
+
+
+def test_there_is_no_network_and_no_other_process():
+    assert fails("import socket; socket.create_connection(('1.1.1.1', 53), 2)") == "OSError"
+    assert python("import socket; print([name for _, name in socket.if_nameindex() if name != 'lo'])") == "[]"
+    seen = python("import os; print(len([name for name in os.listdir('/proc') if name.isdigit()]))")
+    assert int(seen) <= 2
+    assert fails(f"import os; os.kill({os.getpid()}, 0)") == "ProcessLookupError"
+
+
+def test_secrets_of_the_environment_stay_outside(monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "1234")
+    assert "1234" not in python("import os; print(dict(os.environ))")
+
+
+def test_it_ends_with_the_process_that_started_it():
+    words = [*sandbox.prefix(), "sleep", "1000"]
+    code = f"import subprocess, os; print(subprocess.Popen({words!r}).pid, flush=True); os._exit(0)"
+    started = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    for _ in range(100):
+        if not Path(f"/proc/{started.stdout.strip()}").exists():
+            return
+        subprocess.run(["sleep", "0.05"], check=True)
+    raise AssertionError("bwrap still runs")
+
+
+def test_a_compiler_gets_the_one_folder_that_it_writes_to(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    words = sandbox.prefix()
+    write = [sys.executable, "-c"]
+    done = subprocess.run(
+        sandbox.inside(words, [*write, "import os; open('out', 'w').write(os.getcwd())"], writable=[tmp_path / "a"]),
+        check=False,
+    )
+    assert not done.returncode and (tmp_path / "a/out").read_text() == str(tmp_path / "a")
+    other = sandbox.inside(words, [*write, f"open({str(tmp_path / 'b/out')!r}, 'w')"], writable=[tmp_path / "a"])
+    assert subprocess.run(other, capture_output=True, check=False).returncode
+    read = sandbox.inside(words, [*write, f"open({str(tmp_path / 'a/out')!r}, 'w')"], readable=[tmp_path / "a"])
+    assert subprocess.run(read, capture_output=True, check=False).returncode
+
+
+def test_a_compiled_program_with_the_sanitizer_runs_in_it(tmp_path):
+    """As the emulator's programs are made and run."""
+    (tmp_path / "main.cpp").write_text('#include <cstdio>\nint main() { puts("on"); }\n')
+    words = sandbox.prefix()
+    flags = ["-O1", "-fsanitize=address", "-no-pie", "main.cpp", "-o", "main"]
+    command = sandbox.inside(words, ["g++", *flags], writable=[tmp_path])
+    built = subprocess.run(command, capture_output=True, check=False)
+    assert not built.returncode, built.stderr
+    program = tmp_path / "main"
+    command = sandbox.inside(words, [program], readable=[program], environment={"ASAN_OPTIONS": "detect_leaks=0"})
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "on\n", done.stderr
+
+
+def test_without_a_sandbox_a_command_stays_as_it_is():
+    assert sandbox.inside((), ["g++", Path("a.cpp")], writable=[Path("/tmp")]) == ["g++", "a.cpp"]
+
+
+def test_why_there_is_none_says_what_to_do(tmp_path, monkeypatch):
+    assert "apt install bubblewrap" in sandbox.why_none("bwrap_that_is_not_there")
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    reason = sandbox.why_none(str(broken))
+    assert "No permissions" in reason and "user namespaces" in reason and "\n" not in reason
