@@ -19,6 +19,7 @@
 questions() is what students get of it: everything but the truths.
 """
 
+import ast
 import functools
 import json
 import math
@@ -26,10 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from nncourse.classroom import cuda_cell
 from nncourse.classroom.course import Exercise
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.kernels import exam
-from nncourse.kernels.kept_kernels import PYTHON_DEVICES
+from nncourse.kernels import exam, kept_kernels
+from nncourse.kernels.operation import Operation
 
 QUESTIONS = "exam.json"  # what students get, beside the notebook
 
@@ -91,16 +95,67 @@ def _question(entry: dict[str, Any], text: str) -> Question:
     points = entry.get("points", 1)
     if not _is_weight(points):
         raise CourseError(f"{what}: wanted points as a number from 0; got {points!r}")
+    _refuse_stub(operation, entry["kernel"], entry["stub"].strip("\n"), what)
     sample = entry.get("sample", [])
     for each in sample if isinstance(sample, list) else [None]:
         if not isinstance(each, dict) or set(each) != {"arguments", "result"} or not _fits(each, operation):
             count = len(operation.arguments)
             raise CourseError(f"{what}: wanted a sample as {{ arguments = [… {count} of them …], result = … }}")
+        _refuse_wrong_sample(operation, each, what)
     question = str(entry.get("question", "")).strip()
     return Question(operation.name, entry["kernel"], entry["stub"].strip("\n"), float(points), question, tuple(sample))
 
 
-def _fits(sample: dict[str, Any], operation) -> bool:
+def launch_line(question: Question) -> str:
+    """What stands after %%cuda above a stub in CUDA C: its own first line, else operation and kernel alone."""
+    first = question.stub.partition("\n")[0]
+    own = first.removeprefix("%%cuda").strip() if first.startswith("%%cuda") else ""
+    return own or f"{question.operation} {question.kernel}"
+
+
+def _refuse_stub(operation: Operation, kernel: str, stub: str, what: str) -> None:
+    """Refuse a stub that no student could fill in: no Python, or a CUDA kernel with other parameters."""
+    if not is_cuda(kernel):
+        try:
+            names = [node.name for node in ast.parse(stub).body if isinstance(node, ast.FunctionDef)]
+        except SyntaxError as error:
+            raise CourseError(f"{what}: its stub is no Python: {error}") from None
+        if names != [operation.name]:
+            raise CourseError(f"{what}: wanted a stub with one function {operation.name}; got {names}")
+        return
+    line = launch_line(Question(operation.name, kernel, stub))
+    body = stub.partition("\n")[2] if stub.startswith("%%cuda") else stub
+    options = cuda_cell.parsed(line)
+    if (options.operation, options.kernel) != (operation.name, kernel):
+        raise CourseError(f"{what}: its stub begins with %%cuda {line}")
+    kept_kernels.build(operation, kernel, body, cuda_cell.launch_options(operation, options))
+
+
+def _refuse_wrong_sample(operation: Operation, sample: dict[str, Any], what: str) -> None:
+    """An example that the truth does not agree with."""
+    try:
+        found = operation.truth(*arguments_of(operation, sample["arguments"], np.float64))
+        right = agree(found, sample["result"], len(operation.results))
+    except Exception as error:  # the instructor's text may raise anything
+        raise CourseError(f"{what}: the truth of its sample {sample['arguments']}: {error}") from None
+    if not right:
+        raise CourseError(f"{what}: its sample {sample['arguments']} says {sample['result']}, its truth {found}")
+
+
+def arguments_of(operation: Operation, values: list, floats: type = np.float32) -> list:
+    """A sample's arguments as a kernel takes them."""
+    pairs = zip(operation.arguments, values, strict=True)
+    kinds = {"int": np.int32, "float": floats}
+    return [np.array(v, kinds[a.kind]) if a.dims else int(v) if a.is_size else float(v) for a, v in pairs]
+
+
+def agree(got: Any, wanted: Any, count: int) -> bool:
+    """Whether a result, or each of several, is what a sample says: in shape, and to a few digits."""
+    pairs = zip(got, wanted, strict=True) if count > 1 else [(got, wanted)]
+    return all(np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in pairs)
+
+
+def _fits(sample: dict[str, Any], operation: Operation) -> bool:
     arguments = sample["arguments"]
     return isinstance(arguments, list) and len(arguments) == len(operation.arguments)
 
@@ -125,7 +180,7 @@ def questions(given: Exam) -> str:
 
 def is_cuda(kernel: str) -> bool:
     """Whether a kernel of this name is written in CUDA C."""
-    return kernel not in PYTHON_DEVICES
+    return kernel not in kept_kernels.PYTHON_DEVICES
 
 
 @functools.lru_cache(maxsize=4)

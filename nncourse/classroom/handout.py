@@ -152,4 +152,4 @@ def _blank(each: exams.Question) -> str:
     """The cell to fill in. A CUDA stub may begin with a line %%cuda … of its own, to say how it is launched."""
     if not exams.is_cuda(each.kernel):
         return f'@exercise("{each.operation}", kernel="{each.kernel}")\n{each.stub}'
-    return each.stub if each.stub.startswith("%%cuda") else f"%%cuda {each.operation} {each.kernel}\n{each.stub}"
+    return each.stub if each.stub.startswith("%%cuda") else f"%%cuda {exams.launch_line(each)}\n{each.stub}"
