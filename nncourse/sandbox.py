@@ -40,7 +40,8 @@ def prefix(
     hidden: files and folders that it does not see, even where a folder is readable that holds them.
     temporary: bytes of /tmp, and of /dev/shm.
     """
-    seen = [*_python(), *map(Path, readable)]
+    roots, packages = _python()
+    own = [path for path in (*roots, *packages) if path not in (Path("/usr"), Path("/"))]
     limit = ("--size", str(temporary)) if _knows(program, "--size") else ()
     words = [program, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--disable-userns"] if _knows(program, "--disable-userns") else []
@@ -48,6 +49,7 @@ def prefix(
     words += ["--setenv", "PYTHONDONTWRITEBYTECODE", "1"]
     for name in PASSED:
         words += ["--setenv", name, os.environ[name]] if name in os.environ else []
+    words += ["--setenv", "PYTHONPATH", os.pathsep.join(map(str, packages))] if packages else []
     words += ["--ro-bind", "/usr", "/usr"]
     for name in SYSTEM:
         words += ["--symlink", os.readlink(name), name] if os.path.islink(name) else ["--ro-bind-try", name, name]
@@ -57,9 +59,9 @@ def prefix(
     for device in sorted(Path("/dev").glob("nvidia*")):
         words += ["--dev-bind-try", str(device), str(device)]
     # A folder of the system or of Python first, what is hidden in it next, and then the single things that are seen.
-    for path in _python():
+    for path in own:
         words += ["--ro-bind", str(path), str(path)]
-    for path in _within(hidden, [Path("/usr"), *seen]):
+    for path in _within(hidden, [Path("/usr"), *own]):
         words += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
     for path in map(Path, readable):
         words += ["--ro-bind-try", str(path.absolute()), str(path.absolute())]
@@ -99,7 +101,7 @@ def why_none(program: str = "bwrap") -> str | None:
     if not shutil.which(program):
         return HELP["install"]
     try:
-        command = [*prefix(program=program), sys.executable, "-I", "-c", "import numpy"]
+        command = [*prefix(program=program), sys.executable, "-c", "import numpy"]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not run here ({error}): {HELP['allow']}"
@@ -109,15 +111,16 @@ def why_none(program: str = "bwrap") -> str | None:
     return None
 
 
-def _python() -> list[Path]:
-    """This Python and its packages. A folder of sys.path that holds the course (a clone, or PYTHONPATH) is not."""
-    course = Path(__file__).resolve().parent
-    found = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)]
-    paths = [Path(path).absolute() for path in dict.fromkeys(found)]
-    roots = [path for path in paths if str(path) in (sys.prefix, sys.base_prefix)]
-    others = [path for path in paths if path.resolve() != course and path.resolve() not in course.parents]
-    kept = [path for path in others if not any(root in path.parents for root in roots)]
-    return sorted({path for path in (*roots, *kept) if path != Path("/usr") and path != Path("/")})
+def _python() -> tuple[list[Path], list[Path]]:
+    """This Python's folders, and other folders of packages: the user's own, or those of PYTHONPATH.
+
+    Of sys.path only folders that are for packages alone count: it also names a clone of the course, and with
+    `python -m` the present folder, where submissions and secrets may lie.
+    """
+    roots = sorted({Path(sys.prefix).absolute(), Path(sys.base_prefix).absolute()})
+    others = [Path(path).absolute() for path in dict.fromkeys(sys.path) if os.path.isdir(path)]
+    others = [path for path in others if path.name in ("site-packages", "dist-packages")]
+    return roots, [path for path in others if not any(root in path.parents for root in roots)]
 
 
 def _within(paths: Sequence[Path], folders: Sequence[Path]) -> list[Path]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -97,13 +98,19 @@ def test_secrets_of_the_environment_stay_outside(monkeypatch):
 
 
 def test_it_ends_with_the_process_that_started_it():
-    words = [*sandbox.prefix(), "sleep", "1000"]
-    code = f"import subprocess, os; print(subprocess.Popen({words!r}).pid, flush=True); os._exit(0)"
+    words = [*sandbox.prefix(), "sh", "-c", "echo ready; exec sleep 1000 >/dev/null"]
+    code = f"""if True:
+        import os, subprocess
+        child = subprocess.Popen({words!r}, stdout=subprocess.PIPE)
+        child.stdout.readline()
+        print(child.pid, flush=True)
+        os._exit(0)
+    """
     started = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
     for _ in range(100):
         if not Path(f"/proc/{started.stdout.strip()}").exists():
             return
-        subprocess.run(["sleep", "0.05"], check=True)
+        time.sleep(0.05)
     raise AssertionError("bwrap still runs")
 
 
@@ -148,3 +155,16 @@ def test_why_there_is_none_says_what_to_do(tmp_path, monkeypatch):
     broken.chmod(0o755)
     reason = sandbox.why_none(str(broken))
     assert "No permissions" in reason and "user namespaces" in reason and "\n" not in reason
+
+
+def test_packages_that_only_pythonpath_names_are_there_too_and_the_present_folder_is_not(tmp_path, monkeypatch):
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages/extra_package.py").write_text("VALUE = 7\n")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/secret.py").write_text("VALUE = 8\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    monkeypatch.syspath_prepend(str(tmp_path / "here"))  # as `python -m` does with the present folder
+    monkeypatch.chdir(tmp_path / "here")
+    assert python("import extra_package; print(extra_package.VALUE)") == "7"
+    assert fails("import secret") == "ModuleNotFoundError"
+    assert fails(f"open({str(tmp_path / 'here/secret.py')!r})") == "FileNotFoundError"
