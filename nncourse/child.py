@@ -5,6 +5,7 @@ A crash or hang in the child cannot affect this process. Used by worker.py and c
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,13 +16,16 @@ from typing import BinaryIO
 
 
 class Child:
-    """A running child process. It is killed when this object is garbage-collected or Python exits."""
+    """A running child process. It is killed when this object is garbage-collected or Python exits.
+
+    It leads a process group of its own, which ends with it: also what it has started itself.
+    """
 
     def __init__(self, command: list, **options):
         self.lock = threading.Lock()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
-        self.process = subprocess.Popen(command, bufsize=1 << 20, **pipes, **options)
+        self.process = subprocess.Popen(command, bufsize=1 << 20, start_new_session=True, **pipes, **options)
         weakref.finalize(self, _end, self.process, self.errors, os.getpid())
 
     def stderr(self) -> str:
@@ -29,9 +33,8 @@ class Child:
         return written_to(self.errors.fileno())
 
     def end(self) -> None:
-        """Kill the child and wait until it has ended, so that it writes no more."""
-        self.process.kill()
-        self.process.wait()
+        """Kill the child's process group and wait until the child has ended, so that it writes no more."""
+        kill_group(self.process)
 
 
 def written_to(descriptor: int, most: int = sys.maxsize) -> str:
@@ -65,11 +68,19 @@ def conversation(kept: Callable[..., Child], *key) -> Iterator[Child]:
             raise
 
 
+def kill_group(process: subprocess.Popen) -> None:
+    """Kill the process and all of its group."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # the whole group has ended
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+
+
 def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
     """Finalizer of Child. It also runs in forked processes, which must not kill the child: only its `owner` does."""
-    if os.getpid() == owner:
-        process.kill()
-        process.wait()
+    if os.getpid() == owner and process.returncode is None:  # else the number may belong to another process by now
+        kill_group(process)
     for pipe in (process.stdin, process.stdout, errors):
         with contextlib.suppress(OSError):  # closing flushes: fails if the child ended before it read a request
             pipe.close()

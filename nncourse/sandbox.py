@@ -23,6 +23,7 @@ PASSED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME", "CUDA_VIS
 PASSED += ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 # After every mount, whose mount points bwrap makes there. /proc too: for root, /proc/sys would else be open to writing.
 LAST = ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--")
+FOLDER = "{folder}"
 HELP = {
     "linux": "the sandbox is bubblewrap, which runs on Linux only (on Windows: inside WSL)",
     "install": "bubblewrap is not installed: on Debian and Ubuntu apt install bubblewrap",
@@ -34,7 +35,10 @@ HELP = {
 def prefix(
     readable: Sequence[Path] = (), hidden: Sequence[Path] = (), temporary: int = TEMPORARY, program: str = "bwrap"
 ) -> tuple[str, ...]:
-    """The words to put before a command, so that it runs in the sandbox. See inside() for more than that.
+    """The words to put before a command, so that it runs in the sandbox.
+
+    Whoever starts a command that has to write puts the folder for it in the place of FOLDER in these words, as the
+    emulator does for its compiler; left as it is, it stands for no folder.
 
     readable: files and folders that it sees, besides the system and Python with its packages.
     hidden: files and folders that it does not see, even where a folder is readable that holds them.
@@ -67,31 +71,7 @@ def prefix(
         words += ["--ro-bind-try", str(path.absolute()), str(path.absolute())]
         for inner in _within(hidden, [path]):
             words += ["--tmpfs", str(inner)] if inner.is_dir() else ["--ro-bind", "/dev/null", str(inner)]
-    return (*words, "--chdir", "/tmp", *LAST)
-
-
-def inside(
-    sandbox: Sequence[str],
-    command: Sequence[str | Path],
-    readable: Sequence[Path] = (),
-    writable: Sequence[Path] = (),
-    environment: dict[str, str] | None = None,
-) -> list[str]:
-    """The command in a sandbox that prefix() made, with further files or folders; for () the command as it is.
-
-    A compiler gets the one folder that it writes to, an emulator's program itself, and nothing else of a cache. The
-    folder that is writable, if there is one, is the command's working directory.
-    """
-    if not sandbox:
-        return list(map(str, command))
-    words = list(sandbox[: -len(LAST)])
-    for option, paths in (("--ro-bind", readable), ("--bind", writable)):
-        for path in paths:
-            words += [option, str(Path(path).absolute()), str(Path(path).absolute())]
-    for name, value in (environment or {}).items():
-        words += ["--setenv", name, value]
-    words += ["--chdir", str(Path(writable[0]).absolute())] if writable else []
-    return [*words, *LAST, *map(str, command)]
+    return (*words, "--bind-try", FOLDER, FOLDER, *LAST)
 
 
 def why_none(program: str = "bwrap") -> str | None:

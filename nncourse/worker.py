@@ -21,7 +21,14 @@ LONGEST_PRINT = 2000  # of the work's printed output, at most this many characte
 
 
 class WorkerError(CourseError):
-    """The process ended before the work was done: it crashed, or reached the time limit."""
+    """The process ended before the work was done: it crashed, or reached the time limit.
+
+    `kind` is "crash" or "time limit", and `facts` are the numbers in the message.
+    """
+
+    def __init__(self, message: str, kind: str, **facts):
+        super().__init__(message)
+        self.kind, self.facts = kind, facts
 
 
 def call(function: Callable, *arguments, seconds: float):
@@ -66,9 +73,10 @@ def _ask(child: Child, function: Callable, arguments: tuple, seconds: float) -> 
     except (EOFError, OSError, pickle.UnpicklingError):
         status = child.process.wait()
         if time.monotonic() >= deadline:
-            raise WorkerError(f"did not end within {seconds:g} s: look for an endless loop") from None
+            said = f"did not end within {seconds:g} s: look for an endless loop"
+            raise WorkerError(said, "time limit", seconds=seconds) from None
         reason = (child.stderr().strip().splitlines() or ["it left no report"])[-1]
-        raise WorkerError(f"ended its process (status {status}): {reason}") from None
+        raise WorkerError(f"ended its process (status {status}): {reason}", "crash", status=status) from None
     finally:
         timer.cancel()
 

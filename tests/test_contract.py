@@ -252,7 +252,7 @@ def test_check_knows_derived_sizes():
     assert not own.check(lambda x, w, stride: convolve(x, w, 1))
     assert not own.check(lambda x, w, stride: convolve(x, w, stride)[:, :-1])
     labels = [case.label for case in check.cases(own)]
-    assert len(labels) == 6 and all("x (" in label for label in labels)
+    assert len(labels) > 6 and all("x (" in label for label in labels)
 
 
 def test_check_completes_usual_sizes_and_leaves_out_those_that_do_not_fit():

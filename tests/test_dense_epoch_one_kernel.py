@@ -35,7 +35,7 @@ def test_every_layout_is_right_under_the_emulator(made, options):
         pytest.skip(emulate.why_not())
     sizes = {"architecture": SIZES, **SIZES.contract_sizes, "n": 13, "batch": 5}
     case = check.random_case(dense_sgd_epoch, sizes)
-    truth = dense_sgd_epoch.truth(*map(check._float64, case.arguments))
+    (truth,) = check.truths_of(dense_sgd_epoch, case.arguments).values()
     parameters, *others = case.arguments
     before = parameters.copy()
     one_kernel(parameters, *others, made=made, **options)

@@ -18,8 +18,9 @@ pytestmark = pytest.mark.usefixtures("my_kernels")
 
 RIGHT = "def sigmoid(z):\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
 WRONG = "def sigmoid(z):\n    return 0.5 * np.tanh(z) + 0.5\n"
-# It adds to a list that NumPy's module holds: kept kernels run in a namespace of their own, out of a test's sight.
-COUNTED = "def sigmoid(z):\n    np.calls_of_mine.append(z.shape)\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
+# It adds to a list that NumPy's module holds here: kept kernels run in a namespace of their own, out of a test's sight,
+# and are judged in a process of their own.
+COUNTED = RIGHT.replace("    return", "    getattr(np, 'calls_of_mine', []).append(z.shape)\n    return")
 CUDA = 'extern "C" __global__ void relu(const float* z, float* a, int n) {\n%s}\n'
 CUDA_RIGHT = CUDA % ("    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) a[i] = z[i] > 0 ? z[i] : 0;\n")
 
@@ -112,17 +113,23 @@ def test_of_several_that_cannot_be_used_the_fastest_is_named(my_kernels):
     for name, seconds in (("numpy", 0.1), ("loops", 0.3)):
         keep(sigmoid, name, RIGHT, seconds=seconds)
         (my_kernels / f"sigmoid.{name}.py").unlink()
-    assert kept_kernels.fastest(operations(), "cpu") == ({}, {"sigmoid": "yours is not used: sigmoid.numpy.py is gone"})
+    assert kept_kernels.fastest(operations(), "cpu") == (
+        {},
+        {"sigmoid": "yours is not used: sigmoid (numpy): sigmoid.numpy.py is gone"},
+    )
 
 
 def test_a_changed_file_is_checked_again(my_kernels, calls, monkeypatch):
     keep(sigmoid, "numpy", RIGHT)
-    monkeypatch.setattr(kept_kernels.worker, "call", lambda function, *arguments, seconds: function(*arguments))
-    (my_kernels / "sigmoid.numpy.py").write_text(COUNTED)  # changed, and still right
+    judged = []
+    monkeypatch.setattr(
+        kept_kernels, "judged", lambda *given, really=kept_kernels.judged: judged.append(given) or really(*given)
+    )
+    changed = COUNTED + "# changed, and still right\n"
+    (my_kernels / "sigmoid.numpy.py").write_text(changed)
     backend = choose("numpy", mine=True)
     assert backend.notes["sigmoid"] == "yours"
-    assert len(calls) > 10, "it was checked"
-    calls.clear()
+    assert [given[2] for given in judged] == [changed]
     backend.sigmoid(np.zeros(7, np.float32))
     assert calls == [(7,)]
 

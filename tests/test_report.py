@@ -23,7 +23,10 @@ from nncourse.model.training import History
 
 RIGHT = "def sigmoid(z):\n    # </pre></li></ol><script>alert(1)</script>\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
 WRONG = "def sigmoid(z):\n    return 0.5 * np.tanh(z) + 0.5\n"
-RAISES = "def sigmoid(z):\n    raise TypeError('no <b>')\n"
+# Right where it is judged, in a process without the course.
+RAISES = RIGHT.replace(
+    "    return", "    if 'nncourse' in __import__('sys').modules:\n        raise TypeError('no <b>')\n    return"
+)
 CUDA = (
     'extern "C" __global__ void relu(const float* z, float* a, int n) {\n'
     "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) a[i] = z[i] > 0 ? z[i] : 0;\n}\n"
@@ -170,7 +173,7 @@ def test_a_changed_kernel_is_wrong_and_one_that_never_ends_is_stopped(quick, my_
     (my_kernels / "sigmoid.numpy.py").write_text(WRONG)
     kept = report.examine(sigmoid, "numpy", entry)
     assert kept.outcome.state == "wrong" and kept.outcome.table is None and kept.text == WRONG
-    monkeypatch.setattr(report, "TIME_LIMIT", 0.5)
+    monkeypatch.setattr(kept_kernels, "TIME_LIMIT", 0.5)
     (my_kernels / "sigmoid.numpy.py").write_text("while True:\n    pass\n")
     kept = report.examine(sigmoid, "numpy", entry)
     assert kept.outcome.state == "wrong" and "endless" in kept.outcome.line

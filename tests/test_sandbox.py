@@ -6,10 +6,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import nncourse
 from nncourse import sandbox
+from nncourse.cuda import emulate, emulator_program
+from nncourse.cuda.source import CudaSource
+from nncourse.errors import CourseError
 
 PACKAGE = Path(nncourse.__file__).parent
 
@@ -114,38 +118,34 @@ def test_it_ends_with_the_process_that_started_it():
     raise AssertionError("bwrap still runs")
 
 
-def test_a_compiler_gets_the_one_folder_that_it_writes_to(tmp_path):
+def test_only_the_folder_that_is_put_into_the_words_can_be_written(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    words = sandbox.prefix()
-    write = [sys.executable, "-c"]
-    done = subprocess.run(
-        sandbox.inside(words, [*write, "import os; open('out', 'w').write(os.getcwd())"], writable=[tmp_path / "a"]),
-        check=False,
-    )
+    words = [word.replace(sandbox.FOLDER, str(tmp_path / "a")) for word in sandbox.prefix()]
+    write = [*words, sys.executable, "-c"]
+    done = subprocess.run([*write, "import os; open('out', 'w').write(os.getcwd())"], cwd=tmp_path / "a", check=False)
     assert not done.returncode and (tmp_path / "a/out").read_text() == str(tmp_path / "a")
-    other = sandbox.inside(words, [*write, f"open({str(tmp_path / 'b/out')!r}, 'w')"], writable=[tmp_path / "a"])
-    assert subprocess.run(other, capture_output=True, check=False).returncode
-    read = sandbox.inside(words, [*write, f"open({str(tmp_path / 'a/out')!r}, 'w')"], readable=[tmp_path / "a"])
-    assert subprocess.run(read, capture_output=True, check=False).returncode
+    for other in ("b/out", "out"):
+        subprocess.run([*write, f"open({str(tmp_path / other)!r}, 'w')"], capture_output=True, check=False)
+        assert not (tmp_path / other).exists()
 
 
-def test_a_compiled_program_with_the_sanitizer_runs_in_it(tmp_path):
-    """As the emulator's programs are made and run."""
-    (tmp_path / "main.cpp").write_text('#include <cstdio>\nint main() { puts("on"); }\n')
-    words = sandbox.prefix()
-    flags = ["-O1", "-fsanitize=address", "-no-pie", "main.cpp", "-o", "main"]
-    command = sandbox.inside(words, ["g++", *flags], writable=[tmp_path])
-    built = subprocess.run(command, capture_output=True, check=False)
-    assert not built.returncode, built.stderr
-    program = tmp_path / "main"
-    command = sandbox.inside(words, [program], readable=[program], environment={"ASAN_OPTIONS": "detect_leaks=0"})
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout == "on\n", done.stderr
-
-
-def test_without_a_sandbox_a_command_stays_as_it_is():
-    assert sandbox.inside((), ["g++", Path("a.cpp")], writable=[Path("/tmp")]) == ["g++", "a.cpp"]
+def test_the_emulator_compiles_and_runs_in_it_and_its_text_reads_nothing(tmp_path, monkeypatch):
+    if reason := emulate.why_not():
+        pytest.skip(reason)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "secret.h").write_text("#define SECRET 1\n")
+    words = sandbox.prefix(readable=emulator_program.read_in_a_sandbox(), hidden=[PACKAGE])
+    text = 'extern "C" __global__ void add(float* a, int n) { if (threadIdx.x < n) a[threadIdx.x] += 1; }\n'
+    numbers = np.zeros(4, np.float32)
+    one = (1, 1, 1)
+    emulate.run(CudaSource(text, "add.cu"), "add", one, (32, 1, 1), [numbers, np.int32(4)], sandbox=words)
+    assert numbers.tolist() == [1, 1, 1, 1]
+    reading = CudaSource(f'#include "{tmp_path / "secret.h"}"\n{text}', "add.cu")
+    emulate.run(reading, "add", one, (32, 1, 1), [numbers, np.int32(4)])  # it compiles where the file is seen
+    other = CudaSource(reading.text + "// other\n", "add.cu")
+    with pytest.raises(CourseError):
+        emulate.run(other, "add", one, (32, 1, 1), [numbers, np.int32(4)], sandbox=words)
 
 
 def test_why_there_is_none_says_what_to_do(tmp_path, monkeypatch):

@@ -72,7 +72,7 @@ def with_decay(function: str = "decay") -> Operation:
         "V (*n), G (*n), rate () -> V (*n), size (*n)",
         truth,
         flops=lambda n: 3 * n,
-        magnitude=lambda V, G, rate: truth(abs(V), abs(G), rate),
+        magnitude=lambda V, G, rate: truth(abs(V), abs(G), abs(rate)),
     )
     own.cuda_kernel("naive", TEXT, function)
     return own

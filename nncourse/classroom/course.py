@@ -79,18 +79,23 @@ def by_notebook() -> dict[str, list[Exercise]]:
 
 
 def progress_lines() -> list[str]:
-    """One line per exercise: ✓ or ○, and date and speed of its kept kernel. The last line says how many are done."""
-    record, lines = kept_kernels.progress(), []
+    """One line per exercise: ✓, ✗ or ○, and date and speed of its kept kernel. The last line says how many are done.
+
+    Each kept kernel is judged now. Its date and its speed are what the record says.
+    """
+    record, lines, done = kept_kernels.progress(), [], 0
     for notebook, group in by_notebook().items():
         lines.append(notebook)
         for exercise in group:
             entry, title = record.get(exercise.key), f"{exercise.operation} ({exercise.kernel})"
-            if entry:
+            if entry and (verdict := kept_kernels.verdict_of(find(exercise.operation), exercise.kernel, entry)):
+                done += 1
                 speed = duration(entry["seconds"]) if entry.get("seconds") else "not timed"
-                lines.append(f"  ✓ {title:36} {entry['date'][:10]}  {speed:>10}")
+                lines.append(f"  ✓ {title:36} {str(entry.get('date', ''))[:10]}  {speed:>10}")
+            elif entry:
+                lines.append(f"  ✗ {title:36} {verdict.line.splitlines()[0]}")
             else:
                 lines.append(f"  ○ {title}")
-    done = sum(exercise.key in record for exercise in exercises())
     return [*lines, f"{done} of {len(exercises())} exercises; kept in {kept_kernels.folder()}"]
 
 

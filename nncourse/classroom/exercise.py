@@ -9,10 +9,10 @@ function is checked in its own namespace in the worker process, so that a crash 
 """
 
 import ast
+import functools
 import html
 import inspect
 import os
-import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,17 +21,20 @@ from nncourse import device as devices
 from nncourse import worker
 from nncourse.classroom import cuda_cell, timing
 from nncourse.classroom.html import page, running_ipython
-from nncourse.cuda import emulate
 from nncourse.cuda.compile import resources, why_no_nvrtc
+from nncourse.cuda.compile import warnings as compiler_warnings
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.catalogue import find
-from nncourse.kernels.check import Verdict
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
+from nncourse.kernels.outside import seconds_of_text
+from nncourse.kernels.verdict import OPEN, Verdict
 
-# In seconds. A check of CUDA C makes many launches on the emulator, and each launch has its own time limit.
-TIME_LIMIT, TIME_LIMIT_CUDA, TIMING_LIMIT = 20.0, 60.0, 120.0
+TIMING_LIMIT = 120.0  # seconds, for the table of times
+SLOW_LOOP = 5.0  # a numpy kernel with a loop that takes so many times as long as the course's is told so
+MOST_WARNINGS = 3  # of the compiler, that are shown
+NOT_HERE = ("build", "compile", "crash", "memory", "time limit")  # texts that are not run in the notebook's own process
 SIGNS = {"open": "○", "wrong": "✗", "right": "✓"}
 
 
@@ -118,6 +121,8 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
     if solved:
         text, is_open = None, False
     attempt, verdict = (None, None) if is_open else judged(operation, name, text, launch)
+    if verdict is not None and not solved:
+        kept_kernels.note_attempt(operation, name, verdict)
     if verdict is None:
         kept = _kept(operation, name)
         line = "open here. Your kept kernel goes on." if kept else "open. The course goes on with its own kernel."
@@ -125,6 +130,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
         table, notes = timed(operation, name, text, launch, attempt)
+        notes = _warnings(attempt) + notes + _slow_loop(name, text, table)
         if not solved:
             own = table.rows[0].seconds if table else None  # the first row is the student's kernel
             kept_kernels.keep(operation, name, text, launch, own)
@@ -149,23 +155,19 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
 def judged(
     operation: Operation, name: str, text: str | None, launch: dict | None
 ) -> tuple[Kernel | None, Verdict | None]:
-    """The kernel, and the verdict of its check in the worker; both None for a stub that raises NotImplementedError."""
-    title, kernel = f"{operation.name} ({name})", None
+    """The kernel, and the verdict of its check; both None for a stub that raises NotImplementedError.
+
+    The kernel is None too where its text cannot even be run here.
+    """
     try:
-        kernel = kept_kernels.build(operation, name, text, launch)
-        if launch and not devices.gpu_available() and (reason := emulate.why_not()):
-            raise CourseError(f"cannot be checked here: {reason}")
-        limit = TIME_LIMIT_CUDA if launch else TIME_LIMIT
-        verdict = worker.call(kept_kernels.check, operation.name, name, text, launch, seconds=limit)
+        kernel = kept_kernels.build(operation, name, text, launch) if launch or text is None else None
+        verdict = kept_kernels.judged(operation, name, text, launch)
+        if verdict.kind == OPEN:
+            return None, None
+        if kernel is None and verdict.kind not in NOT_HERE:
+            kernel = kept_kernels.build(operation, name, text, launch)
     except CourseError as error:
-        verdict = Verdict(False, f"{title}: {error}")
-    if "raised NotImplementedError" in verdict.line:
-        return None, None
-    if re.search(r"raised CUDA\w*Error", verdict.line):
-        worker.end()  # after such an error its CUDA context is unusable
-    if "raised NameError" in verdict.line:
-        said = "; names defined outside the function are not kept with it, except np and xp"
-        verdict = Verdict(False, verdict.line + said, verdict.case)
+        return None, Verdict(operation.name, name, "build", {"said": str(error)})
     return kernel, verdict
 
 
@@ -193,8 +195,33 @@ def timed(
 
 def _compare(operation_name: str, name: str, text: str | None, launch: dict | None) -> timing.Table:
     """In the worker: the kernel's time among others."""
-    kernel = kept_kernels.build(find(operation_name), name, text, launch)
-    return timing.compare(kernel, "solution" if text is None else "yours")
+    operation = find(operation_name)
+    if text is None or launch:
+        return timing.compare(kept_kernels.build(operation, name, text, launch), "yours" if text else "solution")
+    device = kept_kernels.PYTHON_DEVICES[name]
+    kernel = Kernel(operation, name, device, kept_kernels.file_name(operation, name, launch))
+    measure = functools.partial(seconds_of_text, operation, name, text, seconds=TIMING_LIMIT)
+    return timing.compare(kernel, "yours", measure)
+
+
+def _slow_loop(name: str, text: str | None, table: timing.Table | None) -> list[str]:
+    """A note for a numpy kernel with a loop in Python, if it is much slower than the course's."""
+    if name not in ("numpy", "cupy") or table is None or text is None:
+        return []
+    course = next((row.seconds for row in table.rows[1:] if row.kernel == name and row.seconds), None)
+    own, loops = table.rows[0].seconds, (ast.For, ast.While, ast.comprehension)
+    if not (course and own and own > SLOW_LOOP * course):
+        return []
+    if not any(isinstance(node, loops) for node in ast.walk(ast.parse(text))):
+        return []
+    return [f"Right, but {own / course:.0f}× slower than the course's: a loop in Python. Array expressions have none."]
+
+
+def _warnings(kernel: Kernel | None) -> list[str]:
+    """What NVIDIA's compiler warns of."""
+    if not isinstance(kernel, CudaKernel) or why_no_nvrtc():
+        return []
+    return list(compiler_warnings(kernel.source))[:MOST_WARNINGS]
 
 
 def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:
@@ -236,9 +263,9 @@ def _python_text(function: Callable, name: str) -> tuple[str, bool]:
     """
     try:
         lines = textwrap.dedent(inspect.getsource(function)).splitlines()
-    except (OSError, TypeError):
+        node = ast.parse("\n".join(lines)).body[0]
+    except (OSError, TypeError, SyntaxError):
         raise CourseError(f"{name}: wanted a function whose text can be read: write it in a cell, with def") from None
-    node = ast.parse("\n".join(lines)).body[0]
     if not isinstance(node, ast.FunctionDef):
         raise CourseError(f"{name}: wanted a function made with def below @exercise")
     first = node.lineno - 1

@@ -20,7 +20,7 @@ from nncourse.classroom.marks import Mark
 from nncourse.classroom.sameness import normalised_hash, plain_hash
 from nncourse.classroom.submission import Submission
 from nncourse.classroom.version import PACKAGE, course_version
-from nncourse.cuda import emulate
+from nncourse.cuda import emulate, emulator_program
 from nncourse.errors import CourseError, refuse_unwritable
 from nncourse.kernels import exam as definitions
 from nncourse.kernels.operation import Operation
@@ -99,7 +99,8 @@ def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
     """The sandbox in which every text runs: it sees neither the course nor any submission."""
     if reason := sandbox.why_none():
         raise CourseError(f"{reason}; --no-sandbox marks without one: every text then runs with your rights")
-    return sandbox.prefix(readable=[PACKAGE / "text_process.py"], hidden=[PACKAGE, *folders])
+    readable = [PACKAGE / "text_process.py", *emulator_program.read_in_a_sandbox()]
+    return sandbox.prefix(readable=readable, hidden=[PACKAGE, *folders])
 
 
 def _answer(given: Submission, exercise: Exercise, terms: Terms) -> Task | Judged:

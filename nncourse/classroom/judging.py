@@ -18,11 +18,11 @@ from pathlib import Path
 
 from nncourse import worker
 from nncourse.errors import CourseError
-from nncourse.kernels import exam, kept_kernels
-from nncourse.kernels.check import Verdict
+from nncourse.kernels import exam, kept_kernels, outside
+from nncourse.kernels.verdict import Verdict
 
-# Wall time, ten times what a check may need: the judge counts CPU time, and a busy machine must cost nobody a mark.
-LIMIT, LIMIT_CUDA = 200.0, 600.0
+# Wall time, many times what a check may need: the judge counts CPU time, and a busy machine must cost nobody a mark.
+LIMIT, LIMIT_CUDA = 400.0, 600.0
 TWICE = ("time limit", "crash")  # verdicts that may be the machine's fault
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")  # differs from run to run
 
@@ -66,38 +66,38 @@ class Judged:
 def judge(task: Task, terms: Terms) -> Judged:
     """The verdict on one text. An error of the judge's process is one of kind "crash" or "time limit"."""
     title = f"{task.operation} ({task.kernel})"
-    seconds = terms.limits[1 if task.launch else 0]
     try:
-        verdict = _asked(task, terms, seconds)
+        verdict = _asked(task, terms)
     except worker.WorkerError as error:
-        kind = "time limit" if "did not end" in str(error) else "crash"
-        return Judged(kind, f"{title}: {error}")
+        return Judged(error.kind, f"{title}: {error}")
     except CourseError as error:
         return Judged("crash", f"{title}: {error}")
-    return Judged(_kind(verdict), ADDRESS.sub("0x…", verdict.line))
+    if verdict.facts.get("context") == "lost":
+        worker.end()  # after such an error its CUDA context is unusable
+    return Judged(verdict.kind, ADDRESS.sub("0x…", verdict.line))
 
 
-def _asked(task: Task, terms: Terms, seconds: float) -> Verdict:
+def _asked(task: Task, terms: Terms) -> Verdict:
     """Ask the judge: the one place that knows how."""
-    arguments = (task.operation, task.kernel, task.text, task.launch)
+    wall = terms.limits[1 if task.launch else 0]
+    given = (task.operation, task.kernel, task.text, task.launch, terms.seed, terms.sandbox)
     if terms.definitions:
-        return worker.call(_check_defined, terms.definitions, *arguments, seconds=seconds)
-    return worker.call(kept_kernels.check, *arguments, seconds=seconds)
+        return worker.call(_check_defined, terms.definitions, *given, seconds=wall)
+    return worker.call(kept_kernels.check, *given, seconds=wall)
 
 
-def _check_defined(definitions: str, name: str, kernel: str, text: str, launch: dict | None) -> Verdict:
+def _check_defined(
+    definitions: str, name: str, kernel: str, text: str, launch: dict | None, seed: int, sandbox: tuple[str, ...]
+) -> Verdict:
     """kept_kernels.check() for an operation of an examination."""
     operation = exam.find(name, definitions)
     try:
-        return operation.check(kept_kernels.build(operation, kernel, text, launch))
+        if launch:
+            built = kept_kernels.build(operation, kernel, text, launch)
+            return kept_kernels._check_cuda(operation, built, seed, sandbox)
+        return outside.check_text(operation, kernel, text, kept_kernels.TIME_LIMIT, seed, sandbox)
     except CourseError as error:
-        return Verdict(False, f"{name} ({kernel}): {error}")
-
-
-def _kind(verdict: Verdict) -> str:
-    if verdict:
-        return "right"
-    return getattr(verdict, "kind", "open" if "raised NotImplementedError" in verdict.line else "wrong")
+        return Verdict(name, kernel, "build", {"said": str(error)})
 
 
 class Journal:
@@ -139,6 +139,8 @@ def judge_all(
         say(f"{len(tasks) - len(left)} texts were judged before, as the journal says")
     again, done = {}, 0
     for key, judged in _run(left, terms, jobs):
+        if judged.kind == "cannot be checked":  # a fault of this machine
+            raise CourseError(judged.line)
         if judged.kind in TWICE:
             again[key] = left[key]
             continue

@@ -17,7 +17,7 @@ from nncourse import device as devices
 from nncourse import worker
 from nncourse.classroom import speedup
 from nncourse.classroom.course import by_notebook, exercises
-from nncourse.classroom.exercise import SIGNS, TIME_LIMIT, TIME_LIMIT_CUDA, Outcome, timed
+from nncourse.classroom.exercise import SIGNS, Outcome, timed
 from nncourse.classroom.html import cells, document, image
 from nncourse.classroom.speedup import BATCH, RATE, Time
 from nncourse.classroom.timing import duration, limits_in_words, times_as_fast
@@ -105,21 +105,19 @@ def in_order(record: dict[str, dict]) -> list[str]:
 def examine(operation: Operation, name: str, entry: dict) -> Kept:
     """Check a kept kernel in the worker, whatever its record says; time it if it is right."""
     launch, text, title = entry.get("launch"), "", f"{operation.name} ({name})"
-    limit = TIME_LIMIT_CUDA if launch else TIME_LIMIT
     try:
         text = kept_kernels.text_of(operation, name, launch)
         if launch and not devices.gpu_available() and (reason := emulate.why_not()):
             outcome = Outcome("open", f"{title}: cannot be checked here: {reason}")
-        elif verdict := worker.call(kept_kernels.check, operation.name, name, text, launch, seconds=limit):
-            table, notes = timed(operation, name, text, launch, kept_kernels.build(operation, name, text, launch))
+        elif verdict := kept_kernels.judged(operation, name, text, launch):
+            kernel = kept_kernels.build(operation, name, text, launch) if launch else None  # Python texts run elsewhere
+            table, notes = timed(operation, name, text, launch, kernel)
             outcome = Outcome("right", verdict.line, tuple(notes), table)
         else:
             outcome = Outcome("wrong", verdict.line)
     except Exception as error:  # the student's code may raise anything, and must not prevent the rest of the page
         said = error if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
         outcome = Outcome("wrong", f"{title}: {said}")
-    if outcome.state == "wrong":
-        worker.end()  # an error on the GPU may have made its CUDA context unusable for the next kernel
     return Kept(operation, name, entry, text, outcome)
 
 

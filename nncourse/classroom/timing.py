@@ -1,7 +1,7 @@
 """Time the kernels of an operation on the same data, and compare them with the machine's measured limits."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -121,20 +121,23 @@ def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> T
     return Table(f"{operation.name}, {said}", tuple(rows))
 
 
-def compare(yours: Kernel, label: str = "yours") -> Table:
-    """Time a kernel beside the package's kernels for the same device, `loops`, `numpy`, PyTorch and the transfers."""
+def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], float] | None = None) -> Table:
+    """Time a kernel beside the package's kernels for the same device, `loops`, `numpy`, PyTorch and the transfers.
+
+    `measure(arguments)` times it where it is not to be called in this process.
+    """
     operation, device = yours.operation, yours.device
     sizes = default_sizes(operation, device)
     arguments = check.random_case(operation, sizes).arguments
     others = [kernel for kernel in operation.kernels.values() if kernel.device == device or kernel.name in BASES]
-    rows = [replace(_time(yours, arguments), kernel=label), *(_time(kernel, arguments) for kernel in others)]
+    rows = [replace(_time(yours, arguments, measure), kernel=label), *(_time(kernel, arguments) for kernel in others)]
     rows += _time_pytorch(operation, arguments, device)
     if device == "gpu":
         rows.append(_time_transfers(operation, arguments))
     return table(operation, rows, sizes)
 
 
-def _time(kernel: Kernel, arguments: tuple) -> Row:
+def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | None = None) -> Row:
     """One kernel's row; with a note instead of a time if it cannot run here or would take too long."""
     flops, size = kernel.operation.count(*arguments)
     here = ("cpu", "gpu") if devices.gpu_available() else ("cpu",)
@@ -143,6 +146,8 @@ def _time(kernel: Kernel, arguments: tuple) -> Row:
         return Row(kernel.name, "gpu", None, flops, size, None, "no GPU here")
     if kernel.name == "loops" and flops / LOOPS_RATE > LONGEST:
         return Row(kernel.name, "cpu", None, flops, size, None, f"about {flops / LOOPS_RATE:.0f} s: not timed")
+    if measure:
+        return _row(kernel.name, place, measure(arguments), flops, size)
     there = [devices.to_device(a, place) if isinstance(a, np.ndarray) else a for a in arguments]
     return _row(kernel.name, place, devices.seconds(lambda: kernel(*there), place), flops, size)
 

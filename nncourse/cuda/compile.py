@@ -12,6 +12,7 @@ from nncourse.errors import CourseError
 
 STANDARD = "c++17"
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$")
+WARNING = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): warning(?: #\S+)?: (?P<message>.*)$", re.MULTILINE)
 PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<message>.*)$")
 # The output of `ptxas -v` for one kernel: name, stack, registers and, if it uses any, shared memory.
 USED = re.compile(
@@ -21,7 +22,14 @@ USED = re.compile(
 
 
 class CudaCompileError(CourseError):
-    """A .cu text does not compile. For each error: "file:line: error: …", then the source line and a caret."""
+    """A .cu text does not compile. For each error: "file:line: error: …", then the source line and a caret.
+
+    `kind` is "compile", or "missing in the emulator" if a GPU would run the text.
+    """
+
+    def __init__(self, message: str, kind: str = "compile"):
+        super().__init__(message)
+        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -83,13 +91,26 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
 atexit.register(gpu_kernel.cache_clear)  # unloading the kernels after CuPy has been torn down prints errors
 
 
-@functools.lru_cache(maxsize=128)
 def refuse_uncompilable(source: CudaSource) -> None:
-    """CudaCompileError for what NVRTC refuses. It is not optimised, in a fraction of compile_check's time."""
-    try:
-        _nvrtc(source.compilable(), "sm_90", debug=True)
-    except Exception:  # whatever it is: the way that counts, and has words for it, decides
+    """CudaCompileError for what NVRTC refuses."""
+    if _log(source) is None:  # whatever it is: the way that counts, and has words for it, decides
         compile_check(source)
+
+
+def warnings(source: CudaSource) -> tuple[str, ...]:
+    """What NVRTC warns of in a text that compiles: "file:line: warning: …" each. None where there is no NVRTC."""
+    log = (_log(source) or "") if why_no_nvrtc() is None else ""
+    found = (match for match in WARNING.finditer(log) if match["file"] == source.file)
+    return tuple(f"{match['file']}:{match['line']}: warning: {match['message'].strip()}" for match in found)
+
+
+@functools.lru_cache(maxsize=128)
+def _log(source: CudaSource) -> str | None:
+    """What NVRTC says of a text; None if it refuses it. Not optimised, in a fraction of compile_check's time."""
+    try:
+        return _nvrtc(source.compilable(), "sm_90", debug=True)
+    except Exception:
+        return None
 
 
 def resources(source: CudaSource, function: str) -> Resources:
@@ -99,6 +120,11 @@ def resources(source: CudaSource, function: str) -> Resources:
         return compile_check(source)[function]
     kernel = gpu_kernel(source, function)
     return Resources(kernel.num_regs, kernel.shared_size_bytes, kernel.local_size_bytes)
+
+
+def warnings(source: CudaSource) -> tuple[str, ...]:
+    """What NVRTC warns of."""
+    return ()
 
 
 def readable_errors(log: str, file: str) -> str:
@@ -115,7 +141,7 @@ def readable_errors(log: str, file: str) -> str:
 
 
 def _nvrtc(text: str, arch: str, debug: bool = False) -> str:
-    """Compile to machine code, with `debug` without optimisation. Returns the log of ptxas."""
+    """Compile to machine code, with `debug` without optimisation. Returns the log: warnings, and what ptxas says."""
     from cuda.core import Program, ProgramOptions
 
     # device_as_default_execution_space: as CuPy compiles; a lambda inside a kernel is then a device function.

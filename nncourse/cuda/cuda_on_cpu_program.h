@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/time.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
+#define CUDA_ON_CPU_PROGRAM  // the system's mathematics instead of CUDA's
 #include "cuda_on_cpu.h"  // after the system's headers, since it defines CUDA's keywords
 
 uint3 threadIdx, blockIdx;
@@ -21,5 +24,13 @@ dim3 blockDim, gridDim;
 #include "cuda_on_cpu_threads.h"
 #include "cuda_on_cpu_serve.h"
 #include "cuda_on_cpu_races.h"
+
+// The kernels' new and delete
+void* operator new(size_t bytes) { return cuda_on_cpu::allocate(bytes); }
+void* operator new[](size_t bytes) { return cuda_on_cpu::allocate(bytes); }
+void operator delete(void* memory) noexcept { cuda_on_cpu::release(memory); }
+void operator delete[](void* memory) noexcept { cuda_on_cpu::release(memory); }
+void operator delete(void* memory, size_t) noexcept { cuda_on_cpu::release(memory); }
+void operator delete[](void* memory, size_t) noexcept { cuda_on_cpu::release(memory); }
 
 int main() { return cuda_on_cpu::serve(); }

@@ -6,8 +6,11 @@
 //
 // The same calls record every access of a launch for emulate.run(record=…); races are then not reported.
 //
-// Not detected: races on __device__ variables; on __shared__ arrays in templates (GCC ignores their section); on a
-// struct stored as a function's return value. Synchronising with some lanes of a warp counts as synchronising with all.
+// A plain read that another thread's atomic access conflicts with is no race if the reading thread goes on to atomicCAS
+// the same element: the loop of CUDA's programming guide, which starts with such a read.
+//
+// Not detected: races on a struct stored as a function's return value. Synchronising with some lanes of a warp counts as
+// synchronising with all.
 #pragma once
 
 #ifndef CUDA_ON_CPU_RACES
@@ -16,6 +19,8 @@ namespace cuda_on_cpu {
 inline void watch_memory() {}
 inline void forget_memory() {}
 inline void send_records() {}
+inline int64_t bytes_of_cells() { return 0; }
+void settle() {}
 }  // namespace cuda_on_cpu
 
 #else
@@ -23,12 +28,13 @@ inline void send_records() {}
 namespace cuda_on_cpu {
 
 enum Kind : uint8_t { READ, WRITE, ATOMIC, KINDS };
-enum Number { DYNAMIC_SHARED = -2, STATIC_SHARED = -1 };  // of a memory; an array has its argument's number
+enum Number { DEVICE = -3, DYNAMIC_SHARED, STATIC_SHARED };  // of a memory; an array has its argument's number
 
 struct Access {
     uint64_t thread;   // number in the grid
     uint64_t time;     // 0: no access yet
     const void* code;  // address in the program, for addr2line
+    int bytes;
 };
 struct Cell {
     Access last[KINDS][2];  // the last, and the last by another thread: at least one is not by the thread being checked
@@ -41,23 +47,39 @@ struct Memory {
     int number;
 };
 
-static Memory watched[MOST_ARGUMENTS + 2];
+static Memory watched[MOST_ARGUMENTS + 3];
 static int watched_count;
+static int64_t cell_count;  // of the arrays of a launch
 
 inline void watch(const char* name, char* start, int64_t bytes, int64_t cell_bytes, Cell* cells, int number) {
     if (bytes > 0 || launch.most_records) watched[watched_count++] = {start, bytes, cell_bytes, cells, name, number};
 }
 
-inline Cell* new_cells(int64_t count) { return static_cast<Cell*>(calloc(count, sizeof(Cell))); }
+inline Cell* new_cells(int64_t count) {
+    cell_count += count;
+    return static_cast<Cell*>(calloc(count, sizeof(Cell)));
+}
+// Cells of which few are used, however many there are: they take memory when they are first written to.
+inline Cell* sparse_cells(int64_t count) {
+    void* cells = mmap(nullptr, count * sizeof(Cell) + 1, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (cells == MAP_FAILED) fail("memory", 0, "of=cells");
+    return static_cast<Cell*>(cells);
+}
+inline int64_t bytes_of_cells() { return cell_count * sizeof(Cell); }
 
-// Shared memory has one Cell per byte, because the types of its arrays are not known here; an access of a multiple of 4
-// bytes uses only every fourth. The Cells need no clearing: all accesses kept in them precede the launch.
+// Shared memory and __device__ variables have one Cell per byte, because their types are not known here; an access of a
+// multiple of 4 bytes uses only every fourth. These Cells need no clearing: accesses kept in them precede the launch.
 inline void watch_memory() {
-    static Cell* const in_static = new_cells(static_shared_bytes());
-    static Cell* const in_dynamic = new_cells(MOST_SHARED);
+    const int64_t device_bytes = __stop_cuda_device - __start_cuda_device;
+    static Cell* const in_static = sparse_cells(static_shared_bytes());
+    static Cell* const in_dynamic = sparse_cells(MOST_SHARED);
+    static Cell* const in_device = sparse_cells(device_bytes);
     watched_count = 0;
-    watch("shared memory", __start_cuda_shared, static_shared_bytes(), 1, in_static, STATIC_SHARED);
-    watch("dynamic shared memory", dynamic_shared, launch.shared_bytes, 1, in_dynamic, DYNAMIC_SHARED);
+    cell_count = 0;
+    watch("", __start_cuda_shared, static_shared_bytes(), 1, in_static, STATIC_SHARED);
+    watch("", dynamic_shared, launch.shared_bytes, 1, in_dynamic, DYNAMIC_SHARED);
+    if (!launch.most_records) watch("", __start_cuda_device, device_bytes, 1, in_device, DEVICE);
     for (int i = 0; i < launch.arguments; i++) {
         const Argument& a = arguments[i];
         if (!a.element_bytes || a.same_as != i) continue;
@@ -67,35 +89,54 @@ inline void watch_memory() {
     }
 }
 
-inline bool is_shared(const Memory& memory) { return memory.number < 0; }
+inline bool is_shared(const Memory& memory) {
+    return memory.number == STATIC_SHARED || memory.number == DYNAMIC_SHARED;
+}
 
 inline void forget_memory() {
     for (int m = 0; m < watched_count; m++)
-        if (!is_shared(watched[m])) free(watched[m].cells);
+        if (watched[m].number >= 0) free(watched[m].cells);
 }
 
 [[noreturn]] inline void report_race(const Memory& memory, int64_t cell, const Access& before, const Access& after) {
     watching = false;
-    char what[80], text[600];
-    if (is_shared(memory)) snprintf(what, sizeof what, "%s", memory.name);
-    else snprintf(what, sizeof what, "%s[%lld]", memory.name, (long long)cell);
-    const uint64_t block = after.thread / MOST_THREADS, other = before.thread / MOST_THREADS;
-    const char* who = name_of("thread", thread_index(after.thread % MOST_THREADS));
-    const char* whom = name_of("thread", thread_index(before.thread % MOST_THREADS));
-    const char* where = name_of("block", block_index(block));
-    int length = snprintf(text, sizeof text, "%p %p ", after.code, before.code);
-    if (block == other)
-        length += snprintf(text + length, sizeof text - length,
-                           ": %s and %s of %s both touch %s, one writes, with no barrier between them: %s", who, whom,
-                           where, what, is_shared(memory) ? "is a __syncthreads() missing?"
-                           : "is the index right? If it is: atomicAdd or __syncthreads()");
-    else
-        length += snprintf(text + length, sizeof text - length,
-                           ": %s of %s and %s of %s both touch %s, one writes, and blocks do not wait for each other: "
-                           "use atomicAdd", who, where, whom, name_of("block", block_index(other)), what);
-    answer(RACE, 0, text, length);
-    fflush(stdout);
-    _exit(3);
+    static const char* const memories[] = {"device", "dynamic shared", "static shared"};
+    fail("race", 0,
+         "code=%p" AND "other_code=%p" AND "memory=%s" AND "bytes=%d" AND "array=%s" AND "index=%lld" AND "shared=%s" AND
+         "between_blocks=%s" AND "thread=%s" AND "block=%s" AND "other_thread=%s" AND "other_block=%s",
+         after.code, before.code, memory.number < 0 ? memories[memory.number + 3] : "argument", after.bytes, memory.name,
+         (long long)cell, is_shared(memory) ? "true" : "false",
+         after.thread / MOST_THREADS == before.thread / MOST_THREADS ? "false" : "true",
+         text_of(thread_index(after.thread % MOST_THREADS)), text_of(block_index(after.thread / MOST_THREADS)),
+         text_of(thread_index(before.thread % MOST_THREADS)), text_of(block_index(before.thread / MOST_THREADS)));
+}
+
+// Reads that race with an atomic access, unless the same thread goes on to atomicCAS the element before it stops.
+struct Doubt {
+    const Memory* memory;
+    int64_t cell;
+    Access before, after;
+};
+static Doubt doubts[16];
+static int doubt_count;
+
+void settle() {
+    if (doubt_count) report_race(*doubts[0].memory, doubts[0].cell, doubts[0].before, doubts[0].after);
+}
+
+inline void doubt(const Memory& memory, int64_t cell, const Access& before, const Access& after) {
+    if (doubt_count == sizeof doubts / sizeof *doubts) settle();
+    doubts[doubt_count++] = {&memory, cell, before, after};
+}
+
+// The running thread exchanges this cell: what it read there before is compared with, so it was no race.
+inline void trust(const Memory& memory, int64_t index, uint64_t thread) {
+    int kept = 0;
+    for (int i = 0; i < doubt_count; i++)
+        if (doubts[i].memory != &memory || doubts[i].cell != index) doubts[kept++] = doubts[i];
+    doubt_count = kept;
+    for (Access& read : memory.cells[index].last[READ])
+        if (read.thread == thread) read = {};
 }
 
 // ---- recording
@@ -122,7 +163,7 @@ inline void send_records() {
 inline void more_space() {
     watching = false;
     if (record_count == launch.most_records)
-        fail(0, ": makes more than %lld accesses, too many to record: use smaller sizes", (long long)record_count);
+        fail("too many", 0, "accesses=%lld", (long long)record_count);
     record_space = record_space ? 2 * record_space : 1 << 12;
     if (record_space > launch.most_records) record_space = launch.most_records;
     records = static_cast<Record*>(realloc(records, record_space * sizeof *records));
@@ -145,7 +186,10 @@ inline void touch_cell(const Memory& memory, int64_t index, Kind kind, const Acc
     for (int other = READ; other < KINDS; other++) {
         if (other == kind && kind != WRITE) continue;
         for (const Access& before : cell.last[other])
-            if (!waited_for(before, access.thread, is_shared(memory))) report_race(memory, index, before, access);
+            if (!waited_for(before, access.thread, is_shared(memory))) {
+                if (kind != READ || other != ATOMIC) report_race(memory, index, before, access);
+                doubt(memory, index, before, access);
+            }
     }
     if (last->thread != access.thread) last[1] = last[0];
     last[0] = access;
@@ -165,30 +209,35 @@ inline void record(const char* address, size_t bytes, Kind kind, const void* cod
     }
 }
 
-inline void touch(void* address, size_t bytes, Kind kind, void* code) {
+inline void touch(void* address, size_t bytes, Kind kind, void* code, bool exchanges = false) {
     if (!watching) return;
     if (launch.most_records) return record(static_cast<char*>(address), bytes, kind, code);
     for (int m = 0; m < watched_count; m++) {
         const Memory& memory = watched[m];
         const int64_t first = static_cast<char*>(address) - memory.start, end = first + bytes;
         if (first < 0 || end > memory.bytes) continue;
-        const Access access = {running->number * MOST_THREADS + current->number, now, code};
+        const Access access = {running->number * MOST_THREADS + current->number, now, code, int(bytes)};
         const int64_t step = bytes % 4 == 0 && memory.cell_bytes == 1 ? 4 : memory.cell_bytes;
-        for (int64_t i = first; i < end; i += step) touch_cell(memory, i / memory.cell_bytes, kind, access);
+        for (int64_t i = first; i < end; i += step) {
+            if (exchanges) trust(memory, i / memory.cell_bytes, access.thread);
+            touch_cell(memory, i / memory.cell_bytes, kind, access);
+        }
         return;
     }
 }
 
 // An atomic access after any thread's __threadfence() may be a flag that signals completion, so it counts as
 // synchronisation with all that precedes the fence.
-void touch_atomically(void* address, size_t bytes, void* code) {
-    touch(address, bytes, ATOMIC, code);
+void touch_atomically(void* address, size_t bytes, void* code, bool exchanges) {
+    touch(address, bytes, ATOMIC, code, exchanges);
     running->acquired_time = fence_time;
 }
 
 void touch_to_read(const void* address, size_t bytes, void* code) {
     touch(const_cast<void*>(address), bytes, READ, code);
 }
+
+void touch_to_write(void* address, size_t bytes, void* code) { touch(address, bytes, WRITE, code); }
 
 }  // namespace cuda_on_cpu
 

@@ -4,7 +4,11 @@
 
 namespace cuda_on_cpu {
 
-enum Outcome { DONE, FAILED, OUT_OF_TIME, RACE };
+enum Outcome { DONE, FAILED };
+
+inline int64_t bytes_of_cells();  // see cuda_on_cpu_races.h
+inline void set_alarm(double seconds);
+
 
 struct Argument {
     char name[48];
@@ -30,11 +34,27 @@ inline void answer(int32_t outcome, int32_t line, const char* text, int32_t leng
     send(text, length);
 }
 
-[[noreturn]] inline void fail(int line, const char* format, ...) {
-    char text[600];
+// The answer to a launch that failed: the kind of fault, then its facts. Returns the length of the text.
+inline int fault(char* text, size_t size, const char* kind, const char* facts, va_list values) {
+    int length = snprintf(text, size, "%s" AND, kind);
+    length += vsnprintf(text + length, size - length, facts, values);
+    return length < int(size) ? length : int(size) - 1;
+}
+
+inline int fault(char* text, size_t size, const char* kind, const char* facts, ...) {
     va_list values;
-    va_start(values, format);
-    int length = vsnprintf(text, sizeof text, format, values);
+    va_start(values, facts);
+    const int length = fault(text, size, kind, facts, values);
+    va_end(values);
+    return length;
+}
+
+[[noreturn]] void fail(const char* kind, int line, const char* facts, ...) {
+    watching = false;
+    char text[2000];
+    va_list values;
+    va_start(values, facts);
+    const int length = fault(text, sizeof text, kind, facts, values);
     va_end(values);
     answer(FAILED, line, text, length);
     fflush(stdout);
@@ -42,15 +62,39 @@ inline void answer(int32_t outcome, int32_t line, const char* text, int32_t leng
 }
 
 // The kernels' printf: to stderr, as stdout carries the answers. Like CUDA's, it drops output beyond 1 MB per launch.
+const int MOST_PRINTED = 1 << 20;
 static int64_t printed;
 int print(const char* format, ...) {
-    if (printed > 1 << 20) return -1;
+    static char text[MOST_PRINTED];
+    if (printed >= MOST_PRINTED) return -1;
     va_list values;
     va_start(values, format);
-    int length = vfprintf(stderr, format, values);
+    const int wanted = vsnprintf(text, MOST_PRINTED - printed, format, values);
     va_end(values);
+    if (wanted < 0) return -1;
+    const int length = wanted < MOST_PRINTED - printed ? wanted : MOST_PRINTED - printed;
+    fwrite(text, 1, length, stderr);
     printed += length;
     return length;
+}
+
+// The kernels' malloc and free: like CUDA's, from a heap of 8 MB, and a null pointer when it is used up.
+const size_t HEAP_BYTES = 8 << 20, HEAP_HEAD = 16;
+static size_t allocated;
+void* allocate(size_t bytes) {
+    if (bytes > HEAP_BYTES || allocated + bytes + HEAP_HEAD > HEAP_BYTES) return nullptr;
+    allocated += bytes + HEAP_HEAD;
+    size_t* head = static_cast<size_t*>(malloc(HEAP_HEAD + bytes));
+    *head = bytes;
+    memset(head + HEAP_HEAD / sizeof(size_t), 0xff, bytes);
+    return head + HEAP_HEAD / sizeof(size_t);
+}
+
+void release(void* memory) {
+    if (!memory) return;
+    size_t* head = static_cast<size_t*>(memory) - HEAP_HEAD / sizeof(size_t);
+    allocated -= *head + HEAP_HEAD;
+    free(head);
 }
 
 // ---- faults: AddressSanitizer calls __asan_on_error, then writes its report, which names the .cu line, and exits
@@ -58,30 +102,50 @@ int print(const char* format, ...) {
 inline int64_t gap(int64_t bytes) { return (65536 + bytes + 127) / 128 * 128; }  // poisoned zone around each array
 
 inline int describe_fault(char* text, size_t size, char* address) {
-    const char* verb = __asan_get_report_access_type() ? "writes" : "reads";
-    const int bytes = __asan_get_report_access_size();
-    const char* who = name_of("thread", current->index);
-    const char* where = name_of("block", blockIdx);
+    char common[200];
+    snprintf(common, sizeof common, "write=%s" AND "bytes=%d" AND "thread=%s" AND "block=%s",
+             __asan_get_report_access_type() ? "true" : "false", int(__asan_get_report_access_size()),
+             text_of(current->index), text_of(blockIdx));
     for (int i = 0; i < launch.arguments; i++) {
         const Argument& a = arguments[i];
         const int64_t around = gap(a.bytes);
         if (!a.element_bytes || address < buffers[i] - around || address >= buffers[i] + a.bytes + around) continue;
         const long long index = (address - buffers[i]) / a.element_bytes, elements = a.bytes / a.element_bytes;
-        return snprintf(text, size, " %s %d bytes out of bounds: %s[%lld], but %s has %lld element%s; %s of %s", verb,
-                        bytes, a.name, index, a.name, elements, elements == 1 ? "" : "s", who, where);
+        return fault(text, size, "bounds", "memory=argument" AND "%s" AND "array=%s" AND "index=%lld" AND "elements=%lld",
+                     common, a.name, index, elements);
     }
     if (address >= dynamic_shared && address < dynamic_shared + sizeof dynamic_shared)
-        return snprintf(text, size,
-                        " %s %d bytes out of bounds: byte %lld of the dynamic shared memory, which has %lld; %s of %s",
-                        verb, bytes, (long long)(address - dynamic_shared), (long long)launch.shared_bytes, who, where);
-    return snprintf(text, size, " %s %d bytes out of bounds of an array; %s of %s", verb, bytes, who, where);
+        return fault(text, size, "bounds", "memory=dynamic shared" AND "%s" AND "index=%lld" AND "elements=%lld", common,
+                     (long long)(address - dynamic_shared), (long long)launch.shared_bytes);
+    return fault(text, size, "bounds", "memory=other" AND "%s", common);
 }
 
-inline void out_of_time(int) {
+inline double cpu_seconds() {
+    timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static double started_at;      // in CPU seconds
+static long memory_at_start;   // in KB
+static pid_t parent;
+const long MOST_MEMORY = 1 << 20;  // in KB, that a launch may take in addition
+
+// Called every 50 ms of CPU time while a kernel runs.
+inline void look_at_limits(int) {
+    rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    if (getppid() != parent) _exit(3);  // Python was killed: nobody waits for the answer
+    const char *thread = text_of(current->index), *block = text_of(blockIdx);
+    if (used.ru_maxrss - memory_at_start > MOST_MEMORY + bytes_of_cells() / 1024)
+        fail("memory", 0, "of=kernel" AND "megabytes=%ld" AND "thread=%s" AND "block=%s", MOST_MEMORY >> 10, thread, block);
+    if (cpu_seconds() - started_at < launch.time_limit) return;
+    set_alarm(0);
     alarm(2);  // ends the program if the following hangs
-    char text[200];
-    int length = snprintf(text, sizeof text, "%s of %s", name_of("thread", current->index), name_of("block", blockIdx));
-    answer(OUT_OF_TIME, 0, text, length);
+    char text[300];
+    const int length = fault(text, sizeof text, "time limit", "seconds=%g" AND "thread=%s" AND "block=%s",
+                             launch.time_limit, thread, block);
+    answer(FAILED, 0, text, length);
     fflush(stdout);
     fputs("=================================================================\n", stderr);  // as a report begins
     __sanitizer_print_stack_trace();
@@ -133,7 +197,7 @@ inline bool may_be_written(int i) {
 inline void check_constants() {
     for (int i = 0; i < launch.arguments; i++)
         if (arguments[i].element_bytes && !may_be_written(i) && checksum(i) != checksums[i])
-            fail(0, " writes to %s, which it declares const", arguments[i].name);
+            fail("const", 0, "array=%s", arguments[i].name);
 }
 
 void watch_memory();  // see cuda_on_cpu_races.h
@@ -142,7 +206,7 @@ void send_records();
 
 inline bool receive_launch() {
     if (!receive(&launch, sizeof launch)) return false;
-    if (launch.arguments > MOST_ARGUMENTS) fail(0, " has more than the %d arguments that fit here", MOST_ARGUMENTS);
+    if (launch.arguments > MOST_ARGUMENTS) fail("too many", 0, "arguments=%d", MOST_ARGUMENTS);
     for (int i = 0; i < launch.arguments; i++)
         if (!receive_argument(i)) return false;
     gridDim = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
@@ -154,21 +218,32 @@ inline bool receive_launch() {
     return true;
 }
 
+// A signal every 50 ms, or after `seconds` if that is less; none with 0.
 inline void set_alarm(double seconds) {
     itimerval timer = {};
-    timer.it_value.tv_sec = long(seconds);
-    if (seconds > 0) timer.it_value.tv_usec = 1 + long((seconds - long(seconds)) * 999998);  // 0 would mean never
+    const double first = seconds < 0.05 ? seconds : 0.05;
+    timer.it_interval.tv_usec = seconds > 0 ? 50000 : 0;
+    timer.it_value.tv_usec = seconds > 0 ? 1 + long(first * 999998) : 0;  // 0 would mean never
     setitimer(ITIMER_PROF, &timer, nullptr);  // CPU time, not wall time: on a busy machine a kernel may wait
 }
 
+inline void start_limits() {
+    rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    memory_at_start = used.ru_maxrss;
+    started_at = cpu_seconds();
+    set_alarm(launch.time_limit);
+}
+
 inline int serve() {
-    struct sigaction once = {};
-    once.sa_handler = out_of_time;
-    once.sa_flags = SA_RESETHAND | SA_NODEFER;  // a second signal ends the program
-    sigaction(SIGPROF, &once, nullptr);
+    parent = getppid();
+    struct sigaction repeated = {};
+    repeated.sa_handler = look_at_limits;
+    repeated.sa_flags = SA_RESTART;
+    sigaction(SIGPROF, &repeated, nullptr);
     while (receive_launch()) {
-        set_alarm(launch.time_limit);
         watch_memory();
+        start_limits();
         run_grid();
         forget_memory();
         set_alarm(0);
@@ -192,7 +267,8 @@ __attribute__((used)) const char* __asan_default_options() {
 
 __attribute__((used)) void __asan_on_error() {
     using namespace cuda_on_cpu;
-    char text[600] = "";
+    set_alarm(0);
+    char text[1000] = "";
     int length = 0;
     if (current && __asan_get_report_address())  // other crashes have no address
         length = describe_fault(text, sizeof text, static_cast<char*>(__asan_get_report_address()));

@@ -68,7 +68,6 @@ inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
 // ---- threads, blocks, and the launch they belong to
 
 const int MOST_THREADS = 1024, MOST_ARGUMENTS = 64;
-const int VOTE = 32;  // as `source` instead of a lane: a vote of all lanes
 enum State { READY, AT_BLOCK_BARRIER, AT_WARP_FUNCTION, AT_GRID_BARRIER, ENDED };
 
 struct Thread {
@@ -76,10 +75,9 @@ struct Thread {
     uint3 index;  // threadIdx
     int number;   // of the thread in its block, x first
     State state;
-    const char* waits_at;      // the function it waits in
-    int line;                  // of the call
+    Call waits_at;
     unsigned mask;             // the mask argument of a warp function
-    int source;                // lane that a shuffle reads, or VOTE
+    int what;                  // lane that a shuffle reads, or VOTE and the like
     uint64_t given, received;  // the value it contributes, and the result
 };
 
@@ -121,13 +119,16 @@ inline uint32_t random_number() {
     return random_state >> 33;
 }
 
-[[noreturn]] void fail(int line, const char* format, ...);  // ends the program; see cuda_on_cpu_serve.h
+// Ends the program; see cuda_on_cpu_serve.h. A fault is told as its kind and facts: "name=value" with AND between them.
+// faults.py makes words of them.
+[[noreturn]] void fail(const char* kind, int line, const char* facts, ...);
+#define AND "\x1f"
 
-inline const char* name_of(const char* what, uint3 index) {
+inline const char* text_of(uint3 index) {
     static char text[4][80];
     static int turn;
     turn = (turn + 1) % 4;
-    snprintf(text[turn], sizeof text[turn], "%s (%u, %u, %u)", what, index.x, index.y, index.z);
+    snprintf(text[turn], sizeof text[turn], "(%u, %u, %u)", index.x, index.y, index.z);
     return text[turn];
 }
 
@@ -148,10 +149,11 @@ static bool watching;        // true while a kernel runs, false in the scheduler
 
 void fence() { fence_time = ++now; }
 
-// ---- shared memory: all __shared__ arrays are in one section of the program, which can be filled, saved and restored
+// ---- shared memory: cuda_on_cpu.ld puts all __shared__ arrays in one section of the program, which can be filled, saved
+// and restored; and all __device__ variables in another
 
 extern "C" {
-extern __attribute__((weak)) char __start_cuda_shared[], __stop_cuda_shared[];
+extern char __start_cuda_shared[], __stop_cuda_shared[], __start_cuda_device[], __stop_cuda_device[];
 }
 alignas(128) char dynamic_shared[MOST_SHARED + 4096];
 
@@ -183,14 +185,13 @@ inline void restore_shared_memory(Block& block) {
 
 // ---- waiting: a thread stores what it waits for and switches to the scheduler, which resumes it when all have arrived
 
-inline uint64_t wait(State state, const char* function, int line, uint64_t given, unsigned mask = 0, int source = 0) {
+inline uint64_t wait(State state, Call call, uint64_t given, unsigned mask = 0, int what = 0) {
     Thread& self = *current;
     self.state = state;
-    self.waits_at = function;
-    self.line = line;
+    self.waits_at = call;
     self.given = given;
     self.mask = mask;
-    self.source = source;
+    self.what = what;
     change(self.fiber, scheduler);
     return self.received;
 }
@@ -201,11 +202,13 @@ inline void run_thread() {
     change(current->fiber, scheduler);
 }
 
-// Why the awaited `thread` does not arrive.
+// Facts about the awaited `thread`, which does not arrive at `call`.
 inline const char* absence(const Thread& thread) {
-    static char text[80];
-    if (thread.state == ENDED) return "the others ended without it";
-    snprintf(text, sizeof text, "the others wait at line %d, in %s()", thread.line, thread.waits_at);
+    static char text[200];
+    if (thread.state == ENDED) snprintf(text, sizeof text, "absent=ended");
+    else
+        snprintf(text, sizeof text, "absent=waits" AND "other_line=%d" AND "other_call=%s", thread.waits_at.line,
+                 thread.waits_at.function);
     return text;
 }
 
@@ -221,7 +224,7 @@ inline bool release_block(Block& block, State state) {
     const Thread* absent = nullptr;
     for (int i = 0; i < count; i++) {
         const Thread& thread = block.threads[i];
-        if (thread.state == state && thread.line == first->line) {
+        if (thread.state == state && thread.waits_at.site == first->waits_at.site) {
             arrived++;
             sum += thread.given;
         } else if (!absent) {
@@ -229,8 +232,8 @@ inline bool release_block(Block& block, State state) {
         }
     }
     if (absent)
-        fail(first->line, ": %s() reached by %d of %d threads of %s; %s", first->waits_at, arrived, count,
-             name_of("block", block.index), absence(*absent));
+        fail("barrier", first->waits_at.line, "call=%s" AND "arrived=%d" AND "threads=%d" AND "block=%s" AND "%s",
+             first->waits_at.function, arrived, count, text_of(block.index), absence(*absent));
     if (state == AT_GRID_BARRIER) return false;  // run_grid() releases it when the other blocks have arrived
     block.barrier_time = ++now;
     for (int i = 0; i < count; i++) {
@@ -242,19 +245,40 @@ inline bool release_block(Block& block, State state) {
 
 // Whether both wait at the same call of a warp function.
 inline bool together(const Thread& thread, const Thread& first) {
-    return thread.state == AT_WARP_FUNCTION && thread.line == first.line && thread.mask == first.mask;
+    return thread.state == AT_WARP_FUNCTION && thread.waits_at.site == first.waits_at.site && thread.mask == first.mask;
+}
+
+// What a warp function computes from the values of the lanes in `mask`, for a lane that gave `own`.
+inline uint64_t combined(const Thread* warp, int lanes, unsigned mask, int what, uint64_t own) {
+    uint64_t result = what == ALL_BITS || what == LEAST || what == GREATEST || what == LEAST_UNSIGNED ? own : 0;
+    for (int lane = 0; lane < lanes; lane++) {
+        if (!(mask >> lane & 1)) continue;
+        const uint64_t given = warp[lane].given;
+        const int before = int(result), number = int(given);
+        switch (what) {
+            case VOTE: result |= uint64_t(given != 0) << lane; break;
+            case MATCH: result |= uint64_t(given == own) << lane; break;
+            case SUM: result += given; break;
+            case LEAST: result = number < before ? number : before; break;
+            case GREATEST: result = number > before ? number : before; break;
+            case LEAST_UNSIGNED: result = unsigned(given) < unsigned(result) ? given : result; break;
+            case GREATEST_UNSIGNED: result = unsigned(given) > unsigned(result) ? given : result; break;
+            case ALL_BITS: result &= given; break;
+            case ANY_BITS: result |= given; break;
+            case ODD_BITS: result ^= given; break;
+        }
+    }
+    return result;
 }
 
 // Exchanges values between the lanes in `mask`, which have all arrived. A lane outside the mask is read as 0xff bytes.
 inline void exchange(Thread* warp, int lanes, unsigned mask) {
-    uint64_t votes = 0;
-    for (int lane = 0; lane < lanes; lane++)
-        if (mask >> lane & 1 && warp[lane].given) votes |= 1u << lane;
     for (int lane = 0; lane < lanes; lane++) {
         Thread& thread = warp[lane];
         if (!(mask >> lane & 1)) continue;
-        bool known = thread.source >= 0 && thread.source < lanes && mask >> thread.source & 1;
-        thread.received = thread.source == VOTE ? votes : known ? warp[thread.source].given : ~uint64_t(0);
+        const bool known = thread.what < lanes && mask >> thread.what & 1;
+        if (thread.what < warpSize) thread.received = known ? warp[thread.what].given : ~uint64_t(0);
+        else thread.received = combined(warp, lanes, mask, thread.what, thread.given);
         thread.state = READY;
     }
 }
@@ -281,8 +305,8 @@ inline bool release_warps(Block& block) {
             const Thread& thread = warp[lane];
             if (thread.state != AT_WARP_FUNCTION) continue;
             if (!(thread.mask >> lane & 1))
-                fail(thread.line, ": %s() called by a thread that is not in its mask: %s of %s", thread.waits_at,
-                     name_of("thread", thread.index), name_of("block", block.index));
+                fail("warp", thread.waits_at.line, "call=%s" AND "outside_mask=true" AND "thread=%s" AND "block=%s",
+                     thread.waits_at.function, text_of(thread.index), text_of(block.index));
             if (missing(warp, lanes, thread)) continue;
             exchange(warp, lanes, thread.mask);
             block.warp_times[start / warpSize] = ++now;
@@ -304,8 +328,9 @@ inline void check_no_warp_waits(Block& block) {
             arrived += first.mask >> lane & 1 && together(block.threads[start + lane], first);
         }
         const Thread* absent = missing(block.threads + start, lanes, first);
-        fail(first.line, ": %s() reached by %d of the %d threads in its mask, in warp %d of %s; %s", first.waits_at,
-             arrived, named, start / warpSize, name_of("block", block.index), absence(*absent));
+        fail("warp", first.waits_at.line,
+             "call=%s" AND "arrived=%d" AND "threads=%d" AND "warp=%d" AND "block=%s" AND "%s", first.waits_at.function,
+             arrived, named, start / warpSize, text_of(block.index), absence(*absent));
     }
 }
 
@@ -318,6 +343,8 @@ inline void shuffle_order(int count) {
         order[j] = kept;
     }
 }
+
+void settle();  // called whenever a thread has stopped; see cuda_on_cpu_races.h
 
 // Runs the threads of a block until all have ended (returns false) or all wait for the other blocks (returns true).
 inline bool run_block(Block& block) {
@@ -334,6 +361,7 @@ inline bool run_block(Block& block) {
             watching = true;
             change(scheduler, thread.fiber);
             watching = false;
+            settle();
         }
         if (release_warps(block)) continue;
         check_no_warp_waits(block);
@@ -342,6 +370,17 @@ inline bool run_block(Block& block) {
     release_block(block, AT_GRID_BARRIER);
     return block.threads[0].state == AT_GRID_BARRIER;
 }
+
+// Where the compiler cannot set uninitialised variables to a pattern, they are to be what is left on a stack: not 0.
+#ifdef CUDA_ON_CPU_PAINTS_STACKS
+const size_t PAINTED_BYTES = 2 << 10;
+__attribute__((no_sanitize_address)) inline void paint(char* stack) {
+    for (size_t i = 0; i < PAINTED_BYTES; i++) static_cast<volatile char*>(stack)[i] = '\xfe';
+}
+#else
+const size_t PAINTED_BYTES = 0;
+inline void paint(char*) {}
+#endif
 
 inline Block* new_block(uint64_t number) {
     Block* block = spare_blocks;
@@ -352,7 +391,7 @@ inline Block* new_block(uint64_t number) {
         block->threads = static_cast<Thread*>(calloc(MOST_THREADS, sizeof(Thread)));
         block->stacks = static_cast<char*>(mmap(nullptr, MOST_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
                                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-        if (block->stacks == MAP_FAILED) fail(0, ": not enough memory for the stacks of all blocks that wait at once");
+        if (block->stacks == MAP_FAILED) fail("memory", 0, "of=stacks");
     }
     block->number = number;
     block->index = block_index(number);
@@ -361,6 +400,7 @@ inline Block* new_block(uint64_t number) {
         Thread& thread = block->threads[i];
         char* stack = block->stacks + i * STACK_BYTES;
         ASAN_POISON_MEMORY_REGION(stack, STACK_GUARD);
+        paint(stack + STACK_BYTES - PAINTED_BYTES);
         thread.number = i;
         thread.index = thread_index(i);
         thread.state = READY;
@@ -385,8 +425,9 @@ inline void advance(Block* block) {
 inline void release_grid(uint64_t count) {
     const Thread& first = waiting_blocks->threads[0];
     for (Block* block = waiting_blocks; block; block = block->next)
-        if (waiting_count != count || block->threads[0].line != first.line)
-            fail(first.line, ": %s() was not reached by all %llu blocks", first.waits_at, (unsigned long long)count);
+        if (waiting_count != count || block->threads[0].waits_at.site != first.waits_at.site)
+            fail("barrier", first.waits_at.line, "call=%s" AND "blocks=%llu", first.waits_at.function,
+                 (unsigned long long)count);
     Block* released = waiting_blocks;
     waiting_blocks = nullptr;
     waiting_count = 0;
@@ -437,19 +478,20 @@ unsigned lanes_alive() {
     return alive;
 }
 
-uint64_t shuffle_bits(const char* function, int line, unsigned mask, uint64_t value, int source) {
-    return wait(AT_WARP_FUNCTION, function, line, value, mask, source);
+unsigned long long exchanged(Call call, unsigned mask, unsigned long long value, int what) {
+    return wait(AT_WARP_FUNCTION, call, value, mask, what);
 }
 
-unsigned vote(const char* function, int line, unsigned mask, bool yes) {
-    return wait(AT_WARP_FUNCTION, function, line, yes, mask, VOTE);
-}
-
-int block_sum(const char* function, int line, int yes) {
-    return wait(AT_BLOCK_BARRIER, function, line, yes != 0);
-}
+int block_sum(Call call, int yes) { return wait(AT_BLOCK_BARRIER, call, yes != 0); }
 
 // A barrier of all blocks. It replaces the barrier that a .cu text builds from atomics on a GPU.
-void grid_barrier(int line) { wait(AT_GRID_BARRIER, "grid_barrier", line, 0); }
+void grid_barrier(int line) { wait(AT_GRID_BARRIER, {"grid_barrier", line, __builtin_return_address(0)}, 0); }
+
+void trap(int line) { fail("trap", line, "thread=%s" AND "block=%s", text_of(current->index), text_of(blockIdx)); }
+
+void failed_assertion(const char* condition, int line) {
+    fail("assert", line, "condition=%s" AND "thread=%s" AND "block=%s", condition, text_of(current->index),
+         text_of(blockIdx));
+}
 
 }  // namespace cuda_on_cpu

@@ -8,14 +8,17 @@ import functools
 import re
 import struct
 import sys
+import tempfile
+import weakref
 from typing import Any
 
 import numpy as np
 
 from nncourse.child import Child, conversation, empty
-from nncourse.cuda.emulator_program import line_in, lines_before, program_for, why_no_compiler
+from nncourse.cuda.emulator_program import inside, line_in, lines_before, program_for, why_no_compiler
+from nncourse.cuda.faults import EmulationError, Fault, read
 from nncourse.cuda.source import CudaSource, Parameter, kernels_in, parameters
-from nncourse.cuda.trace import RECORD, Trace, trace_of
+from nncourse.cuda.trace import RECORD, Trace, trace_of, variables
 from nncourse.errors import CourseError, refuse_unknown
 
 ORDERS = ("forward", "reverse", "shuffled")
@@ -25,22 +28,17 @@ ORDERS = ("forward", "reverse", "shuffled")
 LAUNCH = struct.Struct("=3i I 3I 3I q d q")
 ARGUMENT = struct.Struct("=48s q 3i 4x")
 ANSWER = struct.Struct("=3i")
-DONE, FAILED, OUT_OF_TIME, RACE = range(4)
+DONE, FAILED = range(2)
 COUNT = struct.Struct("=q")
 
 # Separates the two parts of the child's stderr: the kernels' printed output, then AddressSanitizer's report.
 REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
 CRASHES = {
-    "FPE on": " divides an integer by zero",
-    "stack-overflow": " needs more than the 256 KB of local memory that the emulator gives a thread",
-    "SEGV on": " reads or writes memory that belongs to no array",
-    # ILL, and on ARM TRAP: see FOR_MEMORY in emulator_program.py
-    "(ILL|TRAP) on": " uses an address that is no multiple of what it takes at once: 16 bytes for float4, 8 for float2",
+    "FPE on": "division",
+    "stack-overflow": "stack",
+    "SEGV on": "address",
+    "(ILL|TRAP) on": "alignment",  # TRAP on ARM: see FOR_MEMORY in emulator_program.py
 }
-
-
-class EmulationError(CourseError):
-    """A mistake detected while a kernel ran on the CPU; the message begins "file:line: kernel …"."""
 
 
 def run(
@@ -56,6 +54,7 @@ def run(
     races: bool = False,
     record: list[Trace] | None = None,
     most_records: int = 1_000_000,
+    sandbox: tuple[str, ...] = (),
 ) -> None:
     """Run a kernel on the CPU. Arrays whose parameter is not const are changed in place.
 
@@ -67,6 +66,8 @@ def run(
         threads are a mistake even if the result is right, unless both only read or both are atomic.
     record: a list to which the Trace of the launch is appended: all accesses of all threads, at most `most_records`.
         Neither races nor out-of-bounds accesses are then mistakes.
+    sandbox: the beginning of a command line, such as bwrap's, put before the compiler's and before the program's. In it
+        "{folder}" stands for the only folder in which the command needs to write.
 
     Raises EmulationError for a mistake of the kernel, CourseError for invalid options.
     """
@@ -83,7 +84,7 @@ def run(
     request = [head, *_packed(passed)]
     written = [argument for parameter, argument in passed if parameter.pointer and not parameter.const]
     try:
-        with conversation(_child, source, races or recording) as child:
+        with conversation(_child, source, races or recording, tuple(sandbox)) as child:
             try:
                 records = _converse(child, request, written, recording)
             except BaseException:
@@ -92,11 +93,10 @@ def run(
             finally:
                 _show_printed(child)
     except _ChildError as failure:
-        outcome, _, text, _ = failure.args
         # A crash: AddressSanitizer, which only the other program has, names the line.
-        if recording and outcome == FAILED and not text:
-            run(source, function, grid, block, arguments, shared_bytes, order, seed, time_limit)
-        raise EmulationError(_explained(*failure.args, source, function, time_limit)) from None
+        if recording and not failure.args[1]:
+            run(source, function, grid, block, arguments, shared_bytes, order, seed, time_limit, sandbox=sandbox)
+        raise EmulationError(_fault(failure, source, function)) from None
     if recording:
         record.append(trace_of(records, source, grid, block, passed, shared_bytes))
 
@@ -129,13 +129,19 @@ def _packed(passed: list[tuple[Parameter, Any]]) -> list[bytes]:
 
 
 class _ChildError(Exception):
-    """The child has ended. args: outcome, line and text of its last answer, and the sanitizer's report."""
+    """The child has ended. args: line and text of its last answer, and the sanitizer's report."""
 
 
 @functools.lru_cache(maxsize=16)
-def _child(source: CudaSource, races: bool, pid: int) -> Child:
+def _child(source: CudaSource, races: bool, sandbox: tuple[str, ...], pid: int) -> Child:
     """A running emulator program for this source, owned by this process, whose id is `pid`."""
-    return Child([program_for(source, races)])
+    program = program_for(source, races, sandbox)
+    if not sandbox:
+        return Child([program])
+    folder = tempfile.TemporaryDirectory()
+    child = Child([*inside(sandbox, folder.name), program])
+    weakref.finalize(child, folder.cleanup)
+    return child
 
 
 def _converse(child: Child, request: list[bytes], written: list[np.ndarray], recording: bool) -> np.ndarray:
@@ -150,7 +156,7 @@ def _converse(child: Child, request: list[bytes], written: list[np.ndarray], rec
         pass  # it ended without an answer
     if outcome != DONE:
         child.process.wait()  # so that its report is complete
-        raise _ChildError(outcome, line, text, "".join(REPORT_START.split(child.stderr())[1:]))
+        raise _ChildError(line, text, "".join(REPORT_START.split(child.stderr())[1:]))
     for array in written:
         array.reshape(-1).view(np.uint8)[:] = np.frombuffer(_read(child, array.nbytes), np.uint8)
     count = COUNT.unpack(_read(child, COUNT.size))[0] if recording else 0
@@ -171,30 +177,50 @@ def _show_printed(child: Child) -> None:
         empty(child.errors.fileno())
 
 
-def _explained(
-    outcome: int, line: int, text: str, report: str, source: CudaSource, function: str, time_limit: float
-) -> str:
-    """The error message, in one line. For a crash, the .cu line is the report's innermost frame in the .cu file."""
+def _fault(failure: _ChildError, source: CudaSource, function: str) -> Fault:
+    """The fault that ended the child. For a crash, the .cu line is the report's innermost frame in the .cu file."""
+    line, text, report = failure.args
+    kind, facts = read(text) if text else ("crash", _crash(report))
     line = line or line_in(report, source)
-    if outcome == RACE:  # the text begins with the code addresses of the second and the first access
-        *addresses, text = text.split(" ", 2)
-        line, other = lines_before([int(address, 16) for address in addresses], program_for(source, races=True), source)
-        text += f" (the other access is in line {other})" if other != line else ""
-    where = f"{source.file}:{line}: {function}" if line else f"{source.file}: {function}"
-    if outcome == OUT_OF_TIME:
-        return f"{where} did not end within {time_limit:g} s: {text} still runs; look for an endless loop"
-    if text:
-        return where + text.replace("an array", _nearest_array(report))
-    for sign, words in CRASHES.items():
+    if kind == "race":
+        line = _complete_race(facts, source)
+    elif facts.get("memory") == "other":
+        facts |= _nearest_array(report)
+    return Fault(kind, source.file, function, line, facts)
+
+
+def _crash(report: str) -> dict:
+    for sign, cause in CRASHES.items():
         if re.search(sign, report):
-            return where + words
-    return f"{where} ended the emulator; launch it again: {report.strip()[:200] or 'it left no report'}"
+            return {"cause": cause}
+    return {"cause": "unknown", "report": report.strip()[:200]}
 
 
-def _nearest_array(report: str) -> str:
+def _complete_race(facts: dict, source: CudaSource) -> int:
+    """Replace code addresses by lines, and a byte by a variable's element. Returns the line of the second access."""
+    program = program_for(source, races=True)
+    codes = [int(facts.pop(name), 16) for name in ("code", "other_code")]
+    line, other = lines_before(codes, program, source)
+    if other != line:
+        facts["other_line"] = other
+    if facts["memory"] in ("device", "static shared"):
+        section = "cuda_device" if facts["memory"] == "device" else "cuda_shared"
+        facts |= _variable_at(facts.pop("index"), variables(program, section), facts.pop("bytes"))
+    return line
+
+
+def _variable_at(offset: int, known: list[tuple[str, int, int]], bytes: int) -> dict:
+    """The variable in which a byte of a section lies, and which of its elements, taking accesses to be of that size."""
+    for name, start, size in known:
+        if start <= offset < start + size:
+            return {"array": name} | ({"index": (offset - start) // bytes} if size > bytes else {})
+    return {}
+
+
+def _nearest_array(report: str) -> dict:
     """The array in shared or constant memory that the sanitizer's report names; the nearest one if it names several."""
     found = re.findall(r"is located (\d+) bytes .*global variable '(\w+)'.* of size (\d+)", report)
     if not found:
-        return "an array"
+        return {}
     _, name, size = min(found, key=lambda item: int(item[0]))
-    return f"{name} ({size} bytes)"
+    return {"array": name, "array_bytes": int(size)}

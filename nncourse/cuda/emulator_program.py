@@ -16,31 +16,50 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from nncourse.child import kill_group
 from nncourse.cuda.compile import CudaCompileError, refuse_uncompilable, why_no_nvrtc
-from nncourse.cuda.source import CudaSource, kernels_in
+from nncourse.cuda.source import COMMENT, CudaSource, kernels_in
 from nncourse.errors import CourseError, write_atomically
 
 FOLDER = Path(__file__).parent
-HEADERS = sorted(FOLDER.glob("cuda_on_cpu*.h"))
+PARTS = sorted([*FOLDER.glob("cuda_on_cpu*.h"), *FOLDER.glob("cuda_on_cpu*.ld")])
 # -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
 # -gdwarf-4: in the newer form addr2line may take the .cu text, the first file of its kind, for kernels.cpp
-FLAGS = shlex.split("-std=c++17 -O1 -g1 -gdwarf-4 -w -fno-strict-aliasing -fwrapv -no-pie")
+FLAGS = shlex.split("-std=c++17 -g1 -gdwarf-4 -w -fno-strict-aliasing -fwrapv -no-pie")
 FLAGS += shlex.split("-fmax-errors=20 -fno-diagnostics-show-caret")
+# For a .cu text. -O0: otherwise a faulty access whose value is not used may be optimised away. -undef, -nostdinc: no
+# macro or header that NVRTC has not. The rest: so that cuda_on_cpu.ld can sort the variables.
+FOR_TEXT = shlex.split("-O0 -undef -nostdinc -fno-threadsafe-statics -fdata-sections -fno-zero-initialized-in-bss")
+LINKED_AS = f"-Wl,-T,{FOLDER / 'cuda_on_cpu.ld'}"
+# An uninitialised variable is then never 0 by chance. Compilers before GCC 12 lack it: see PAINTS_STACKS.
+PATTERN = "-ftrivial-auto-var-init=pattern"
+PAINTS_STACKS = "-DCUDA_ON_CPU_PAINTS_STACKS"
 # A misaligned access, such as a float4 at an address that is not a multiple of 16, is an error on a GPU but not on a
 # CPU. These flags make it trap on the CPU too.
-FOR_MEMORY = shlex.split("-fsanitize=address -fsanitize-sections=cuda_shared")
+FOR_MEMORY = ["-fsanitize=address"]
 FOR_MEMORY += shlex.split("-fsanitize=alignment -fsanitize-undefined-trap-on-error")
-# -O0: otherwise the racing access may be optimised away. Not passed to the linker: cuda_on_cpu_races.h replaces TSan,
-# and must not be instrumented itself.
-FOR_RACES = shlex.split("-O0 -fsanitize=thread -fno-threadsafe-statics -DCUDA_ON_CPU_RACES")
+SHARED_FOR_MEMORY = ["-O1", *FOR_MEMORY]
+# Not passed to the linker: cuda_on_cpu_races.h replaces TSan, and must not be instrumented itself.
+FOR_RACES = shlex.split("-fsanitize=thread -DCUDA_ON_CPU_RACES")
 SHARED_FOR_RACES = shlex.split("-O2 -DCUDA_ON_CPU_RACES")
+MOST_SECONDS = 60  # for a command, such as the compiler
 UNUSED_DAYS = 30  # programs unused for this many days are removed
 
-ALIGN = r"(?:__align__\s*\(\s*\d+\s*\)\s*)?"
-DYNAMIC_SHARED = re.compile(rf"extern\s+{ALIGN}__shared__\s+{ALIGN}([\w\s]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
+ALIGN = r"(?:(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?\s*\)\s*)?"
+DYNAMIC_SHARED = re.compile(
+    rf"extern\s+{ALIGN}__shared__\s+{ALIGN}(?P<type>[\w\s:]+?)\s*\b{ALIGN}(?P<name>\w+)\s*\[\s*\]"
+    r"(?P<columns>(?:\s*\[[^][;]*\])*)\s*;"
+)
 GXX_ERROR = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>.*)$")
+GXX_REQUIRED = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+):   required from ")
+GXX_UNKNOWN = re.compile(
+    r"'(?P<name>\w+)' (?:was not declared|has not been declared|does not name a type|is not a member|not declared)"
+    r"|there are no arguments to '(?P<other>\w+)'"
+)
+NO_ASM = "the_emulator_has_no_asm"  # see cuda_on_cpu.h
 
 
 def why_no_compiler() -> str | None:
@@ -53,30 +72,57 @@ def why_no_compiler() -> str | None:
     return f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, or name another in CXX"
 
 
-def program_for(source: CudaSource, races: bool = False) -> Path:
+def program_for(source: CudaSource, races: bool = False, sandbox: tuple[str, ...] = ()) -> Path:
     """The path of the program for this source; it is compiled unless it is in the cache folder.
 
-    With `races` the program detects races or records accesses, and does not contain AddressSanitizer.
+    With `races` the program detects races or records accesses, and does not contain AddressSanitizer. Where there is
+    neither of the two programs, both are compiled at once: whoever judges a kernel runs both. `sandbox` as in
+    emulate.run.
     Raises CudaCompileError if the text does not compile, CourseError if there is no compiler.
     """
     if reason := why_no_compiler():
         raise CourseError(f"{source.file}: {reason}")
-    text, options = _program_text(source), [*FLAGS, *(FOR_RACES if races else FOR_MEMORY)]
-    program = _kept("emulator", "", text, *options)
-    if _is_there(program):
-        return program
+    text = _program_text(source)
+    programs = {kind: _kept("emulator", "", text, *_options(kind)) for kind in (races, not races)}
+    there = {kind: _is_there(program) for kind, program in programs.items()}
+    if not there[races]:
+        to_make = {kind: program for kind, program in programs.items() if not there[kind]}
+        _make(source, text, to_make, races, sandbox)
+    return programs[races]
+
+
+def _options(races: bool) -> list[str]:
+    return [*FLAGS, *FOR_TEXT, *(FOR_RACES if races else FOR_MEMORY)]
+
+
+def _make(source: CudaSource, text: str, programs: dict[bool, Path], races: bool, sandbox: tuple[str, ...]) -> None:
+    """Compile programs at the same time, and beside them ask NVRTC, whose errors come first: they are a GPU's."""
+    pool = ThreadPoolExecutor(1 + len(programs))
+    try:
+        accepted = pool.submit(_ask_nvrtc, source)
+        builds = {
+            kind: pool.submit(
+                write_atomically, program, functools.partial(_build, source, text, kind, sandbox, accepted)
+            )
+            for kind, program in programs.items()
+        }
+        accepted.result()
+        wait(builds.values())  # also for the program that is not asked for, or the next call would compile it again
+    finally:
+        pool.shutdown(wait=False)
+    builds[races].result()
+    _remove_unused(programs[races].parent)
+
+
+def _ask_nvrtc(source: CudaSource) -> None:
     if why_no_nvrtc() is None:
-        refuse_uncompilable(source)  # first, so that errors are reported as NVIDIA's compiler reports them for a GPU
-    to_link = [_shared_object(races), *(() if races else FOR_MEMORY)]
-    write_atomically(program, lambda new: _build(new, text, options, to_link, source))
-    _remove_unused(program.parent)
-    return program
+        refuse_uncompilable(source)
 
 
 def _kept(folder: str, suffix: str, *made_of: str) -> Path:
     """Where a file is kept that is made of these texts and options, by this compiler, with these headers."""
-    headers = [header.read_text() for header in HEADERS]
-    key = "\0".join([*made_of, *headers, *_compiler(), said_by(*_compiler(), "--version")])
+    parts = [part.read_text(encoding="utf-8") for part in PARTS]
+    key = "\0".join([*made_of, *parts, *_compiler(), said_by(*_compiler(), "--version")])
     return _cache_folder(folder) / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)
 
 
@@ -91,7 +137,8 @@ def _is_there(path: Path) -> bool:
 
 def _shared_object(races: bool) -> Path:
     """What all programs share, compiled."""
-    options = [*FLAGS, *(SHARED_FOR_RACES if races else FOR_MEMORY), "-x", "c++", "-c"]
+    paints = [] if _sets_patterns(*_compiler()) else [PAINTS_STACKS]
+    options = [*FLAGS, *(SHARED_FOR_RACES if races else SHARED_FOR_MEMORY), *paints, "-x", "c++", "-c"]
     path = _kept("emulator_parts", ".o", "cuda_on_cpu_program.h", *options)
     if not _is_there(path):
         write_atomically(path, lambda new: _succeed(*options, FOLDER / "cuda_on_cpu_program.h", "-o", new))
@@ -100,14 +147,21 @@ def _shared_object(races: bool) -> Path:
 
 
 def _prepared_header(*options: str) -> Path:
-    """A copy of cuda_on_cpu.h. If g++ can, beside it lies what g++ reads in its place, in a third of the time."""
-    path = _kept("emulator_parts", ".h", "cuda_on_cpu.h", *options)
+    """A file that includes cuda_on_cpu.h. If g++ can, beside it lies what g++ reads instead, in a third of the time."""
+    text = f'#include "{FOLDER / "cuda_on_cpu.h"}"\n'
+    path = _kept("emulator_parts", ".h", text, *options)
     prepared = path.with_suffix(".h.gch")
     if not (_is_there(path) and _is_there(prepared)):
-        write_atomically(path, lambda new: shutil.copyfile(FOLDER / "cuda_on_cpu.h", new))
+        write_atomically(path, lambda new: new.write_text(text, encoding="utf-8"))
         with contextlib.suppress(CourseError):
             write_atomically(prepared, lambda new: _succeed(*options, "-x", "c++-header", path, "-o", new))
     return path
+
+
+@functools.lru_cache(maxsize=8)
+def _sets_patterns(*compiler: str) -> bool:
+    """Whether the compiler can set uninitialised variables to a pattern."""
+    return not _run([*compiler, PATTERN, "-E", "-x", "c++", os.devnull]).returncode
 
 
 def _compiler() -> list[str]:
@@ -123,13 +177,24 @@ def said_by(*command: str | Path) -> str:
 
 
 def _run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess:
-    """Run a command with empty stdin, which addr2line would otherwise read. Raises CourseError if it cannot be run."""
+    """Run a command with empty stdin, which addr2line would otherwise read.
+
+    Raises CourseError if it cannot be run, or does not end: a text can keep a compiler busy for ever.
+    """
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        nothing = subprocess.DEVNULL
-        return subprocess.run(command, stdin=nothing, capture_output=True, text=True, errors="replace", **options)
+        process = subprocess.Popen(command, **pipes, text=True, errors="replace", start_new_session=True, **options)
     except OSError as error:
         reason = f"{command[0]} cannot be run: {error.strerror}"
         raise CourseError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
+    try:
+        out, err = process.communicate(timeout=MOST_SECONDS)
+    except BaseException as error:
+        kill_group(process)  # the compiler is a process that the command has started
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise CourseError(f"{command[0]} did not end within {MOST_SECONDS} s: give it less to compile") from None
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def _program_text(source: CudaSource) -> str:
@@ -139,9 +204,8 @@ def _program_text(source: CudaSource) -> str:
         for number, name in enumerate(kernels_in(source))
     )
     return (
-        "namespace {\n"  # otherwise GCC cannot place a __shared__ array of a template or inline function in a section
+        "namespace {\n"  # so that a text may have names that the libraries have too
         f"{DYNAMIC_SHARED.sub(_pointer_to_dynamic_shared, source.compilable())}"
-        "ROOM_AFTER_SHARED_MEMORY\n"
         "}\n"
         '#line 1 "main.cpp"\n'
         f"void cuda_on_cpu_call(int function, void** slots) {{\n    switch (function) {{\n{cases}    }}\n}}\n"
@@ -150,28 +214,47 @@ def _program_text(source: CudaSource) -> str:
 
 def _pointer_to_dynamic_shared(declaration: re.Match) -> str:
     """Replace `extern __shared__ float tile[];`, which is not C++, by a pointer to the memory reserved for it."""
-    ctype, name = declaration.groups()
-    lines = "\n" * declaration[0].count("\n")  # later lines keep their numbers
-    return f"{ctype}* const {name} = reinterpret_cast<{ctype}*>(cuda_on_cpu::dynamic_shared);{lines}"
+    ctype, name, columns = declaration["type"], declaration["name"], declaration["columns"]
+    lines = "\n" * (declaration[0].count("\n") - 2 * columns.count("\n"))  # later lines keep their numbers
+    pointer = f"({{}}){columns}" if columns else "{}"
+    return (
+        f"{ctype} {pointer.format(f'* const {name}')} = "
+        f"reinterpret_cast<{ctype} {pointer.format('*')}>(cuda_on_cpu::dynamic_shared);{lines}"
+    )
 
 
-def _build(program: Path, text: str, options: list[str], to_link: list[str | Path], source: CudaSource) -> None:
-    """Compile and link in the program's folder. Raises CudaCompileError."""
-    folder = program.parent
+def inside(sandbox: tuple[str, ...], folder: str | Path) -> list[str]:
+    """The beginning of a command line in a sandbox in which the folder may be written to."""
+    return [part.replace("{folder}", str(folder)) for part in sandbox]
+
+
+def _build(
+    source: CudaSource, text: str, races: bool, sandbox: tuple[str, ...], accepted: Future, program: Path
+) -> None:
+    """Compile and link in the program's folder. Raises CudaCompileError, also if NVRTC has not `accepted` the text."""
+    folder, options = program.parent, _options(races)
+    if _sets_patterns(*_compiler()):
+        options.append(PATTERN)
     (folder / "kernels.cpp").write_text(text, encoding="utf-8")
+    to_link = [LINKED_AS, _shared_object(races), *(() if races else FOR_MEMORY)]
+    before = inside(sandbox, folder)
     # Some compilers make a prepared header and then refuse it: they read the header itself.
     for header in (_prepared_header(*options), FOLDER / "cuda_on_cpu.h"):
-        result = _compile([*options, "-include", header, "-c", "kernels.cpp", "-o", "kernels.o"], folder)
+        result = _compile([*options, "-include", header, "-c", "kernels.cpp", "-o", "kernels.o"], folder, before)
         if not result.returncode:
-            result = _compile([*FLAGS, "kernels.o", *to_link, "-o", program.name], folder)
+            _refuse_host_functions(folder / "kernels.o", source)
+            result = _compile([*FLAGS, "kernels.o", *to_link, "-o", program.name], folder, before)
             break
+    accepted.result()
     if result.returncode:
-        raise CudaCompileError(_readable_errors(result.stderr, source))
+        raise _compile_error(result.stderr, source)
 
 
-def _compile(options: Sequence[str | Path], folder: Path | None = None) -> subprocess.CompletedProcess:
+def _compile(
+    options: Sequence[str | Path], folder: Path | None = None, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess:
     """Run the compiler, which is told to speak English."""
-    return _run([*_compiler(), *options], cwd=folder, env=os.environ | {"LC_ALL": "C"})
+    return _run([*before, *_compiler(), *options], cwd=folder, env=os.environ | {"LC_ALL": "C"})
 
 
 def _succeed(*options: str | Path) -> None:
@@ -181,15 +264,56 @@ def _succeed(*options: str | Path) -> None:
         raise CourseError(f"{_compiler()[0]} cannot compile the CPU emulator of CUDA: {result.stderr.strip()}")
 
 
-def _readable_errors(log: str, source: CudaSource) -> str:
-    """The errors of g++ in the format of compile.py: file, line and message, then the source line and a caret."""
-    lines = source.text.splitlines()
-    found = []
-    for match in filter(None, map(GXX_ERROR.match, log.splitlines())):
-        found.append(f"{match['file']}:{match['line']}: error: {match['message']}")
-        if match["file"] == source.file and int(match["line"]) <= len(lines):
-            found += ["  " + lines[int(match["line"]) - 1], "  " + " " * (int(match["column"]) - 1) + "^"]
-    return "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
+def _refuse_host_functions(compiled: Path, source: CudaSource) -> None:
+    """CudaCompileError if a text that NVRTC has not seen declares and calls what only a CPU has, such as system()."""
+    if why_no_nvrtc() is None or not shutil.which("nm"):
+        return
+    needed = set(_run(["nm", "-u", "-P", compiled]).stdout.split()[::2])
+    for name in sorted(needed - _functions_of_a_gpu()):
+        if not re.match(r"_Z(T|d[la]|n[wa]|N11cuda_on_cpu)|__[atu]\w*san_|_(_cxa|Unwind|_gxx)_", name):
+            raise CudaCompileError(f"{source.file}: error: {name} is no function that a GPU has")
+
+
+@functools.cache
+def _functions_of_a_gpu() -> frozenset[str]:
+    """The names that a compiled .cu text may leave to the linker: those of cuda_on_cpu_math.h, and what g++ calls."""
+    names = re.findall(r"\w+", COMMENT.sub(" ", (FOLDER / "cuda_on_cpu_math.h").read_text(encoding="utf-8")))
+    variables = ("threadIdx", "blockIdx", "blockDim", "gridDim", "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_")
+    return frozenset((*names, *(name + "f" for name in names), *variables))
+
+
+def _compile_error(log: str, source: CudaSource) -> CudaCompileError:
+    """The errors of g++ in the format of compile.py: file, line and message, then the source line and a caret.
+
+    What NVRTC has accepted is no mistake: it is missing in the emulator.
+    """
+    right, lines = why_no_nvrtc() is None, source.text.splitlines()
+    found, needed_at = [], None
+    for line in log.splitlines():
+        if match := GXX_REQUIRED.match(line):
+            needed_at = match
+        if not (match := GXX_ERROR.match(line)):
+            continue
+        place = needed_at if needed_at and match["file"] != source.file else match
+        unknown = GXX_UNKNOWN.search(match["message"])
+        said, needed_at = match["message"], None
+        if right or (unknown and unknown["name"] == NO_ASM):
+            right, said = True, _missing(unknown, said)
+        found.append(f"{place['file']}:{place['line']}: error: {said}")
+        if place["file"] == source.file and int(place["line"]) <= len(lines):
+            found += ["  " + lines[int(place["line"]) - 1], "  " + " " * (int(place["column"]) - 1) + "^"]
+    if "relocation truncated" in log:
+        found = [f"{source.file}: error: the emulator has no room for __device__ variables of more than 2 GB"]
+    text = "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
+    return CudaCompileError(text, kind="missing in the emulator" if right else "compile")
+
+
+def _missing(unknown: re.Match | None, said: str) -> str:
+    if not unknown:
+        return f"the emulator cannot do this, though a GPU can; g++ says: {said}"
+    name = unknown["name"] or unknown["other"]
+    name = "asm" if name == NO_ASM else name
+    return f"the emulator has no {name}; a GPU has: write it in another way, or check it on a GPU"
 
 
 def lines_before(return_addresses: Sequence[int], program: Path, source: CudaSource) -> list[int]:
@@ -203,6 +327,11 @@ def line_in(report: str, source: CudaSource) -> int:
     """The first .cu line named in a report, which is the innermost if functions were inlined; 0 if there is none."""
     match = re.search(re.escape(source.file) + r":(\d+)", report)
     return int(match[1]) if match else 0
+
+
+def read_in_a_sandbox() -> list[Path]:
+    """What the compiler and the programs read besides the folder that they write to: headers, and what is kept."""
+    return [*PARTS, _cache_folder("emulator_parts"), _cache_folder("emulator")]
 
 
 def _cache_folder(name: str) -> Path:

@@ -31,7 +31,15 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 ATTRIBUTE = re.compile(
     r"(?:__launch_bounds__|__cluster_dims__)\s*\((?:[^()]|\([^()]*\))*\)|\b(?:__restrict__|__restrict|volatile)\b"
 )
-KERNEL = re.compile(r'extern\s*"C"\s*__global__\s+void\s+(\w+)\s*\(([^)]*)\)')
+KERNEL = re.compile(r'(extern\s*"C"\s*)?__global__\s+void\s+(?P<name>\w+)\s*\((?P<parameters>[^)]*)\)')
+BLOCK = re.compile(r'extern\s*"C"\s*\{')
+# Names that a text gives to types: `#define REAL float`, `typedef float real;`, `using real = float;`.
+TYPE = r"(?:(?:const|signed|unsigned|char|short|int|long|float|double|bool|size_t|\w+)[ \t*]*)+?"
+NAMED_TYPES = (
+    re.compile(rf"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>{TYPE})[ \t]*$", re.MULTILINE),
+    re.compile(rf"\btypedef\s+(?P<type>{TYPE})[ \t]*\b(?P<name>\w+)\s*;"),
+    re.compile(rf"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>{TYPE})\s*;"),
+)
 PARAMETER = re.compile(
     r"(?P<type>[\w\s]+?)\s*(?P<stars>[*\s]*)(?:\bconst\b)?\s*\b(?P<name>\w+)\s*(?P<brackets>\[\s*\])?"
 )
@@ -89,7 +97,7 @@ class Parameter:
 
 
 def kernels_in(source: CudaSource) -> tuple[str, ...]:
-    """The names of all `extern "C" __global__ void` functions, in order."""
+    """The names of all `extern "C" __global__ void` functions, in order, also of those in an `extern "C"` block."""
     return tuple(_signatures(source))
 
 
@@ -102,20 +110,57 @@ def parameters(source: CudaSource, function: str) -> tuple[Parameter, ...]:
         raise CourseError(
             f'{source.file}: wanted a kernel: extern "C" __global__ void {function}(...); kernels there are: {there}'
         )
-    texts = [text.strip() for text in signatures[function].split(",")]
+    known = _named_types(source)
+    texts = [_with_types(text.strip(), known) for text in signatures[function].split(",")]
     return tuple(_parameter(text, f"{source.file}: {function}") for text in texts if text not in ("", "void"))
 
 
 def line_of(source: CudaSource, function: str) -> int:
     """The line of the text in which a kernel's name is declared, counted from 1."""
     plain = _plain(source)
-    return next(plain.count("\n", 0, match.start(1)) + 1 for match in KERNEL.finditer(plain) if match[1] == function)
+    return next(plain.count("\n", 0, match.start("name")) + 1 for match in _kernels(plain) if match["name"] == function)
 
 
 @functools.lru_cache(maxsize=128)
 def _signatures(source: CudaSource) -> dict[str, str]:
     """Kernel name -> the text between its parentheses."""
-    return dict(KERNEL.findall(_plain(source)))
+    return {match["name"]: match["parameters"] for match in _kernels(_plain(source))}
+
+
+def _kernels(plain: str) -> list[re.Match]:
+    """The declarations of all kernels with C linkage in a text without comments."""
+    blocks = [(match.end(), _closing(plain, match.end())) for match in BLOCK.finditer(plain)]
+    return [match for match in KERNEL.finditer(plain) if match[1] or any(a <= match.start() < b for a, b in blocks)]
+
+
+def _closing(plain: str, start: int) -> int:
+    """The position of the } that closes the { before `start`."""
+    depth = 1
+    for brace in re.finditer(r"[{}]", plain[start:]):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return start + brace.start()
+    return len(plain)
+
+
+@functools.lru_cache(maxsize=128)
+def _named_types(source: CudaSource) -> dict[str, str]:
+    """The names that a text, its constants and the texts before it give to types."""
+    known = dict(define.split("=", 1) for define in source.defines if "=" in define)
+    for text in (*source.before, source):
+        for kind in NAMED_TYPES:
+            known |= {match["name"]: match["type"].strip() for match in kind.finditer(_plain(text))}
+    return known
+
+
+def _with_types(declaration: str, known: dict[str, str]) -> str:
+    """A parameter's declaration, with the types that its words stand for. Its last word is its name."""
+    for _ in range(8):  # a name may stand for another
+        new = re.sub(r"\b\w+\b(?=[\s*]+\w)", lambda word: known.get(word[0], word[0]), declaration)
+        if new == declaration:
+            break
+        declaration = new
+    return declaration
 
 
 def _plain(source: CudaSource) -> str:

@@ -25,7 +25,7 @@ STATIC_SHARED, DYNAMIC_SHARED_MEMORY = -1, -2
 
 SHARED = re.compile(r"__shared__([^;(){}]*);")
 CONSTANT = re.compile(r"(?:#define|const(?:expr)?\s+int)\s+(\w+)\s*=?\s*(\d+)\b")
-SECTION_LIMIT = re.compile(r"^([0-9a-f]+) \w __(start|stop)_cuda_shared$", re.MULTILINE)
+SECTION_LIMIT = r"^([0-9a-f]+) \w __(start|stop)_{}$"
 SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [a-zA-Z] (?:.*::)?(\w+)$", re.MULTILINE)  # of nm -S
 
 
@@ -82,9 +82,9 @@ def trace_of(
         if parameter.pointer
     ]
     static, dynamic = (records["memory"] == number for number in (STATIC_SHARED, DYNAMIC_SHARED_MEMORY))
-    variables = _static_variables(program) if static.any() else []
-    owner = np.searchsorted([start for _, start, _ in variables], records["offset"], side="right") - 1
-    shared = [(*variable, static & (owner == number)) for number, variable in enumerate(variables)]
+    known = variables(program, "cuda_shared") if static.any() else []
+    owner = np.searchsorted([start for _, start, _ in known], records["offset"], side="right") - 1
+    shared = [(*variable, static & (owner == number)) for number, variable in enumerate(known)]
     for name, start, size, mine in (*shared, (_dynamic_name(source), 0, shared_bytes, dynamic)):
         if mine.any():
             accesses["offset"][mine] -= start
@@ -100,13 +100,13 @@ def trace_of(
     return Trace(grid, block, tuple(memory for memory, _ in touched), accesses)
 
 
-def _static_variables(program: Path) -> list[tuple[str, int, int]]:
-    """The __shared__ variables of a program: name, offset in their section, and size, both in bytes."""
+def variables(program: Path, section: str) -> list[tuple[str, int, int]]:
+    """The variables in a section of cuda_on_cpu.ld: name, offset in the section, and size, both in bytes."""
     listed = said_by("nm", "-C", "-S", "-n", program)
-    limits = {match[2]: int(match[1], 16) for match in SECTION_LIMIT.finditer(listed)}
+    limits = {match[2]: int(match[1], 16) for match in re.finditer(SECTION_LIMIT.format(section), listed, re.M)}
     start, end = limits.get("start", 0), limits.get("stop", 0)
     found = [(match[3], int(match[1], 16) - start, int(match[2], 16)) for match in SYMBOL.finditer(listed)]
-    return [item for item in found if 0 <= item[1] < end - start and item[0] != "room_after_shared"]
+    return [item for item in found if 0 <= item[1] < end - start]
 
 
 def _shared_shape(source: CudaSource, name: str, size: int) -> tuple[int, ...]:
@@ -127,5 +127,5 @@ def _shared_shape(source: CudaSource, name: str, size: int) -> tuple[int, ...]:
 
 def _dynamic_name(source: CudaSource) -> str:
     """The name of the dynamic shared memory in the .cu text, if there is only one; else "dynamic shared"."""
-    names = {name for _, name in DYNAMIC_SHARED.findall(source.text)}
+    names = {match["name"] for match in DYNAMIC_SHARED.finditer(source.text)}
     return names.pop() if len(names) == 1 else "dynamic shared"

@@ -1,105 +1,156 @@
-"""check(): compare a kernel with a float64 truth, on random data and on data chosen to expose mistakes.
+"""check(): compare a kernel with a float64 truth, on the random and hostile cases of cases.py.
 
-* Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
-  elements at once; long and thin ones above 1,024.
-* Values: random, and the kinds in the operation's `hostile`: zeros (the kink of ReLU); large, in thousands (exp
-  overflows); infinite, one infinity in the first argument; special, values at which activations often fail.
-* A kernel must not change its arguments: they are compared afterwards.
+* A kernel must return new arrays of the contract's shape and type, which share no memory with its arguments or with an
+  earlier result; a result in place must be the argument itself. It must not change its other arguments.
 * The result array of a CUDA kernel is filled with NaN, to detect elements that are never written. On a GPU all arrays
-  have guard elements on both sides, to detect out-of-bounds writes. On the emulator every case runs with the threads in
-  forward, reverse and shuffled order, to detect missing barriers, and once more with race detection, because a race may
+  have guard elements on both sides, to detect out-of-bounds writes. On the emulator the threads of a case run in
+  forward, reverse or shuffled order, to detect missing barriers, and once more with race detection, because a race may
   have no effect where threads run one after the other.
 * Errors of a few float32 roundings are allowed (the operation's `tolerance`); NaN never passes.
+
+How a kernel is run is another matter: by run_here() in this process, or by outside.py in a process that knows no truth.
+Either says what came back, in a Returned; compare() alone decides.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import cycle, islice
-from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nncourse import device as devices
 from nncourse.cuda.compile import CudaCompileError
-from nncourse.cuda.emulate import ORDERS
+from nncourse.cuda.emulate import ORDERS, EmulationError
 from nncourse.errors import CourseError
+from nncourse.kernels.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nncourse.kernels.contract import Argument
+from nncourse.kernels.truth import allowed_error, truths_of
+from nncourse.kernels.verdict import OPEN, RIGHT, Case, Fault, Verdict
+from nncourse.text_process import SENTINEL, described, said_of
 
-HOSTILE = ("zeros", "large", "infinite", "special")
-PLACES = {
-    "cpu": "on the CPU",
-    "gpu": "on the GPU",
-    "emulator": "on the CPU emulator, in three thread orders, and no races",
-}
-# The runs of each case: label -> options of the emulator. Elsewhere each case runs once.
-EMULATED = {
-    **{f"threads in {order} order": {"order": order, "seed": 1} for order in ORDERS},
-    "looking for races": {"races": True},
-}
-ONCE = {"": {}}
-EPS = float(np.finfo(np.float32).eps)
-TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
+if TYPE_CHECKING:
+    from nncourse.kernels.kernel import Kernel
+    from nncourse.kernels.operation import Operation
+
 GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 rows of the longest array
-MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
-SENTINEL = -987654321  # what integers hold before they are written; floats hold NaN
 # Contents of the guard elements: two different NaNs for outputs and inputs, so that copying one to the other is
 # detected; 0 for integers, because a kernel that reads past the end may use the value as an index, and a huge index
 # would make the process's CUDA context unusable.
 OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
-SPECIAL = np.outer([0.0, 1e-30, 0.5, 20.0, 88.8, 104.0, 1000.0, np.inf], [1, -1])  # kinks, and the range limits of exp
+MOST_EMULATED = 1 << 18  # threads of a launch in the second stage: the emulator runs some millions a second
+RACES: Mapping[str, Any] = {"races": True}
+LOOKING = "looking for races"
+
+Run = tuple[str, Mapping[str, Any]]  # a label, and options of the emulator
+Runner = Callable[[Case, Mapping[str, Any]], "Returned | Fault"]
 
 
-@dataclass(frozen=True)
-class Case:
-    """Arguments for a kernel, and a label that describes them."""
+@dataclass
+class Returned:
+    """What one call of a kernel gave back.
 
-    label: str
-    arguments: tuple
+    `results` are descriptions as text_process.described() makes them; `arrays` their elements, by the result's name.
+    `several` is the length of the tuple that was returned, None for one value. `in_place` are the arguments that may
+    change, as they are afterwards, and `changed` the names of all arguments that have changed. `arguments` are those of
+    the call: an object among them knows what was asked of it.
+    """
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """The result of check(): `ok`, one line of text, and the case that failed, which can be run again."""
-
-    ok: bool
-    line: str
-    case: Case | None = None
-
-    def __bool__(self) -> bool:
-        return self.ok
-
-    def __str__(self) -> str:
-        return ("✓ " if self.ok else "✗ ") + self.line
-
-    __repr__ = __str__
+    results: list[dict[str, Any]]
+    several: int | None
+    arrays: list[np.ndarray | None]
+    in_place: dict[str, np.ndarray]
+    changed: list[str]
+    arguments: tuple[Any, ...]
+    outside: bool = False  # wrote to the guard elements
 
 
-def check(operation, kernel, device: str | None = None, seed: int = 0) -> Verdict:
-    """Run `kernel` on every case until one fails. `device` is "cpu", "gpu" or "emulator". Called by Operation.check."""
+@dataclass
+class Memory:
+    """What run_here() remembers between the calls of one check: earlier results, with which none may share memory."""
+
+    earlier: list[Any] = field(default_factory=list)
+
+
+def check(
+    operation: "Operation",
+    kernel: "Kernel",
+    device: str | None = None,
+    seed: int | None = None,
+    sandbox: tuple[str, ...] = (),
+) -> Verdict:
+    """Run `kernel` in this process on every case until one fails. `device` is "cpu", "gpu" or "emulator".
+
+    Called by Operation.check. Without a `seed` the random numbers are new ones. `sandbox` is the emulator's.
+    """
     device = _place(kernel, device)
-    title = f"{operation.name} ({kernel.name})"
-    runs = EMULATED if device == "emulator" else ONCE
+    run = partial(run_here, operation, kernel, device, Memory())
+    return judge(operation, kernel.name, run, device, seed, kernel, sandbox)
+
+
+def judge(
+    operation: "Operation",
+    name: str,
+    run: Runner,
+    device: str,
+    seed: int | None = None,
+    kernel: "Kernel | None" = None,
+    sandbox: tuple[str, ...] = (),
+    only: Case | None = None,
+) -> Verdict:
+    """Run a kernel by run(case, options) on every case, or on one only, until one fails.
+
+    The emulator needs the CUDA `kernel`.
+    """
+    say = partial(Verdict, operation.name, name)
     count = 0
-    for case in cases(operation, seed):
-        count += 1
-        for run, options in runs.items():
+    more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
+    for case in (only,) if only else cases(operation, seed):
+        for label, options in _runs(case, count, device, kernel):
             try:
-                fault = _fault(operation, kernel, case, device, options)
+                fault = _fault(operation, case, run(case, options | more))
+                wrong = fault and fault.kind in ("wrong value", "not in place")
+                if wrong and device == "emulator" and label != LOOKING:
+                    # A missing barrier can cause wrong values; a report of the race is more helpful.
+                    race = run(case, RACES | more)
+                    if isinstance(race, Fault) and race.kind == "race":
+                        fault, label = race, LOOKING
             except CudaCompileError as error:
-                return Verdict(False, f"{title}: does not compile\n{error}")
-            shares = "__shared__" in getattr(getattr(kernel, "source", None), "text", "")
-            if fault and " wrong, first " in fault and device == "emulator" and shares:
-                # A missing barrier can cause wrong values; a report of the race is more helpful.
-                race = _fault(operation, kernel, case, device, EMULATED["looking for races"]) or ""
-                fault = race if "both touch shared" in race else fault
+                return say(getattr(error, "kind", "compile"), {"said": str(error)})
+            if fault and fault.kind == OPEN:
+                return say(OPEN) if count == 0 else say("raised", fault.facts, case, label)
             if fault:
-                label = f"{case.label}, {run}" if run else case.label
-                return Verdict(False, f"{title}: {label}: {fault}", case)
-    return Verdict(True, f"{title}: right in {count} cases {PLACES[device]}")
+                return say(fault.kind, fault.facts, case, label)
+        count += 1
+    return say(RIGHT, {"count": count, "device": device})
 
 
-def _place(kernel, device: str | None) -> str:
+def _runs(case: Case, number: int, device: str, kernel: "Kernel | None") -> Iterator[Run]:
+    """How often a case is run: once; on the emulator in one order of threads or all, and once more for races.
+
+    Which threads meet depends on sizes, seldom on values. So cases with hostile values and large ones are run in one
+    order, a different one each time.
+    """
+    if device != "emulator":
+        yield "", {}
+        return
+    assert kernel is not None
+    plain = case.label.endswith("random values") and not case.large
+    if case.large and _threads(kernel, case) > MOST_EMULATED:
+        return
+    for order in ORDERS if plain else (ORDERS[number % len(ORDERS)],):
+        yield f"threads in {order} order", {"order": order, "seed": 1 + number}
+    if plain:
+        yield LOOKING, RACES
+
+
+def _threads(kernel: Any, case: Case) -> int:
+    """The number of threads of the launch that a case needs."""
+    return kernel.threads(*case.arguments)
+
+
+def _place(kernel: "Kernel", device: str | None) -> str:
     """Where to run: `device` if given, else the kernel's device, or the emulator for CUDA C without a GPU."""
     gpu = devices.gpu_available()
     device = device or ("emulator" if kernel.cuda and not gpu else kernel.device)
@@ -111,214 +162,79 @@ def _place(kernel, device: str | None) -> str:
     return device
 
 
-def cases(operation, seed: int = 0) -> Iterator[Case]:
-    """All cases of an operation, small ones first, so that a fault is reported on simple data."""
-    rng = np.random.default_rng(seed)
-    tried, odd = operation.sizes_to_check, next(iter(operation.sizes_to_check), None)
-    if odd is None:
-        tried, odd = _usual_sizes(operation)
-    for sizes in tried:
-        known = operation.shapes.complete(sizes, operation.name)
-        if all(prod(known[dim.lstrip("*")] for dim in argument.dims) <= MOST for argument in operation.arguments):
-            yield _case(operation, known, "random", rng)
-    for kind in operation.hostile:
-        yield _case(operation, odd, kind, rng)
+# ---- running a kernel in this process
 
 
-def _usual_sizes(operation) -> tuple[list[dict], dict]:
-    """The sizes to try with random values, and those for hostile values.
-
-    Whole numbers from which sizes are derived, such as a window and a stride, are tried small too, so that there are
-    several windows, and windows that overlap. Sizes for which a derived size would be below 1 are left out.
-    """
-    shapes = operation.shapes
-    steps = [name for name in shapes.free_names if name in shapes.whole_in_formulas]
-    others = [name for name in shapes.free_names if name not in steps]
-    named = [dict(zip(shapes.free_names, sizes, strict=True)) for sizes in hostile_sizes(len(shapes.free_names))]
-    odd = dict(zip(others, islice(cycle((5, 18, 7)), len(others)), strict=False))
-    odd |= dict(zip(steps, cycle((3, 2)), strict=False))
-    if steps:
-        small = [dict(zip(steps, cycle(pattern), strict=False)) for pattern in ((1,), (2, 1), (3, 2), (1, 3), (5, 2))]
-        large = [dict(zip(others, sizes, strict=True)) for sizes in hostile_sizes(len(others))]
-        named += [sizes | small[(number + more) % 5] for number, sizes in enumerate(large) for more in (0, 2)]
-    tried = [sizes for sizes in named if _fits(operation, sizes)]
-    if not tried:
-        raise CourseError(f"{operation.name}: wanted sizes_to_check, since no usual sizes fit the contract's formulas")
-    return tried, odd if _fits(operation, odd) else tried[0]
-
-
-def _fits(operation, sizes: dict) -> bool:
-    """True if every derived size is at least 1."""
-    try:
-        operation.shapes.complete(sizes, operation.name)
-    except CourseError:
-        return False
-    return True
-
-
-def random_case(operation, sizes: dict, seed: int = 0) -> Case:
-    """Random arguments of these sizes, a number for each size of the contract that is not derived."""
-    return _case(operation, sizes, "random", np.random.default_rng(seed))
-
-
-def hostile_sizes(count: int) -> list[tuple[int, ...]]:
-    """`count` sizes at a time: ones, odd ones, a tile of 16, 17 in each direction, multiples of 4, a long one."""
-    if count == 1:
-        return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
-    patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (33, 65, 18), (20, 132, 4), (1025, 3, 2)
-    sizes = [tuple(islice(cycle(pattern), count)) for pattern in patterns]
-    return list(dict.fromkeys(each[shift:] + each[:shift] for each in sizes for shift in range(count)))
-
-
-def _case(operation, sizes: dict[str, int], kind: str, rng: np.random.Generator) -> Case:
-    """One case: arguments of these sizes with values of this kind."""
-    arguments = []
-    sizes = operation.shapes.complete(sizes, operation.name)
-    for position, argument in enumerate(operation.arguments):
-        shape = tuple(sizes[name] for name in argument.size_names) if argument.dims else ()
-        if argument.any_shape and shape[0] % 5 == 0:
-            shape = (5, shape[0] // 5)
-        if argument.name in operation.values:
-            value = operation.values[argument.name](rng, shape, sizes)
-        elif argument.kind != "float":
-            value = sizes[argument.name]
-        else:
-            value = _floats(kind, shape, position, rng) if argument.dims else float(rng.uniform(0.01, 1))
-        arguments.append(value)
-    shapes = ", ".join(
-        f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
-        for argument, value in zip(operation.arguments, arguments, strict=True)
+def run_here(
+    operation: "Operation",
+    kernel: "Kernel",
+    device: str,
+    memory: Memory,
+    case: Case,
+    options: Mapping[str, Any],
+) -> Returned | Fault:
+    """Call the kernel once, and say what came back, or the Fault that ended it."""
+    guards: list[Any] = []
+    copied = partial(_guarded, guards) if device == "gpu" else lambda values, bits: values.copy()
+    given = tuple(
+        copied(value, INPUT_GUARDS[value.dtype.kind]) if isinstance(value, np.ndarray) else copy.deepcopy(value)
+        for value in case.arguments
     )
-    return Case(f"{shapes}, {kind} values", tuple(arguments))
-
-
-def _floats(kind: str, shape: tuple[int, ...], position: int, rng: np.random.Generator) -> np.ndarray:
-    """Float32 values of one kind. Only the first argument gets an infinity, so that the truth is never NaN."""
-    values = rng.standard_normal(shape).astype(np.float32)
-    if kind == "infinite" and position == 0:
-        values.flat[rng.integers(values.size)] = np.inf
-    hostile = {"zeros": np.zeros_like(values), "large": 1000 * values, "special": np.resize(SPECIAL, shape)}
-    return hostile.get(kind, values).astype(np.float32)
-
-
-def _fault(operation, kernel, case: Case, device: str, options: dict) -> str | None:
-    """Run one case. Returns None, or a short description of what is wrong."""
-    truths = truths_of(operation, case.arguments)
-    guards: list = []
-    copy = partial(_guarded, guards) if device == "gpu" else lambda values, bits: values.copy()
-    arguments = [copy(value, INPUT_GUARDS[value.dtype.kind]) if _is_array(value) else value for value in case.arguments]
     if kernel.cuda and not operation.in_place:
-        options = options | {"out": out_of(operation, truths, lambda values: copy(values, OUTPUT_GUARD))}
+        truths = truths_of(operation, case.arguments)
+        options = {**options, "out": out_of(operation, truths, lambda values: copied(values, OUTPUT_GUARD))}
     try:
         with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
-            result = kernel(*arguments, **options)
+            result = kernel(*given, **options)
         devices.synchronise(device)
     except CudaCompileError:
         raise
+    except EmulationError as error:
+        return Fault(getattr(error, "kind", "crash"), {"said": str(error)})
     except CourseError as error:
-        return str(error)
-    except Exception as error:  # a student's function may raise anything; it becomes the verdict
-        return f"raised {type(error).__name__}: {error}"
-    if any((cells != bits).any() for cells, bits in guards):
-        return "writes outside of its arrays: is the guard right?"
-    in_place = {named.name: named for named in operation.shapes.in_place}
-    for name, value, before in zip(operation.names, arguments, case.arguments, strict=True):
-        same = _is_array(before) and np.array_equal(devices.to_device(value, "cpu"), before, equal_nan=True)
-        if name in in_place:
-            if fault := _compare_one(operation, in_place[name], value, truths[name], case.arguments):
-                return f"{name} is to be changed in place{', but is as it was' if same else ''}: {fault}"
-        elif _is_array(before) and not same:
-            return f"changes its argument {name}"
-    return compare(operation, result, truths, case.arguments)
+        return Fault("launch", {"said": str(error)})
+    except Exception as error:  # a student's function may raise anything
+        said = said_of(error)
+        if type(error).__module__.startswith("cupy"):  # after most of these the process's CUDA context is lost
+            kind = "bounds" if "Address" in said["text"] else "crash" if kernel.cuda else "raised"
+            words = f"raised {said['type']}: {said['text']}"
+            return Fault(kind, {**said, "said": words, "status": words, "context": "lost"})
+        return raised(said, ())
+    names = {id(value): name for name, value in zip(operation.names, given, strict=True)}
+    array_type = type(next((value for value in given if hasattr(value, "dtype")), np.empty(0)))
+    arrays = {name: value for name, value in zip(operation.names, given, strict=True) if isinstance(value, array_type)}
+    several = len(operation.results) > 1 and type(result) is tuple
+    values = result if several else (result,)
+    earlier = memory.earlier if not kernel.cuda else []
+    about = [described(value, arrays, earlier, array_type) for value in values]
+    memory.earlier = [*memory.earlier, *(value for value in values if id(value) not in names)][-6:]
+    on_host = {name: devices.to_device(value, "cpu") for name, value in arrays.items()}
+    before = dict(zip(operation.names, case.arguments, strict=True))
+    return Returned(
+        about,
+        len(values) if several else None,
+        [devices.to_device(value, "cpu") if isinstance(value, array_type) else None for value in values],
+        {named.name: on_host[named.name] for named in operation.shapes.in_place if named.name in on_host},
+        [name for name, value in on_host.items() if not np.array_equal(value, before[name], equal_nan=True)],
+        given,
+        any((cells != bits).any() for cells, bits in guards),
+    )
 
 
-def truths_of(operation, arguments: tuple) -> dict[str, np.ndarray]:
-    """The truth of each result, by its name."""
-    return _by_result(operation, operation.truth(*map(_float64, arguments)))
-
-
-def _by_result(operation, values) -> dict[str, np.ndarray]:
-    """What a truth or a magnitude returns, for each result: a tuple where there are several."""
-    several = values if len(operation.results) > 1 else (values,)
-    return {named.name: np.asarray(value) for named, value in zip(operation.results, several, strict=True)}
-
-
-def out_of(operation, truths: dict[str, np.ndarray], copy: Callable = lambda values: values):
-    """The `out` of a CUDA kernel: an unwritten array for each new result, passed through `copy`."""
-    arrays = tuple(copy(unwritten(named, truths[named.name].shape)) for named in operation.shapes.new)
+def out_of(
+    operation: "Operation", truths: dict[str, np.ndarray], copied: Callable[[np.ndarray], Any] = lambda values: values
+) -> Any:
+    """The `out` of a CUDA kernel: an unwritten array for each new result, passed through `copied`."""
+    arrays = tuple(copied(unwritten(named, truths[named.name].shape)) for named in operation.shapes.new)
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def unwritten(result, shape: tuple[int, ...]) -> np.ndarray:
+def unwritten(result: Argument, shape: tuple[int, ...]) -> np.ndarray:
     """A result array of NaN or SENTINEL, so that an element that is never written is detected."""
     return np.full(shape, np.nan if result.kind == "float" else SENTINEL, result.dtype)
 
 
-def _is_array(value) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-def compare(operation, result, truths: dict[str, np.ndarray], arguments: tuple) -> str | None:
-    """None if all results equal the truth up to rounding; else what is wrong with the first that does not."""
-    several = len(operation.results) > 1
-    if several and not (isinstance(result, tuple) and len(result) == len(operation.results)):
-        return f"returns {_kind(result)}: wanted a tuple of {', '.join(map(str, operation.results))}"
-    for named, value in zip(operation.results, result if several else (result,), strict=True):
-        if fault := _compare_one(operation, named, value, truths[named.name], arguments):
-            return fault
-    return None
-
-
-def _kind(value) -> str:
-    """A few words for a value that is not a tuple of the right length."""
-    if value is None:
-        return "nothing"
-    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"one {type(value).__name__}"
-
-
-def _compare_one(operation, named: Argument, result, truth: np.ndarray, arguments: tuple) -> str | None:
-    """None if one result equals the truth up to rounding; else the number of wrong elements, and the first of them."""
-    name, dtype = named.name, named.dtype
-    if result is None:
-        return f"returns nothing: wanted {named}"
-    if isinstance(result, float) and truth.shape == ():
-        result = np.float32(result)
-    got = np.asarray(devices.to_device(result, "cpu"))
-    if got.shape != truth.shape:
-        return f"{name} has shape {got.shape}, wanted {truth.shape}"
-    if got.dtype != dtype:
-        return f"{name} is {got.dtype}, wanted {np.dtype(dtype)}"
-    allowed = _allowed_error(operation, named, arguments)
-    with np.errstate(invalid="ignore"):
-        wrong = ~((got == truth) | (np.abs(got - truth) <= allowed))
-    if not wrong.any():
-        return None
-    first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-    place = f"{name}[{', '.join(map(str, first))}]" if first else name
-    value = f"{got[first]:.7g}"
-    if np.isnan(got[first]) or got[first] == SENTINEL:
-        value += " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)"
-    margin = float(np.broadcast_to(allowed, truth.shape)[first])
-    expected = f"{truth[first]:.7g} ± {margin:.1g}"
-    more = f"; {operation.advice(first, *arguments)}" if operation.advice else ""
-    return f"{int(wrong.sum())} of {wrong.size} wrong, first {place}: got {value}, expected {expected}{more}"
-
-
-def _allowed_error(operation, named: Argument, arguments: tuple) -> np.ndarray | float:
-    """The allowed error of one result: tolerance × eps × the operation's magnitude; 0 for integers and infinities."""
-    if named.kind == "int":
-        return 0
-    magnitude = _by_result(operation, operation.magnitude(*map(_float64, arguments)))[named.name]
-    allowed = operation.tolerance * EPS * np.abs(magnitude) + TINY
-    return np.where(np.isfinite(allowed), allowed, 0)
-
-
-def _float64(value):
-    """Float32 arrays converted to float64; other values unchanged."""
-    return value.astype(np.float64) if _is_array(value) and value.dtype == np.float32 else value
-
-
-def _guarded(guards: list, values: np.ndarray, bits: int):
+def _guarded(guards: list[Any], values: np.ndarray, bits: int) -> Any:
     """A GPU copy of `values` between guard elements, which are added to `guards`.
 
     The guards are compared with `bits` as 4-byte integers, so that a different NaN is detected too.
@@ -330,3 +246,166 @@ def _guarded(guards: list, values: np.ndarray, bits: int):
     inner[...] = cupy.asarray(values.reshape(-1))
     guards += [(cells[:GUARD], bits), (cells[GUARD + values.size :], bits)]
     return inner.reshape(values.shape)
+
+
+def raised(said: Mapping[str, Any], hints: tuple[str, ...]) -> Fault:
+    """The fault for an exception: its kind follows from the exception's type, never from its text."""
+    kind = said["type"]
+    facts = {**said, "hints": hints, "names": "np and xp"}
+    if kind == "NotImplementedError":
+        return Fault(OPEN, facts)
+    if kind == "RefusedError":
+        return Fault("forbidden", {"said": said["text"]})
+    if kind in ("NameError", "UnboundLocalError"):
+        return Fault("name" if kind == "NameError" else "raised", facts)
+    if kind == "MemoryError":
+        return Fault("memory", facts)
+    return Fault("raised", facts)
+
+
+# ---- deciding
+
+
+def compare(
+    operation: "Operation", result: Any, truths: dict[str, np.ndarray], arguments: tuple[Any, ...]
+) -> str | None:
+    """None if what a kernel returned in this process equals the truth up to rounding; else what is wrong, in words."""
+    values = result if len(operation.results) > 1 and type(result) is tuple else (result,)
+    arrays = [devices.to_device(value, "cpu") if hasattr(value, "dtype") else None for value in values]
+    shown = [value if array is None else array for array, value in zip(arrays, values, strict=True)]
+    about = [described(value, {}, []) for value in shown]
+    returned = Returned(about, len(values) if len(values) > 1 else None, arrays, {}, [], arguments)
+    fault = _results_fault(operation, returned, truths)
+    return str(fault) if fault else None
+
+
+def _fault(operation: "Operation", case: Case, returned: "Returned | Fault") -> Fault | None:
+    """What is wrong with what a call returned; None if nothing is."""
+    if isinstance(returned, Fault):
+        return returned
+    if returned.outside:
+        return Fault("outside")
+    truths = truths_of(operation, case.arguments)
+    before = dict(zip(operation.names, case.arguments, strict=True))
+    in_place = {named.name: named for named in operation.shapes.in_place}
+    for name, value in returned.in_place.items():
+        fault = _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
+        if fault and name not in returned.changed:
+            return Fault("not in place", {**fault.facts, "name": name})
+        if fault:
+            sign = _has_wrong_sign(before[name], value, truths[name])
+            return Fault(fault.kind, {**fault.facts, "name": name, "in place": True, "sign": sign})
+    for name in returned.changed:
+        if name not in in_place:
+            return Fault("changes an argument", {"name": name})
+    return _results_fault(operation, returned, truths, case)
+
+
+def _has_wrong_sign(before: np.ndarray, after: np.ndarray, truth: np.ndarray) -> bool:
+    """Whether the change went just the other way."""
+    wanted, got = truth - before, after.astype(np.float64) - before
+    return bool(np.any(wanted) and np.allclose(got, -wanted, rtol=1e-3, atol=1e-6))
+
+
+def _results_fault(
+    operation: "Operation", returned: Returned, truths: dict[str, np.ndarray], case: Case | None = None
+) -> Fault | None:
+    """What is wrong with the returned values: their number, their kinds, their elements."""
+    results = operation.results
+    if len(results) > 1 and returned.several != len(results):
+        about = returned.results[0]
+        wanted = f"a tuple of {', '.join(map(str, results))}"
+        if returned.several is not None:
+            return Fault("type", {"length": returned.several, "type": "tuple", "wanted": wanted})
+        if about["what"] == "nothing":
+            return Fault("nothing", {"wanted": wanted})
+        return Fault("type", {"type": _type_of(about), "one": True, "wanted": wanted})
+    for named, about, array in zip(results, returned.results, returned.arrays, strict=True):
+        in_place = named.name in operation.names
+        fault = _form_fault(named, about, truths[named.name].shape, in_place and case is not None)
+        if fault:
+            return fault
+        if in_place and case is not None:
+            continue  # its elements were compared as the argument's
+        got = np.asarray(about["number"], np.float32) if about["what"] == "number" else array
+        assert got is not None
+        if fault := _values_fault(operation, named, got, truths[named.name], returned.arguments, case):
+            return fault
+    return None
+
+
+def _type_fault(about: Mapping[str, Any], wanted: str, dtype: str) -> Fault:
+    """The fault for a value that is no array; one that np.array() would take gets that advice."""
+    facts = {"type": about["type"], "length": about.get("length"), "wanted": wanted, "dtype": dtype}
+    if facts["type"] != "tuple":
+        facts["length"] = None
+    listed = about["type"] in ("list", "matrix", "MaskedArray", "tuple") or about["what"] == "number"
+    return Fault("type", facts | ({"from": "other"} if listed and dtype else {}))
+
+
+def _type_of(about: Mapping[str, Any]) -> str:
+    return "ndarray" if about["what"] == "array" else about.get("type", "")
+
+
+def _form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...], in_place: bool) -> Fault | None:
+    """What is wrong with one value apart from its elements."""
+    name, dtype = named.name, np.dtype(named.dtype)
+    what, wanted = about["what"], str(named)
+    if what == "nothing":
+        return Fault("nothing", {"wanted": wanted})
+    if what == "number" and shape:
+        return Fault("shape", {"name": name, "got": (), "wanted": shape})
+    if what == "other" or (what == "number" and named.kind != "float"):
+        return _type_fault(about, wanted, dtype.name if shape else "")
+    if what == "number":
+        return None
+    if in_place and about.get("same") != name:
+        return Fault("not in place", {"name": name, "another": True})
+    if tuple(about["shape"]) != shape:
+        return Fault("shape", {"name": name, "got": tuple(about["shape"]), "wanted": shape})
+    if about["dtype"] != dtype.str:
+        got = np.dtype(about["dtype"])
+        facts = {"name": name, "got": got.name, "wanted": dtype.name, "from": "array", "dtype": dtype.name}
+        if got.name == dtype.name:  # the same type with the other order of bytes
+            facts["got"] = about["dtype"]
+        return Fault("dtype", facts)
+    if not in_place and (shared := about.get("same") or about.get("shares")):
+        return Fault("shares memory", {"name": name, "shares": shared})
+    if not about["writable"]:
+        return Fault("type", {"read-only": True, "wanted": wanted, "type": "ndarray"})
+    return None
+
+
+def _values_fault(
+    operation: "Operation",
+    named: Argument,
+    got: np.ndarray,
+    truth: np.ndarray,
+    arguments: tuple[Any, ...],
+    case: Case | None,
+) -> Fault | None:
+    """None if one result equals the truth up to rounding; else the number of wrong elements, and the first of them."""
+    if got.shape != truth.shape:
+        return Fault("shape", {"name": named.name, "got": got.shape, "wanted": truth.shape})
+    known = case.arguments if case else arguments
+    allowed = allowed_error(operation, named, known, bool(case and case.large))
+    with np.errstate(invalid="ignore"):
+        wrong = ~((got == truth) | (np.abs(got - truth) <= allowed))
+    if not wrong.any():
+        return None
+    first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    margin = float(np.broadcast_to(allowed, truth.shape)[first])
+    floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
+    nan = bool(np.isnan(got[first])) or got[first] == SENTINEL
+    facts = {
+        "name": named.name,
+        "wrong": int(wrong.sum()),
+        "size": wrong.size,
+        "place": f"{named.name}[{', '.join(map(str, first))}]" if first else named.name,
+        "got": f"{got[first]:.7g}",
+        "expected": f"{truth[first]:.7g} ± {margin:.1g}",
+        "nan": nan,
+        "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
+        "advice": operation.advice(first, *arguments) if operation.advice else "",
+    }
+    return Fault("wrong value", facts)

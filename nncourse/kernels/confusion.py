@@ -52,7 +52,8 @@ confusion_matrix.cuda_kernel("atomic", SOURCE, over=("n",))
 
 def _counts(rng, shape, sizes):
     """A confusion matrix in which some classes are absent, some never predicted, and some both."""
-    M = rng.integers(0, 100, shape, dtype=np.int32)
+    most = int(10 ** rng.uniform(0.5, 8)) // shape[0] + 2  # so that sums fit 32 bits
+    M = rng.integers(0, most, shape, dtype=np.int32)
     M[rng.random(shape[0]) < 0.3, :] = 0
     M[:, rng.random(shape[1]) < 0.3] = 0
     return M

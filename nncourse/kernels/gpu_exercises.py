@@ -22,6 +22,9 @@ from nncourse.kernels.operation import Operation
 # ---- what travels, and when
 
 
+MOST_SENT = 3  # parameters, X and Y
+
+
 class OnGpu:
     """An array in the memory of a simulated GPU: the CPU cannot read it."""
 
@@ -36,19 +39,24 @@ class PretendMemory:
     """A simulated GPU with its own memory. It trains, and refuses transfers that would slow down a real one."""
 
     def __init__(self, architecture: DenseArchitecture):
-        self.architecture, self.epochs, self.fetched = architecture, 0, 0
+        self.architecture, self.epochs, self.sent, self.fetched = architecture, 0, 0, 0
 
     def to_gpu(self, array) -> OnGpu:
         if isinstance(array, OnGpu):
             raise CourseError("to_gpu() got an array that lies on the GPU already")
         if self.epochs:
             raise CourseError("an array travels to the GPU after the first epoch: all go there once, before the loop")
+        self.sent += 1
+        if self.sent > MOST_SENT:
+            raise CourseError("a fourth array travels to the GPU: parameters, X and Y go there, each once")
         return OnGpu(np.array(array))
 
     def to_cpu(self, array: OnGpu) -> np.ndarray:
         if not isinstance(array, OnGpu):
             raise CourseError("to_cpu() got an array that lies on the CPU already")
         self.fetched += 1
+        if self.fetched > 1:
+            raise CourseError("a second array comes back: only the trained parameters do, once")
         return array.hidden.copy()
 
     def train_epoch(self, parameters, X, Y, batch, rate) -> OnGpu:

@@ -3,14 +3,20 @@
 import functools
 from collections.abc import Callable
 from types import FunctionType
+from typing import Any
+
+
+def options() -> dict[str, Any]:
+    """The options of all `numba` kernels: sums may be reordered, which SIMD needs; NaN and infinity count."""
+    return {"error_model": "numpy", "fastmath": ["reassoc", "contract", "nsz", "arcp"]}
 
 
 def jit(function: Callable) -> Callable:
-    """`function` compiled by Numba, with the options of all `numba` kernels of the package."""
+    """`function` compiled by Numba, with options()."""
     import numba
 
-    # Sums may be reordered, which SIMD needs, but NaN and infinity must be handled correctly.
-    return numba.njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})(function)
+    chosen = options()
+    return numba.njit(**{**chosen, "fastmath": set(chosen["fastmath"])})(function)
 
 
 def compiled_together(*functions: Callable) -> Callable:

@@ -4,7 +4,9 @@ sigmoid.numpy.py holds a Python function `sigmoid`, sigmoid.naive.cu a CUDA func
 and where each passed, how fast it was, and the hash of the text that passed. Loading a kept kernel runs its code.
 """
 
+import contextlib
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -18,14 +20,17 @@ from nncourse import worker
 from nncourse.cuda import emulate
 from nncourse.cuda.source import CudaSource, kernels_in
 from nncourse.errors import CourseError, refuse_unknown, write_atomically
-from nncourse.kernels import jit
+from nncourse.kernels import jit, outside
 from nncourse.kernels.catalogue import find
-from nncourse.kernels.check import Verdict
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
+from nncourse.kernels.outside import PYTHON_DEVICES
+from nncourse.kernels.verdict import Verdict
 
-TIME_LIMIT = 120.0  # seconds for a check; on the emulator each launch has a limit of its own
-PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
+# In seconds, for all cases of a check together: of computing, for Python; on a GPU by the clock.
+TIME_LIMIT, TIME_LIMIT_CUDA = 20.0, 60.0
+ATTEMPTS = "attempts.jsonl"
+WAIT = 8.0  # a check may take so many times longer on a busy machine
 
 
 def folder() -> Path:
@@ -33,20 +38,64 @@ def folder() -> Path:
     return Path(os.environ.get("NNCOURSE_MY_KERNELS") or Path(__file__).resolve().parents[2] / "my_kernels")
 
 
-def check(operation_name: str, name: str, text: str | None, launch: dict | None = None) -> Verdict:
+def check(
+    operation_name: str,
+    name: str,
+    text: str | None,
+    launch: dict | None = None,
+    seed: int | None = None,
+    sandbox: tuple[str, ...] = (),
+    seconds: float = TIME_LIMIT,
+) -> Verdict:
     """Check a kernel given as text. The arguments are those of build(), but for the operation's name in place of the
-    operation, so that a worker process can be asked.
+    operation, so that a worker process can be asked. That process runs no Python text itself: see outside.py.
+
+    With a `seed` the same text always gets the same verdict. `sandbox` is a command that the processes are started by.
+    `seconds` are those of computing that Python may take.
     """
     operation = find(operation_name)
     try:
-        kernel = build(operation, name, text, launch)
-        verdict = operation.check(kernel)
-        if verdict and launch and devices.gpu_available() and not emulate.why_not():
-            races = operation.check(kernel, device="emulator")  # a race may have no effect on this GPU
-            return Verdict(True, f"{verdict.line}, and on the CPU emulator without races") if races else races
-        return verdict
+        if text is None:
+            return operation.check(build(operation, name, None), seed=seed)
+        if not launch:
+            _refuse_name(operation, name)
+            refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, PYTHON_DEVICES)
+            return outside.check_text(operation, name, text, seconds, seed, sandbox)
+        return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
-        return Verdict(False, f"{operation.name} ({name}): {error}")
+        return Verdict(operation.name, name, "build", {"said": str(error)})
+
+
+def _check_cuda(operation: Operation, kernel: Kernel, seed: int | None, sandbox: tuple[str, ...]) -> Verdict:
+    """CUDA C runs on a GPU if there is one, and then on the emulator, which finds what a GPU may hide."""
+    reason = emulate.why_not()
+    if not devices.gpu_available():
+        if reason:
+            return Verdict(operation.name, kernel.name, "cannot be checked", {"said": reason})
+        return operation.check(kernel, device="emulator", seed=seed, sandbox=sandbox)
+    verdict = operation.check(kernel, device="gpu", seed=seed)
+    crashed = verdict.facts.get("context") == "lost" or verdict.kind == "outside"
+    if reason or not (verdict or crashed):
+        return verdict
+    emulated = operation.check(kernel, device="emulator", seed=seed, sandbox=sandbox)
+    if crashed:  # the emulator knows which thread it was
+        facts = {**emulated.facts, "context": verdict.facts.get("context", "")}
+        return verdict if emulated else replace(emulated, facts=facts)
+    return replace(verdict, facts={**verdict.facts, "emulated too": True}) if emulated else emulated
+
+
+def judged(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Verdict:
+    """The verdict of check(), made in the worker process. A worker that ends on the way is a verdict too."""
+    limit = TIME_LIMIT_CUDA if launch else WAIT * TIME_LIMIT
+    if launch and not devices.gpu_available():
+        limit *= WAIT  # on the emulator the limit of each launch counts what it computes
+    try:
+        verdict = worker.call(check, operation.name, name, text, launch, None, (), TIME_LIMIT, seconds=limit)
+    except worker.WorkerError as error:
+        return Verdict(operation.name, name, error.kind, error.facts)
+    if verdict.facts.get("context") == "lost":
+        worker.end()
+    return verdict
 
 
 def keep(operation: Operation, name: str, text: str, launch: dict | None = None, seconds: float | None = None) -> None:
@@ -58,6 +107,16 @@ def keep(operation: Operation, name: str, text: str, launch: dict | None = None,
     record[f"{operation.name}.{name}"] = entry | {"seconds": seconds} | ({"launch": launch} if launch else {})
     _write(file_name(operation, name, launch), text)
     _write("progress.json", json.dumps(record, indent=1) + "\n")
+
+
+def note_attempt(operation: Operation, name: str, verdict: Verdict) -> None:
+    """Add a line to attempts.jsonl: which exercise, when, and the kind of the verdict. It may be missing or full."""
+    stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    line = json.dumps({"key": f"{operation.name}.{name}", "date": stamp, "kind": verdict.kind})
+    with contextlib.suppress(OSError):
+        folder().mkdir(parents=True, exist_ok=True)
+        with (folder() / ATTEMPTS).open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
 
 
 def progress() -> dict[str, dict]:
@@ -89,7 +148,12 @@ def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Ke
     kernels: dict[str, Kernel] = {}
     waiting: dict[str, str] = {}
     refused: dict[str, str] = {}
-    for key, entry in sorted(progress().items(), key=lambda kept: kept[1].get("seconds") or np.inf):
+    record = sorted(progress().items(), key=lambda kept: kept[1].get("seconds") or np.inf)
+    for key, entry in record:  # all are judged before the first one runs in this process
+        operation_name, _, name = key.partition(".")
+        if operation_name in operations and _device(name, entry) == device:
+            verdict_of(operations[operation_name], name, entry)
+    for key, entry in record:
         operation_name, _, name = key.partition(".")
         if operation_name not in operations or operation_name in kernels:
             continue
@@ -106,16 +170,27 @@ def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Ke
 
 
 def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
-    """A kept kernel. If its file is missing, or has changed and is no longer right, the verdict instead."""
+    """A kept kernel, if it is judged right now; otherwise, or if its file is missing, the verdict."""
     launch = entry.get("launch")
     try:
-        text = text_of(operation, name, launch)
-        if _hash(text) == entry.get("hash"):
-            return build(operation, name, text, launch)
-        verdict = worker.call(check, operation.name, name, text, launch, seconds=TIME_LIMIT)
-        return build(operation, name, text, launch) if verdict else verdict
+        verdict = verdict_of(operation, name, entry)
+        return build(operation, name, text_of(operation, name, launch), launch) if verdict else verdict
     except CourseError as error:
-        return Verdict(False, str(error))
+        return Verdict(operation.name, name, "build", {"said": str(error)})
+
+
+def verdict_of(operation: Operation, name: str, entry: dict) -> Verdict:
+    """The verdict on a kept text, which is judged once in each process: the record beside it is only a claim."""
+    launch = entry.get("launch")
+    try:
+        return _verdict_now(operation.name, name, text_of(operation, name, launch), json.dumps(launch))
+    except CourseError as error:
+        return Verdict(operation.name, name, "build", {"said": str(error)})
+
+
+@functools.lru_cache(maxsize=256)
+def _verdict_now(operation_name: str, name: str, text: str, launch: str) -> Verdict:
+    return judged(find(operation_name), name, text, json.loads(launch))
 
 
 def text_of(operation: Operation, name: str, launch: dict | None) -> str:
@@ -132,15 +207,14 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
 
     Without a GPU a cupy kernel is one for the CPU, where its functions take NumPy arrays.
     With `launch`, options of CudaKernel with `block` among them, it is CUDA C. Python text runs in a fresh namespace
-    that holds np and xp (CuPy for a cupy kernel).
+    that holds np and xp; for a cupy kernel only xp, which is CuPy on a GPU.
     """
     if text is None:
         kernel = operation[name]
         with_numpy = PYTHON_DEVICES.get(name) == "gpu" and not devices.gpu_available()
         return replace(kernel, device="cpu") if with_numpy else kernel
     file = file_name(operation, name, launch)
-    if not name.isidentifier():
-        raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
+    _refuse_name(operation, name)
     if launch:
         options = {option: tuple(value) if isinstance(value, list) else value for option, value in launch.items()}
         source = CudaSource(text, file)
@@ -154,7 +228,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     xp = np
     if PYTHON_DEVICES[name] == "gpu" and devices.gpu_available():
         import cupy as xp
-    namespace: dict = {"np": np, "xp": xp}
+    namespace: dict = {"xp": xp} if PYTHON_DEVICES[name] == "gpu" else {"np": np, "xp": xp}
     try:
         exec(compile(text, file, "exec"), namespace)
     except (Exception, SystemExit) as error:  # the student's code may raise any exception
@@ -164,6 +238,11 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
         raise CourseError(f"{file}: wanted a function {operation.name}, found none")
     function = jit.jit(function) if name == "numba" else function
     return Kernel(operation, name, "cpu" if xp is np else "gpu", file, function)
+
+
+def _refuse_name(operation: Operation, name: str) -> None:
+    if not name.isidentifier():
+        raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
 
 
 def _device(name: str, entry: dict) -> str:

@@ -29,8 +29,10 @@ from nncourse.errors import CourseError
 from nncourse.kernels import check as checker
 from nncourse.kernels import contract as contracts
 from nncourse.kernels import jit
+from nncourse.kernels.cases import HOSTILE
 from nncourse.kernels.contract import Argument, Sizes
 from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.verdict import Verdict
 
 OUTPUTS = ("overwritten", "accumulated")
 LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # CUDA kernels follow, in the order they are registered
@@ -88,7 +90,7 @@ class Operation:
             raise CourseError(f"{self.name}: {error}") from None
         if self.magnitude is None:
             self.magnitude = lambda *arguments: self.truth(*map(np.abs, arguments))
-        unknown = set(self.hostile) - set(checker.HOSTILE) | {self.output} - set(OUTPUTS)
+        unknown = set(self.hostile) - set(HOSTILE) | {self.output} - set(OUTPUTS)
         unknown |= set(self.values) - set(self.names)
         if unknown:
             wanted = "arguments, hostile values and an output that are known"
@@ -192,18 +194,22 @@ class Operation:
         return self.kernels[name]
 
     def check(
-        self, kernel: str | Kernel | Callable[..., Any], device: str | None = None, seed: int = 0
-    ) -> "checker.Verdict":
+        self,
+        kernel: str | Kernel | Callable[..., Any],
+        device: str | None = None,
+        seed: int | None = None,
+        sandbox: tuple[str, ...] = (),
+    ) -> Verdict:
         """Compare a kernel (its name, a Kernel, or any Python function of the arguments) with the float64 truth.
 
         CUDA kernels run on the GPU where there is one, else under the emulator, which finds races too;
-        `device="emulator"` asks for the latter. What is tried is told in check.py.
+        `device="emulator"` asks for the latter. What is tried is told in cases.py. Numbers are new without a `seed`.
         """
         if isinstance(kernel, str):
             kernel = self[kernel]
         elif not isinstance(kernel, Kernel):
             kernel = Kernel(self, getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
-        return checker.check(self, kernel, device, seed)
+        return checker.check(self, kernel, device, seed, sandbox)
 
     def sizes(self, *arguments: Any) -> Sizes:
         """The contract's sizes for these arguments; CourseError where these do not agree with it."""

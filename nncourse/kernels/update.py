@@ -133,7 +133,10 @@ adam_update = Operation(
     contract="W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 () -> W (*n), M (*n), V (*n)",
     truth=_adam_truth,
     magnitude=_adam_magnitude,
-    values={"V": lambda rng, shape, sizes: rng.random(shape, dtype=np.float32)},  # a mean of squares
+    values={
+        "V": lambda rng, shape, sizes: rng.random(shape, dtype=np.float32),  # a mean of squares
+        **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1))),
+    },
     hostile=("zeros", "large"),  # an infinite gradient makes ∞ / ∞
     flops=lambda n: 14 * n,
 )

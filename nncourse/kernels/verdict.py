@@ -1,0 +1,213 @@
+"""The verdict on a kernel: its kind, the case, and facts. All words are made here, from templates; no code reads them.
+
+A Fault is what is wrong with one run of a kernel. A Verdict is the end of a check: right, open, or the first fault.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+RIGHT, OPEN = "right", "open"
+
+# The kinds of faults, each with its words. {…} are facts, or phrases made of facts: see _PHRASES. Kinds that are not
+# here come from nncourse/cuda with their words.
+WORDS = {
+    "wrong value": "{changed}{wrong} of {size} wrong, first {place}: got {got}{why}, expected {expected}{more}",
+    "not in place": "{name} is to be changed in place, but {how}",
+    "nothing": "returns nothing: wanted {wanted}",
+    "type": "returns {what}: wanted {wanted}{convert}",
+    "shape": "{name} has shape {got}, wanted {wanted}",
+    "dtype": "{name} is {got}, wanted {wanted}{convert}",
+    "changes an argument": "changes its argument {name}",
+    "shares memory": "{name} lies in the memory of {shares}: wanted a new array{copy}",
+    "remembers": "right when it is called first, but wrong after other calls: it remembers something: {said}",
+    "raised": "raised {type}: {text}{hint}",
+    "name": "raised {type}: {text}; names defined outside the function are not kept with it, except {names}",
+    "forbidden": "{said}{hint}",
+    "build": "{said}",
+    "time limit": "did not end within {seconds:g} s: {look}",
+    "crash": "ended its process ({ending}){more}",
+    "memory": "wanted more memory than a kernel may take here: {text}",
+    "compile": "does not compile\n{said}",
+    "outside": "writes outside of its arrays: is the guard right?",
+    "cannot be checked": "cannot be checked here: {said}",
+}
+# The emulator and launches of CUDA C report faults in words of their own, made in nncourse/cuda, as the fact `said`.
+
+RIGHT_WORDS = "right in {count} cases {where}{also}"
+OPEN_WORDS = "open"
+WHERE = {
+    "cpu": "on the CPU",
+    "gpu": "on the GPU",
+    "emulator": "on the CPU emulator, in three thread orders, and no races",
+}
+ALSO_EMULATED = ", and on the CPU emulator without races"
+PHRASES = {
+    "as it was": "is as it was: {wrong} of {size} wrong, first {place}: got {got}, expected {expected}",
+    "another array": "another array is returned: change {name} itself, with {name}[:] = … or {name} -= …",
+    "to wrong values": "{name} is changed in place, but to wrong values{sign}: ",
+    "sign": " (sign?)",
+    "never set": " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)",
+    "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
+    "endless": "look for an endless loop",
+    "waits": "it computed for only {cpu:.2g} s of them: does it sleep, or wait for something?",
+    "slow": "it computes too slowly for the sizes that are tried, or for ever",
+    "convert": "; {name}.astype(np.{dtype}) makes one",
+    "as array": "; np.array(…, np.{dtype}) makes one",
+    "copy": ", such as {name}.copy()",
+    "read-only": "an array that cannot be written",
+    "a": "a {type}",
+    "an": "an {type}",
+    "tuple": "a tuple of {length}",
+    "one": "one {type}",
+    "exit": "status {status}",
+    "signal": "signal {signal}",
+    "broke off": ": it broke off the conversation with the checker",
+}
+HINTS = {
+    "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",
+    "three to maximum": "; np.maximum and np.minimum take two arrays, and write into a third: nest two calls",
+    "computes": "; a kernel computes, and needs only math, functools and their like",
+    "annotation": "; a type hint is a name too: leave it out, or import it inside the cell",
+    "no cupy": "; without a GPU xp is NumPy here, which lacks what only CuPy has",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one run: its kind and its facts."""
+
+    kind: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return words_of(self.kind, self.facts)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments for a kernel, and a label that describes them."""
+
+    label: str
+    arguments: tuple[Any, ...]
+    large: bool = False  # of the second stage: tried only if all others passed
+    again: int = 0  # so many calls on the same arguments come first: the last one must be as right as the first
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The end of a check. `case` is the one that failed, `run` how the emulator ran it.
+
+    True if the kernel is right. `line` is the verdict in words: one line, after which a compiler's excerpt may follow.
+    """
+
+    operation: str
+    kernel: str
+    kind: str
+    facts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    case: Case | None = None
+    run: str = ""
+
+    def __bool__(self) -> bool:
+        return self.kind == RIGHT
+
+    @property
+    def line(self) -> str:
+        place = ", ".join(filter(None, [self.case.label if self.case else "", self.run]))
+        parts = [f"{self.operation} ({self.kernel})", place, words_of(self.kind, self.facts)]
+        return ": ".join(filter(None, parts))
+
+    def __str__(self) -> str:
+        return ("✓ " if self else "✗ ") + self.line
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Verdict, (self.operation, self.kernel, self.kind, dict(self.facts), self.case, self.run)
+
+
+def words_of(kind: str, facts: Mapping[str, Any]) -> str:
+    """The words for a fault, or for a kernel that is right or open."""
+    if kind == RIGHT:
+        also = ALSO_EMULATED if facts.get("emulated too") else ""
+        return RIGHT_WORDS.format(count=facts["count"], where=WHERE[facts["device"]], also=also)
+    if kind == OPEN:
+        return OPEN_WORDS
+    template = WORDS.get(kind, "{said}")
+    return ("{said}" if "said" in facts and "{said}" not in template else template).format_map(_Facts(facts))
+
+
+class _Facts(dict[str, Any]):
+    """The facts of a fault; what they do not hold is made as a phrase, or is empty."""
+
+    def __missing__(self, name: str) -> str:
+        make = _PHRASES.get(name)
+        return make(self) if make else ""
+
+
+def _changed(facts: Mapping[str, Any]) -> str:
+    if not facts.get("in place"):
+        return ""
+    sign = PHRASES["sign"] if facts.get("sign") else ""
+    return PHRASES["to wrong values"].format(name=facts["name"], sign=sign)
+
+
+def _how(facts: Mapping[str, Any]) -> str:
+    return PHRASES["another array" if facts.get("another") else "as it was"].format_map(facts)
+
+
+def _why(facts: Mapping[str, Any]) -> str:
+    if not facts.get("nan"):
+        return ""
+    return PHRASES["from infinities" if facts.get("infinities") else "never set"]
+
+
+def _more(facts: Mapping[str, Any]) -> str:
+    advice = f"; {facts['advice']}" if facts.get("advice") else ""
+    return advice + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+
+
+def _look(facts: Mapping[str, Any]) -> str:
+    return PHRASES[facts.get("reason", "endless")].format_map(facts)
+
+
+def _what(facts: Mapping[str, Any]) -> str:
+    if facts.get("read-only"):
+        return PHRASES["read-only"]
+    if facts.get("length") is not None:
+        return PHRASES["tuple"].format_map(facts)
+    if facts.get("one"):
+        return PHRASES["one"].format_map(facts)
+    return PHRASES["an" if facts["type"][:1].lower() in "aeio" else "a"].format_map(facts)
+
+
+def _convert(facts: Mapping[str, Any]) -> str:
+    phrase = {"array": "convert", "other": "as array"}.get(facts.get("from", ""))
+    return PHRASES[phrase].format_map(facts) if phrase else ""
+
+
+def _copy(facts: Mapping[str, Any]) -> str:
+    return PHRASES["copy"].format(name=facts["shares"]) if facts["shares"].isidentifier() else ""
+
+
+def _ending(facts: Mapping[str, Any]) -> str:
+    return PHRASES["signal" if facts.get("signal") else "exit"].format_map(facts)
+
+
+def _hint(facts: Mapping[str, Any]) -> str:
+    return "".join(HINTS[name] for name in facts.get("hints", ()))
+
+
+_PHRASES = {
+    "changed": _changed,
+    "how": _how,
+    "why": _why,
+    "more": _more,
+    "look": _look,
+    "what": _what,
+    "convert": _convert,
+    "copy": _copy,
+    "ending": _ending,
+    "hint": _hint,
+}

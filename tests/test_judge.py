@@ -1,0 +1,60 @@
+"""Answers by people who did not write the judge: right ones it must accept, wrong ones it must refuse, by fair kinds."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nncourse import device
+from nncourse.classroom import cuda_cell, exercise
+from nncourse.cuda import emulate
+from nncourse.kernels.catalogue import find
+
+FOLDER = Path(__file__).parent / "answers"
+
+
+def read(pattern: str, key: str) -> list[dict]:
+    files = sorted(FOLDER.glob(pattern))
+    return [answer for file in files for answer in tomllib.loads(file.read_text("utf-8"))[key]]
+
+
+RIGHT, WRONG = read("right_*.toml", "right"), read("wrong_*.toml", "wrong")
+
+
+def name_of(answer: dict) -> str:
+    words = answer.get("idea") or answer["mistake"]
+    return f"{answer['operation']}-{answer['kernel']}-{words}".replace(" ", "-")
+
+
+def judged(answer: dict):
+    """As in a notebook, in the worker."""
+    operation, launch = find(answer["operation"]), None
+    text = answer["text"]
+    if "line" in answer:
+        if not device.gpu_available() and emulate.why_not():
+            pytest.skip(emulate.why_not())
+        launch = cuda_cell.launch_options(operation, cuda_cell.parsed(answer["line"]))
+        text = f"// %%cuda {answer['line']}\n{text}"
+    return exercise.judged(operation, answer["kernel"], text, launch)[1]
+
+
+def test_there_are_enough():
+    assert len(RIGHT) >= 150 and len(WRONG) >= 300
+    assert len({name_of(answer) for answer in RIGHT}) == len(RIGHT)
+    assert len({name_of(answer) for answer in WRONG}) == len(WRONG)
+
+
+@pytest.mark.parametrize("answer", RIGHT, ids=name_of)
+def test_a_right_answer_is_accepted(answer):
+    verdict = judged(answer)
+    assert verdict, str(verdict)
+
+
+@pytest.mark.parametrize("answer", WRONG, ids=name_of)
+def test_a_wrong_answer_is_refused(answer):
+    verdict = judged(answer)
+    assert verdict is not None, "open"
+    assert not verdict, str(verdict)
+    kinds = answer["kinds"] + answer.get("gpu_kinds", []) * device.gpu_available()
+    assert verdict.kind in kinds, f"{verdict.kind}: {verdict}"
+    assert verdict.line.splitlines()[0].isprintable()

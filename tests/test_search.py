@@ -1,0 +1,52 @@
+"""Hypothesis looks for arguments on which a kernel of the package is wrong, and which cases.py did not think of."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from nncourse.kernels import check
+from nncourse.kernels.catalogue import operations
+from nncourse.kernels.verdict import Case
+
+# Numbers of float32 that are easy to shrink; those so small that a GPU may take them for 0 are left out.
+NUMBERS = st.floats(-1e4, 1e4, width=32).map(lambda x: x if abs(x) > 1e-20 else 0.0)
+OWN = [
+    (operation, name) for operation in operations().values() for name in ("numpy", "numba") if name in operation.kernels
+]
+
+
+@st.composite
+def cases_of(draw, operation):
+    """Any sizes up to 9, any numbers; arguments for which not all will do are made as the operation makes them."""
+    sizes = {name: draw(st.integers(1, 9)) for name in operation.shapes.free_names}
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    made = []
+    known = operation.shapes.complete(sizes, operation.name)
+    for argument in operation.arguments:
+        shape = tuple(known[name] for name in argument.size_names) if argument.dims else ()
+        if argument.name in operation.values:
+            made.append(operation.values[argument.name](rng, shape, known))
+        elif argument.kind != "float":
+            made.append(known[argument.name])
+        else:
+            value = draw(arrays.arrays(np.float32, shape, elements=NUMBERS))
+            made.append(value if argument.dims else float(value))
+    return Case("found by Hypothesis", tuple(made))
+
+
+@pytest.mark.parametrize(("operation", "name"), OWN, ids=[f"{op.name}-{name}" for op, name in OWN])
+def test_no_arguments_are_found_on_which_a_kernel_is_wrong(operation, name):
+    kernel = operation[name]
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(cases_of(operation))
+    def is_right(case):
+        truths = check.truths_of(operation, case.arguments)
+        assume(not any(np.isnan(truth).any() for truth in truths.values()))
+        run = lambda case, options: check.run_here(operation, kernel, "cpu", check.Memory(), case, options)  # noqa: E731
+        verdict = check.judge(operation, name, run, "cpu", only=case)
+        assert verdict, f"{verdict}\n{case.arguments}"
+
+    is_right()
