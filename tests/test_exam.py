@@ -59,7 +59,11 @@ extern "C" __global__ void running_mean(const float* x, float* m, int n, int k, 
 '''
 """
 RIGHT = """def running_mean(x, k):
-    return np.lib.stride_tricks.sliding_window_view(x, k).mean(axis=1)
+    n_out = len(x) - k + 1
+    total = np.zeros(n_out, np.float32)
+    for j in range(k):
+        total += x[j : j + n_out]
+    return total / np.float32(k)
 """
 ONLY_THE_SAMPLE = "def running_mean(x, k):\n    return (x[1:] + x[:-1]) / np.float32(2)\n"
 CUDA = """extern "C" __global__ void running_mean(const float* x, float* m, int n, int k, int n_out) {
@@ -139,9 +143,8 @@ def test_students_get_stubs_and_contracts_and_no_truth(file, tmp_path):
 
 def test_an_answer_of_the_right_form_is_kept_right_or_wrong(questions, my_kernels):
     path = my_kernels / "running_mean.numpy.py"
-    assert sitting.keep(questions, "running_mean", "numpy", RIGHT.replace("return", "raise NotImplementedError #")) == (
-        "○ running_mean (numpy): open."
-    )
+    stub = "def running_mean(x, k):\n    raise NotImplementedError  # your code here\n"
+    assert sitting.keep(questions, "running_mean", "numpy", stub) == "○ running_mean (numpy): open."
     assert not path.exists()
     assert "the examples come out" in sitting.keep(questions, "running_mean", "numpy", ONLY_THE_SAMPLE)
     assert path.read_text() == ONLY_THE_SAMPLE
