@@ -1,6 +1,7 @@
 # make lab     sets the course up in .venv and opens JupyterLab at notebooks/00_start_here.ipynb
 # make test    sets the course up, the tests' packages included, and runs all tests (ARGS="-k dense" runs some)
 # make setup   what make test needs, without running it
+# make shared  sets the course up for all users of a machine (docs/jupyterhub.md)
 # make notebooks  runs the notebooks and saves their outputs
 # make locks   writes requirements/*.txt anew from pyproject.toml, with uv
 #
@@ -13,7 +14,7 @@ ARGS ?=
 unexport PYTHONPATH PYTHONHOME
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
-.PHONY: lab test setup notebooks locks python
+.PHONY: lab test setup shared notebooks locks python
 
 lab: python
 	@$(PYTHON) tools/setup.py
@@ -31,8 +32,8 @@ THE_OTHERS = $$(.venv/bin/python -m nncourse.classroom.course 1)
 test: export NNCOURSE_MY_KERNELS = $(CURDIR)/build/no_kernels
 test: export OMP_NUM_THREADS = 1
 test: setup
-	.venv/bin/python -m ruff check nncourse tests tools benchmarks slurm notebooks conftest.py
-	.venv/bin/python -m ruff format --check --quiet nncourse tests tools benchmarks slurm notebooks conftest.py
+	.venv/bin/python -m ruff check nncourse tests tools benchmarks slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff format --check --quiet nncourse tests tools benchmarks slurm hub notebooks conftest.py
 	.venv/bin/python -m mypy
 	rm -rf build/no_kernels
 	$(PYTEST) tests notebooks $(NBVAL) $(ARGS)
@@ -41,6 +42,9 @@ test: setup
 
 setup: python
 	@$(PYTHON) tools/setup.py test
+
+shared: python
+	@$(PYTHON) tools/setup.py shared
 
 notebooks: setup
 	@.venv/bin/python tools/notebooks.py

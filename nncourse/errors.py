@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -50,6 +51,28 @@ def refuse_unwritable(path: Path, what: str) -> None:
     """Raise CourseError if `path` cannot be written: called before long work, so that its result is not lost."""
     if _is_no_file(path) or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
         raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")
+
+
+def read_text(path: Path, most: int) -> str:
+    """The UTF-8 text of a regular file of at most `most` bytes. A link is not followed, a pipe is not waited for.
+
+    Raises CourseError, which begins with the file's name, for anything else.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise CourseError(f"{path.name} is no file")
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise CourseError(f"{path.name} is longer than {most >> 10} KB")
+        return content.decode("utf-8")
+    except FileNotFoundError:
+        raise CourseError(f"{path.name} is gone") from None
+    except OSError as error:
+        raise CourseError(f"{path.name} is a link, or cannot be opened ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise CourseError(f"{path.name} is no text in UTF-8") from None
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:

@@ -1,11 +1,12 @@
 """What a student's .cu text must not contain is found, however it is written; ordinary CUDA C is left alone."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from nncourse.cuda.forbidden import forbidden
-from nncourse.cuda.source import CudaSource
+from nncourse.cuda.source import CudaSource, parameters
 
 KERNEL = 'extern "C" __global__ void f(float* a) {{\n    {}\n}}\n'
 
@@ -48,6 +49,8 @@ REFUSED = [
     ("#undef printf", "macro"),
     ("#define __syncthreads()", "macro"),
     ("#undef __shared__", "macro"),
+    ("#ifndef __CUDACC_DEBUG__\n#endif", "condition"),
+    ("#define __GNUC__ 1", "macro"),
     ("__builtin_return_address(0);", "builtin"),
     ('extern "C" int system(const char*);', "host"),
     ("exit(0);", "host"),
@@ -82,6 +85,7 @@ ALLOWED = [
     "#pragma unroll 4\n    for (int i = 0; i < 4; i++) a[i] = 0;",
     "#define SQUARE(x) \\\n    ((x) * (x))",
     "#define NAME(x) tile_##x",
+    "#ifndef __TILE__\n#define __TILE__ 16\n#endif",
     "#define DO() \\\n  a[0] = 1; \\\n  a[1] = 2;\n#undef DO",
     "float* p = (float*)malloc(4); free(p);",
     "int c = 1'000'000; char d = '\"'; /* ' */",
@@ -121,3 +125,12 @@ def test_the_kernels_of_the_course_contain_nothing_forbidden():
     kernels = Path(__file__).parents[1] / "nncourse" / "kernels"
     for path in kernels.glob("*.cu"):
         assert forbidden(CudaSource.read(path)) is None, path.name
+
+
+@pytest.mark.parametrize("part", ["exit(", "#define " + "a" * 200 + "(\n", 'R"(', "/*", "'", '"', "\\\n", "#", "a##"])
+def test_a_long_hostile_text_takes_no_time(part):
+    started = time.monotonic()
+    source = CudaSource('extern "C" __global__ void f(float* a) {}\n' + part * 10_000, "k.cu")
+    forbidden(source)
+    parameters(source, "f")
+    assert time.monotonic() - started < 10

@@ -124,6 +124,11 @@ extern "C" __global__ void looks_and_swaps_another(float* a, int n) {
 extern "C" __global__ void traps(float* a, int n) {
     if (threadIdx.x == n) __trap();  // traps
 }
+[[noreturn]] __device__ void stop() {
+    printf("stops\\n");
+    __trap();
+}
+extern "C" __global__ void stops(float* a, int n) { stop(); }
 extern "C" __global__ void asserts(float* a, int n) {
     assert(threadIdx.x < n && "small");  // asserts
 }
@@ -273,7 +278,7 @@ def test_two_waits_in_one_line_are_two(function, kind, threads, call):
 # ---- named ends
 
 
-def test_trap_and_assert():
+def test_trap_and_assert(capsys):
     error = fault("traps", 3)
     assert (error.kind, error.line, error.facts["thread"]) == ("trap", line_of("traps"), (3, 0, 0))
     assert "__trap() called by thread (3, 0, 0) of block (0, 0, 0)" in str(error)
@@ -281,6 +286,9 @@ def test_trap_and_assert():
     assert (error.kind, error.line) == ("assert", line_of("asserts"))
     assert 'the assertion `threadIdx.x < n && "small"` does not hold' in str(error)
     assert result("asserts", 8).any() == 0
+    assert capsys.readouterr().out == ""
+    assert fault("stops", 1).kind == "trap"
+    assert capsys.readouterr().out == "stops\n"
 
 
 def test_the_heap_ends_as_on_a_gpu():
@@ -289,8 +297,9 @@ def test_the_heap_ends_as_on_a_gpu():
     assert (error.kind, error.facts["cause"], error.line) == ("crash", "address", line_of("too_much_memory"))
 
 
-def test_too_much_memory_is_named():
+def test_too_much_memory_is_named(capsys):
     error = fault("fills_a_large_variable", 1, threads=1)
+    assert capsys.readouterr().out == ""
     assert error.kind == "memory"
     assert "takes more than 1024 MB of memory; thread (0, 0, 0) of block (0, 0, 0)" in str(error)
 

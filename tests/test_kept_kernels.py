@@ -266,3 +266,47 @@ class TestCuda:
         X = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
         wanted = network.predict(X, choose("numpy"))
         np.testing.assert_allclose(network.predict(X, backend).get(), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A function that puts the package into a folder of a server where only Ana's home can be written."""
+    monkeypatch.delenv("NNCOURSE_MY_KERNELS")
+    monkeypatch.setenv("HOME", str(tmp_path / "home" / "ana"))
+    writable = [tmp_path / "home" / "ana"]
+    monkeypatch.setattr(kept_kernels.os, "access", lambda path, mode: any(w in (path, *path.parents) for w in writable))
+
+    def put(name: str, can_be_written: bool = False):
+        folder = tmp_path / name
+        (folder / "nncourse" / "kernels").mkdir(parents=True)
+        monkeypatch.setattr(kept_kernels, "__file__", str(folder / "nncourse" / "kernels" / "kept_kernels.py"))
+        if can_be_written:
+            writable.append(folder)
+        return folder
+
+    return put
+
+
+def test_kernels_are_kept_beside_a_course_of_ones_own(course):
+    folder = course("home/ana/course")
+    assert kept_kernels.folder() == folder / "my_kernels"
+
+
+def test_kernels_are_kept_at_home_where_the_course_is_for_all(course, tmp_path):
+    folder = course("srv/course")
+    assert kept_kernels.folder() == tmp_path / "home" / "ana" / "my_kernels"
+    (folder / "my_kernels").mkdir()  # of who set the course up
+    assert kept_kernels.folder() == tmp_path / "home" / "ana" / "my_kernels"
+
+
+def test_kernels_are_never_kept_in_an_environment(course, tmp_path):
+    course("home/ana/.venv/lib/python3.12/site-packages")
+    assert kept_kernels.folder() == tmp_path / "home" / "ana" / "my_kernels"
+
+
+def test_a_named_folder_for_kernels_comes_first(course, tmp_path, monkeypatch):
+    course("srv/course", can_be_written=True)
+    monkeypatch.setenv("NNCOURSE_MY_KERNELS", str(tmp_path / "elsewhere"))
+    assert kept_kernels.folder() == tmp_path / "elsewhere"
+    monkeypatch.setenv("NNCOURSE_MY_KERNELS", "")
+    assert kept_kernels.folder() == tmp_path / "srv" / "course" / "my_kernels"

@@ -1,5 +1,10 @@
 """A picture of a kernel: what it counts is what a formula says, and the figure can be read."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -15,6 +20,7 @@ from nncourse.kernels.catalogue import find
 
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
+ROOT = Path(__file__).resolve().parent.parent
 COPIES = CudaSource(
     """
 extern "C" __global__ void strided(const float* x, float* y, int step) {
@@ -329,3 +335,47 @@ def test_mistakes_are_one_line(arguments, sizes, says):
     with pytest.raises(CourseError, match=says) as caught:
         picture.show(*arguments, **sizes)
     assert "\n" not in str(caught.value)
+
+
+CELLS = {  # how many figures each shows, and how many words it prints
+    "show()\nshow()": (2, 0),
+    "for block in (2, 4):\n    show(block=block)": (2, 0),
+    "def both():\n    show()\n    show()\nboth()": (2, 0),
+    "if True:\n    show()\nshow();": (1, 0),
+    "seen = show()\nprint(seen)": (0, 1),
+    "print(show())\nshow().plot(block=0);": (0, 1),
+    "seen = [show() for _ in range(2)]\nseen[0]": (1, 0),
+}
+
+
+def test_a_live_notebook_shows_each_picture_once(tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    texts = [text.replace("show(", 'picture.show("sigmoid", "naive", n=4, ').replace(", )", ")") for text in CELLS]
+    setup = "from nncourse.classroom import picture"
+    cells = [nbformat.v4.new_code_cell(text) for text in (setup, *texts)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    for cell, (figures, prints) in zip(notebook.cells[1:], CELLS.values(), strict=True):
+        kinds = [output.output_type for output in cell.outputs]
+        shown = [output for output in cell.outputs if "image/png" in output.get("data", {})]
+        assert (len(shown), kinds.count("stream")) == (figures, prints), cell.source
+
+
+def test_outside_a_notebook_nothing_is_displayed(monkeypatch):
+    monkeypatch.setattr(picture.Picture, "_ipython_display_", lambda self: pytest.fail("displayed"))
+    picture.show("sigmoid", "naive", n=4, block=4)
+
+
+@pytest.mark.parametrize("tile", [8, 32])
+def test_notebook_03_draws_a_tiled_kernel_with_its_own_block(tile, capsys):
+    cells = json.loads((ROOT / "notebooks" / "03_dense_layers.ipynb").read_text(encoding="utf-8"))["cells"]
+    (text,) = ("".join(cell["source"]) for cell in cells if cell["id"] == "yours-count")
+    kernel = find("dense_forward")["tiled"]
+    source = replace(kernel.source, text=kernel.source.text.replace("#define TILE 16", f"#define TILE {tile}"))
+    yours = replace(kernel, source=source, block=(tile, tile), plans={})
+    exec(text, {"picture": picture, "dense_forward_tiled": SimpleNamespace(attempt=yours)})
+    said = capsys.readouterr().out
+    assert f"{tile} × {tile} threads" in said
+    assert "✗" not in said

@@ -119,6 +119,81 @@ def test_a_missing_python_gets_one_line(command):
     assert "set-up: no no-such-python here: install Python 3.11 or newer" in result.stderr
 
 
+# For all users of a machine
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A tree with a course that all can read, a system's interpreter, and one in a home that others cannot enter."""
+    tmp_path.chmod(0o755)
+    for name in ("srv/course/tools", "usr/bin", "home/ana/.pyenv/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("srv/course/tools/setup.py", "usr/bin/python3", "home/ana/.pyenv/bin/python3"):
+        (tmp_path / name).touch()
+    for folder in tmp_path.rglob("*/"):
+        folder.chmod(0o755)
+    (tmp_path / "home" / "ana").chmod(0o700)
+    return tmp_path
+
+
+@pytest.fixture
+def below(setup, monkeypatch, machine):
+    """The set-up, for which the tree begins at `machine`: what pytest's folders lie in is private."""
+    monkeypatch.setattr(
+        setup, "enters", lambda folder, course, real=setup.enters: folder in machine.parents or real(folder, course)
+    )
+    return setup
+
+
+def test_a_system_interpreter_serves_all(below, machine):
+    assert below.sharing_problem(machine / "usr/bin/python3", machine / "srv/course") == ""
+
+
+def test_an_interpreter_in_a_closed_home_is_refused(below, machine):
+    problem = below.sharing_problem(machine / "home/ana/.pyenv/bin/python3", machine / "srv/course")
+    assert f"lies in {machine / 'home/ana'}, which is closed to other users" in problem
+    assert "PYTHON=/usr/bin/python3 make shared" in problem and "\n" not in problem
+
+
+def test_links_are_followed(below, machine):
+    link = machine / "usr/bin/python3.11"
+    link.symlink_to(machine / "home/ana/.pyenv/bin/python3")
+    assert "home/ana, which is closed" in below.sharing_problem(link, machine / "srv/course")
+    (machine / "home/ana/python").symlink_to(machine / "usr/bin/python3")
+    assert "home/ana, which is closed" in below.sharing_problem(machine / "home/ana/python", machine / "srv/course")
+
+
+def test_an_open_home_serves_all(below, machine):
+    (machine / "home/ana").chmod(0o711)
+    assert below.sharing_problem(machine / "home/ana/.pyenv/bin/python3", machine / "srv/course") == ""
+
+
+@pytest.mark.parametrize("name", ["srv/course", "srv/course/tools"])
+def test_a_closed_course_is_refused(below, machine, name):
+    (machine / name).chmod(0o700)
+    problem = below.sharing_problem(machine / "usr/bin/python3", machine / "srv/course")
+    assert problem.startswith(f"{machine / name} is closed to other users") and "chmod -R go+rX" in problem
+
+
+def test_a_group_may_share_the_course_and_its_interpreter(below, machine):
+    for name in ("srv/course", "srv/course/tools", "home/ana"):
+        (machine / name).chmod(0o750)
+    assert below.sharing_problem(machine / "home/ana/.pyenv/bin/python3", machine / "srv/course") == ""
+    (machine / "srv/course").chmod(0o755)  # now it is for all, whom the home keeps out
+    assert "closed to other users" in below.sharing_problem(
+        machine / "home/ana/.pyenv/bin/python3", machine / "srv/course"
+    )
+
+
+def test_who_sets_up_alone_is_told(below, machine, monkeypatch):
+    interpreter, course = machine / "home/ana/.pyenv/bin/python3", machine / "srv/course"
+    monkeypatch.setattr(below.Path, "home", lambda: machine / "home/ana")
+    assert f"serves you alone: {machine / 'home/ana'}" in below.for_one_user(interpreter, course)
+    assert below.for_one_user(machine / "usr/bin/python3", course) == ""
+    course.rename(machine / "home/ana/course")
+    assert below.for_one_user(interpreter, machine / "home/ana/course") == ""
+
+
 # Which CUDA
 
 
@@ -260,6 +335,32 @@ def installed(setup, monkeypatch, tmp_path):
 def test_a_second_run_has_nothing_to_do(installed, arguments):
     assert installed.main(arguments) == 0
     assert installed.runs == []
+
+
+def test_a_shared_set_up_is_refused_and_then_made_with_another_interpreter(installed, monkeypatch, capsys):
+    monkeypatch.setattr(installed, "sharing_problem", lambda interpreter, course: f"{interpreter} is closed")
+    monkeypatch.setattr(installed, "base_interpreter", lambda: Path("/home/ana/python3"))
+    monkeypatch.setattr(installed.os, "umask", lambda mask: None)
+    monkeypatch.setattr(installed, "serve_others", lambda: installed.runs.append("served"))
+    assert installed.main(["shared"]) == 1
+    assert capsys.readouterr().err == "set-up: /home/ana/python3 is closed\n"
+    assert installed.runs == []
+    monkeypatch.setattr(
+        installed, "sharing_problem", lambda interpreter, course: "closed" * (interpreter == installed.VENV_PYTHON)
+    )
+    assert installed.main(["shared"]) == 0
+    assert installed.runs == [("none", False), "served"]  # made anew: the one that was there serves its owner alone
+
+
+def test_others_start_the_kernel_of_the_shared_environment(installed):
+    kernels = installed.VENV / "share" / "jupyter" / "kernels" / "python3"
+    kernels.mkdir(parents=True)
+    (kernels / "kernel.json").write_text('{"argv": ["python", "-m", "ipykernel_launcher"], "language": "python"}')
+    (installed.ROOT / "nncourse").mkdir()
+    (installed.ROOT / "nncourse" / "one.py").write_text("ONE = 1\n")
+    installed.serve_others()
+    assert json.loads((kernels / "kernel.json").read_text())["argv"] == [sys.executable, "-m", "ipykernel_launcher"]
+    assert list((installed.ROOT / "nncourse" / "__pycache__").glob("one.*.pyc"))
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "requirements/base.txt", "requirements/test.txt"])

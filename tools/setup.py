@@ -1,10 +1,11 @@
-"""Set up the course in .venv: `make lab`, `make test` and `make setup` call this.
+"""Set up the course in .venv: `make lab`, `make test`, `make setup` and `make shared` call this.
 
 It checks the machine, determines which CUDA version its NVIDIA driver supports, and installs the hashed lock files of
 requirements/ and then the package. What was installed is recorded in .venv, so that a second run has nothing to do.
 
     PYTHON=python3.12 make lab      another interpreter
     CUDA=13 make lab                12, 13 or none instead of detecting it, for instance on a Slurm login node
+    make shared                     for all users of a machine: refused if they could not reach what is set up
 
 It uses only the standard library and syntax of Python 3.6, so that an old Python gets an error message and not a
 SyntaxError. Hence the quoted type hints.
@@ -17,6 +18,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +59,52 @@ def compiler_problem() -> str:
     if shutil.which("g++"):
         return ""
     return "g++ is missing: install it, on Debian and Ubuntu with: apt install g++"
+
+
+# Set up for others
+
+
+def enters(folder: Path, course: Path) -> bool:
+    """Whether those who can enter the course's folder can enter this one: all users, or the course's group."""
+    there, wanted = folder.stat(), course.stat()
+    if there.st_mode & stat.S_IXOTH:
+        return True
+    group_only = not wanted.st_mode & stat.S_IXOTH
+    return group_only and there.st_gid == wanted.st_gid and bool(there.st_mode & stat.S_IXGRP)
+
+
+def closed_folder(path: Path, course: Path) -> "Path | None":
+    """The first folder on the way to `path`, or to where its links lead, that other users cannot enter."""
+    ways = [*reversed(path.parents), *reversed(path.resolve().parents)]
+    return next((folder for folder in ways if not enters(folder, course)), None)
+
+
+def base_interpreter() -> Path:
+    """The interpreter that a virtual environment made now would link to."""
+    return Path(getattr(sys, "_base_executable", None) or sys.executable).absolute()
+
+
+def sharing_problem(interpreter: Path, course: Path) -> str:
+    """An error message if other users could not reach the course or its interpreter, else ""."""
+    closed = closed_folder(course / "tools" / "setup.py", course)
+    if closed:
+        return f"{closed} is closed to other users: for a course that all can read, say chmod -R go+rX {closed}"
+    closed = closed_folder(interpreter, course)
+    if closed:
+        return (
+            f"{interpreter} lies in {closed}, which is closed to other users, so they could not run it: "
+            "take the system's, as in: PYTHON=/usr/bin/python3 make shared"
+        )
+    return ""
+
+
+def for_one_user(interpreter: Path, course: Path) -> str:
+    """A line if others can read the course, outside the user's home, but not run this interpreter, else ""."""
+    outside = Path.home() not in course.parents
+    closed = closed_folder(interpreter, course)
+    if not (outside and closed) or closed_folder(course / "tools" / "setup.py", course):
+        return ""
+    return f"this .venv serves you alone: {closed}, where its interpreter lies, is closed to others (see make shared)"
 
 
 # Detecting CUDA
@@ -185,6 +233,18 @@ def install(locks: "list[str]") -> None:
     settings.write_text(json.dumps(JUPYTERLAB_SETTINGS, indent=2) + "\n", encoding="utf-8")
 
 
+def serve_others() -> None:
+    """Compile the package, which others cannot do in this folder, and let another Jupyter start this .venv's kernel.
+
+    The kernel of ipykernel's wheel names just "python", which Jupyter takes for its own.
+    """
+    subprocess.run([str(VENV_PYTHON), "-m", "compileall", "-q", str(ROOT / "nncourse")], check=True)
+    specification = VENV / "share" / "jupyter" / "kernels" / "python3" / "kernel.json"
+    kernel = json.loads(specification.read_text(encoding="utf-8"))
+    kernel["argv"][0] = str(VENV_PYTHON)
+    specification.write_text(json.dumps(kernel, indent=1) + "\n", encoding="utf-8")
+
+
 def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool) -> None:
     """Install these lock files into .venv, and record them at the end, so that an interrupted set-up is repeated."""
     print(f"set-up: {reason}")
@@ -206,8 +266,11 @@ def stop(problem: str) -> int:
 
 
 def main(arguments: "list[str]") -> int:
-    """Set up for the notebooks and, with the argument "test", also for the tests. Returns the exit status."""
-    tests = "test" in arguments
+    """Set up for the notebooks, with the argument "test" also for the tests, with "shared" for all of the machine.
+
+    Returns the exit status.
+    """
+    tests, shared = "test" in arguments, "shared" in arguments
     asked = os.environ.get("CUDA", "")
     if asked and asked not in CUDA_CHOICES:
         return stop(f"CUDA={asked}: wanted 12, 13 or none, or nothing to have it detected")
@@ -220,14 +283,24 @@ def main(arguments: "list[str]") -> int:
     note = read_note()
     cuda, reason = choose_cuda(asked, note["cuda"])
     stays = can_stay(note, cuda, python_asked=bool(os.environ.get("PYTHON")))
+    if shared:
+        os.umask(0o022)  # what is installed can be read by all
+        stays = stays and not sharing_problem(VENV_PYTHON, ROOT)
     problem = "" if stays else python_problem(sys.version_info) or venv_problem()
+    if shared and not stays:
+        problem = problem or sharing_problem(base_interpreter(), ROOT)
     if problem:
         return stop(problem)
+    alone = "" if shared or stays else for_one_user(base_interpreter(), ROOT)
+    if alone:
+        print(f"set-up: {alone}")
     locks = lock_files(cuda, cuda != "none" and has_toolkit(cuda), tests)
-    if stays and checksums(["pyproject.toml", *locks]).items() <= note["files"].items():
-        return 0
+    done = stays and checksums(["pyproject.toml", *locks]).items() <= note["files"].items()
     try:
-        set_up(cuda, reason, locks, note, stays)
+        if not done:
+            set_up(cuda, reason, locks, note, stays)
+        if shared:
+            serve_others()
     except subprocess.CalledProcessError:
         return stop("the installation failed, as shown above (it needs a network and Python 3.11, 3.12 or 3.13)")
     return 0

@@ -1,7 +1,7 @@
 """A picture of a kernel's memory accesses: which thread reads and writes which element, and how well they coalesce.
 
     from nncourse.classroom import picture
-    picture.show("sigmoid", "naive", n=10, block=4)                    # in a notebook: a figure and a table
+    picture.show("sigmoid", "naive", n=10, block=4)                    # in a notebook: a figure and a table, each time
     seen = picture.show("dense_forward", "tiled", batch=8, n_in=8, n_out=8, block=(4, 4), TILE=4)
     print(seen)                                                        # the table alone
     seen.plot(block=1)                                                 # the figure of one block
@@ -9,11 +9,14 @@
 The kernel runs under the CPU emulator, so no GPU is needed; the sizes must be small.
 """
 
+import dis
 import re
+import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
+from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +27,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from nncourse.classroom.counting import Accesses, accesses, spread, table, worst_request
+from nncourse.classroom.html import running_ipython
 from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nncourse.errors import CourseError
 from nncourse.kernels import check, kept_kernels
@@ -84,6 +88,8 @@ def show(
 
     `block` (threads per block) and `grid` are the kernel's own unless given. `sizes` sets sizes of the contract by
     letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for anything unknown.
+
+    A notebook shows the value of a cell's last line only. A call that is a line of its own is shown wherever it stands.
     """
     operation = find(operation) if isinstance(operation, str) else operation
     wanted = {name: value for name, value in (("block", block), ("grid", grid)) if value is not None}
@@ -94,7 +100,16 @@ def show(
         raise CourseError(f"{operation.name}: wanted sizes from 1 up, got {', '.join(wrong)}")
     sizes = {name: SMALL.get(name, 4) for name in operation.shapes.free_names} | sizes
     arguments = zip(operation.arguments, check.random_case(operation, sizes).arguments, strict=True)
-    return Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
+    shown = Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
+    if running_ipython() and _is_dropped(sys._getframe(1)):
+        shown._ipython_display_()
+    return shown
+
+
+def _is_dropped(caller: FrameType) -> bool:
+    """Whether the caller drops the value of the call it is at, since the call is a statement of its own."""
+    following = (step.opname for step in dis.get_instructions(caller.f_code) if step.offset > caller.f_lasti)
+    return next(following, "") == "POP_TOP"
 
 
 def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:

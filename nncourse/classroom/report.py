@@ -5,6 +5,7 @@ The record of kept kernels is not trusted: each kernel is checked and timed agai
 
 import datetime
 import functools
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from nncourse.classroom.speedup import BATCH, RATE, Time
 from nncourse.classroom.timing import duration, limits_in_words, times_as_fast
 from nncourse.cuda import emulate
 from nncourse.datasets import Dataset
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, read_text, write_atomically
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.catalogue import find, operations
 from nncourse.kernels.operation import Operation
@@ -128,9 +129,9 @@ def own_words() -> str:
     """
     path = kept_kernels.folder() / OWN_WORDS
     try:
-        text = path.read_text("utf-8") if path.exists() else ""
-    except (OSError, UnicodeDecodeError):
-        raise CourseError(f"{path}: wanted your answers as UTF-8 text, but it cannot be read as UTF-8") from None
+        text = read_text(path, kept_kernels.MOST_TEXT) if os.path.lexists(path) else ""
+    except CourseError as error:
+        raise CourseError(f"{path}: wanted your answers as UTF-8 text, but {error}") from None
     parts = [part for part in re.split(r"(?m)^(#+ .*)$|\n\s*\n", text) if part and part.strip()]
     if not parts:
         asked = "".join(f"<li>{escape(question)}</li>" for question in QUESTIONS)

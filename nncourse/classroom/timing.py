@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.classroom import pytorch
+from nncourse.classroom import neighbours, pytorch
 from nncourse.classroom.html import cells, page
 from nncourse.cuda.compile import gpu_kernel
 from nncourse.cuda.source import CudaSource
@@ -27,6 +27,7 @@ class Row:
     """One kernel's time. `limit` is the fraction of the machine's measured limit that it reaches.
 
     If `seconds` is None, nothing was timed, and `note` says why. Otherwise a `note` says why the time is unreliable.
+    `meanwhile` is what other processes did while it was timed.
     """
 
     kernel: str
@@ -36,14 +37,16 @@ class Row:
     bytes: int
     limit: float | None
     note: str = ""
+    meanwhile: neighbours.Load = neighbours.Load()
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of times, as text of at most 80 columns and as HTML for a notebook."""
+    """Rows of times, as text of at most 80 columns and as HTML for a notebook; `shared` tells of other users."""
 
     title: str
     rows: tuple[Row, ...]
+    shared: tuple[str, ...] = ()
 
     HEAD = ("kernel", "on", "time", "rate", "of limit", "× loops", "× numpy")
     WIDTHS = (16, 5, 10, 16, 10, 11, 11)
@@ -54,13 +57,14 @@ class Table:
         for row in self.rows:
             texts = self._cells(row)
             lines.append(self._line(texts) if len(texts) == len(self.HEAD) else f"{self._line(texts[:3])}  {texts[3]}")
-        return "\n".join([*lines, self.FOOT])
+        return "\n".join([*lines, self.FOOT, *self.shared])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         body = "".join(cells(self._cells(row), columns=len(self.HEAD)) for row in self.rows)
-        return page(f"<b>{self.title}</b><table>{cells(self.HEAD, tag='th')}{body}</table><small>{self.FOOT}</small>")
+        foot = "<br>".join([self.FOOT, *self.shared])
+        return page(f"<b>{self.title}</b><table>{cells(self.HEAD, tag='th')}{body}</table><small>{foot}</small>")
 
     def _line(self, texts: Sequence[str]) -> str:
         pairs = zip(texts, self.WIDTHS, strict=False)
@@ -116,9 +120,14 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
 
 
 def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> Table:
-    """A Table of the rows; its title gives the sizes."""
+    """A Table of the rows; its title gives the sizes, its foot with whom the machine was shared."""
     said = ", ".join(f"{name} {size}" for name, size in sizes.items())
-    return Table(f"{operation.name}, {said}", tuple(rows))
+    shared = [neighbours.in_words(neighbours.together(row.meanwhile for row in rows))]
+    if any(row.device == "cpu" and row.seconds for row in rows):
+        shared.append(neighbours.share_in_words())
+    if any(row.device == "gpu" and row.seconds for row in rows):
+        shared.append(neighbours.gpu_in_words())
+    return Table(f"{operation.name}, {said}", tuple(rows), tuple(filter(None, shared)))
 
 
 def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], float] | None = None) -> Table:
@@ -149,7 +158,10 @@ def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | 
     if measure:
         return _row(kernel.name, place, measure(arguments), flops, size)
     there = [devices.to_device(a, place) if isinstance(a, np.ndarray) else a for a in arguments]
-    return _row(kernel.name, place, devices.seconds(lambda: kernel(*there), place), flops, size)
+    before = neighbours.look()
+    seconds = devices.seconds(lambda: kernel(*there), place)
+    meanwhile = neighbours.since(before)
+    return replace(_row(kernel.name, place, seconds, flops, size), meanwhile=meanwhile)
 
 
 def _row(name: str, device: str, seconds: float, flops: int, size: int) -> Row:

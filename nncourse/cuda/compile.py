@@ -122,11 +122,6 @@ def resources(source: CudaSource, function: str) -> Resources:
     return Resources(kernel.num_regs, kernel.shared_size_bytes, kernel.local_size_bytes)
 
 
-def warnings(source: CudaSource) -> tuple[str, ...]:
-    """What NVRTC warns of."""
-    return ()
-
-
 def readable_errors(log: str, file: str) -> str:
     """The errors of an NVRTC log, each with its source line and caret; the whole log if none is recognised."""
     lines = log.replace("\0", "").splitlines()

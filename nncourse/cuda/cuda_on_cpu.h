@@ -70,8 +70,8 @@ void grid_barrier(int line = __builtin_LINE());
 int print(const char* format, ...);
 void* allocate(size_t bytes);
 void release(void* memory);
-[[noreturn]] void trap(int line);
-[[noreturn]] void failed_assertion(const char* condition, int line);
+void trap(int line);  // not [[noreturn]]: AddressSanitizer would look for the end of a stack that it does not know
+void failed_assertion(const char* condition, int line);
 #ifdef CUDA_ON_CPU_RACES
 void touch_atomically(void* address, size_t bytes, void* code, bool exchanges);
 void touch_to_read(const void* address, size_t bytes, void* code);
@@ -202,7 +202,7 @@ REDUCTION(unsigned, __reduce_xor_sync, ODD_BITS)
 #undef CALL
 #undef WAITS
 
-[[noreturn]] inline void __trap(LINE) { cuda_on_cpu::trap(line); }
+inline void __trap(LINE) { cuda_on_cpu::trap(line); }
 #undef LINE
 
 template <typename T>
@@ -308,8 +308,6 @@ STORE(__stwt)
 #define __builtin_assume_aligned(pointer, ...) (pointer)
 #define assert(...) ((__VA_ARGS__) ? static_cast<void>(0) : cuda_on_cpu::failed_assertion(#__VA_ARGS__, __LINE__))
 #ifndef CUDA_ON_CPU_PROGRAM
-#undef CUDA_ON_CPU_RACES
-#undef _GNU_SOURCE
 #define NULL nullptr
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")

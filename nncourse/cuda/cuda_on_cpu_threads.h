@@ -122,6 +122,7 @@ inline uint32_t random_number() {
 // Ends the program; see cuda_on_cpu_serve.h. A fault is told as its kind and facts: "name=value" with AND between them.
 // faults.py makes words of them.
 [[noreturn]] void fail(const char* kind, int line, const char* facts, ...);
+#define ON_ANY_STACK __attribute__((no_sanitize_address))  // else a [[noreturn]] call there has AddressSanitizer complain
 #define AND "\x1f"
 
 inline const char* text_of(uint3 index) {
@@ -162,7 +163,9 @@ __attribute__((no_sanitize_address)) inline void copy_shared(char* to, const cha
     for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = from[i];
 }
 __attribute__((no_sanitize_address)) inline void fill_shared(char* to, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = '\xff';  // NaN in every float
+    // NaN in every float; in reverse order 3.4e38, for a text that takes NaN for the emulator's
+    const char byte = launch.order == REVERSE ? '\x7f' : '\xff';
+    for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = byte;
 }
 
 inline size_t static_shared_bytes() { return __stop_cuda_shared - __start_cuda_shared; }
@@ -487,9 +490,9 @@ int block_sum(Call call, int yes) { return wait(AT_BLOCK_BARRIER, call, yes != 0
 // A barrier of all blocks. It replaces the barrier that a .cu text builds from atomics on a GPU.
 void grid_barrier(int line) { wait(AT_GRID_BARRIER, {"grid_barrier", line, __builtin_return_address(0)}, 0); }
 
-void trap(int line) { fail("trap", line, "thread=%s" AND "block=%s", text_of(current->index), text_of(blockIdx)); }
+ON_ANY_STACK void trap(int line) { fail("trap", line, "thread=%s" AND "block=%s", text_of(current->index), text_of(blockIdx)); }
 
-void failed_assertion(const char* condition, int line) {
+ON_ANY_STACK void failed_assertion(const char* condition, int line) {
     fail("assert", line, "condition=%s" AND "thread=%s" AND "block=%s", condition, text_of(current->index),
          text_of(blockIdx));
 }

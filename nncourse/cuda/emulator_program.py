@@ -32,7 +32,8 @@ FLAGS = shlex.split("-std=c++17 -g1 -gdwarf-4 -w -fno-strict-aliasing -fwrapv -n
 FLAGS += shlex.split("-fmax-errors=20 -fno-diagnostics-show-caret")
 # For a .cu text. -O0: otherwise a faulty access whose value is not used may be optimised away. -undef, -nostdinc: no
 # macro or header that NVRTC has not. The rest: so that cuda_on_cpu.ld can sort the variables.
-FOR_TEXT = shlex.split("-O0 -undef -nostdinc -fno-threadsafe-statics -fdata-sections -fno-zero-initialized-in-bss")
+FOR_TEXT = shlex.split("-O0 -undef -U_GNU_SOURCE -nostdinc -ftrack-macro-expansion=0")
+FOR_TEXT += shlex.split("-fno-threadsafe-statics -fdata-sections -fno-zero-initialized-in-bss")
 LINKED_AS = f"-Wl,-T,{FOLDER / 'cuda_on_cpu.ld'}"
 # An uninitialised variable is then never 0 by chance. Compilers before GCC 12 lack it: see PAINTS_STACKS.
 PATTERN = "-ftrivial-auto-var-init=pattern"
@@ -270,7 +271,9 @@ def _refuse_host_functions(compiled: Path, source: CudaSource) -> None:
         return
     needed = set(_run(["nm", "-u", "-P", compiled]).stdout.split()[::2])
     for name in sorted(needed - _functions_of_a_gpu()):
-        if not re.match(r"_Z(T|d[la]|n[wa]|N11cuda_on_cpu)|__[atu]\w*san_|_(_cxa|Unwind|_gxx)_", name):
+        if not re.match(
+            r"_Z(T|d[la]|n[wa]|N11cuda_on_cpu)|__[atu]\w*san_|_(_cxa|Unwind|_gxx)_|__[a-z]+[sdt]i\d?$", name
+        ):
             raise CudaCompileError(f"{source.file}: error: {name} is no function that a GPU has")
 
 
@@ -287,7 +290,7 @@ def _compile_error(log: str, source: CudaSource) -> CudaCompileError:
 
     What NVRTC has accepted is no mistake: it is missing in the emulator.
     """
-    right, lines = why_no_nvrtc() is None, source.text.splitlines()
+    right, lines = why_no_nvrtc() is None or NO_ASM in log, source.text.splitlines()
     found, needed_at = [], None
     for line in log.splitlines():
         if match := GXX_REQUIRED.match(line):
@@ -297,8 +300,10 @@ def _compile_error(log: str, source: CudaSource) -> CudaCompileError:
         place = needed_at if needed_at and match["file"] != source.file else match
         unknown = GXX_UNKNOWN.search(match["message"])
         said, needed_at = match["message"], None
-        if right or (unknown and unknown["name"] == NO_ASM):
-            right, said = True, _missing(unknown, said)
+        if NO_ASM in log and NO_ASM not in said:
+            continue  # an error that follows from this one
+        if right:
+            said = _missing(unknown, said)
         found.append(f"{place['file']}:{place['line']}: error: {said}")
         if place["file"] == source.file and int(place["line"]) <= len(lines):
             found += ["  " + lines[int(place["line"]) - 1], "  " + " " * (int(place["column"]) - 1) + "^"]

@@ -3,9 +3,11 @@
 The package's own texts may: whoever judges a text decides whether to ask. Comments and strings are no code.
 """
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from nncourse.cuda.source import CudaSource
 
@@ -13,7 +15,7 @@ WHY = {
     "emulator": "a kernel does the same wherever it runs",
     "include": "CUDA's functions and mathematics are there without it, and there are no other files",
     "condition": "a condition may ask for macros that the text itself defines, and for __CUDA_ARCH__",
-    "macro": "names that begin with __ belong to the compiler",
+    "macro": "this name is CUDA's or the compiler's",
     "line": "messages name the lines of the text",
     "pragma": "a kernel needs no other #pragma than unroll",
     "attribute": "a GPU has no such attributes; __launch_bounds__ and __align__ are there",
@@ -35,6 +37,11 @@ TOKEN = re.compile(
 OF_THE_EMULATOR = ("cuda_on_cpu", "__tsan", "__asan", "__sanitizer", "__ubsan", "__interceptor", "the_emulator_has_no")
 ASM = ("asm", "__asm", "__asm__")
 CONDITIONS = ("if", "ifdef", "ifndef", "elif", "elifdef", "elifndef")
+COMPILERS = re.compile(
+    r"__(cuda|nv|edg|stdc|gnu|gxx|sanit|clang|x86|amd|aarch|arm|linux|unix|cplusplus|optimi|no_inline|lp64|exceptions|date|"
+    r"time|file|line|counter|base|include|version|pic|pie|elf|sse|avx|char|int|flt|dbl|ldbl|sizeof|has_|builtin)",
+    re.IGNORECASE,
+)
 PRAGMAS = ("unroll", "nounroll", "once")
 MAY_BE_ASKED_FOR = frozenset(
     ("__CUDA_ARCH__", "__CUDACC__", "__CUDACC_RTC__", "INFINITY", "NAN", "NULL", "assert", "defined", "true", "false")
@@ -93,17 +100,19 @@ def forbidden(source: CudaSource) -> Forbidden | None:
 def _tokens(text: str) -> Iterator[Token]:
     """The tokens of a text, without comments, and without the line breaks that a backslash hides."""
     text = text.replace("\r\n", "\n")
-    # Lines joined by a backslash: an unprintable mark keeps their number.
-    joined, breaks, position = [], [], 0
+    # Lines joined by a backslash: `breaks` are where they were, so that the others keep their numbers.
+    joined, breaks, position, length = [], [], 0, 0
     for match in re.finditer(r"(?:\\|\?\?/)[ \t\f\v]*\n", text):
         joined.append(text[position : match.start()])
         position = match.end()
-        breaks.append(sum(map(len, joined)))
+        length += len(joined[-1])
+        breaks.append(length)
     joined.append(text[position:])
     line, directive, first, breaks = 1, "", True, breaks[::-1]
     for match in TOKEN.finditer("".join(joined)):
         while breaks and breaks[-1] <= match.start():
-            line, breaks = line + 1, breaks[:-1]
+            breaks.pop()
+            line += 1
         kind = match.lastgroup if match.lastgroup != "delimiter" else "raw"
         if kind == "newline":
             directive, first = "", True
@@ -170,7 +179,7 @@ def _directives(tokens: list[Token], bodies: dict[str, list[str]]) -> Iterator[F
             yield Forbidden("line", f"#{token.text}", token.line)
         elif starts and token.text == "pragma" and argument not in PRAGMAS:
             yield Forbidden("pragma", f"#pragma {argument}", token.line)
-        elif starts and token.text in ("define", "undef") and argument.startswith("__"):
+        elif starts and token.text in ("define", "undef") and _is_the_compilers(argument):
             yield Forbidden("macro", f"#{token.text} {argument}", token.line)
         elif starts and token.text == "undef" and argument not in bodies:
             yield Forbidden("macro", f"#undef {argument}", token.line)
@@ -182,9 +191,20 @@ def _asks_more(name: str, bodies: dict[str, list[str]], seen: frozenset[str] = f
     """Whether a name in a condition depends on more than the text's own macros."""
     if name in MAY_BE_ASKED_FOR or name in seen:
         return False
-    if name not in bodies or name.startswith("__"):
+    if name not in bodies or _is_the_compilers(name):
         return True
     return any(_asks_more(other, bodies, seen | {name}) for other in bodies[name] if other.startswith("__"))
+
+
+def _is_the_compilers(name: str) -> bool:
+    """Whether a name that begins with __ is a compiler's, CUDA's or the emulator's, and not the text's own."""
+    return name.startswith("__") and (bool(COMPILERS.match(name)) or name in _words_of_cuda())
+
+
+@functools.cache
+def _words_of_cuda() -> frozenset[str]:
+    headers = Path(__file__).parent.glob("cuda_on_cpu*.h")
+    return frozenset(word for header in headers for word in re.findall(r"__\w+", header.read_text(encoding="utf-8")))
 
 
 def _pasted(tokens: list[Token]) -> Iterator[Forbidden]:
@@ -219,23 +239,28 @@ def _host(tokens: list[Token]) -> Iterator[Forbidden]:
         member = number and tokens[number - 1].text in (".", ">")
         if called and not member and not _defines(token.text, tokens):
             yield Forbidden("host", token.text, token.line)
+            return
 
 
 def _defines(name: str, tokens: list[Token]) -> bool:
-    """Whether the text has `name(…) {`, or a macro of that name."""
+    """Whether the text has `type name(…) {`, or a macro of that name."""
     for number, token in enumerate(tokens):
-        if token.text != name:
+        if token.text != name or not number:
             continue
-        if token.directive == "define" and tokens[number - 1].text == "define":
+        before = tokens[number - 1]
+        if token.directive == "define" and before.text == "define":
             return True
-        depth, place = 0, number + 1
-        while place < len(tokens):
-            depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)
-            place += 1
-            if not depth:
-                break
-        if place < len(tokens) and tokens[place].text == "{" and tokens[place - 1].text == ")":
-            before = tokens[number - 1]
-            if before.kind == "name" and before.text not in ("return", "else", "do") or before.text in ("*", "&"):
-                return True
+        after_type = before.kind == "name" and before.text not in ("return", "else", "do")
+        if (after_type or before.text in ("*", "&")) and _has_body(tokens, number + 1):
+            return True
+    return False
+
+
+def _has_body(tokens: list[Token], start: int) -> bool:
+    """Whether `(…) {` begins there."""
+    depth = 0
+    for place in range(start, min(len(tokens) - 1, start + 1000)):  # far more than a function's parameters
+        depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)
+        if depth <= 0:
+            return tokens[place].text == ")" and tokens[place + 1].text == "{"
     return False

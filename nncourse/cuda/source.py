@@ -34,7 +34,7 @@ ATTRIBUTE = re.compile(
 KERNEL = re.compile(r'(extern\s*"C"\s*)?__global__\s+void\s+(?P<name>\w+)\s*\((?P<parameters>[^)]*)\)')
 BLOCK = re.compile(r'extern\s*"C"\s*\{')
 # Names that a text gives to types: `#define REAL float`, `typedef float real;`, `using real = float;`.
-TYPE = r"(?:(?:const|signed|unsigned|char|short|int|long|float|double|bool|size_t|\w+)[ \t*]*)+?"
+TYPE = r"\w+(?:[ \t]+\w+)*[ \t]*\*?"
 NAMED_TYPES = (
     re.compile(rf"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>{TYPE})[ \t]*$", re.MULTILINE),
     re.compile(rf"\btypedef\s+(?P<type>{TYPE})[ \t]*\b(?P<name>\w+)\s*;"),

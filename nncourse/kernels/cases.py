@@ -4,8 +4,8 @@ First stage: small sizes and hostile values, so that a fault is shown on simple 
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
   elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
   that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes.
-* Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal. If the operation's `hostile` names
-  them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞ or −∞
+* Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's `hostile`
+  names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞ or −∞
   once in one argument; "special", values at which activations often fail, all of them in each array.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, for who counts calls.
@@ -34,7 +34,7 @@ HOSTILE = ("zeros", "large", "infinite", "special")
 # The kinds of values that are tried with each name of an operation's `hostile`.
 KINDS = {
     "zeros": ("zeros",),
-    "large": ("zeros among others", "from −20 to 20", "negative", "equal")
+    "large": ("zeros among others", "zeros among others", "from −20 to 20", "negative", "equal", "ones")
     + ("large", "large and negative", "rows of different size"),
     "infinite": ("infinite", "minus infinite") * 3,
     "special": ("special", "special", "alone", "minus alone"),
@@ -58,7 +58,7 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
         tried, usual = usual_sizes(operation)
     for number, sizes in enumerate(tried):
         if _is_small(operation, sizes):
-            yield make_case(operation, sizes, "random", rng, number)
+            yield replace(make_case(operation, sizes, "random", rng, number), plain=True)
     if not given:
         for number, sizes in enumerate(_drawn_sizes(operation, rng)):
             for again in range(2):
@@ -90,7 +90,7 @@ def usual_sizes(operation: "Operation") -> tuple[list[dict[str, Any]], dict[str,
     shapes = operation.shapes
     steps, others = _steps_and_others(operation)
     named = [dict(zip(shapes.free_names, sizes, strict=True)) for sizes in hostile_sizes(len(shapes.free_names))]
-    odd = dict(zip(others, islice(cycle((5, 18, 7)), len(others)), strict=False))
+    odd = dict(zip(others, islice(cycle((11, 18, 7)), len(others)), strict=False))
     odd |= dict(zip(steps, cycle((3, 2)), strict=False))
     if steps:
         small = [dict(zip(steps, cycle(pattern), strict=False)) for pattern in ((1,), (2, 1), (3, 2), (1, 3), (5, 2))]
@@ -137,7 +137,7 @@ def large_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[di
     steps, others = _steps_and_others(operation)
     for name in others:
         twice = any(argument.size_names.count(name) > 1 for argument in (*operation.arguments, *operation.results))
-        most = isqrt(ABOVE_16_BITS) + int(rng.integers(2, 60)) if twice else ABOVE_16_BITS + int(rng.integers(2, 999))
+        most = isqrt(ABOVE_16_BITS) + int(rng.integers(2, 60)) if twice else ABOVE_16_BITS + int(rng.integers(300, 999))
         sizes = dict.fromkeys(steps, 1) | {other: int(rng.integers(1, 3)) for other in others} | {name: most}
         if _fits(operation, sizes) and _is_small(operation, sizes, 4 * MOST):
             yield sizes
@@ -153,9 +153,10 @@ def _sizes_for(operation: "Operation", usual: dict[str, Any], values: str, given
 
 
 def _is_small(operation: "Operation", sizes: dict[str, Any], most: int = MOST) -> bool:
-    """Whether no argument has more elements than `most`."""
+    """Whether no argument and no result has more elements than `most`."""
     known = operation.shapes.complete(sizes, operation.name)
-    return all(prod(known[dim.lstrip("*")] for dim in argument.dims) <= most for argument in operation.arguments)
+    arrays = (*operation.arguments, *operation.results)
+    return all(prod(known[dim.lstrip("*")] for dim in array.dims) <= most for array in arrays)
 
 
 def _fits(operation: "Operation", sizes: dict[str, Any]) -> bool:
@@ -257,12 +258,17 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "zeros":
             values[...] = 0
         case "zeros among others":
-            values[rng.random(shape) < 0.4] = 0
+            values[rng.random(shape) < 0.3] = 0
             values[rng.random(shape) < 0.2] = -0.0
+            if len(shape) > 1:  # a whole row, and a whole column
+                values[rng.integers(shape[0])] = 0
+                values[..., rng.integers(shape[-1])] = 0
         case "from −20 to 20":
             values = rng.uniform(-20, 20, shape)
         case "negative":
             values = -np.abs(values) - 0.5
+        case "ones":
+            values[...] = 1
         case "equal":
             values[...] = values.flat[0]
         case "large":

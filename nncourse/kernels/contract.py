@@ -143,6 +143,11 @@ class Contract:
         """The sizes that are not derived."""
         return tuple(name for name in self.size_names if name not in self.derived)
 
+    def reduces(self, result: Argument) -> bool:
+        """Whether a result lacks a size of the arguments' shapes, over which it must sum, or take the largest."""
+        shapes = {dim for argument in self.arguments for dim in argument.dims}
+        return bool(shapes - set(result.dims))
+
     def sizes(self, values: Sequence[Any], operation: str) -> Sizes:
         """The value of each size, read off the arguments' values.
 

@@ -17,7 +17,7 @@ def _set(names: str) -> frozenset[str]:
 ALLOWED = _set(
     """
     __future__ abc array bisect cmath collections contextlib copy cupy cupyx dataclasses decimal enum fractions
-    functools heapq itertools math numba numbers numpy operator random re scipy statistics string struct time typing
+    functools heapq itertools math numba numbers numpy operator random re scipy statistics string struct sys time typing
     warnings
     """
 )
@@ -43,6 +43,7 @@ OF_NUMPY = _set(
     open_memmap save savetxt savez savez_compressed set_printoptions setflags testing tofile
     """
 )
+OF_SYS = _set("byteorder exit float_info getrecursionlimit getsizeof int_info maxsize setrecursionlimit version_info")
 MODULES = ("np", "xp", "numpy", "cupy", "math")
 
 
@@ -89,6 +90,12 @@ def _said(node: ast.AST) -> str:
             return f"uses {module}.{name}"
         case ast.Attribute(attr="ctypes" | "tofile" | "dump" as name):
             return f"uses .{name}"
+        case ast.Attribute(value=ast.Name(id="sys"), attr=name) if name not in OF_SYS:
+            return f"uses sys.{name}"
+        case ast.ImportFrom(module="sys", names=names) if {alias.name for alias in names} - OF_SYS:
+            return "uses a part of sys that computes nothing"
+        case ast.Import(names=names) if any(alias.name == "sys" and alias.asname for alias in names):
+            return "imports sys under another name"
         case ast.ImportFrom(module="numpy", names=names) if {alias.name for alias in names} & OF_NUMPY:
             return "uses a part of numpy that computes nothing"
         case ast.Import(names=names) if any(set(alias.name.split(".")[1:]) & OF_NUMPY for alias in names):

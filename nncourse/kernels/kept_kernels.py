@@ -18,8 +18,9 @@ import numpy as np
 from nncourse import device as devices
 from nncourse import worker
 from nncourse.cuda import emulate
+from nncourse.cuda.forbidden import forbidden
 from nncourse.cuda.source import CudaSource, kernels_in
-from nncourse.errors import CourseError, refuse_unknown, write_atomically
+from nncourse.errors import CourseError, read_text, refuse_unknown, write_atomically
 from nncourse.kernels import jit, outside
 from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel, Kernel
@@ -30,12 +31,22 @@ from nncourse.kernels.verdict import Verdict
 # In seconds, for all cases of a check together: of computing, for Python; on a GPU by the clock.
 TIME_LIMIT, TIME_LIMIT_CUDA = 20.0, 60.0
 ATTEMPTS = "attempts.jsonl"
+MOST_TEXT, MOST_RECORD = 256 << 10, 4 << 20  # bytes of a kernel's text, and of the record
 WAIT = 8.0  # a check may take so many times longer on a busy machine
 
 
 def folder() -> Path:
-    """Where kept kernels lie: NNCOURSE_MY_KERNELS, else my_kernels/ beside the package."""
-    return Path(os.environ.get("NNCOURSE_MY_KERNELS") or Path(__file__).resolve().parents[2] / "my_kernels")
+    """Where kept kernels lie: NNCOURSE_MY_KERNELS, else my_kernels/ beside the package, else ~/my_kernels.
+
+    Beside the package only if it can be written there, and never in an environment's site-packages.
+    """
+    if named := os.environ.get("NNCOURSE_MY_KERNELS"):
+        return Path(named)
+    course = Path(__file__).resolve().parents[2]
+    beside = course / "my_kernels"
+    installed = course.name in ("site-packages", "dist-packages")
+    writable = os.access(beside if beside.exists() else course, os.W_OK)
+    return beside if writable and not installed else Path.home() / "my_kernels"
 
 
 def check(
@@ -66,8 +77,10 @@ def check(
         return Verdict(operation.name, name, "build", {"said": str(error)})
 
 
-def _check_cuda(operation: Operation, kernel: Kernel, seed: int | None, sandbox: tuple[str, ...]) -> Verdict:
+def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sandbox: tuple[str, ...]) -> Verdict:
     """CUDA C runs on a GPU if there is one, and then on the emulator, which finds what a GPU may hide."""
+    if found := forbidden(kernel.source):
+        return Verdict(operation.name, kernel.name, "forbidden", {"said": f"{kernel.source.file}: {found}"})
     reason = emulate.why_not()
     if not devices.gpu_available():
         if reason:
@@ -122,11 +135,11 @@ def note_attempt(operation: Operation, name: str, verdict: Verdict) -> None:
 def progress() -> dict[str, dict]:
     """The record of kept kernels, by "operation.kernel". CourseError if the file is damaged."""
     path = folder() / "progress.json"
-    if not path.exists():
+    if not os.path.lexists(path):
         return {}
     try:
-        record = json.loads(path.read_text("utf-8"))
-    except (ValueError, OSError, RecursionError):
+        record = json.loads(read_text(path, MOST_RECORD))
+    except (ValueError, RecursionError):
         record = None
     if not (isinstance(record, dict) and all(map(_is_sound, record.values()))):
         raise CourseError(f"{path}: wanted the record of your kernels, but it is damaged: delete it and run them again")
@@ -138,9 +151,11 @@ def _is_sound(entry) -> bool:
     if not isinstance(entry, dict):
         return False
     launch, seconds = entry.get("launch", {"block": [1]}), entry.get("seconds")
+    if not all(isinstance(entry.get(name, ""), str) for name in ("date", "machine", "hash")):
+        return False
     block = launch.get("block") if isinstance(launch, dict) else None
     numbers = isinstance(block, list) and block and all(type(size) is int for size in block)
-    return bool(numbers) and (seconds is None or isinstance(seconds, float | int))
+    return bool(numbers) and (seconds is None or (type(seconds) in (float, int) and 0 < seconds < np.inf))
 
 
 def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Kernel], dict[str, str]]:
@@ -195,11 +210,7 @@ def _verdict_now(operation_name: str, name: str, text: str, launch: str) -> Verd
 
 def text_of(operation: Operation, name: str, launch: dict | None) -> str:
     """The present text of a kept kernel; CourseError if there is none."""
-    path = folder() / file_name(operation, name, launch)
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CourseError(f"{path.name} is {'gone' if isinstance(error, OSError) else 'no text'}") from None
+    return read_text(folder() / file_name(operation, name, launch), MOST_TEXT)
 
 
 def build(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Kernel:
@@ -216,6 +227,8 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     file = file_name(operation, name, launch)
     _refuse_name(operation, name)
     if launch:
+        if name in PYTHON_DEVICES:
+            raise CourseError(f"{file}: {name} is a Python kernel; wanted CUDA C under another name, such as naive")
         options = {option: tuple(value) if isinstance(value, list) else value for option, value in launch.items()}
         source = CudaSource(text, file)
         there = kernels_in(source)

@@ -137,11 +137,12 @@ class TextProcess:
         if "raised" not in answer:
             return None
         said = _said(answer["raised"])
+        kind = {"SyntaxError": "compile", "IndentationError": "compile", "TabError": "compile"}.get(said["type"], "raised")
         if said["type"] == "NameError" and "wanted a function" not in said["text"]:
             return raised(said | {"names": self._names()}, ("annotation",))
         if said["type"] == "NameError":
-            return Fault("build", {"said": f"{self.file}: {said['text']}"})
-        return Fault("build", {"said": f"{self.file}: cannot be run: {said['type']}: {said['text']}"})
+            return Fault("name", {"said": f"{self.file}: {said['text']}"})
+        return Fault(kind, {"said": f"{self.file}: cannot be run: {said['type']}: {said['text']}"})
 
     def run(self, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
         """Call the function on one case: what check.py calls a Runner."""
@@ -210,11 +211,13 @@ class TextProcess:
             name = str(question["method"])
             if name.startswith("_") and name != "__array__":
                 raise CourseError(f"there is no {name} here")
-            result = getattr(target, name)(*arguments)
+            named = {str(key): self._value(about, blocks) for key, about in question["named"].items()}
+            result = getattr(target, name)(*arguments, **named)
         except CourseError as error:
             self._send({"refused": str(error)})
         except Exception as error:  # whatever the text asked for: it is its own mistake
-            self._send({"refused": f"{type(error).__name__}: {error}"})
+            said = text_process.said_of(error)
+            self._send({"raised": said["type"], "text": said["text"]})
         else:
             answer: list[bytes] = []
             self._send(self._about(result, answer), answer)

@@ -31,7 +31,7 @@ def allowed_error(
     assert operation.magnitude is not None  # Operation makes one
     magnitude = _by_result(operation, operation.magnitude(*map(_float64, arguments)))[named.name]
     longest = max((value.size for value in arguments if isinstance(value, np.ndarray)), default=1)
-    tolerance = operation.tolerance + (2 * longest**0.5 if large else 0)
+    tolerance = operation.tolerance + (longest**0.5 if large else 0)
     allowed = tolerance * EPS * np.abs(magnitude) + TINY
     return np.where(np.isfinite(allowed), allowed, 0)
 

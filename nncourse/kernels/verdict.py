@@ -28,7 +28,6 @@ WORDS = {
     "build": "{said}",
     "time limit": "did not end within {seconds:g} s: {look}",
     "crash": "ended its process ({ending}){more}",
-    "memory": "wanted more memory than a kernel may take here: {text}",
     "compile": "does not compile\n{said}",
     "outside": "writes outside of its arrays: is the guard right?",
     "cannot be checked": "cannot be checked here: {said}",
@@ -92,6 +91,7 @@ class Case:
     label: str
     arguments: tuple[Any, ...]
     large: bool = False  # of the second stage: tried only if all others passed
+    plain: bool = False  # of the first stage, with usual sizes and random values
     again: int = 0  # so many calls on the same arguments come first: the last one must be as right as the first
 
 

@@ -1,0 +1,32 @@
+"""A JupyterHub that serves the course on one machine; docs/jupyterhub.md says how it is set up.
+
+Users are the accounts of the machine, and each server runs as its user. Every address is the machine's own: a web
+server with a certificate stands before the Hub.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+course = Path(os.environ.get("NNCOURSE_COURSE") or Path(__file__).resolve().parent.parent)
+programs = Path(sys.prefix) / "bin"
+idle = 3600  # seconds
+
+c = get_config()  # noqa: F821 - JupyterHub puts it here
+c.JupyterHub.bind_url = "http://127.0.0.1:8000"
+c.JupyterHub.hub_ip = "127.0.0.1"
+c.ConfigurableHTTPProxy.command = str(programs / "configurable-http-proxy")
+c.Authenticator.allow_all = True  # or of one group: c.LocalAuthenticator.allowed_groups = {"students"}
+
+c.Spawner.ip = "127.0.0.1"
+c.Spawner.cmd = [str(course / "hub" / "singleuser.sh"), str(programs / "jupyterhub-singleuser")]
+c.Spawner.default_url = "/lab/tree/nn-course/notebooks/00_start_here.ipynb"
+c.Spawner.environment = {"JUPYTER_PATH": str(course / ".venv" / "share" / "jupyter")}  # the course's kernel comes first
+if "NNCOURSE_HANDOUT" in os.environ:
+    c.Spawner.environment["NNCOURSE_HANDOUT"] = os.environ["NNCOURSE_HANDOUT"]
+c.Spawner.args = [
+    "--KernelManager.transport=ipc",  # over files of the user's; what goes over ports, other users can listen to
+    f"--LabApp.app_settings_dir={course / '.venv' / 'share' / 'jupyter' / 'lab' / 'settings'}",  # no news, no updates
+    f"--MappingKernelManager.cull_idle_timeout={idle}",
+    f"--ServerApp.shutdown_no_activity_timeout={2 * idle}",
+]

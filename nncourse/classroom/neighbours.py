@@ -1,0 +1,117 @@
+"""What other processes did to a machine while something was timed: on a shared server they make times longer.
+
+before = neighbours.look()
+…                                          # what is timed
+meanwhile = neighbours.since(before)       # a Load
+print(neighbours.in_words(meanwhile))      # "" if the others did too little to matter
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from nncourse import device as devices
+
+IDLE = (3, 4)  # the columns of /proc/stat that are no work: idle, and waiting for a disk
+GUESTS = 8  # from this column on they are counted in others already
+MATTERS = 0.5, 0.1  # cores that others keep busy: at least so many, and such a share of all
+TELLS = 0.1  # seconds; in less the clock of /proc/stat, which ticks 100 times a second, says little
+
+
+class Load(NamedTuple):
+    """Core-seconds of work by other processes in a time of `seconds`, and the cores that the machine has."""
+
+    others: float = 0.0
+    seconds: float = 0.0
+    cores: int = 1
+
+
+class Look(NamedTuple):
+    """The clock, the core-seconds of work that the machine has done since it was started, and those of this process."""
+
+    clock: float
+    machine: float
+    own: float
+
+
+def look(stat: Path = Path("/proc/stat")) -> Look | None:
+    """A look at the machine; None if it does not tell, which is so outside Linux."""
+    try:
+        name, *texts = stat.read_text().splitlines()[0].split()
+        ticks = [int(text) for text in texts[:GUESTS]]
+        tick = os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+    work = sum(count for place, count in enumerate(ticks) if place not in IDLE)
+    return Look(time.perf_counter(), work / tick, time.process_time()) if name == "cpu" else None
+
+
+def since(before: Look | None) -> Load:
+    """The load from `before` until now; none if the machine does not tell."""
+    now = look()
+    if before is None or now is None:
+        return Load()
+    others = (now.machine - before.machine) - (now.own - before.own)
+    return Load(max(others, 0.0), now.clock - before.clock, os.cpu_count() or 1)
+
+
+def together(loads: Iterable[Load]) -> Load:
+    """The loads of times one after the other."""
+    loads = list(loads)
+    others, seconds = sum(load.others for load in loads), sum(load.seconds for load in loads)
+    return Load(others, seconds, max((load.cores for load in loads), default=1))
+
+
+def in_words(load: Load) -> str:
+    """A sentence, if others kept so many cores busy that times are in doubt, else ""."""
+    busy = load.others / load.seconds if load.seconds >= TELLS else 0.0
+    least, share = MATTERS
+    if busy < max(least, share * load.cores):
+        return ""
+    return f"Shared: others kept {busy:.1f} of {load.cores} cores busy meanwhile; times may be too long."
+
+
+def share_in_words(cores: int | None = None, usable: int | None = None) -> str:
+    """A sentence, if this process may use only some of the machine's cores, as in a Slurm job, else ""."""
+    cores = cores or os.cpu_count() or 1
+    usable = usable or usable_cores()
+    return f"This process may use {usable} of the machine's {cores} cores." if usable < cores else ""
+
+
+def usable_cores() -> int:
+    """The cores that this process may use: by its affinity, and in a Slurm job no more than the job has here."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    granted = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    return min(cores, int(granted)) if granted.isdigit() and int(granted) else cores
+
+
+def gpu_in_words() -> str:
+    """A sentence, if processes of other users are on this process's GPU, else ""."""
+    if not devices.gpu_available():
+        return ""
+    import cupy
+
+    place = cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)
+    others = sum(not _is_mine(number) for number in _processes_on(place))
+    return f"Shared: {others} of other users' processes are on this GPU; times may be too long." if others else ""
+
+
+def _processes_on(place: str) -> list[int]:
+    """The numbers of the processes that compute on the GPU at this PCI bus id, as nvidia-smi lists them."""
+    command = ["nvidia-smi", f"--id={place}", "--query-compute-apps=pid", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [int(line) for line in answer.stdout.split() if line.isdigit()] if answer.returncode == 0 else []
+
+
+def _is_mine(number: int) -> bool:
+    """Whether a process is this user's, or cannot be seen from here, as from inside a container."""
+    try:
+        return Path(f"/proc/{number}").stat().st_uid == os.getuid()
+    except OSError:
+        return True
