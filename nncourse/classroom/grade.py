@@ -27,6 +27,8 @@ from nncourse.kernels.operation import Operation
 
 FIRST_LINE = re.compile(r"// %%cuda\s+(.*)")
 THE_COURSE = "the course"
+# Verdicts that may say more about this machine than about the answer.
+BY_HAND = ("crash", "time limit", "memory", "missing in the emulator")
 
 
 def grade(
@@ -85,6 +87,8 @@ def grade(
             attempts = each.attempts.get(exercise.key, {}) if each.attempts else None
             found.append(Mark(each.student, exercise, _state(judged), judged.kind, judged.line, chosen[exercise.key]))
             found[-1] = replace(found[-1], attempts=attempts, override=points, reason=reason)
+    for mark in (mark for mark in found if mark.kind in BY_HAND):
+        say(f"look at this by hand: {mark.student}, {mark.exercise.key}: {mark.kind}")
     same = _same_texts(submissions, exercises, given is None)
     found = [replace(mark, same=same.get((mark.student, mark.exercise.key), "")) for mark in found]
     _write(out, found, {each.student: each.problems for each in submissions}, terms, given)

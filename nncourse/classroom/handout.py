@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nncourse.classroom import exams
-from nncourse.classroom.version import ENDINGS, PACKAGE, course_version
+from nncourse.classroom.version import PACKAGE, course_version, package_files
 from nncourse.classroom.zips import write_zip
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import exam as definitions
@@ -45,8 +45,10 @@ def write(out: Path, language: str = "en", notebooks_only: bool = False, exam: P
     count = len(files)
     programs = set()
     if not notebooks_only:
-        own = [path for path in PACKAGE.rglob("*") if path.suffix in ENDINGS and path.is_file()]
-        for path in [*own, *(path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file())]:
+        for path in [
+            *package_files(),
+            *(path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()),
+        ]:
             name = path.relative_to(root).as_posix()
             files[name] = path.read_bytes()
             programs |= {f"{TOP}/{name}"} if path.stat().st_mode & 0o100 else set()
