@@ -608,8 +608,7 @@ def test_endless_cuda_kernel_ends_in_a_verdict(monkeypatch):
     if emulate.why_not():
         pytest.skip(emulate.why_not())
     mutant = Mutant("", "sgd_update", "naive", "if (i < n)", "while (i >= 0) if (i < n)")
-    soon = {run: options | {"time_limit": 1} for run, options in check.EMULATED.items()}
-    monkeypatch.setattr(check, "EMULATED", soon)
+    monkeypatch.setattr(check, "LAUNCH_SECONDS", 1.0)
     kernel, start = kernel_of(mutant), time.monotonic()
     verdict = sgd_update.check(kernel, device="emulator")
     assert not verdict and "did not end within 1 s" in verdict.line

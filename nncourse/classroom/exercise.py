@@ -35,7 +35,7 @@ from nncourse.kernels.verdict import OPEN, Verdict
 TIMING_LIMIT = 120.0  # seconds, for the table of times
 SLOW_LOOP = 5.0  # a numpy kernel with a loop that takes so many times as long as the course's is told so
 MOST_WARNINGS = 3  # of the compiler, that are shown
-NOT_HERE = ("build", "compile", "crash", "forbidden", "time limit")  # such texts are not run in the notebook's process
+NOT_HERE = ("build", "launch", "compile", "crash", "forbidden", "time limit")  # such texts are not run in the notebook's process
 SIGNS = {"open": "○", "wrong": "✗", "right": "✓"}
 
 
@@ -166,7 +166,7 @@ def judged(
         if verdict.kind == OPEN:
             return None, None
     except CourseError as error:
-        return None, Verdict(operation.name, name, "build", {"said": str(error)})
+        return None, Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})
     if kernel is None and verdict.kind not in NOT_HERE:
         with contextlib.suppress(CourseError):  # what keeps it from being built is in the verdict
             kernel = kept_kernels.build(operation, name, text, launch)

@@ -138,7 +138,9 @@ def large_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[di
     for name in others:
         twice = any(argument.size_names.count(name) > 1 for argument in (*operation.arguments, *operation.results))
         most = isqrt(ABOVE_16_BITS) + int(rng.integers(2, 60)) if twice else ABOVE_16_BITS + int(rng.integers(300, 999))
-        sizes = dict.fromkeys(steps, 1) | {other: int(rng.integers(1, 3)) for other in others} | {name: most}
+        whole = {argument.name for argument in operation.arguments if argument.is_size}
+        sizes = {other: 1 if other in whole else int(rng.integers(1, 3)) for other in others}
+        sizes = dict.fromkeys(steps, 1) | sizes | {name: most}
         if _fits(operation, sizes) and _is_small(operation, sizes, 4 * MOST):
             yield sizes
 

@@ -40,7 +40,8 @@ GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 row
 # would make the process's CUDA context unusable.
 HUGE = -3.21e33  # what every third result holds before it is written, for a kernel that looks whether it is NaN
 OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
-LARGE_SECONDS = 1.0  # for a large case on the emulator; what takes longer there is not wrong, it is just not tried
+# Of computing, for a launch on the emulator. In a large case, who takes longer is not wrong: it is just not tried.
+LAUNCH_SECONDS, LARGE_SECONDS = 5.0, 1.0
 RACES: Mapping[str, Any] = {"races": True}
 LOOKING = "looking for races"
 
@@ -137,8 +138,8 @@ def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
         return
     orders = [ORDERS[(number + more) % len(ORDERS)] for more in range(2 if case.plain else 1)]
     for order in orders:
-        limit = {"time_limit": LARGE_SECONDS} if case.large else {}
-        yield f"threads in {order} order", {"order": order, "seed": 1 + number, **limit}
+        limit = LARGE_SECONDS if case.large else LAUNCH_SECONDS
+        yield f"threads in {order} order", {"order": order, "seed": 1 + number, "time_limit": limit}
     if case.plain:
         yield LOOKING, RACES
 

@@ -74,7 +74,7 @@ def check(
             return outside.check_text(operation, name, text, seconds, seed, sandbox)
         return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
-        return Verdict(operation.name, name, "build", {"said": str(error)})
+        return Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})
 
 
 def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sandbox: tuple[str, ...]) -> Verdict:

@@ -1,0 +1,135 @@
+"""Texts and folders made to be called right though they are wrong, by somebody who did not write the judge.
+
+What each entry of answers/forgeries.toml says is told at the head of that file. `nncourse grade` is tried on them in
+test_grade.py, those included for which only its sandbox can be asked.
+"""
+
+import hashlib
+import json
+import os
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import nncourse
+from nncourse import device
+from nncourse.classroom import cuda_cell, report
+from nncourse.classroom.course import progress_lines
+from nncourse.cuda import emulate
+from nncourse.errors import CourseError
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.catalogue import find
+
+FILE = Path(__file__).parent / "answers" / "forgeries.toml"
+FORGERIES = tomllib.loads(FILE.read_text("utf-8"))["forgery"]
+HERE = [forgery for forgery in FORGERIES if forgery.get("needs") != "sandbox"]
+LIMIT = 3.0  # seconds of computing: none needs more
+
+
+@pytest.fixture(autouse=True)
+def limits(monkeypatch):
+    monkeypatch.setattr(kept_kernels, "TIME_LIMIT", LIMIT)
+
+
+def filled(value: str, folder: Path, text: str = "") -> str:
+    """A text of an entry, with what it leaves open."""
+    package = Path(nncourse.__file__).parent
+    places = {"{tmp}": folder, "{package}": package, "{my_kernels}": kept_kernels.folder()}
+    for name, place in places.items():
+        value = value.replace(name, str(place))
+    return value.replace("{hash}", hashlib.sha256(text.encode()).hexdigest())
+
+
+def text_and_launch(forgery: dict, folder: Path) -> tuple[str, dict | None]:
+    """The text as it is judged, and how it is launched."""
+    text = filled(forgery["text"], folder)
+    if "line" not in forgery:
+        return text, None
+    if not device.gpu_available() and emulate.why_not():
+        pytest.skip(emulate.why_not())
+    operation = find(forgery["operation"])
+    launch = cuda_cell.launch_options(operation, cuda_cell.parsed(forgery["line"]))
+    return f"// %%cuda {forgery['line']}\n{text}", launch
+
+
+def plant(forgery: dict, folder: Path, text: str, launch: dict | None) -> None:
+    """A folder of kept kernels with the forged text, its record, and what else the entry asks for."""
+    operation, name, kept = find(forgery["operation"]), forgery["kernel"], kept_kernels.folder()
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / kept_kernels.file_name(operation, name, launch)).write_text(text, "utf-8", errors="surrogatepass")
+    entry = {"hash": "{hash}", "date": "2026-01-01", "machine": "mine", "seconds": 1e-9} | ({"launch": launch} if launch else {})
+    record = forgery.get("record") or json.dumps({f"{operation.name}.{name}": entry})
+    (kept / "progress.json").write_text(filled(record, folder, text), "utf-8")
+    for thing in forgery.get("plant", ()):
+        path = Path(filled(thing["path"], folder))
+        path = path if path.is_absolute() else kept / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        if "bytes" in thing:
+            path.write_bytes(bytes.fromhex(thing["bytes"]))
+        elif "text" in thing:
+            path.write_text(filled(thing["text"], folder), "utf-8")
+        elif "link" in thing:
+            path.symlink_to(filled(thing["link"], folder))
+        elif "fifo" in thing:
+            os.mkfifo(path)
+        elif "folder" in thing:
+            path.mkdir()
+        elif "size" in thing:
+            with path.open("wb") as file:
+                file.truncate(thing["size"])
+
+
+def refuse_leftovers(forgery: dict, folder: Path) -> None:
+    """What the entry says that it leaves behind must not be there."""
+    if "leaves" not in forgery:
+        return
+    time.sleep(0.5)
+    if forgery["leaves"] == "process":
+        alive = folder / "alive"
+        before = alive.stat().st_size if alive.exists() else 0
+        time.sleep(0.7)
+        assert (alive.stat().st_size if alive.exists() else 0) == before
+    else:
+        assert not (folder / forgery["leaves"]).exists()
+
+
+@pytest.mark.parametrize("forgery", HERE, ids=lambda forgery: forgery["name"].replace(" ", "-"))
+def test_a_forgery_is_not_believed(forgery, tmp_path, my_kernels, capsys):
+    """Judged as in a notebook; then kept under a forged record, and met by progress, train --mine and report."""
+    if forgery.get("needs") == "gpu" and not device.gpu_available():
+        pytest.skip("only a GPU shows that it is wrong")
+    folder = tmp_path / "left"
+    folder.mkdir()
+    operation, name = find(forgery["operation"]), forgery["kernel"]
+    text, launch = text_and_launch(forgery, folder)
+    said = []
+    verdict = kept_kernels.judged(operation, name, text, launch)
+    assert not verdict, str(verdict)
+    said.append(str(verdict))
+    if then := forgery.get("then"):
+        launch_then = None
+        if "line" in then:
+            launch_then = cuda_cell.launch_options(find(then["operation"]), cuda_cell.parsed(then["line"]))
+        second = kept_kernels.judged(find(then["operation"]), then["kernel"], filled(then["text"], folder), launch_then)
+        assert not second, f"after it: {second}"
+    plant(forgery, folder, text, launch)
+    try:
+        said += progress_lines()
+        _, notes = kept_kernels.fastest({operation.name: operation}, "gpu" if launch else "cpu")
+        said += notes.values()
+        record = kept_kernels.progress()
+    except CourseError as error:  # the record is refused as a whole
+        said.append(str(error))
+    else:
+        assert not any(line.startswith("  ✓") and f"{operation.name} ({name})" in line for line in said)
+        assert not kept_kernels.fastest({operation.name: operation}, "gpu" if launch else "cpu")[0]
+        if entry := record.get(f"{operation.name}.{name}"):
+            outcome = report.examine(operation, name, entry).outcome
+            assert outcome.state != "right"
+            said.append(str(outcome))
+    words = "\n".join([*said, *capsys.readouterr()])
+    assert not forgery.get("hides") or forgery["hides"] not in words
+    refuse_leftovers(forgery, folder)
