@@ -59,7 +59,9 @@ def plant(forgery: dict, folder: Path, text: str, launch: dict | None) -> None:
     operation, name, kept = find(forgery["operation"]), forgery["kernel"], kept_kernels.folder()
     kept.mkdir(parents=True, exist_ok=True)
     (kept / kept_kernels.file_name(operation, name, launch)).write_text(text, "utf-8", errors="surrogatepass")
-    entry = {"hash": "{hash}", "date": "2026-01-01", "machine": "mine", "seconds": 1e-9} | ({"launch": launch} if launch else {})
+    entry = {"hash": "{hash}", "date": "2026-01-01", "machine": "mine", "seconds": 1e-9} | (
+        {"launch": launch} if launch else {}
+    )
     record = forgery.get("record") or json.dumps({f"{operation.name}.{name}": entry})
     (kept / "progress.json").write_text(filled(record, folder, text), "utf-8")
     for thing in forgery.get("plant", ()):

@@ -1,4 +1,4 @@
-"""Answers by people who did not write the judge: right ones it must accept, wrong ones it must refuse, by fair kinds."""
+"""Answers by others than who wrote the judge: it must accept right ones, and refuse wrong ones by fair kinds."""
 
 import tomllib
 from pathlib import Path

@@ -35,7 +35,14 @@ from nncourse.kernels.verdict import OPEN, Verdict
 TIMING_LIMIT = 120.0  # seconds, for the table of times
 SLOW_LOOP = 5.0  # a numpy kernel with a loop that takes so many times as long as the course's is told so
 MOST_WARNINGS = 3  # of the compiler, that are shown
-NOT_HERE = ("build", "launch", "compile", "crash", "forbidden", "time limit")  # such texts are not run in the notebook's process
+NOT_HERE = (
+    "build",
+    "launch",
+    "compile",
+    "crash",
+    "forbidden",
+    "time limit",
+)  # such texts are not run in the notebook's process
 SIGNS = {"open": "○", "wrong": "✗", "right": "✓"}
 
 

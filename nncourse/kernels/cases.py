@@ -5,8 +5,8 @@ First stage: small sizes and hostile values, so that a fault is shown on simple 
   elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
   that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's `hostile`
-  names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞ or −∞
-  once in one argument; "special", values at which activations often fail, all of them in each array.
+  names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞
+  or −∞ once in one argument; "special", values at which activations often fail, all of them in each array.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, for who counts calls.
 Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.

@@ -6,7 +6,7 @@
   have guard elements on both sides, to detect out-of-bounds writes. On the emulator the threads of a case run in
   forward, reverse or shuffled order, to detect missing barriers, and once more with race detection, because a race may
   have no effect where threads run one after the other.
-* Errors of a few float32 roundings are allowed (the operation's `tolerance`). NaN passes only for a sum that is infinite.
+* Errors of a few float32 roundings are allowed (the operation's `tolerance`). NaN passes only for an infinite sum.
 
 How a kernel is run is another matter: by run_here() in this process, or by outside.py in a process that knows no truth.
 Either says what came back, in a Returned; compare() alone decides.
@@ -26,6 +26,7 @@ from nncourse.cuda.emulate import ORDERS, EmulationError
 from nncourse.errors import CourseError
 from nncourse.kernels.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nncourse.kernels.contract import Argument
+from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.truth import allowed_error, truths_of
 from nncourse.kernels.verdict import OPEN, RIGHT, Case, Fault, Verdict
 from nncourse.text_process import SENTINEL, described, said_of
@@ -40,8 +41,10 @@ GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 row
 # would make the process's CUDA context unusable.
 HUGE = -3.21e33  # what every third result holds before it is written, for a kernel that looks whether it is NaN
 OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
-# Of computing, for a launch on the emulator. In a large case, who takes longer is not wrong: it is just not tried.
-LAUNCH_SECONDS, LARGE_SECONDS = 5.0, 1.0
+# Of computing, for a launch on the emulator. In a large case, who takes longer is not wrong: it is just not tried. Nor
+# is a launch of more threads than these, with barriers and without: the emulator runs some millions a second.
+LAUNCH_SECONDS = 5.0
+MOST_THREADS = {True: 1_200_000, False: 2_500_000}
 RACES: Mapping[str, Any] = {"races": True}
 LOOKING = "looking for races"
 
@@ -89,7 +92,8 @@ def check(
     """
     device = _place(kernel, device)
     run = partial(run_here, operation, kernel, device, Memory())
-    return judge(operation, kernel.name, run, device, seed, sandbox)
+    too_many = {"too_many": partial(_too_many, kernel)} if device == "emulator" else {}
+    return judge(operation, kernel.name, run, device, seed, sandbox, **too_many)
 
 
 def judge(
@@ -100,12 +104,18 @@ def judge(
     seed: int | None = None,
     sandbox: tuple[str, ...] = (),
     only: Case | None = None,
+    too_many: Callable[[Case], bool] = lambda case: False,
 ) -> Verdict:
-    """Run a kernel by run(case, options) on every case, or on one only, until one fails."""
+    """Run a kernel by run(case, options) on every case, or on one only, until one fails.
+
+    Large cases for which too_many(case) is true are left out.
+    """
     say = partial(Verdict, operation.name, name)
     count = 0
     more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
     for case in (only,) if only else cases(operation, seed):
+        if case.large and too_many(case):
+            continue
         for label, options in _runs(case, count, device):
             try:
                 fault = _fault(operation, case, run(case, options | more))
@@ -138,10 +148,15 @@ def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
         return
     orders = [ORDERS[(number + more) % len(ORDERS)] for more in range(2 if case.plain else 1)]
     for order in orders:
-        limit = LARGE_SECONDS if case.large else LAUNCH_SECONDS
-        yield f"threads in {order} order", {"order": order, "seed": 1 + number, "time_limit": limit}
+        yield f"threads in {order} order", {"order": order, "seed": 1 + number, "time_limit": LAUNCH_SECONDS}
     if case.plain:
         yield LOOKING, RACES
+
+
+def _too_many(kernel: "Kernel", case: Case) -> bool:
+    """Whether the emulator would take too long for a launch."""
+    assert isinstance(kernel, CudaKernel)
+    return kernel.threads(*case.arguments) > MOST_THREADS["__sync" in kernel.source.text]
 
 
 def _place(kernel: "Kernel", device: str | None) -> str:

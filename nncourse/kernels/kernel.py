@@ -105,6 +105,10 @@ class CudaKernel(Kernel):
             return passed[operation.result.name]
         return tuple(passed[result.name] for result in operation.results)
 
+    def threads(self, *arguments: Any) -> int:
+        """The number of threads of the launch for these arguments."""
+        return prod(self._plan(arguments)[2]) * prod(self.block)
+
     def _made(self, name: str, shape: tuple[int, ...], dtype: type, out: Any, like: Any) -> Any:
         """The array for a new result: `out` if it is given, as the operation's `output` wants it."""
         accumulated = self.operation.output == "accumulated"

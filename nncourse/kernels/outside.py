@@ -137,7 +137,9 @@ class TextProcess:
         if "raised" not in answer:
             return None
         said = _said(answer["raised"])
-        kind = {"SyntaxError": "compile", "IndentationError": "compile", "TabError": "compile"}.get(said["type"], "raised")
+        kind = {"SyntaxError": "compile", "IndentationError": "compile", "TabError": "compile"}.get(
+            said["type"], "raised"
+        )
         if said["type"] == "NameError" and "wanted a function" not in said["text"]:
             return raised(said | {"names": self._names()}, ("annotation",))
         if said["type"] == "NameError":

@@ -1,0 +1,61 @@
+"""How long a student waits for a verdict: python -m benchmarks.verdicts
+
+Right answers of the tests to all exercises, judged as in a notebook, on as many cores as there are. Cold: nothing that
+the emulator compiled for these texts is kept. What all emulator programs share is compiled before.
+"""
+
+import os
+import statistics
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+from nncourse import device, worker
+from nncourse.classroom import cuda_cell
+from nncourse.cuda import emulate
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.catalogue import find
+
+ANSWERS = Path(__file__).parents[1] / "tests" / "right_answers.toml"
+
+
+def seconds_of(answer: dict) -> float:
+    """The time of one verdict. RuntimeError if the answer is not right."""
+    operation, launch, text = find(answer["operation"]), None, answer["text"]
+    if "line" in answer:
+        launch = cuda_cell.launch_options(operation, cuda_cell.parsed(answer["line"]))
+        text = f"// %%cuda {answer['line']}\n{text}"
+    start = time.perf_counter()
+    verdict = kept_kernels.judged(operation, answer["kernel"], text, launch)
+    if not verdict:
+        raise RuntimeError(str(verdict))
+    return time.perf_counter() - start
+
+
+def in_words(times: list[float]) -> str:
+    return f"median {statistics.median(times):.3f} s, longest {max(times):.3f} s, {len(times)} exercises"
+
+
+def main() -> None:
+    answers = tomllib.loads(ANSWERS.read_text("utf-8"))["right"]
+    python = [answer for answer in answers if "line" not in answer]
+    cuda = [answer for answer in answers if "line" in answer]
+    print(device.describe("gpu" if device.gpu_available() else "cpu"))
+    start = time.perf_counter()
+    seconds_of(python[0])
+    print(f"the very first verdict, which starts the processes: {time.perf_counter() - start:.3f} s")
+    print(f"Python: {in_words([seconds_of(answer) for answer in python])}")
+    if device.gpu_available() or emulate.why_not() is None:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["XDG_CACHE_HOME"] = folder
+            emulate.why_not.cache_clear()
+            emulate.why_not()  # compiles what all share
+            worker.end()  # its environment is that of its start
+            seconds_of(python[0])
+            for kind in ("cold", "warm"):
+                print(f"CUDA C, {kind}: {in_words([seconds_of(answer) for answer in cuda])}")
+
+
+if __name__ == "__main__":
+    main()
