@@ -1,4 +1,4 @@
-"""The command line: train, test, check, time, progress, report, info. A mistake is one line on stderr, and status 2.
+"""The command line: one function a command. A mistake is one line on stderr, and status 2.
 
 The handout's C program took --train and --test; its two command lines work here as they stand.
 """
@@ -112,6 +112,32 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--dataset", help="a CSV file or a name (default: the CC data, else their stand-in)")
     report.add_argument("--epochs", type=int, default=100, help="of the training whose results are shown (default 100)")
 
+    submit = command("submit", _submit, "pack your kept kernels in one file to hand in")
+    submit.add_argument("--out", type=Path, required=True, metavar="ADA.ZIP", help="the file to hand in")
+    submit.add_argument("--name", default="", help="who hands it in")
+
+    update = command("update", _update_course, "bring a new hand-out into your copy; your own work stays")
+    update.add_argument("handout", type=Path, help="the new .zip")
+    update.add_argument("--folder", type=Path, default=Path(), help="your copy (default: this folder)")
+
+    handout = command("handout", _handout, "for instructors: one .zip for students")
+    handout.add_argument("--out", type=Path, required=True, metavar="COURSE.ZIP")
+    handout.add_argument("--language", default="en", help="of the notebooks (default en)")
+    handout.add_argument("--notebooks-only", action="store_true", help="for a shared installation of the course")
+    handout.add_argument("--exam", type=Path, metavar="EXAM.TOML", help="an examination: its questions alone")
+
+    grade = command("grade", _grade, "for instructors: mark what a class handed in")
+    grade.add_argument(
+        "folders", nargs="+", type=Path, metavar="FOLDER", help="my_kernels/, a .zip, or a class of them"
+    )
+    grade.add_argument("--out", type=Path, required=True, metavar="MARKS.CSV")
+    grade.add_argument("--weights", type=Path, metavar="WEIGHTS.TOML", help="points by notebook and by exercise")
+    grade.add_argument("--seed", type=_whole, help="of what is tried (default: at random, and written into the marks)")
+    grade.add_argument("--jobs", type=_whole, default=2, help="texts judged at a time (default 2)")
+    grade.add_argument("--exercises", type=Path, metavar="EXAM.TOML", help="mark this examination, not the course")
+    grade.add_argument("--overrides", type=Path, metavar="CSV", help="student, exercise, points, reason")
+    grade.add_argument("--no-sandbox", action="store_true", help="run the texts with your own rights")
+
     command("info", _info, "devices, measured limits, versions")
     return parser
 
@@ -122,6 +148,13 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"wanted a number such as 0.01, with a point; got {text!r}") from None
+
+
+def _whole(text: str) -> int:
+    """A whole number of the command line, from 0."""
+    if not (text.isdecimal() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"wanted a whole number from 0 to 999999999; got {text!r}")
+    return int(text)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -294,6 +327,48 @@ def _report(options: argparse.Namespace) -> int:
     refuse_unwritable(Path(options.out), "the report")
     report.write(Path(options.out), options.name, options.dataset, options.epochs)
     print(f"report: {options.out}")
+    return 0
+
+
+def _submit(options: argparse.Namespace) -> int:
+    from nncourse.classroom import submission
+
+    count = submission.pack(options.out, options.name)
+    print(f"{options.out}: {count} {'kernel' if count == 1 else 'kernels'} to hand in")
+    return 0
+
+
+def _handout(options: argparse.Namespace) -> int:
+    from nncourse.classroom import handout
+
+    print(handout.write(options.out, options.language, options.notebooks_only, options.exam))
+    return 0
+
+
+def _update_course(options: argparse.Namespace) -> int:
+    from nncourse.classroom import update
+
+    print("\n".join(update.update(options.handout, options.folder)))
+    return 0
+
+
+def _grade(options: argparse.Namespace) -> int:
+    from nncourse.classroom import grade
+
+    if options.no_sandbox:
+        print("--no-sandbox: every text runs with your rights, and could write its own marks")
+    grade.grade(
+        options.folders,
+        options.out,
+        options.weights,
+        options.seed,
+        options.jobs,
+        options.exercises,
+        options.overrides,
+        not options.no_sandbox,
+        say=lambda line: print(line, flush=True),
+    )
+    print(f"marks: {options.out}")
     return 0
 
 

@@ -22,13 +22,15 @@ BELOW = {
     "device": {"nncourse", "errors"},
     "datasets": {"errors", "reading", "device"},
     "child": set(),
+    "sandbox": set(),
     "cuda": {"errors", "device", "child"},
     "worker": {"errors", "child"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
     "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process"},
     "model": {"errors", "architecture", "calls", "device", "datasets", "kernels"},
     "classroom": {
-        "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model"
+        "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
+        "nncourse", "sandbox",
     },
     "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom"},
     "__main__": {"cli"},

@@ -57,13 +57,20 @@ def hint(operation: str, kernel: str) -> None:
 
 def solution(operation: str, kernel: str) -> None:
     """Show the package's kernel: one way to write it, not the only one."""
-    chosen = find(operation)[kernel]
-    is_cuda = isinstance(chosen, CudaKernel)
-    text = _cuda_text(chosen) if is_cuda else _python_text(chosen.where)
+    is_cuda = isinstance(find(operation)[kernel], CudaKernel)  # CourseError if there is no such kernel
+    text = solution_text(operation, kernel)
     if notebook := running_ipython():
         notebook.display.display(notebook.display.Code(text, language="cuda" if is_cuda else "python"))
     else:
         print(text)
+
+
+def solution_text(operation: str, kernel: str) -> str:
+    """The text of the package's kernel; "" if it has none of that name."""
+    chosen = find(operation).kernels.get(kernel)
+    if chosen is None:
+        return ""
+    return _cuda_text(chosen) if isinstance(chosen, CudaKernel) else _python_text(chosen.where)
 
 
 def by_notebook() -> dict[str, list[Exercise]]:

@@ -334,6 +334,11 @@ def line_in(report: str, source: CudaSource) -> int:
     return int(match[1]) if match else 0
 
 
+def read_in_a_sandbox() -> list[Path]:
+    """What the compiler and the programs read besides the folder that they write to: headers, and what is kept."""
+    return [*PARTS, _cache_folder("emulator_parts"), _cache_folder("emulator")]
+
+
 def _cache_folder(name: str) -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nncourse" / name
     try:

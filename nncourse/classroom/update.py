@@ -1,0 +1,268 @@
+"""`nncourse update`: bring a new hand-out into a student's copy without losing anything of theirs.
+
+Each cell is known by its id, and MANIFEST.json says what it was when it was handed out. So three versions meet: as
+handed out, the student's, the new one. What only the course has changed is taken over; what the student has changed,
+added or deleted stays. Where both have changed a cell, the student's stays, and the new one is put after it, marked.
+Every file that changes is copied to backups/ first. my_kernels/ and files that were not handed out are not touched.
+"""
+
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nncourse.classroom.handout import MANIFEST, cell_hash, to_bytes
+from nncourse.errors import CourseError, write_atomically
+
+BACKUPS = "backups"
+OWN = ("my_kernels", BACKUPS)  # never written by an update
+MARK = "nncourse_update"  # in the metadata of a cell that an update has put beside the student's
+MOST_BYTES = 256 << 20  # of all files in a hand-out
+NOTE = (
+    "**Update of the course.** The cell above is yours; the cell below is the course's new version of it. "
+    "Delete the one that you do not want, and this note."
+)
+NOTE_DELETED = "**Update of the course.** You have deleted this cell; the course has a new version of it, below."
+
+
+def update(handout: Path, folder: Path) -> list[str]:
+    """Bring the hand-out into the copy in `folder`; what was done, in lines. A second time it changes nothing.
+
+    CourseError, with nothing changed, if the .zip is no hand-out or the folder no copy of the course.
+    """
+    files, new = _opened(handout)
+    base = _manifest_of(folder)
+    for what in ("kind", "language"):
+        if base[what] != new[what]:
+            raise CourseError(f"{handout}: wanted a hand-out of {what} {base[what]}, as yours is; got {new[what]}")
+    todo: dict[str, bytes | None] = {}
+    said = []
+    for name in sorted(files):
+        path = folder / name
+        content, line = _merged_file(path, name, files[name], base, new)
+        if content is not None and (not path.is_file() or path.read_bytes() != content):
+            todo[name] = content
+            said.append(line)
+    for name in sorted(set(base["files"]) - set(files)):
+        if (folder / name).is_file() and _hash((folder / name).read_bytes()) == base["files"][name]:
+            todo[name] = None
+            said.append(f"removed {name}, which the course no longer has")
+    if not todo:
+        _write(folder / MANIFEST, _text(new))
+        return [f"nothing to do: your copy is at course {new['course']}"]
+    backup = _new_backup(folder)
+    for name in todo:
+        if (folder / name).is_file():
+            (backup / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(folder / name, backup / name)
+    for name, content in todo.items():
+        if content is None:
+            (folder / name).unlink()
+        else:
+            _write(folder / name, content)
+    _write(folder / MANIFEST, _text(new))  # last: an update that was interrupted starts again from the old one
+    said.append(
+        f"from course {base['course']} to {new['course']}; what was changed lies in {backup.relative_to(folder)}"
+    )
+    if {"pyproject.toml", *(name for name in todo if name.startswith("requirements/"))} & todo.keys():
+        said.append("run `make lab` once more: the course wants other packages now")
+    return said
+
+
+def _opened(handout: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files of a hand-out by name, and its manifest, with which they must agree."""
+    wanted = f"{handout}: wanted a .zip that `nncourse handout` has written"
+    try:
+        with zipfile.ZipFile(handout) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if sum(entry.file_size for entry in entries) > MOST_BYTES:
+                raise CourseError(f"{wanted}; this one is too large")
+            files = {entry.filename.partition("/")[2]: archive.read(entry) for entry in entries}
+        new = json.loads(files.pop(MANIFEST))
+        hashes = {name: _hash(content) for name, content in files.items()}
+    except CourseError:
+        raise
+    except (OSError, zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RuntimeError, EOFError) as error:
+        raise CourseError(f"{wanted}; got {error}") from None
+    if not _is_manifest(new) or hashes != new["files"]:
+        raise CourseError(f"{wanted}; this one is damaged: fetch it again")
+    for name in files:
+        place = PurePosixPath(name)
+        if place.is_absolute() or {"..", ""} & set(name.split("/")) or "\\" in name or place.parts[0] in OWN:
+            raise CourseError(f"{wanted}; this one has a file {name!r}")
+    return files, new
+
+
+def _is_manifest(found: Any) -> bool:
+    return isinstance(found, dict) and all(
+        isinstance(found.get(key), kind)
+        for key, kind in (("course", str), ("kind", str), ("language", str), ("files", dict), ("notebooks", dict))
+    )
+
+
+def _manifest_of(folder: Path) -> dict[str, Any]:
+    """The manifest of the student's copy."""
+    path = folder / MANIFEST
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if not _is_manifest(found):
+        wanted = f"{folder.absolute()}: wanted your copy of a hand-out, with its {MANIFEST}"
+        raise CourseError(f"{wanted}; run this in that folder, or name it with --folder")
+    return found
+
+
+def _merged_file(
+    path: Path, name: str, content: bytes, base: Mapping[str, Any], new: Mapping[str, Any]
+) -> tuple[bytes | None, str]:
+    """What the file is to hold now, and what that means in words; None to leave it as it is."""
+    if not path.is_file():
+        # A file that the student has deleted stays deleted, unless it has changed or the package needs it.
+        gone = base["files"].get(name) == new["files"][name] and name.endswith(".ipynb")
+        return (None if gone else content), f"new: {name}"
+    if name.endswith(".ipynb") and name in base["notebooks"]:
+        return _merged_notebook(path, name, content, base["notebooks"][name])
+    mine = path.read_bytes()
+    if _hash(mine) == base["files"].get(name) or mine == content:
+        return content, f"updated {name}"
+    if base["files"].get(name) == new["files"][name]:
+        return None, ""  # only the student has changed it
+    return content, f"updated {name}; your version of it is in the backup"
+
+
+def _merged_notebook(path: Path, name: str, content: bytes, base: Mapping[str, str]) -> tuple[bytes | None, str]:
+    """The merged notebook; None if nothing of it changes."""
+    import nbformat
+
+    new = nbformat.reads(content.decode(), as_version=4)
+    try:
+        mine = nbformat.reads(path.read_text("utf-8"), as_version=4)
+    except Exception:  # nbformat raises many kinds for what is no notebook
+        return content, f"updated {name}; yours is no notebook any more, and lies in the backup"
+    _give_ids(mine.cells, base)
+    cells, conflicts = merged(mine.cells, new.cells, base)
+    if _same_cells(mine.cells, cells):
+        return None, ""
+    mine.cells, mine.nbformat_minor = cells, max(mine.nbformat_minor, new.nbformat_minor)
+    both = f"; in {len(conflicts)} cells both yours and the course's new text stand" if conflicts else ""
+    return to_bytes(mine), f"updated {name}{both}"
+
+
+def _same_cells(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    pairs = ([(cell.id, cell_hash(cell)) for cell in cells] for cells in (some, others))
+    return next(pairs) == next(pairs)
+
+
+def _give_ids(cells: Iterable[Any], base: Mapping[str, str]) -> None:
+    """Give ids to cells without one, or with one that was there before: that of an unchanged cell, else a new one."""
+    by_text = {text: name for name, text in base.items()}
+    taken: set[str] = set()
+    for number, cell in enumerate(cells):
+        if not cell.get("id") or cell["id"] in taken:
+            usual = by_text.get(cell_hash(cell), "")
+            cell["id"] = usual if usual and usual not in taken else f"own-{number}-{cell_hash(cell)}"
+        taken.add(cell["id"])
+
+
+def merged(mine: Sequence[Any], new: Sequence[Any], base: Mapping[str, str]) -> tuple[list[Any], list[str]]:
+    """The merged cells, and the ids of those that both have changed. `base` has the hash of each cell as handed out."""
+    import copy
+
+    own = {cell.id: cell for cell in mine}
+    theirs = {cell.id: cell for cell in new}
+    beside = _earlier_updates(mine)
+    result, conflicts = [], []
+    for name in _order(list(own), list(theirs), base):
+        here, there = own.get(name), theirs.get(name)
+        if there is None:
+            if cell_hash(here) != base.get(name):
+                result.append(here)  # the student's own, or changed by the student
+            continue
+        changed = base.get(name) != cell_hash(there)
+        if here is None:
+            if name not in base:
+                result.append(there)
+            elif changed:  # deleted by the student, and changed since
+                result += _beside(there, name, NOTE_DELETED)
+                conflicts.append(name)
+        elif cell_hash(here) == cell_hash(there) or not changed:
+            result.append(here)
+        elif cell_hash(here) == base.get(name):
+            taken = copy.deepcopy(there)
+            taken.metadata = here.metadata | there.metadata
+            result.append(taken)
+        else:
+            result += [here, *_beside(there, name, NOTE)]
+            conflicts.append(name)
+    replaced = {id(cell) for name in conflicts for cell in beside.get(name, ())}
+    return [cell for cell in result if id(cell) not in replaced], conflicts
+
+
+def _order(mine: Sequence[str], new: Sequence[str], base: Mapping[str, str]) -> list[str]:
+    """All ids in one order: the new one, with the student's own cells each after the cell before it.
+
+    If the student has moved cells of the course, the student's order, with the new cells each after the cell before it.
+    """
+    handed_out = [name for name in base if name in set(mine)]
+    moved = [name for name in mine if name in base] != handed_out
+    first, second = (mine, new) if moved else (new, mine)
+    order = list(first)
+    before = ""
+    for name in second:
+        if name not in order:
+            order.insert(order.index(before) + 1 if before else 0, name)
+        before = name
+    return order
+
+
+def _beside(cell: Any, name: str, words: str) -> list[Any]:
+    """The course's new cell and the note before it, marked, so that a later update knows them."""
+    import copy
+
+    from nbformat import v4
+
+    new = copy.deepcopy(cell)
+    new["id"] = f"{name[:40]}-new-{cell_hash(cell)[:8]}"
+    note = v4.new_markdown_cell(words, id=f"{name[:40]}-note-{cell_hash(cell)[:8]}")
+    for each in (note, new):
+        each.metadata[MARK] = {"of": name, "hash": cell_hash(each)}
+    return [note, new]
+
+
+def _earlier_updates(cells: Iterable[Any]) -> dict[str, list[Any]]:
+    """Cells that an earlier update has put beside the student's, if nobody has changed them since: id -> cells."""
+    found: dict[str, list[Any]] = {}
+    for cell in cells:
+        mark = cell.metadata.get(MARK)
+        if isinstance(mark, dict) and mark.get("hash") == cell_hash(cell):
+            found.setdefault(str(mark.get("of")), []).append(cell)
+    return found
+
+
+def _new_backup(folder: Path) -> Path:
+    number = 1
+    while (folder / BACKUPS / f"{number:03}").exists():
+        number += 1
+    backup = folder / BACKUPS / f"{number:03}"
+    try:
+        backup.mkdir(parents=True)
+    except OSError as error:
+        raise CourseError(f"{backup}: cannot be made: {error.strerror}; nothing was changed") from None
+    return backup
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda new: new.write_bytes(content))
+
+
+def _text(manifest: Mapping[str, Any]) -> bytes:
+    return (json.dumps(manifest, indent=1) + "\n").encode()
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

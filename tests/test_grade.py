@@ -1,0 +1,510 @@
+"""nncourse grade: what a class handed in becomes marks, whatever lies in the folders; and nncourse submit."""
+
+import csv
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from nncourse import sandbox
+from nncourse.classroom import judging, sameness, submission
+from nncourse.classroom.course import exercises, solution_text
+from nncourse.classroom.grade import grade
+from nncourse.cli import main
+from nncourse.cuda import emulate
+from nncourse.errors import CourseError
+
+SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
+OTHER_NAMES = "def sigmoid(numbers):\n    # mine\n    return 1/(1 + np.exp(-numbers))\n"
+WRONG = "def sigmoid(z):\n    return 1 / (1 + np.exp(z))\n"
+DELTA = "def output_delta(G, S):\n    return G * S\n"
+CUDA = """extern "C" __global__ void sigmoid(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = 1 / (1 + expf(-z[i]));
+}
+"""
+LINE = "// %%cuda sigmoid naive --block 64\n"
+
+
+def hand_in(folder: Path, **texts: str) -> Path:
+    """A folder of kept kernels: sigmoid_numpy="…" is sigmoid.numpy.py."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        operation, _, kernel = name.rpartition("_")
+        ending = "py" if kernel in ("loops", "numpy", "numba", "cupy") else "cu"
+        (folder / f"{operation}.{kernel}.{ending}").write_text(text, "utf-8")
+    return folder
+
+
+def run(tmp_path: Path, *folders: Path, name: str = "marks.csv", **options) -> dict[tuple[str, str], dict]:
+    """The rows of marks.csv by student and exercise."""
+    given = {"sandboxed": False, "seed": 1, "say": lambda line: None} | options
+    grade(list(folders), tmp_path / name, **given)
+    return rows(tmp_path / name)
+
+
+def rows(path: Path) -> dict[tuple[str, str], dict]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return {(row["student"], row["exercise"]): row for row in csv.DictReader(file)}
+
+
+@pytest.fixture
+def group(tmp_path) -> Path:
+    """A class of four."""
+    hand_in(tmp_path / "group/ada", sigmoid_numpy=SIGMOID, output_delta_numpy=DELTA)
+    hand_in(tmp_path / "group/bob/my_kernels", sigmoid_numpy=OTHER_NAMES)
+    hand_in(tmp_path / "group/eve", sigmoid_numpy=WRONG)
+    (tmp_path / "group/nobody").mkdir()
+    return tmp_path / "group"
+
+
+def test_a_row_for_each_student_and_exercise(group, tmp_path):
+    found = run(tmp_path, group)
+    assert {student for student, _ in found} == {"ada", "bob", "eve", "nobody"}
+    assert len(found) == 4 * len(exercises())
+    states = {key[0]: row["state"] for key, row in found.items() if key[1] == "sigmoid.numpy"}
+    assert states == {"ada": "right", "bob": "right", "eve": "wrong", "nobody": "missing"}
+    assert found["eve", "sigmoid.numpy"]["points"] == "0" and "got" in found["eve", "sigmoid.numpy"]["verdict"]
+    assert {row["seed"] for row in found.values()} == {"1"}
+    assert len({row["course"] for row in found.values()}) == 1
+    assert found["ada", "sigmoid.numpy"]["same text as"] == "bob (but for names)"
+
+
+def test_totals_weigh_exercises_before_notebooks(group, tmp_path):
+    weights = tmp_path / "weights.toml"
+    weights.write_text('[notebook]\n"02_activations" = 2\n[exercise]\n"sigmoid.numpy" = 5\n')
+    found = run(tmp_path, group, weights=weights)
+    assert found["ada", "sigmoid.numpy"]["points"] == "5" and found["ada", "softmax.numpy"]["weight"] == "2"
+    assert found["ada", "output_delta.numpy"]["points"] == "1"
+    with (tmp_path / "marks_by_student.csv").open(newline="", encoding="utf-8") as file:
+        totals = {row["student"]: (row["points"], row["right"]) for row in csv.DictReader(file)}
+    assert totals == {"ada": ("6", "2"), "bob": ("5", "1"), "eve": ("0", "0"), "nobody": ("0", "0")}
+
+
+def test_the_suggested_weights_name_exercises_that_there_are(group, tmp_path):
+    found = run(tmp_path, group)
+    assert float(found["ada", "dense_forward.tiled"]["weight"]) > float(found["ada", "neuron.loops"]["weight"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[notebook]\n"02_activation" = 2\n', "did you mean 02_activations?"),
+        ('[exercise]\n"sigmoid.numpy" = -1\n', "from 0"),
+        ("[exercise]\n'sigmoid.numpy' = true\n", "from 0"),
+        ("[points]\n", "'points'"),
+        ("exercise = 3\n", "table"),
+        ("not toml", "TOML"),
+    ],
+)
+def test_weights_with_a_mistake_are_refused(text, said, group, tmp_path):
+    (tmp_path / "weights.toml").write_text(text)
+    with pytest.raises(CourseError, match=said.replace("?", r"\?")):
+        run(tmp_path, group, weights=tmp_path / "weights.toml")
+    assert not (tmp_path / "marks.csv").exists()
+
+
+def test_marks_are_changed_by_hand_with_a_reason(group, tmp_path):
+    changed = tmp_path / "overrides.csv"
+    changed.write_text("student,exercise,points,reason\neve,sigmoid.numpy,0.5,the sign only\n")
+    found = run(tmp_path, group, overrides=changed)
+    row = found["eve", "sigmoid.numpy"]
+    assert (row["state"], row["points"], row["override"], row["reason"]) == ("wrong", "0.5", "0.5", "the sign only")
+    assert "the sign only" in (tmp_path / "marks_feedback/eve.html").read_text("utf-8")
+    assert found["ada", "sigmoid.numpy"]["override"] == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("eve,sigmoid.numpy,1,", "reason"),
+        ("eve,sigmoid.numpy,1", "reason"),
+        ("eva,sigmoid.numpy,1,x", "did you mean eve"),
+        ("eve,sigmoid.nump,1,x", "did you mean sigmoid.numpy"),
+        ("eve,sigmoid.numpy,one,x", "points as a number"),
+        ("eve,sigmoid.numpy,nan,x", "points as a number"),
+        ("eve,sigmoid.numpy,1,x\neve,sigmoid.numpy,2,y", "twice"),
+    ],
+)
+def test_overrides_with_a_mistake_are_refused(line, said, group, tmp_path):
+    (tmp_path / "overrides.csv").write_text(f"student,exercise,points,reason\n{line}\n")
+    with pytest.raises(CourseError, match=said):
+        run(tmp_path, group, overrides=tmp_path / "overrides.csv")
+
+
+def test_twice_the_same_marks_byte_for_byte(group, tmp_path):
+    run(tmp_path, group)
+    run(tmp_path, group, name="again.csv", jobs=1)
+    files = ["{}.csv", "{}_by_student.csv", "{}_overview.html", "{}_feedback/ada.html", "{}_feedback/eve.html"]
+    for file in files:
+        assert (tmp_path / file.format("marks")).read_bytes() == (tmp_path / file.format("again")).read_bytes()
+
+
+def test_the_seed_is_drawn_once_and_stays_with_the_journal(group, tmp_path):
+    first = run(tmp_path, group, seed=None)
+    again = run(tmp_path, group, seed=None)
+    other = run(tmp_path, group, seed=None, name="other.csv")
+    seeds = [{row["seed"] for row in found.values()} for found in (first, again, other)]
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
+def test_the_same_text_is_judged_once_and_what_was_judged_is_not_judged_again(tmp_path):
+    for name in "abcdef":
+        hand_in(tmp_path / "group" / name, sigmoid_numpy=SIGMOID)
+    run(tmp_path, tmp_path / "group")
+    journal = tmp_path / "marks_journal.jsonl"
+    assert len(journal.read_text().splitlines()) == 1
+    hand_in(tmp_path / "group/g", sigmoid_numpy=WRONG)
+    with journal.open("a") as file:
+        file.write('{"key": "half')  # a run that was killed
+    said = []
+    found = run(tmp_path, tmp_path / "group", say=said.append)
+    assert any("1 texts were judged before" in line for line in said)
+    assert [found[name, "sigmoid.numpy"]["state"] for name in "ag"] == ["right", "wrong"]
+    assert len(judging.Journal(journal).verdicts) == 2
+
+
+def test_a_verdict_under_other_terms_is_not_reused():
+    task = judging.Task("sigmoid", "numpy", SIGMOID, None)
+    terms = [
+        judging.Terms(1, "0.2", "cpu"),
+        judging.Terms(2, "0.2", "cpu"),
+        judging.Terms(1, "0.3", "cpu"),
+        judging.Terms(1, "0.2", "gpu"),
+        judging.Terms(1, "0.2", "cpu", definitions="x"),
+        judging.Terms(1, "0.2", "cpu", sandbox=("bwrap",)),
+    ]
+    assert len({task.key(each) for each in terms}) == len(terms)
+    assert judging.Task("sigmoid", "numpy", SIGMOID, {"block": [1]}).key(terms[0]) != task.key(terms[0])
+
+
+def test_ctrl_c_leaves_a_journal_from_which_the_next_run_goes_on(tmp_path):
+    for number in range(30):
+        hand_in(tmp_path / f"group/s{number:02}", sigmoid_numpy=f"{SIGMOID}\n# {number}\n")
+    command = [sys.executable, "-m", "nncourse", "grade", "group", "--no-sandbox", "--seed", "1", "--out"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    options = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, "marks.csv"], start_new_session=True, **options) as process:
+        journal = tmp_path / "marks_journal.jsonl"
+        deadline = time.monotonic() + 120
+        while not (journal.exists() and journal.read_text().count("\n") >= 3) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted" in error and "Traceback" not in error
+    before = journal.read_text().splitlines()
+    assert 3 <= len(before) < 30 and not (tmp_path / "marks.csv").exists()
+    for name in ("marks.csv", "whole.csv"):
+        subprocess.run([*command, name], check=True, **options)
+    assert journal.read_text().splitlines()[: len(before)] == before and len(journal.read_text().splitlines()) == 30
+    assert (tmp_path / "marks.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_what_breaks_a_judge_or_never_ends_costs_nobody_else_a_mark(tmp_path):
+    hand_in(tmp_path / "group/a", sigmoid_numpy="import os\nos._exit(3)\n", output_delta_numpy=DELTA)
+    hand_in(tmp_path / "group/b", sigmoid_numpy="while True: pass\n", output_delta_numpy=DELTA + "# b\n")
+    hand_in(tmp_path / "group/c", sigmoid_numpy="def sigmoid(z):\n    import ctypes; ctypes.string_at(0)\n")
+    hand_in(tmp_path / "group/d", sigmoid_numpy=SIGMOID, output_delta_numpy=DELTA + "# d\n")
+    said = []
+    found = run(tmp_path, tmp_path / "group", limits=(5.0, 60.0), say=said.append)
+    assert [found[name, "sigmoid.numpy"]["state"] for name in "abcd"] == ["wrong", "wrong", "wrong", "right"]
+    assert [found[name, "output_delta.numpy"]["state"] for name in "abd"] == ["right"] * 3
+    assert found["b", "sigmoid.numpy"]["kind"] == "time limit"
+    assert any("once more, alone" in line for line in said)
+
+
+def test_a_judge_whose_process_dies_is_a_crash_of_that_text(monkeypatch):
+    """Not only the worker may end: the process that asks it may be killed too, for want of memory."""
+    tasks = {"k": judging.Task("sigmoid", "numpy", SIGMOID, None)}
+    monkeypatch.setattr(judging, "_serve", _dies)
+    assert [(key, judged.kind) for key, judged in judging._run(tasks, judging.Terms(1, "", "cpu"), 1)] == [
+        ("k", "crash")
+    ]
+
+
+def _dies(pipe, terms):
+    os._exit(9)
+
+
+def test_a_record_is_a_claim_and_is_not_believed(tmp_path):
+    folder = hand_in(tmp_path / "group/eve", sigmoid_numpy=WRONG, sigmoid_naive=LINE + CUDA.replace("i < n", "true"))
+    entry = {"hash": "0" * 64, "date": "2026-01-01", "seconds": 1e-9, "launch": {"block": [1]}, "kind": "right"}
+    (folder / "progress.json").write_text(json.dumps({"sigmoid.numpy": entry, "sigmoid.naive": entry}))
+    states = {key[1]: row["state"] for key, row in run(tmp_path, tmp_path / "group").items()}
+    if emulate.why_not() is None:
+        assert states["sigmoid.naive"] == "wrong"
+    assert states["sigmoid.numpy"] == "wrong" and "right" not in states.values()
+
+
+@pytest.fixture
+def emulator():
+    if reason := emulate.why_not():
+        pytest.skip(reason)
+
+
+def test_a_launch_is_read_from_the_text(emulator, tmp_path):
+    grid = CUDA.replace("if (i < n)", "for (; i < n; i += gridDim.x * blockDim.x)")
+    hand_in(tmp_path / "group/a", sigmoid_naive="// %%cuda sigmoid naive --block 64 --grid 1\n" + CUDA)
+    hand_in(tmp_path / "group/b", sigmoid_naive="// %%cuda sigmoid naive --block 64 --grid 1\n" + grid)
+    hand_in(tmp_path / "group/c", sigmoid_naive=CUDA)
+    hand_in(tmp_path / "group/d", sigmoid_naive="// %%cuda relu naive\n" + CUDA)
+    hand_in(tmp_path / "group/e", sigmoid_naive="// %%cuda sigmoid naive --block none\n" + CUDA)
+    hand_in(tmp_path / "group/f", sigmoid_naive=LINE + CUDA.partition("{")[0] + "{\n    // your code here\n}\n")
+    found = {key[0]: row for key, row in run(tmp_path, tmp_path / "group").items() if key[1] == "sigmoid.naive"}
+    assert [found[name]["state"] for name in "abcdef"] == ["wrong", "right", "right", "wrong", "wrong", "open"]
+    assert "another exercise" in found["d"]["verdict"] and found["e"]["kind"] == "launch"
+
+
+# ---- what is read, and what is not
+
+
+def zipped(path: Path, files: dict[str, str], mode: int = stat.S_IFREG | 0o644) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = mode << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, text)
+    return path
+
+
+@pytest.mark.parametrize("inner", ["", "my_kernels/", "Ada L/my_kernels/"])
+def test_a_zip_is_a_submission(inner, tmp_path):
+    path = zipped(tmp_path / "ada.zip", {f"{inner}sigmoid.numpy.py": SIGMOID, "__MACOSX/._sigmoid.numpy.py": "x"})
+    found = submission.find([path])
+    assert [each.student for each in found] == ["ada"] and found[0].texts == {"sigmoid.numpy.py": SIGMOID}
+
+
+def test_a_zip_in_a_students_folder_as_learning_platforms_put_it(tmp_path):
+    zipped(tmp_path / "group/Ada Lovelace_123_file/submission.zip", {"sigmoid.numpy.py": SIGMOID})
+    found = submission.find([tmp_path / "group"])
+    assert [(each.student, set(each.texts)) for each in found] == [("Ada Lovelace_123_file", {"sigmoid.numpy.py"})]
+
+
+@pytest.mark.parametrize(
+    ("files", "mode", "said"),
+    [
+        ({"../../sigmoid.numpy.py": SIGMOID}, stat.S_IFREG, "out of the .zip"),
+        ({"/etc/sigmoid.numpy.py": SIGMOID}, stat.S_IFREG, "out of the .zip"),
+        ({"C:\\sigmoid.numpy.py": SIGMOID}, stat.S_IFREG, "out of the .zip"),
+        ({"sigmoid.numpy.py": "/etc/passwd"}, stat.S_IFLNK, "a link"),
+        ({"a/sigmoid.numpy.py": SIGMOID, "b/sigmoid.numpy.py": WRONG}, stat.S_IFREG, "one folder"),
+        ({f"f{i}": "" for i in range(4100)}, stat.S_IFREG, "at most"),
+    ],
+)
+def test_a_zip_that_no_harmless_program_writes_is_not_read(files, mode, said, tmp_path):
+    found = submission.find([zipped(tmp_path / "eve.zip", files, mode | 0o644)])
+    assert said in found[0].problems[0] and not found[0].texts
+
+
+def test_a_bomb_is_not_unpacked(tmp_path):
+    path = zipped(tmp_path / "eve.zip", {"sigmoid.numpy.py": " " * (64 << 20), "output_delta.numpy.py": DELTA})
+    found = submission.find([path])[0]
+    assert "256 KB" in found.problem_of("sigmoid.numpy.py") and set(found.texts) == {"output_delta.numpy.py"}
+
+
+def test_a_broken_zip_stops_nobody_else(tmp_path):
+    zipped(tmp_path / "group/ada.zip", {"sigmoid.numpy.py": SIGMOID})
+    (tmp_path / "group/eve.zip").write_bytes((tmp_path / "group/ada.zip").read_bytes()[:60])
+    (tmp_path / "group/zoe.zip").write_bytes(b"no zip")
+    found = run(tmp_path, tmp_path / "group")
+    states = {name: found[name, "sigmoid.numpy"]["state"] for name in ("ada", "eve", "zoe")}
+    assert states == {"ada": "right", "eve": "missing", "zoe": "missing"}
+    assert "cannot be read" in found["zoe", "sigmoid.numpy"]["verdict"]
+
+
+def test_links_pipes_long_files_and_what_is_no_text_are_not_read(tmp_path):
+    folder = hand_in(tmp_path / "group/eve", output_delta_numpy=DELTA)
+    secret = hand_in(tmp_path / "group/ada", sigmoid_numpy=SIGMOID) / "sigmoid.numpy.py"
+    (folder / "sigmoid.numpy.py").symlink_to(secret)
+    os.mkfifo(folder / "softmax.numpy.py")
+    (folder / "mse.numpy.py").write_bytes(b"\xff\xfe\x00")
+    (folder / "step.numpy.py").write_text("#" * (257 << 10))
+    (folder / "neuron.numpy.py").mkdir()
+    (tmp_path / "group/mallory").symlink_to(tmp_path / "group/ada")
+    found = {each.student: each for each in submission.find([tmp_path / "group"])}
+    assert set(found["eve"].texts) == {"output_delta.numpy.py"}
+    for name in ("sigmoid.numpy.py", "softmax.numpy.py", "mse.numpy.py", "step.numpy.py", "neuron.numpy.py"):
+        assert found["eve"].problem_of(name), name
+    assert found["mallory"].problems and not found["mallory"].texts
+    marks = run(tmp_path, tmp_path / "group")
+    assert marks["eve", "sigmoid.numpy"]["kind"] == "unreadable" and marks["eve", "sigmoid.numpy"]["points"] == "0"
+
+
+def test_windows_line_ends_and_marks_do_no_harm(tmp_path):
+    folder = tmp_path / "group/ada"
+    folder.mkdir(parents=True)
+    (folder / "sigmoid.numpy.py").write_bytes(b"\xef\xbb\xbf" + SIGMOID.replace("\n", "\r\n").encode())
+    assert run(tmp_path, tmp_path / "group")["ada", "sigmoid.numpy"]["state"] == "right"
+
+
+def test_two_submissions_of_one_name_are_refused(tmp_path, capsys):
+    hand_in(tmp_path / "group/ada", sigmoid_numpy=SIGMOID)
+    zipped(tmp_path / "group/ada.zip", {"sigmoid.numpy.py": WRONG})
+    assert main(["grade", str(tmp_path / "group"), "--out", str(tmp_path / "marks.csv"), "--no-sandbox"]) == 2
+    assert "one submission of ada" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere", "--out", "marks.csv", "--no-sandbox"], "nowhere"),
+        (["group", "--out", "no/folder/marks.csv", "--no-sandbox"], "in a folder that exists"),
+        (["group", "--out", "marks.csv", "--no-sandbox", "--jobs", "0"], "--jobs"),
+        (["group", "--out", "marks.csv", "--no-sandbox", "--exercises", "none.toml"], "none.toml"),
+        (["group", "--out", "marks.csv", "--no-sandbox", "--seed", "-1"], "whole number"),
+        (["empty", "--out", "marks.csv", "--no-sandbox"], "found none"),
+    ],
+)
+def test_a_mistake_in_the_command_is_said_in_one_line(arguments, said, group, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert main(["grade", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_without_a_sandbox_nothing_is_marked_unless_asked_to(group, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sandbox, "why_none", lambda: "bubblewrap is not installed")
+    command = ["grade", str(group), "--out", str(tmp_path / "marks.csv"), "--seed", "1"]
+    assert main(command) == 2
+    assert "--no-sandbox" in capsys.readouterr().err and not (tmp_path / "marks.csv").exists()
+    assert main([*command, "--no-sandbox"]) == 0
+    assert "your rights" in capsys.readouterr().out
+
+
+def test_a_right_answer_is_right_in_the_sandbox_too(group, tmp_path):
+    if reason := sandbox.why_none():
+        pytest.skip(reason)
+    if emulate.why_not() is None:
+        hand_in(group / "ada", sigmoid_naive=LINE + CUDA)
+    inside, outside = run(tmp_path, group, sandboxed=True), run(tmp_path, group, name="outside.csv")
+    assert inside == outside
+
+
+# ---- pages, attempts, same texts
+
+
+def test_feedback_names_nobody_else_and_nothing_of_a_student_becomes_html(tmp_path):
+    evil = 'def sigmoid(z):\n    raise ValueError("<script>alert(1)</script>")\n'
+    hand_in(tmp_path / "group/eve", sigmoid_numpy=evil)
+    hand_in(tmp_path / "group/Mallory Quux", sigmoid_numpy=evil)
+    hand_in(tmp_path / "group/<b>=HYPERLINK", sigmoid_numpy=SIGMOID)
+    run(tmp_path, tmp_path / "group")
+    pages = {path.name: path.read_text("utf-8") for path in (tmp_path / "marks_feedback").iterdir()}
+    assert len(pages) == 3
+    assert "Mallory" not in pages["eve.html"] and "HYPERLINK" not in pages["eve.html"]
+    overview = (tmp_path / "marks_overview.html").read_text("utf-8")
+    for text in (*pages.values(), overview):
+        assert "<script" not in text and "<b>" not in text
+    assert "Mallory Quux" in overview and "&lt;script&gt;" in pages["eve.html"]
+
+
+def test_a_name_that_a_spreadsheet_would_run_is_text(tmp_path):
+    hand_in(tmp_path / "group/=1+1", sigmoid_numpy=SIGMOID)
+    hand_in(tmp_path / "group/ada", sigmoid_numpy=SIGMOID)
+    found = run(tmp_path, tmp_path / "group")
+    assert ("'=1+1", "sigmoid.numpy") in found and found["ada", "sigmoid.numpy"]["same text as"].startswith("'=")
+
+
+def test_attempts_show_who_is_stuck_where(tmp_path):
+    folder = hand_in(tmp_path / "group/eve", output_delta_numpy=DELTA)
+    lines = [{"key": "sigmoid.numpy", "date": "2026-01-01", "kind": "wrong value"}] * 6
+    lines += [{"key": "output_delta.numpy", "kind": "shape"}, {"key": "output_delta.numpy", "kind": "right"}]
+    record = "\n".join(map(json.dumps, lines))
+    (folder / "attempts.jsonl").write_text(record + '\n{"broken\n[1]\n{"key": 3, "kind": "x"}\n')
+    hand_in(tmp_path / "group/ada", sigmoid_numpy=SIGMOID)
+    found = run(tmp_path, tmp_path / "group")
+    assert found["eve", "sigmoid.numpy"]["attempts"] == "6" and found["eve", "sigmoid.numpy"]["state"] == "missing"
+    assert found["eve", "output_delta.numpy"]["attempts"] == "2" and found["ada", "sigmoid.numpy"]["attempts"] == ""
+    overview = (tmp_path / "marks_overview.html").read_text("utf-8")
+    assert "eve: sigmoid.numpy, 6 attempts" in overview and "wrong value 6×" in overview
+
+
+def test_a_copy_of_the_courses_own_solution_is_seen(tmp_path):
+    cuda = re.sub(r"\bi\b", "own", solution_text("dense_forward", "naive"))
+    hand_in(tmp_path / "group/ada", mse_numpy=solution_text("mse", "numpy"), dense_forward_naive=cuda)
+    found = run(tmp_path, tmp_path / "group")
+    assert found["ada", "mse.numpy"]["same text as"] == "the course"
+    assert found["ada", "dense_forward.naive"]["same text as"] == "the course (but for names)"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("def f(x):\n    y = x + 1\n    return y\n", "def f(a):\n  '''doc'''\n  b = a+1  # why\n  return b\n", True),
+        ("def f(x, n):\n    return x[n]\n", "def f(x: int, n: int = None) -> int:\n    return x[n]\n", False),
+        ("def f(x, n):\n    return x[n]\n", "def f(x: list, n: int) -> int:\n    return x[n]\n", True),
+        ("def f(x):\n    return np.exp(x)\n", "def f(x):\n    return np.log(x)\n", False),
+        ("def f(x, y):\n    return x - y\n", "def f(x, y):\n    return y - x\n", False),
+        ("def f(x):\n    return x * 2\n", "def f(x):\n    return x * 3\n", False),
+        ("def f(x):\n    y: float = 1\n    return y\n", "def f(z):\n    w = 1\n    return w\n", True),
+    ],
+)
+def test_python_texts_that_differ_in_names_alone_are_the_same(one, other, same):
+    assert (sameness.normalised_hash(one, False) == sameness.normalised_hash(other, False)) is same
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("blockDim.x + threadIdx.x;", "blockDim.x + threadIdx.x; // place", True),
+        (" i ", " place ", False),  # one name in one of its places only
+        ("expf", "tanhf", False),
+        ("threadIdx.x", "threadIdx.y", False),
+        ("i < n", "n > i", False),
+    ],
+)
+def test_cuda_texts_that_differ_in_names_alone_are_the_same(old, new, same):
+    changed = CUDA.replace(old, new)
+    assert changed != CUDA
+    assert (sameness.normalised_hash(CUDA, True) == sameness.normalised_hash(changed, True)) is same
+    renamed = CUDA.replace("a[", "out[").replace("float* a", "float* out").replace("sigmoid", "mine")
+    assert sameness.normalised_hash(CUDA, True) == sameness.normalised_hash(LINE + renamed, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["-" * 60000 + "1", "1" + "+1" * 30000, "(" * 30000, "a" + ".b" * 30000, "\0", "\ud800"]
+)
+def test_a_text_made_to_break_the_comparison_is_compared_as_it_stands(text):
+    assert sameness.normalised_hash(text, False) == sameness.normalised_hash(text + " ", False)
+
+
+# ---- one file to hand in
+
+
+def test_submit_packs_what_grade_reads(my_kernels, tmp_path, capsys):
+    hand_in(my_kernels, sigmoid_numpy=SIGMOID)
+    (my_kernels / "report.md").write_text("# Mine")
+    (my_kernels / "attempts.jsonl").write_text('{"key": "sigmoid.numpy", "kind": "right"}\n')
+    (my_kernels / "private.txt").write_text("not this")
+    assert main(["submit", "--out", str(tmp_path / "ada.zip"), "--name", "Ada"]) == 0
+    assert "1 kernel to" in capsys.readouterr().out
+    with zipfile.ZipFile(tmp_path / "ada.zip") as archive:
+        names = archive.namelist()
+        assert json.loads(archive.read("submission.json"))["name"] == "Ada"
+    assert names == [
+        "my_kernels/attempts.jsonl",
+        "my_kernels/report.md",
+        "my_kernels/sigmoid.numpy.py",
+        "submission.json",
+    ]
+    row = run(tmp_path, tmp_path / "ada.zip")["ada", "sigmoid.numpy"]
+    assert (row["state"], row["attempts"]) == ("right", "1")
+
+
+def test_there_must_be_something_to_submit(my_kernels, tmp_path, capsys):
+    assert main(["submit", "--out", str(tmp_path / "ada.zip")]) == 2
+    assert "none is kept" in capsys.readouterr().err
+    hand_in(my_kernels, sigmoid_numpy=SIGMOID)
+    assert main(["submit", "--out", str(tmp_path / "ada.tar")]) == 2
+    assert not list(tmp_path.glob("ada.*"))

@@ -1,0 +1,115 @@
+"""Every forgery of tests/answers/forgeries.toml is handed in by a student of its own, and the class is marked in the
+sandbox: no forgery is right, no honest student loses a mark, nothing is written, and no secret is told.
+"""
+
+import csv
+import hashlib
+import json
+import os
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nncourse import device, sandbox
+from nncourse.classroom.exams import is_cuda
+from nncourse.classroom.grade import grade
+from nncourse.cuda import emulate
+
+FORGERIES = tomllib.loads((Path(__file__).parent / "answers/forgeries.toml").read_text("utf-8"))["forgery"]
+HONEST = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
+
+
+def name_of(answer: dict) -> str:
+    return f"{answer['operation']}.{answer['kernel']}.{'cu' if is_cuda(answer['kernel']) else 'py'}"
+
+
+def hand_in(folder: Path, forgery: dict, tmp: Path) -> None:
+    """One forger's folder of kept kernels: the text, a plainly wrong second one, a forged record, planted files."""
+    folder.mkdir(parents=True)
+    line = f"// %%cuda {forgery['line']}\n" if "line" in forgery else ""
+    text = line + forgery.get("text", "").lstrip("\n").replace("{tmp}", str(tmp))
+    if "text" in forgery:
+        (folder / name_of(forgery)).write_text(text, "utf-8")
+    if "then" in forgery and name_of(forgery["then"]) != name_of(forgery):
+        (folder / name_of(forgery["then"])).write_text(forgery["then"]["text"], "utf-8")
+    for each in forgery.get("plant", ()):
+        path = Path(each["path"].replace("{tmp}", str(tmp)))
+        if not path.is_absolute() and ".." not in path.parts:
+            plant(folder / path, each, tmp)
+    if "record" in forgery:
+        record = json.dumps(forgery["record"]) if not isinstance(forgery["record"], str) else forgery["record"]
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if not os.path.lexists(folder / "progress.json"):
+            (folder / "progress.json").write_text(record.replace("{hash}", digest), "utf-8")
+
+
+def plant(path: Path, each: dict, tmp: Path) -> None:
+    """One planted file, as the head of forgeries.toml describes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_file():
+        path.unlink()
+    if "link" in each:
+        package = str(Path(sandbox.__file__).parent)
+        there = each["link"].replace("{tmp}", str(tmp)).replace("{package}", package)
+        path.symlink_to(there.replace("{my_kernels}", str(path.parent)))
+    elif each.get("fifo"):
+        os.mkfifo(path)
+    elif each.get("folder"):
+        path.mkdir(exist_ok=True)
+    elif "size" in each:
+        with path.open("wb") as file:
+            file.truncate(each["size"])
+    else:
+        path.write_bytes(bytes.fromhex(each["bytes"]) if "bytes" in each else each["text"].encode())
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory):
+    """The marks of the class, the folder that forgeries aim at, and all that was said and written."""
+    if reason := sandbox.why_none():
+        pytest.skip(reason)
+    if not device.gpu_available() and (reason := emulate.why_not()):
+        pytest.skip(reason)
+    home, tmp = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("aim")
+    for number, forgery in enumerate(FORGERIES):
+        hand_in(home / f"group/s{number:03}", forgery, tmp)
+        honest = home / f"group/s{number:03}honest"
+        honest.mkdir()
+        (honest / "sigmoid.numpy.py").write_text(f"{HONEST}# {number}\n")
+    said: list[str] = []
+    grade([home / "group"], home / "marks.csv", seed=4, say=said.append)
+    with (home / "marks.csv").open(newline="", encoding="utf-8") as file:
+        rows = {(row["student"], row["exercise"]): row for row in csv.DictReader(file)}
+    time.sleep(1)
+    return rows, tmp, "\n".join([*said, *(path.read_text("utf-8") for path in pages(home))])
+
+
+def pages(home: Path) -> list[Path]:
+    return [*home.glob("marks*.csv"), *home.glob("marks*.jsonl"), *home.rglob("*.html")]
+
+
+@pytest.mark.parametrize("number", range(len(FORGERIES)), ids=[each["name"] for each in FORGERIES])
+def test_a_forgery_is_not_right(number, marked):
+    rows, tmp, written = marked
+    forgery = FORGERIES[number]
+    if forgery.get("needs") == "gpu" and not device.gpu_available():
+        pytest.skip("only a GPU shows that it is wrong")
+    for each in (forgery, forgery.get("then", forgery)):
+        key = f"s{number:03}", f"{each['operation']}.{each['kernel']}"
+        assert key not in rows or (rows[key]["state"] != "right" and rows[key]["points"] == "0")
+    assert not ({forgery["leaves"]} & set(os.listdir(tmp)) if "leaves" in forgery else ())
+    hidden = forgery.get("hides", ())
+    for secret in [hidden] if isinstance(hidden, str) else hidden:
+        assert secret not in written
+
+
+def test_nothing_was_written_where_forgeries_aim_at(marked):
+    there = {each["path"].partition("{tmp}/")[2] for f in FORGERIES for each in f.get("plant", ())}
+    assert not [name for name in os.listdir(marked[1]) if name not in there]
+
+
+def test_no_honest_student_loses_a_mark(marked):
+    own = [row for (student, key), row in marked[0].items() if student.endswith("honest") and key == "sigmoid.numpy"]
+    assert len(own) == len(FORGERIES) and {row["state"] for row in own} == {"right"}
