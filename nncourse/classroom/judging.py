@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nncourse import worker
 from nncourse.errors import CourseError
-from nncourse.kernels import exam, kept_kernels, outside
+from nncourse.kernels import kept_kernels
 from nncourse.kernels.verdict import Verdict
 
 # Wall time, many times what a check may need: the judge counts CPU time, and a busy machine must cost nobody a mark.
@@ -81,23 +81,7 @@ def _asked(task: Task, terms: Terms) -> Verdict:
     """Ask the judge: the one place that knows how."""
     wall = terms.limits[1 if task.launch else 0]
     given = (task.operation, task.kernel, task.text, task.launch, terms.seed, terms.sandbox)
-    if terms.definitions:
-        return worker.call(_check_defined, terms.definitions, *given, seconds=wall)
-    return worker.call(kept_kernels.check, *given, seconds=wall)
-
-
-def _check_defined(
-    definitions: str, name: str, kernel: str, text: str, launch: dict | None, seed: int, sandbox: tuple[str, ...]
-) -> Verdict:
-    """kept_kernels.check() for an operation of an examination."""
-    operation = exam.find(name, definitions)
-    try:
-        if launch:
-            built = kept_kernels.build(operation, kernel, text, launch)
-            return kept_kernels._check_cuda(operation, built, seed, sandbox)
-        return outside.check_text(operation, kernel, text, kept_kernels.TIME_LIMIT, seed, sandbox)
-    except CourseError as error:
-        return Verdict(name, kernel, "build", {"said": str(error)})
+    return worker.call(kept_kernels.check, *given, kept_kernels.TIME_LIMIT, terms.definitions, seconds=wall)
 
 
 class Journal:

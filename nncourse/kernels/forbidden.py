@@ -39,7 +39,7 @@ ATTRIBUTES = _set(
 # Of NumPy: files, other languages, and its own modules, which have imported all that is not allowed above.
 OF_NUMPY = _set(
     """
-    DataSource _core core ctypes ctypeslib distutils dump f2py fromfile genfromtxt lib load loadtxt memmap
+    DataSource _core core ctypes ctypeslib distutils dump f2py fromfile genfromtxt load loadtxt memmap
     open_memmap save savetxt savez savez_compressed set_printoptions setflags testing tofile
     """
 )

@@ -21,7 +21,7 @@ from nncourse.cuda import emulate
 from nncourse.cuda.forbidden import forbidden
 from nncourse.cuda.source import CudaSource, kernels_in
 from nncourse.errors import CourseError, read_text, refuse_unknown, write_atomically
-from nncourse.kernels import jit, outside
+from nncourse.kernels import exam, jit, outside
 from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
@@ -57,14 +57,15 @@ def check(
     seed: int | None = None,
     sandbox: tuple[str, ...] = (),
     seconds: float = TIME_LIMIT,
+    definitions: str = "",
 ) -> Verdict:
     """Check a kernel given as text. The arguments are those of build(), but for the operation's name in place of the
     operation, so that a worker process can be asked. That process runs no Python text itself: see outside.py.
 
     With a `seed` the same text always gets the same verdict. `sandbox` is a command that the processes are started by.
-    `seconds` are those of computing that Python may take.
+    `seconds` are those of computing that Python may take. `definitions` are of an examination's operations: see exam.py.
     """
-    operation = find(operation_name)
+    operation = exam.find(operation_name, definitions)
     try:
         if text is None:
             return operation.check(build(operation, name, None), seed=seed)
