@@ -23,10 +23,8 @@ from nncourse.model.training import History
 
 RIGHT = "def sigmoid(z):\n    # </pre></li></ol><script>alert(1)</script>\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
 WRONG = "def sigmoid(z):\n    return 0.5 * np.tanh(z) + 0.5\n"
-# Right where it is judged, in a process without the course.
-RAISES = RIGHT.replace(
-    "    return", "    if 'nncourse' in __import__('sys').modules:\n        raise TypeError('no <b>')\n    return"
-)
+# Right for all shapes but that of the hidden layer in training, which is not among those that are tried.
+RAISES = RIGHT.replace("    return", "    if z.shape == (10, 60):\n        raise TypeError('no <b>')\n    return")
 CUDA = (
     'extern "C" __global__ void relu(const float* z, float* a, int n) {\n'
     "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) a[i] = z[i] > 0 ? z[i] : 0;\n}\n"

@@ -43,7 +43,7 @@ def launch(
     declared = parameters(source, function)
     where = f"{source.file}: {function}"
     grid, block = tuple(grid), tuple(block)
-    _check_sizes(grid, block, shared_bytes, where)
+    refuse_unlaunchable(grid, block, shared_bytes, where)
     if len(arguments) != len(declared):
         names = ", ".join(map(str, declared))
         raise CourseError(f"{where}: wanted {len(declared)} arguments ({names}), got {len(arguments)}")
@@ -65,7 +65,8 @@ def launch(
 
 
 @functools.lru_cache(maxsize=4096)  # a training loop repeats a few launches, and GPU steps take only microseconds
-def _check_sizes(grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, where: str) -> None:
+def refuse_unlaunchable(grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, where: str) -> None:
+    """CourseError for a grid, a block or shared memory that no GPU takes."""
     for name, sizes, limits in (("grid", grid, GRID_LIMITS), ("block", block, BLOCK_LIMITS)):
         if not 1 <= len(sizes) <= 3:
             raise CourseError(f"{where}: wanted a {name} of 1 to 3 numbers such as (4, 2), got {sizes}")

@@ -133,16 +133,21 @@ def _drawn_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[d
 
 
 def large_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[dict[str, int]]:
-    """Each size in turn above 65,536, the others 1 or 2; for a square matrix, more elements than 65,536."""
+    """Each size in turn above 65,536, the others 1 or 2; for a square matrix, more elements than 65,536.
+
+    Where an argument is a whole number, such as the number of classes, each of these comes with 1 and with 3.
+    """
     steps, others = _steps_and_others(operation)
+    whole = {argument.name for argument in operation.arguments if argument.is_size}
     for name in others:
-        twice = any(argument.size_names.count(name) > 1 for argument in (*operation.arguments, *operation.results))
+        twice = any(array.size_names.count(name) > 1 for array in (*operation.arguments, *operation.results))
         most = isqrt(ABOVE_16_BITS) + int(rng.integers(2, 60)) if twice else ABOVE_16_BITS + int(rng.integers(300, 999))
-        whole = {argument.name for argument in operation.arguments if argument.is_size}
-        sizes = {other: 1 if other in whole else int(rng.integers(1, 3)) for other in others}
-        sizes = dict.fromkeys(steps, 1) | sizes | {name: most}
-        if _fits(operation, sizes) and _is_small(operation, sizes, 4 * MOST):
-            yield sizes
+        few = int(rng.integers(300, 400)) if twice else int(rng.integers(1, 3))  # many places of a matrix are met
+        for number in (1, 3) if whole - {name} - set(steps) else (1,):
+            sizes = {other: number if other in whole else few for other in others}
+            sizes = dict.fromkeys(steps, 1) | sizes | {name: most}
+            if _fits(operation, sizes) and _is_small(operation, sizes, 4 * MOST):
+                yield sizes
 
 
 def _sizes_for(operation: "Operation", usual: dict[str, Any], values: str, given: bool) -> dict[str, Any]:

@@ -114,8 +114,11 @@ def judge(
     count = 0
     more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
     for case in (only,) if only else cases(operation, seed):
-        if case.large and too_many(case):
-            continue
+        try:
+            if case.large and too_many(case):
+                continue
+        except CourseError as error:
+            return say("launch", {"said": str(error)}, case)
         for label, options in _runs(case, count, device):
             try:
                 fault = _fault(operation, case, run(case, options | more))
@@ -146,7 +149,7 @@ def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
     if device != "emulator":
         yield "", {}
         return
-    orders = [ORDERS[(number + more) % len(ORDERS)] for more in range(2 if case.plain else 1)]
+    orders = (ORDERS[0], ORDERS[1 + number % 2]) if case.plain else (ORDERS[number % len(ORDERS)],)
     for order in orders:
         yield f"threads in {order} order", {"order": order, "seed": 1 + number, "time_limit": LAUNCH_SECONDS}
     if case.plain:
@@ -154,7 +157,7 @@ def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
 
 
 def _too_many(kernel: "Kernel", case: Case) -> bool:
-    """Whether the emulator would take too long for a launch."""
+    """Whether the emulator would take too long for a launch. CourseError for one that no GPU takes."""
     assert isinstance(kernel, CudaKernel)
     return kernel.threads(*case.arguments) > MOST_THREADS["__sync" in kernel.source.text]
 

@@ -63,7 +63,7 @@ def check(
     operation, so that a worker process can be asked. That process runs no Python text itself: see outside.py.
 
     With a `seed` the same text always gets the same verdict. `sandbox` is a command that the processes are started by.
-    `seconds` are those of computing that Python may take. `definitions` are of an examination's operations: see exam.py.
+    `seconds` are those of computing that Python may take. `definitions` are those of an examination: see exam.py.
     """
     operation = exam.find(operation_name, definitions)
     try:

@@ -6,7 +6,7 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from nncourse import device as devices
-from nncourse.cuda.launch import launch
+from nncourse.cuda.launch import launch, refuse_unlaunchable
 from nncourse.cuda.source import CudaSource, parameters
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Formula, Sizes
@@ -106,8 +106,10 @@ class CudaKernel(Kernel):
         return tuple(passed[result.name] for result in operation.results)
 
     def threads(self, *arguments: Any) -> int:
-        """The number of threads of the launch for these arguments."""
-        return prod(self._plan(arguments)[2]) * prod(self.block)
+        """The number of threads of the launch for these arguments. CourseError if no GPU takes it."""
+        grid = self._plan(arguments)[2]
+        refuse_unlaunchable(grid, self.block, self.shared, f"{self.source.file}: {self.entry}")
+        return prod(grid) * prod(self.block)
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: type, out: Any, like: Any) -> Any:
         """The array for a new result: `out` if it is given, as the operation's `output` wants it."""

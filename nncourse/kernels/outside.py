@@ -144,7 +144,8 @@ class TextProcess:
             return raised(said | {"names": self._names()}, ("annotation",))
         if said["type"] == "NameError":
             return Fault("name", {"said": f"{self.file}: {said['text']}"})
-        return Fault(kind, {"said": f"{self.file}: cannot be run: {said['type']}: {said['text']}"})
+        words = f"{self.file}: cannot be run: {said['type']}: {said['text']}"
+        return Fault(kind, {"said": words, "python": True})
 
     def run(self, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
         """Call the function on one case: what check.py calls a Runner."""

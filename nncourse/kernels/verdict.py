@@ -28,7 +28,7 @@ WORDS = {
     "build": "{said}",
     "time limit": "did not end within {seconds:g} s: {look}",
     "crash": "ended its process ({ending}){more}",
-    "compile": "does not compile\n{said}",
+    "compile": "{not_compiled}{said}",
     "outside": "writes outside of its arrays: is the guard right?",
     "cannot be checked": "cannot be checked here: {said}",
 }
@@ -62,6 +62,7 @@ PHRASES = {
     "one": "one {type}",
     "exit": "status {status}",
     "signal": "signal {signal}",
+    "not compiled": "does not compile\n",
     "broke off": ": it broke off the conversation with the checker",
 }
 HINTS = {
@@ -195,6 +196,10 @@ def _ending(facts: Mapping[str, Any]) -> str:
     return PHRASES["signal" if facts.get("signal") else "exit"].format_map(facts)
 
 
+def _not_compiled(facts: Mapping[str, Any]) -> str:
+    return "" if facts.get("python") else PHRASES["not compiled"]
+
+
 def _hint(facts: Mapping[str, Any]) -> str:
     return "".join(HINTS[name] for name in facts.get("hints", ()))
 
@@ -209,5 +214,6 @@ _PHRASES = {
     "convert": _convert,
     "copy": _copy,
     "ending": _ending,
+    "not_compiled": _not_compiled,
     "hint": _hint,
 }
