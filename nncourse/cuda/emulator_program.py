@@ -29,10 +29,11 @@ PARTS = sorted([*FOLDER.glob("cuda_on_cpu*.h"), *FOLDER.glob("cuda_on_cpu*.ld")]
 # -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
 # -gdwarf-4: in the newer form addr2line may take the .cu text, the first file of its kind, for kernels.cpp
 FLAGS = shlex.split("-std=c++17 -g1 -gdwarf-4 -w -fno-strict-aliasing -fwrapv -no-pie")
-FLAGS += shlex.split("-fmax-errors=20 -fno-diagnostics-show-caret")
-# For a .cu text. -O0: otherwise a faulty access whose value is not used may be optimised away. -undef, -nostdinc: no
+# no stack protector: some distributions switch it on, and it calls a function of the C library
+FLAGS += shlex.split("-fmax-errors=20 -fno-diagnostics-show-caret -fno-stack-protector")
+# For a .cu text. -O0: otherwise a faulty access whose value is not used may be optimised away. -undef and -nostdinc: no
 # macro or header that NVRTC has not. The rest: so that cuda_on_cpu.ld can sort the variables.
-FOR_TEXT = shlex.split("-O0 -undef -U_GNU_SOURCE -nostdinc -ftrack-macro-expansion=0")
+FOR_TEXT = shlex.split("-O0 -undef -U_GNU_SOURCE -nostdinc -nostdinc++ -ftrack-macro-expansion=0")
 FOR_TEXT += shlex.split("-fno-threadsafe-statics -fdata-sections -fno-zero-initialized-in-bss")
 LINKED_AS = f"-Wl,-T,{FOLDER / 'cuda_on_cpu.ld'}"
 # An uninitialised variable is then never 0 by chance. Compilers before GCC 12 lack it: see PAINTS_STACKS.

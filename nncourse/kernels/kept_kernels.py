@@ -26,10 +26,12 @@ from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.outside import PYTHON_DEVICES
-from nncourse.kernels.verdict import Verdict
+from nncourse.kernels.verdict import RIGHT, Verdict
 
 # In seconds, for all cases of a check together: of computing, for Python; on a GPU by the clock.
 TIME_LIMIT, TIME_LIMIT_CUDA = 20.0, 60.0
+# Verdicts of a GPU of which the emulator may know more: the race behind wrong values, the thread, the line.
+EXPLAINED = ("wrong value", "not in place", "outside", "bounds", "crash")
 ATTEMPTS = "attempts.jsonl"
 MOST_TEXT, MOST_RECORD = 256 << 10, 4 << 20  # bytes of a kernel's text, and of the record
 WAIT = 8.0  # a check may take so many times longer on a busy machine
@@ -88,14 +90,14 @@ def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sand
             return Verdict(operation.name, kernel.name, "cannot be checked", {"said": reason})
         return operation.check(kernel, device="emulator", seed=seed, sandbox=sandbox)
     verdict = operation.check(kernel, device="gpu", seed=seed)
-    crashed = verdict.facts.get("context") == "lost" or verdict.kind == "outside"
-    if reason or not (verdict or crashed):
+    if reason or verdict.kind not in (RIGHT, *EXPLAINED):
         return verdict
     emulated = operation.check(kernel, device="emulator", seed=seed, sandbox=sandbox)
-    if crashed:  # the emulator knows which thread it was
-        facts = {**emulated.facts, "context": verdict.facts.get("context", "")}
-        return verdict if emulated else replace(emulated, facts=facts)
-    return replace(verdict, facts={**verdict.facts, "emulated too": True}) if emulated else emulated
+    if verdict:
+        return replace(verdict, facts={**verdict.facts, "emulated too": True}) if emulated else emulated
+    if emulated or emulated.kind == "wrong value":
+        return verdict
+    return replace(emulated, facts={**emulated.facts, "context": verdict.facts.get("context", "")})
 
 
 def judged(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Verdict:

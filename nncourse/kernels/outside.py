@@ -35,6 +35,7 @@ SCRIPT = Path(text_process.__file__)
 PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
 START_SECONDS = 60.0  # of wall time, to start Python and import what is needed
 WALL_FACTOR = 6.0  # limits count what the process computes; on a busy machine it may take so many times longer
+GPU_FACTOR = 3
 ASLEEP = 0.05  # who computes for less than this share of the time waits for something
 MOST_MESSAGE = 1 << 20  # bytes of the JSON part of an answer
 SPARE_BYTES = 1 << 16  # an answer may hold so many bytes more than its results have
@@ -93,7 +94,7 @@ class TextProcess:
         sandbox: tuple[str, ...] = (),
         judged: bool = True,
     ):
-        self.operation, self.name, self.seconds = operation, name, seconds
+        self.operation, self.name = operation, name
         self.file = f"{operation.name}.{name}.py"
         on_gpu = PYTHON_DEVICES[name] == "gpu"
         self.started = {
@@ -106,6 +107,8 @@ class TextProcess:
             "judged": judged,
             "forbidden": "nncourse" if judged else "",
         }
+        # on a GPU CuPy compiles its own kernels at their first calls
+        self.seconds = seconds * (GPU_FACTOR if self.started["xp"] == "cupy" else 1)
         imports = [name for name in ("numba",) if self.started["jit"]]
         if self.started["xp"] == "cupy":
             imports.append("cupy")
