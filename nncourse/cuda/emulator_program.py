@@ -48,6 +48,7 @@ SHARED_FOR_MEMORY = ["-O1", *FOR_MEMORY]
 FOR_RACES = shlex.split("-fsanitize=thread -DCUDA_ON_CPU_RACES")
 SHARED_FOR_RACES = shlex.split("-O2 -DCUDA_ON_CPU_RACES")
 MOST_SECONDS = 60  # for a command, such as the compiler
+INCLUDES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")  # folders of headers, which a text is not to find
 UNUSED_DAYS = 30  # programs unused for this many days are removed
 
 ALIGN = r"(?:(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?\s*\)\s*)?"
@@ -256,7 +257,8 @@ def _compile(
     options: Sequence[str | Path], folder: Path | None = None, before: Sequence[str] = ()
 ) -> subprocess.CompletedProcess:
     """Run the compiler, which is told to speak English."""
-    return _run([*before, *_compiler(), *options], cwd=folder, env=os.environ | {"LC_ALL": "C"})
+    environment = {name: value for name, value in os.environ.items() if name not in INCLUDES} | {"LC_ALL": "C"}
+    return _run([*before, *_compiler(), *options], cwd=folder, env=environment)
 
 
 def _succeed(*options: str | Path) -> None:

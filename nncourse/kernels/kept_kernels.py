@@ -108,10 +108,27 @@ def judged(operation: Operation, name: str, text: str | None, launch: dict | Non
     try:
         verdict = worker.call(check, operation.name, name, text, launch, None, (), TIME_LIMIT, seconds=limit)
     except worker.WorkerError as error:
-        return Verdict(operation.name, name, error.kind, error.facts)
+        ended = Verdict(operation.name, name, error.kind, error.facts)
+        return _explained(operation, name, text, launch, ended) if launch else ended
     if verdict.facts.get("context") == "lost":
         worker.end()
     return verdict
+
+
+def _explained(operation: Operation, name: str, text: str | None, launch: dict, ended: Verdict) -> Verdict:
+    """What the emulator says of a kernel that ended or held up a GPU's process, if it knows: barriers, for instance."""
+    if not devices.gpu_available() or emulate.why_not():
+        return ended
+    try:
+        emulated = worker.call(_check_emulated, operation.name, name, text, launch, seconds=WAIT * TIME_LIMIT_CUDA)
+    except CourseError:
+        return ended
+    return ended if emulated else emulated
+
+
+def _check_emulated(operation_name: str, name: str, text: str, launch: dict) -> Verdict:
+    operation = find(operation_name)
+    return operation.check(build(operation, name, text, launch), device="emulator")
 
 
 def keep(operation: Operation, name: str, text: str, launch: dict | None = None, seconds: float | None = None) -> None:

@@ -1,0 +1,88 @@
+"""What check() tries: the cases of every operation, whatever the seed."""
+
+import numpy as np
+import pytest
+
+from nncourse.kernels import cases
+from nncourse.kernels.activations import relu, sigmoid, softmax
+from nncourse.kernels.backpropagation import output_delta
+from nncourse.kernels.catalogue import epochs, operations
+from nncourse.kernels.confusion import confusion_matrix
+from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.truth import truths_of
+from nncourse.kernels.update import sgd_update
+
+ALL = (operations() | epochs()).values()
+
+
+def arrays(operation, seed=0, number=0) -> list[np.ndarray]:
+    return [case.arguments[number] for case in cases.cases(operation, seed)]
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+def test_every_case_has_a_truth_and_their_number_is_always_the_same(operation):
+    counts = set()
+    for seed in (1, 2):
+        made = list(cases.cases(operation, seed))
+        counts.add(len(made))
+        for case in made:
+            with np.errstate(all="ignore"):
+                assert not any(np.isnan(truth).any() for truth in truths_of(operation, case.arguments).values())
+        stages = [case.large for case in made]
+        assert stages == sorted(stages), "large ones come last"
+    assert len(counts) == 1
+
+
+def test_the_same_seed_makes_the_same_cases_and_without_one_they_differ():
+    def first(seed):
+        return np.concatenate([array.ravel() for array in arrays(relu, seed)])
+
+    np.testing.assert_array_equal(first(5), first(5))
+    assert not np.array_equal(first(None), first(None))
+
+
+def test_all_special_values_come_with_both_signs_and_alone():
+    special = [array for array in arrays(sigmoid) if np.isinf(array).sum() >= 2]
+    assert len(special) == 2
+    for array in special:
+        assert set(np.unique(array)) == set(np.unique(cases.SPECIAL))
+    alone = [float(array.flat[0]) for array in arrays(sigmoid) if array.size == 1 and np.isinf(array).all()]
+    assert sorted(alone) == [-np.inf, np.inf]
+
+
+def test_values_that_simple_mistakes_survive():
+    drawn = arrays(softmax)
+    assert any((array < -300).all(axis=1).any() for array in drawn), "a row large and negative throughout"
+    assert any((array < 0).all() for array in drawn)
+    assert any(4 < abs(value) < 20 for array in drawn for value in array.ravel())
+    mixed = [array for array in drawn if (array == 0).any() and (array != 0).any()]
+    assert any((array == 0).all(axis=1).any() for array in mixed), "a whole row of zeros among others"
+    assert any((array == 1).all() for array in arrays(output_delta, number=1))
+    infinite = [float(array[np.isinf(array)][0]) for array in arrays(dense_forward) if np.isinf(array).any()]
+    assert set(infinite) == {-np.inf, np.inf}
+    assert any(np.isinf(array).any() for array in arrays(dense_forward, number=1)), "the weights too"
+
+
+def test_shapes_that_simple_mistakes_survive():
+    shapes = {array.shape for array in arrays(relu)}
+    assert {1, 2, 3} <= {len(shape) for shape in shapes}
+    assert any(len(shape) == 2 and shape[0] == 1 < shape[1] for shape in shapes)
+    assert any(len(shape) == 2 and shape[1] == 1 < shape[0] for shape in shapes)
+    for number in range(2):
+        assert max(shape[number] for shape in (array.shape for array in arrays(dense_forward))) > 1 << 16
+    counts = [truths_of(confusion_matrix, case.arguments)["M"].max() for case in cases.cases(confusion_matrix, 0)]
+    assert max(counts) > 1 << 15
+    sizes = [case.arguments[2] for case in cases.cases(confusion_matrix, 0)]
+    assert max(sizes) ** 2 > 1 << 16
+
+
+def test_scalars_are_negative_and_zero_too():
+    rates = [case.arguments[2] for case in cases.cases(sgd_update, 3)]
+    assert min(rates) < 0 and 0.0 in rates and max(rates) > 1
+
+
+def test_the_same_shape_comes_with_other_values():
+    drawn = arrays(dense_forward, None)
+    shapes = [array.shape for array in drawn]
+    assert any(shapes.count(shape) > 1 for shape in shapes)
+    assert any(case.again > 50 for case in cases.cases(relu))

@@ -1,0 +1,119 @@
+"""The process of a student's text: what comes back, what is refused, and how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from nncourse.kernels import check, outside
+from nncourse.kernels.catalogue import find
+from nncourse.kernels.verdict import WORDS, Verdict, words_of
+
+SIGMOID = "def sigmoid(z):\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
+
+
+def judged(text: str, operation: str = "sigmoid", kernel: str = "numpy", seconds: float = 3.0, **options) -> Verdict:
+    return outside.check_text(find(operation), kernel, text, seconds, **options)
+
+
+def test_a_right_text_is_right_in_a_fresh_python_too():
+    assert judged(SIGMOID)
+    process = outside._Started(())
+    assert process.end(0) != 0
+    operation = find("sigmoid")
+    with outside.TextProcess(operation, "numpy", SIGMOID, 3.0, sandbox=("env",)) as process:
+        assert check.judge(operation, "numpy", process.run, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        ("return z.tolist()", "type", "returns a list"),
+        ("return (x for x in z)", "type", "returns a generator"),
+        ("return {'a': z}", "type", "returns a dict"),
+        ("return z, z", "type", "returns a tuple of 2"),
+        ("return np.matrix(z)", "type", "matrix"),
+        ("return np.ma.array(z)", "type", "MaskedArray"),
+        ("return np.broadcast_to(np.float32(1), z.shape)", "type", "cannot be written"),
+        ("return np.float64(1) * z", "dtype", "astype(np.float32)"),
+        ("return z", "shares memory", "z.copy()"),
+        ("pass", "nothing", "returns nothing"),
+        ("z *= 2\n    return 1 / (1 + np.exp(-z / 2))", "changes an argument", "z"),
+        ("return np.empty_like(z)", "wrong value", "never set"),
+        ("raise SystemExit(3)", "raised", "SystemExit"),
+        ("raise ValueError('raised NotImplementedError')", "raised", "ValueError"),
+        ("raise NotImplementedError", "open", ""),
+        ("return expit(z)", "name", "names defined outside"),
+        ("return np.maximum(z, 0, 0)", "raised", "nest two calls"),
+        ("import nncourse\n    return z", "forbidden", "own kernels are no answer"),
+        ("return [print('x' * 99) for _ in range(10**4)] and 0 * z", "wrong value", ""),
+    ],
+)
+def test_kinds(body, kind, said):
+    verdict = judged(f"def sigmoid(z):\n    {body}\n")
+    assert verdict.kind == kind, str(verdict)
+    assert said in verdict.line and "\n" not in verdict.line
+
+
+def test_what_remembers_is_told_so():
+    text = "seen = {}\ndef sigmoid(z):\n    return seen.setdefault(z.shape, 0.5 * np.tanh(0.5 * z) + 0.5).copy()\n"
+    verdict = judged(text)
+    assert verdict.kind == "remembers" and "after other calls" in verdict.line
+
+
+def test_who_counts_calls_is_found():
+    text = SIGMOID.replace("    return", "    calls.append(1)\n    return (len(calls) < 95) *")
+    assert not judged("calls = []\n" + text)
+
+
+def test_sleeping_is_no_endless_loop():
+    slept = judged("import time\ndef sigmoid(z):\n    time.sleep(60)\n", seconds=0.5)
+    assert slept.kind == "time limit" and "sleep" in slept.line and "endless" not in slept.line
+    looped = judged("def sigmoid(z):\n    while True:\n        pass\n", seconds=0.5)
+    assert looped.kind == "time limit" and "endless" in looped.line
+
+
+def test_a_limit_counts_what_is_computed(monkeypatch):
+    """Two loops share a core with the text: it gets its seconds all the same."""
+    command = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(command) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        verdict = judged("def sigmoid(z):\n    while True:\n        pass\n", seconds=0.5)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert verdict.kind == "time limit" and "within 0.5 s" in verdict.line
+
+
+def test_the_nursery_may_be_ended():
+    judged(SIGMOID)
+    nursery = outside._nursery(os.getpid())
+    nursery.popen.send_signal(signal.SIGKILL)
+    nursery.popen.wait()
+    assert judged(SIGMOID)
+
+
+def test_nothing_goes_on_after_the_verdict():
+    started = time.monotonic()
+    judged("import time\ndef sigmoid(z):\n    while True:\n        time.sleep(0.01)\n", seconds=0.3)
+    below = outside._used_below(outside._nursery(os.getpid()).popen.pid)
+    assert below == [], "no child of the nursery is left"
+    assert time.monotonic() - started < 30
+
+
+def test_marks_are_given_by_a_seed():
+    text = "def sigmoid(z):\n    return np.tanh(z)\n"
+    assert judged(text, seed=4).line == judged(text, seed=4).line
+    assert len({judged(text, seed=None).line for _ in range(3)}) == 3
+
+
+def test_every_kind_has_words_of_one_line():
+    for kind in WORDS:
+        facts = {"name": "W", "shares": "z", "type": "list", "text": "x", "said": "so", "seconds": 2, "python": True}
+        facts |= {"wrong": 1, "size": 2, "place": "W[0]", "got": "1", "expected": "2", "wanted": "W", "dtype": "f"}
+        words = words_of(kind, facts)
+        assert words and "{" not in words and "\n" not in words
