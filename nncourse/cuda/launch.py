@@ -8,12 +8,13 @@ import functools
 import math
 import numbers
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from nncourse.cuda import emulate
 from nncourse.cuda.compile import gpu_kernel
-from nncourse.cuda.source import CudaSource, Parameter, parameters
+from nncourse.cuda.source import DTYPES, CudaSource, Parameter, parameters
 from nncourse.device import on_gpu
 from nncourse.errors import CourseError
 
@@ -87,7 +88,9 @@ def _array(value, parameter: Parameter, where: str):
     if _device_of(type(value)) is None:
         raise CourseError(f"{where}: wanted an array of {wanted} for {parameter.name}, got {_described(value)}")
     if value.dtype != wanted:
-        ways = f"declare it so, or use .astype('{wanted}')"
+        fitting = next((ctype for ctype, name in DTYPES.items() if name == value.dtype.name), None)
+        declared = replace(parameter, ctype=fitting) if fitting else "it so"
+        ways = f"declare {declared}, or use .astype('{wanted}')"
         raise CourseError(f"{where}: wanted {wanted} for {parameter}, got {value.dtype}; {ways}")
     if not value.flags.c_contiguous:
         raise CourseError(
