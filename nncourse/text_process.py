@@ -413,8 +413,10 @@ def _printed() -> str:
     said = sys.stdout.take() if type(sys.stdout) is Printed else ""
     with contextlib.suppress(OSError):
         size = os.fstat(1).st_size
-        text = os.pread(1, min(size, LONGEST_PRINT), 0).decode(errors="replace") if size else ""
+        text = ""
         if size:
+            os.lseek(1, 0, os.SEEK_SET)
+            text = os.read(1, LONGEST_PRINT).decode(errors="replace")
             os.ftruncate(1, 0)
             os.lseek(1, 0, os.SEEK_SET)
         return said + text

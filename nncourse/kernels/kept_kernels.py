@@ -147,7 +147,7 @@ def note_attempt(operation: Operation, name: str, verdict: Verdict) -> None:
     stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     line = json.dumps({"key": f"{operation.name}.{name}", "date": stamp, "kind": verdict.kind})
     with contextlib.suppress(OSError):
-        folder().mkdir(parents=True, exist_ok=True)
+        folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         with (folder() / ATTEMPTS).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
@@ -295,7 +295,7 @@ def _write(file: str, text: str) -> None:
     """Write a file in folder() atomically."""
     path = folder() / file
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # others are not to copy from it
     except OSError as error:
         raise CourseError(f"{path}: cannot be written: {error.strerror}") from error
     write_atomically(path, lambda new: new.write_text(text, "utf-8"))

@@ -10,11 +10,13 @@ import dataclasses
 import functools
 import json
 import os
+import queue
 import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -312,6 +314,8 @@ class TextProcess:
     def _refuse_late(self) -> None:
         """_EndedError at the limit of computing, or at that of waiting."""
         used, wall = self.process.used(), time.monotonic() - self.start
+        if used is None:  # this system does not tell
+            used = wall
         if used >= self.seconds:
             raise _EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "endless"}))
         if wall >= self.seconds and used < ASLEEP * wall:
@@ -391,28 +395,34 @@ class _Process:
     def read(self, count: int, refuse_late: Callable[[], None]) -> bytes:
         parts, pause = [], 0.01
         while count:
-            if not select.select([self._read], [], [], pause)[0]:
+            part = self._next(min(count, 1 << 20), pause)
+            if part is None:
                 refuse_late()
                 pause = min(2 * pause, 0.2)
                 continue
-            part = os.read(self._read, min(count, 1 << 20))
             if not part:
                 raise EOFError
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
 
+    def _next(self, most: int, seconds: float) -> bytes | None:
+        """At most so many bytes; None if there are none after so many seconds."""
+        if not select.select([self._read], [], [], seconds)[0]:
+            return None
+        return os.read(self._read, most)
+
     def write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._write, view) :]
 
-    def used(self) -> float:
-        """Seconds of computing so far, its ended children's included; 0.0 where the system does not tell."""
+    def used(self) -> float | None:
+        """Seconds of computing so far, its ended children's included; None where the system does not tell."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
-            return 0.0
+            return None
         return sum(map(int, fields[11:15])) / TICKS
 
     def end(self, wait: float) -> int:
@@ -434,12 +444,40 @@ class _Started(_Process):
         )
         assert self.popen.stdin and self.popen.stdout
         super().__init__(self.popen.stdout.fileno(), self.popen.stdin.fileno(), self.popen.pid)
+        self._parts: queue.Queue[bytes] = queue.Queue(maxsize=4)
+        self._left = b""
+        self._given_up = False
+        threading.Thread(target=self._collect, daemon=True).start()
 
-    def used(self) -> float:
+    def _collect(self) -> None:
+        """Read all that comes. A thread does, since not every system can wait for a pipe with a limit."""
+        part = b"?"
+        while part and not self._given_up:
+            try:
+                part = os.read(self._read, 1 << 20)
+            except OSError:
+                part = b""
+            while not self._given_up:
+                with contextlib.suppress(queue.Full):
+                    self._parts.put(part, timeout=0.5)
+                    break
+
+    def _next(self, most: int, seconds: float) -> bytes | None:
+        if not self._left:
+            try:
+                self._left = self._parts.get(timeout=seconds)
+            except queue.Empty:
+                return None
+        part, self._left = self._left[:most], self._left[most:]
+        return part
+
+    def used(self) -> float | None:
         """In a sandbox the text's process is below the one that was started."""
-        return super().used() + sum(_used_below(self.pid))
+        own = super().used()
+        return None if own is None else own + sum(_used_below(self.pid))
 
     def end(self, wait: float) -> int:
+        self._given_up = True
         with contextlib.suppress(subprocess.TimeoutExpired):
             if wait:
                 self.popen.wait(wait)
@@ -447,10 +485,11 @@ class _Started(_Process):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.popen.kill()
+        status = self.popen.wait()
         for pipe in (self.popen.stdin, self.popen.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
-        return self.popen.wait()
+        return status
 
 
 def _used_below(pid: int) -> list[float]:
@@ -458,7 +497,7 @@ def _used_below(pid: int) -> list[float]:
     found = []
     with contextlib.suppress(OSError, ValueError):
         for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
-            found += [_Process(0, 0, child).used(), *_used_below(child)]
+            found += [_Process(0, 0, child).used() or 0.0, *_used_below(child)]
     return found
 
 
