@@ -1,5 +1,6 @@
 // What the programs of all .cu texts share. emulator_program.py compiles it once for memory and once for races, and links
 // it with each .cu text: the threads, the conversation with Python, and who looks for races.
+#include <fcntl.h>
 #include <math.h>
 #include <sanitizer/asan_interface.h>
 #include <signal.h>
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/time.h>
 #include <time.h>
 #include <ucontext.h>
