@@ -12,9 +12,7 @@ from nncourse.kernels.verdict import Case
 
 # Numbers of float32 that are easy to shrink; those so small that a GPU may take them for 0 are left out.
 NUMBERS = st.floats(-1e4, 1e4, width=32).map(lambda x: x if abs(x) > 1e-20 else 0.0)
-OWN = [
-    (operation, name) for operation in operations().values() for name in ("numpy", "numba") if name in operation.kernels
-]
+OWN = [(operation, name) for operation in operations().values() for name in ("numpy",) if name in operation.kernels]
 
 
 @st.composite
@@ -27,7 +25,7 @@ def cases_of(draw, operation):
     for argument in operation.arguments:
         shape = tuple(known[name] for name in argument.size_names) if argument.dims else ()
         if argument.name in operation.values:
-            made.append(operation.values[argument.name](rng, shape, known))
+            made.append(operation.values[argument.name](rng, shape, known | {"turn": draw(st.integers(0, 9))}))
         elif argument.kind != "float":
             made.append(known[argument.name])
         else:
@@ -40,7 +38,7 @@ def cases_of(draw, operation):
 def test_no_arguments_are_found_on_which_a_kernel_is_wrong(operation, name):
     kernel = operation[name]
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(cases_of(operation))
     def is_right(case):
         truths = check.truths_of(operation, case.arguments)

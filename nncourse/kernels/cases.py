@@ -17,7 +17,8 @@ The random numbers differ from check to check, so that nothing can be learnt by 
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import cycle, islice
+from functools import partial
+from itertools import count, cycle, islice
 from math import isqrt, prod
 from typing import TYPE_CHECKING, Any
 
@@ -56,21 +57,23 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
     given = usual is not None
     if usual is None:
         tried, usual = usual_sizes(operation)
+    turn = count()
+    make = partial(make_case, operation, rng=rng)
     for number, sizes in enumerate(tried):
         if _is_small(operation, sizes):
-            yield replace(make_case(operation, sizes, "random", rng, number), plain=True)
+            yield replace(make(sizes, "random", number=number, turn=next(turn)), plain=True)
     if not given:
         for number, sizes in enumerate(_drawn_sizes(operation, rng)):
             for again in range(2):
-                yield make_case(operation, sizes, "random", rng, number + again, axes=number + 1)
+                yield make(sizes, "random", number=number + again, axes=number + 1, turn=next(turn))
     for kind in dict.fromkeys(operation.hostile):
         for position, values in enumerate(KINDS[kind]):
             sizes = _sizes_for(operation, usual, values, given)
-            yield make_case(operation, sizes, values, rng, axes=position, position=position // 2)
-    yield replace(make_case(operation, usual, "random", rng), again=int(rng.integers(*AGAIN)))
+            yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
+    yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
     if not given:
         for sizes in large_sizes(operation, rng):
-            yield make_case(operation, sizes, "random", rng, large=True)
+            yield make(sizes, "random", large=True, turn=next(turn))
 
 
 def random_case(operation: "Operation", sizes: dict[str, Any], seed: int = 0) -> Case:
@@ -90,7 +93,7 @@ def usual_sizes(operation: "Operation") -> tuple[list[dict[str, Any]], dict[str,
     shapes = operation.shapes
     steps, others = _steps_and_others(operation)
     named = [dict(zip(shapes.free_names, sizes, strict=True)) for sizes in hostile_sizes(len(shapes.free_names))]
-    odd = dict(zip(others, islice(cycle((11, 18, 7)), len(others)), strict=False))
+    odd = dict(zip(others, islice(cycle((12, 18, 7)), len(others)), strict=False))
     odd |= dict(zip(steps, cycle((3, 2)), strict=False))
     if steps:
         small = [dict(zip(steps, cycle(pattern), strict=False)) for pattern in ((1,), (2, 1), (3, 2), (1, 3), (5, 2))]
@@ -121,9 +124,11 @@ def _steps_and_others(operation: "Operation") -> tuple[list[str], list[str]]:
 def _drawn_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[dict[str, int]]:
     """RANDOM_SIZES sizes at random, if possible with derived sizes of at least 1."""
     steps, others = _steps_and_others(operation)
+    of_any_shape = {name for argument in operation.arguments if argument.any_shape for name in argument.size_names}
     for _ in range(RANDOM_SIZES):
         for _ in range(20):
             sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
+            sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
             sizes |= {name: int(rng.integers(1, 4)) for name in steps}
             if _fits(operation, sizes):
                 break
@@ -156,7 +161,7 @@ def _sizes_for(operation: "Operation", usual: dict[str, Any], values: str, given
         return usual
     if values.endswith("alone"):
         return dict.fromkeys(usual, 1)
-    return {name: 2 * len(SPECIAL) + 3 for name in usual} if values == "special" else usual
+    return {name: 2 * len(SPECIAL) + 4 for name in usual} if values == "special" else usual
 
 
 def _is_small(operation: "Operation", sizes: dict[str, Any], most: int = MOST) -> bool:
@@ -186,17 +191,19 @@ def make_case(
     number: int = 0,
     axes: int = 0,
     position: int = 0,
+    turn: int = 0,
     large: bool = False,
 ) -> Case:
     """One case: arguments of these sizes with values of this kind.
 
     `number` chooses the sign of scalars, `axes` the shape of arrays of any shape, `position` the array that gets what
-    only one may get, such as an infinity. Where that leaves no truth, because it is NaN, the values are random.
+    only one may get, such as an infinity. `turn` counts the cases: the operation's `values` find it among the sizes.
+    Where that leaves no truth, because it is NaN, the values are random.
     """
     sizes = operation.shapes.complete(sizes, operation.name)
-    arguments = _arguments(operation, sizes, kind, rng, number, axes, position)
+    arguments = _arguments(operation, sizes, kind, rng, number, axes, position, turn)
     if kind not in ("random", "zeros") and _no_truth(operation, arguments):
-        kind, arguments = "random", _arguments(operation, sizes, "random", rng, number, axes, position)
+        kind, arguments = "random", _arguments(operation, sizes, "random", rng, number, axes, position, turn)
     shapes = ", ".join(
         f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
         for argument, value in zip(operation.arguments, arguments, strict=True)
@@ -218,6 +225,7 @@ def _arguments(
     number: int,
     axes: int,
     position: int,
+    turn: int,
 ) -> tuple[Any, ...]:
     free = [argument.name for argument in operation.arguments if argument.dims]
     arrays = [name for name in free if name not in _made(operation)]
@@ -228,7 +236,7 @@ def _arguments(
         if argument.any_shape:
             shape = _shape_of(shape[0], axes)
         if argument.name in operation.values:
-            values.append(operation.values[argument.name](rng, shape, sizes))
+            values.append(operation.values[argument.name](rng, shape, {**sizes, "turn": turn}))
         elif argument.kind != "float":
             values.append(sizes[argument.name])
         elif argument.dims:

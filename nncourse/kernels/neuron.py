@@ -11,9 +11,16 @@ SOURCE = cuda_beside(__file__)
 SUM_TOLERANCE = 64.0  # for sums of thousands of float32 numbers; a missing summand is a larger error
 
 
-def _zero_or_one(rng, shape, sizes):
-    """A random target or output of a perceptron."""
-    return float(rng.integers(0, 2))
+# Targets and outputs of a perceptron, in turn: mostly different, so that there is something to learn.
+PAIRS = ((1, 0), (0, 1), (1, 0), (0, 1), (1, 0), (0, 1), (1, 1), (1, 0), (0, 1), (0, 0), (0, 1))
+
+
+def _target(rng, shape, sizes):
+    return float(PAIRS[sizes["turn"] % len(PAIRS)][0])
+
+
+def _output(rng, shape, sizes):
+    return float(PAIRS[sizes["turn"] % len(PAIRS)][1])
 
 
 # ---- the weighted sum
@@ -50,7 +57,7 @@ perceptron_update = Operation(
     "perceptron_update",
     "w ← w + η (y − a) x",
     contract="w (n,), x (n,), y (), a (), rate () -> w (n,)",
-    values={"y": _zero_or_one, "a": _zero_or_one},
+    values={"y": _target, "a": _output},
     truth=lambda w, x, y, a, rate: w + rate * (y - a) * x,
     magnitude=lambda w, x, y, a, rate: abs(w) + abs(rate * x),
     flops=lambda n: 2 * n,
