@@ -179,10 +179,10 @@ def test_a_cost_that_is_not_finite_ends_with_one_line_of_advice(capsys):
 
 
 def test_check_time_and_info(capsys):
-    status, out, err = run(capsys, "check dense_forward")
+    status, out, err = run(capsys, "check hidden_delta")
     assert (status, err) == (0, "")
     *lines, count = out.splitlines()
-    assert [line.split()[1] for line in lines] == ["dense_forward"] * len(lines)
+    assert [line.split()[1] for line in lines] == ["hidden_delta"] * len(lines)
     assert sum(int(part.split()[0]) for part in count.split(", ")) == len(lines)
     assert all(f"({name})" in out for name in ("loops", "numpy", "numba", "cupy", "naive", "tiled"))
     status, out, _ = run(capsys, "check sigmoid --kernel numpy --kernel loops")
