@@ -53,26 +53,42 @@ def refuse_unwritable(path: Path, what: str) -> None:
         raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")
 
 
-def read_text(path: Path, most: int) -> str:
-    """The UTF-8 text of a regular file of at most `most` bytes. A link is not followed, a pipe is not waited for.
+def read_regular(path: Path, most: int) -> bytes:
+    """A regular file of at most `most` bytes. A link is not followed, and a pipe is not waited for.
 
-    Raises CourseError, which begins with the file's name, for anything else.
+    Raises FileNotFoundError, and OSError or ValueError whose text says what is wrong: "is no file".
     """
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise CourseError(f"{path.name} is no file")
-            content = file.read(most + 1)
-        if len(content) > most:
-            raise CourseError(f"{path.name} is longer than {most >> 10} KB")
-        return content.decode("utf-8")
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise OSError(f"is a link or cannot be opened ({error.strerror})") from None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("is no file")
+        return at_most(file.read(most + 1), most)
+
+
+def at_most(content: bytes, most: int) -> bytes:
+    """The content; ValueError if it is longer than `most` bytes."""
+    if len(content) > most:
+        raise ValueError(f"longer than {most >> 10} KB")
+    return content
+
+
+def read_text(path: Path, most: int) -> str:
+    """The UTF-8 text of a regular file of at most `most` bytes; CourseError, which begins with its name, otherwise."""
+    try:
+        return read_regular(path, most).decode("utf-8")
     except FileNotFoundError:
         raise CourseError(f"{path.name} is gone") from None
-    except OSError as error:
-        raise CourseError(f"{path.name} is a link, or cannot be opened ({error.strerror})") from None
     except UnicodeDecodeError:
         raise CourseError(f"{path.name} is no text in UTF-8") from None
+    except OSError as error:
+        raise CourseError(f"{path.name} {error}") from None
+    except ValueError as error:
+        raise CourseError(f"{path.name} is {error}") from None
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:

@@ -17,14 +17,12 @@ from pathlib import Path, PurePosixPath
 
 from nncourse.classroom.version import course_version
 from nncourse.classroom.zips import write_zip
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, at_most, read_regular
 from nncourse.kernels import kept_kernels
+from nncourse.kernels.kept_kernels import ATTEMPTS, MOST_RECORD, MOST_TEXT
 
-MOST_BYTES = 256 << 10  # of a kernel's text
-MOST_RECORD = 4 << 20  # bytes of attempts.jsonl
 MOST_ENTRIES = 4000  # in a .zip, or in a folder
 KERNEL_FILE = re.compile(r"([^\W\d]\w*)\.([^\W\d]\w*)\.(py|cu)", re.ASCII)
-ATTEMPTS = "attempts.jsonl"
 OTHERS = ("progress.json", "report.md", ATTEMPTS)  # what a submission holds besides kernels
 
 
@@ -111,7 +109,7 @@ def from_folder(folder: Path, student: str) -> Submission:
     names = sorted(entry.name for entry in os.scandir(folder))
     if len(names) > MOST_ENTRIES:
         return Submission(student, problems=(f"submission: {len(names)} files; at most {MOST_ENTRIES} are read",))
-    return _made(student, [(name, lambda most, name=name: _read_file(folder / name, most)) for name in names])
+    return _made(student, [(name, lambda most, name=name: read_regular(folder / name, most)) for name in names])
 
 
 def from_zip(path: Path, student: str) -> Submission:
@@ -170,7 +168,7 @@ def _made(student: str, files: list) -> Submission:
         if not (is_kernel or name == ATTEMPTS):
             continue
         try:
-            text = read(MOST_BYTES if is_kernel else MOST_RECORD).decode("utf-8-sig").replace("\r\n", "\n")
+            text = read(MOST_TEXT if is_kernel else MOST_RECORD).decode("utf-8-sig").replace("\r\n", "\n")
         except UnicodeDecodeError:
             problems.append(f"{name}: no text in UTF-8")
         except (OSError, zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, EOFError) as error:
@@ -183,27 +181,9 @@ def _made(student: str, files: list) -> Submission:
     return Submission(student, texts, attempts, tuple(problems))
 
 
-def _read_file(path: Path, most: int) -> bytes:
-    """A regular file of at most `most` bytes. A link is not followed, and a pipe is not waited for."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except OSError as error:
-        raise OSError(f"is a link or cannot be opened ({error.strerror})") from None
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError("is no file")
-        return _at_most(file.read(most + 1), most)
-
-
 def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
     with archive.open(entry) as file:
-        return _at_most(file.read(most + 1), most)
-
-
-def _at_most(content: bytes, most: int) -> bytes:
-    if len(content) > most:
-        raise ValueError(f"longer than {most >> 10} KB")
-    return content
+        return at_most(file.read(most + 1), most)
 
 
 def _attempts(text: str) -> dict[str, Counter]:
@@ -232,7 +212,7 @@ def pack(path: Path, name: str = "") -> int:
     files = {"submission.json": (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()}
     for each in [*kernels, *(other for other in OTHERS if other in names)]:
         try:
-            files[f"my_kernels/{each}"] = _read_file(folder / each, MOST_BYTES if each in kernels else MOST_RECORD)
+            files[f"my_kernels/{each}"] = read_regular(folder / each, MOST_TEXT if each in kernels else MOST_RECORD)
         except (OSError, ValueError) as error:
             raise CourseError(f"{folder / each}: cannot be handed in: {error}") from None
     write_zip(path, files)

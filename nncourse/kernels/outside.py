@@ -111,12 +111,9 @@ class TextProcess:
         }
         # on a GPU CuPy compiles its own kernels at their first calls
         self.seconds = seconds * (GPU_FACTOR if self.started["xp"] == "cupy" else 1)
-        imports = [name for name in ("numba",) if self.started["jit"]]
-        if self.started["xp"] == "cupy":
-            imports.append("cupy")
+        imports = ["numba"] * (name == "numba") + ["cupy"] * (self.started["xp"] == "cupy")
         self.process = _forked(imports) if CAN_FORK and not sandbox else _Started(sandbox)
         self.objects: list[Any] = []
-        self.said = ""  # what the text printed
 
     def __enter__(self) -> "TextProcess":
         self.start = time.monotonic() + START_SECONDS  # Python and Numba may need some time to start
@@ -142,9 +139,7 @@ class TextProcess:
         if "raised" not in answer:
             return None
         said = _said(answer["raised"])
-        kind = {"SyntaxError": "compile", "IndentationError": "compile", "TabError": "compile"}.get(
-            said["type"], "raised"
-        )
+        kind = "compile" if said["type"] in ("SyntaxError", "IndentationError", "TabError") else "raised"
         if said["type"] == "NameError" and "wanted a function" not in said["text"]:
             return raised(said | {"names": self._names()}, ("annotation",))
         if said["type"] == "NameError":
