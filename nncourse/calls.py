@@ -233,7 +233,7 @@ class Calls:
         raise NotImplementedError
 
     def maxpool_forward(self, A: Array, size: int, stride: int, padding: int) -> tuple[Array, Array]:
-        """Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding], 0 ≤ i, j < size, inside the image.
+        """Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding] inside the image, i, j < size.
 
         A (batch, c, h_in, w_in), size () int, stride () int, padding () int -> Z (batch, c, h_out, w_out), places
         (batch, c, h_out, w_out) int where h_out = (h_in + 2 * padding - size) // stride + 1, w_out = (w_in + 2 *

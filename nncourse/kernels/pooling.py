@@ -29,7 +29,7 @@ def _sizes(*cases, names):
 # ---- the largest of each window
 #
 # The place of a pixel is row · w_in + column. Of equally large ones the first counts, row by row. NaN counts as larger
-# than all numbers, so that it shows. `padding` rows and columns around the image belong to windows, but hold no numbers.
+# than all numbers, so that it shows. `padding` rows and columns around the image are in windows, but hold no numbers.
 
 
 def _maxpool_truth(A, size, stride, padding):
@@ -69,7 +69,7 @@ MAXPOOL_SIZES = _sizes(
 
 maxpool_forward = Operation(
     "maxpool_forward",
-    "Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding], 0 ≤ i, j < size, inside the image",
+    "Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding] inside the image, i, j < size",
     contract="A (batch, c, h_in, w_in), size () int, stride () int, padding () int"
     f" -> Z (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int where {PADDED}",
     truth=_maxpool_truth,
