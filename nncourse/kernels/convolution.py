@@ -20,39 +20,57 @@ def _truth(A, W, b, stride, before, after):
     return np.einsum("scyxij,ocij->soyx", windows, W) + b[:, None, None]
 
 
-SIZES = ("batch", "c_in", "h_in", "w_in", "c_out", "k", "stride", "before", "after")
-
-
 def _flops(batch, c_in, h_in, w_in, c_out, k, stride, before, after, h_out, w_out):
     return 2 * batch * c_out * h_out * w_out * c_in * k * k
 
 
+def _sizes(*sizes):
+    """The sizes that are not derived, by name."""
+    names = ("batch", "c_in", "h_in", "w_in", "c_out", "k", "stride", "before", "after")
+    return dict(zip(names, sizes, strict=True))
+
+
+def _draw(rng):
+    """Sizes of a small convolution; strides of 1, 2 and 3, even and odd filters, other padding in front than behind."""
+    batch, c_in, c_out = (int(size) for size in rng.integers(1, 6, 3))
+    h_in, w_in = (int(size) for size in rng.integers(1, 21, 2))
+    k, stride = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    before, after = (int(size) for size in rng.integers(0, k + 1, 2))
+    return _sizes(batch, c_in, h_in, w_in, c_out, k, stride, before, after)
+
+
 convolution_forward = Operation(
     "convolution_forward",
-    "Z[s, o, y, x] = b[o] + Σ_c,i,j W[o, c, i, j] A[s, c, y·stride + i − before, x·stride + j − before], A = 0 outside",
+    "Z[s,o,y,x] = b[o] + Σ_c,i,j W[o,c,i,j] A[s,c, y·stride+i−before, x·stride+j−before], 0 outside",
     contract="A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), "
     "stride () int, before () int, after () int -> Z (batch, c_out, h_out, w_out)"
     " where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1",
     truth=_truth,
     flops=_flops,
-    # The first has no padding: an infinite weight times a
-    # zero of the padding would be NaN or nothing, both with some right.
+    # Those of the hostile values come first. They have no padding: an infinite weight times a zero of the padding is
+    # NaN, and a kernel that leaves out the padding is right too.
     sizes_to_check=[
-        dict(zip(SIZES, sizes, strict=True))
-        for sizes in (
-            (2, 3, 7, 9, 4, 3, 2, 0, 0),
-            (1, 1, 1, 1, 1, 1, 1, 0, 0),
-            (2, 1, 1, 1, 3, 3, 1, 1, 1),  # one pixel
-            (3, 2, 4, 5, 2, 2, 1, 0, 1),  # "same", even
-            (1, 4, 6, 5, 3, 3, 1, 1, 1),  # "same", odd
-            (2, 2, 5, 5, 3, 5, 1, 0, 0),  # a filter as large as the image
-            (1, 1, 3, 2, 2, 5, 2, 2, 3),  # a larger one
-            (2, 3, 8, 3, 5, 3, 3, 2, 0),
-            (1, 2, 9, 20, 1, 4, 2, 0, 3),
-            (1, 1, 40, 37, 17, 2, 1, 0, 1),
-            (17, 5, 3, 4, 33, 1, 2, 1, 0),
-            (2, 19, 12, 16, 8, 3, 1, 1, 1),
-        )
+        _sizes(2, 3, 7, 9, 4, 3, 2, 0, 0),
+        _sizes(1, 1, 1, 1, 1, 1, 1, 0, 0),
+        _sizes(2, 1, 1, 1, 3, 3, 1, 1, 1),  # one pixel
+        _sizes(3, 2, 4, 5, 2, 2, 1, 0, 1),  # "same", an even filter
+        _sizes(1, 4, 6, 5, 3, 3, 1, 1, 1),  # "same", an odd one
+        _sizes(2, 2, 5, 5, 3, 5, 1, 0, 0),  # a filter as large as the image
+        _sizes(1, 1, 3, 2, 2, 5, 2, 2, 3),  # a larger one
+        _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie in the padding altogether
+        _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
+        _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
+        _sizes(1, 1, 40, 37, 17, 2, 1, 0, 1),  # more than a tile in each direction
+        _sizes(17, 5, 3, 4, 33, 1, 2, 1, 0),
+        _sizes(2, 19, 12, 16, 8, 3, 1, 1, 1),
+    ],
+    draw_sizes=_draw,
+    large_sizes=[
+        _sizes(65_900, 1, 1, 2, 1, 2, 1, 0, 1),
+        _sizes(1, 1, 1, 66_000, 1, 2, 1, 1, 0),
+        _sizes(1, 1, 66_100, 1, 1, 1, 1, 0, 0),
+        _sizes(1, 66_200, 1, 1, 2, 1, 1, 0, 0),
+        _sizes(1, 1, 1, 1, 66_300, 1, 1, 0, 0),
     ],
 )
 
