@@ -7,6 +7,7 @@ from nncourse.kernels import (
     activations,
     backpropagation,
     confusion,
+    convolution,
     cost,
     dense,
     dropout,
@@ -21,7 +22,8 @@ from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-TOPICS = (neuron, activations, dense, cost, backpropagation, pooling, dropout, update, *EPOCHS, confusion)
+IMAGES = (convolution, pooling, dropout)
+TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
