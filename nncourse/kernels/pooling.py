@@ -22,8 +22,26 @@ def _windows(A, size, stride):
     return np.lib.stride_tricks.sliding_window_view(A, (size, size), axis=(2, 3))[:, :, ::stride, ::stride]
 
 
-def _sizes(*cases, names):
+MAXPOOL = ("batch", "c", "h_in", "w_in", "size", "stride", "padding")
+AVERAGEPOOL = MAXPOOL[:-1]
+
+
+def _sizes(names, *cases):
+    """The sizes that are not derived, by name, for each case."""
     return [dict(zip(names, case, strict=True)) for case in cases]
+
+
+def _draw(rng):
+    """Small images, with windows side by side, overlapping ones, and pixels between them."""
+    batch, c = (int(size) for size in rng.integers(1, 6, 2))
+    h_in, w_in = (int(size) for size in rng.integers(1, 21, 2))
+    size, stride = int(rng.integers(1, 6)), int(rng.integers(1, 6))
+    return {"batch": batch, "c": c, "h_in": h_in, "w_in": w_in, "size": size, "stride": stride}
+
+
+def _draw_padded(rng):
+    sizes = _draw(rng)
+    return sizes | {"padding": int(rng.integers(0, sizes["size"] // 2 + 1))}
 
 
 # ---- the largest of each window
@@ -51,21 +69,31 @@ def _maxpool_flops(batch, c, h_in, w_in, size, stride, padding, h_out, w_out):
     return batch * c * h_out * w_out * size * size
 
 
-MAXPOOL = ("batch", "c", "h_in", "w_in", "size", "stride", "padding")
-MAXPOOL_SIZES = _sizes(
-    (2, 3, 7, 9, 3, 2, 1),
-    (1, 1, 1, 1, 1, 1, 0),  # one pixel
-    (2, 1, 8, 8, 4, 4, 0),  # windows side by side
-    (3, 2, 9, 7, 2, 2, 0),  # a row and a column belong to no window
-    (1, 3, 5, 5, 5, 1, 0),  # a window as large as the image
-    (2, 2, 6, 9, 3, 1, 0),  # overlapping
-    (1, 2, 4, 3, 2, 1, 1),
-    (2, 1, 3, 2, 4, 1, 2),
-    (1, 1, 9, 11, 2, 3, 1),  # pixels between the windows
-    (1, 2, 33, 17, 5, 2, 2),
-    (17, 5, 4, 6, 3, 3, 0),
-    names=MAXPOOL,
-)
+MAXPOOL_SIZES = {
+    "sizes_to_check": _sizes(
+        MAXPOOL,
+        (2, 3, 7, 9, 3, 2, 1),  # overlapping, with padding
+        (1, 1, 1, 1, 1, 1, 0),  # one pixel
+        (2, 1, 8, 8, 4, 4, 0),  # windows side by side
+        (3, 2, 9, 7, 2, 2, 0),  # a row and a column belong to no window
+        (1, 3, 5, 5, 5, 1, 0),  # a window as large as the image
+        (2, 2, 6, 9, 3, 1, 0),
+        (1, 2, 4, 3, 2, 1, 1),
+        (2, 1, 3, 2, 4, 1, 2),
+        (1, 1, 9, 11, 2, 3, 1),  # pixels between the windows
+        (1, 2, 33, 17, 5, 2, 2),
+        (17, 5, 4, 6, 3, 3, 0),
+    ),
+    "draw_sizes": _draw_padded,
+    "large_sizes": _sizes(
+        MAXPOOL,
+        (65_900, 1, 2, 2, 2, 2, 0),
+        (1, 66_000, 2, 1, 2, 1, 1),
+        (1, 1, 66_100, 1, 1, 1, 0),
+        (1, 1, 1, 66_200, 2, 1, 1),
+        (1, 1, 290, 301, 2, 2, 0),  # places that need more than 16 bits
+    ),
+}
 
 maxpool_forward = Operation(
     "maxpool_forward",
@@ -73,8 +101,9 @@ maxpool_forward = Operation(
     contract="A (batch, c, h_in, w_in), size () int, stride () int, padding () int"
     f" -> Z (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int where {PADDED}",
     truth=_maxpool_truth,
-    sizes_to_check=MAXPOOL_SIZES,
+    hostile=("zeros", "large", "infinite", "ties", "nan"),
     flops=_maxpool_flops,
+    **MAXPOOL_SIZES,
 )
 
 
@@ -169,8 +198,8 @@ maxpool_backward = Operation(
     magnitude=_maxpool_backward_magnitude,
     tolerance=SUM_TOLERANCE,
     values={"places": _places},
-    sizes_to_check=MAXPOOL_SIZES,
     flops=lambda batch, c, h_out, w_out, **others: batch * c * h_out * w_out,
+    **MAXPOOL_SIZES,
 )
 
 
@@ -211,19 +240,29 @@ def _averagepool_flops(batch, c, h_in, w_in, size, stride, h_out, w_out):
     return batch * c * h_out * w_out * size * size
 
 
-AVERAGEPOOL = ("batch", "c", "h_in", "w_in", "size", "stride")
-AVERAGEPOOL_SIZES = _sizes(
-    (2, 3, 7, 9, 3, 2),
-    (1, 1, 1, 1, 1, 1),  # one pixel
-    (2, 1, 8, 8, 4, 4),  # windows side by side
-    (3, 2, 9, 7, 2, 2),  # a row and a column belong to no window
-    (1, 3, 5, 5, 5, 1),  # a window as large as the image
-    (2, 2, 6, 9, 3, 1),  # overlapping
-    (1, 1, 9, 11, 2, 3),  # pixels between the windows
-    (1, 2, 33, 17, 5, 2),
-    (17, 5, 4, 6, 3, 3),
-    names=AVERAGEPOOL,
-)
+AVERAGEPOOL_SIZES = {
+    "sizes_to_check": _sizes(
+        AVERAGEPOOL,
+        (2, 3, 7, 9, 3, 2),  # overlapping
+        (1, 1, 1, 1, 1, 1),  # one pixel
+        (2, 1, 8, 8, 4, 4),  # windows side by side
+        (3, 2, 9, 7, 2, 2),  # a row and a column belong to no window
+        (1, 3, 5, 5, 5, 1),  # a window as large as the image
+        (2, 2, 6, 9, 3, 1),
+        (1, 1, 9, 11, 2, 3),  # pixels between the windows
+        (1, 2, 33, 17, 5, 2),
+        (17, 5, 4, 6, 3, 3),
+    ),
+    "draw_sizes": _draw,
+    "large_sizes": _sizes(
+        AVERAGEPOOL,
+        (65_900, 1, 2, 2, 2, 2),
+        (1, 66_000, 2, 1, 1, 1),
+        (1, 1, 66_100, 2, 2, 1),
+        (1, 1, 2, 66_200, 2, 1),
+        (1, 1, 290, 301, 2, 2),
+    ),
+}
 
 averagepool_forward = Operation(
     "averagepool_forward",
@@ -232,8 +271,8 @@ averagepool_forward = Operation(
     truth=lambda A, size, stride: _windows(A, size, stride).mean(axis=(-2, -1)),
     magnitude=lambda A, size, stride: _windows(abs(A), size, stride).mean(axis=(-2, -1)),
     tolerance=SUM_TOLERANCE,
-    sizes_to_check=AVERAGEPOOL_SIZES,
     flops=_averagepool_flops,
+    **AVERAGEPOOL_SIZES,
 )
 
 
@@ -288,8 +327,8 @@ averagepool_backward = Operation(
     truth=_averagepool_backward_truth,
     magnitude=lambda D, *sizes: _averagepool_backward_truth(abs(D), *sizes),
     tolerance=SUM_TOLERANCE,
-    sizes_to_check=AVERAGEPOOL_SIZES,
     flops=_averagepool_flops,
+    **AVERAGEPOOL_SIZES,
 )
 
 
