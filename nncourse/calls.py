@@ -232,33 +232,12 @@ class Calls:
         """
         raise NotImplementedError
 
-    def sgd_update(self, W: Array, G: Array, rate: float) -> Array:
-        """Algorithm 1 W ← W − η G.
+    def convolution_forward(self, A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Array:
+        """Z[s,o,y,x] = b[o] + Σ_c,i,j W[o,c,i,j] A[s,c, y·stride+i−before, x·stride+j−before], 0 outside.
 
-        W (*n), G (*n), rate () -> W (*n)
-        """
-        raise NotImplementedError
-
-    def l2_gradient(self, G: Array, W: Array, l2: float) -> Array:
-        """G ← G + λ W.
-
-        G (*n), W (*n), l2 () -> G (*n)
-        """
-        raise NotImplementedError
-
-    def momentum_update(self, W: Array, G: Array, V: Array, rate: float, momentum: float) -> tuple[Array, Array]:
-        """V ← μ V + G, W ← W − η V.
-
-        W (*n), G (*n), V (*n), rate (), momentum () -> W (*n), V (*n)
-        """
-        raise NotImplementedError
-
-    def adam_update(
-        self, W: Array, G: Array, M: Array, V: Array, rate: float, c1: float, c2: float
-    ) -> tuple[Array, Array, Array]:
-        """M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε).
-
-        W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 () -> W (*n), M (*n), V (*n)
+        A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), stride () int, before () int, after () int -> Z
+        (batch, c_out, h_out, w_out) where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before +
+        after - k) // stride + 1
         """
         raise NotImplementedError
 
@@ -286,6 +265,36 @@ class Calls:
         D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, before () int,
         after () int -> G (batch, c_in, h_in, w_in) where h_out = (h_in + before + after - k) // stride + 1, w_out =
         (w_in + before + after - k) // stride + 1
+        """
+        raise NotImplementedError
+
+    def sgd_update(self, W: Array, G: Array, rate: float) -> Array:
+        """Algorithm 1 W ← W − η G.
+
+        W (*n), G (*n), rate () -> W (*n)
+        """
+        raise NotImplementedError
+
+    def l2_gradient(self, G: Array, W: Array, l2: float) -> Array:
+        """G ← G + λ W.
+
+        G (*n), W (*n), l2 () -> G (*n)
+        """
+        raise NotImplementedError
+
+    def momentum_update(self, W: Array, G: Array, V: Array, rate: float, momentum: float) -> tuple[Array, Array]:
+        """V ← μ V + G, W ← W − η V.
+
+        W (*n), G (*n), V (*n), rate (), momentum () -> W (*n), V (*n)
+        """
+        raise NotImplementedError
+
+    def adam_update(
+        self, W: Array, G: Array, M: Array, V: Array, rate: float, c1: float, c2: float
+    ) -> tuple[Array, Array, Array]:
+        """M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε).
+
+        W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 () -> W (*n), M (*n), V (*n)
         """
         raise NotImplementedError
 
