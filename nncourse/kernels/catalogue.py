@@ -8,6 +8,7 @@ from nncourse.kernels import (
     backpropagation,
     confusion,
     convolution,
+    convolution_backpropagation,
     cost,
     dense,
     gpu_exercises,
@@ -20,7 +21,18 @@ from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-TOPICS = (neuron, activations, dense, cost, backpropagation, convolution, update, *EPOCHS, confusion)
+TOPICS = (
+    neuron,
+    activations,
+    dense,
+    cost,
+    backpropagation,
+    convolution,
+    convolution_backpropagation,
+    update,
+    *EPOCHS,
+    confusion,
+)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
