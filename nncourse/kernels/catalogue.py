@@ -11,8 +11,10 @@ from nncourse.kernels import (
     convolution_backpropagation,
     cost,
     dense,
+    dropout,
     gpu_exercises,
     neuron,
+    pooling,
     update,
 )
 from nncourse.kernels.epoch import dense as dense_epoch
@@ -21,18 +23,8 @@ from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-TOPICS = (
-    neuron,
-    activations,
-    dense,
-    cost,
-    backpropagation,
-    convolution,
-    convolution_backpropagation,
-    update,
-    *EPOCHS,
-    confusion,
-)
+IMAGES = (convolution, convolution_backpropagation, pooling, dropout)
+TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
