@@ -18,8 +18,8 @@
 //   sum of these gradients; update of the filters
 
 constexpr int WARPS = THREADS / 32;
-constexpr int TALL = 4;  // a thread computes so many elements of a column, which share the weights that it reads,
-constexpr int DEEP = 4;  // in so many channels, which share the elements that it reads
+// TALL elements of a column are computed by one thread, because they share the weights that it reads,
+constexpr int DEEP = 4;  // and so many channels, because they share the elements that it reads
 
 // ---- the network. Convolution l reads map l and writes map l + 1; the pool, or layer 1, reads map CONVOLUTIONS.
 
@@ -36,19 +36,19 @@ __device__ constexpr int width(int map) {
     return of[map];
 }
 __device__ constexpr int side(int l) {  // of the filters
-    constexpr int of[] = {SIDES, 1};
+    constexpr int of[] = {SIDES};
     return of[l];
 }
 __device__ constexpr int stride(int l) {
-    constexpr int of[] = {STRIDES, 1};
+    constexpr int of[] = {STRIDES};
     return of[l];
 }
 __device__ constexpr int before(int l) {  // rows and columns of zeros in front of map l
-    constexpr int of[] = {BEFORES, 0};
+    constexpr int of[] = {BEFORES};
     return of[l];
 }
 __device__ constexpr int neurons(int layer) {  // layer 0: the inputs of the dense layers
-    constexpr int of[] = {INPUTS, SIZES};
+    constexpr int of[] = {SIZES};
     return of[layer];
 }
 __device__ constexpr int activation(int l) {  // of the convolutions, then of the dense layers
@@ -87,21 +87,21 @@ __device__ constexpr int map_pitch(int map) {
     return of[map];
 }
 __device__ constexpr int deltas_at(int l) {  // of the results of convolution l
-    constexpr int of[] = {DELTAS_AT, 0};
+    constexpr int of[] = {DELTAS_AT};
     return of[l];
 }
 __device__ constexpr int deltas_rows(int l) {
-    constexpr int of[] = {DELTAS_ROWS, 0};
+    constexpr int of[] = {DELTAS_ROWS};
     return of[l];
 }
 __device__ constexpr int border(int l) { return l > 0 && stride(l) == 1 ? side(l) - 1 : 0; }
 __device__ constexpr int deltas_pitch(int l) { return width(l + 1) + 2 * border(l); }
 __device__ constexpr int forward_at(int l) {  // filters for the way forward, [c][i][j][o]
-    constexpr int of[] = {FORWARD_AT, 0};
+    constexpr int of[] = {FORWARD_AT};
     return of[l];
 }
 __device__ constexpr int backward_at(int l) {  // and for the way back, [o][i][j][c]
-    constexpr int of[] = {BACKWARD_AT, 0};
+    constexpr int of[] = {BACKWARD_AT};
     return of[l];
 }
 // Layers above the first: W with rows of fours(inputs), then b; the same offsets in shared and in global memory.
@@ -150,8 +150,8 @@ struct Rates {
 };
 __device__ float updated(float w, float gradient, float& m, float& v, const Rates& rates) {
     if (!ADAM) return w - rates.rate * gradient;
-    m = BETA_1 * m + (1.0f - BETA_1) * gradient;
-    v = BETA_2 * v + (1.0f - BETA_2) * gradient * gradient;
+    m = (float)BETA_1 * m + (float)(1.0 - BETA_1) * gradient;
+    v = (float)BETA_2 * v + (float)(1.0 - BETA_2) * gradient * gradient;
     return w - rates.step * m / (sqrtf(v * rates.correction) + EPSILON);
 }
 
@@ -425,7 +425,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     float *pooled = at + POOLED_AT, *pooled_deltas = pooled + EACH * INPUTS;
     float *all_pooled = meeting_place, *all_activations = all_pooled + INPUT_FOURS * SAMPLES;
     float *input_deltas = all_activations + fours(neurons(1)) * SAMPLES;  // [block][sample][input]
-    float *filter_parts = input_deltas + BLOCKS * BATCH * INPUTS;          // [block][number]
+    float *filter_parts = input_deltas + fours(BLOCKS * BATCH * INPUTS);   // [block][number]
     float *all_upper = filter_parts + BLOCKS * fours(FILTER_NUMBERS);
 
     // ---- everything is loaded
@@ -437,7 +437,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             const bool is_weight = i < weights_of(l);
             const int o = is_weight ? i / (c_in * k * k) : i - weights_of(l), c = i / (k * k) % c_in, tap = i % (k * k);
             to_forward[filters_at(l) + i] = forward_at(l) + (is_weight ? (c * k * k + tap) : c_in * k * k) * fours(c_out) + o;
-            to_backward[filters_at(l) + i] = is_weight && l > 0 ? backward_at(l) + (o * k * k + tap) * fours(c_in) + c : NOWHERE_AT;
+            to_backward[filters_at(l) + i] = is_weight && l > 0 ? backward_at(l) + (o * k * k + tap) * fours(c_in) + c : to_forward[filters_at(l) + i];
         }
     });
     __syncthreads();
@@ -458,7 +458,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         if (ADAM) own_m[own] = M[i], own_v[own] = V[i];
     });
     // The share of the layers above: UPDATERS lanes for each number.
-    constexpr int SHARE = divided_up(UPPER_NUMBERS, BLOCKS), UPDATERS = 4, HELD = divided_up(SHARE * UPDATERS, THREADS);
+    constexpr int SHARE = divided_up(UPPER_NUMBERS, BLOCKS), UPDATERS = 4, HELD = most(1, divided_up(SHARE * UPDATERS, THREADS));
     int upper_place[HELD], upper_from[HELD], upper_delta[HELD], upper_below[HELD];  // in upper; in parameters; in shared memory
     float upper_m[HELD], upper_v[HELD];
 #pragma unroll
@@ -520,8 +520,8 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
         Rates rates = {rate, rate, 1.0f};
         if (ADAM) {
-            power_1 *= BETA_1_EXACT;
-            power_2 *= BETA_2_EXACT;
+            power_1 *= BETA_1;
+            power_2 *= BETA_2;
             rates.step = rate / (float)(1.0 - power_1);
             rates.correction = 1.0f / (float)(1.0 - power_2);
         }
@@ -532,7 +532,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             __syncthreads();
         });
         for (int q = 0; q < own_samples; q++) {
-            constexpr int rows_in = map_rows(CONVOLUTIONS), pitch = map_pitch(CONVOLUTIONS), last = CONVOLUTIONS - 1;
+            constexpr int rows_in = map_rows(CONVOLUTIONS), pitch = map_pitch(CONVOLUTIONS), last = most(0, CONVOLUTIONS - 1);
             const float* map = at + q * MAPS_SIZE + map_at(CONVOLUTIONS);
             const int s = block * EACH + q;
             for (int i = thread; i < INPUTS; i += THREADS) {
@@ -578,7 +578,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         }
         upwards<2, LAYERS>([&](auto number) {
             constexpr int layer = number.number, inputs = neurons(layer - 1), row = fours(inputs);
-            constexpr int together = least(neurons(layer), 16);
+            constexpr int together = least(neurons(layer), TOGETHER);
             const float *weights = upper + upper_at(layer), *biases = upper + upper_biases_at(layer);
             for (int first = 0; first < neurons(layer); first += together) {
                 const int here = least(first, neurons(layer) - together);  // the last group overlaps the one before
@@ -673,7 +673,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
 
         // ---- by samples: the deltas of the inputs, then backward through the pool and the convolutions
         if constexpr (CONVOLUTIONS > 0) {
-            constexpr int last = CONVOLUTIONS - 1, GROUPS = most(1, least(BLOCKS, THREADS / INPUTS));
+            constexpr int last = most(0, CONVOLUTIONS - 1), GROUPS = most(1, least(BLOCKS, THREADS / INPUTS));
             for (int q = 0; q < own_samples; q++) {
                 const int s = block * EACH + q;
                 const float* maps = at + q * MAPS_SIZE;
@@ -724,13 +724,13 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
 
         // ---- update of the filters, the same in every block
         if constexpr (CONVOLUTIONS > 0) {
-            constexpr int GROUPS = most(1, least(BLOCKS, THREADS / FILTER_NUMBERS));
+            constexpr int GROUPS = most(1, least(BLOCKS, THREADS / most(1, FILTER_NUMBERS)));
             const int with_samples = divided_up(rows, EACH);
             for (int i = thread; i < GROUPS * FILTER_NUMBERS; i += THREADS) {
                 float sum = 0.0f;
 #pragma unroll 8
-                for (int b = i / FILTER_NUMBERS; b < BLOCKS; b += GROUPS)
-                    if (b < with_samples) sum += __ldcg(filter_parts + b * fours(FILTER_NUMBERS) + i % FILTER_NUMBERS);
+                for (int b = i / most(1, FILTER_NUMBERS); b < BLOCKS; b += GROUPS)
+                    if (b < with_samples) sum += __ldcg(filter_parts + b * fours(FILTER_NUMBERS) + i % most(1, FILTER_NUMBERS));
                 scratch[i] = sum;
             }
             put();
