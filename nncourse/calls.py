@@ -377,3 +377,32 @@ class Calls:
         parameters (p,), architecture () object, X (n, n_in), Y (n, n_out), batch () int, rate () -> parameters (p,)
         """
         raise NotImplementedError
+
+    def convolutional_sgd_epoch(
+        self, parameters: Array, architecture: Any, X: Array, Y: Array, batch: int, rate: float
+    ) -> Array:
+        """for each batch: W ← W − η dC/dW, b ← b − η dC/db.
+
+        parameters (p,), architecture () object, X (n, channels, height, width), Y (n, n_out), batch () int, rate () ->
+        parameters (p,)
+        """
+        raise NotImplementedError
+
+    def convolutional_adam_epoch(
+        self,
+        parameters: Array,
+        M: Array,
+        V: Array,
+        architecture: Any,
+        X: Array,
+        Y: Array,
+        batch: int,
+        rate: float,
+        steps: int,
+    ) -> tuple[Array, Array, Array]:
+        """for each batch: M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε).
+
+        parameters (p,), M (p,), V (p,), architecture () object, X (n, channels, height, width), Y (n, n_out), batch ()
+        int, rate (), steps () int -> parameters (p,), M (p,), V (p,)
+        """
+        raise NotImplementedError
