@@ -10,9 +10,11 @@ of the batch's first sample. The rate is at least 0 and below 1.
 """
 
 import math
+from pathlib import Path
 
 import numpy as np
 
+from nncourse.cuda.source import CudaSource
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
 
@@ -142,4 +144,5 @@ def array(A, rate, seed, epoch, first, layer):
     return np.where(kept.reshape(batch, -1)[:, :n], A / (1 - rate), np.float32(0))
 
 
-dropout.cuda_kernel("naive", cuda_beside(__file__))
+PHILOX = CudaSource.read(Path(__file__).with_name("philox.cu"))
+dropout.cuda_kernel("naive", cuda_beside(__file__, before=(PHILOX,)))
