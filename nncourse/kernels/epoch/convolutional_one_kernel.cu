@@ -150,7 +150,8 @@ __device__ float updated(float w, float gradient, float& m, float& v, const Rate
     if (!ADAM) return w - rates.rate * gradient;
     m = (float)BETA_1 * m + (float)(1.0 - BETA_1) * gradient;
     v = (float)BETA_2 * v + (float)(1.0 - BETA_2) * gradient * gradient;
-    return w - rates.step * m / (sqrtf(v * rates.correction) + EPSILON);
+    const float square = v * rates.correction, root = square * rsqrtf(fmaxf(square, 1e-37f));
+    return w - __fdividef(rates.step * m, root + EPSILON);
 }
 
 // ---- convolutions
@@ -681,22 +682,6 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 own_w[own] = updated(own_w[own], gradient[j], own_m[own], own_v[own], rates);
             }
         }
-#pragma unroll
-        for (int h = 0; h < HELD; h++) {
-            const int part = (THREADS - 1 - thread) % UPDATERS;
-            float gradient = 0.0f;
-#pragma unroll 8
-            for (int s = part; s < SAMPLES; s += UPDATERS)
-                gradient += at[upper_delta[h] + s * upper_delta_row[h]] *
-                            (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + s * upper_below_row[h]]);
-#pragma unroll
-            for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
-            if (upper_from[h] >= 0) {
-                const float w = updated(upper[upper_place[h]], gradient, upper_m[h], upper_v[h], rates);
-                if (part == 0) all_upper[upper_place[h]] = w;
-            }
-        }
-        if (start + BATCH < n) ask(start + BATCH);
         wait_grid(arrived, ++meetings * BLOCKS);
 
         // ---- by samples: the deltas of the inputs, then backward through the pool and the convolutions
@@ -754,7 +739,24 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 if (EACH > 1) __syncthreads();
             }
         }
-        meet_grid(arrived, ++meetings * BLOCKS);
+        arrive_grid(arrived);
+#pragma unroll
+        for (int h = 0; h < HELD; h++) {
+            const int part = (THREADS - 1 - thread) % UPDATERS;
+            float gradient = 0.0f;
+#pragma unroll 8
+            for (int s = part; s < SAMPLES; s += UPDATERS)
+                gradient += at[upper_delta[h] + s * upper_delta_row[h]] *
+                            (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + s * upper_below_row[h]]);
+#pragma unroll
+            for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
+            if (upper_from[h] >= 0) {
+                const float w = updated(upper[upper_place[h]], gradient, upper_m[h], upper_v[h], rates);
+                if (part == 0) all_upper[upper_place[h]] = w;
+            }
+        }
+        if (start + BATCH < n) ask(start + BATCH);
+        wait_grid(arrived, ++meetings * BLOCKS);
 
         // ---- update of the filters, the same in every block
         if (FILTER_NUMBERS > 0) {
