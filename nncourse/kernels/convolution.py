@@ -63,17 +63,19 @@ convolution_forward = Operation(
         _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie in the padding altogether
         _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
         _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
-        _sizes(1, 1, 40, 37, 17, 2, 1, 0, 1),  # more than a tile in each direction
-        _sizes(5, 3, 3, 4, 70, 1, 2, 1, 0),
+        _sizes(1, 1, 40, 37, 5, 2, 1, 0, 1),  # more than a tile of 16 × 16 or 32 × 8, also with strides
+        _sizes(1, 2, 38, 70, 3, 3, 2, 1, 1),
+        _sizes(1, 1, 60, 5, 2, 4, 3, 1, 2),
+        _sizes(2, 3, 3, 4, 70, 1, 2, 1, 0),
         _sizes(2, 19, 12, 16, 8, 3, 1, 1, 1),
     ],
     draw_sizes=_draw,
     large_sizes=[
         _sizes(65_900, 1, 1, 1, 1, 1, 1, 0, 0),
         _sizes(1, 1, 1, 1, 66_300, 1, 1, 0, 0),
-        _sizes(1, 1, 260, 259, 1, 2, 1, 0, 1),  # many pixels, numbers of a sample, weights
+        _sizes(1, 1, 260, 259, 1, 2, 1, 0, 1),
         _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
-        _sizes(1, 32, 8, 8, 33, 8, 1, 0, 0),
+        _sizes(1, 33, 8, 8, 9, 8, 1, 0, 0),  # more weights than the 64 KB of constant memory hold
     ],
 )
 
