@@ -33,6 +33,11 @@ def _sizes(*sizes):
     return dict(zip(names, sizes, strict=True))
 
 
+def _sizes_to_time(device):
+    """On the CPU the digits CNN's second layer; on a GPU the layers of ResNet-34 that have 64 filters."""
+    return _sizes(*((128, 64, 37, 50, 64, 3, 1, 1, 1) if device == "gpu" else (32, 4, 28, 28, 4, 2, 1, 0, 1)))
+
+
 def _draw(rng):
     """Sizes of a small convolution; strides of 1, 2 and 3, even and odd filters, other padding in front than behind."""
     batch, c_in, c_out = (int(size) for size in rng.integers(1, 6, 3))
@@ -47,7 +52,8 @@ convolution_forward = Operation(
     "Z[s,o,y,x] = b[o] + Σ_c,i,j W[o,c,i,j] A[s,c, y·stride+i−before, x·stride+j−before], 0 outside",
     contract="A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), "
     "stride () int, before () int, after () int -> Z (batch, c_out, h_out, w_out)"
-    " where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1",
+    " where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
+    "k >= 1, stride >= 1",
     truth=_truth,
     flops=_flops,
     # Those of the hostile values come first. They have no padding: an infinite weight times a zero of the padding is
@@ -77,6 +83,7 @@ convolution_forward = Operation(
         _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
         _sizes(1, 33, 8, 8, 9, 8, 1, 0, 0),  # more weights than the 64 KB of constant memory hold
     ],
+    sizes_to_time=_sizes_to_time,
 )
 
 
