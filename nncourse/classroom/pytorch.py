@@ -32,7 +32,13 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
     Scalar arguments (a learning rate, a number of classes) are passed as Python numbers.
     """
     F = torch.nn.functional
+
+    def convolution(A, W, b, stride, before, after):
+        padded = A if before == after else F.pad(A, (before, after, before, after))
+        return F.conv2d(padded, W, b, stride, padding=before if before == after else 0)
+
     return {
+        "convolution_forward": convolution,
         "dense_forward": F.linear,
         "sigmoid": torch.sigmoid,
         "sigmoid_derivative": lambda z: (s := torch.sigmoid(z)) * (1 - s),
