@@ -10,6 +10,7 @@ from nncourse.kernels import (
     convolution,
     convolution_backpropagation,
     cost,
+    cudnn,
     dense,
     gpu_exercises,
     neuron,
@@ -21,7 +22,7 @@ from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-LAYERS = (dense, cost, backpropagation, convolution, convolution_backpropagation)
+LAYERS = (dense, cost, backpropagation, convolution, convolution_backpropagation, cudnn)
 TOPICS = (neuron, activations, *LAYERS, update, *EPOCHS, confusion)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
