@@ -43,19 +43,26 @@ __device__ void meet_cluster() {
 }
 #endif
 
-// A barrier for all blocks of a cooperative launch. `arrived` is 0 at first, and `wanted` when all blocks have arrived.
-__device__ void meet_grid(int* arrived, int wanted) {
+// A barrier for all blocks of a cooperative launch, in two halves: between them a block may do what concerns no other.
+// `arrived` is 0 at first, and `wanted` when all blocks have arrived.
+__device__ void arrive_grid(int* arrived) {
+    __syncthreads();
+#ifndef CUDA_ON_CPU
+    // Makes this block's writes visible before its arrival.
+    if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
+#endif
+}
+__device__ void wait_grid(int* arrived, int wanted) {
 #ifdef CUDA_ON_CPU
     cuda_on_cpu::grid_barrier();
 #else
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();  // makes this block's writes visible before its arrival
-        atomicAdd(arrived, 1);
-        while (*(volatile int*)arrived < wanted) {
-        }
-        __threadfence();
-    }
+    if (threadIdx.x == 0)
+        for (int there = 0; there < wanted;)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
     __syncthreads();
 #endif
+}
+__device__ void meet_grid(int* arrived, int wanted) {
+    arrive_grid(arrived);
+    wait_grid(arrived, wanted);
 }
