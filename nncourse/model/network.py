@@ -13,7 +13,7 @@ from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
-from nncourse.model.layers import Dense, Layer, LayerSequence, Shape, Turn, distributed, views
+from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, views
 from nncourse.model.updates import Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
@@ -111,7 +111,10 @@ class Network(LayerSequence):
 
     @property
     def rows_at_once(self) -> int:
-        """How many samples to send through the network together where only the outputs count."""
+        """How many samples to send through the network together where only the outputs count.
+
+        Those whose numbers, 2 for each number of each layer, are no more than MOST_NUMBERS; and no more than MOST_ROWS.
+        """
         return max(1, min(MOST_ROWS, MOST_NUMBERS // (2 * sum(self.sizes))))
 
     @property
@@ -139,8 +142,17 @@ class Network(LayerSequence):
         if X.shape[1:] != self.input_shape:
             raise CourseError(f"wanted samples {_in_words(self.input_shape)}; got an array of shape {X.shape}")
         rows = self.rows_at_once
-        parts = [there.forward(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.forward(X, backend).A
+        parts = [there.outputs(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.outputs(X, backend).A
+
+    def outputs(self, X: Array, backend: Calls) -> Pass:
+        """A and Z of the last layer; what the layers below computed is given up as soon as it is used."""
+        A, here = X, Pass(X)
+        for layer in self.layers:
+            del here  # Z of the layer below, and what it kept
+            here = layer.forward(A, backend)
+            A = here.A
+        return Pass(A, here.Z)
 
 
 def _letter(layer: Layer) -> str:
@@ -216,7 +228,7 @@ def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], li
 
 
 def cost_of(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> float:
-    """The cost of a batch that went forward: one number, fetched from the device."""
+    """The cost of a batch from the last of Z and A: one number, fetched from the device."""
     outputs = Z[-1] if COSTS[network.cost] else A[-1]
     return float(getattr(backend, network.cost)(outputs, Y))
 
