@@ -11,6 +11,7 @@ from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
+from nncourse.model.descriptions import MOST_WEIGHTS
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
 from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, views
@@ -18,7 +19,6 @@ from nncourse.model.updates import Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
-MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # of an evaluation's batch: samples, and Z and A of all layers (64 MB)
 
 
@@ -197,6 +197,18 @@ def make_network(
     refuse_huge(planned, words.input_shape(asked))
     rng = np.random.default_rng(seed)
     return Network([initialised(layer, initialiser, rng) for layer in planned], cost, words.input_shape(asked))
+
+
+def refuse_other_layers(network: Network, asked: str, what: str) -> None:
+    """CourseError, which begins with `what`, unless these words mean the network's layers, whatever the activations."""
+    wanted = words.parsed(asked)
+    there = words.words_of(network.layers, network.input_shape)
+    names = [name for layer, name in zip(network.layers, network.activations, strict=True) if layer.parameters]
+    fits = list(map(str, wanted)) == list(map(str, there)) and [
+        layer.describe() for layer in words.layers_of(wanted, names)
+    ] == [layer.describe() for layer in network.layers]
+    if not fits:
+        raise CourseError(f"wanted {what}, {network.in_words}; got {asked}")
 
 
 def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
