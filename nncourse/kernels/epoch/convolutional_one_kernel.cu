@@ -1,21 +1,13 @@
 // convolutional_sgd_epoch and convolutional_adam_epoch in one launch: between two steps no number is handed to the host.
 //
 // Everything about the network is a compile-time constant: convolutional_one_kernel.py compiles this text for each
-// network, and says where in memory everything lies. Work is divided among the blocks in two ways:
+// network, and says where in memory everything lies.
 //
-//   By samples. A block takes a sample, or some, through the convolutions and the pool, forward and backward. Every block
-//   has a copy of the filters, which are small.
-//
-//   By neurons. Of dense layer 1, which has the most weights, a block has OWN neurons, for the whole batch. Their weights
-//   never leave it, nor what Adam remembers of them. The layers above are small: every block computes them for the whole
-//   batch, and updates its share of their parameters.
-//
-// A step. Between two lines the blocks exchange numbers through global memory, so all wait for all:
-//   convolutions and pool of its samples                                  -> the inputs of layer 1
-//   layer 1, own neurons                                                  -> their activations
-//   layers above; deltas, down to those of its own neurons; its part of dC/d(inputs of layer 1); dense weights -> parts
-//   sum of these parts; backward through pool and convolutions            -> the gradient of the filters for its samples
-//   sum of these gradients; update of the filters
+// A block takes a sample of the batch, or some, through the whole network, forward and backward, and waits for nobody: it
+// has a copy of all weights in shared memory. Then all blocks tell each other what the gradients are made of: inputs and
+// deltas of the dense layers, of all samples, and the gradients of the filters for each sample. So each block updates
+// some neurons of each dense layer, and all filters, which are few. At last the blocks tell each other the new weights;
+// while these arrive, the next samples go through the convolutions, whose filters each block knows already.
 
 constexpr int WARPS = THREADS / 32;
 // TALL elements of a column are computed by one thread, because they share the weights that it reads,
@@ -104,23 +96,36 @@ __device__ constexpr int backward_at(int l) {  // and for the way back, [o][i][j
     constexpr int of[] = {BACKWARD_AT};
     return of[l];
 }
-// Layers above the first: W with rows of fours(inputs), then b; the same offsets in shared and in global memory.
-__device__ constexpr int upper_at(int layer) {
-    return layer <= 2 ? 0 : upper_at(layer - 1) + neurons(layer - 1) * fours(neurons(layer - 2)) + fours(neurons(layer - 1));
+// Dense layers: W with rows of fours(inputs), then b; the same offsets in shared and in global memory.
+__device__ constexpr int row_of(int layer) { return fours(neurons(layer)); }
+__device__ constexpr int weights_at(int layer) {
+    return layer == 1 ? 0 : weights_at(layer - 1) + neurons(layer - 1) * row_of(layer - 2) + row_of(layer - 1);
 }
-__device__ constexpr int upper_biases_at(int layer) { return upper_at(layer) + neurons(layer) * fours(neurons(layer - 1)); }
-constexpr int UPPER_NUMBERS = upper_at(LAYERS + 1);
-// Activations of all samples, four neurons of a sample side by side: reads along samples and along neurons are both free
-// of bank conflicts.
-constexpr int FOUR_ROW = SAMPLES * 4 + 4;
-__device__ constexpr int activations_at(int layer) {  // layer 0: the inputs of layer 1
-    return layer == 0 ? ACTIVATIONS_AT : activations_at(layer - 1) + fours(neurons(layer - 1)) / 4 * FOUR_ROW;
+__device__ constexpr int biases_at(int layer) { return weights_at(layer) + neurons(layer) * row_of(layer - 1); }
+constexpr int DENSE_NUMBERS = weights_at(LAYERS + 1);
+// What a block computes of a sample and tells: the inputs of each dense layer, then the deltas of each.
+__device__ constexpr int inputs_at(int layer) {
+    constexpr int of[] = {0, LAYER_INPUTS_AT};
+    return of[layer];
 }
-__device__ constexpr int dense_deltas_at(int layer) {  // [neuron][sample], from layer 2 on; layer 1 only if it is the last
-    return layer <= 2 ? DENSE_DELTAS_AT : dense_deltas_at(layer - 1) + neurons(layer - 1) * SAMPLES;
+__device__ constexpr int dense_deltas_at(int layer) {
+    constexpr int of[] = {0, LAYER_DELTAS_AT};
+    return of[layer];
 }
-constexpr int OWN_FOURS = fours(OWN), INPUT_FOURS = fours(INPUTS);
-constexpr int OWN_ROW = INPUT_FOURS + 4;  // W of a neuron of layer 1, then its bias
+constexpr int SAMPLE_NUMBERS = dense_deltas_at(LAYERS) + row_of(LAYERS);
+// The neurons of a layer that a block updates, and what it remembers of them: for each a row of inputs, then the bias.
+__device__ constexpr int share(int layer) { return divided_up(neurons(layer), BLOCKS); }
+__device__ constexpr int remembered_at(int layer) {
+    return layer == 1 ? 0 : remembered_at(layer - 1) + share(layer - 1) * (neurons(layer - 2) + 1);
+}
+constexpr int REMEMBERED = remembered_at(LAYERS + 1);
+__device__ constexpr int most_share(int layer) { return layer == 0 ? 1 : most(share(layer), most_share(layer - 1)); }
+__device__ constexpr int most_inputs(int layer) { return layer == 0 ? 1 : most(neurons(layer - 1), most_inputs(layer - 1)); }
+constexpr int MOST_SHARE = most_share(LAYERS), MOST_INPUTS = most_inputs(LAYERS);
+// Where, among the numbers of a sample, the delta of a block's own neuron is; past the layer's end, of its last neuron.
+__device__ constexpr int delta_of_own(int layer, int block, int j) {
+    return dense_deltas_at(layer) + least(block * share(layer) + j, neurons(layer) - 1);
+}
 
 // ---- loops over layers at compile time
 
@@ -152,7 +157,8 @@ __device__ float updated(float w, float gradient, float& m, float& v, const Rate
     if (!ADAM) return w - rates.rate * gradient;
     m = (float)BETA_1 * m + (float)(1.0 - BETA_1) * gradient;
     v = (float)BETA_2 * v + (float)(1.0 - BETA_2) * gradient * gradient;
-    return w - rates.step * m / (sqrtf(v * rates.correction) + EPSILON);
+    const float square = v * rates.correction, root = square * rsqrtf(fmaxf(square, 1e-37f));
+    return w - __fdividef(rates.step * m, root + EPSILON);
 }
 
 // ---- convolutions
@@ -322,7 +328,8 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
     constexpr int k = side(L), c_in = channels(L), windows = INPUTS / channels(L + 1), weights = weights_of(L);
     constexpr int numbers = weights + channels(L + 1);
     for (int base = 0; base < numbers * PARTS; base += THREADS) {
-        const int item = base + thread, number = least(item / PARTS, numbers - 1), part = item % PARTS;
+        // From the last thread on, since the first ones have more to do.
+        const int item = base + THREADS - 1 - thread, number = least(item / PARTS, numbers - 1), part = item % PARTS;
         const bool is_weight = number < weights;
         const int o = is_weight ? number / (c_in * k * k) : number - weights, c = number / (k * k) % c_in;
         const int shift = (c * map_rows(L) + number / k % k) * map_pitch(L) + number % k;
@@ -330,78 +337,81 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
         const int* corner = corners + o * windows;
         float sum = 0.0f;
 #pragma unroll 8
-        for (int window = part; window < windows; window += PARTS)
-            sum += d[window] * (is_weight ? from[corner[window]] : 1.0f);
+        for (int e = 0; e < divided_up(windows, PARTS); e++) {
+            const int window = least(e * PARTS + part, windows - 1);
+            const float product = d[window] * (is_weight ? from[corner[window]] : 1.0f);
+            sum += e * PARTS + part < windows ? product : 0.0f;
+        }
 #pragma unroll
         for (int distance = PARTS / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
         if (part == 0 && item / PARTS < numbers) to[number] = sum;
     }
 }
 
-// ---- dense layers
+// ---- dense layers, of one sample
 
-// For a group of 32 samples and NEURONS neurons: each warp adds up its part of the inputs, and leaves it in
-// parts[warp][neuron][sample]. The inputs come from `others`, the blocks that computed them, and are kept; or they are
-// kept already.
-template <int NEURONS, int NUMBER_OF_INPUTS, bool FROM_OTHERS>
-__device__ void weighted_sums(const float* others, float* kept, const float* weights, int row, float* parts, int warp,
-                              int lane) {
-    constexpr int inputs = divided_up(NUMBER_OF_INPUTS, 4), ahead = 4;
-    for (int s = lane; s < SAMPLES; s += 32) {
-        float z[NEURONS] = {};
-        for (int k0 = warp; k0 < inputs; k0 += ahead * WARPS) {
-            float4 a[ahead];
+// Weighted sums of a layer: WARPS share the neurons, and the lanes of a warp the inputs. Calls done(neuron, sum).
+template <int LAYER, typename Done>
+__device__ void weighted_sums(const float* from, const float* dense, int warp, int lane, Done done) {
+    constexpr int inputs = row_of(LAYER - 1) / 4, rounds = divided_up(inputs, 32), together = least(8, divided_up(neurons(LAYER), WARPS));
+    const float4 *a = (const float4*)from, *w = (const float4*)(dense + weights_at(LAYER));
+    for (int j0 = warp * together; j0 < neurons(LAYER); j0 += WARPS * together) {
+        float z[together] = {};
+#pragma unroll 2
+        for (int r = 0; r < rounds; r++) {  // the same number of rounds in all lanes: no branch in which only some take part
+            const int k = least(r * 32 + lane, inputs - 1);
+            const float there = r * 32 + lane < inputs ? 1.0f : 0.0f;
+            const float4 x = a[k];
 #pragma unroll
-            for (int e = 0; e < ahead; e++) {
-                const int k = least(k0 + e * WARPS, inputs - 1);
-                a[e] = FROM_OTHERS ? __ldcg((const float4*)others + k * SAMPLES + s) : *(const float4*)(kept + k * FOUR_ROW + s * 4);
-            }
-#pragma unroll
-            for (int e = 0; e < ahead; e++) {
-                const int k = k0 + e * WARPS;
-                if (k >= inputs) continue;
-                if (FROM_OTHERS) *(float4*)(kept + k * FOUR_ROW + s * 4) = a[e];
-#pragma unroll
-                for (int j = 0; j < NEURONS; j++) {
-                    const float4 w = *(const float4*)(weights + j * row + 4 * k);
-                    z[j] += a[e].x * w.x + a[e].y * w.y + a[e].z * w.z + a[e].w * w.w;
-                }
+            for (int j = 0; j < together; j++) {
+                const float4 v = w[least(j0 + j, neurons(LAYER) - 1) * inputs + k];
+                z[j] += there * (x.x * v.x + x.y * v.y + x.z * v.z + x.w * v.w);
             }
         }
-#pragma unroll
-        for (int j = 0; j < NEURONS; j++) parts[(warp * NEURONS + j) * SAMPLES + s] = z[j];
+        int first = 0, end = together;
+        add_over_lanes<together, 32>(z, lane, first, end);
+        if (first < end && j0 + first < neurons(LAYER)) done(j0 + first, z[0] + dense[biases_at(LAYER) + j0 + first]);
     }
 }
 
-// The sum of what the warps left.
-template <int NEURONS>
-__device__ float over_warps(const float* parts, int neuron, int s) {
-    float z = 0.0f;
-#pragma unroll
-    for (int warp = 0; warp < WARPS; warp++) z += parts[(warp * NEURONS + neuron) * SAMPLES + s];
-    return z;
+// (D W) of a layer: dC/da of the layer below. GROUPS threads share a number; each leaves its part in parts[group][number].
+template <int LAYER, int GROUPS>
+__device__ void sums_below(const float* deltas, const float* dense, float* parts, int thread) {
+    constexpr int numbers = row_of(LAYER - 1), fours_below = numbers / 4, each = divided_up(neurons(LAYER), GROUPS);
+    for (int i = thread; i < GROUPS * fours_below; i += THREADS) {
+        const int k = i % fours_below, group = i / fours_below;
+        const float4* w = (const float4*)(dense + weights_at(LAYER)) + k;
+        float4 sum = {};
+#pragma unroll 16
+        for (int e = 0; e < each; e++) {
+            const int o = least(group * each + e, neurons(LAYER) - 1);
+            const float d = group * each + e < neurons(LAYER) ? deltas[o] : 0.0f;
+            const float4 v = w[o * fours_below];
+            sum.x += d * v.x, sum.y += d * v.y, sum.z += d * v.z, sum.w += d * v.w;
+        }
+        *(float4*)(parts + group * numbers + 4 * k) = sum;
+    }
+}
+__device__ constexpr int groups_for(int layer) {  // how many threads share a number of sums_below()
+    return most(1, least(THREADS / (row_of(layer - 1) / 4), divided_up(neurons(layer), 4)));
 }
 
-__device__ constexpr int activation_at(int layer, int neuron, int s) {
-    return activations_at(layer) + neuron / 4 * FOUR_ROW + s * 4 + neuron % 4;
-}
-
-// The delta of an output of a sample, from all z (softmax) or a of the sample. (4a)
-__device__ float output_delta(const float* at, const float* y, int o, int s) {
-    const float own = at[activation_at(LAYERS, o, s)];
+// The delta of output o of a sample, from all z (softmax) or a of the sample. (4a)
+__device__ float output_delta(const float* outputs, const float* y, int o) {
+    const float own = outputs[o];
     if (!IS_SOFTMAX) {
         const float g = cost_gradient(COST, own, y[o]);
         return COST == CROSS_ENTROPY ? g : g * slope(activation_of(LAYERS), own);
     }
     float top = own, total = 0.0f, mean = 0.0f;
-#pragma unroll
-    for (int i = 0; i < OUTPUTS; i++) top = fmaxf(top, at[activation_at(LAYERS, i, s)]);
-#pragma unroll
-    for (int i = 0; i < OUTPUTS; i++) total += __expf(at[activation_at(LAYERS, i, s)] - top);
+#pragma unroll 10
+    for (int i = 0; i < OUTPUTS; i++) top = fmaxf(top, outputs[i]);
+#pragma unroll 10
+    for (int i = 0; i < OUTPUTS; i++) total += __expf(outputs[i] - top);
     const float a = __fdividef(__expf(own - top), total), g = cost_gradient(COST, a, y[o]);
     if (COST == CROSS_ENTROPY) return g;
     for (int i = 0; i < OUTPUTS; i++) {
-        const float other = __fdividef(__expf(at[activation_at(LAYERS, i, s)] - top), total);
+        const float other = __fdividef(__expf(outputs[i] - top), total);
         mean += cost_gradient(COST, other, y[i]) * other;
     }
     return a * (g - mean);
@@ -414,19 +424,14 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                     int* arrived, int n, float rate, double power_1, double power_2) {
     extern __shared__ __align__(16) float at[];
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, block = blockIdx.x;
-    const int first_own = block * OWN;  // neuron of layer 1
-    int meetings = 0;
-    float *own_w = at + OWN_AT, *own_m = own_w + OWN * OWN_ROW, *own_v = own_m + OWN * OWN_ROW;
-    float *upper = at + UPPER_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT;
-    float *own_deltas = at + OWN_DELTAS_AT;                                   // [sample][own neuron]
+    float *dense = at + DENSE_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT, *own = at + OWN_AT;
+    float *remembered_m = at + REMEMBERED_AT, *remembered_v = remembered_m + REMEMBERED;
     float *filter_m = at + FILTER_MEMORY_AT, *filter_v = filter_m + FILTER_NUMBERS, *filter_gradient = filter_v + FILTER_NUMBERS;
     int *to_forward = (int*)(at + TABLES_AT), *to_backward = to_forward + FILTER_NUMBERS;  // where a filter's number lies
     int *places = to_backward + FILTER_NUMBERS, *corners = places + EACH * INPUTS;         // of the pool's maxima
-    float *pooled = at + POOLED_AT, *pooled_deltas = pooled + EACH * INPUTS;
-    float *all_pooled = meeting_place, *all_activations = all_pooled + INPUT_FOURS * SAMPLES;
-    float *input_deltas = all_activations + fours(neurons(1)) * SAMPLES;  // [block][sample][input]
-    float *filter_parts = input_deltas + fours(BLOCKS * BATCH * INPUTS);   // [block][number]
-    float *all_upper = filter_parts + BLOCKS * fours(FILTER_NUMBERS);
+    float* pooled_deltas = at + POOLED_AT;
+    float *all_dense = meeting_place, *all_samples = all_dense + DENSE_NUMBERS;  // [sample][number]
+    float* filter_parts = all_samples + BATCH * SAMPLE_NUMBERS;                   // [block][number]
 
     // ---- everything is loaded
     for (int i = thread; i < SHARED_FLOATS; i += THREADS) at[i] = 0.0f;
@@ -436,8 +441,9 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         for (int i = thread; i < weights_of(l) + c_out; i += THREADS) {
             const bool is_weight = i < weights_of(l);
             const int o = is_weight ? i / (c_in * k * k) : i - weights_of(l), c = i / (k * k) % c_in, tap = i % (k * k);
-            to_forward[filters_at(l) + i] = forward_at(l) + (is_weight ? (c * k * k + tap) : c_in * k * k) * fours(c_out) + o;
-            to_backward[filters_at(l) + i] = is_weight && l > 0 ? backward_at(l) + (o * k * k + tap) * fours(c_in) + c : to_forward[filters_at(l) + i];
+            const int forward = forward_at(l) + (is_weight ? (c * k * k + tap) : c_in * k * k) * fours(c_out) + o;
+            to_forward[filters_at(l) + i] = forward;
+            to_backward[filters_at(l) + i] = is_weight && l > 0 ? backward_at(l) + (o * k * k + tap) * fours(c_in) + c : forward;
         }
     });
     __syncthreads();
@@ -445,58 +451,38 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         at[to_forward[i]] = at[to_backward[i]] = parameters[i];
         if (ADAM) filter_m[i] = M[i], filter_v[i] = V[i];
     }
-    auto for_own = [&](auto body) {  // body(place among the own, place in the vector of parameters)
-        for (int i = thread; i < OWN * (INPUTS + 1); i += THREADS) {
-            const int j = i / (INPUTS + 1), k = i % (INPUTS + 1), neuron = first_own + j;
-            if (neuron < neurons(1))
-                body(j * OWN_ROW + (k < INPUTS ? k : INPUT_FOURS),
-                     dense_at(1) + (k < INPUTS ? neuron * INPUTS + k : neurons(1) * INPUTS + neuron));
-        }
-    };
-    for_own([&](int own, int i) {
-        own_w[own] = parameters[i];
-        if (ADAM) own_m[own] = M[i], own_v[own] = V[i];
-    });
-    // The share of the layers above: UPDATERS lanes for each number.
-    constexpr int SHARE = divided_up(UPPER_NUMBERS, BLOCKS), UPDATERS = 4, HELD = most(1, divided_up(SHARE * UPDATERS, THREADS));
-    int upper_place[HELD], upper_from[HELD], upper_delta[HELD], upper_below[HELD];  // in upper; in parameters; in shared memory
-    float upper_m[HELD], upper_v[HELD];
-#pragma unroll
-    for (int h = 0; h < HELD; h++) {
-        const int item = h * THREADS + THREADS - 1 - thread, mine = item / UPDATERS, place = block * SHARE + mine;
-        upper_from[h] = -1;
-        upper_place[h] = place;
-        upper_delta[h] = upper_below[h] = 0;
-        upwards<2, LAYERS>([&](auto number) {
-            constexpr int layer = number.number, n_in = neurons(layer - 1), row = fours(n_in);
-            if (mine >= SHARE || place < upper_at(layer) || place >= upper_at(layer + 1)) return;
-            const bool is_weight = place < upper_biases_at(layer);
-            const int j = is_weight ? (place - upper_at(layer)) / row : place - upper_biases_at(layer);
-            const int k = is_weight ? (place - upper_at(layer)) % row : 0;
-            if (j >= neurons(layer) || k >= n_in) return;
-            upper_from[h] = dense_at(layer) + (is_weight ? j * n_in + k : neurons(layer) * n_in + j);
-            upper_delta[h] = dense_deltas_at(layer) + j * SAMPLES;
-            upper_below[h] = is_weight ? activation_at(layer - 1, k, 0) : -1;
+    // body(place among what is remembered, place among the dense weights, place in the vector of parameters)
+    auto for_share = [&](auto body) {
+        upwards<1, LAYERS>([&](auto number) {
+            constexpr int layer = number.number, n_in = neurons(layer - 1);
+            for (int i = thread; i < share(layer) * (n_in + 1); i += THREADS) {
+                const int k = i % (n_in + 1), j = block * share(layer) + i / (n_in + 1);
+                if (j < neurons(layer))
+                    body(remembered_at(layer) + i, k < n_in ? weights_at(layer) + j * row_of(layer - 1) + k : biases_at(layer) + j,
+                         dense_at(layer) + (k < n_in ? j * n_in + k : neurons(layer) * n_in + j));
+            }
         });
-        upper_m[h] = ADAM && upper_from[h] >= 0 ? M[upper_from[h]] : 0.0f;
-        upper_v[h] = ADAM && upper_from[h] >= 0 ? V[upper_from[h]] : 0.0f;
-        if (upper_from[h] >= 0 && item % UPDATERS == 0) all_upper[place] = parameters[upper_from[h]];
-    }
+    };
+    for_share([&](int here, int place, int i) {
+        all_dense[place] = parameters[i];
+        if (ADAM) remembered_m[here] = M[i], remembered_v[here] = V[i];
+    });
 
     // The next images and targets wait in registers.
     constexpr int PIXELS = channels(0) * height(0) * width(0), X_HELD = divided_up(EACH * PIXELS, THREADS);
-    constexpr int Y_HELD = divided_up(BATCH * OUTPUTS, THREADS);
+    constexpr int Y_HELD = divided_up(EACH * OUTPUTS, THREADS);
     float x_next[X_HELD], y_next[Y_HELD];
     auto ask = [&](int start) {
+        const int first = start + block * EACH, left = least(EACH, least(start + BATCH, n) - first);
 #pragma unroll
         for (int h = 0; h < X_HELD; h++) {
-            const int i = h * THREADS + thread, s = start + block * EACH + i / PIXELS;
-            x_next[h] = i < EACH * PIXELS && block * EACH + i / PIXELS < BATCH && s < n ? X[(size_t)s * PIXELS + i % PIXELS] : 0.0f;
+            const int i = h * THREADS + thread;
+            x_next[h] = i < left * PIXELS ? X[(size_t)first * PIXELS + i] : 0.0f;
         }
 #pragma unroll
         for (int h = 0; h < Y_HELD; h++) {
             const int i = h * THREADS + thread;
-            y_next[h] = i < BATCH * OUTPUTS && start + i / OUTPUTS < n ? Y[(size_t)start * OUTPUTS + i] : 0.0f;
+            y_next[h] = i < left * OUTPUTS ? Y[(size_t)first * OUTPUTS + i] : 0.0f;
         }
     };
     auto put = [&] {
@@ -509,36 +495,41 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         }
 #pragma unroll
         for (int h = 0; h < Y_HELD; h++)
-            if (h * THREADS + thread < BATCH * OUTPUTS) targets[h * THREADS + thread] = y_next[h];
+            if (h * THREADS + thread < EACH * OUTPUTS) targets[h * THREADS + thread] = y_next[h];
     };
     ask(0);
-    meet_grid(arrived, ++meetings * BLOCKS);  // the parameters of the layers above are there
     put();
-    __syncthreads();
+    arrive_grid(arrived);
 
+    int turn = 0;
     for (int start = 0; start < n; start += BATCH) {
+        turn++;
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
-        Rates rates = {rate, rate, 1.0f};
-        if (ADAM) {
-            power_1 *= BETA_1;
-            power_2 *= BETA_2;
-            rates.step = rate / (float)(1.0 - power_1);
-            rates.correction = 1.0f / (float)(1.0 - power_2);
-        }
+        const int with_samples = divided_up(rows, EACH);  // blocks
 
-        // ---- by samples: convolutions and pool
+        // ---- forward: convolutions, while the dense weights arrive
+        constexpr int FETCHERS = THREADS / 2;
+#ifdef CUDA_ON_CPU
+        wait_grid(arrived, turn * BLOCKS);
+#endif
+        if (thread >= THREADS - FETCHERS) {
+            wait_in_warp(arrived, turn * BLOCKS);
+            for (int i = thread - (THREADS - FETCHERS); i < DENSE_NUMBERS / 4; i += FETCHERS)
+                copy_four_later((float4*)dense + i, (const float4*)all_dense + i);
+        }
         upwards<0, CONVOLUTIONS - 1>([&](auto number) {
-            for (int q = 0; q < own_samples; q++) convolve<number.number>(at, at + q * MAPS_SIZE, thread);
+            for (int q = 0; q < EACH; q++)
+                if (q < own_samples) convolve<number.number>(at, at + q * MAPS_SIZE, thread);
             __syncthreads();
         });
-        for (int q = 0; q < own_samples; q++) {
-            constexpr int rows_in = map_rows(CONVOLUTIONS), pitch = map_pitch(CONVOLUTIONS), last = most(0, CONVOLUTIONS - 1);
+        for (int q = 0; q < EACH; q++) {
+            if (q >= own_samples) break;
+            constexpr int last = most(0, CONVOLUTIONS - 1), pitch = map_pitch(CONVOLUTIONS);
             const float* map = at + q * MAPS_SIZE + map_at(CONVOLUTIONS);
-            const int s = block * EACH + q;
             for (int i = thread; i < INPUTS; i += THREADS) {
                 constexpr int by = most(1, POOL), across = width(CONVOLUTIONS) / by, windows = height(CONVOLUTIONS) / by * across;
                 const int c = i / windows, y = i % windows / across * by, x = i % across * by;
-                const float* window = map + (c * rows_in + y) * pitch + x;
+                const float* window = map + (c * map_rows(CONVOLUTIONS) + before(CONVOLUTIONS) + y) * pitch + before(CONVOLUTIONS) + x;
                 float top = window[0];
                 int winner = 0;
 #pragma unroll
@@ -551,145 +542,49 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                     places[q * INPUTS + i] = (c * deltas_rows(last) + border(last) + row) * deltas_pitch(last) + border(last) + column;
                     corners[q * INPUTS + i] = row * stride(last) * map_pitch(last) + column * stride(last);
                 }
-                pooled[q * INPUTS + i] = top;
-                all_pooled[(i / 4 * SAMPLES + s) * 4 + i % 4] = top;
+                at[SAMPLES_AT + q * SAMPLE_NUMBERS + inputs_at(1) + i] = top;
             }
         }
-        meet_grid(arrived, ++meetings * BLOCKS);
-
-        // ---- by neurons: layer 1
-        weighted_sums<OWN, INPUTS, true>(all_pooled, at + activations_at(0), own_w, OWN_ROW, scratch, warp, lane);
+        wait_for_copies();
         __syncthreads();
-        for (int i = thread; i < OWN * SAMPLES; i += THREADS) {
-            const int j = i / SAMPLES, s = i % SAMPLES, neuron = first_own + j;
-            const float z = over_warps<OWN>(scratch, j, s) + own_w[j * OWN_ROW + INPUT_FOURS];
-            if (neuron < neurons(1))
-                all_activations[(neuron / 4 * SAMPLES + s) * 4 + neuron % 4] = activate(activation_of(1), z);
-        }
-        arrive_grid(arrived);
-        for (int i = thread; i < UPPER_NUMBERS / 4; i += THREADS) ((float4*)upper)[i] = __ldcg((const float4*)all_upper + i);
-        wait_grid(arrived, ++meetings * BLOCKS);
 
-        // ---- the layers above
-        if constexpr (LAYERS == 1) {
-            for (int i = thread; i < divided_up(OUTPUTS, 4) * SAMPLES; i += THREADS)
-                *(float4*)(at + activations_at(1) + i / SAMPLES * FOUR_ROW + i % SAMPLES * 4) = __ldcg((const float4*)all_activations + i);
-            __syncthreads();
-        }
-        upwards<2, LAYERS>([&](auto number) {
-            constexpr int layer = number.number, inputs = neurons(layer - 1), row = fours(inputs);
-            constexpr int together = least(neurons(layer), TOGETHER);
-            const float *weights = upper + upper_at(layer), *biases = upper + upper_biases_at(layer);
-            for (int first = 0; first < neurons(layer); first += together) {
-                const int here = least(first, neurons(layer) - together);  // the last group overlaps the one before
-                weighted_sums<together, inputs, layer == 2>(all_activations, at + activations_at(layer - 1), weights + here * row,
-                                                            row, scratch, warp, lane);
+        // ---- each sample through the dense layers, and all the way back
+        for (int q = 0; q < EACH; q++) {
+            if (q >= own_samples) break;
+            float *numbers = at + SAMPLES_AT + q * SAMPLE_NUMBERS, *outputs = at + OUTPUTS_AT;
+            const float* maps = at + q * MAPS_SIZE;
+            upwards<1, LAYERS>([&](auto number) {
+                constexpr int layer = number.number;
+                float* to = layer < LAYERS ? numbers + inputs_at(layer + 1) : outputs;
+                weighted_sums<layer>(numbers + inputs_at(layer), dense, warp, lane,
+                                     [&](int j, float z) { to[j] = activate(activation_of(layer), z); });
                 __syncthreads();
-                for (int i = thread; i < together * SAMPLES; i += THREADS) {
-                    const int j = i / SAMPLES, s = i % SAMPLES;
-                    at[activation_at(layer, here + j, s)] =
-                        activate(activation_of(layer), over_warps<together>(scratch, j, s) + biases[here + j]);
-                }
-                __syncthreads();
-            }
-        });
-        for (int i = thread; i < OUTPUTS * SAMPLES; i += THREADS) {
-            const int o = i / SAMPLES, s = i % SAMPLES;
-            at[dense_deltas_at(LAYERS) + i] = s < rows ? output_delta(at, targets + s * OUTPUTS, o, s) / rows : 0.0f;
-        }
-        __syncthreads();
-        auto delta_below = [&](auto above, int j, int s) {  // (4b), for neuron j of the layer below `above`
-            constexpr int layer = above.number;
-            const float *weights = upper + upper_at(layer) + j, *deltas = at + dense_deltas_at(layer) + s;
-            float sum = 0.0f;
-#pragma unroll 16
-            for (int o = 0; o < neurons(layer); o++) sum += deltas[o * SAMPLES] * weights[o * fours(neurons(layer - 1))];
-            return sum * slope(activation_of(layer - 1), at[activation_at(layer - 1, j, s)]);
-        };
-        downwards<LAYERS - 1, 2>([&](auto number) {
-            for (int i = thread; i < neurons(number.number) * SAMPLES; i += THREADS)
-                at[dense_deltas_at(number.number) + i] = delta_below(Layer<number.number + 1>(), i / SAMPLES, i % SAMPLES);
+            });
+            for (int o = thread; o < OUTPUTS; o += THREADS)
+                numbers[dense_deltas_at(LAYERS) + o] = output_delta(outputs, targets + q * OUTPUTS, o) / rows;
             __syncthreads();
-        });
-        for (int i = thread; i < OWN * SAMPLES; i += THREADS) {
-            const int j = i / SAMPLES, s = i % SAMPLES, neuron = least(first_own + j, neurons(1) - 1);
-            float d;
-            if constexpr (LAYERS == 1) d = at[dense_deltas_at(1) + neuron * SAMPLES + s];
-            else d = delta_below(Layer<2>(), neuron, s);
-            own_deltas[s * OWN_FOURS + j] = first_own + j < neurons(1) ? d : 0.0f;
-        }
-        __syncthreads();
-        if (CONVOLUTIONS > 0) {
-            constexpr int GROUPS = most(1, THREADS / INPUTS);  // that share the samples
-            for (int i = thread; i < GROUPS * INPUTS; i += THREADS) {
-                const int k = i % INPUTS;
-                float w[OWN];
-#pragma unroll
-                for (int j = 0; j < OWN; j++) w[j] = own_w[j * OWN_ROW + k];
-#pragma unroll 8
-                for (int s = i / INPUTS; s < rows; s += GROUPS) {
-                    float sum = 0.0f;
-#pragma unroll
-                    for (int j = 0; j < OWN; j++) sum += own_deltas[s * OWN_FOURS + j] * w[j];
-                    input_deltas[(block * BATCH + s) * INPUTS + k] = sum;
-                }
-            }
-        }
-        arrive_grid(arrived);
-
-        // ---- while the others arrive: update of the dense weights
-        for (int k = thread; k < INPUTS + 1; k += THREADS) {
-            const bool is_weight = k < INPUTS;
-            const float* below = at + activation_at(0, least(k, INPUTS - 1), 0);
-            float gradient[OWN] = {};
-#pragma unroll 8
-            for (int s = 0; s < SAMPLES; s++) {
-                const float a = is_weight ? below[4 * s] : 1.0f;
-#pragma unroll
-                for (int j = 0; j < OWN; j++) gradient[j] += own_deltas[s * OWN_FOURS + j] * a;
-            }
-#pragma unroll
-            for (int j = 0; j < OWN; j++) {
-                const int own = j * OWN_ROW + (is_weight ? k : INPUT_FOURS);
-                own_w[own] = updated(own_w[own], gradient[j], own_m[own], own_v[own], rates);
-            }
-        }
-#pragma unroll
-        for (int h = 0; h < HELD; h++) {
-            const int part = (THREADS - 1 - thread) % UPDATERS;
-            float gradient = 0.0f;
-#pragma unroll 8
-            for (int s = part; s < SAMPLES; s += UPDATERS)
-                gradient += at[upper_delta[h] + s] * (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + 4 * s]);
-#pragma unroll
-            for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
-            if (upper_from[h] >= 0) {
-                const float w = updated(upper[upper_place[h]], gradient, upper_m[h], upper_v[h], rates);
-                if (part == 0) all_upper[upper_place[h]] = w;
-            }
-        }
-        if (start + BATCH < n) ask(start + BATCH);
-        wait_grid(arrived, ++meetings * BLOCKS);
-
-        // ---- by samples: the deltas of the inputs, then backward through the pool and the convolutions
-        if constexpr (CONVOLUTIONS > 0) {
-            constexpr int last = most(0, CONVOLUTIONS - 1), GROUPS = most(1, least(BLOCKS, THREADS / INPUTS));
-            for (int q = 0; q < own_samples; q++) {
-                const int s = block * EACH + q;
-                const float* maps = at + q * MAPS_SIZE;
-                for (int i = thread; i < GROUPS * INPUTS; i += THREADS) {
-                    const float* from = input_deltas + s * INPUTS + i % INPUTS;
+            downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
+                constexpr int layer = number.number, row = row_of(layer);
+                const float *deltas = numbers + dense_deltas_at(layer + 1), *weights = dense + weights_at(layer + 1);
+                for (int j = thread; j < neurons(layer); j += THREADS) {
                     float sum = 0.0f;
 #pragma unroll 16
-                    for (int b = i / INPUTS; b < BLOCKS; b += GROUPS) sum += __ldcg(from + b * BATCH * INPUTS);
-                    scratch[i] = sum;
+                    for (int o = 0; o < neurons(layer + 1); o++) sum += deltas[o] * weights[o * row + j];
+                    numbers[dense_deltas_at(layer) + j] = sum * slope(activation_of(layer), numbers[inputs_at(layer + 1) + j]);
                 }
+                __syncthreads();
+            });
+            float4* to = (float4*)(all_samples + (block * EACH + q) * SAMPLE_NUMBERS);
+            for (int i = thread; i < SAMPLE_NUMBERS / 4; i += THREADS) tell(to + i, ((const float4*)numbers)[i], turn);
+            if constexpr (CONVOLUTIONS > 0) {
+                constexpr int last = most(0, CONVOLUTIONS - 1), groups = groups_for(1);
+                sums_below<1, groups>(numbers + dense_deltas_at(1), dense, scratch, thread);
                 __syncthreads();
                 for (int i = thread; i < INPUTS; i += THREADS) {
                     float sum = 0.0f;
 #pragma unroll
-                    for (int group = 0; group < GROUPS; group++) sum += scratch[group * INPUTS + i];
-                    const float d = sum * slope(activation(last), pooled[q * INPUTS + i]);
+                    for (int group = 0; group < groups; group++) sum += scratch[group * row_of(0) + i];
+                    const float d = sum * slope(activation(last), numbers[inputs_at(1) + i]);
                     pooled_deltas[i] = d;
                     at[deltas_at(last) + places[q * INPUTS + i]] = d;
                 }
@@ -710,8 +605,9 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                         float sum = q == 0 ? 0.0f : filter_gradient[filters_at(l) + i];
                         if constexpr (l == last && POOL > 0) sum += sums[i];
                         else
+#pragma unroll
                             for (int w = 0; w < WARPS; w++) sum += sums[w * numbers + i];
-                        if (q == own_samples - 1) filter_parts[block * fours(FILTER_NUMBERS) + filters_at(l) + i] = sum;
+                        if (q == own_samples - 1) tell(filter_parts + block * fours(FILTER_NUMBERS) + filters_at(l) + i, sum, turn);
                         else filter_gradient[filters_at(l) + i] = sum;
                     }
                 });
@@ -720,32 +616,95 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 if (EACH > 1) __syncthreads();
             }
         }
-        meet_grid(arrived, ++meetings * BLOCKS);
 
-        // ---- update of the filters, the same in every block
-        if constexpr (CONVOLUTIONS > 0) {
-            constexpr int GROUPS = most(1, least(BLOCKS, THREADS / most(1, FILTER_NUMBERS)));
-            const int with_samples = divided_up(rows, EACH);
-            for (int i = thread; i < GROUPS * FILTER_NUMBERS; i += THREADS) {
-                float sum = 0.0f;
-#pragma unroll 8
-                for (int b = i / most(1, FILTER_NUMBERS); b < BLOCKS; b += GROUPS)
-                    if (b < with_samples) sum += __ldcg(filter_parts + b * fours(FILTER_NUMBERS) + i % most(1, FILTER_NUMBERS));
-                scratch[i] = sum;
-            }
-            put();
-            __syncthreads();
-            for (int i = thread; i < FILTER_NUMBERS; i += THREADS) {
-                float gradient = 0.0f;
+        // ---- gradients of the own neurons, over all samples
+        Rates rates = {rate, rate, 1.0f};
+        if (ADAM) {
+            power_1 *= BETA_1;
+            power_2 *= BETA_2;
+            rates.step = rate / (float)(1.0 - power_1);
+            rates.correction = 1.0f / (float)(1.0 - power_2);
+        }
+        wait_to_hear(with_samples, turn, [&](int b) { return all_samples + (least((b + 1) * EACH, rows) * SAMPLE_NUMBERS - row_of(LAYERS)); });
+        for (int i = thread; i < BATCH * MOST_SHARE; i += THREADS) {
+            const int s = least(i / MOST_SHARE, rows - 1), j = i % MOST_SHARE;
+            float deltas[LAYERS];
+            hear(deltas, turn, [&](int l) { return all_samples + s * SAMPLE_NUMBERS + delta_of_own(l + 1, block, j); });
 #pragma unroll
-                for (int group = 0; group < GROUPS; group++) gradient += scratch[group * FILTER_NUMBERS + i];
-                const float w = updated(at[to_forward[i]], gradient, filter_m[i], filter_v[i], rates);
-                at[to_forward[i]] = at[to_backward[i]] = w;
-            }
-        } else {
-            put();
+            for (int l = 0; l < LAYERS; l++)
+                own[(l * BATCH + i / MOST_SHARE) * MOST_SHARE + j] = i / MOST_SHARE < rows ? deltas[l] : 0.0f;
         }
         __syncthreads();
+        constexpr int S_GROUPS = most(1, THREADS / (fours(MOST_INPUTS + 1))), WIDE = THREADS / S_GROUPS;  // threads that share an input
+        for (int k0 = 0; k0 < MOST_INPUTS + 1; k0 += WIDE) {
+            const int k = k0 + thread % WIDE, group = thread / WIDE;
+            constexpr int each = divided_up(BATCH, S_GROUPS), ahead = least(each, 16 / LAYERS);
+            float gradient[LAYERS][MOST_SHARE] = {};
+            for (int e0 = 0; e0 < each && group < S_GROUPS; e0 += ahead) {
+                float a[LAYERS * ahead];
+                auto sample = [&](int i) { return group + (e0 + i / LAYERS) * S_GROUPS; };
+                hear(a, turn, [&](int i) {
+                    return all_samples + least(sample(i), rows - 1) * SAMPLE_NUMBERS + inputs_at(i % LAYERS + 1) +
+                           least(k, neurons(i % LAYERS) - 1);
+                });
+#pragma unroll
+                for (int i = 0; i < LAYERS * ahead; i++) {
+                    const float input = k < neurons(i % LAYERS) ? a[i] : 1.0f;
+#pragma unroll
+                    for (int j = 0; j < MOST_SHARE; j++)
+                        gradient[i % LAYERS][j] += own[(i % LAYERS * BATCH + least(sample(i), BATCH - 1)) * MOST_SHARE + j] *
+                                                   (sample(i) < BATCH ? input : 0.0f);
+                }
+            }
+            upwards<1, LAYERS>([&](auto number) {
+                constexpr int layer = number.number, n_in = neurons(layer - 1);
+                if (k > n_in || group >= S_GROUPS) return;
+#pragma unroll
+                for (int j = 0; j < share(layer); j++)
+                    scratch[group * REMEMBERED + remembered_at(layer) + j * (n_in + 1) + k] = gradient[layer - 1][j];
+            });
+        }
+        if (start + BATCH < n) ask(start + BATCH);
+
+        // ---- gradients of the filters, in every block
+        if constexpr (CONVOLUTIONS > 0)
+            wait_to_hear(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
+        else
+            __syncthreads();
+        float* filter_sums = scratch + S_GROUPS * REMEMBERED;
+        constexpr int F_GROUPS = most(1, least(BLOCKS, THREADS / most(1, FILTER_NUMBERS)));
+        for (int i = thread; i < F_GROUPS * FILTER_NUMBERS; i += THREADS) {
+            const int group = i / most(1, FILTER_NUMBERS);
+            const float* from = filter_parts + i % most(1, FILTER_NUMBERS);
+            constexpr int parts = divided_up(BLOCKS, F_GROUPS), ahead = least(parts, 8);
+            float sum = 0.0f;
+            for (int e0 = 0; e0 < parts; e0 += ahead) {
+                float numbers[ahead];
+                auto from_block = [&](int e) { return group + (e0 + e) * F_GROUPS; };
+                hear(numbers, turn, [&](int e) { return from + least(from_block(e), with_samples - 1) * fours(FILTER_NUMBERS); });
+#pragma unroll
+                for (int e = 0; e < ahead; e++) sum += from_block(e) < with_samples ? numbers[e] : 0.0f;
+            }
+            filter_sums[i] = sum;
+        }
+
+        // ---- update
+        for_share([&](int here, int place, int i) {
+            float gradient = 0.0f;
+#pragma unroll
+            for (int group = 0; group < S_GROUPS; group++) gradient += scratch[group * REMEMBERED + here];
+            all_dense[place] = updated(dense[place], gradient, remembered_m[here], remembered_v[here], rates);
+        });
+        put();
+        __syncthreads();
+        for (int i = thread; i < FILTER_NUMBERS; i += THREADS) {
+            float gradient = 0.0f;
+#pragma unroll
+            for (int group = 0; group < F_GROUPS; group++) gradient += filter_sums[group * FILTER_NUMBERS + i];
+            const float w = updated(at[to_forward[i]], gradient, filter_m[i], filter_v[i], rates);
+            at[to_forward[i]] = at[to_backward[i]] = w;
+        }
+        arrive_grid(arrived);
     }
 
     // ---- everything is stored, by the block that has it
@@ -754,14 +713,8 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             parameters[i] = at[to_forward[i]];
             if (ADAM) M[i] = filter_m[i], V[i] = filter_v[i];
         }
-    for_own([&](int own, int i) {
-        parameters[i] = own_w[own];
-        if (ADAM) M[i] = own_m[own], V[i] = own_v[own];
+    for_share([&](int here, int place, int i) {
+        parameters[i] = all_dense[place];  // as this thread has written it
+        if (ADAM) M[i] = remembered_m[here], V[i] = remembered_v[here];
     });
-#pragma unroll
-    for (int h = 0; h < HELD; h++)
-        if (upper_from[h] >= 0 && (THREADS - 1 - thread) % UPDATERS == 0) {
-            parameters[upper_from[h]] = all_upper[upper_place[h]];
-            if (ADAM) M[upper_from[h]] = upper_m[h], V[upper_from[h]] = upper_v[h];
-        }
 }
