@@ -279,8 +279,8 @@ __device__ void convolve_back(float* at, const float* maps, int thread) {
 template <int L>
 __device__ void filter_sums(const float* at, const float* maps, float* sums, int warp, int lane) {
     constexpr int k = side(L), by = stride(L), pitch = map_pitch(L), c_out = channels(L + 1), c_in = channels(L);
-    constexpr int TALL = 2;  // there is less to do for each element than in convolve()
-    constexpr int strips = divided_up(height(L + 1), TALL), across = width(L + 1), reads = (TALL - 1) * by + k;
+    constexpr int HIGH = 2;  // elements of a column for a thread: there is less to do for each element than in convolve()
+    constexpr int strips = divided_up(height(L + 1), HIGH), across = width(L + 1), reads = (HIGH - 1) * by + k;
     constexpr int deep = most(1, least(least(DEEP, c_out), 64 / (k * k))), numbers = deep * (k * k + 1);
     const float* deltas = at + deltas_at(L) + border(L) * (deltas_pitch(L) + 1);
     for (int c = 0; c < c_in; c++)
@@ -288,14 +288,14 @@ __device__ void filter_sums(const float* at, const float* maps, float* sums, int
             float g[numbers] = {};
             for (int item = warp * 32 + lane; item < strips * across; item += THREADS) {
                 const int x = item % across, strip = item / across;
-                const float* from = maps + map_at(L) + (c * map_rows(L) + strip * TALL * by) * pitch + x * by;
-                float d[TALL][deep];
+                const float* from = maps + map_at(L) + (c * map_rows(L) + strip * HIGH * by) * pitch + x * by;
+                float d[HIGH][deep];
 #pragma unroll
-                for (int r = 0; r < TALL; r++)
+                for (int r = 0; r < HIGH; r++)
 #pragma unroll
                     for (int o = 0; o < deep; o++) {
                         const int channel = least(first_o + o, c_out - 1);
-                        d[r][o] = deltas[(channel * deltas_rows(L) + strip * TALL + r) * deltas_pitch(L) + x];
+                        d[r][o] = deltas[(channel * deltas_rows(L) + strip * HIGH + r) * deltas_pitch(L) + x];
                         g[deep * k * k + o] += d[r][o];
                     }
 #pragma unroll
@@ -304,7 +304,7 @@ __device__ void filter_sums(const float* at, const float* maps, float* sums, int
                     for (int j = 0; j < k; j++) {
                         const float a = from[y * pitch + j];
 #pragma unroll
-                        for (int r = 0; r < TALL; r++)
+                        for (int r = 0; r < HIGH; r++)
                             if (y - r * by >= 0 && y - r * by < k)
 #pragma unroll
                                 for (int o = 0; o < deep; o++) g[(o * k + y - r * by) * k + j] += a * d[r][o];
