@@ -77,6 +77,7 @@ convolution_forward = Operation(
         _sizes(1, 1, 60, 5, 2, 4, 3, 1, 2),
         _sizes(2, 3, 3, 4, 70, 1, 2, 1, 0),
         _sizes(2, 8, 8, 16, 5, 3, 1, 1, 1),
+        _sizes(1, 33, 4, 4, 2, 3, 1, 1, 1),
     ],
     draw_sizes=_draw,
     large_sizes=[
