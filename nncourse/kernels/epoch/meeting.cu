@@ -49,7 +49,7 @@ __device__ void arrive_grid(int* arrived) {
     __syncthreads();
 #ifndef CUDA_ON_CPU
     // Makes this block's writes visible before its arrival.
-    if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
+    if (threadIdx.x == blockDim.x - 1) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
 #endif
 }
 __device__ void wait_grid(int* arrived, int wanted) {
@@ -60,6 +60,15 @@ __device__ void wait_grid(int* arrived, int wanted) {
         for (int there = 0; there < wanted;)
             asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
     __syncthreads();
+#endif
+}
+// The second half for some warps of a block. (The emulator has all wait.)
+__device__ void wait_in_warp(int* arrived, int wanted) {
+#ifndef CUDA_ON_CPU
+    if (threadIdx.x % 32 == 0)
+        for (int there = 0; there < wanted;)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
+    __syncwarp();
 #endif
 }
 __device__ void meet_grid(int* arrived, int wanted) {
