@@ -5,7 +5,7 @@ The kernel is in the .cu text.
 
 import functools
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil, prod
 
 import numpy as np
@@ -25,7 +25,7 @@ from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 TALL = 4  # elements of a column that a thread computes
 MOST_THREADS = 512
-MOST_SHARE = 16  # neurons of a layer that a block updates: a thread holds a number for each
+MOST_SHARE = 16  # neurons of the first dense layer that a block updates: a thread holds a number for each
 MOST_TAPS = 512  # weights of a filter: the loops over them are unrolled
 
 
@@ -50,13 +50,16 @@ class Layout:
 
 def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip: Chip) -> Layout:
     """A layout that fits the chip. Raises DoesNotFitError if there is none."""
-    widest = max(architecture.sizes)
-    blocks = min(chip.multiprocessors, max(batch, ceil(widest / 8)))
+    blocks = min(chip.multiprocessors, max(batch, ceil(architecture.sizes[0] / 8)))
     largest = max(height * width for _, height, width in architecture.maps)
     threads = min(MOST_THREADS, 64 * ceil(largest / 64))
     made = _laid_out(architecture, batch, adam, blocks, threads)
     taps = max((prod(shape[1:]) for shape in architecture.shapes[: len(architecture.convolutions)]), default=0)
-    if ceil(widest / blocks) > MOST_SHARE or taps > MOST_TAPS or 4 * made.shared_floats > chip.shared_bytes:
+    if (
+        ceil(architecture.sizes[0] / blocks) > MOST_SHARE
+        or taps > MOST_TAPS
+        or 4 * made.shared_floats > chip.shared_bytes
+    ):
         operation = (convolutional_adam_epoch if adam else convolutional_sgd_epoch).name
         raise DoesNotFitError(
             f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory "
@@ -90,20 +93,22 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
 
     inputs, *widths = architecture.dense.sizes
     numbers, outputs, warps = filter_numbers(architecture), widths[-1], threads // 32
-    shares = [ceil(n / blocks) for n in widths]
-    remembered = sum(share * (n_in + 1) for share, n_in in zip(shares, (inputs, *widths), strict=False))
-    groups = max(1, threads // _fours(max([inputs, *widths[:-1]]) + 1))  # as S_GROUPS in the .cu text
+    share, above = ceil(widths[0] / blocks), list(pairwise(widths))  # see the .cu text
+    shares = [ceil((n_in + 1) / blocks) for n_in, _ in above]
+    first, upper = share * (inputs + 1), sum(k * n_out for k, (_, n_out) in zip(shares, above, strict=True))
+    gathered = _fours(_fours(share) + sum(k + n_out for k, (_, n_out) in zip(shares, above, strict=True)))
+    groups = max(1, threads // _fours(inputs + 1))
     sizes = {
         "dense": dense_numbers(architecture),
         "samples": each * sample_numbers(architecture),
         "outputs": outputs,
-        "own": len(widths) * batch * max(shares),
+        "own": batch * gathered,
         "targets": each * outputs,
-        "remembered": 2 * remembered if adam else 0,
+        "remembered": 2 * (first + upper) if adam else 0,
         "filter_memory": 3 * numbers,
         "tables": 2 * numbers + 2 * each * inputs,
         "pooled": inputs,
-        "scratch": max(4 * threads, _fours(inputs), warps * numbers, groups * remembered + max(threads, numbers)),
+        "scratch": max(4 * threads, _fours(inputs), warps * numbers, groups * first + upper + max(threads, numbers)),
     }
     starts, end = _one_behind_the_other(list(sizes.values()), end)
     return Layout(
