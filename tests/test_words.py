@@ -160,6 +160,7 @@ def test_what_is_no_network_is_refused_in_one_line(text, said):
         "image999999999x999999999x999999999,conv1x999999999,10",
         "image1x8x8,conv1x999999999p999999998,10",
         "999999999,999999999,1",
+        "16000,16000,16000,1",
     ],
 )
 def test_huge_networks_are_refused_before_memory_is_taken(text):
