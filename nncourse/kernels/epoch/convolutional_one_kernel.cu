@@ -1,21 +1,13 @@
 // convolutional_sgd_epoch and convolutional_adam_epoch in one launch: between two steps no number is handed to the host.
 //
 // Everything about the network is a compile-time constant: convolutional_one_kernel.py compiles this text for each
-// network, and says where in memory everything lies. Work is divided among the blocks in two ways:
+// network, and says where in memory everything lies.
 //
-//   By samples. A block takes a sample, or some, through the convolutions and the pool, forward and backward. Every block
-//   has a copy of the filters, which are small.
-//
-//   By neurons. Of dense layer 1, which has the most weights, a block has OWN neurons, for the whole batch. Their weights
-//   never leave it, nor what Adam remembers of them. The layers above are small: every block computes them for the whole
-//   batch, and updates its share of their parameters.
-//
-// A step. Between two lines the blocks tell each other numbers through global memory, so all wait for all:
-//   convolutions and pool of its samples                                  -> the inputs of layer 1
-//   layer 1, own neurons                                                  -> their activations
-//   layers above; deltas, down to those of its own neurons; its part of dC/d(inputs of layer 1); dense weights -> parts
-//   sum of these parts; backward through pool and convolutions            -> the gradient of the filters for its samples
-//   sum of these gradients; update of the filters
+// A block takes a sample of the batch, or some, through the whole network, forward and backward, and waits for nobody: it
+// has a copy of all weights in shared memory. Then all blocks tell each other what the gradients are made of: inputs and
+// deltas of the dense layers, of all samples, and the gradients of the filters for each sample. So each block updates
+// some neurons of each dense layer, and all filters, which are few. At last the blocks tell each other the new weights;
+// while these arrive, the next samples go through the convolutions, whose filters each block knows already.
 
 constexpr int WARPS = THREADS / 32;
 // TALL elements of a column are computed by one thread, because they share the weights that it reads,
@@ -104,22 +96,36 @@ __device__ constexpr int backward_at(int l) {  // and for the way back, [o][i][j
     constexpr int of[] = {BACKWARD_AT};
     return of[l];
 }
-// Layers above the first: W with rows of fours(inputs), then b; the same offsets in shared and in global memory.
-__device__ constexpr int upper_at(int layer) {
-    return layer <= 2 ? 0 : upper_at(layer - 1) + neurons(layer - 1) * fours(neurons(layer - 2)) + fours(neurons(layer - 1));
+// Dense layers: W with rows of fours(inputs), then b; the same offsets in shared and in global memory.
+__device__ constexpr int row_of(int layer) { return fours(neurons(layer)); }
+__device__ constexpr int weights_at(int layer) {
+    return layer == 1 ? 0 : weights_at(layer - 1) + neurons(layer - 1) * row_of(layer - 2) + row_of(layer - 1);
 }
-__device__ constexpr int upper_biases_at(int layer) { return upper_at(layer) + neurons(layer) * fours(neurons(layer - 1)); }
-constexpr int UPPER_NUMBERS = upper_at(LAYERS + 1);
-// Activations and deltas of all samples, a row for each. Those of layer 1 come from all blocks, the unused neurons too.
-__device__ constexpr int row_of(int layer) { return fours(layer == 1 ? BLOCKS * OWN : neurons(layer)); }
-__device__ constexpr int activations_at(int layer) {  // layer 0: the inputs of layer 1
-    return layer == 0 ? ACTIVATIONS_AT : activations_at(layer - 1) + SAMPLES * row_of(layer - 1);
+__device__ constexpr int biases_at(int layer) { return weights_at(layer) + neurons(layer) * row_of(layer - 1); }
+constexpr int DENSE_NUMBERS = weights_at(LAYERS + 1);
+// What a block computes of a sample and tells: the inputs of each dense layer, then the deltas of each.
+__device__ constexpr int inputs_at(int layer) {
+    constexpr int of[] = {0, LAYER_INPUTS_AT};
+    return of[layer];
 }
-__device__ constexpr int dense_deltas_at(int layer) {  // from layer 2 on; layer 1 only if it is the last
-    return layer <= 2 ? DENSE_DELTAS_AT : dense_deltas_at(layer - 1) + SAMPLES * fours(neurons(layer - 1));
+__device__ constexpr int dense_deltas_at(int layer) {
+    constexpr int of[] = {0, LAYER_DELTAS_AT};
+    return of[layer];
 }
-constexpr int OWN_FOURS = fours(OWN), INPUT_FOURS = fours(INPUTS);
-constexpr int OWN_ROW = INPUT_FOURS + 4;  // W of a neuron of layer 1, then its bias
+constexpr int SAMPLE_NUMBERS = dense_deltas_at(LAYERS) + row_of(LAYERS);
+// The neurons of a layer that a block updates, and what it remembers of them: for each a row of inputs, then the bias.
+__device__ constexpr int share(int layer) { return divided_up(neurons(layer), BLOCKS); }
+__device__ constexpr int remembered_at(int layer) {
+    return layer == 1 ? 0 : remembered_at(layer - 1) + share(layer - 1) * (neurons(layer - 2) + 1);
+}
+constexpr int REMEMBERED = remembered_at(LAYERS + 1);
+__device__ constexpr int most_share(int layer) { return layer == 0 ? 1 : most(share(layer), most_share(layer - 1)); }
+__device__ constexpr int most_inputs(int layer) { return layer == 0 ? 1 : most(neurons(layer - 1), most_inputs(layer - 1)); }
+constexpr int MOST_SHARE = most_share(LAYERS), MOST_INPUTS = most_inputs(LAYERS);
+// Where, among the numbers of a sample, the delta of a block's own neuron is; past the layer's end, of its last neuron.
+__device__ constexpr int delta_of_own(int layer, int block, int j) {
+    return dense_deltas_at(layer) + least(block * share(layer) + j, neurons(layer) - 1);
+}
 
 // ---- loops over layers at compile time
 
@@ -342,51 +348,52 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
     }
 }
 
-// ---- dense layers. A warp takes a pair of samples through them, and waits for no other warp.
+// ---- dense layers, of one sample
 
-// All loops over the inputs have the same number of rounds in all lanes: a branch in which only some lanes take part would
-// wait for memory once more.
-
-// Hears the inputs of a pair of samples, of which the second may not be there. Each thread keeps what it will read itself.
-template <int NUMBER_OF_INPUTS>
-__device__ void hear_pair(const float* from, float* to, int samples, int turn, int lane) {
-    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32), ahead = least(rounds, 4);
-    for (int r0 = 0; r0 < rounds; r0 += ahead) {
-        float4 a[2 * ahead];
-        auto number = [&](int i) { return least((r0 + i / 2) * 32 + lane, inputs - 1); };
-        hear(
-            a, turn, [&](int i) { return (const float4*)from + (i % 2 < samples ? i % 2 * inputs : 0) + number(i); },
-            [&](int i) { return NUMBER_OF_INPUTS - 4 * number(i); });
+// Weighted sums of a layer: WARPS share the neurons, and the lanes of a warp the inputs. Calls done(neuron, sum).
+template <int LAYER, typename Done>
+__device__ void weighted_sums(const float* from, const float* dense, int warp, int lane, Done done) {
+    constexpr int inputs = row_of(LAYER - 1) / 4, rounds = divided_up(inputs, 32), together = least(8, divided_up(neurons(LAYER), WARPS));
+    const float4 *a = (const float4*)from, *w = (const float4*)(dense + weights_at(LAYER));
+    for (int j0 = warp * together; j0 < neurons(LAYER); j0 += WARPS * together) {
+        float z[together] = {};
+#pragma unroll 2
+        for (int r = 0; r < rounds; r++) {  // the same number of rounds in all lanes: no branch in which only some take part
+            const int k = least(r * 32 + lane, inputs - 1);
+            const float there = r * 32 + lane < inputs ? 1.0f : 0.0f;
+            const float4 x = a[k];
 #pragma unroll
-        for (int i = 0; i < 2 * ahead; i++)
-            if ((r0 + i / 2) * 32 + lane < inputs) ((float4*)to)[i % 2 * inputs + number(i)] = a[i];
+            for (int j = 0; j < together; j++) {
+                const float4 v = w[least(j0 + j, neurons(LAYER) - 1) * inputs + k];
+                z[j] += there * (x.x * v.x + x.y * v.y + x.z * v.z + x.w * v.w);
+            }
+        }
+        int first = 0, end = together;
+        add_over_lanes<together, 32>(z, lane, first, end);
+        if (first < end && j0 + first < neurons(LAYER)) done(j0 + first, z[0] + dense[biases_at(LAYER) + j0 + first]);
     }
 }
 
-// Weighted sums of NEURONS neurons for a pair of samples, at most 16. Calls done(number in the pair, neuron, sum).
-template <int NEURONS, int NUMBER_OF_INPUTS, typename Done>
-__device__ void weighted_sums(const float* inputs_of_pair, int inputs_row, const float* weights, int row, int lane,
-                              Done done) {
-    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32);
-    const float4 *a = (const float4*)inputs_of_pair, *w = (const float4*)weights;
-    float z[2 * NEURONS] = {};
-#pragma unroll 2
-    for (int r = 0; r < rounds; r++) {
-        const int k = least(r * 32 + lane, inputs - 1);
-        const float there = r * 32 + lane < inputs ? 1.0f : 0.0f;
-        float4 first = a[k], second = a[inputs_row / 4 + k];
-        first = make_float4(first.x * there, first.y * there, first.z * there, first.w * there);
-        second = make_float4(second.x * there, second.y * there, second.z * there, second.w * there);
-#pragma unroll
-        for (int j = 0; j < NEURONS; j++) {
-            const float4 v = w[j * (row / 4) + k];
-            z[j] += first.x * v.x + first.y * v.y + first.z * v.z + first.w * v.w;
-            z[NEURONS + j] += second.x * v.x + second.y * v.y + second.z * v.z + second.w * v.w;
+// (D W) of a layer: dC/da of the layer below. GROUPS threads share a number; each leaves its part in parts[group][number].
+template <int LAYER, int GROUPS>
+__device__ void sums_below(const float* deltas, const float* dense, float* parts, int thread) {
+    constexpr int numbers = row_of(LAYER - 1), fours_below = numbers / 4, each = divided_up(neurons(LAYER), GROUPS);
+    for (int i = thread; i < GROUPS * fours_below; i += THREADS) {
+        const int k = i % fours_below, group = i / fours_below;
+        const float4* w = (const float4*)(dense + weights_at(LAYER)) + k;
+        float4 sum = {};
+#pragma unroll 16
+        for (int e = 0; e < each; e++) {
+            const int o = least(group * each + e, neurons(LAYER) - 1);
+            const float d = group * each + e < neurons(LAYER) ? deltas[o] : 0.0f;
+            const float4 v = w[o * fours_below];
+            sum.x += d * v.x, sum.y += d * v.y, sum.z += d * v.z, sum.w += d * v.w;
         }
+        *(float4*)(parts + group * numbers + 4 * k) = sum;
     }
-    int first = 0, end = 2 * NEURONS;
-    add_over_lanes<2 * NEURONS, 32>(z, lane, first, end);
-    if (first < end) done(first / NEURONS, first % NEURONS, z[0]);
+}
+__device__ constexpr int groups_for(int layer) {  // how many threads share a number of sums_below()
+    return most(1, least(THREADS / (row_of(layer - 1) / 4), divided_up(neurons(layer), 4)));
 }
 
 // The delta of output o of a sample, from all z (softmax) or a of the sample. (4a)
@@ -417,18 +424,14 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                     int* arrived, int n, float rate, double power_1, double power_2) {
     extern __shared__ __align__(16) float at[];
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, block = blockIdx.x;
-    const int first_own = block * OWN;  // neuron of layer 1
-    float *own_w = at + OWN_AT, *own_m = own_w + OWN * OWN_ROW, *own_v = own_m + OWN * OWN_ROW;
-    float *upper = at + UPPER_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT;
-    float *own_deltas = at + OWN_DELTAS_AT;  // [sample][own neuron]
+    float *dense = at + DENSE_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT, *own = at + OWN_AT;
+    float *remembered_m = at + REMEMBERED_AT, *remembered_v = remembered_m + REMEMBERED;
     float *filter_m = at + FILTER_MEMORY_AT, *filter_v = filter_m + FILTER_NUMBERS, *filter_gradient = filter_v + FILTER_NUMBERS;
     int *to_forward = (int*)(at + TABLES_AT), *to_backward = to_forward + FILTER_NUMBERS;  // where a filter's number lies
     int *places = to_backward + FILTER_NUMBERS, *corners = places + EACH * INPUTS;         // of the pool's maxima
-    float *pooled = at + POOLED_AT, *pooled_deltas = pooled + EACH * INPUTS;
-    float *all_pooled = meeting_place, *all_activations = all_pooled + SAMPLES * INPUT_FOURS;  // [sample][number]
-    float *input_deltas = all_activations + SAMPLES * row_of(1);           // [block][sample][input]
-    float *filter_parts = input_deltas + BLOCKS * SAMPLES * INPUT_FOURS;   // [block][number]
-    float *all_upper = filter_parts + BLOCKS * fours(FILTER_NUMBERS);
+    float* pooled_deltas = at + POOLED_AT;
+    float *all_dense = meeting_place, *all_samples = all_dense + DENSE_NUMBERS;  // [sample][number]
+    float* filter_parts = all_samples + BATCH * SAMPLE_NUMBERS;                   // [block][number]
 
     // ---- everything is loaded
     for (int i = thread; i < SHARED_FLOATS; i += THREADS) at[i] = 0.0f;
@@ -438,8 +441,9 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         for (int i = thread; i < weights_of(l) + c_out; i += THREADS) {
             const bool is_weight = i < weights_of(l);
             const int o = is_weight ? i / (c_in * k * k) : i - weights_of(l), c = i / (k * k) % c_in, tap = i % (k * k);
-            to_forward[filters_at(l) + i] = forward_at(l) + (is_weight ? (c * k * k + tap) : c_in * k * k) * fours(c_out) + o;
-            to_backward[filters_at(l) + i] = is_weight && l > 0 ? backward_at(l) + (o * k * k + tap) * fours(c_in) + c : to_forward[filters_at(l) + i];
+            const int forward = forward_at(l) + (is_weight ? (c * k * k + tap) : c_in * k * k) * fours(c_out) + o;
+            to_forward[filters_at(l) + i] = forward;
+            to_backward[filters_at(l) + i] = is_weight && l > 0 ? backward_at(l) + (o * k * k + tap) * fours(c_in) + c : forward;
         }
     });
     __syncthreads();
@@ -447,64 +451,38 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         at[to_forward[i]] = at[to_backward[i]] = parameters[i];
         if (ADAM) filter_m[i] = M[i], filter_v[i] = V[i];
     }
-    auto for_own = [&](auto body) {  // body(place among the own, place in the vector of parameters)
-        for (int i = thread; i < OWN * (INPUTS + 1); i += THREADS) {
-            const int j = i / (INPUTS + 1), k = i % (INPUTS + 1), neuron = first_own + j;
-            if (neuron < neurons(1))
-                body(j * OWN_ROW + (k < INPUTS ? k : INPUT_FOURS),
-                     dense_at(1) + (k < INPUTS ? neuron * INPUTS + k : neurons(1) * INPUTS + neuron));
-        }
-    };
-    for_own([&](int own, int i) {
-        own_w[own] = parameters[i];
-        if (ADAM) own_m[own] = M[i], own_v[own] = V[i];
-    });
-    // The share of the layers above: UPDATERS lanes for each number.
-    constexpr int UPPER_HELD = most(1, divided_up(UPPER_NUMBERS / 4, THREADS));
-    constexpr int SHARE = divided_up(UPPER_NUMBERS, BLOCKS), UPDATERS = 4, HELD = most(1, divided_up(SHARE * UPDATERS, THREADS));
-    int upper_place[HELD], upper_from[HELD], upper_delta[HELD], upper_below[HELD];
-    int upper_delta_row[HELD], upper_below_row[HELD];  // in upper; in parameters; in shared memory
-    float upper_w[HELD], upper_m[HELD], upper_v[HELD];
-#pragma unroll
-    for (int h = 0; h < HELD; h++) {
-        const int item = h * THREADS + THREADS - 1 - thread, mine = item / UPDATERS, place = block * SHARE + mine;
-        upper_from[h] = -1;
-        upper_place[h] = place;
-        upper_delta[h] = upper_below[h] = upper_delta_row[h] = upper_below_row[h] = 0;
-        upwards<2, LAYERS>([&](auto number) {
-            constexpr int layer = number.number, n_in = neurons(layer - 1), row = fours(n_in);
-            if (mine >= SHARE || place < upper_at(layer) || place >= upper_at(layer + 1)) return;
-            const bool is_weight = place < upper_biases_at(layer);
-            const int j = is_weight ? (place - upper_at(layer)) / row : place - upper_biases_at(layer);
-            const int k = is_weight ? (place - upper_at(layer)) % row : 0;
-            if (j >= neurons(layer) || k >= n_in) return;
-            upper_from[h] = dense_at(layer) + (is_weight ? j * n_in + k : neurons(layer) * n_in + j);
-            upper_delta[h] = dense_deltas_at(layer) + j;
-            upper_delta_row[h] = fours(neurons(layer));
-            upper_below[h] = is_weight ? activations_at(layer - 1) + k : -1;
-            upper_below_row[h] = row_of(layer - 1);
+    // body(place among what is remembered, place among the dense weights, place in the vector of parameters)
+    auto for_share = [&](auto body) {
+        upwards<1, LAYERS>([&](auto number) {
+            constexpr int layer = number.number, n_in = neurons(layer - 1);
+            for (int i = thread; i < share(layer) * (n_in + 1); i += THREADS) {
+                const int k = i % (n_in + 1), j = block * share(layer) + i / (n_in + 1);
+                if (j < neurons(layer))
+                    body(remembered_at(layer) + i, k < n_in ? weights_at(layer) + j * row_of(layer - 1) + k : biases_at(layer) + j,
+                         dense_at(layer) + (k < n_in ? j * n_in + k : neurons(layer) * n_in + j));
+            }
         });
-        upper_m[h] = ADAM && upper_from[h] >= 0 ? M[upper_from[h]] : 0.0f;
-        upper_v[h] = ADAM && upper_from[h] >= 0 ? V[upper_from[h]] : 0.0f;
-        upper_w[h] = upper_from[h] >= 0 ? parameters[upper_from[h]] : 0.0f;
-        if (mine >= SHARE || place >= UPPER_NUMBERS) upper_place[h] = -1;  // others, with no parameter, are padding
-        else if (item % UPDATERS == 0) tell(all_upper + place, upper_w[h], 1);
-    }
+    };
+    for_share([&](int here, int place, int i) {
+        all_dense[place] = parameters[i];
+        if (ADAM) remembered_m[here] = M[i], remembered_v[here] = V[i];
+    });
 
     // The next images and targets wait in registers.
     constexpr int PIXELS = channels(0) * height(0) * width(0), X_HELD = divided_up(EACH * PIXELS, THREADS);
-    constexpr int Y_HELD = divided_up(BATCH * OUTPUTS, THREADS);
+    constexpr int Y_HELD = divided_up(EACH * OUTPUTS, THREADS);
     float x_next[X_HELD], y_next[Y_HELD];
     auto ask = [&](int start) {
+        const int first = start + block * EACH, left = least(EACH, least(start + BATCH, n) - first);
 #pragma unroll
         for (int h = 0; h < X_HELD; h++) {
-            const int i = h * THREADS + thread, s = start + block * EACH + i / PIXELS;
-            x_next[h] = i < EACH * PIXELS && block * EACH + i / PIXELS < BATCH && s < n ? X[(size_t)s * PIXELS + i % PIXELS] : 0.0f;
+            const int i = h * THREADS + thread;
+            x_next[h] = i < left * PIXELS ? X[(size_t)first * PIXELS + i] : 0.0f;
         }
 #pragma unroll
         for (int h = 0; h < Y_HELD; h++) {
             const int i = h * THREADS + thread;
-            y_next[h] = i < BATCH * OUTPUTS && start + i / OUTPUTS < n ? Y[(size_t)start * OUTPUTS + i] : 0.0f;
+            y_next[h] = i < left * OUTPUTS ? Y[(size_t)first * OUTPUTS + i] : 0.0f;
         }
     };
     auto put = [&] {
@@ -517,18 +495,28 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         }
 #pragma unroll
         for (int h = 0; h < Y_HELD; h++)
-            if (h * THREADS + thread < BATCH * OUTPUTS) targets[h * THREADS + thread] = y_next[h];
+            if (h * THREADS + thread < EACH * OUTPUTS) targets[h * THREADS + thread] = y_next[h];
     };
     ask(0);
     put();
-    __syncthreads();
+    arrive_grid(arrived);
 
     int turn = 0;
     for (int start = 0; start < n; start += BATCH) {
         turn++;
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
+        const int with_samples = divided_up(rows, EACH);  // blocks
 
-        // ---- by samples: convolutions and pool
+        // ---- forward: convolutions, while the dense weights arrive
+        constexpr int FETCHERS = THREADS / 2;
+#ifdef CUDA_ON_CPU
+        wait_grid(arrived, turn * BLOCKS);
+#endif
+        if (thread >= THREADS - FETCHERS) {
+            wait_in_warp(arrived, turn * BLOCKS);
+            for (int i = thread - (THREADS - FETCHERS); i < DENSE_NUMBERS / 4; i += FETCHERS)
+                copy_four_later((float4*)dense + i, (const float4*)all_dense + i);
+        }
         upwards<0, CONVOLUTIONS - 1>([&](auto number) {
             for (int q = 0; q < EACH; q++)
                 if (q < own_samples) convolve<number.number>(at, at + q * MAPS_SIZE, thread);
@@ -536,13 +524,12 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         });
         for (int q = 0; q < EACH; q++) {
             if (q >= own_samples) break;
-            constexpr int rows_in = map_rows(CONVOLUTIONS), pitch = map_pitch(CONVOLUTIONS), last = most(0, CONVOLUTIONS - 1);
+            constexpr int last = most(0, CONVOLUTIONS - 1), pitch = map_pitch(CONVOLUTIONS);
             const float* map = at + q * MAPS_SIZE + map_at(CONVOLUTIONS);
-            const int s = block * EACH + q;
             for (int i = thread; i < INPUTS; i += THREADS) {
                 constexpr int by = most(1, POOL), across = width(CONVOLUTIONS) / by, windows = height(CONVOLUTIONS) / by * across;
                 const int c = i / windows, y = i % windows / across * by, x = i % across * by;
-                const float* window = map + (c * rows_in + y) * pitch + x;
+                const float* window = map + (c * map_rows(CONVOLUTIONS) + before(CONVOLUTIONS) + y) * pitch + before(CONVOLUTIONS) + x;
                 float top = window[0];
                 int winner = 0;
 #pragma unroll
@@ -555,168 +542,49 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                     places[q * INPUTS + i] = (c * deltas_rows(last) + border(last) + row) * deltas_pitch(last) + border(last) + column;
                     corners[q * INPUTS + i] = row * stride(last) * map_pitch(last) + column * stride(last);
                 }
-                pooled[q * INPUTS + i] = top;
-                tell(all_pooled + s * INPUT_FOURS + i, top, turn);
+                at[SAMPLES_AT + q * SAMPLE_NUMBERS + inputs_at(1) + i] = top;
             }
         }
-        begin_to_hear();
-
-        // ---- by neurons: layer 1
-        if constexpr (UPPER_NUMBERS > 0) {
-            float4 fours_of_upper[UPPER_HELD];
-            auto number = [&](int h) { return least(h * THREADS + thread, UPPER_NUMBERS / 4 - 1); };
-            hear(fours_of_upper, turn, [&](int h) { return (const float4*)all_upper + number(h); }, [](int h) { return 4; });
-#pragma unroll
-            for (int h = 0; h < UPPER_HELD; h++)
-                if (h * THREADS + thread < UPPER_NUMBERS / 4) ((float4*)upper)[h * THREADS + thread] = fours_of_upper[h];
-        }
-        for (int s = 2 * warp; s < rows; s += 2 * WARPS) {
-            float* inputs = at + activations_at(0) + s * INPUT_FOURS;
-            hear_pair<INPUTS>(all_pooled + s * INPUT_FOURS, inputs, rows - s, turn, lane);
-            weighted_sums<OWN, INPUTS>(inputs, INPUT_FOURS, own_w, OWN_ROW, lane, [&](int second, int j, float z) {
-                const float a = activate(activation_of(1), z + own_w[j * OWN_ROW + INPUT_FOURS]);
-                if (s + second < rows)
-                    tell(all_activations + (s + second) * row_of(1) + first_own + j, first_own + j < neurons(1) ? a : 0.0f, turn);
-            });
-        }
-        __syncthreads();  // the parameters of the layers above have been stored
-        begin_to_hear();
-
-        // ---- the layers above, and back to the own neurons and their inputs
-        const float mean_of = 1.0f / rows;
-        for (int s = 2 * warp; s < rows; s += 2 * WARPS) {
-            hear_pair<BLOCKS * OWN>(all_activations + s * row_of(1), at + activations_at(1) + s * row_of(1), rows - s, turn, lane);
-            __syncwarp();
-            upwards<2, LAYERS>([&](auto number) {
-                constexpr int layer = number.number, below = fours(neurons(layer - 1)), here = row_of(layer);
-                constexpr int together = least(neurons(layer), TOGETHER);
-                const float *weights = upper + upper_at(layer), *biases = upper + upper_biases_at(layer);
-                for (int group = 0; group < neurons(layer); group += together) {
-                    const int first = least(group, neurons(layer) - together);  // the last group overlaps the one before
-                    weighted_sums<together, neurons(layer - 1)>(
-                        at + activations_at(layer - 1) + s * row_of(layer - 1), row_of(layer - 1), weights + first * below, below, lane,
-                        [&](int second, int j, float z) {
-                            at[activations_at(layer) + (s + second) * here + first + j] =
-                                activate(activation_of(layer), z + biases[first + j]);
-                        });
-                }
-                __syncwarp();
-            });
-            constexpr int output_row = fours(OUTPUTS);
-            for (int i = lane; i < 2 * OUTPUTS; i += 32) {
-                const int own = s + i / OUTPUTS, o = i % OUTPUTS;
-                const float d = output_delta(at + activations_at(LAYERS) + own * row_of(LAYERS), targets + least(own, BATCH - 1) * OUTPUTS, o);
-                at[dense_deltas_at(LAYERS) + own * output_row + o] = own < rows ? d * mean_of : 0.0f;
-            }
-            __syncwarp();
-            auto delta_below = [&](auto above, int j, int s) {  // (4b), for neuron j of the layer below `above`
-                constexpr int layer = above.number, row = fours(neurons(layer - 1));
-                const float *weights = upper + upper_at(layer) + j, *deltas = at + dense_deltas_at(layer) + s * fours(neurons(layer));
-                float sum = 0.0f;
-#pragma unroll 16
-                for (int o = 0; o < neurons(layer); o++) sum += deltas[o] * weights[o * row];
-                return sum * slope(activation_of(layer - 1), at[activations_at(layer - 1) + s * row_of(layer - 1) + j]);
-            };
-            downwards<LAYERS - 1, 2>([&](auto number) {
-                constexpr int layer = number.number, row = fours(neurons(layer));
-                for (int i = lane; i < 2 * neurons(layer); i += 32) {
-                    const int own = s + i / neurons(layer), j = i % neurons(layer);
-                    at[dense_deltas_at(layer) + own * row + j] = delta_below(Layer<layer + 1>(), j, own);
-                }
-                __syncwarp();
-            });
-            for (int i = lane; i < 2 * OWN; i += 32) {
-                const int own = s + i / OWN, j = i % OWN, neuron = least(first_own + j, neurons(1) - 1);
-                float d;
-                if constexpr (LAYERS == 1) d = at[dense_deltas_at(1) + own * fours(OUTPUTS) + neuron];
-                else d = delta_below(Layer<2>(), neuron, own);
-                own_deltas[own * OWN_FOURS + j] = first_own + j < neurons(1) ? d : 0.0f;
-            }
-            __syncwarp();
-            if constexpr (CONVOLUTIONS > 0) {
-                float d[2][OWN];
-#pragma unroll
-                for (int j = 0; j < OWN; j++) d[0][j] = own_deltas[s * OWN_FOURS + j], d[1][j] = own_deltas[(s + 1) * OWN_FOURS + j];
-                float4* to = (float4*)(input_deltas + (block * SAMPLES + s) * INPUT_FOURS);
-#pragma unroll 2
-                for (int r = 0; r < divided_up(INPUT_FOURS / 4, 32); r++) {
-                    const int k = least(r * 32 + lane, INPUT_FOURS / 4 - 1);
-                    float4 sums[2] = {};
-#pragma unroll
-                    for (int j = 0; j < OWN; j++) {
-                        const float4 w = *(const float4*)(own_w + j * OWN_ROW + 4 * k);
-#pragma unroll
-                        for (int q = 0; q < 2; q++)
-                            sums[q].x += d[q][j] * w.x, sums[q].y += d[q][j] * w.y, sums[q].z += d[q][j] * w.z, sums[q].w += d[q][j] * w.w;
-                    }
-                    if (r * 32 + lane < INPUT_FOURS / 4) {
-                        tell(to + k, sums[0], turn);
-                        if (s + 1 < rows) tell(to + INPUT_FOURS / 4 + k, sums[1], turn);
-                    }
-                }
-            }
-        }
-        for (int s = 2 * warp; s < SAMPLES; s += 2 * WARPS)  // of samples that are not there
-            for (int i = lane; i < 2 * OWN_FOURS; i += 32)
-                if (s + i / OWN_FOURS >= rows) own_deltas[s * OWN_FOURS + i] = 0.0f;
+        wait_for_copies();
         __syncthreads();
 
-        // ---- while the others come so far: update of the own weights
-        Rates rates = {rate, rate, 1.0f};
-        if (ADAM) {
-            power_1 *= BETA_1;
-            power_2 *= BETA_2;
-            rates.step = rate / (float)(1.0 - power_1);
-            rates.correction = 1.0f / (float)(1.0 - power_2);
-        }
-        constexpr int SOME = divided_up(OWN, 2);  // neurons for which a thread updates the weight of an input
-        for (int i = thread; i < divided_up(OWN, SOME) * (INPUTS + 1); i += THREADS) {
-            const int k = i % (INPUTS + 1), j0 = least(i / (INPUTS + 1) * SOME, OWN - SOME);
-            const bool is_weight = k < INPUTS;
-            const float *below = at + activations_at(0) + least(k, INPUTS - 1), *deltas = own_deltas + j0;
-            float gradient[SOME] = {};
-#pragma unroll 16
-            for (int s = 0; s < SAMPLES; s++) {
-                const float a = is_weight ? below[s * INPUT_FOURS] : 1.0f;
-#pragma unroll
-                for (int j = 0; j < SOME; j++) gradient[j] += deltas[s * OWN_FOURS + j] * a;
-            }
-#pragma unroll
-            for (int j = 0; j < SOME; j++) {
-                if (OWN % SOME > 0 && i / (INPUTS + 1) > 0 && j0 + j < SOME) continue;  // has been updated already
-                const int own = (j0 + j) * OWN_ROW + (is_weight ? k : INPUT_FOURS);
-                own_w[own] = updated(own_w[own], gradient[j], own_m[own], own_v[own], rates);
-            }
-        }
-        begin_to_hear();
-
-        // ---- by samples: the deltas of the inputs, then backward through the pool and the convolutions
-        if constexpr (CONVOLUTIONS > 0) {
-            constexpr int last = most(0, CONVOLUTIONS - 1), GROUPS = most(1, least(BLOCKS, THREADS / INPUTS));
-            for (int q = 0; q < EACH; q++) {
-                if (q >= own_samples) break;
-                const int s = block * EACH + q;
-                const float* maps = at + q * MAPS_SIZE;
-                for (int i = thread; i < GROUPS * INPUTS; i += THREADS) {
-                    const int first = i / INPUTS;
-                    const float* from = input_deltas + s * INPUT_FOURS + i % INPUTS;
-                    constexpr int parts = divided_up(BLOCKS, GROUPS), ahead = least(parts, 16);
+        // ---- each sample through the dense layers, and all the way back
+        for (int q = 0; q < EACH; q++) {
+            if (q >= own_samples) break;
+            float *numbers = at + SAMPLES_AT + q * SAMPLE_NUMBERS, *outputs = at + OUTPUTS_AT;
+            const float* maps = at + q * MAPS_SIZE;
+            upwards<1, LAYERS>([&](auto number) {
+                constexpr int layer = number.number;
+                float* to = layer < LAYERS ? numbers + inputs_at(layer + 1) : outputs;
+                weighted_sums<layer>(numbers + inputs_at(layer), dense, warp, lane,
+                                     [&](int j, float z) { to[j] = activate(activation_of(layer), z); });
+                __syncthreads();
+            });
+            for (int o = thread; o < OUTPUTS; o += THREADS)
+                numbers[dense_deltas_at(LAYERS) + o] = output_delta(outputs, targets + q * OUTPUTS, o) / rows;
+            __syncthreads();
+            downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
+                constexpr int layer = number.number, row = row_of(layer);
+                const float *deltas = numbers + dense_deltas_at(layer + 1), *weights = dense + weights_at(layer + 1);
+                for (int j = thread; j < neurons(layer); j += THREADS) {
                     float sum = 0.0f;
-                    for (int e0 = 0; e0 < parts; e0 += ahead) {
-                        float numbers[ahead];
-                        auto from_block = [&](int e) { return first + (e0 + e) * GROUPS; };
-                        hear(numbers, turn, [&](int e) { return from + least(from_block(e), BLOCKS - 1) * SAMPLES * INPUT_FOURS; });
-#pragma unroll
-                        for (int e = 0; e < ahead; e++) sum += from_block(e) < BLOCKS ? numbers[e] : 0.0f;
-                    }
-                    scratch[i] = sum;
+#pragma unroll 16
+                    for (int o = 0; o < neurons(layer + 1); o++) sum += deltas[o] * weights[o * row + j];
+                    numbers[dense_deltas_at(layer) + j] = sum * slope(activation_of(layer), numbers[inputs_at(layer + 1) + j]);
                 }
+                __syncthreads();
+            });
+            float4* to = (float4*)(all_samples + (block * EACH + q) * SAMPLE_NUMBERS);
+            for (int i = thread; i < SAMPLE_NUMBERS / 4; i += THREADS) tell(to + i, ((const float4*)numbers)[i], turn);
+            if constexpr (CONVOLUTIONS > 0) {
+                constexpr int last = most(0, CONVOLUTIONS - 1), groups = groups_for(1);
+                sums_below<1, groups>(numbers + dense_deltas_at(1), dense, scratch, thread);
                 __syncthreads();
                 for (int i = thread; i < INPUTS; i += THREADS) {
                     float sum = 0.0f;
 #pragma unroll
-                    for (int group = 0; group < GROUPS; group++) sum += scratch[group * INPUTS + i];
-                    const float d = sum * slope(activation(last), pooled[q * INPUTS + i]);
+                    for (int group = 0; group < groups; group++) sum += scratch[group * row_of(0) + i];
+                    const float d = sum * slope(activation(last), numbers[inputs_at(1) + i]);
                     pooled_deltas[i] = d;
                     at[deltas_at(last) + places[q * INPUTS + i]] = d;
                 }
@@ -749,56 +617,94 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             }
         }
 
-        // ---- while the others come so far: update of the layers above
+        // ---- gradients of the own neurons, over all samples
+        Rates rates = {rate, rate, 1.0f};
+        if (ADAM) {
+            power_1 *= BETA_1;
+            power_2 *= BETA_2;
+            rates.step = rate / (float)(1.0 - power_1);
+            rates.correction = 1.0f / (float)(1.0 - power_2);
+        }
+        wait_to_hear(with_samples, turn, [&](int b) { return all_samples + (least((b + 1) * EACH, rows) * SAMPLE_NUMBERS - row_of(LAYERS)); });
+        for (int i = thread; i < BATCH * MOST_SHARE; i += THREADS) {
+            const int s = least(i / MOST_SHARE, rows - 1), j = i % MOST_SHARE;
+            float deltas[LAYERS];
+            hear(deltas, turn, [&](int l) { return all_samples + s * SAMPLE_NUMBERS + delta_of_own(l + 1, block, j); });
 #pragma unroll
-        for (int h = 0; h < HELD; h++) {
-            float gradient = 0.0f;
-#pragma unroll 8
-            for (int s = (THREADS - 1 - thread) % UPDATERS; s < rows; s += UPDATERS)
-                gradient += at[upper_delta[h] + s * upper_delta_row[h]] *
-                            (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + s * upper_below_row[h]]);
+            for (int l = 0; l < LAYERS; l++)
+                own[(l * BATCH + i / MOST_SHARE) * MOST_SHARE + j] = i / MOST_SHARE < rows ? deltas[l] : 0.0f;
+        }
+        __syncthreads();
+        constexpr int S_GROUPS = most(1, THREADS / (fours(MOST_INPUTS + 1))), WIDE = THREADS / S_GROUPS;  // threads that share an input
+        for (int k0 = 0; k0 < MOST_INPUTS + 1; k0 += WIDE) {
+            const int k = k0 + thread % WIDE, group = thread / WIDE;
+            constexpr int each = divided_up(BATCH, S_GROUPS), ahead = least(each, 16 / LAYERS);
+            float gradient[LAYERS][MOST_SHARE] = {};
+            for (int e0 = 0; e0 < each && group < S_GROUPS; e0 += ahead) {
+                float a[LAYERS * ahead];
+                auto sample = [&](int i) { return group + (e0 + i / LAYERS) * S_GROUPS; };
+                hear(a, turn, [&](int i) {
+                    return all_samples + least(sample(i), rows - 1) * SAMPLE_NUMBERS + inputs_at(i % LAYERS + 1) +
+                           least(k, neurons(i % LAYERS) - 1);
+                });
 #pragma unroll
-            for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
-            if (upper_from[h] >= 0) upper_w[h] = updated(upper_w[h], gradient, upper_m[h], upper_v[h], rates);
+                for (int i = 0; i < LAYERS * ahead; i++) {
+                    const float input = k < neurons(i % LAYERS) ? a[i] : 1.0f;
+#pragma unroll
+                    for (int j = 0; j < MOST_SHARE; j++)
+                        gradient[i % LAYERS][j] += own[(i % LAYERS * BATCH + least(sample(i), BATCH - 1)) * MOST_SHARE + j] *
+                                                   (sample(i) < BATCH ? input : 0.0f);
+                }
+            }
+            upwards<1, LAYERS>([&](auto number) {
+                constexpr int layer = number.number, n_in = neurons(layer - 1);
+                if (k > n_in || group >= S_GROUPS) return;
+#pragma unroll
+                for (int j = 0; j < share(layer); j++)
+                    scratch[group * REMEMBERED + remembered_at(layer) + j * (n_in + 1) + k] = gradient[layer - 1][j];
+            });
         }
         if (start + BATCH < n) ask(start + BATCH);
-        begin_to_hear();
 
-        // ---- update of the filters, the same in every block
-        if (FILTER_NUMBERS > 0) {
-            constexpr int FILTER_NUMBERS = most(1, ::FILTER_NUMBERS), GROUPS = most(1, least(BLOCKS, THREADS / FILTER_NUMBERS));
-            const int with_samples = divided_up(rows, EACH);
-            for (int i = thread; i < GROUPS * FILTER_NUMBERS; i += THREADS) {
-                const float* from = filter_parts + i % FILTER_NUMBERS;
-                constexpr int parts = divided_up(BLOCKS, GROUPS), ahead = least(parts, 8);
-                float sum = 0.0f;
-                for (int e0 = 0; e0 < parts; e0 += ahead) {
-                    float numbers[ahead];
-                    auto from_block = [&](int e) { return i / FILTER_NUMBERS + (e0 + e) * GROUPS; };
-                    hear(numbers, turn, [&](int e) { return from + least(from_block(e), with_samples - 1) * fours(FILTER_NUMBERS); });
-#pragma unroll
-                    for (int e = 0; e < ahead; e++) sum += from_block(e) < with_samples ? numbers[e] : 0.0f;
-                }
-                scratch[i] = sum;
-            }
-            put();
+        // ---- gradients of the filters, in every block
+        if constexpr (CONVOLUTIONS > 0)
+            wait_to_hear(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
+        else
             __syncthreads();
-            for (int i = thread; i < FILTER_NUMBERS; i += THREADS) {
-                float gradient = 0.0f;
+        float* filter_sums = scratch + S_GROUPS * REMEMBERED;
+        constexpr int F_GROUPS = most(1, least(BLOCKS, THREADS / most(1, FILTER_NUMBERS)));
+        for (int i = thread; i < F_GROUPS * FILTER_NUMBERS; i += THREADS) {
+            const int group = i / most(1, FILTER_NUMBERS);
+            const float* from = filter_parts + i % most(1, FILTER_NUMBERS);
+            constexpr int parts = divided_up(BLOCKS, F_GROUPS), ahead = least(parts, 8);
+            float sum = 0.0f;
+            for (int e0 = 0; e0 < parts; e0 += ahead) {
+                float numbers[ahead];
+                auto from_block = [&](int e) { return group + (e0 + e) * F_GROUPS; };
+                hear(numbers, turn, [&](int e) { return from + least(from_block(e), with_samples - 1) * fours(FILTER_NUMBERS); });
 #pragma unroll
-                for (int group = 0; group < GROUPS; group++) gradient += scratch[group * FILTER_NUMBERS + i];
-                const float w = updated(at[to_forward[i]], gradient, filter_m[i], filter_v[i], rates);
-                at[to_forward[i]] = at[to_backward[i]] = w;
+                for (int e = 0; e < ahead; e++) sum += from_block(e) < with_samples ? numbers[e] : 0.0f;
             }
-        } else {
-            put();
-            meet_grid(arrived, turn * BLOCKS);  // nobody waits for the others elsewhere
+            filter_sums[i] = sum;
         }
-        // All blocks have computed the layers above, since all have told the deltas of their inputs.
+
+        // ---- update
+        for_share([&](int here, int place, int i) {
+            float gradient = 0.0f;
 #pragma unroll
-        for (int h = 0; h < HELD; h++)
-            if (upper_place[h] >= 0 && (THREADS - 1 - thread) % UPDATERS == 0) tell(all_upper + upper_place[h], upper_w[h], turn + 1);
+            for (int group = 0; group < S_GROUPS; group++) gradient += scratch[group * REMEMBERED + here];
+            all_dense[place] = updated(dense[place], gradient, remembered_m[here], remembered_v[here], rates);
+        });
+        put();
         __syncthreads();
+        for (int i = thread; i < FILTER_NUMBERS; i += THREADS) {
+            float gradient = 0.0f;
+#pragma unroll
+            for (int group = 0; group < F_GROUPS; group++) gradient += filter_sums[group * FILTER_NUMBERS + i];
+            const float w = updated(at[to_forward[i]], gradient, filter_m[i], filter_v[i], rates);
+            at[to_forward[i]] = at[to_backward[i]] = w;
+        }
+        arrive_grid(arrived);
     }
 
     // ---- everything is stored, by the block that has it
@@ -807,14 +713,8 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             parameters[i] = at[to_forward[i]];
             if (ADAM) M[i] = filter_m[i], V[i] = filter_v[i];
         }
-    for_own([&](int own, int i) {
-        parameters[i] = own_w[own];
-        if (ADAM) M[i] = own_m[own], V[i] = own_v[own];
+    for_share([&](int here, int place, int i) {
+        parameters[i] = all_dense[place];  // as this thread has written it
+        if (ADAM) M[i] = remembered_m[here], V[i] = remembered_v[here];
     });
-#pragma unroll
-    for (int h = 0; h < HELD; h++)
-        if (upper_from[h] >= 0 && (THREADS - 1 - thread) % UPDATERS == 0) {
-            parameters[upper_from[h]] = upper_w[h];
-            if (ADAM) M[upper_from[h]] = upper_m[h], V[upper_from[h]] = upper_v[h];
-        }
 }

@@ -49,7 +49,7 @@ __device__ void arrive_grid(int* arrived) {
     __syncthreads();
 #ifndef CUDA_ON_CPU
     // Makes this block's writes visible before its arrival.
-    if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
+    if (threadIdx.x == blockDim.x - 1) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
 #endif
 }
 __device__ void wait_grid(int* arrived, int wanted) {
@@ -60,6 +60,15 @@ __device__ void wait_grid(int* arrived, int wanted) {
         for (int there = 0; there < wanted;)
             asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
     __syncthreads();
+#endif
+}
+// The second half for some warps of a block. (The emulator has all wait.)
+__device__ void wait_in_warp(int* arrived, int wanted) {
+#ifndef CUDA_ON_CPU
+    if (threadIdx.x % 32 == 0)
+        for (int there = 0; there < wanted;)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
+    __syncwarp();
 #endif
 }
 __device__ void meet_grid(int* arrived, int wanted) {
@@ -151,9 +160,17 @@ __device__ void hear(float4 (&fours)[COUNT], int turn, Place place, Most most) {
         fours[i] = make_float4(unmarked(fours[i].x), unmarked(fours[i].y), unmarked(fours[i].z), unmarked(fours[i].w));
 }
 
-// Stands where a block begins to hear what the others tell. On a GPU it waits for each number.
-__device__ void begin_to_hear() {
+// Waits, with the whole block, until each of `count` other blocks has told the number at place(block). What else it told
+// comes at about the same time: to hear() that at once would keep the memory busy with reading in vain.
+template <typename Place>
+__device__ void wait_to_hear(int count, int turn, Place place) {
 #ifdef CUDA_ON_CPU
     cuda_on_cpu::grid_barrier();
+#else
+    if (threadIdx.x < 32)
+        for (int block = threadIdx.x; block < count; block += 32)
+            while (!is_of(read_from_all(place(block)), turn)) {
+            }
+    __syncthreads();
 #endif
 }
