@@ -467,3 +467,52 @@ def test_training_step_by_step_copies_no_whole_set(rng):
     X, Y = np.zeros((30_000, 1, 28, 28), np.float32), np.zeros((30_000, 10), np.float32)
     call = lambda: train(network, X, Y, NUMPY, epochs=1, batch_size=500, update=Adam())  # noqa: E731
     assert peak_of(call) < 4 * (MOST_NUMBERS + MOST_COPIED) < X.nbytes
+
+
+# ---- CUDA C
+
+
+WITH_ALL_LAYERS = "image2x7x6,conv3x2same,dropout0.2,conv2x3s2p1,pool2s1,averagepool2s1,5,dropout0.5,3"
+
+
+def trained_on(backend, rng):
+    X = rng.normal(size=(7, 2, 7, 6)).astype(np.float32)
+    Y = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 7)]
+    network = make_network(WITH_ALL_LAYERS, "tanh", CROSS, seed=1)
+    history = train(network, X, Y, backend, epochs=1, batch_size=4, learning_rate=0.1, validation=(X, Y))
+    return network, history
+
+
+def assert_agree(one, other):
+    np.testing.assert_allclose(one[0].flat_parameters, other[0].flat_parameters, rtol=1e-4, atol=1e-6)
+    assert one[1].costs == pytest.approx(other[1].costs, rel=1e-5)
+    start = make_network(WITH_ALL_LAYERS, "tanh", CROSS, seed=1)
+    assert not np.allclose(one[0].flat_parameters, start.flat_parameters, rtol=1e-4, atol=1e-6)
+
+
+def test_the_cuda_backend_agrees_under_the_emulator():
+    from nncourse.cuda import emulate
+
+    if reason := emulate.why_not():
+        pytest.skip(reason)
+    emulated = choose("cuda", emulate=True)
+    assert_agree(*(trained_on(backend, np.random.default_rng(3)) for backend in (NUMPY, emulated)))
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+def test_the_backends_of_the_gpu_agree_and_repeat_themselves(gpu, name):
+    found = [trained_on(choose(each), np.random.default_rng(3)) for each in ("numpy", name, name)]
+    assert_agree(found[0], found[1])
+    np.testing.assert_array_equal(found[1][0].flat_parameters, found[2][0].flat_parameters)
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+@pytest.mark.parametrize("words", (SMALL, SMALL.replace("12,", "dropout0.3,12,")))
+def test_resume_is_exact_on_the_gpu(gpu, digits, words, name):
+    whole = trained(digits, words, Adam(), 4, choose(name))
+    network, update, _ = trained(digits, words, Adam(), 1, choose(name))
+    half = trained(digits, words, update, 3, choose(name), network, done=1)
+    assert same(whole, half)
+    assert isinstance(network.flat_parameters, np.ndarray) and isinstance(update.state["M"], np.ndarray)
+    wanted = trained(digits, words, Adam(), 4)
+    np.testing.assert_allclose(whole[0].flat_parameters, wanted[0].flat_parameters, rtol=1e-2, atol=1e-3)
