@@ -414,6 +414,15 @@ def test_sizes_of_layers_that_are_refused(make):
     assert "\n" not in str(caught.value)
 
 
+def test_rows_of_pixels_are_refused_with_advice(digits):
+    X, Y = digits
+    network = make_network(SMALL, "relu", CROSS)
+    with pytest.raises(CourseError, match=r"data\.images"):
+        train(network, X.reshape(200, 64), Y, NUMPY, epochs=1)
+    with pytest.raises(CourseError, match=r"\(1, 8, 8\)"):
+        network.predict(X.reshape(200, 64), NUMPY)
+
+
 # ---- memory
 
 
