@@ -3,7 +3,17 @@
 from types import ModuleType
 
 from nncourse.errors import refuse_unknown
-from nncourse.kernels import activations, backpropagation, confusion, cost, dense, gpu_exercises, neuron, update
+from nncourse.kernels import (
+    activations,
+    backpropagation,
+    confusion,
+    cost,
+    dense,
+    gpu_exercises,
+    neuron,
+    update,
+    update_exercises,
+)
 from nncourse.kernels.epoch import dense as dense_epoch
 from nncourse.kernels.epoch import dense_cpu, dense_graph, dense_one_kernel
 from nncourse.kernels.operation import Operation
@@ -11,6 +21,7 @@ from nncourse.kernels.operation import Operation
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
 TOPICS = (neuron, activations, dense, cost, backpropagation, update, *EPOCHS, confusion)
+EXERCISES = (gpu_exercises, update_exercises)  # operations that only exercises have
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
@@ -30,7 +41,7 @@ def epochs() -> dict[str, Operation]:
 
 def find(name: str) -> Operation:
     """The operation of that name, those that only exercises have included; CourseError lists those there are."""
-    known = {operation.name: operation for operation in _defined_in((*TOPICS, gpu_exercises))}
+    known = {operation.name: operation for operation in _defined_in((*TOPICS, *EXERCISES))}
     name = RENAMED.get(name, name)
     refuse_unknown("an operation", name, known)
     return known[name]
