@@ -1,9 +1,10 @@
-"""The cases on which check() tries a kernel. They follow from the contract alone, so every operation gets all of them.
+"""The cases on which check() tries a kernel. They follow from the operation alone: every kernel gets all of them.
 
 First stage: small sizes and hostile values, so that a fault is shown on simple data.
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
   elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
-  that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes.
+  that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes. Images and their
+  windows are too many sizes for that: their operations list their own, and draw some.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's `hostile`
   names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞
   or −∞ once in one argument; "special", values at which activations often fail, all of them in each array.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nncourse.errors import CourseError
-from nncourse.kernels.truth import truths_of
+from nncourse.kernels.truth import is_decided, truths_of
 from nncourse.kernels.verdict import Case
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Pyt
 ABOVE_16_BITS = 1 << 16
 RANDOM_SIZES = 4  # how many are drawn, from 1 to LARGEST_RANDOM; each is tried twice
 LARGEST_RANDOM = 40
+MOST_DRAWS = 50  # until rounding alone does not decide on the result
 AGAIN = 100, 1000  # once, a kernel is called between so many and so many times on the same arguments
 # Kinks, the range limits of exp in float32, and where approximations of activations are cut off too early.
 _SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 87.5, 88.8, 104.0, 1000.0, np.inf)
@@ -58,12 +60,12 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
     if usual is None:
         tried, usual = usual_sizes(operation)
     turn = count()
-    make = partial(make_case, operation, rng=rng)
+    make = partial(make_case, operation, rng=rng, decided=True)
     for number, sizes in enumerate(tried):
         if _is_small(operation, sizes):
             yield replace(make(sizes, "random", number=number, turn=next(turn)), plain=True)
-    if not given:
-        for number, sizes in enumerate(_drawn_sizes(operation, rng)):
+    if operation.draw_sizes or not given:
+        for number, sizes in enumerate(_drawn_sizes(operation, rng, usual)):
             for again in range(2):
                 yield make(sizes, "random", number=number + again, axes=number + 1, turn=next(turn))
     for kind in dict.fromkeys(operation.hostile):
@@ -71,11 +73,10 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
-    if not given:
-        # in a long sum of numbers of both signs, some terms too many would hardly show
-        sums = any(operation.shapes.reduces(result) for result in operation.results)
-        for sizes in large_sizes(operation, rng):
-            yield make(sizes, "positive" if sums else "random", large=True, turn=next(turn))
+    # in a long sum of numbers of both signs, some terms too many would hardly show
+    sums = any(operation.shapes.reduces(result) for result in operation.results)
+    for sizes in operation.large_sizes if given else large_sizes(operation, rng):
+        yield make(sizes, "positive" if sums else "random", large=True, turn=next(turn))
 
 
 def random_case(operation: "Operation", sizes: dict[str, Any], seed: int = 0) -> Case:
@@ -123,20 +124,21 @@ def _steps_and_others(operation: "Operation") -> tuple[list[str], list[str]]:
     return steps, [name for name in shapes.free_names if name not in steps]
 
 
-def _drawn_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[dict[str, int]]:
+def _drawn_sizes(operation: "Operation", rng: np.random.Generator, usual: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """RANDOM_SIZES sizes at random, if possible with derived sizes of at least 1."""
+    draw = operation.draw_sizes or partial(_draw, operation)
+    for _ in range(RANDOM_SIZES):
+        drawn = (draw(rng) for _ in range(20))
+        yield next((sizes for sizes in drawn if _fits(operation, sizes)), usual)
+
+
+def _draw(operation: "Operation", rng: np.random.Generator) -> dict[str, int]:
+    """Sizes from 1 to LARGEST_RANDOM; small ones for windows and strides."""
     steps, others = _steps_and_others(operation)
     of_any_shape = {name for argument in operation.arguments if argument.any_shape for name in argument.size_names}
-    for _ in range(RANDOM_SIZES):
-        for _ in range(20):
-            sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
-            sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
-            sizes |= {name: int(rng.integers(1, 4)) for name in steps}
-            if _fits(operation, sizes):
-                break
-        else:
-            sizes = usual_sizes(operation)[1]
-        yield sizes
+    sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
+    sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
+    return sizes | {name: int(rng.integers(1, 4)) for name in steps}
 
 
 def large_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[dict[str, int]]:
@@ -195,15 +197,20 @@ def make_case(
     position: int = 0,
     turn: int = 0,
     large: bool = False,
+    decided: bool = False,
 ) -> Case:
     """One case: arguments of these sizes with values of this kind.
 
     `number` chooses the sign of scalars, `axes` the shape of arrays of any shape, `position` the array that gets what
     only one may get, such as an infinity. `turn` counts the cases: the operation's `values` find it among the sizes.
-    Where that leaves no truth, because it is NaN, the values are random.
+    `decided` draws again where rounding alone decides on a result. Where that leaves no truth, because it is NaN, the
+    values are random.
     """
     sizes = operation.shapes.complete(sizes, operation.name)
-    arguments = _arguments(operation, sizes, kind, rng, number, axes, position, turn)
+    for _ in range(MOST_DRAWS if decided else 1):
+        arguments = _arguments(operation, sizes, kind, rng, number, axes, position, turn)
+        if is_decided(operation, arguments):
+            break
     if kind not in ("random", "zeros") and _no_truth(operation, arguments):
         kind, arguments = "random", _arguments(operation, sizes, "random", rng, number, axes, position, turn)
     shapes = ", ".join(
