@@ -232,6 +232,15 @@ class Calls:
         """
         raise NotImplementedError
 
+    def convolution_forward(self, A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Array:
+        """Z[s,o,y,x] = b[o] + Σ_c,i,j W[o,c,i,j] A[s,c, y·stride+i−before, x·stride+j−before], 0 outside.
+
+        A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), stride () int, before () int, after () int -> Z
+        (batch, c_out, h_out, w_out) where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before +
+        after - k) // stride + 1
+        """
+        raise NotImplementedError
+
     def sgd_update(self, W: Array, G: Array, rate: float) -> Array:
         """Algorithm 1 W ← W − η G.
 
