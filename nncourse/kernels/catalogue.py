@@ -10,8 +10,10 @@ from nncourse.kernels import (
     convolution,
     cost,
     dense,
+    dropout,
     gpu_exercises,
     neuron,
+    pooling,
     update,
 )
 from nncourse.kernels.epoch import dense as dense_epoch
@@ -20,7 +22,7 @@ from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-TOPICS = (neuron, activations, dense, cost, backpropagation, convolution, update, *EPOCHS, confusion)
+TOPICS = (neuron, activations, dense, cost, backpropagation, convolution, pooling, dropout, update, *EPOCHS, confusion)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
