@@ -8,6 +8,8 @@ from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model.layers import ACTIVATIONS, Pass, Shape, Turn, delta_below
 
+MOST_COUNTED = 1 << 31  # seeds and epochs of dropout begin again here: its counters have 32 bits
+
 
 class Convolution:
     """Filters that are moved over an image, each over all of its channels. W (c_out, c_in, k, k), b (c_out,), float32.
@@ -217,7 +219,8 @@ class Dropout(WithoutParameters):
 
     def _of(self, A: Array, backend: Calls, turn: Turn) -> Array:
         rows = A.reshape(len(A), prod(A.shape[1:]))
-        return backend.dropout(rows, self.rate, *turn).reshape(A.shape)
+        seed, epoch = turn.seed % MOST_COUNTED, turn.epoch % MOST_COUNTED
+        return backend.dropout(rows, self.rate, seed, epoch, turn.first, turn.layer).reshape(A.shape)
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "dropout", "rate": self.rate}

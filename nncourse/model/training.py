@@ -207,12 +207,23 @@ def _fused(
 
 
 def train_step_by_step(
-    network: Network, X: Array, Y: Array, batch_size: int, rate: float, backend: Calls, update: Update, turn: Turn
+    network: Network,
+    X: Array,
+    Y: Array,
+    batch_size: int,
+    rate: float,
+    backend: Calls,
+    update: Update,
+    turn: Turn | None = None,
 ) -> None:
-    """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller."""
+    """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller.
+
+    A network with dropout wants the turn: the seed and the epoch.
+    """
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
-        training_step(network, X[rows], Y[rows], rate, backend, update, Turn(turn.seed, turn.epoch, start))
+        of_batch = Turn(turn.seed, turn.epoch, start) if turn else None
+        training_step(network, X[rows], Y[rows], rate, backend, update, of_batch)
 
 
 def _refuse_bad_data(network: Network, X: np.ndarray, Y: np.ndarray) -> None:
