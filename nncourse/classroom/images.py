@@ -20,6 +20,7 @@ NEGATIVE_TO_POSITIVE = LinearSegmentedColormap.from_list(
     "below and above 0", ["#b35806", "#fdb863", "white", "#8fb3d9", "#1f4e79"]
 )
 WIDEST = 9.0  # inches of a row
+LEFT_EDGES = np.array([[-1, 0, 1]] * 3)  # a filter for places that are dark on the left and bright on the right
 BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
 
 

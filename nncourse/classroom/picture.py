@@ -12,6 +12,7 @@ The kernel runs under the CPU emulator, so no GPU is needed; the sizes must be s
 import dis
 import re
 import sys
+import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -48,6 +49,7 @@ EDGES = {  # style of a cell: colour, width in points, distance from the cell's 
 }
 KINDS = {READ: "read", WRITE: "written", ATOMIC: "atomic updates"}
 CELL_INCHES = (0.32, 0.28, 0.24, 0.2, 0.17, 0.14, 0.11, 0.08, 0.05)
+TITLE = 90  # characters in a line of the title
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.5, 7.0, 7.5  # inches, around a panel and of all
 
 
@@ -185,13 +187,15 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Figure:
             break
     handles = _legend(trace, panels, block)
     foot = 0.45 + 0.2 * -(-len(handles) // 4)
-    height += 0.4 + foot
-    figure = Figure(figsize=(WIDTH, height), dpi=100, facecolor="white")
     which = "" if block is None else f"; colours: the threads of block {block}"
-    figure.text(0.1 / WIDTH, 1 - 0.1 / height, accesses.title + which, va="top", fontsize=10.5, color="black")
+    title = textwrap.wrap(accesses.title + which, TITLE)
+    head = 0.4 + 0.18 * (len(title) - 1)
+    height += head + foot
+    figure = Figure(figsize=(WIDTH, height), dpi=100, facecolor="white")
+    figure.text(0.1 / WIDTH, 1 - 0.1 / height, "\n".join(title), va="top", fontsize=10.5, color="black")
     for panel, (left, top) in zip(panels, places, strict=True):
         wide, high = len(panel.columns) * inches, len(panel.rows) * inches
-        frame = (left + LEFT) / WIDTH, (height - 0.4 - top - TOP - high) / height, wide / WIDTH, high / height
+        frame = (left + LEFT) / WIDTH, (height - head - top - TOP - high) / height, wide / WIDTH, high / height
         _draw(figure.add_axes(frame), panel, inches)
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
     figure.legend(handles=handles, **place, ncols=4, frameon=False, fontsize=8)
