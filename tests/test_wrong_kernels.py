@@ -498,8 +498,12 @@ def kernel_of(mutant: Mutant):
         text = head + function + tail.replace(mutant.right, mutant.wrong, 1)
     else:
         text = kernel.source.text.replace(mutant.right, mutant.wrong)
-    assert text != kernel.source.text, f"{mutant.right!r} is not in {kernel.source.file}: bring the mutant up to date"
-    return replace(kernel, source=replace(kernel.source, text=text))
+    shared = kernel.source.before
+    if text == kernel.source.text:  # what several texts share
+        shared = tuple(replace(source, text=source.text.replace(mutant.right, mutant.wrong)) for source in shared)
+    source = replace(kernel.source, text=text, before=shared)
+    assert source != kernel.source, f"{mutant.right!r} is not in {source.file}: bring the mutant up to date"
+    return replace(kernel, source=source)
 
 
 def mutants(chosen):

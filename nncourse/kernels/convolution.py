@@ -5,8 +5,11 @@ Before the first row and column lie `before` rows and columns of zeros, behind t
 turned around: this is a cross-correlation, which all libraries for neural networks call a convolution.
 """
 
+from pathlib import Path
+
 import numpy as np
 
+from nncourse.cuda.source import CudaSource
 from nncourse.kernels.operation import Operation, cuda_beside
 
 MOST_COLUMNS = 1 << 20  # elements of the copied windows that `numpy` and `cupy` hold at a time: 4 MB
@@ -61,16 +64,16 @@ convolution_forward = Operation(
         _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
         _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
         _sizes(1, 1, 40, 37, 17, 2, 1, 0, 1),  # more than a tile in each direction
-        _sizes(17, 5, 3, 4, 33, 1, 2, 1, 0),
+        _sizes(5, 3, 3, 4, 70, 1, 2, 1, 0),
         _sizes(2, 19, 12, 16, 8, 3, 1, 1, 1),
     ],
     draw_sizes=_draw,
     large_sizes=[
-        _sizes(65_900, 1, 1, 2, 1, 2, 1, 0, 1),
-        _sizes(1, 1, 1, 66_000, 1, 2, 1, 1, 0),
-        _sizes(1, 1, 66_100, 1, 1, 1, 1, 0, 0),
-        _sizes(1, 66_200, 1, 1, 2, 1, 1, 0, 0),
+        _sizes(65_900, 1, 1, 1, 1, 1, 1, 0, 0),
         _sizes(1, 1, 1, 1, 66_300, 1, 1, 0, 0),
+        _sizes(1, 1, 260, 259, 1, 2, 1, 0, 1),  # many pixels, numbers of a sample, weights
+        _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
+        _sizes(1, 32, 8, 8, 33, 8, 1, 0, 0),
     ],
 )
 
@@ -125,5 +128,15 @@ def array(A, W, b, stride, before, after):
     return Z
 
 
+TILES_DOWN, TILES_ACROSS = "(h_out + 15) // 16", "(w_out + 15) // 16"  # of 16 × 16 pixels
 SOURCE = cuda_beside(__file__)
-convolution_forward.cuda_kernel("naive", SOURCE)
+convolution_forward.cuda_kernel("naive", SOURCE, default=True)
+convolution_forward.cuda_kernel("shared", SOURCE, block=(16, 16), grid=("batch * c_out", TILES_DOWN, TILES_ACROSS))
+GROUPS = "batch * ((c_out + 7) // 8)"  # of 8 filters
+BY_GROUPS = {"grid": (GROUPS, TILES_DOWN, TILES_ACROSS), "constants": {"filters": "W"}}
+convolution_forward.cuda_kernel("constant", SOURCE, block=(16, 16), **BY_GROUPS)
+
+ON_TILES = CudaSource.read(Path(__file__).with_name("tiles.cu"))
+TILES = CudaSource.read(Path(__file__).with_name("convolution_tiles.cu"), before=(ON_TILES,))
+BLOCKS = "((c_out + 63) // 64) * ((batch * h_out * w_out + 127) // 128)"  # a tile of 64 filters and 128 pixels each
+convolution_forward.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,))
