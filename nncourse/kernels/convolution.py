@@ -64,6 +64,7 @@ convolution_forward = Operation(
         _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
         _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
         _sizes(1, 1, 40, 37, 17, 2, 1, 0, 1),  # more than a tile in each direction
+        _sizes(1, 2, 37, 40, 2, 3, 2, 1, 1),  # the same with a stride
         _sizes(5, 3, 3, 4, 70, 1, 2, 1, 0),
         _sizes(2, 19, 12, 16, 8, 3, 1, 1, 1),
     ],
