@@ -48,21 +48,17 @@ __device__ void meet_cluster() {
 __device__ void arrive_grid(int* arrived) {
     __syncthreads();
 #ifndef CUDA_ON_CPU
-    if (threadIdx.x == 0) {
-        __threadfence();  // makes this block's writes visible before its arrival
-        atomicAdd(arrived, 1);
-    }
+    // Makes this block's writes visible before its arrival.
+    if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
 #endif
 }
 __device__ void wait_grid(int* arrived, int wanted) {
 #ifdef CUDA_ON_CPU
     cuda_on_cpu::grid_barrier();
 #else
-    if (threadIdx.x == 0) {
-        while (*(volatile int*)arrived < wanted) {
-        }
-        __threadfence();
-    }
+    if (threadIdx.x == 0)
+        for (int there = 0; there < wanted;)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
     __syncthreads();
 #endif
 }
