@@ -116,6 +116,22 @@ def _cell(axes: Axes, row: int, column: int, face: str, line: str, text: str = "
     axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8)
 
 
+def plot_slices(image: np.ndarray, k: int, before: int, after: int) -> Described:
+    """Draw the padded image once for each weight of a k × k filter; blue are the pixels that this weight meets."""
+    padded, (high, wide) = np.pad(image, (before, after)), (side + before + after - k + 1 for side in image.shape)
+    figure = Figure(figsize=(WIDEST, WIDEST / k**2 + 0.5), dpi=100, layout="constrained")
+    for axes, (i, j) in zip(figure.subplots(1, k * k), np.ndindex(k, k), strict=True):
+        for (row, column), pixel in np.ndenumerate(padded):
+            met = i <= row < i + high and j <= column < j + wide
+            outside = not (before <= row < before + len(image) and before <= column < before + image.shape[1])
+            _cell(axes, row, column, BLUE if met else "white", ":" if outside else "-", f"{pixel:g}")
+        axes.set_title(f"weight ({i}, {j})\nP[{i}:{i + high}, {j}:{j + wide}]", fontsize=9)
+        axes.set(xlim=(-0.1, padded.shape[1] + 0.1), ylim=(padded.shape[0] + 0.1, -0.1), aspect="equal")
+        axes.set_axis_off()
+    words = f"The padded image {k * k} times. Weight (i, j) meets {high} rows from row i on, and {wide} columns from "
+    return Described(figure, f"{words}column j on.")
+
+
 def plot_channels(c_in: int, c_out: int, k: int) -> Described:
     """Draw the channels of an image, the filters, each with a sheet for every channel, and the output's channels."""
     figure = Figure(figsize=(8.0, 1.1 + 0.85 * c_out), dpi=100)
