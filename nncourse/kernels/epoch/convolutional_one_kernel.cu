@@ -150,7 +150,8 @@ __device__ float updated(float w, float gradient, float& m, float& v, const Rate
     if (!ADAM) return w - rates.rate * gradient;
     m = (float)BETA_1 * m + (float)(1.0 - BETA_1) * gradient;
     v = (float)BETA_2 * v + (float)(1.0 - BETA_2) * gradient * gradient;
-    return w - rates.step * m / (sqrtf(v * rates.correction) + EPSILON);
+    const float square = v * rates.correction, root = square * rsqrtf(fmaxf(square, 1e-37f));
+    return w - __fdividef(rates.step * m, root + EPSILON);
 }
 
 // ---- convolutions
@@ -329,8 +330,11 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
         const int* corner = corners + o * windows;
         float sum = 0.0f;
 #pragma unroll 8
-        for (int window = part; window < windows; window += PARTS)
-            sum += d[window] * (is_weight ? from[corner[window]] : 1.0f);
+        for (int e = 0; e < divided_up(windows, PARTS); e++) {
+            const int window = least(e * PARTS + part, windows - 1);
+            const float product = d[window] * (is_weight ? from[corner[window]] : 1.0f);
+            sum += e * PARTS + part < windows ? product : 0.0f;
+        }
 #pragma unroll
         for (int distance = PARTS / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
         if (part == 0 && item / PARTS < numbers) to[number] = sum;
@@ -339,28 +343,42 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
 
 // ---- dense layers. A warp takes a pair of samples through them, and waits for no other warp.
 
+// All loops over the inputs have the same number of rounds in all lanes: a branch in which only some lanes take part would
+// wait for memory once more.
+
 // Copies the inputs of a pair of samples, rows of NUMBER_OF_INPUTS, from the memory where all blocks meet. Each thread
 // copies what it will read itself.
 template <int NUMBER_OF_INPUTS>
 __device__ void fetch_pair(const float* from, float* to, int lane) {
-    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4;
-#pragma unroll 4
-    for (int k = lane; k < inputs; k += 32) {
-        const float4 first = __ldcg((const float4*)from + k), second = __ldcg((const float4*)from + inputs + k);
-        ((float4*)to)[k] = first;
-        ((float4*)to)[inputs + k] = second;
+    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32), ahead = least(rounds, 4);
+    for (int r0 = 0; r0 < rounds; r0 += ahead) {
+        float4 a[ahead][2];
+#pragma unroll
+        for (int r = 0; r < ahead; r++)
+#pragma unroll
+            for (int q = 0; q < 2; q++)
+                a[r][q] = __ldcg((const float4*)from + q * inputs + least((r0 + r) * 32 + lane, inputs - 1));
+#pragma unroll
+        for (int r = 0; r < ahead; r++)
+#pragma unroll
+            for (int q = 0; q < 2; q++)
+                if ((r0 + r) * 32 + lane < inputs) ((float4*)to)[q * inputs + (r0 + r) * 32 + lane] = a[r][q];
     }
 }
 
 // Weighted sums of NEURONS neurons for a pair of samples, at most 16. Calls done(number in the pair, neuron, sum).
 template <int NEURONS, int NUMBER_OF_INPUTS, typename Done>
 __device__ void weighted_sums(const float* inputs_of_pair, const float* weights, int row, int lane, Done done) {
-    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4;
+    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32);
     const float4 *a = (const float4*)inputs_of_pair, *w = (const float4*)weights;
     float z[2 * NEURONS] = {};
 #pragma unroll 2
-    for (int k = lane; k < inputs; k += 32) {
-        const float4 first = a[k], second = a[inputs + k];
+    for (int r = 0; r < rounds; r++) {
+        const int k = least(r * 32 + lane, inputs - 1);
+        const float there = r * 32 + lane < inputs ? 1.0f : 0.0f;
+        float4 first = a[k], second = a[inputs + k];
+        first = make_float4(first.x * there, first.y * there, first.z * there, first.w * there);
+        second = make_float4(second.x * there, second.y * there, second.z * there, second.w * there);
 #pragma unroll
         for (int j = 0; j < NEURONS; j++) {
             const float4 v = w[j * (row / 4) + k];
@@ -618,7 +636,8 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 for (int j = 0; j < OWN; j++) d[0][j] = own_deltas[s * OWN_FOURS + j], d[1][j] = own_deltas[(s + 1) * OWN_FOURS + j];
                 float4* to = (float4*)(input_deltas + (block * SAMPLES + s) * INPUT_FOURS);
 #pragma unroll 2
-                for (int k = lane; k < INPUT_FOURS / 4; k += 32) {
+                for (int r = 0; r < divided_up(INPUT_FOURS / 4, 32); r++) {
+                    const int k = least(r * 32 + lane, INPUT_FOURS / 4 - 1);
                     float4 sums[2] = {};
 #pragma unroll
                     for (int j = 0; j < OWN; j++) {
@@ -627,8 +646,10 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                         for (int q = 0; q < 2; q++)
                             sums[q].x += d[q][j] * w.x, sums[q].y += d[q][j] * w.y, sums[q].z += d[q][j] * w.z, sums[q].w += d[q][j] * w.w;
                     }
-                    to[k] = sums[0];
-                    to[INPUT_FOURS / 4 + k] = sums[1];
+                    if (r * 32 + lane < INPUT_FOURS / 4) {
+                        to[k] = sums[0];
+                        to[INPUT_FOURS / 4 + k] = sums[1];
+                    }
                 }
             }
         }
@@ -661,22 +682,6 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 own_w[own] = updated(own_w[own], gradient[j], own_m[own], own_v[own], rates);
             }
         }
-#pragma unroll
-        for (int h = 0; h < HELD; h++) {
-            const int part = (THREADS - 1 - thread) % UPDATERS;
-            float gradient = 0.0f;
-#pragma unroll 8
-            for (int s = part; s < SAMPLES; s += UPDATERS)
-                gradient += at[upper_delta[h] + s * upper_delta_row[h]] *
-                            (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + s * upper_below_row[h]]);
-#pragma unroll
-            for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
-            if (upper_from[h] >= 0) {
-                const float w = updated(upper[upper_place[h]], gradient, upper_m[h], upper_v[h], rates);
-                if (part == 0) all_upper[upper_place[h]] = w;
-            }
-        }
-        if (start + BATCH < n) ask(start + BATCH);
         wait_grid(arrived, ++meetings * BLOCKS);
 
         // ---- by samples: the deltas of the inputs, then backward through the pool and the convolutions
@@ -734,7 +739,24 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 if (EACH > 1) __syncthreads();
             }
         }
-        meet_grid(arrived, ++meetings * BLOCKS);
+        arrive_grid(arrived);
+#pragma unroll
+        for (int h = 0; h < HELD; h++) {
+            const int part = (THREADS - 1 - thread) % UPDATERS;
+            float gradient = 0.0f;
+#pragma unroll 8
+            for (int s = part; s < SAMPLES; s += UPDATERS)
+                gradient += at[upper_delta[h] + s * upper_delta_row[h]] *
+                            (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + s * upper_below_row[h]]);
+#pragma unroll
+            for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
+            if (upper_from[h] >= 0) {
+                const float w = updated(upper[upper_place[h]], gradient, upper_m[h], upper_v[h], rates);
+                if (part == 0) all_upper[upper_place[h]] = w;
+            }
+        }
+        if (start + BATCH < n) ask(start + BATCH);
+        wait_grid(arrived, ++meetings * BLOCKS);
 
         // ---- update of the filters, the same in every block
         if (FILTER_NUMBERS > 0) {

@@ -23,7 +23,7 @@ from nncourse.kernels.epoch.dense_one_kernel import EMULATED, MEETING, Chip, thi
 from nncourse.kernels.operation import cuda_beside
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
-TALL = 4  # as in the .cu text
+TALL = 4  # elements of a column that a thread computes
 MOST_THREADS = 512
 MOST_OWN = 16  # neurons of the first dense layer in a block: a thread holds a number for each
 MOST_TAPS = 512  # weights of a filter: the loops over them are unrolled
