@@ -237,7 +237,7 @@ class Calls:
 
         A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), stride () int, before () int, after () int -> Z
         (batch, c_out, h_out, w_out) where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before +
-        after - k) // stride + 1
+        after - k) // stride + 1, k >= 1, stride >= 1
         """
         raise NotImplementedError
 

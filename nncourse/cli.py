@@ -305,8 +305,8 @@ def _time(options: argparse.Namespace) -> int:
     sizes = {}
     for text in options.size:
         name, _, number = text.partition("=")
-        if not number.isdecimal() or len(number) > 9 or int(number) < 1:
-            raise CourseError(f"wanted --size NAME=N with N from 1 to 999999999, such as batch=64; got {text!r}")
+        if not number.isdecimal() or len(number) > 9:
+            raise CourseError(f"wanted --size NAME=N with N from 0 to 999999999, such as batch=64; got {text!r}")
         sizes[name] = int(number)
     for operation in [find(options.operation)] if options.operation else (operations() | epochs()).values():
         rows = timing.time_kernels(operation, sizes, options.kernel)

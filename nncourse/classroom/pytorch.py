@@ -42,7 +42,12 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         images = D.new_empty((*D.shape[:2], h_in, w_in))
         return aten.avg_pool2d_backward(D, images, [size] * 2, [stride] * 2, [0, 0], False, True, None)
 
+    def convolution(A, W, b, stride, before, after):
+        padded = A if before == after else F.pad(A, (before, after, before, after))
+        return F.conv2d(padded, W, b, stride, padding=before if before == after else 0)
+
     return {
+        "convolution_forward": convolution,
         "dense_forward": F.linear,
         "sigmoid": torch.sigmoid,
         "sigmoid_derivative": lambda z: (s := torch.sigmoid(z)) * (1 - s),
