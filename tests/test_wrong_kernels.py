@@ -15,6 +15,7 @@ from nncourse.kernels import check
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.catalogue import operations
 from nncourse.kernels.confusion import confusion_matrix
+from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import sgd_update
 
@@ -616,7 +617,29 @@ def half_precision(A, W, b):
     return (A.astype(np.float16) @ W.T.astype(np.float16) + b).astype(np.float32)
 
 
+convolve = convolution_forward["numpy"]
+
+
+def continues_the_edges(A, W, b, stride, before, after):
+    sides = (before, after)
+    return convolve(np.pad(A, ((0, 0), (0, 0), sides, sides), mode="edge"), W, b, stride, 0, 0)
+
+
+def skips_after_padding_only(A, W, b, stride, before, after):
+    Z = convolve(A, W, b, 1, before, after)
+    return Z[:, :, stride - 1 :: stride, stride - 1 :: stride].copy() if Z.shape[2:] > (stride, stride) else Z
+
+
 WRONG_PYTHON = [
+    ("the filter turned around", convolution_forward, lambda A, W, *more: convolve(A, W[:, :, ::-1, ::-1], *more)),
+    ("the filter transposed", convolution_forward, lambda A, W, *more: convolve(A, W.swapaxes(2, 3), *more)),
+    ("before and after exchanged", convolution_forward, lambda A, W, b, k, m, n: convolve(A, W, b, k, n, m)),
+    ("all padding in front", convolution_forward, lambda A, W, b, k, m, n: convolve(A, W, b, k, m + n, 0)),
+    ("no bias", convolution_forward, lambda A, W, b, *more: convolve(A, W, np.zeros_like(b), *more)),
+    ("the bias of another filter", convolution_forward, lambda A, W, b, *more: convolve(A, W, np.roll(b, 1), *more)),
+    ("the first channel only", convolution_forward, lambda A, W, *more: convolve(A[:, :1], W[:, :1].copy(), *more)),
+    ("the edges continued", convolution_forward, continues_the_edges),
+    ("the wrong one of `stride` windows", convolution_forward, skips_after_padding_only),
     ("bias forgotten", dense_forward, lambda A, W, b: A @ W.T),
     (
         "weights transposed where square",

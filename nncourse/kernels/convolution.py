@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from nncourse.cuda.source import CudaSource
+from nncourse.device import on_gpu
 from nncourse.kernels.operation import Operation, cuda_beside
 
-MOST_COLUMNS = 1 << 20  # elements of the copied windows that `numpy` and `cupy` hold at a time: 4 MB
+# Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU wants large
+# matrices, and few launches.
+MOST_COLUMNS = {"cpu": 1 << 18, "gpu": 1 << 27}
 
 
 def _truth(A, W, b, stride, before, after):
@@ -112,28 +115,33 @@ def loops(A, W, b, stride, before, after):
 
 @convolution_forward.array_kernel
 def array(A, W, b, stride, before, after):
-    """The windows are copied into columns, k² slices of the image; the filters times the columns are one product.
+    """The windows are copied into columns, by k² slices of the images; filters times columns is a matrix product.
 
-    The columns have k² times as many elements as the image, so they are made for some samples at a time.
+    The columns have about k² times as many elements as the images: so they are made for some samples at a time or, if
+    even one is too large, for some rows.
     """
     batch, c_in, h_in, w_in = A.shape
     c_out, k = W.shape[0], W.shape[3]
     h, w = h_in + before + after, w_in + before + after
     h_out, w_out = (h - k) // stride + 1, (w - k) // stride + 1
     Z = np.empty_like(A, shape=(batch, c_out, h_out, w_out))
-    some = max(1, min(batch, MOST_COLUMNS // (c_in * k * k * h_out * w_out)))
+    filters = W.reshape(c_out, c_in * k * k)
+    fitting = MOST_COLUMNS["gpu" if on_gpu(type(A)) else "cpu"] // (c_in * k * k * w_out)  # rows of Z
+    some, rows = min(max(fitting // h_out, 1), batch), min(max(fitting, 1), h_out)
     padded = np.zeros_like(A, shape=(some, c_in, h, w))
-    columns = np.empty_like(A, shape=(some, c_in, k, k, h_out, w_out))
     for s in range(0, batch, some):
         n = min(some, batch - s)
         padded[:n, :, before : before + h_in, before : before + w_in] = A[s : s + n]
-        for i in range(k):
-            for j in range(k):
-                shifted = padded[:n, :, i : i + (h_out - 1) * stride + 1 : stride, j:]
-                columns[:n, :, i, j] = shifted[..., : (w_out - 1) * stride + 1 : stride]
-        product = np.matmul(W.reshape(c_out, -1), columns[:n].reshape(n, c_in * k * k, h_out * w_out))
-        Z[s : s + n] = product.reshape(n, c_out, h_out, w_out)
-    Z += b[:, None, None]
+        for y in range(0, h_out, rows):
+            m = min(rows, h_out - y)
+            columns = np.empty_like(A, shape=(n, c_in, k, k, m, w_out))
+            for i in range(k):
+                below = padded[:n, :, y * stride + i :: stride][:, :, :m]
+                for j in range(k):
+                    columns[:, :, i, j] = below[..., j::stride][..., :w_out]
+            product = np.matmul(filters, columns.reshape(n, c_in * k * k, m * w_out))
+            product += b[:, None]
+            Z[s : s + n, :, y : y + m] = product.reshape(n, c_out, m, w_out)
     return Z
 
 

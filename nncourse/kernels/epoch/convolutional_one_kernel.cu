@@ -10,7 +10,7 @@
 //   never leave it, nor what Adam remembers of them. The layers above are small: every block computes them for the whole
 //   batch, and updates its share of their parameters.
 //
-// A step. Between two lines the blocks exchange numbers through global memory, so all wait for all:
+// A step. Between two lines the blocks tell each other numbers through global memory, so all wait for all:
 //   convolutions and pool of its samples                                  -> the inputs of layer 1
 //   layer 1, own neurons                                                  -> their activations
 //   layers above; deltas, down to those of its own neurons; its part of dC/d(inputs of layer 1); dense weights -> parts
@@ -110,9 +110,10 @@ __device__ constexpr int upper_at(int layer) {
 }
 __device__ constexpr int upper_biases_at(int layer) { return upper_at(layer) + neurons(layer) * fours(neurons(layer - 1)); }
 constexpr int UPPER_NUMBERS = upper_at(LAYERS + 1);
-// Activations and deltas of all samples: a row of fours(neurons) numbers for each.
+// Activations and deltas of all samples, a row for each. Those of layer 1 come from all blocks, the unused neurons too.
+__device__ constexpr int row_of(int layer) { return fours(layer == 1 ? BLOCKS * OWN : neurons(layer)); }
 __device__ constexpr int activations_at(int layer) {  // layer 0: the inputs of layer 1
-    return layer == 0 ? ACTIVATIONS_AT : activations_at(layer - 1) + SAMPLES * fours(neurons(layer - 1));
+    return layer == 0 ? ACTIVATIONS_AT : activations_at(layer - 1) + SAMPLES * row_of(layer - 1);
 }
 __device__ constexpr int dense_deltas_at(int layer) {  // from layer 2 on; layer 1 only if it is the last
     return layer <= 2 ? DENSE_DELTAS_AT : dense_deltas_at(layer - 1) + SAMPLES * fours(neurons(layer - 1));
@@ -346,29 +347,26 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
 // All loops over the inputs have the same number of rounds in all lanes: a branch in which only some lanes take part would
 // wait for memory once more.
 
-// Copies the inputs of a pair of samples, rows of NUMBER_OF_INPUTS, from the memory where all blocks meet. Each thread
-// copies what it will read itself.
+// Hears the inputs of a pair of samples, of which the second may not be there. Each thread keeps what it will read itself.
 template <int NUMBER_OF_INPUTS>
-__device__ void fetch_pair(const float* from, float* to, int lane) {
+__device__ void hear_pair(const float* from, float* to, int samples, int turn, int lane) {
     constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32), ahead = least(rounds, 4);
     for (int r0 = 0; r0 < rounds; r0 += ahead) {
-        float4 a[ahead][2];
+        float4 a[2 * ahead];
+        auto number = [&](int i) { return least((r0 + i / 2) * 32 + lane, inputs - 1); };
+        hear(
+            a, turn, [&](int i) { return (const float4*)from + (i % 2 < samples ? i % 2 * inputs : 0) + number(i); },
+            [&](int i) { return NUMBER_OF_INPUTS - 4 * number(i); });
 #pragma unroll
-        for (int r = 0; r < ahead; r++)
-#pragma unroll
-            for (int q = 0; q < 2; q++)
-                a[r][q] = __ldcg((const float4*)from + q * inputs + least((r0 + r) * 32 + lane, inputs - 1));
-#pragma unroll
-        for (int r = 0; r < ahead; r++)
-#pragma unroll
-            for (int q = 0; q < 2; q++)
-                if ((r0 + r) * 32 + lane < inputs) ((float4*)to)[q * inputs + (r0 + r) * 32 + lane] = a[r][q];
+        for (int i = 0; i < 2 * ahead; i++)
+            if ((r0 + i / 2) * 32 + lane < inputs) ((float4*)to)[i % 2 * inputs + number(i)] = a[i];
     }
 }
 
 // Weighted sums of NEURONS neurons for a pair of samples, at most 16. Calls done(number in the pair, neuron, sum).
 template <int NEURONS, int NUMBER_OF_INPUTS, typename Done>
-__device__ void weighted_sums(const float* inputs_of_pair, const float* weights, int row, int lane, Done done) {
+__device__ void weighted_sums(const float* inputs_of_pair, int inputs_row, const float* weights, int row, int lane,
+                              Done done) {
     constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32);
     const float4 *a = (const float4*)inputs_of_pair, *w = (const float4*)weights;
     float z[2 * NEURONS] = {};
@@ -376,7 +374,7 @@ __device__ void weighted_sums(const float* inputs_of_pair, const float* weights,
     for (int r = 0; r < rounds; r++) {
         const int k = least(r * 32 + lane, inputs - 1);
         const float there = r * 32 + lane < inputs ? 1.0f : 0.0f;
-        float4 first = a[k], second = a[inputs + k];
+        float4 first = a[k], second = a[inputs_row / 4 + k];
         first = make_float4(first.x * there, first.y * there, first.z * there, first.w * there);
         second = make_float4(second.x * there, second.y * there, second.z * there, second.w * there);
 #pragma unroll
@@ -420,7 +418,6 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     extern __shared__ __align__(16) float at[];
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, block = blockIdx.x;
     const int first_own = block * OWN;  // neuron of layer 1
-    int meetings = 0;
     float *own_w = at + OWN_AT, *own_m = own_w + OWN * OWN_ROW, *own_v = own_m + OWN * OWN_ROW;
     float *upper = at + UPPER_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT;
     float *own_deltas = at + OWN_DELTAS_AT;  // [sample][own neuron]
@@ -429,7 +426,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     int *places = to_backward + FILTER_NUMBERS, *corners = places + EACH * INPUTS;         // of the pool's maxima
     float *pooled = at + POOLED_AT, *pooled_deltas = pooled + EACH * INPUTS;
     float *all_pooled = meeting_place, *all_activations = all_pooled + SAMPLES * INPUT_FOURS;  // [sample][number]
-    float *input_deltas = all_activations + SAMPLES * fours(neurons(1));    // [block][sample][input]
+    float *input_deltas = all_activations + SAMPLES * row_of(1);           // [block][sample][input]
     float *filter_parts = input_deltas + BLOCKS * SAMPLES * INPUT_FOURS;   // [block][number]
     float *all_upper = filter_parts + BLOCKS * fours(FILTER_NUMBERS);
 
@@ -467,7 +464,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     constexpr int SHARE = divided_up(UPPER_NUMBERS, BLOCKS), UPDATERS = 4, HELD = most(1, divided_up(SHARE * UPDATERS, THREADS));
     int upper_place[HELD], upper_from[HELD], upper_delta[HELD], upper_below[HELD];
     int upper_delta_row[HELD], upper_below_row[HELD];  // in upper; in parameters; in shared memory
-    float upper_m[HELD], upper_v[HELD];
+    float upper_w[HELD], upper_m[HELD], upper_v[HELD];
 #pragma unroll
     for (int h = 0; h < HELD; h++) {
         const int item = h * THREADS + THREADS - 1 - thread, mine = item / UPDATERS, place = block * SHARE + mine;
@@ -485,11 +482,13 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             upper_delta[h] = dense_deltas_at(layer) + j;
             upper_delta_row[h] = fours(neurons(layer));
             upper_below[h] = is_weight ? activations_at(layer - 1) + k : -1;
-            upper_below_row[h] = row;
+            upper_below_row[h] = row_of(layer - 1);
         });
         upper_m[h] = ADAM && upper_from[h] >= 0 ? M[upper_from[h]] : 0.0f;
         upper_v[h] = ADAM && upper_from[h] >= 0 ? V[upper_from[h]] : 0.0f;
-        if (upper_from[h] >= 0 && item % UPDATERS == 0) all_upper[place] = parameters[upper_from[h]];
+        upper_w[h] = upper_from[h] >= 0 ? parameters[upper_from[h]] : 0.0f;
+        if (mine >= SHARE || place >= UPPER_NUMBERS) upper_place[h] = -1;  // others, with no parameter, are padding
+        else if (item % UPDATERS == 0) tell(all_upper + place, upper_w[h], 1);
     }
 
     // The next images and targets wait in registers.
@@ -521,19 +520,23 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             if (h * THREADS + thread < BATCH * OUTPUTS) targets[h * THREADS + thread] = y_next[h];
     };
     ask(0);
-    meet_grid(arrived, ++meetings * BLOCKS);  // the parameters of the layers above are there
     put();
     __syncthreads();
 
+    int turn = 0;
     for (int start = 0; start < n; start += BATCH) {
+        turn++;
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
+        const int with_samples = divided_up(rows, EACH);  // blocks
 
         // ---- by samples: convolutions and pool
         upwards<0, CONVOLUTIONS - 1>([&](auto number) {
-            for (int q = 0; q < own_samples; q++) convolve<number.number>(at, at + q * MAPS_SIZE, thread);
+            for (int q = 0; q < EACH; q++)
+                if (q < own_samples) convolve<number.number>(at, at + q * MAPS_SIZE, thread);
             __syncthreads();
         });
-        for (int q = 0; q < own_samples; q++) {
+        for (int q = 0; q < EACH; q++) {
+            if (q >= own_samples) break;
             constexpr int rows_in = map_rows(CONVOLUTIONS), pitch = map_pitch(CONVOLUTIONS), last = most(0, CONVOLUTIONS - 1);
             const float* map = at + q * MAPS_SIZE + map_at(CONVOLUTIONS);
             const int s = block * EACH + q;
@@ -554,44 +557,44 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                     corners[q * INPUTS + i] = row * stride(last) * map_pitch(last) + column * stride(last);
                 }
                 pooled[q * INPUTS + i] = top;
-                all_pooled[s * INPUT_FOURS + i] = top;
+                tell(all_pooled + s * INPUT_FOURS + i, top, turn);
             }
         }
-        meet_grid(arrived, ++meetings * BLOCKS);
+        wait_to_hear(with_samples, turn, [&](int b) { return all_pooled + b * EACH * INPUT_FOURS + INPUTS - 1; });
 
         // ---- by neurons: layer 1
-        float4 upper_next[UPPER_HELD];  // on their way while layer 1 is computed
+        if constexpr (UPPER_NUMBERS > 0) {
+            float4 fours_of_upper[UPPER_HELD];
+            auto number = [&](int h) { return least(h * THREADS + thread, UPPER_NUMBERS / 4 - 1); };
+            hear(fours_of_upper, turn, [&](int h) { return (const float4*)all_upper + number(h); }, [](int h) { return 4; });
 #pragma unroll
-        for (int h = 0; h < UPPER_HELD && UPPER_NUMBERS > 0; h++)
-            upper_next[h] = __ldcg((const float4*)all_upper + least(h * THREADS + thread, UPPER_NUMBERS / 4 - 1));
-        for (int s = 2 * warp; s < SAMPLES; s += 2 * WARPS) {
+            for (int h = 0; h < UPPER_HELD; h++)
+                if (h * THREADS + thread < UPPER_NUMBERS / 4) ((float4*)upper)[h * THREADS + thread] = fours_of_upper[h];
+        }
+        for (int s = 2 * warp; s < rows; s += 2 * WARPS) {
             float* inputs = at + activations_at(0) + s * INPUT_FOURS;
-            fetch_pair<INPUTS>(all_pooled + s * INPUT_FOURS, inputs, lane);
-            weighted_sums<OWN, INPUTS>(inputs, own_w, OWN_ROW, lane, [&](int second, int j, float z) {
-                if (first_own + j < neurons(1))
-                    all_activations[(s + second) * fours(neurons(1)) + first_own + j] =
-                        activate(activation_of(1), z + own_w[j * OWN_ROW + INPUT_FOURS]);
+            hear_pair<INPUTS>(all_pooled + s * INPUT_FOURS, inputs, rows - s, turn, lane);
+            weighted_sums<OWN, INPUTS>(inputs, INPUT_FOURS, own_w, OWN_ROW, lane, [&](int second, int j, float z) {
+                const float a = activate(activation_of(1), z + own_w[j * OWN_ROW + INPUT_FOURS]);
+                if (s + second < rows)
+                    tell(all_activations + (s + second) * row_of(1) + first_own + j, first_own + j < neurons(1) ? a : 0.0f, turn);
             });
         }
-#pragma unroll
-        for (int h = 0; h < UPPER_HELD; h++)
-            if (h * THREADS + thread < UPPER_NUMBERS / 4) ((float4*)upper)[h * THREADS + thread] = upper_next[h];
-        meet_grid(arrived, ++meetings * BLOCKS);
+        wait_to_hear(BLOCKS, turn, [&](int b) { return all_activations + (rows - 1) * row_of(1) + b * OWN + OWN - 1; });
 
         // ---- the layers above, and back to the own neurons and their inputs
         const float mean_of = 1.0f / rows;
-        for (int s = 2 * warp; s < SAMPLES; s += 2 * WARPS) {
-            constexpr int first_row = fours(neurons(1));
-            fetch_pair<neurons(1)>(all_activations + s * first_row, at + activations_at(1) + s * first_row, lane);
+        for (int s = 2 * warp; s < rows; s += 2 * WARPS) {
+            hear_pair<BLOCKS * OWN>(all_activations + s * row_of(1), at + activations_at(1) + s * row_of(1), rows - s, turn, lane);
             __syncwarp();
             upwards<2, LAYERS>([&](auto number) {
-                constexpr int layer = number.number, below = fours(neurons(layer - 1)), here = fours(neurons(layer));
+                constexpr int layer = number.number, below = fours(neurons(layer - 1)), here = row_of(layer);
                 constexpr int together = least(neurons(layer), TOGETHER);
                 const float *weights = upper + upper_at(layer), *biases = upper + upper_biases_at(layer);
                 for (int group = 0; group < neurons(layer); group += together) {
                     const int first = least(group, neurons(layer) - together);  // the last group overlaps the one before
                     weighted_sums<together, neurons(layer - 1)>(
-                        at + activations_at(layer - 1) + s * below, weights + first * below, below, lane,
+                        at + activations_at(layer - 1) + s * row_of(layer - 1), row_of(layer - 1), weights + first * below, below, lane,
                         [&](int second, int j, float z) {
                             at[activations_at(layer) + (s + second) * here + first + j] =
                                 activate(activation_of(layer), z + biases[first + j]);
@@ -602,7 +605,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             constexpr int output_row = fours(OUTPUTS);
             for (int i = lane; i < 2 * OUTPUTS; i += 32) {
                 const int own = s + i / OUTPUTS, o = i % OUTPUTS;
-                const float d = output_delta(at + activations_at(LAYERS) + own * output_row, targets + least(own, BATCH - 1) * OUTPUTS, o);
+                const float d = output_delta(at + activations_at(LAYERS) + own * row_of(LAYERS), targets + least(own, BATCH - 1) * OUTPUTS, o);
                 at[dense_deltas_at(LAYERS) + own * output_row + o] = own < rows ? d * mean_of : 0.0f;
             }
             __syncwarp();
@@ -612,7 +615,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 float sum = 0.0f;
 #pragma unroll 16
                 for (int o = 0; o < neurons(layer); o++) sum += deltas[o] * weights[o * row];
-                return sum * slope(activation_of(layer - 1), at[activations_at(layer - 1) + s * row + j]);
+                return sum * slope(activation_of(layer - 1), at[activations_at(layer - 1) + s * row_of(layer - 1) + j]);
             };
             downwards<LAYERS - 1, 2>([&](auto number) {
                 constexpr int layer = number.number, row = fours(neurons(layer));
@@ -647,15 +650,18 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                             sums[q].x += d[q][j] * w.x, sums[q].y += d[q][j] * w.y, sums[q].z += d[q][j] * w.z, sums[q].w += d[q][j] * w.w;
                     }
                     if (r * 32 + lane < INPUT_FOURS / 4) {
-                        to[k] = sums[0];
-                        to[INPUT_FOURS / 4 + k] = sums[1];
+                        tell(to + k, sums[0], turn);
+                        if (s + 1 < rows) tell(to + INPUT_FOURS / 4 + k, sums[1], turn);
                     }
                 }
             }
         }
-        arrive_grid(arrived);
+        for (int s = 2 * warp; s < SAMPLES; s += 2 * WARPS)  // of samples that are not there
+            for (int i = lane; i < 2 * OWN_FOURS; i += 32)
+                if (s + i / OWN_FOURS >= rows) own_deltas[s * OWN_FOURS + i] = 0.0f;
+        __syncthreads();
 
-        // ---- while the others arrive: update of the dense weights
+        // ---- while the others come so far: update of the own weights
         Rates rates = {rate, rate, 1.0f};
         if (ADAM) {
             power_1 *= BETA_1;
@@ -682,23 +688,29 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 own_w[own] = updated(own_w[own], gradient[j], own_m[own], own_v[own], rates);
             }
         }
-        wait_grid(arrived, ++meetings * BLOCKS);
+        if constexpr (CONVOLUTIONS > 0)
+            wait_to_hear(BLOCKS, turn, [&](int b) {
+                return input_deltas + (b * SAMPLES + least(block * EACH, rows - 1)) * INPUT_FOURS + INPUTS - 1;
+            });
 
         // ---- by samples: the deltas of the inputs, then backward through the pool and the convolutions
         if constexpr (CONVOLUTIONS > 0) {
             constexpr int last = most(0, CONVOLUTIONS - 1), GROUPS = most(1, least(BLOCKS, THREADS / INPUTS));
-            for (int q = 0; q < own_samples; q++) {
+            for (int q = 0; q < EACH; q++) {
+                if (q >= own_samples) break;
                 const int s = block * EACH + q;
                 const float* maps = at + q * MAPS_SIZE;
                 for (int i = thread; i < GROUPS * INPUTS; i += THREADS) {
                     const int first = i / INPUTS;
                     const float* from = input_deltas + s * INPUT_FOURS + i % INPUTS;
+                    constexpr int parts = divided_up(BLOCKS, GROUPS), ahead = least(parts, 16);
                     float sum = 0.0f;
-#pragma unroll 16
-                    for (int e = 0; e < divided_up(BLOCKS, GROUPS); e++) {
-                        const int b = first + e * GROUPS;
-                        const float part = __ldcg(from + least(b, BLOCKS - 1) * SAMPLES * INPUT_FOURS);
-                        sum += b < BLOCKS ? part : 0.0f;
+                    for (int e0 = 0; e0 < parts; e0 += ahead) {
+                        float numbers[ahead];
+                        auto from_block = [&](int e) { return first + (e0 + e) * GROUPS; };
+                        hear(numbers, turn, [&](int e) { return from + least(from_block(e), BLOCKS - 1) * SAMPLES * INPUT_FOURS; });
+#pragma unroll
+                        for (int e = 0; e < ahead; e++) sum += from_block(e) < BLOCKS ? numbers[e] : 0.0f;
                     }
                     scratch[i] = sum;
                 }
@@ -730,7 +742,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                         else
 #pragma unroll
                             for (int w = 0; w < WARPS; w++) sum += sums[w * numbers + i];
-                        if (q == own_samples - 1) filter_parts[block * fours(FILTER_NUMBERS) + filters_at(l) + i] = sum;
+                        if (q == own_samples - 1) tell(filter_parts + block * fours(FILTER_NUMBERS) + filters_at(l) + i, sum, turn);
                         else filter_gradient[filters_at(l) + i] = sum;
                     }
                 });
@@ -739,37 +751,36 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 if (EACH > 1) __syncthreads();
             }
         }
-        arrive_grid(arrived);
+
+        // ---- while the others come so far: update of the layers above
 #pragma unroll
         for (int h = 0; h < HELD; h++) {
-            const int part = (THREADS - 1 - thread) % UPDATERS;
             float gradient = 0.0f;
 #pragma unroll 8
-            for (int s = part; s < SAMPLES; s += UPDATERS)
+            for (int s = (THREADS - 1 - thread) % UPDATERS; s < rows; s += UPDATERS)
                 gradient += at[upper_delta[h] + s * upper_delta_row[h]] *
                             (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + s * upper_below_row[h]]);
 #pragma unroll
             for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
-            if (upper_from[h] >= 0) {
-                const float w = updated(upper[upper_place[h]], gradient, upper_m[h], upper_v[h], rates);
-                if (part == 0) all_upper[upper_place[h]] = w;
-            }
+            if (upper_from[h] >= 0) upper_w[h] = updated(upper_w[h], gradient, upper_m[h], upper_v[h], rates);
         }
         if (start + BATCH < n) ask(start + BATCH);
-        wait_grid(arrived, ++meetings * BLOCKS);
+        if constexpr (CONVOLUTIONS > 0)
+            wait_to_hear(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
 
         // ---- update of the filters, the same in every block
         if (FILTER_NUMBERS > 0) {
             constexpr int FILTER_NUMBERS = most(1, ::FILTER_NUMBERS), GROUPS = most(1, least(BLOCKS, THREADS / FILTER_NUMBERS));
-            const int with_samples = divided_up(rows, EACH);
             for (int i = thread; i < GROUPS * FILTER_NUMBERS; i += THREADS) {
                 const float* from = filter_parts + i % FILTER_NUMBERS;
+                constexpr int parts = divided_up(BLOCKS, GROUPS), ahead = least(parts, 8);
                 float sum = 0.0f;
-#pragma unroll 8
-                for (int e = 0; e < divided_up(BLOCKS, GROUPS); e++) {
-                    const int b = i / FILTER_NUMBERS + e * GROUPS;
-                    const float part = __ldcg(from + least(b, BLOCKS - 1) * fours(FILTER_NUMBERS));
-                    sum += b < with_samples ? part : 0.0f;
+                for (int e0 = 0; e0 < parts; e0 += ahead) {
+                    float numbers[ahead];
+                    auto from_block = [&](int e) { return i / FILTER_NUMBERS + (e0 + e) * GROUPS; };
+                    hear(numbers, turn, [&](int e) { return from + least(from_block(e), with_samples - 1) * fours(FILTER_NUMBERS); });
+#pragma unroll
+                    for (int e = 0; e < ahead; e++) sum += from_block(e) < with_samples ? numbers[e] : 0.0f;
                 }
                 scratch[i] = sum;
             }
@@ -784,7 +795,12 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             }
         } else {
             put();
+            meet_grid(arrived, turn * BLOCKS);  // nobody waits for the others elsewhere
         }
+        // All blocks have computed the layers above, since all have told the deltas of their inputs.
+#pragma unroll
+        for (int h = 0; h < HELD; h++)
+            if (upper_place[h] >= 0 && (THREADS - 1 - thread) % UPDATERS == 0) tell(all_upper + upper_place[h], upper_w[h], turn + 1);
         __syncthreads();
     }
 
@@ -801,7 +817,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
 #pragma unroll
     for (int h = 0; h < HELD; h++)
         if (upper_from[h] >= 0 && (THREADS - 1 - thread) % UPDATERS == 0) {
-            parameters[upper_from[h]] = all_upper[upper_place[h]];
+            parameters[upper_from[h]] = upper_w[h];
             if (ADAM) M[upper_from[h]] = upper_m[h], V[upper_from[h]] = upper_v[h];
         }
 }

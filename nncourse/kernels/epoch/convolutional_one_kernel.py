@@ -96,7 +96,7 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
     sizes = {
         "own": memory * own * (_fours(inputs) + 4),
         "upper": upper_numbers(architecture),
-        "activations": samples * sum(map(_fours, (inputs, *widths))),
+        "activations": samples * sum(map(_fours, (inputs, blocks * own, *widths[1:]))),
         "dense_deltas": samples * sum(map(_fours, widths[1:] or widths)),
         "own_deltas": samples * _fours(own),
         "targets": batch * widths[-1],
@@ -139,9 +139,9 @@ def upper_numbers(architecture: ConvolutionalArchitecture) -> int:
 
 def meeting_floats(made: Layout, architecture: ConvolutionalArchitecture, batch: int) -> int:
     """The size of meeting_place in the .cu text."""
-    inputs, first, *_ = architecture.dense.sizes
+    inputs = architecture.dense.sizes[0]
     return (
-        (_fours(inputs) + _fours(first)) * _samples(batch)
+        (_fours(inputs) + _fours(made.blocks * made.own)) * _samples(batch)
         + made.blocks * _samples(batch) * _fours(inputs)
         + made.blocks * _fours(filter_numbers(architecture))
         + upper_numbers(architecture)
