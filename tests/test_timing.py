@@ -125,15 +125,15 @@ def test_pytorch_computes_the_same(operation):
     def with_tensors(*arguments):
         return function(*[torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments])
 
-    sizes = next(iter(operation.sizes_to_check), dict.fromkeys(operation.size_names, 5))
-    arguments = check.random_case(operation, sizes).arguments
-    if operation.name == "dropout":  # PyTorch leaves out others, unless it leaves out none
-        arguments = (arguments[0], 0.0, *arguments[2:])
-    truths = check.truths_of(operation, arguments)  # before an argument is changed in place
-    results = with_tensors(*arguments)
-    results = results if isinstance(results, tuple) else (results,)
-    for truth, result in zip(truths.values(), results, strict=True):
-        np.testing.assert_allclose(result.numpy().reshape(truth.shape), truth, rtol=1e-4, atol=1e-5)
+    for sizes in operation.sizes_to_check or [dict.fromkeys(operation.size_names, 5)]:
+        arguments = check.random_case(operation, sizes).arguments
+        if operation.name == "dropout":  # PyTorch leaves out others, unless it leaves out none
+            arguments = (arguments[0], 0.0, *arguments[2:])
+        truths = check.truths_of(operation, arguments)  # before an argument is changed in place
+        results = with_tensors(*arguments)
+        results = results if isinstance(results, tuple) else (results,)
+        for truth, result in zip(truths.values(), results, strict=True):
+            np.testing.assert_allclose(result.numpy().reshape(truth.shape), truth, rtol=1e-4, atol=1e-5)
 
 
 def test_slow_loops_are_not_waited_for(quick):

@@ -33,6 +33,10 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
     """
     F, aten = torch.nn.functional, torch.ops.aten
 
+    def convolution(A, W, b, stride, before, after):
+        padded = A if before == after else F.pad(A, (before, after, before, after))
+        return F.conv2d(padded, W, b, stride, padding=before if before == after else 0)
+
     def maxpool_backward(D, places, h_in, w_in, size, stride, padding):
         images = D.new_empty((*D.shape[:2], h_in, w_in))  # only their shape counts
         window = [size] * 2, [stride] * 2, [padding] * 2, [1, 1], False
@@ -41,10 +45,6 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
     def averagepool_backward(D, h_in, w_in, size, stride):
         images = D.new_empty((*D.shape[:2], h_in, w_in))
         return aten.avg_pool2d_backward(D, images, [size] * 2, [stride] * 2, [0, 0], False, True, None)
-
-    def convolution(A, W, b, stride, before, after):
-        padded = A if before == after else F.pad(A, (before, after, before, after))
-        return F.conv2d(padded, W, b, stride, padding=before if before == after else 0)
 
     return {
         "convolution_forward": convolution,

@@ -10,9 +10,11 @@ of the batch's first sample. The rate is at least 0 and below 1.
 """
 
 import math
+from pathlib import Path
 
 import numpy as np
 
+from nncourse.cuda.source import CudaSource
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
 
@@ -22,7 +24,7 @@ STEPS = 0x9E3779B9, 0xBB67AE85  # what is added to the key between rounds
 ROUNDS = 10
 
 
-def _words(counter, key):
+def words_in_python(counter, key):
     """Four random words, each below 2³², from a counter of four words and a key of two. In whole numbers of Python."""
     (a, b, c, d), (key_a, key_c) = counter, key
     for turn in range(ROUNDS):
@@ -40,7 +42,7 @@ def _truth(A, rate, seed, epoch, first, layer):
     dropped = np.ones(A.shape, bool)
     for i in range(batch):
         for group in range(-(-n // 4)):
-            words = _words((group, (first + i) % 2**32, epoch, layer), (seed, 0))
+            words = words_in_python((group, (first + i) % 2**32, epoch, layer), (seed, 0))
             dropped[i, 4 * group : 4 * group + 4] = [word // 256 < rate * 2**24 for word in words][: n - 4 * group]
     return np.where(dropped, 0, A / (1 - rate))
 
@@ -142,4 +144,5 @@ def array(A, rate, seed, epoch, first, layer):
     return np.where(kept.reshape(batch, -1)[:, :n], A / (1 - rate), np.float32(0))
 
 
-dropout.cuda_kernel("naive", cuda_beside(__file__))
+PHILOX = CudaSource.read(Path(__file__).with_name("philox.cu"))
+dropout.cuda_kernel("naive", cuda_beside(__file__, before=(PHILOX,)))

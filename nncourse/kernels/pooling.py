@@ -150,8 +150,8 @@ def maxpool_numba(A, size, stride, padding):
             for y in range(h_out):
                 top = y * stride - padding
                 first = max(top, 0)
-                largest[:] = A[s, k, first]
-                starts[:] = first * w_in
+                for column in range(w_in):
+                    largest[column], starts[column] = A[s, k, first, column], first * w_in
                 for row in range(first + 1, min(top + size, h_in)):
                     for column in range(w_in):
                         a, z = A[s, k, row, column], largest[column]

@@ -1,22 +1,24 @@
 """A network: layers one after the other, a cost, and the handout's Algorithm 1 in matrix form."""
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from nncourse.architecture import DenseArchitecture
+from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
+from nncourse.model.descriptions import MOST_WEIGHTS
+from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
-from nncourse.model.layers import Dense, Layer, LayerSequence, Shape, Turn, distributed, views
+from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, views
 from nncourse.model.updates import Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
-MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # of an evaluation's batch: samples, and Z and A of all layers (64 MB)
 
 
@@ -83,11 +85,19 @@ class Network(LayerSequence):
         return all(isinstance(layer, Dense) for layer in self.layers)
 
     @property
-    def architecture(self) -> DenseArchitecture:
-        """A dense network without its parameters; CourseError for other networks."""
-        if not self.is_dense:
-            raise CourseError("wanted a network of dense layers only, for its architecture")
-        return DenseArchitecture(self.sizes, self.activations, self.cost)
+    def architecture(self) -> DenseArchitecture | ConvolutionalArchitecture:
+        """The network without its parameters, for kernels of whole epochs; CourseError for other networks."""
+        if self.is_dense:
+            return DenseArchitecture(self.sizes, self.activations, self.cost)
+        order = "".join(map(_letter, self.layers))
+        if len(self.input_shape) != 3 or not re.fullmatch("c*p?fd+", order):
+            wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
+            raise CourseError(f"wanted {wanted}, for a whole epoch at once; got {self.in_words}")
+        filters = tuple(layer.filters for layer in self.layers if isinstance(layer, Convolution))
+        pool = next((layer.size for layer in self.layers if isinstance(layer, MaxPool)), 0)
+        neurons = tuple(layer.W.shape[0] for layer in self.layers if isinstance(layer, Dense))
+        names = tuple(filter(None, self.activations))
+        return ConvolutionalArchitecture(self.input_shape, filters, pool, neurons, names, self.cost)
 
     @cached_property
     def flat_gradient(self) -> Array:
@@ -101,7 +111,10 @@ class Network(LayerSequence):
 
     @property
     def rows_at_once(self) -> int:
-        """How many samples to send through the network together where only the outputs count."""
+        """How many samples to send through the network together where only the outputs count.
+
+        Those whose numbers, 2 for each number of each layer, are no more than MOST_NUMBERS; and no more than MOST_ROWS.
+        """
         return max(1, min(MOST_ROWS, MOST_NUMBERS // (2 * sum(self.sizes))))
 
     @property
@@ -129,8 +142,24 @@ class Network(LayerSequence):
         if X.shape[1:] != self.input_shape:
             raise CourseError(f"wanted samples {_in_words(self.input_shape)}; got an array of shape {X.shape}")
         rows = self.rows_at_once
-        parts = [there.forward(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.forward(X, backend).A
+        parts = [there.outputs(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.outputs(X, backend).A
+
+    def outputs(self, X: Array, backend: Calls) -> Pass:
+        """A and Z of the last layer; what the layers below computed is given up as soon as it is used."""
+        A, here = X, Pass(X)
+        for layer in self.layers:
+            del here  # Z of the layer below, and what it kept
+            here = layer.forward(A, backend)
+            A = here.A
+        return Pass(A, here.Z)
+
+
+def _letter(layer: Layer) -> str:
+    """The kind of a layer that an architecture may have, as a letter; "?" for others."""
+    if isinstance(layer, MaxPool):
+        return "p" if layer.is_side_by_side else "?"
+    return {Convolution: "c", Flatten: "f", Dense: "d"}.get(type(layer), "?")
 
 
 def _inputs_of(first: Layer) -> Shape:
@@ -170,6 +199,18 @@ def make_network(
     return Network([initialised(layer, initialiser, rng) for layer in planned], cost, words.input_shape(asked))
 
 
+def refuse_other_layers(network: Network, asked: str, what: str) -> None:
+    """CourseError, which begins with `what`, unless these words mean the network's layers, whatever the activations."""
+    wanted = words.parsed(asked)
+    there = words.words_of(network.layers, network.input_shape)
+    names = [name for layer, name in zip(network.layers, network.activations, strict=True) if layer.parameters]
+    fits = list(map(str, wanted)) == list(map(str, there)) and [
+        layer.describe() for layer in words.layers_of(wanted, names)
+    ] == [layer.describe() for layer in network.layers]
+    if not fits:
+        raise CourseError(f"wanted {what}, {network.in_words}; got {asked}")
+
+
 def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
     """CourseError for layers with more weights, or more numbers a sample, than any network of the course needs.
 
@@ -199,7 +240,7 @@ def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], li
 
 
 def cost_of(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> float:
-    """The cost of a batch that went forward: one number, fetched from the device."""
+    """The cost of a batch from the last of Z and A: one number, fetched from the device."""
     outputs = Z[-1] if COSTS[network.cost] else A[-1]
     return float(getattr(backend, network.cost)(outputs, Y))
 
