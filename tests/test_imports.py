@@ -38,7 +38,8 @@ BELOW = {
 # Networks are handed a backend: of the model only metrics.py computes something without one.
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
 LATE = {"cupy", "cudnn", "numba", "matplotlib", "ipywidgets", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
-CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
+CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture", "valley")}
+CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images")}
 
 
 def part_of(file: Path) -> str:

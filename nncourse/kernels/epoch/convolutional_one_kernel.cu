@@ -87,7 +87,10 @@ __device__ constexpr int deltas_rows(int l) {
     return of[l];
 }
 __device__ constexpr int border(int l) { return l > 0 && stride(l) == 1 ? side(l) - 1 : 0; }
-__device__ constexpr int deltas_pitch(int l) { return width(l + 1) + 2 * border(l); }
+__device__ constexpr int deltas_pitch(int l) {
+    constexpr int of[] = {DELTAS_PITCHES};
+    return of[l];
+}
 __device__ constexpr int forward_at(int l) {  // filters for the way forward, [c][i][j][o]
     constexpr int of[] = {FORWARD_AT};
     return of[l];
@@ -113,19 +116,20 @@ __device__ constexpr int dense_deltas_at(int layer) {
     return of[layer];
 }
 constexpr int SAMPLE_NUMBERS = dense_deltas_at(LAYERS) + row_of(LAYERS);
-// The neurons of a layer that a block updates, and what it remembers of them: for each a row of inputs, then the bias.
-__device__ constexpr int share(int layer) { return divided_up(neurons(layer), BLOCKS); }
-__device__ constexpr int remembered_at(int layer) {
-    return layer == 1 ? 0 : remembered_at(layer - 1) + share(layer - 1) * (neurons(layer - 2) + 1);
+// What a block updates. Of layer 1, some neurons; of the layers above, all weights of some inputs, where the bias is the
+// weight of one more input.
+constexpr int SHARE = divided_up(neurons(1), BLOCKS), SHARE_FOURS = fours(SHARE);
+__device__ constexpr int inputs_share(int layer) { return divided_up(neurons(layer - 1) + 1, BLOCKS); }
+__device__ constexpr int updates(int layer) {
+    return layer == 1 ? SHARE * (INPUTS + 1) : inputs_share(layer) * neurons(layer);
 }
-constexpr int REMEMBERED = remembered_at(LAYERS + 1);
-__device__ constexpr int most_share(int layer) { return layer == 0 ? 1 : most(share(layer), most_share(layer - 1)); }
-__device__ constexpr int most_inputs(int layer) { return layer == 0 ? 1 : most(neurons(layer - 1), most_inputs(layer - 1)); }
-constexpr int MOST_SHARE = most_share(LAYERS), MOST_INPUTS = most_inputs(LAYERS);
-// Where, among the numbers of a sample, the delta of a block's own neuron is; past the layer's end, of its last neuron.
-__device__ constexpr int delta_of_own(int layer, int block, int j) {
-    return dense_deltas_at(layer) + least(block * share(layer) + j, neurons(layer) - 1);
+__device__ constexpr int updates_at(int layer) { return layer == 1 ? 0 : updates_at(layer - 1) + updates(layer - 1); }
+constexpr int UPDATES = updates_at(LAYERS + 1);
+// For that, of each sample: the deltas of these neurons; for each layer above, these inputs, and all deltas.
+__device__ constexpr int gathered_at(int layer) {
+    return layer == 1 ? 0 : layer == 2 ? SHARE_FOURS : gathered_at(layer - 1) + inputs_share(layer - 1) + neurons(layer - 1);
 }
+constexpr int GATHERED = fours(gathered_at(LAYERS + 1));
 
 // ---- loops over layers at compile time
 
@@ -278,7 +282,8 @@ __device__ void convolve_back(float* at, const float* maps, int thread) {
 template <int L>
 __device__ void filter_sums(const float* at, const float* maps, float* sums, int warp, int lane) {
     constexpr int k = side(L), by = stride(L), pitch = map_pitch(L), c_out = channels(L + 1), c_in = channels(L);
-    constexpr int strips = divided_up(height(L + 1), TALL), across = width(L + 1), reads = (TALL - 1) * by + k;
+    constexpr int HIGH = 2;  // elements of a column for a thread: there is less to do for each element than in convolve()
+    constexpr int strips = divided_up(height(L + 1), HIGH), across = width(L + 1), reads = (HIGH - 1) * by + k;
     constexpr int deep = most(1, least(least(DEEP, c_out), 64 / (k * k))), numbers = deep * (k * k + 1);
     const float* deltas = at + deltas_at(L) + border(L) * (deltas_pitch(L) + 1);
     for (int c = 0; c < c_in; c++)
@@ -286,14 +291,14 @@ __device__ void filter_sums(const float* at, const float* maps, float* sums, int
             float g[numbers] = {};
             for (int item = warp * 32 + lane; item < strips * across; item += THREADS) {
                 const int x = item % across, strip = item / across;
-                const float* from = maps + map_at(L) + (c * map_rows(L) + strip * TALL * by) * pitch + x * by;
-                float d[TALL][deep];
+                const float* from = maps + map_at(L) + (c * map_rows(L) + strip * HIGH * by) * pitch + x * by;
+                float d[HIGH][deep];
 #pragma unroll
-                for (int r = 0; r < TALL; r++)
+                for (int r = 0; r < HIGH; r++)
 #pragma unroll
                     for (int o = 0; o < deep; o++) {
                         const int channel = least(first_o + o, c_out - 1);
-                        d[r][o] = deltas[(channel * deltas_rows(L) + strip * TALL + r) * deltas_pitch(L) + x];
+                        d[r][o] = deltas[(channel * deltas_rows(L) + strip * HIGH + r) * deltas_pitch(L) + x];
                         g[deep * k * k + o] += d[r][o];
                     }
 #pragma unroll
@@ -302,7 +307,7 @@ __device__ void filter_sums(const float* at, const float* maps, float* sums, int
                     for (int j = 0; j < k; j++) {
                         const float a = from[y * pitch + j];
 #pragma unroll
-                        for (int r = 0; r < TALL; r++)
+                        for (int r = 0; r < HIGH; r++)
                             if (y - r * by >= 0 && y - r * by < k)
 #pragma unroll
                                 for (int o = 0; o < deep; o++) g[(o * k + y - r * by) * k + j] += a * d[r][o];
@@ -425,7 +430,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     extern __shared__ __align__(16) float at[];
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, block = blockIdx.x;
     float *dense = at + DENSE_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT, *own = at + OWN_AT;
-    float *remembered_m = at + REMEMBERED_AT, *remembered_v = remembered_m + REMEMBERED;
+    float *remembered_m = at + REMEMBERED_AT, *remembered_v = remembered_m + UPDATES;
     float *filter_m = at + FILTER_MEMORY_AT, *filter_v = filter_m + FILTER_NUMBERS, *filter_gradient = filter_v + FILTER_NUMBERS;
     int *to_forward = (int*)(at + TABLES_AT), *to_backward = to_forward + FILTER_NUMBERS;  // where a filter's number lies
     int *places = to_backward + FILTER_NUMBERS, *corners = places + EACH * INPUTS;         // of the pool's maxima
@@ -451,22 +456,38 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         at[to_forward[i]] = at[to_backward[i]] = parameters[i];
         if (ADAM) filter_m[i] = M[i], filter_v[i] = V[i];
     }
-    // body(place among what is remembered, place among the dense weights, place in the vector of parameters)
-    auto for_share = [&](auto body) {
+    // body(number of the update, place among the dense weights, place in the vector of parameters)
+    auto for_updates = [&](auto body) {
         upwards<1, LAYERS>([&](auto number) {
-            constexpr int layer = number.number, n_in = neurons(layer - 1);
-            for (int i = thread; i < share(layer) * (n_in + 1); i += THREADS) {
-                const int k = i % (n_in + 1), j = block * share(layer) + i / (n_in + 1);
-                if (j < neurons(layer))
-                    body(remembered_at(layer) + i, k < n_in ? weights_at(layer) + j * row_of(layer - 1) + k : biases_at(layer) + j,
-                         dense_at(layer) + (k < n_in ? j * n_in + k : neurons(layer) * n_in + j));
+            constexpr int layer = number.number, n_in = neurons(layer - 1), n_out = neurons(layer);
+            for (int i = thread; i < updates(layer); i += THREADS) {
+                const int k = layer == 1 ? i % (n_in + 1) : block * inputs_share(layer) + i / n_out;
+                const int j = layer == 1 ? block * SHARE + i / (n_in + 1) : i % n_out;
+                if (j < n_out && k <= n_in)
+                    body(updates_at(layer) + i, k < n_in ? weights_at(layer) + j * row_of(layer - 1) + k : biases_at(layer) + j,
+                         dense_at(layer) + (k < n_in ? j * n_in + k : n_out * n_in + j));
             }
         });
     };
-    for_share([&](int here, int place, int i) {
+    for_updates([&](int here, int place, int i) {
         all_dense[place] = parameters[i];
         if (ADAM) remembered_m[here] = M[i], remembered_v[here] = V[i];
     });
+
+    // Where each thread's share of what is gathered comes from among a sample's numbers: -1 for the bias' input, 1.
+    constexpr int GATHERINGS = divided_up(BATCH * GATHERED, THREADS);
+    int gathered_from[GATHERINGS];
+#pragma unroll
+    for (int g = 0; g < GATHERINGS; g++) {
+        const int number = (g * THREADS + thread) % GATHERED;
+        gathered_from[g] = dense_deltas_at(1) + least(block * SHARE + number, neurons(1) - 1);
+        upwards<2, LAYERS>([&](auto layer_number) {
+            constexpr int layer = layer_number.number, inputs = inputs_share(layer);
+            const int i = number - gathered_at(layer), k = block * inputs + i;
+            if (i >= 0 && i < inputs) gathered_from[g] = k < neurons(layer - 1) ? inputs_at(layer) + k : -1;
+            if (i >= inputs) gathered_from[g] = dense_deltas_at(layer) + least(i - inputs, neurons(layer) - 1);
+        });
+    }
 
     // The next images and targets wait in registers.
     constexpr int PIXELS = channels(0) * height(0) * width(0), X_HELD = divided_up(EACH * PIXELS, THREADS);
@@ -506,22 +527,26 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         turn++;
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
         const int with_samples = divided_up(rows, EACH);  // blocks
+        const float mean_of = 1.0f / rows;
 
         // ---- forward: convolutions, while the dense weights arrive
-        constexpr int FETCHERS = THREADS / 2;
+        auto fetch_dense = [&] {  // by the second half of the threads: the first convolution may keep only the first half busy
+            constexpr int FETCHERS = THREADS / 2;
 #ifdef CUDA_ON_CPU
-        wait_grid(arrived, turn * BLOCKS);
+            wait_grid(arrived, turn * BLOCKS);
 #endif
-        if (thread >= THREADS - FETCHERS) {
+            if (thread < THREADS - FETCHERS) return;
             wait_in_warp(arrived, turn * BLOCKS);
             for (int i = thread - (THREADS - FETCHERS); i < DENSE_NUMBERS / 4; i += FETCHERS)
                 copy_four_later((float4*)dense + i, (const float4*)all_dense + i);
-        }
+        };
         upwards<0, CONVOLUTIONS - 1>([&](auto number) {
+            if (number.number == CONVOLUTIONS - 1) fetch_dense();
             for (int q = 0; q < EACH; q++)
                 if (q < own_samples) convolve<number.number>(at, at + q * MAPS_SIZE, thread);
             __syncthreads();
         });
+        if (CONVOLUTIONS == 0) fetch_dense();
         for (int q = 0; q < EACH; q++) {
             if (q >= own_samples) break;
             constexpr int last = most(0, CONVOLUTIONS - 1), pitch = map_pitch(CONVOLUTIONS);
@@ -561,7 +586,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 __syncthreads();
             });
             for (int o = thread; o < OUTPUTS; o += THREADS)
-                numbers[dense_deltas_at(LAYERS) + o] = output_delta(outputs, targets + q * OUTPUTS, o) / rows;
+                numbers[dense_deltas_at(LAYERS) + o] = output_delta(outputs, targets + q * OUTPUTS, o) * mean_of;
             __syncthreads();
             downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
                 constexpr int layer = number.number, row = row_of(layer);
@@ -625,76 +650,99 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             rates.step = rate / (float)(1.0 - power_1);
             rates.correction = 1.0f / (float)(1.0 - power_2);
         }
-        wait_to_hear(with_samples, turn, [&](int b) { return all_samples + (least((b + 1) * EACH, rows) * SAMPLE_NUMBERS - row_of(LAYERS)); });
-        for (int i = thread; i < BATCH * MOST_SHARE; i += THREADS) {
-            const int s = least(i / MOST_SHARE, rows - 1), j = i % MOST_SHARE;
-            float deltas[LAYERS];
-            hear(deltas, turn, [&](int l) { return all_samples + s * SAMPLE_NUMBERS + delta_of_own(l + 1, block, j); });
+        begin_to_listen();
+        constexpr int S_GROUPS = most(1, THREADS / fours(INPUTS + 1)), WIDE = THREADS / S_GROUPS;  // threads that share an input
+        constexpr int EACH_GROUP = divided_up(BATCH, S_GROUPS), AHEAD = least(EACH_GROUP, 16);
+        const int group = least(thread / WIDE, S_GROUPS - 1), column = thread / WIDE < S_GROUPS ? thread % WIDE : INPUTS + 1;
+        auto sample = [&](int e) { return group + e * S_GROUPS; };
+        auto input_of = [&](int k, int e) {
+            return all_samples + least(sample(e), rows - 1) * SAMPLE_NUMBERS + inputs_at(1) + least(k, INPUTS - 1);
+        };
+        float inputs[AHEAD];
+        listen(inputs, [&](int e) { return input_of(column, e); });
+        {
+            float gathered[GATHERINGS];
+            auto place = [&](int g) {
+                const int s = least((g * THREADS + thread) / GATHERED, rows - 1);
+                return all_samples + s * SAMPLE_NUMBERS + most(gathered_from[g], 0);
+            };
+            listen(gathered, place);
+            hear(gathered, turn, place);
 #pragma unroll
-            for (int l = 0; l < LAYERS; l++)
-                own[(l * BATCH + i / MOST_SHARE) * MOST_SHARE + j] = i / MOST_SHARE < rows ? deltas[l] : 0.0f;
+            for (int g = 0; g < GATHERINGS; g++) {
+                const int i = g * THREADS + thread;
+                if (i < BATCH * GATHERED) own[i] = i / GATHERED >= rows ? 0.0f : gathered_from[g] < 0 ? 1.0f : gathered[g];
+            }
         }
         __syncthreads();
-        constexpr int S_GROUPS = most(1, THREADS / (fours(MOST_INPUTS + 1))), WIDE = THREADS / S_GROUPS;  // threads that share an input
-        for (int k0 = 0; k0 < MOST_INPUTS + 1; k0 += WIDE) {
-            const int k = k0 + thread % WIDE, group = thread / WIDE;
-            constexpr int each = divided_up(BATCH, S_GROUPS), ahead = least(each, 16 / LAYERS);
-            float gradient[LAYERS][MOST_SHARE] = {};
-            for (int e0 = 0; e0 < each && group < S_GROUPS; e0 += ahead) {
-                float a[LAYERS * ahead];
-                auto sample = [&](int i) { return group + (e0 + i / LAYERS) * S_GROUPS; };
-                hear(a, turn, [&](int i) {
-                    return all_samples + least(sample(i), rows - 1) * SAMPLE_NUMBERS + inputs_at(i % LAYERS + 1) +
-                           least(k, neurons(i % LAYERS) - 1);
-                });
+        for (int k = column; k < fours(INPUTS + 1); k += WIDE) {
+            float gradient[SHARE_FOURS] = {};
+            for (int e0 = 0; e0 < EACH_GROUP; e0 += AHEAD) {
+                auto place = [&](int e) { return input_of(k, e0 + e); };
+                if (k != column || e0 > 0) listen(inputs, place);
+                hear(inputs, turn, place);
 #pragma unroll
-                for (int i = 0; i < LAYERS * ahead; i++) {
-                    const float input = k < neurons(i % LAYERS) ? a[i] : 1.0f;
+                for (int e = 0; e < AHEAD; e++) {
+                    const bool is_there = (e0 + e + 1) * S_GROUPS <= BATCH || sample(e0 + e) < BATCH;
+                    const float a = !is_there ? 0.0f : k < INPUTS ? inputs[e] : 1.0f;
+                    const float4* deltas = (const float4*)(own + least(sample(e0 + e), BATCH - 1) * GATHERED);
 #pragma unroll
-                    for (int j = 0; j < MOST_SHARE; j++)
-                        gradient[i % LAYERS][j] += own[(i % LAYERS * BATCH + least(sample(i), BATCH - 1)) * MOST_SHARE + j] *
-                                                   (sample(i) < BATCH ? input : 0.0f);
+                    for (int j = 0; j < SHARE_FOURS / 4; j++) {
+                        const float4 d = deltas[j];
+                        gradient[4 * j] += d.x * a, gradient[4 * j + 1] += d.y * a;
+                        gradient[4 * j + 2] += d.z * a, gradient[4 * j + 3] += d.w * a;
+                    }
                 }
             }
-            upwards<1, LAYERS>([&](auto number) {
-                constexpr int layer = number.number, n_in = neurons(layer - 1);
-                if (k > n_in || group >= S_GROUPS) return;
 #pragma unroll
-                for (int j = 0; j < share(layer); j++)
-                    scratch[group * REMEMBERED + remembered_at(layer) + j * (n_in + 1) + k] = gradient[layer - 1][j];
-            });
+            for (int j = 0; j < SHARE; j++)
+                if (k <= INPUTS) scratch[group * SHARE * (INPUTS + 1) + j * (INPUTS + 1) + k] = gradient[j];
         }
+        float* upper_gradients = scratch + S_GROUPS * SHARE * (INPUTS + 1);
+        upwards<2, LAYERS>([&](auto number) {
+            constexpr int layer = number.number, n_out = neurons(layer);
+            for (int i = THREADS - 1 - thread; i < updates(layer); i += THREADS) {  // the last threads have less to do
+                const float *a = own + gathered_at(layer) + i / n_out, *d = own + gathered_at(layer) + inputs_share(layer) + i % n_out;
+                float sum = 0.0f;
+#pragma unroll 16
+                for (int s = 0; s < BATCH; s++) sum += d[s * GATHERED] * a[s * GATHERED];
+                upper_gradients[updates_at(layer) - updates_at(2) + i] = sum;
+            }
+        });
         if (start + BATCH < n) ask(start + BATCH);
 
-        // ---- gradients of the filters, in every block
+        // ---- gradients of the filters, in every block; meanwhile, update of its dense weights
         if constexpr (CONVOLUTIONS > 0)
-            wait_to_hear(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
+            wait_for_all(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
         else
             __syncthreads();
-        float* filter_sums = scratch + S_GROUPS * REMEMBERED;
-        constexpr int F_GROUPS = most(1, least(BLOCKS, THREADS / most(1, FILTER_NUMBERS)));
-        for (int i = thread; i < F_GROUPS * FILTER_NUMBERS; i += THREADS) {
-            const int group = i / most(1, FILTER_NUMBERS);
-            const float* from = filter_parts + i % most(1, FILTER_NUMBERS);
-            constexpr int parts = divided_up(BLOCKS, F_GROUPS), ahead = least(parts, 8);
-            float sum = 0.0f;
-            for (int e0 = 0; e0 < parts; e0 += ahead) {
-                float numbers[ahead];
-                auto from_block = [&](int e) { return group + (e0 + e) * F_GROUPS; };
-                hear(numbers, turn, [&](int e) { return from + least(from_block(e), with_samples - 1) * fours(FILTER_NUMBERS); });
+        constexpr int FILTERS = most(1, FILTER_NUMBERS), F_GROUPS = most(1, least(BLOCKS, THREADS / FILTERS));
+        constexpr int PARTS = divided_up(BLOCKS, F_GROUPS), PARTS_AHEAD = least(PARTS, 8);
+        float* filter_sums = upper_gradients + UPDATES - updates(1);
+        float parts[PARTS_AHEAD];
+        auto part_of = [&](int i, int e) {
+            return filter_parts + least(i / FILTERS + e * F_GROUPS, with_samples - 1) * fours(FILTER_NUMBERS) + i % FILTERS;
+        };
+        if (CONVOLUTIONS > 0) listen(parts, [&](int e) { return part_of(thread, e); });
+        for_updates([&](int update, int place, int i) {
+            float gradient = 0.0f;
+            if (update < updates(1))
 #pragma unroll
-                for (int e = 0; e < ahead; e++) sum += from_block(e) < with_samples ? numbers[e] : 0.0f;
+                for (int group = 0; group < S_GROUPS; group++) gradient += scratch[group * updates(1) + update];
+            else gradient = upper_gradients[update - updates(1)];
+            all_dense[place] = updated(dense[place], gradient, remembered_m[update], remembered_v[update], rates);
+        });
+        for (int i = thread; i < F_GROUPS * FILTER_NUMBERS; i += THREADS) {
+            float sum = 0.0f;
+            for (int e0 = 0; e0 < PARTS; e0 += PARTS_AHEAD) {
+                auto place = [&](int e) { return part_of(i, e0 + e); };
+                if (i != thread || e0 > 0) listen(parts, place);
+                hear(parts, turn, place);
+#pragma unroll
+                for (int e = 0; e < PARTS_AHEAD; e++) sum += i / FILTERS + (e0 + e) * F_GROUPS < with_samples ? parts[e] : 0.0f;
             }
             filter_sums[i] = sum;
         }
-
-        // ---- update
-        for_share([&](int here, int place, int i) {
-            float gradient = 0.0f;
-#pragma unroll
-            for (int group = 0; group < S_GROUPS; group++) gradient += scratch[group * REMEMBERED + here];
-            all_dense[place] = updated(dense[place], gradient, remembered_m[here], remembered_v[here], rates);
-        });
         put();
         __syncthreads();
         for (int i = thread; i < FILTER_NUMBERS; i += THREADS) {
@@ -713,7 +761,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             parameters[i] = at[to_forward[i]];
             if (ADAM) M[i] = filter_m[i], V[i] = filter_v[i];
         }
-    for_share([&](int here, int place, int i) {
+    for_updates([&](int here, int place, int i) {
         parameters[i] = all_dense[place];  // as this thread has written it
         if (ADAM) M[i] = remembered_m[here], V[i] = remembered_v[here];
     });
