@@ -37,8 +37,20 @@ BELOW = {
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
-LATE = {"cupy", "numba", "matplotlib", "ipywidgets", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
-CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
+LATE = {
+    "cupy",
+    "numba",
+    "matplotlib",
+    "ipywidgets",
+    "anywidget",
+    "torch",
+    "tqdm",
+    "cuda",
+    "mpi4py",
+    "sklearn",
+    "IPython",
+}
+CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture", "drawing")}
 
 
 def part_of(file: Path) -> str:
