@@ -1,9 +1,10 @@
-"""The cases on which check() tries a kernel. They follow from the contract alone, so every operation gets all of them.
+"""The cases on which check() tries a kernel. They follow from the operation alone: every kernel gets all of them.
 
 First stage: small sizes and hostile values, so that a fault is shown on simple data.
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
   elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
-  that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes.
+  that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes. Images and their
+  windows are too many sizes for that: their operations list their own, and draw some.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's `hostile`
   names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞
   or −∞ once in one argument; "special", values at which activations often fail, all of them in each array.
@@ -62,8 +63,8 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
     for number, sizes in enumerate(tried):
         if _is_small(operation, sizes):
             yield replace(make(sizes, "random", number=number, turn=next(turn)), plain=True)
-    if not given:
-        for number, sizes in enumerate(_drawn_sizes(operation, rng)):
+    if operation.draw_sizes or not given:
+        for number, sizes in enumerate(_drawn_sizes(operation, rng, usual)):
             for again in range(2):
                 yield make(sizes, "random", number=number + again, axes=number + 1, turn=next(turn))
     for kind in dict.fromkeys(operation.hostile):
@@ -71,11 +72,10 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
-    if not given:
-        # in a long sum of numbers of both signs, some terms too many would hardly show
-        sums = any(operation.shapes.reduces(result) for result in operation.results)
-        for sizes in large_sizes(operation, rng):
-            yield make(sizes, "positive" if sums else "random", large=True, turn=next(turn))
+    # in a long sum of numbers of both signs, some terms too many would hardly show
+    sums = any(operation.shapes.reduces(result) for result in operation.results)
+    for sizes in operation.large_sizes if given else large_sizes(operation, rng):
+        yield make(sizes, "positive" if sums else "random", large=True, turn=next(turn))
 
 
 def random_case(operation: "Operation", sizes: dict[str, Any], seed: int = 0) -> Case:
@@ -123,20 +123,21 @@ def _steps_and_others(operation: "Operation") -> tuple[list[str], list[str]]:
     return steps, [name for name in shapes.free_names if name not in steps]
 
 
-def _drawn_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[dict[str, int]]:
+def _drawn_sizes(operation: "Operation", rng: np.random.Generator, usual: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """RANDOM_SIZES sizes at random, if possible with derived sizes of at least 1."""
+    draw = operation.draw_sizes or partial(_draw, operation)
+    for _ in range(RANDOM_SIZES):
+        drawn = (draw(rng) for _ in range(20))
+        yield next((sizes for sizes in drawn if _fits(operation, sizes)), usual)
+
+
+def _draw(operation: "Operation", rng: np.random.Generator) -> dict[str, int]:
+    """Sizes from 1 to LARGEST_RANDOM; small ones for windows and strides."""
     steps, others = _steps_and_others(operation)
     of_any_shape = {name for argument in operation.arguments if argument.any_shape for name in argument.size_names}
-    for _ in range(RANDOM_SIZES):
-        for _ in range(20):
-            sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
-            sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
-            sizes |= {name: int(rng.integers(1, 4)) for name in steps}
-            if _fits(operation, sizes):
-                break
-        else:
-            sizes = usual_sizes(operation)[1]
-        yield sizes
+    sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
+    sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
+    return sizes | {name: int(rng.integers(1, 4)) for name in steps}
 
 
 def large_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[dict[str, int]]:

@@ -3,14 +3,28 @@
 from types import ModuleType
 
 from nncourse.errors import refuse_unknown
-from nncourse.kernels import activations, backpropagation, confusion, cost, dense, gpu_exercises, neuron, update
+from nncourse.kernels import (
+    activations,
+    backpropagation,
+    confusion,
+    convolution,
+    convolution_backpropagation,
+    cost,
+    dense,
+    dropout,
+    gpu_exercises,
+    neuron,
+    pooling,
+    update,
+)
 from nncourse.kernels.epoch import dense as dense_epoch
 from nncourse.kernels.epoch import dense_cpu, dense_graph, dense_one_kernel
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-TOPICS = (neuron, activations, dense, cost, backpropagation, update, *EPOCHS, confusion)
+IMAGES = (convolution, pooling, dropout, convolution_backpropagation)
+TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 

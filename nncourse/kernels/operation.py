@@ -60,7 +60,8 @@ class Operation:
     argument for which not every number will do. `hostile` are those of check.py's HOSTILE values that are tried.
     `advice(place, *arguments)` says more about a wrong element there. Where the usual sizes do not fit, or miss typical
     cases, `sizes_to_check` lists others, small ones first: a dictionary of the sizes that are not derived for each
-    case. The first of them are those of the hostile values too.
+    case. The first of them are those of the hostile values too. Beside them, `draw_sizes(rng)` draws small sizes at
+    random, and `large_sizes` lists some above 65,536 in one direction; a Python loop should do each in a second.
 
     For timing: `flops(**sizes)` counts; it is None where a time would say nothing. `sizes_to_time("cpu")`, or "gpu",
     are the sizes that are taken unless others are asked for.
@@ -79,6 +80,8 @@ class Operation:
     hostile: tuple[str, ...] = ("zeros", "large", "infinite")
     advice: Callable[..., str] | None = None
     sizes_to_check: Sequence[Sizes] = ()
+    draw_sizes: Callable[[np.random.Generator], Sizes] | None = None
+    large_sizes: Sequence[Sizes] = ()
     sizes_to_time: Callable[[str], Sizes] | None = None  # from "cpu" or "gpu"
     whole_epoch: bool = False  # computes an epoch of training at once: a backend may do without it
     kernels: dict[str, Kernel] = field(default_factory=dict)
@@ -92,6 +95,8 @@ class Operation:
             self.magnitude = lambda *arguments: self.truth(*map(np.abs, arguments))
         unknown = set(self.hostile) - set(HOSTILE) | {self.output} - set(OUTPUTS)
         unknown |= set(self.values) - set(self.names)
+        if (self.draw_sizes or self.large_sizes) and not self.sizes_to_check:
+            raise CourseError(f"{self.name}: wanted sizes_to_check beside draw_sizes and large_sizes; got none")
         if unknown:
             wanted = "arguments, hostile values and an output that are known"
             raise CourseError(f"{self.name}: wanted {wanted}; got {', '.join(sorted(unknown))}")
