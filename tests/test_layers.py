@@ -6,7 +6,8 @@ import pytest
 from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
 from nncourse.model import network as networks
-from nncourse.model.layers import Dense, LayerSequence, Pass, rebuilt
+from nncourse.model.descriptions import rebuilt
+from nncourse.model.layers import Dense, LayerSequence, Pass, Turn
 from nncourse.model.network import Network, backpropagation, cost_of, first_delta, forward, make_network, training_step
 from nncourse.model.training import evaluate, train
 from nncourse.model.updates import Adam
@@ -26,7 +27,7 @@ class Flatten:
     def shape_after(self, shape):
         return (int(np.prod(shape)),)
 
-    def forward(self, A_below, backend, training=False):
+    def forward(self, A_below, backend, training=None):
         return Pass(A_below.reshape(len(A_below), int(np.prod(A_below.shape[1:]))))
 
     def slope(self, Z, backend):
@@ -54,7 +55,7 @@ class Quadratic(Flatten):
             raise CourseError(f"wanted samples of shape {self.parameters[0].shape}, got {shape}")
         return shape
 
-    def forward(self, A_below, backend, training=False):
+    def forward(self, A_below, backend, training=None):
         a, b, c = self.parameters
         square = A_below**2
         return Pass(a * square + b * A_below + c, kept=square)
@@ -72,7 +73,7 @@ class Dropout(Flatten):
     def shape_after(self, shape):
         return shape
 
-    def forward(self, A_below, backend, training=False):
+    def forward(self, A_below, backend, training=None):
         mask = np.where(np.arange(A_below[0].size) % 3 == 1, 0.0, 1.5).reshape(A_below.shape[1:]).astype(A_below.dtype)
         return Pass(A_below * mask, kept=mask) if training else Pass(A_below)
 
@@ -111,7 +112,7 @@ MIXED += ["dropout first", "sequence first", "sequence within", "sequence at the
 
 
 def cost_in_training(network: Network, X, Y) -> float:
-    here = network.forward(X, NUMPY, training=True)
+    here = network.forward(X, NUMPY, training=Turn())
     return cost_of(network, [here.Z], [here.A], Y, NUMPY)
 
 
@@ -119,7 +120,7 @@ def cost_in_training(network: Network, X, Y) -> float:
 def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, rng):
     network, X, Y = mixed(name), rng.normal(size=(5, 2, 3)), rng.random((5, 2))
     got = np.concatenate([a.ravel() for of_layer in backpropagation(network, X, Y, NUMPY) for a in of_layer])
-    here = network.forward(X, NUMPY, training=True)
+    here = network.forward(X, NUMPY, training=Turn())
     D = first_delta(network, [here.Z], [here.A], Y, NUMPY)
     of_inputs = network.backward(D, here, X, None, NUMPY)[0].ravel() / len(X)
     for vector, gradient in ((network.flat_parameters, got), (X.reshape(-1), of_inputs)):
@@ -137,10 +138,10 @@ def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name
 
 def test_only_training_leaves_numbers_out(rng):
     network, X = mixed("between dense layers"), rng.normal(size=(4, 2, 3))
-    used, trained = network.forward(X, NUMPY).A, network.forward(X, NUMPY, training=True).A
+    used, trained = network.forward(X, NUMPY).A, network.forward(X, NUMPY, training=Turn()).A
     assert not np.allclose(used, trained)
     without = Network([layer for layer in network.layers if not isinstance(layer, Dropout)], input_shape=(2, 3))
-    np.testing.assert_array_equal(used, without.forward(X, NUMPY, training=True).A)
+    np.testing.assert_array_equal(used, without.forward(X, NUMPY, training=Turn()).A)
     np.testing.assert_array_equal(network.predict(X, NUMPY), used)
     np.testing.assert_array_equal(forward(network, X, NUMPY)[1][-1], used)
 
@@ -244,7 +245,7 @@ class Counted(Dropout):
     def __init__(self):
         self.rows = []
 
-    def forward(self, A_below, backend, training=False):
+    def forward(self, A_below, backend, training=None):
         self.rows.append(len(A_below))
         return Pass(A_below)
 

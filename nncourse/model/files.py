@@ -21,8 +21,9 @@ import numpy as np
 
 from nncourse.datasets import Scaling
 from nncourse.errors import CourseError, write_atomically
-from nncourse.model.layers import Dense, rebuilt
-from nncourse.model.network import Network
+from nncourse.model.descriptions import rebuilt
+from nncourse.model.layers import Dense
+from nncourse.model.network import Network, refuse_huge
 from nncourse.model.updates import SGD, Update, make_update
 
 VECTOR, STATE = "parameters", "state_"  # names in an .npz
@@ -172,7 +173,9 @@ def _read_npz(path: Path) -> Model:
     wanted = sum(array.size for layer in layers for array in layer.parameters)
     if vector.shape != (wanted,):
         raise CourseError(f"wanted {wanted} parameters for its layers, got an array of shape {vector.shape}")
-    network = Network(layers, about["cost"], tuple(map(int, about["input_shape"])), vector)
+    shape = tuple(map(int, about["input_shape"]))
+    refuse_huge(layers, shape)
+    network = Network(layers, about["cost"], shape, vector)
     return _model(network, about, {name.removeprefix(STATE): array for name, array in floats.items()})
 
 

@@ -1,6 +1,5 @@
 """A network: layers one after the other, a cost, and the handout's Algorithm 1 in matrix form."""
 
-import operator
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
@@ -10,7 +9,9 @@ import numpy as np
 from nncourse.architecture import DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.model.layers import Dense, Layer, LayerSequence, Shape, distributed, initialise, views
+from nncourse.model import words
+from nncourse.model.initialisers import initialised
+from nncourse.model.layers import Dense, Layer, LayerSequence, Shape, Turn, distributed, views
 from nncourse.model.updates import Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
@@ -103,9 +104,16 @@ class Network(LayerSequence):
         """How many samples to send through the network together where only the outputs count."""
         return max(1, min(MOST_ROWS, MOST_NUMBERS // (2 * sum(self.sizes))))
 
+    @property
+    def in_words(self) -> str:
+        """What make_network takes: 784-30-10 for a dense network, else image1x28x28,conv4x2same,pool4,128,10."""
+        if self.is_dense:
+            return "-".join(map(str, self.sizes))
+        return ",".join(map(str, words.words_of(self.layers, self.input_shape)))
+
     def __repr__(self) -> str:
-        sizes, names = "-".join(map(str, self.sizes)), ", ".join(filter(None, self.activations))
-        return f"network {sizes}, {names}, cost {self.cost}, {self.flat_parameters.size:,} parameters"
+        names = ", ".join(filter(None, self.activations))
+        return f"network {self.in_words}, {names}, cost {self.cost}, {self.flat_parameters.size:,} parameters"
 
     def with_flat_parameters(self, vector: Array) -> "Network":
         """The same layers with their parameters in another vector: changing the parameters changes the vector."""
@@ -137,29 +145,45 @@ def _in_words(shape: Shape) -> str:
 
 
 def make_network(
-    sizes: Sequence[int],
+    sizes: str | Sequence[int | str],
     activation: str | Sequence[str] = "sigmoid",
     cost: str = "mse",
     initialiser: str = "xavier",
     seed: int = 0,
 ) -> Network:
-    """A new dense network: make_network([30, 60, 10, 1]) has 30 inputs, two hidden layers and one output.
+    """A new network from sizes or words: make_network([30, 60, 10, 1]) has 30 inputs, two hidden layers and one output.
+
+    make_network("image1x28x28,conv4x2same,pool4,128,10") begins with images; words.py has all words.
 
     One `activation` is for the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
-    A list names one for each layer after the inputs. Raises CourseError for what does not fit together.
+    A list names one for each layer with parameters. Raises CourseError for what does not fit together.
     """
-    if len(sizes) < 2 or any(int(size) != size or size < 1 for size in sizes):
-        raise CourseError(f"wanted two or more layer sizes of at least 1, such as 30,60,10,1; got {list(sizes)}")
-    if (weights := sum(map(operator.mul, sizes[:-1], sizes[1:]))) > MOST_WEIGHTS:
-        raise CourseError(f"wanted at most {MOST_WEIGHTS} weights; the layers {list(sizes)} have {weights}")
-    count = len(sizes) - 1
+    asked = words.parsed(sizes)
+    count = words.with_parameters(asked)
     output = COSTS.get(cost) or "sigmoid"
     names = [activation] * (count - 1) + [output] if isinstance(activation, str) else list(activation)
     if len(names) != count:
-        raise CourseError(f"wanted an activation for each of the {count} layers after the inputs; got {len(names)}")
+        raise CourseError(f"wanted an activation for each of the {count} layers with parameters; got {len(names)}")
+    planned = words.layers_of(asked, names)
+    refuse_huge(planned, words.input_shape(asked))
     rng = np.random.default_rng(seed)
-    pairs = zip(sizes[:-1], sizes[1:], names, strict=True)
-    return Network([initialise(initialiser, rng, n_in, n_out, name) for n_in, n_out, name in pairs], cost)
+    return Network([initialised(layer, initialiser, rng) for layer in planned], cost, words.input_shape(asked))
+
+
+def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
+    """CourseError for layers with more weights, or more numbers a sample, than any network of the course needs.
+
+    The layers' parameters need take no memory yet.
+    """
+    weights = sum(prod(array.shape) for layer in layers for array in layer.parameters if array.ndim > 1)
+    if weights > MOST_WEIGHTS:
+        raise CourseError(f"wanted at most {MOST_WEIGHTS} weights; these layers have {weights}")
+    numbers = 0
+    for layer in layers:
+        shape = layer.shape_after(shape)
+        numbers += prod(shape)
+    if numbers > MOST_WEIGHTS:
+        raise CourseError(f"wanted layers with at most {MOST_WEIGHTS} numbers a sample; these have {numbers}")
 
 
 def with_parameters(architecture: DenseArchitecture, parameters: Array) -> Network:
@@ -191,27 +215,40 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
     return G if S is None else backend.output_delta(G, S)
 
 
-def backpropagation(network: Network, X: Array, Y: Array, backend: Calls) -> list[tuple[Array, ...]]:
-    """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14."""
-    left = iter(_gradients(network, X, Y, backend))
+def backpropagation(
+    network: Network, X: Array, Y: Array, backend: Calls, turn: Turn | None = None
+) -> list[tuple[Array, ...]]:
+    """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14.
+
+    A network with dropout wants the turn: what it leaves out depends on it.
+    """
+    left = iter(_gradients(network, X, Y, backend, turn))
     return [tuple(next(left) for _ in layer.parameters) for layer in network.layers]
 
 
-def _gradients(network: Network, X: Array, Y: Array, backend: Calls) -> tuple[Array, ...]:
+def _gradients(network: Network, X: Array, Y: Array, backend: Calls, turn: Turn | None) -> tuple[Array, ...]:
     """The gradient of each parameter array, in order."""
-    here = network.forward(X, backend, training=True)
+    if turn is None and network.draws:
+        raise CourseError("wanted turn=Turn(seed, epoch, first) for a network with dropout, or train(); got none")
+    here = network.forward(X, backend, turn or Turn())
     D = first_delta(network, [here.Z], [here.A], Y, backend)
     return network.backward(D, here, X, None, backend, below=False)[1]
 
 
 def training_step(
-    network: Network, X: Array, Y: Array, learning_rate: float, backend: Calls, update: Update | None = None
+    network: Network,
+    X: Array,
+    Y: Array,
+    learning_rate: float,
+    backend: Calls,
+    update: Update | None = None,
+    turn: Turn | None = None,
 ) -> None:
     """Move every parameter along its gradient on one batch: Algorithm 1, with plain SGD unless another update is given.
 
-    The network changes.
+    The network changes. One with dropout wants the turn: Turn(seed, epoch, number of the batch's first sample).
     """
-    for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend), strict=True):
+    for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend, turn), strict=True):
         place[...] = gradient
     if update:
         update.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)

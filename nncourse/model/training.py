@@ -12,6 +12,7 @@ from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
+from nncourse.model.layers import Turn
 from nncourse.model.network import Network, cost_of, forward, training_step
 from nncourse.model.updates import SGD, Schedule, Update, constant
 
@@ -109,7 +110,7 @@ def train(
                 start = time.perf_counter()
                 # The rows are shuffled once, so that each batch is a slice and not another gathering.
                 order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
-                train_epoch(X[order], Y[order], rate_of(number))
+                train_epoch(X[order], Y[order], rate_of(number), Turn(seed, number))
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
                 cost = evaluate(there, X, Y, backend)
@@ -159,8 +160,8 @@ def _snapshot(network: Network, update: Update) -> tuple[Array, dict[str, Array]
 
 def _made_ready(
     backend: Calls, history: History, network: Network, update: Update, X: Array, Y: Array, batch_size: int, rate: float
-) -> Callable[[Array, Array, float], None]:
-    """train_epoch(X, Y, rate): by the backend's kernel for whole epochs, by its fallback, or step by step.
+) -> Callable[[Array, Array, float, Turn], None]:
+    """train_epoch(X, Y, rate, turn): by the backend's kernel for whole epochs, by its fallback, or step by step.
 
     It has been run on a few batches with copies of the parameters, so that nothing is compiled later. The reason for a
     fallback goes to history.note.
@@ -183,11 +184,11 @@ def _made_ready(
             history.note = f"trained by {kernel.name}: {error}"
             continue
         history.kernel = kernel.name
-        return lambda X, Y, rate: _fused(call, parameters, architecture, X, Y, batch_size, rate, update)
+        return lambda X, Y, rate, turn: _fused(call, parameters, architecture, X, Y, batch_size, rate, update)
     history.kernel = "steps"
     tried = network.with_flat_parameters(network.flat_parameters.copy())
-    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(update))
-    return lambda X, Y, rate: train_step_by_step(network, X, Y, batch_size, rate, backend, update)
+    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(update), Turn())
+    return lambda X, Y, rate, turn: train_step_by_step(network, X, Y, batch_size, rate, backend, update, turn)
 
 
 def _fused(
@@ -206,12 +207,12 @@ def _fused(
 
 
 def train_step_by_step(
-    network: Network, X: Array, Y: Array, batch_size: int, rate: float, backend: Calls, update: Update
+    network: Network, X: Array, Y: Array, batch_size: int, rate: float, backend: Calls, update: Update, turn: Turn
 ) -> None:
     """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller."""
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
-        training_step(network, X[rows], Y[rows], rate, backend, update)
+        training_step(network, X[rows], Y[rows], rate, backend, update, Turn(turn.seed, turn.epoch, start))
 
 
 def _refuse_bad_data(network: Network, X: np.ndarray, Y: np.ndarray) -> None:
