@@ -1,8 +1,9 @@
-"""A dense network without its weights: what kernels and models both have to know of it."""
+"""A network without its weights: what kernels and models both have to know of it."""
 
 import functools
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,110 @@ class DenseArchitecture:
 
     def views(self, parameters) -> list[tuple]:
         """(W, b) of each layer, as views into the flat vector."""
-        pairs, at = [], 0
-        for n_out, n_in in self.shapes:
-            end = at + n_out * n_in
-            pairs.append((parameters[at:end].reshape(n_out, n_in), parameters[end : end + n_out]))
-            at = end + n_out
-        return pairs
+        return _views(parameters, self.shapes)
 
     def __str__(self) -> str:
         return f"{'-'.join(map(str, self.sizes))} {' '.join(self.activations)} {self.cost}"
+
+
+@dataclass(frozen=True)
+class Filters:
+    """`count` filters of k × k pixels and all channels, moved by `stride` pixels at a time.
+
+    There are `before` rows and columns of zeros in front of the image, and `after` behind it.
+    """
+
+    count: int
+    k: int
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+
+    def shape_after(self, image: tuple[int, int, int]) -> tuple[int, int, int]:
+        """(channels, height, width) of what the filters make of such an image."""
+        height, width = ((n + self.before + self.after - self.k) // self.stride + 1 for n in image[1:])
+        return self.count, height, width
+
+
+@dataclass(frozen=True)
+class ConvolutionalArchitecture:
+    """Convolutions one upon the other, perhaps a max-pool behind them, then dense layers.
+
+    image: (channels, height, width) of a sample.
+    pool: the side of a max-pool whose windows stand side by side, without padding; 0 for none. Rows and columns at the
+        end that fill no window are left out.
+    sizes: the neurons of each dense layer; what comes before them is flattened.
+    activations: of each convolution, then of each dense layer.
+    """
+
+    image: tuple[int, int, int]
+    convolutions: tuple[Filters, ...]
+    pool: int
+    sizes: tuple[int, ...]
+    activations: tuple[str, ...]
+    cost: str
+
+    @functools.cached_property
+    def maps(self) -> tuple[tuple[int, int, int], ...]:
+        """(channels, height, width) of the image, and behind each convolution."""
+        shapes = [self.image]
+        for filters in self.convolutions:
+            shapes.append(filters.shape_after(shapes[-1]))
+        return tuple(shapes)
+
+    @functools.cached_property
+    def pooled(self) -> tuple[int, int, int]:
+        """(channels, height, width) of what is flattened: behind the pool, if there is one."""
+        channels, height, width = self.maps[-1]
+        return (channels, height // self.pool, width // self.pool) if self.pool else self.maps[-1]
+
+    @functools.cached_property
+    def dense(self) -> DenseArchitecture:
+        """The dense layers, whose inputs are the flattened images."""
+        activations = self.activations[len(self.convolutions) :]
+        return DenseArchitecture((prod(self.pooled), *self.sizes), activations, self.cost)
+
+    @functools.cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the weights: (filters, channels, k, k) of each convolution, (neurons, inputs) of each layer."""
+        filters = ((f.count, shape[0], f.k, f.k) for f, shape in zip(self.convolutions, self.maps, strict=False))
+        return (*filters, *self.dense.shapes)
+
+    @functools.cached_property
+    def contract_sizes(self) -> dict[str, int]:
+        """The sizes that the contract of convolutional_sgd_epoch calls p, channels, height, width and n_out."""
+        p = sum(prod(shape) + shape[0] for shape in self.shapes)
+        channels, height, width = self.image
+        return {"p": p, "channels": channels, "height": height, "width": width, "n_out": self.sizes[-1]}
+
+    @property
+    def flops_a_sample(self) -> int:
+        """FLOPs of a training step: 2 a product forward, 2 for the weights' gradient, 2 for what goes further below."""
+        filters = self.shapes[: len(self.convolutions)]
+        products = [prod(W) * prod(shape[1:]) for W, shape in zip(filters, self.maps[1:], strict=True)]
+        products += [n_out * n_in for n_out, n_in in self.dense.shapes]
+        return 6 * sum(products) - 2 * products[0]
+
+    def views(self, parameters) -> list[tuple]:
+        """(W, b) of each convolution, then of each dense layer, as views into the flat vector."""
+        return _views(parameters, self.shapes)
+
+    def __str__(self) -> str:
+        words = ["image" + "x".join(map(str, self.image))]
+        for f in self.convolutions:
+            same = f.stride == 1 and (f.before, f.after) == ((f.k - 1) // 2, f.k // 2)
+            around = "same" if same else f"p{f.before}" if f.before == f.after else f"p{f.before}+{f.after}"
+            stride = f"s{f.stride}" * (f.stride > 1)
+            words.append(f"conv{f.count}x{f.k}{around if f.before or f.after else ''}{stride}")
+        words += [f"pool{self.pool}"] * (self.pool > 0)
+        return f"{','.join([*words, *map(str, self.sizes)])} {' '.join(self.activations)} {self.cost}"
+
+
+def _views(parameters, shapes) -> list[tuple]:
+    """(W, b) for each of these shapes of W; W and b lie one behind the other."""
+    pairs, at = [], 0
+    for shape in shapes:
+        end = at + prod(shape)
+        pairs.append((parameters[at:end].reshape(shape), parameters[end : end + shape[0]]))
+        at = end + shape[0]
+    return pairs

@@ -284,33 +284,6 @@ class Calls:
         """
         raise NotImplementedError
 
-    def convolution_weight_gradient(self, D: Array, A: Array, k: int, stride: int, before: int, after: int) -> Array:
-        """dW[o,c,i,j] = mean over s of Σ_y,x D[s,o,y,x] A[s,c, y·stride+i−before, x·stride+j−before].
-
-        D (batch, c_out, h_out, w_out), A (batch, c_in, h_in, w_in), k () int, stride () int, before () int, after ()
-        int -> dW (c_out, c_in, k, k) where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before +
-        after - k) // stride + 1
-        """
-        raise NotImplementedError
-
-    def convolution_bias_gradient(self, D: Array) -> Array:
-        """db[o] = mean over s of Σ_y,x D[s,o,y,x].
-
-        D (batch, c_out, h_out, w_out) -> db (c_out,)
-        """
-        raise NotImplementedError
-
-    def convolution_input_gradient(
-        self, D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int
-    ) -> Array:
-        """G[s,c,row,column] = Σ D[s,o,y,x] W[o,c,i,j], row = y·stride+i−before, column = x·stride+j−before.
-
-        D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, before () int,
-        after () int -> G (batch, c_in, h_in, w_in) where h_out = (h_in + before + after - k) // stride + 1, w_out =
-        (w_in + before + after - k) // stride + 1
-        """
-        raise NotImplementedError
-
     def sgd_update(self, W: Array, G: Array, rate: float) -> Array:
         """Algorithm 1 W ← W − η G.
 
@@ -375,5 +348,34 @@ class Calls:
         """Algorithm 1 for each batch: W ← W − η dC/dW, b ← b − η dC/db.
 
         parameters (p,), architecture () object, X (n, n_in), Y (n, n_out), batch () int, rate () -> parameters (p,)
+        """
+        raise NotImplementedError
+
+    def convolutional_sgd_epoch(
+        self, parameters: Array, architecture: Any, X: Array, Y: Array, batch: int, rate: float
+    ) -> Array:
+        """for each batch: W ← W − η dC/dW, b ← b − η dC/db.
+
+        parameters (p,), architecture () object, X (n, channels, height, width), Y (n, n_out), batch () int, rate () ->
+        parameters (p,)
+        """
+        raise NotImplementedError
+
+    def convolutional_adam_epoch(
+        self,
+        parameters: Array,
+        M: Array,
+        V: Array,
+        architecture: Any,
+        X: Array,
+        Y: Array,
+        batch: int,
+        rate: float,
+        steps: int,
+    ) -> tuple[Array, Array, Array]:
+        """for each batch: M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε).
+
+        parameters (p,), M (p,), V (p,), architecture () object, X (n, channels, height, width), Y (n, n_out), batch ()
+        int, rate (), steps () int -> parameters (p,), M (p,), V (p,)
         """
         raise NotImplementedError

@@ -109,4 +109,4 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 class DoesNotFitError(CourseError):
-    """The network or batch is too large for this dense_sgd_epoch kernel on this machine; another kernel can be used."""
+    """The network or batch is not for this kernel of a whole epoch on this machine; another kernel can be used."""

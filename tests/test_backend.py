@@ -131,7 +131,7 @@ def test_repr_names_every_operation_its_kernel_and_where_it_is_written(name):
     assert [line[0] for line in lines] == [*operations(), *epochs()]
     for operation, kernel, where, *_ in lines:
         if kernel == "steps":
-            assert (name, operation) == ("loops", "dense_sgd_epoch")
+            assert name == "loops" and operation in epochs()
             continue
         assert kernel in find(operation).kernels
         file, _, number = where.partition(":")

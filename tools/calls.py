@@ -44,7 +44,8 @@ def annotation(argument: Argument) -> str:
 
 def method(operation: Operation) -> str:
     """One method of the class."""
-    arguments = ", ".join(f"{argument.name}: {annotation(argument)}" for argument in operation.arguments)
+    listed = ["self", *(f"{argument.name}: {annotation(argument)}" for argument in operation.arguments)]
+    arguments = ", ".join(listed)
     results = [annotation(result) if result.dims else "Array" for result in operation.results]
     result = results[0] if len(results) == 1 else f"tuple[{', '.join(results)}]"
     title = f"{operation.equation} {operation.formula}".strip()
@@ -52,9 +53,10 @@ def method(operation: Operation) -> str:
         title += "."
     words = textwrap.wrap(operation.contract, 112)
     documentation = "\n".join(f"        {line}" for line in words)
-    head = f"    def {operation.name}(self, {arguments}) -> {result}:"
-    if len(head) > 120:
-        head = f"    def {operation.name}(\n        self, {arguments}\n    ) -> {result}:"
+    head = f"    def {operation.name}({arguments}) -> {result}:"
+    if len(head) > 120:  # as ruff breaks it
+        lines = f"        {arguments}\n" if len(arguments) <= 112 else "".join(f"        {each},\n" for each in listed)
+        head = f"    def {operation.name}(\n{lines}    ) -> {result}:"
     return f'{head}\n        """{title}\n\n{documentation}\n        """\n        raise NotImplementedError\n'
 
 

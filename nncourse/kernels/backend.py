@@ -47,7 +47,7 @@ class Backend(Calls):
         lines = [f"backend {self.name} on the {self.device.upper()}"]
         for name, kernel in self.kernels.items():
             lines.append(f"  {name:<26}{kernel.name:<8} {kernel.where}  {self.notes.get(name, '')}".rstrip())
-        for name in epochs().keys() - self.kernels.keys():
+        for name in (name for name in epochs() if name not in self.kernels):
             lines.append(f"  {name:<26}{STEPS:<8} by the kernels above  {self.notes.get(name, '')}".rstrip())
         return "\n".join(lines)
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nncourse.errors import CourseError
-from nncourse.kernels.truth import truths_of
+from nncourse.kernels.truth import is_decided, truths_of
 from nncourse.kernels.verdict import Case
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Pyt
 ABOVE_16_BITS = 1 << 16
 RANDOM_SIZES = 4  # how many are drawn, from 1 to LARGEST_RANDOM; each is tried twice
 LARGEST_RANDOM = 40
+MOST_DRAWS = 50  # until rounding alone does not decide on the result
 AGAIN = 100, 1000  # once, a kernel is called between so many and so many times on the same arguments
 # Kinks, the range limits of exp in float32, and where approximations of activations are cut off too early.
 _SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 87.5, 88.8, 104.0, 1000.0, np.inf)
@@ -59,7 +60,7 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
     if usual is None:
         tried, usual = usual_sizes(operation)
     turn = count()
-    make = partial(make_case, operation, rng=rng)
+    make = partial(make_case, operation, rng=rng, decided=True)
     for number, sizes in enumerate(tried):
         if _is_small(operation, sizes):
             yield replace(make(sizes, "random", number=number, turn=next(turn)), plain=True)
@@ -196,15 +197,20 @@ def make_case(
     position: int = 0,
     turn: int = 0,
     large: bool = False,
+    decided: bool = False,
 ) -> Case:
     """One case: arguments of these sizes with values of this kind.
 
     `number` chooses the sign of scalars, `axes` the shape of arrays of any shape, `position` the array that gets what
     only one may get, such as an infinity. `turn` counts the cases: the operation's `values` find it among the sizes.
-    Where that leaves no truth, because it is NaN, the values are random.
+    `decided` draws again where rounding alone decides on a result. Where that leaves no truth, because it is NaN, the
+    values are random.
     """
     sizes = operation.shapes.complete(sizes, operation.name)
-    arguments = _arguments(operation, sizes, kind, rng, number, axes, position, turn)
+    for _ in range(MOST_DRAWS if decided else 1):
+        arguments = _arguments(operation, sizes, kind, rng, number, axes, position, turn)
+        if is_decided(operation, arguments):
+            break
     if kind not in ("random", "zeros") and _no_truth(operation, arguments):
         kind, arguments = "random", _arguments(operation, sizes, "random", rng, number, axes, position, turn)
     shapes = ", ".join(

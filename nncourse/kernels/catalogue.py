@@ -17,13 +17,16 @@ from nncourse.kernels import (
     pooling,
     update,
 )
+from nncourse.kernels.epoch import convolutional as convolutional_epoch
+from nncourse.kernels.epoch import convolutional_cpu, dense_cpu, dense_graph, dense_one_kernel
 from nncourse.kernels.epoch import dense as dense_epoch
-from nncourse.kernels.epoch import dense_cpu, dense_graph, dense_one_kernel
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
-EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-IMAGES = (convolution, pooling, dropout, convolution_backpropagation)
+DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
+CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu)
+EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
+IMAGES = (convolution, convolution_backpropagation, pooling, dropout)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 

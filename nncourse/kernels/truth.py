@@ -18,6 +18,11 @@ def truths_of(operation: "Operation", arguments: tuple[Any, ...]) -> dict[str, n
     return _by_result(operation, operation.truth(*map(_float64, arguments)))
 
 
+def is_decided(operation: "Operation", arguments: tuple[Any, ...]) -> bool:
+    """False where rounding alone may decide on a result, so that its truth says nothing about a kernel."""
+    return operation.decided is None or operation.decided(*map(_float64, arguments))
+
+
 def allowed_error(
     operation: "Operation", named: Argument, arguments: tuple[Any, ...], large: bool = False
 ) -> np.ndarray | float:
