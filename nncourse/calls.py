@@ -241,6 +241,33 @@ class Calls:
         """
         raise NotImplementedError
 
+    def convolution_weight_gradient(self, D: Array, A: Array, k: int, stride: int, before: int, after: int) -> Array:
+        """dW[o,c,i,j] = mean over s of Σ_y,x D[s,o,y,x] A[s,c, y·stride+i−before, x·stride+j−before].
+
+        D (batch, c_out, h_out, w_out), A (batch, c_in, h_in, w_in), k () int, stride () int, before () int, after ()
+        int -> dW (c_out, c_in, k, k) where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before +
+        after - k) // stride + 1
+        """
+        raise NotImplementedError
+
+    def convolution_bias_gradient(self, D: Array) -> Array:
+        """db[o] = mean over s of Σ_y,x D[s,o,y,x].
+
+        D (batch, c_out, h_out, w_out) -> db (c_out,)
+        """
+        raise NotImplementedError
+
+    def convolution_input_gradient(
+        self, D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int
+    ) -> Array:
+        """G[s,c,row,column] = Σ D[s,o,y,x] W[o,c,i,j], row = y·stride+i−before, column = x·stride+j−before.
+
+        D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, before () int,
+        after () int -> G (batch, c_in, h_in, w_in) where h_out = (h_in + before + after - k) // stride + 1, w_out =
+        (w_in + before + after - k) // stride + 1
+        """
+        raise NotImplementedError
+
     def maxpool_forward(self, A: Array, size: int, stride: int, padding: int) -> tuple[Array, Array]:
         """Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding] inside the image, i, j < size.
 
