@@ -35,6 +35,7 @@ CELLS = [
     "widgets.descent()",
     "y = np.arange(100) % 2\nwidgets.threshold(np.random.default_rng(0).random(100) / 2 + y / 2, y)",
     "playground()",
+    "from nncourse.classroom import filter_by_hand\nfilter_by_hand.widget()",
     """from nncourse import datasets
 from nncourse.classroom import drawing
 from nncourse.kernels.backend import choose
@@ -222,6 +223,42 @@ def test_the_playground_starts_obeys_and_pauses(page):
     assert (picture(where), status.inner_text()) == pause
 
 
+def by_hand(page):
+    """The cell of the filter that is moved by hand."""
+    return cell(page, next(number for number, source in enumerate(CELLS) if "filter_by_hand" in source))
+
+
+def wait_for_sum(where, words: str) -> None:
+    """Wait until the sum is said, and drawn."""
+    where.locator("[role=status]", has_text=words).wait_for()
+    total = where.locator("[role=status]").inner_text().split(" = ")[1].split(".")[0]
+    where.locator("svg text", has_text=re.compile(f"their sum is {total}$")).wait_for()
+
+
+def test_the_filter_moves_by_keyboard(page):
+    where = by_hand(page)
+    turn(where, "column", "ArrowRight")
+    wait_for_sum(where, "0·1 + 1·0 + 1·1 = 3. Done: 2 of 9 places.")
+    turn(where, "row", "ArrowUp")  # up is more, as in every slider
+    wait_for_sum(where, "= 4. Done: 3 of 9 places.")
+    where.get_by_role("button", name="Start again").press("Enter")
+    wait_for_sum(where, "= 4. Done: 1 of 9 places.")
+
+
+def test_the_filter_moves_by_mouse(page):
+    where = by_hand(page)
+    frame = where.locator("svg rect").last
+    before = frame.bounding_box()
+    where.get_by_role("button", name="Next place").click()
+    wait_for_sum(where, "= 3. Done: 2 of 9 places.")
+    assert frame.bounding_box()["x"] > before["x"]
+    track = slider(where, "column").locator(".noUi-base")
+    box = track.bounding_box()
+    track.click(position={"x": box["width"] - 2, "y": box["height"] / 2})
+    wait_for_sum(where, "Output row 0, column 2")
+    where.screenshot(path=PICTURES / "filter_by_hand.png")
+
+
 def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
     (jupyterlab[0] / "go_on").unlink()
     cell(page, len(CELLS) - 1).locator(".cm-content").click()
@@ -304,3 +341,6 @@ def test_the_dark_theme_is_readable(page):
     ):
         ink = words.evaluate("words => getComputedStyle(words).color")
         assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128  # light words on the dark page
+    by_hand(page).screenshot(path=PICTURES / "filter_by_hand_dark.png")
+    ink = by_hand(page).locator("svg text").first.evaluate("words => getComputedStyle(words).fill")
+    assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128
