@@ -269,8 +269,9 @@ def test_load_fits_named_sets_to_a_network():
         load("breast_cancer", inputs=30, outputs=2).Y.argmax(axis=1), load("breast_cancer").labels
     )
     assert load("moons", outputs=2).Y.shape == (400, 2)
-    assert refusal(load, "digits", outputs=1) == "digits wants 10 outputs, the network has 1"
-    assert refusal(load, "digits", inputs=30, outputs=10) == "digits has 64 features, the network has 30 inputs"
+    assert refusal(load, "digits", outputs=1) == "wanted 10 outputs for digits; the network has 1"
+    wanted = "wanted 30 features for the inputs of the network; digits has 64, images of 1x8x8"
+    assert refusal(load, "digits", inputs=30, outputs=10) == wanted
 
 
 def test_load_reads_a_path(csv_file):
@@ -396,9 +397,9 @@ def test_scaling_of_constant_columns_and_of_nothing():
 def test_scaling_refuses():
     X = np.ones((3, 4), dtype=np.float32)
     scaling = fit_scaling(X, "none")
-    assert "fitted on 4 features, X has the shape (3, 3)" in refusal(scaling.apply, X[:, :3])
-    assert "X has the shape (4,)" in refusal(scaling.apply, X[0])
-    assert "there are none, normalization and standardization" in refusal(fit_scaling, X, "minmax")
+    assert "wanted 4 features a row, as scaled before; got the shape (3, 3)" in refusal(scaling.apply, X[:, :3])
+    assert "got the shape (4,)" in refusal(scaling.apply, X[0])
+    assert "one of none, normalization, standardization; got 'minmax'" in refusal(fit_scaling, X, "minmax")
     assert "at least one sample" in refusal(fit_scaling, X[:0], "none")
 
 
@@ -443,7 +444,7 @@ def test_mnist_from_the_data_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path))
     write_mnist(tmp_path / "fashion_mnist")
     assert load("fashion_mnist", part="test", inputs=12, outputs=10).X.shape == (5, 12)
-    assert refusal(load, "fashion_mnist", outputs=1) == "fashion_mnist wants 10 outputs, the network has 1"
+    assert refusal(load, "fashion_mnist", outputs=1) == "wanted 10 outputs for fashion_mnist; the network has 1"
 
 
 def test_mnist_refuses(tmp_path):

@@ -284,7 +284,6 @@ def test_a_description_rebuilds_the_layers():
 @pytest.mark.parametrize(
     "about",
     [
-        {"kind": "flatten"},
         {"kind": "dense", "n_in": 0, "n_out": 2, "activation": "relu"},
         {"kind": "dense", "n_in": 3, "n_out": 2, "activation": "relux"},
         {"kind": "sequence", "layers": []},

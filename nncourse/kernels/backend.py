@@ -45,10 +45,11 @@ class Backend(Calls):
 
     def __str__(self) -> str:
         lines = [f"backend {self.name} on the {self.device.upper()}"]
-        for name, kernel in self.kernels.items():
-            lines.append(f"  {name:<26}{kernel.name:<8} {kernel.where}  {self.notes.get(name, '')}".rstrip())
-        for name in (name for name in epochs() if name not in self.kernels):
-            lines.append(f"  {name:<26}{STEPS:<8} by the kernels above  {self.notes.get(name, '')}".rstrip())
+        rows = [(name, kernel.name, kernel.where) for name, kernel in self.kernels.items()]
+        rows += [(name, STEPS, "by the kernels above") for name in epochs() if name not in self.kernels]
+        width = max(len(name) for name, _, _ in rows)
+        for name, kernel, where in rows:
+            lines.append(f"  {name:<{width}} {kernel:<8} {where}  {self.notes.get(name, '')}".rstrip())
         return "\n".join(lines)
 
     __repr__ = __str__

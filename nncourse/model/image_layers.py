@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from nncourse.architecture import Filters
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model.layers import ACTIVATIONS, Pass, Shape, Turn, delta_below
+
+MOST_COUNTED = 1 << 31  # seeds and epochs of dropout begin again here: its counters have 32 bits
 
 
 class Convolution:
@@ -43,6 +46,12 @@ class Convolution:
     def b(self, values: Array) -> None:
         self.parameters[1][...] = values
 
+    @property
+    def filters(self) -> Filters:
+        """The layer without its parameters and activation, for kernels of whole epochs."""
+        c_out, _, k, _ = self.W.shape
+        return Filters(c_out, k, self.stride, self.before, self.after)
+
     def with_parameters(self, parameters: Sequence[Array]) -> "Convolution":
         W, b = parameters
         return Convolution(W, b, self.activation, self.stride, self.before, self.after)
@@ -71,7 +80,8 @@ class Convolution:
         gradients = W_gradient, backend.convolution_bias_gradient(D)
         if not below:
             return None, gradients
-        G = backend.convolution_input_gradient(D, self.W, *A_below.shape[2:], *steps)
+        height, width = A_below.shape[2:]
+        G = backend.convolution_input_gradient(D, self.W, height, width, *steps)
         return delta_below(G, S_below, backend), gradients
 
     def describe(self) -> dict[str, Any]:
@@ -107,6 +117,11 @@ class MaxPool(WithoutParameters):
             wanted = "a size and a stride of at least 1, and a padding from 0 to half of the size"
             raise CourseError(f"wanted {wanted}, for a max-pool; got {size}, {self.stride} and {padding}")
 
+    @property
+    def is_side_by_side(self) -> bool:
+        """True where the windows neither overlap nor leave gaps, and there is no padding."""
+        return self.stride == self.size and not self.padding
+
     def shape_after(self, shape: Shape) -> Shape:
         _refuse_other_than_images(shape, "a max-pool")
         return (shape[0], *_places(shape, self.size, self.stride, 2 * self.padding, "windows"))
@@ -122,8 +137,8 @@ class MaxPool(WithoutParameters):
         """What comes from above goes to the place of the maximum."""
         if not below:
             return None, ()
-        sides = A_below.shape[2:]
-        G = backend.maxpool_backward(D, here.kept, *sides, self.size, self.stride, self.padding)
+        height, width = A_below.shape[2:]
+        G = backend.maxpool_backward(D, here.kept, height, width, self.size, self.stride, self.padding)
         return delta_below(G, S_below, backend), ()
 
     def describe(self) -> dict[str, Any]:
@@ -156,7 +171,8 @@ class AveragePool(WithoutParameters):
         """What comes from above goes in equal parts to the window's numbers."""
         if not below:
             return None, ()
-        G = backend.averagepool_backward(D, *A_below.shape[2:], self.size, self.stride)
+        height, width = A_below.shape[2:]
+        G = backend.averagepool_backward(D, height, width, self.size, self.stride)
         return delta_below(G, S_below, backend), ()
 
     def describe(self) -> dict[str, Any]:
@@ -217,7 +233,8 @@ class Dropout(WithoutParameters):
 
     def _of(self, A: Array, backend: Calls, turn: Turn) -> Array:
         rows = A.reshape(len(A), prod(A.shape[1:]))
-        return backend.dropout(rows, self.rate, *turn).reshape(A.shape)
+        seed, epoch = turn.seed % MOST_COUNTED, turn.epoch % MOST_COUNTED
+        return backend.dropout(rows, self.rate, seed, epoch, turn.first, turn.layer).reshape(A.shape)
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "dropout", "rate": self.rate}

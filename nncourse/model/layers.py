@@ -152,7 +152,7 @@ class LayerSequence:
             raise CourseError("wanted at least one layer of neurons, got none")
         self.layers = list(layers)
         counts = [each.count if isinstance(each, LayerSequence) else 1 for each in layers]
-        self.count = sum(counts)  # of layers, those within sequences each for itself
+        self.count: int = sum(counts)  # of layers, those within sequences each for itself
         self._numbers = [0, *accumulate(counts)]  # how many stand before each
 
     @property

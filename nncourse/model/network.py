@@ -1,15 +1,17 @@
 """A network: layers one after the other, a cost, and the handout's Algorithm 1 in matrix form."""
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from nncourse.architecture import DenseArchitecture
+from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
+from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
 from nncourse.model.layers import Dense, Layer, LayerSequence, Shape, Turn, distributed, views
 from nncourse.model.updates import Update
@@ -83,11 +85,19 @@ class Network(LayerSequence):
         return all(isinstance(layer, Dense) for layer in self.layers)
 
     @property
-    def architecture(self) -> DenseArchitecture:
-        """A dense network without its parameters; CourseError for other networks."""
-        if not self.is_dense:
-            raise CourseError("wanted a network of dense layers only, for its architecture")
-        return DenseArchitecture(self.sizes, self.activations, self.cost)
+    def architecture(self) -> DenseArchitecture | ConvolutionalArchitecture:
+        """The network without its parameters, for kernels of whole epochs; CourseError for other networks."""
+        if self.is_dense:
+            return DenseArchitecture(self.sizes, self.activations, self.cost)
+        order = "".join(map(_letter, self.layers))
+        if len(self.input_shape) != 3 or not re.fullmatch("c*p?fd+", order):
+            wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
+            raise CourseError(f"wanted {wanted}, for a whole epoch at once; got {self.in_words}")
+        filters = tuple(layer.filters for layer in self.layers if isinstance(layer, Convolution))
+        pool = next((layer.size for layer in self.layers if isinstance(layer, MaxPool)), 0)
+        neurons = tuple(layer.W.shape[0] for layer in self.layers if isinstance(layer, Dense))
+        names = tuple(filter(None, self.activations))
+        return ConvolutionalArchitecture(self.input_shape, filters, pool, neurons, names, self.cost)
 
     @cached_property
     def flat_gradient(self) -> Array:
@@ -131,6 +141,13 @@ class Network(LayerSequence):
         rows = self.rows_at_once
         parts = [there.forward(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.forward(X, backend).A
+
+
+def _letter(layer: Layer) -> str:
+    """The kind of a layer that an architecture may have, as a letter; "?" for others."""
+    if isinstance(layer, MaxPool):
+        return "p" if layer.is_side_by_side else "?"
+    return {Convolution: "c", Flatten: "f", Dense: "d"}.get(type(layer), "?")
 
 
 def _inputs_of(first: Layer) -> Shape:

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, cost_of, forward, training_step
-from nncourse.model.updates import SGD, Schedule, Update, constant
+from nncourse.model.updates import SGD, Adam, Schedule, Update, constant, remembered
 
 FIRST_BATCHES = 64  # how many a fused kernel is tried on: enough that a graph is recorded
 
@@ -73,12 +74,12 @@ def train(
     progress: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> History:
-    """Train `network` in place on samples X (n, n_in) with targets Y (n, n_out).
+    """Train `network` in place on samples X (n, …) with targets Y (n, n_out).
 
     A step moves the parameters by `update`, plain SGD unless another is given; its state goes on from where it is.
     `schedule` gives the learning rate of each epoch, from its number; otherwise it is `learning_rate` throughout.
-    Plain SGD on a dense network is computed by the backend's kernel for whole epochs, if it has one. Whatever must be
-    compiled is compiled before the clock starts.
+    Where the backend has a kernel that computes whole epochs of such a network and update, it is used: there are some
+    for plain SGD, and for Adam on networks for images. Whatever must be compiled is compiled before the clock starts.
 
     The order of the samples in epoch e depends on `seed` and e alone, so that training goes on after `epochs_done`
     epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
@@ -148,9 +149,16 @@ def evaluate(network: Network, X: Array, Y: Array, backend: Calls) -> float:
 
 
 def fused_epoch(network: Network, update: Update) -> str | None:
-    """The operation that computes a whole epoch for such a network and update; None where there is none."""
+    """The operation that computes a whole epoch for such a network and update; None where there is none.
+
+    Raises CourseError, which says why, for networks other than dense ones that no such operation is for.
+    """
     plain = isinstance(update, SGD) and update.is_plain
-    return "dense_sgd_epoch" if plain and network.is_dense else None
+    if isinstance(network.architecture, DenseArchitecture):
+        return "dense_sgd_epoch" if plain else None
+    if plain:
+        return "convolutional_sgd_epoch"
+    return "convolutional_adam_epoch" if isinstance(update, Adam) and not update.l2 else None
 
 
 def _snapshot(network: Network, update: Update) -> tuple[Array, dict[str, Array], int]:
@@ -166,17 +174,23 @@ def _made_ready(
     It has been run on a few batches with copies of the parameters, so that nothing is compiled later. The reason for a
     fallback goes to history.note.
     """
-    name = fused_epoch(network, update)
-    for other, kernel in backend.kernels.items():
-        if kernel.operation.whole_epoch and other != name and backend.notes.get(other) == "asked for":
+    wholes = {name: kernel for name, kernel in backend.kernels.items() if kernel.operation.whole_epoch}
+    name, reason = None, ""
+    try:
+        name = fused_epoch(network, update)
+    except CourseError as error:
+        reason = f"trained step by step: {error}"
+    for other, kernel in wholes.items():
+        if other != name and backend.notes.get(other) == "asked for":
             kind = update.describe()["kind"]
             raise CourseError(f"{other} ({kernel.name}) does not compute such a {kind} on {network}: leave it out")
     first = slice(FIRST_BATCHES * batch_size)
-    kernel = backend.kernels.get(name or "")
+    kernel = wholes.get(name or "")
+    tried = network.with_flat_parameters(network.flat_parameters.copy())
     while kernel:
-        architecture, parameters, call = network.architecture, network.flat_parameters, kernel
+        call = kernel
         try:
-            call(parameters.copy(), architecture, X[first], Y[first], batch_size, rate)
+            _fused(call, tried, X[first], Y[first], batch_size, rate, copy.deepcopy(update))
         except DoesNotFitError as error:
             if not kernel.otherwise or backend.notes.get(name or "") == "asked for":
                 raise
@@ -184,35 +198,42 @@ def _made_ready(
             history.note = f"trained by {kernel.name}: {error}"
             continue
         history.kernel = kernel.name
-        return lambda X, Y, rate, turn: _fused(call, parameters, architecture, X, Y, batch_size, rate, update)
+        return lambda X, Y, rate, turn: _fused(call, network, X, Y, batch_size, rate, update)
     history.kernel = "steps"
-    tried = network.with_flat_parameters(network.flat_parameters.copy())
+    history.note = reason if wholes else ""
     training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(update), Turn())
     return lambda X, Y, rate, turn: train_step_by_step(network, X, Y, batch_size, rate, backend, update, turn)
 
 
 def _fused(
-    kernel: Callable[..., Array],
-    parameters: Array,
-    architecture: DenseArchitecture,
-    X: Array,
-    Y: Array,
-    batch_size: int,
-    rate: float,
-    update: Update,
+    kernel: Callable[..., Any], network: Network, X: Array, Y: Array, batch_size: int, rate: float, update: Update
 ) -> None:
     """One epoch by one kernel; the update counts its steps as if it had taken them itself."""
-    kernel(parameters, architecture, X, Y, batch_size, rate)
+    parameters = network.flat_parameters
+    state = [remembered(update.state, name, parameters) for name in update.remembers]
+    taken = (update.steps,) if state else ()
+    kernel(parameters, *state, network.architecture, X, Y, batch_size, rate, *taken)
     update.steps += math.ceil(len(X) / batch_size)
 
 
 def train_step_by_step(
-    network: Network, X: Array, Y: Array, batch_size: int, rate: float, backend: Calls, update: Update, turn: Turn
+    network: Network,
+    X: Array,
+    Y: Array,
+    batch_size: int,
+    rate: float,
+    backend: Calls,
+    update: Update,
+    turn: Turn | None = None,
 ) -> None:
-    """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller."""
+    """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller.
+
+    A network with dropout wants the turn: the seed and the epoch.
+    """
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
-        training_step(network, X[rows], Y[rows], rate, backend, update, Turn(turn.seed, turn.epoch, start))
+        of_batch = Turn(turn.seed, turn.epoch, start) if turn else None
+        training_step(network, X[rows], Y[rows], rate, backend, update, of_batch)
 
 
 def _refuse_bad_data(network: Network, X: np.ndarray, Y: np.ndarray) -> None:

@@ -40,7 +40,7 @@ class Word(NamedTuple):
                 same = (before, after) == _same(int(k))
                 padding = "" if before == after == 0 else "same" if same else f"p{before}"
                 if before != after and not same:
-                    padding += f"-{after}"
+                    padding += f"+{after}"
                 return f"conv{filters}x{k}{padding}" + f"s{stride}" * (stride != 1)
             case "pool", (size, stride, padding):
                 return f"pool{size}" + f"s{stride}" * (stride != size) + f"p{padding}" * (padding != 0)
@@ -51,10 +51,10 @@ class Word(NamedTuple):
         return self.kind
 
 
-def parsed(layers: str | Sequence[int | str]) -> list[Word]:
+def parsed(layers: str | Sequence[int | str | Word]) -> list[Word]:
     """The words of a text with commas or of a list, the sample first; CourseError for what is no network in words."""
     parts = layers.split(",") if isinstance(layers, str) else list(layers)
-    words = [_word(part) for part in parts]
+    words = [part if isinstance(part, Word) else _word(part) for part in parts]
     if len(words) < 2 or words[0].kind not in ("image", "dense"):
         raise CourseError(f"wanted two words or more, the sample's size first, such as {EXAMPLE}; got {_shown(parts)}")
     if words[-1].kind != "dense":
@@ -104,9 +104,8 @@ FORMS = {
 }
 
 
-def _word(part: int | str) -> Word:
-    whole = isinstance(part, float) and part.is_integer()
-    text = str(int(part) if whole else part).strip()
+def _word(part: object) -> Word:
+    text = str(int(part)) if isinstance(part, float) and part.is_integer() else str(part).strip()
     kind = "".join(re.findall("^[a-z]+", text))
     if kind not in FORMS:
         wanted = f"layers in words, such as {EXAMPLE}"
@@ -185,6 +184,17 @@ def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
     for number, word in enumerate(words):
         found += [word, Word("dropout", (rate,))] if number in hidden else [word]
     return found
+
+
+def refuse_others(layers: Sequence[Layer], shape: Shape, asked: str, what: str) -> None:
+    """CourseError unless the words `asked` mean just these layers, whatever their activations. `what` begins it."""
+    words, there = parsed(asked), ",".join(map(str, words_of(layers, shape)))
+    names = [layer.activation for layer in layers if layer.parameters]
+    if ",".join(map(str, words)) != there:
+        raise CourseError(f"wanted {what}, {there}; got {asked}")
+    wanted = [layer.describe() for layer in layers_of(words, names)]
+    if [layer.describe() for layer in layers] != wanted:
+        raise CourseError(f"wanted {what}, {there}; got {asked}")
 
 
 def words_of(layers: Sequence[Layer], shape: Shape) -> list[Word]:

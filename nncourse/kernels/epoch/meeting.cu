@@ -43,19 +43,30 @@ __device__ void meet_cluster() {
 }
 #endif
 
-// A barrier for all blocks of a cooperative launch. `arrived` is 0 at first, and `wanted` when all blocks have arrived.
-__device__ void meet_grid(int* arrived, int wanted) {
-#ifdef CUDA_ON_CPU
-    cuda_on_cpu::grid_barrier();
-#else
+// A barrier for all blocks of a cooperative launch, in two halves: between them a block may do what concerns no other.
+// `arrived` is 0 at first, and `wanted` when all blocks have arrived.
+__device__ void arrive_grid(int* arrived) {
     __syncthreads();
+#ifndef CUDA_ON_CPU
     if (threadIdx.x == 0) {
         __threadfence();  // makes this block's writes visible before its arrival
         atomicAdd(arrived, 1);
+    }
+#endif
+}
+__device__ void wait_grid(int* arrived, int wanted) {
+#ifdef CUDA_ON_CPU
+    cuda_on_cpu::grid_barrier();
+#else
+    if (threadIdx.x == 0) {
         while (*(volatile int*)arrived < wanted) {
         }
         __threadfence();
     }
     __syncthreads();
 #endif
+}
+__device__ void meet_grid(int* arrived, int wanted) {
+    arrive_grid(arrived);
+    wait_grid(arrived, wanted);
 }

@@ -1,0 +1,235 @@
+"""Epochs of convolutional networks in one launch: where everything lies in memory, and the launch.
+
+The kernel is in the .cu text.
+"""
+
+import functools
+from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil, prod
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.architecture import ConvolutionalArchitecture
+from nncourse.cuda.launch import launch
+from nncourse.cuda.source import CudaSource
+from nncourse.errors import DoesNotFitError
+from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.kernels.epoch.dense import CROSS_ENTROPIES, MATHEMATICS
+from nncourse.kernels.epoch.dense_cpu import NAMES as ACTIVATIONS  # their numbers are those of mathematics.cu
+from nncourse.kernels.epoch.dense_one_kernel import EMULATED, MEETING, Chip, this_chip
+from nncourse.kernels.operation import cuda_beside
+from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
+
+TALL = 4  # as in the .cu text
+MOST_THREADS = 512
+MOST_OWN = 16  # neurons of the first dense layer in a block: a thread holds a number for each
+MOST_TAPS = 512  # weights of a filter: the loops over them are unrolled
+TOGETHER = 16  # neurons of a layer above that are computed at a time
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the work is divided, and where in the shared memory of a block everything lies; offsets in floats."""
+
+    blocks: int
+    threads: int
+    each: int  # samples of a block
+    own: int  # neurons of the first dense layer of a block
+    map_rows: tuple[int, ...]
+    map_pitches: tuple[int, ...]
+    maps_at: tuple[int, ...]
+    maps_size: int  # of one sample
+    deltas_rows: tuple[int, ...]
+    deltas_at: tuple[int, ...]
+    forward_at: tuple[int, ...]
+    backward_at: tuple[int, ...]
+    parts: tuple[tuple[str, int], ...]  # of what else there is, the offset
+    shared_floats: int
+
+
+def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip: Chip) -> Layout:
+    """A layout that fits the chip. Raises DoesNotFitError if there is none."""
+    neurons = architecture.sizes[0]
+    blocks = min(chip.multiprocessors, max(batch, ceil(neurons / 4)))
+    largest = max(height * width for _, height, width in architecture.maps)
+    threads = min(MOST_THREADS, 32 * max(2, ceil(largest / 32)))
+    made = _laid_out(architecture, batch, adam, blocks, threads)
+    taps = max((prod(shape[1:]) for shape in architecture.shapes[: len(architecture.convolutions)]), default=0)
+    if made.own > MOST_OWN or taps > MOST_TAPS or 4 * made.shared_floats > chip.shared_bytes:
+        operation = (convolutional_adam_epoch if adam else convolutional_sgd_epoch).name
+        raise DoesNotFitError(
+            f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory a "
+            f"block), got {architecture} in batches of {batch}; take {operation}=graph, or fewer channels or neurons"
+        )
+    return made
+
+
+def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, blocks: int, threads: int) -> Layout:
+    each, own = ceil(batch / blocks), ceil(architecture.sizes[0] / blocks)
+    maps, filters = architecture.maps, architecture.convolutions
+    rows, pitches, delta_rows, delta_sizes, forward, backward = [], [], [], [], [], []
+    for number, (f, (c_in, height, width)) in enumerate(zip(filters, maps, strict=False)):
+        _, high, wide = maps[number + 1]
+        strips_in, strips_out = TALL * ceil(height / TALL), TALL * ceil(high / TALL)
+        rows.append(max(height + f.before + f.after, (strips_out - 1) * f.stride + f.k))
+        pitches.append(width + f.before + f.after)
+        edge = f.k - 1 if number > 0 and f.stride == 1 else 0
+        below = strips_in + f.before + f.k - 1 if edge else 0
+        delta_rows.append(max(high + 2 * edge, strips_out + edge, below))
+        delta_sizes.append(f.count * delta_rows[-1] * (wide + 2 * edge))
+        forward.append((c_in * f.k * f.k + 1) * _fours(f.count))
+        backward.append(f.count * f.k * f.k * _fours(c_in) if number > 0 else 0)
+    rows.append(maps[-1][1])
+    pitches.append(maps[-1][2])
+    map_sizes = [c * r * p for (c, _, _), r, p in zip(maps, rows, pitches, strict=True)]
+    maps_at, maps_size = _one_behind_the_other(map_sizes)
+    deltas_at, end = _one_behind_the_other(delta_sizes, each * maps_size)
+    forward_at, end = _one_behind_the_other(forward, end)
+    backward_at, end = _one_behind_the_other(backward, end)
+
+    inputs, *widths = architecture.dense.sizes
+    samples, warps, memory = _samples(batch), threads // 32, 3 if adam else 1
+    numbers = filter_numbers(architecture)
+    sizes = {
+        "own": memory * own * (_fours(inputs) + 4),
+        "upper": upper_numbers(architecture),
+        "activations": sum(_fours(n) // 4 for n in (inputs, *widths)) * (4 * samples + 4),
+        "dense_deltas": sum(widths[1:] or widths) * samples,
+        "own_deltas": samples * _fours(own),
+        "targets": batch * widths[-1],
+        "filter_memory": 3 * numbers,
+        "tables": 2 * numbers + 2 * each * inputs,
+        "pooled": (each + 1) * inputs,
+        "scratch": max(
+            warps * samples * max(own, *(min(n, TOGETHER) for n in (1, *widths[1:]))),
+            max(inputs, threads),
+            warps * numbers,
+        ),
+    }
+    starts, end = _one_behind_the_other(list(sizes.values()), end)
+    return Layout(
+        blocks, threads, each, own, tuple(rows), tuple(pitches), tuple(maps_at), maps_size, tuple(delta_rows),
+        tuple(deltas_at), tuple(forward_at), tuple(backward_at), tuple(zip(sizes, starts, strict=True)), end,
+    )  # fmt: skip
+
+
+def _fours(number: int) -> int:
+    return 4 * ceil(number / 4)
+
+
+def _samples(batch: int) -> int:
+    """The samples of a batch, and as many unused ones as fill the last warp."""
+    return 32 * ceil(batch / 32)
+
+
+def _one_behind_the_other(sizes: list[int], start: int = 0) -> tuple[list[int], int]:
+    """Where each begins, at a multiple of four, and where the last ends."""
+    ends = list(accumulate(map(_fours, sizes), initial=_fours(start)))
+    return ends[:-1], ends[-1]
+
+
+def filter_numbers(architecture: ConvolutionalArchitecture) -> int:
+    """Weights and biases of all convolutions."""
+    return sum(prod(shape) + shape[0] for shape in architecture.shapes[: len(architecture.convolutions)])
+
+
+def upper_numbers(architecture: ConvolutionalArchitecture) -> int:
+    """Weights and biases of the dense layers above the first, with padding."""
+    return sum(n_out * _fours(n_in) + _fours(n_out) for n_out, n_in in architecture.dense.shapes[1:])
+
+
+def meeting_floats(made: Layout, architecture: ConvolutionalArchitecture, batch: int) -> int:
+    """The size of meeting_place in the .cu text."""
+    inputs, first, *_ = architecture.dense.sizes
+    return (
+        (_fours(inputs) + _fours(first)) * _samples(batch)
+        + _fours(made.blocks * batch * inputs)
+        + made.blocks * _fours(filter_numbers(architecture))
+        + upper_numbers(architecture)
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, adam: bool) -> CudaSource:
+    """The .cu text for this network and layout."""
+    filters, maps = architecture.convolutions, architecture.maps
+    lists = {
+        "CHANNELS": [channels for channels, _, _ in maps],
+        "HEIGHTS": [height for _, height, _ in maps],
+        "WIDTHS": [width for _, _, width in maps],
+        "SIDES": [*(f.k for f in filters), 1],
+        "STRIDES": [*(f.stride for f in filters), 1],
+        "BEFORES": [*(f.before for f in filters), 0],
+        "SIZES": architecture.dense.sizes,
+        "ACTIVATIONS": [ACTIVATIONS.index(name) for name in architecture.activations],
+        "MAP_ROWS": made.map_rows,
+        "MAP_PITCHES": made.map_pitches,
+        "MAPS_AT": made.maps_at,
+        "DELTAS_ROWS": [*made.deltas_rows, 0],
+        "DELTAS_AT": [*made.deltas_at, 0],
+        "FORWARD_AT": [*made.forward_at, 0],
+        "BACKWARD_AT": [*made.backward_at, 0],
+    }
+    constants = {
+        "CONVOLUTIONS": len(filters),
+        "LAYERS": len(architecture.sizes),
+        "INPUTS": architecture.dense.sizes[0],
+        "POOL": architecture.pool,
+        "COST": "CROSS_ENTROPY" if architecture.cost in CROSS_ENTROPIES else architecture.cost.upper(),
+        "BATCH": batch,
+        "SAMPLES": _samples(batch),
+        "BLOCKS": made.blocks,
+        "THREADS": made.threads,
+        "EACH": made.each,
+        "OWN": made.own,
+        "TALL": TALL,
+        "TOGETHER": TOGETHER,
+        "MAPS_SIZE": made.maps_size,
+        "SHARED_FLOATS": made.shared_floats,
+        "ADAM": int(adam),
+        "BETA_1": BETA_1,
+        "BETA_2": BETA_2,
+        "EPSILON": f"{EPSILON}f",
+        "ALPHA": f"{ALPHA}f",
+        **{f"{name.upper()}_AT": start for name, start in made.parts},
+    }
+    defines = [f"{name}={', '.join(map(str, numbers))}" for name, numbers in lists.items()]
+    defines += [f"{name}={constant}" for name, constant in constants.items()]
+    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING))
+
+
+def _epoch(parameters, M, V, architecture, X, Y, batch, rate, steps, chip, emulator) -> None:
+    """All steps of the epoch in one launch."""
+    adam = M is not None
+    batch = min(batch, max(1, len(X)))
+    chip = chip or (this_chip() if devices.on_gpu(parameters) else EMULATED)
+    made = layout(architecture, batch, adam, chip)
+    xp = devices.array_module(parameters)
+    meeting_place = xp.zeros(meeting_floats(made, architecture, batch), np.float32)
+    arrived = xp.zeros(1, np.int32)
+    if not adam:
+        M = V = xp.zeros(1, np.float32)
+    powers = BETA_1**steps, BETA_2**steps
+    arguments = [parameters, M, V, X, Y, meeting_place, arrived, len(X), rate, *powers]
+    options = {"shared_bytes": 4 * made.shared_floats, "cooperative": True}
+    text = source(made, architecture, batch, adam)
+    launch(text, "convolutional_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
+
+
+@convolutional_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
+def sgd(parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, **emulator):
+    """W ← W − η G in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
+    convolutional_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+    _epoch(parameters, None, None, architecture, X, Y, batch, rate, 0, chip, emulator)
+    return parameters
+
+
+@convolutional_adam_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
+def adam(parameters, M, V, architecture, X, Y, batch, rate, steps, chip: Chip | None = None, **emulator):
+    """Adam in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
+    convolutional_adam_epoch.sizes(parameters, M, V, architecture, X, Y, batch, rate, steps)
+    _epoch(parameters, M, V, architecture, X, Y, batch, rate, steps, chip, emulator)
+    return parameters, M, V
