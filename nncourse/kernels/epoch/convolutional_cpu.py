@@ -1,8 +1,8 @@
-"""convolutional_sgd_epoch and convolutional_adam_epoch with NumPy: all arrays made beforehand, one product a layer.
+"""convolutional_sgd_epoch and convolutional_adam_epoch with NumPy, all arrays made beforehand.
 
-Images are held as (channels, batch, height, width). Then a convolution is one product of matrices, W (filters,
-channels k k) and `columns`: one column for each output pixel of the batch, with the input pixels that it sees. Behind a
-max-pool only one pixel of each window has a delta, so slopes are computed for these alone.
+A convolution is a product of matrices: W (filters, channels k k) and a column for each output pixel, with the input
+pixels that it sees. One product for each sample is faster than one for the whole batch, whose matrices are too long for
+the cache.
 """
 
 from collections.abc import Callable
@@ -76,72 +76,84 @@ def gradient_function(parameters, gradients, architecture: ConvolutionalArchitec
         Convolution(*pairs[layer], *derivatives[layer], filters, architecture.maps[layer], names[layer], batch)
         for layer, filters in enumerate(architecture.convolutions)
     ]
-    flattened = Flattened(architecture, batch)
+    pool = Pool(architecture, batch) if architecture.pool else None
     dense = Dense(pairs[count:], derivatives[count:], architecture, batch)
 
     def gradient(X, Y):
-        A = X.transpose(1, 0, 2, 3)
+        A = X
         for convolution in convolutions:
             A = convolution.forward(A)
-        dense.forward(flattened.forward(A))
+        dense.forward(pool.forward(A) if pool else A.reshape(batch, -1))
         G = dense.backward(Y)
         for layer in range(count - 1, -1, -1):
-            D = convolutions[layer].deltas(G) if layer < count - 1 else flattened.backward(G)
+            if layer == count - 1 and pool:
+                D = pool.deltas(G, convolutions[layer].slope)
+            else:
+                D = convolutions[layer].deltas(G)
             G = convolutions[layer].backward(D, layer > 0)
 
     return gradient
 
 
 class Convolution:
-    """One layer of filters: its arrays, and what is done with them."""
+    """One layer of filters: its arrays, and what is done with them.
+
+    Each sample has a matrix of columns, (channels k k, output pixels): the input pixels that each output pixel sees.
+    They are filled by slices of the images, one for each pixel of the filters, and stay 0 outside the image.
+    """
 
     def __init__(self, W, b, dW, db, filters: Filters, image: tuple[int, int, int], name: str, batch: int) -> None:
-        count, *made = filters.shape_after(image)
-        pixels = batch * prod(made)
+        (channels, *below), (count, *above), k = image, filters.shape_after(image), filters.k
         self.W, self.b, self.dW, self.db = W.reshape(count, -1), b[:, None], dW.reshape(count, -1), db
         self.activate, self.slope = ARRAYS[name]
-        columns = np.zeros((image[0], filters.k, filters.k, batch, *made), np.float32)
-        G_columns = np.empty_like(columns)
-        self.columns, self.G_columns = (array.reshape(-1, pixels) for array in (columns, G_columns))
-        self.A, self.S = (np.empty((count, batch, *made), np.float32) for _ in range(2))
-        self.G_below = np.empty((image[0], batch, *image[1:]), np.float32)
-        self.ones = np.ones(pixels, np.float32)
-        self.shifted = []  # for each pixel of the filters: the pixels of the image that it meets, and their columns
-        for i in range(filters.k):
-            for j in range(filters.k):
-                (y, row), (x, column) = (_meeting(filters, at, n) for at, n in ((i, image[1]), (j, image[2])))
-                there = slice(None), slice(None), row, column
-                self.shifted.append((there, columns[:, i, j, :, y, x], G_columns[:, i, j, :, y, x]))
+        self.A, self.S = (np.empty((batch, count, prod(above)), np.float32) for _ in range(2))
+        self.shape_above = batch, count, *above
+        self.ones = np.ones(prod(above), np.float32)
+        self.sums = np.empty((batch, *self.W.shape), np.float32)
+        columns = np.zeros((batch, channels, k, k, *above), np.float32)
+        # For dC/dA: the deltas that each input pixel contributes to, and W with the filters in rows.
+        seen_by = np.zeros((batch, count, k, k, *below), np.float32)
+        self.W_below, self.W_turned = W.transpose(1, 0, 2, 3), np.empty((channels, count, k, k), np.float32)
+        self.G_below = np.empty((batch, channels, prod(below)), np.float32)
+        self.columns, self.seen_by = columns.reshape(batch, -1, prod(above)), seen_by.reshape(batch, -1, prod(below))
+        self.shifted = []
+        for i in range(k):
+            for j in range(k):
+                (y, row), (x, column) = (meeting(filters, at, n) for at, n in zip((i, j), below, strict=True))
+                inputs, outputs = (slice(None), slice(None), row, column), (slice(None), slice(None), y, x)
+                self.shifted.append((inputs, outputs, columns[:, :, i, j, y, x], seen_by[:, :, i, j, row, column]))
+        self.shape_below = batch, channels, *below
 
-    def forward(self, below):
+    def forward(self, A_below):
         """A = σ(Z) from the images below."""
-        for there, columns, _ in self.shifted:
-            columns[...] = below[there]
-        Z = self.A.reshape(len(self.W), -1)
-        np.matmul(self.W, self.columns, out=Z)
+        images = A_below.reshape(self.shape_below)
+        for inputs, _, columns, _ in self.shifted:
+            columns[...] = images[inputs]
+        Z = np.matmul(self.W, self.columns, out=self.A)
         Z += self.b
-        self.activate(self.A, self.S)
+        self.activate(Z, self.S)
         return self.A
 
     def deltas(self, G):
         """dC/dZ from G = dC/dA, in place."""
-        G *= self.slope(G, self.A, self.S)
-        return G
+        D = G.reshape(self.A.shape)
+        D *= self.slope(D, self.A, self.S)
+        return D
 
     def backward(self, D, below: bool):
         """Write dW and db from D = dC/dZ, and return dC/dA of the images below, if they want it."""
-        D = D.reshape(len(self.W), -1)
-        np.matmul(D, self.columns.T, out=self.dW)
-        np.matmul(D, self.ones, out=self.db)
+        np.matmul(D, self.columns.transpose(0, 2, 1), out=self.sums).sum(axis=0, out=self.dW)
+        np.matmul(D, self.ones).sum(axis=0, out=self.db)
         if below:
-            np.matmul(self.W.T, D, out=self.G_columns)
-            self.G_below.fill(0)
-            for there, _, G_columns in self.shifted:
-                self.G_below[there] += G_columns
+            images = D.reshape(self.shape_above)
+            for _, outputs, _, seen_by in self.shifted:
+                seen_by[...] = images[outputs]
+            self.W_turned[...] = self.W_below
+            np.matmul(self.W_turned.reshape(len(self.W_turned), -1), self.seen_by, out=self.G_below)
         return self.G_below
 
 
-def _meeting(filters: Filters, offset: int, n: int) -> tuple[slice, slice]:
+def meeting(filters: Filters, offset: int, n: int) -> tuple[slice, slice]:
     """The outputs along one axis whose input at this offset of the filter lies in the image, and these inputs."""
     stride, shift = filters.stride, offset - filters.before
     made = (n + filters.before + filters.after - filters.k) // stride + 1
@@ -150,47 +162,40 @@ def _meeting(filters: Filters, offset: int, n: int) -> tuple[slice, slice]:
     return slice(first, end), slice(first * stride + shift, end * stride + shift, stride)
 
 
-class Flattened:
-    """The pool, if there is one, and the step from (channels, batch, height, width) to a row for each sample."""
+class Pool:
+    """Max-pooling, which flattens too. Only one pixel of each window gets a delta."""
 
     def __init__(self, architecture: ConvolutionalArchitecture, batch: int) -> None:
         channels, height, width = architecture.maps[-1]
-        self.pool = architecture.pool
-        self.shape = batch, *architecture.pooled
-        count = len(architecture.convolutions)
-        self.slope = ARRAYS[architecture.activations[count - 1]][1] if count > 0 else None
-        self.A = np.empty((batch, prod(architecture.pooled)), np.float32)
-        self.S = np.empty_like(self.A)
-        self.D = np.zeros((channels, batch, height, width), np.float32)
-        if self.pool:
-            # The place of each pixel of each window in an array (channels, batch, height, width).
-            cells = windows(self.pool, architecture.maps[-1])
-            channel, pixel = cells // (height * width), cells % (height * width)
-            sample = np.arange(batch)[:, None, None]
-            self.cells = ((channel * batch + sample) * height * width + pixel).reshape(-1, self.pool**2)
-            self.rows = np.arange(len(self.cells))
-            self.places = self.cells[:, 0]
+        cells = windows(architecture.pool, architecture.maps[-1])
+        size = architecture.pool**2
+        # The places of the first pixel of each window of the batch in a row, below these of the second pixel …
+        samples = np.arange(batch)[:, None] * channels * height * width
+        self.cells = np.ascontiguousarray((samples + cells.reshape(1, -1)).reshape(-1, size).T)
+        self.pixels = np.empty(self.cells.shape, np.float32)
+        self.is_largest = np.empty(self.cells.shape, bool)
+        # Counted down, so that the first of equal pixels has the largest number.
+        self.down = np.arange(size, 0, -1, dtype=np.min_scalar_type(size))[:, None]
+        self.numbers = np.empty(self.cells.shape, self.down.dtype)
+        self.columns = np.arange(self.cells.shape[1])
+        self.places = self.cells[0]
+        self.A, self.S = (np.empty((batch, prod(architecture.pooled)), np.float32) for _ in range(2))
+        self.D = np.zeros((batch, channels, height * width), np.float32)
 
     def forward(self, images):
-        if not self.pool:
-            self.A.reshape(self.shape)[...] = images.transpose(1, 0, 2, 3)
-            return self.A
-        if not images.flags.c_contiguous:
-            images = np.ascontiguousarray(images)
-        pixels = images.ravel()[self.cells]
-        largest = pixels.argmax(axis=1)
-        self.places = self.cells[self.rows, largest]
-        self.A.ravel()[...] = pixels[self.rows, largest]
+        """The largest pixel of each window, flattened: a row for each sample."""
+        np.take(images.ravel(), self.cells, out=self.pixels, mode="clip")
+        largest = self.pixels.max(axis=0, out=self.A.ravel())
+        np.equal(self.pixels, largest, out=self.is_largest)
+        first = np.multiply(self.is_largest, self.down, out=self.numbers).max(axis=0, initial=1)
+        self.places = self.cells[len(self.cells) - first.astype(np.intp), self.columns]
         return self.A
 
-    def backward(self, G):
-        """The deltas of the convolution below: slopes are computed of the pixels that went through only."""
-        G *= self.slope(G, self.A, self.S)
-        if not self.pool:
-            self.D[...] = G.reshape(self.shape).transpose(1, 0, 2, 3)
-        else:
-            self.D.fill(0)
-            self.D.ravel()[self.places] = G.ravel()
+    def deltas(self, G, slope):
+        """dC/dZ of the convolution below from G = dC/dA; slopes are computed for the pixels that went through only."""
+        G *= slope(G, self.A, self.S)
+        self.D.fill(0)
+        self.D.ravel()[self.places] = G.ravel()
         return self.D
 
 
