@@ -36,11 +36,10 @@ class Form:
 
     box: int  # a digit fills a box of so many pixels
     centre: float  # where its centre of mass is; pixel 0 reaches from 0 to 1
-    full: float  # the value of full ink
     pen: float  # the radius of a pen as thick as theirs, of SIDE
 
 
-FORMS = {28: Form(20, 14.5, 1.0, 5.0), 8: Form(8, 4.0, 16.0, 9.0)}  # by the side of an image: MNIST, digits
+FORMS = {28: Form(20, 14.5, 5.0), 8: Form(8, 4.0, 9.0)}  # by the side of an image: MNIST, digits
 Says = Callable[[np.ndarray], np.ndarray]  # an image (side, side) -> the share of each class (classes,)
 
 
@@ -74,7 +73,7 @@ class Pad(anywidget.AnyWidget):
                 return
             image = as_image(ink.reshape(SIDE, SIDE), self.seen_side)
             shares = self.says(image)
-            self.seen = np.uint8(255 * image / image.max()).tobytes()
+            self.seen = np.uint8(255 * image).tobytes()
             self.shares = [float(share) for share in shares]
             self.words = in_words(shares, self.classes)
 
@@ -85,7 +84,7 @@ def pad(says: Says, side: int = 28, classes: Sequence[str] = tuple("0123456789")
 
 
 def as_image(ink: np.ndarray, side: int) -> np.ndarray:
-    """Ink (height, width) as an image (side, side) float32, prepared as those that networks are trained on.
+    """Ink (height, width) as an image (side, side) float32, 0 to 1, prepared as those that networks are trained on.
 
     What is drawn is cut out and scaled, its proportions kept, to a box: of 20 x 20 pixels for MNIST, and of the whole
     image for the 8 x 8 digits. Then it is moved so that its centre of mass is the centre of the image.
@@ -102,7 +101,7 @@ def as_image(ink: np.ndarray, side: int) -> np.ndarray:
         int(np.clip(round(form.centre - _centre(small.sum(axis=1 - axis))), 0, side - small.shape[axis]))
         for axis in (0, 1)
     )
-    image[top : top + height, left : left + width] = form.full * small / small.max()
+    image[top : top + height, left : left + width] = small / small.max()
     return image
 
 

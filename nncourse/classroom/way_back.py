@@ -34,7 +34,7 @@ def plot_pool(A: np.ndarray, size: int) -> Described:
 
 
 def plot_weight(A: np.ndarray, D: np.ndarray, k: int, i: int, j: int) -> Described:
-    """Draw the pixels that the weight (i, j) of a k × k filter meets on its way over an image, and the deltas (h, w)."""
+    """Draw the pixels that weight (i, j) of a k × k filter meets on its way over an image, and the deltas (h, w)."""
     h, w = D.shape
     figure, (left, middle, right) = _row([k, A.shape[1], w], max(A.shape))
     _cells(left, np.full((k, k), ""), f"one weight: w[{i}, {j}]", {RED: {(i, j)}})
