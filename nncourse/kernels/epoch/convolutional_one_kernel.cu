@@ -10,7 +10,7 @@
 //   never leave it, nor what Adam remembers of them. The layers above are small: every block computes them for the whole
 //   batch, and updates its share of their parameters.
 //
-// A step. Between two lines the blocks exchange numbers through global memory, so all wait for all:
+// A step. Between two lines the blocks tell each other numbers through global memory, so all wait for all:
 //   convolutions and pool of its samples                                  -> the inputs of layer 1
 //   layer 1, own neurons                                                  -> their activations
 //   layers above; deltas, down to those of its own neurons; its part of dC/d(inputs of layer 1); dense weights -> parts
@@ -110,14 +110,13 @@ __device__ constexpr int upper_at(int layer) {
 }
 __device__ constexpr int upper_biases_at(int layer) { return upper_at(layer) + neurons(layer) * fours(neurons(layer - 1)); }
 constexpr int UPPER_NUMBERS = upper_at(LAYERS + 1);
-// Activations of all samples, four neurons of a sample side by side: reads along samples and along neurons are both free
-// of bank conflicts.
-constexpr int FOUR_ROW = SAMPLES * 4 + 4;
+// Activations and deltas of all samples, a row for each. Those of layer 1 come from all blocks, the unused neurons too.
+__device__ constexpr int row_of(int layer) { return fours(layer == 1 ? BLOCKS * OWN : neurons(layer)); }
 __device__ constexpr int activations_at(int layer) {  // layer 0: the inputs of layer 1
-    return layer == 0 ? ACTIVATIONS_AT : activations_at(layer - 1) + fours(neurons(layer - 1)) / 4 * FOUR_ROW;
+    return layer == 0 ? ACTIVATIONS_AT : activations_at(layer - 1) + SAMPLES * row_of(layer - 1);
 }
-__device__ constexpr int dense_deltas_at(int layer) {  // [neuron][sample], from layer 2 on; layer 1 only if it is the last
-    return layer <= 2 ? DENSE_DELTAS_AT : dense_deltas_at(layer - 1) + neurons(layer - 1) * SAMPLES;
+__device__ constexpr int dense_deltas_at(int layer) {  // from layer 2 on; layer 1 only if it is the last
+    return layer <= 2 ? DENSE_DELTAS_AT : dense_deltas_at(layer - 1) + SAMPLES * fours(neurons(layer - 1));
 }
 constexpr int OWN_FOURS = fours(OWN), INPUT_FOURS = fours(INPUTS);
 constexpr int OWN_ROW = INPUT_FOURS + 4;  // W of a neuron of layer 1, then its bias
@@ -152,7 +151,8 @@ __device__ float updated(float w, float gradient, float& m, float& v, const Rate
     if (!ADAM) return w - rates.rate * gradient;
     m = (float)BETA_1 * m + (float)(1.0 - BETA_1) * gradient;
     v = (float)BETA_2 * v + (float)(1.0 - BETA_2) * gradient * gradient;
-    return w - rates.step * m / (sqrtf(v * rates.correction) + EPSILON);
+    const float square = v * rates.correction, root = square * rsqrtf(fmaxf(square, 1e-37f));
+    return w - __fdividef(rates.step * m, root + EPSILON);
 }
 
 // ---- convolutions
@@ -322,7 +322,8 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
     constexpr int k = side(L), c_in = channels(L), windows = INPUTS / channels(L + 1), weights = weights_of(L);
     constexpr int numbers = weights + channels(L + 1);
     for (int base = 0; base < numbers * PARTS; base += THREADS) {
-        const int item = base + thread, number = least(item / PARTS, numbers - 1), part = item % PARTS;
+        // From the last thread on, since the first ones have more to do.
+        const int item = base + THREADS - 1 - thread, number = least(item / PARTS, numbers - 1), part = item % PARTS;
         const bool is_weight = number < weights;
         const int o = is_weight ? number / (c_in * k * k) : number - weights, c = number / (k * k) % c_in;
         const int shift = (c * map_rows(L) + number / k % k) * map_pitch(L) + number % k;
@@ -330,78 +331,80 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
         const int* corner = corners + o * windows;
         float sum = 0.0f;
 #pragma unroll 8
-        for (int window = part; window < windows; window += PARTS)
-            sum += d[window] * (is_weight ? from[corner[window]] : 1.0f);
+        for (int e = 0; e < divided_up(windows, PARTS); e++) {
+            const int window = least(e * PARTS + part, windows - 1);
+            const float product = d[window] * (is_weight ? from[corner[window]] : 1.0f);
+            sum += e * PARTS + part < windows ? product : 0.0f;
+        }
 #pragma unroll
         for (int distance = PARTS / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
         if (part == 0 && item / PARTS < numbers) to[number] = sum;
     }
 }
 
-// ---- dense layers
+// ---- dense layers. A warp takes a pair of samples through them, and waits for no other warp.
 
-// For a group of 32 samples and NEURONS neurons: each warp adds up its part of the inputs, and leaves it in
-// parts[warp][neuron][sample]. The inputs come from `others`, the blocks that computed them, and are kept; or they are
-// kept already.
-template <int NEURONS, int NUMBER_OF_INPUTS, bool FROM_OTHERS>
-__device__ void weighted_sums(const float* others, float* kept, const float* weights, int row, float* parts, int warp,
-                              int lane) {
-    constexpr int inputs = divided_up(NUMBER_OF_INPUTS, 4), ahead = 4;
-    for (int s = lane; s < SAMPLES; s += 32) {
-        float z[NEURONS] = {};
-        for (int k0 = warp; k0 < inputs; k0 += ahead * WARPS) {
-            float4 a[ahead];
+// All loops over the inputs have the same number of rounds in all lanes: a branch in which only some lanes take part would
+// wait for memory once more.
+
+// Hears the inputs of a pair of samples, of which the second may not be there. Each thread keeps what it will read itself.
+template <int NUMBER_OF_INPUTS>
+__device__ void hear_pair(const float* from, float* to, int samples, int turn, int lane) {
+    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32), ahead = least(rounds, 4);
+    for (int r0 = 0; r0 < rounds; r0 += ahead) {
+        float4 a[2 * ahead];
+        auto number = [&](int i) { return least((r0 + i / 2) * 32 + lane, inputs - 1); };
+        hear(
+            a, turn, [&](int i) { return (const float4*)from + (i % 2 < samples ? i % 2 * inputs : 0) + number(i); },
+            [&](int i) { return NUMBER_OF_INPUTS - 4 * number(i); });
 #pragma unroll
-            for (int e = 0; e < ahead; e++) {
-                const int k = least(k0 + e * WARPS, inputs - 1);
-                a[e] = FROM_OTHERS ? __ldcg((const float4*)others + k * SAMPLES + s) : *(const float4*)(kept + k * FOUR_ROW + s * 4);
-            }
-#pragma unroll
-            for (int e = 0; e < ahead; e++) {
-                const int k = k0 + e * WARPS;
-                if (k >= inputs) continue;
-                if (FROM_OTHERS) *(float4*)(kept + k * FOUR_ROW + s * 4) = a[e];
-#pragma unroll
-                for (int j = 0; j < NEURONS; j++) {
-                    const float4 w = *(const float4*)(weights + j * row + 4 * k);
-                    z[j] += a[e].x * w.x + a[e].y * w.y + a[e].z * w.z + a[e].w * w.w;
-                }
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < NEURONS; j++) parts[(warp * NEURONS + j) * SAMPLES + s] = z[j];
+        for (int i = 0; i < 2 * ahead; i++)
+            if ((r0 + i / 2) * 32 + lane < inputs) ((float4*)to)[i % 2 * inputs + number(i)] = a[i];
     }
 }
 
-// The sum of what the warps left.
-template <int NEURONS>
-__device__ float over_warps(const float* parts, int neuron, int s) {
-    float z = 0.0f;
+// Weighted sums of NEURONS neurons for a pair of samples, at most 16. Calls done(number in the pair, neuron, sum).
+template <int NEURONS, int NUMBER_OF_INPUTS, typename Done>
+__device__ void weighted_sums(const float* inputs_of_pair, int inputs_row, const float* weights, int row, int lane,
+                              Done done) {
+    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32);
+    const float4 *a = (const float4*)inputs_of_pair, *w = (const float4*)weights;
+    float z[2 * NEURONS] = {};
+#pragma unroll 2
+    for (int r = 0; r < rounds; r++) {
+        const int k = least(r * 32 + lane, inputs - 1);
+        const float there = r * 32 + lane < inputs ? 1.0f : 0.0f;
+        float4 first = a[k], second = a[inputs_row / 4 + k];
+        first = make_float4(first.x * there, first.y * there, first.z * there, first.w * there);
+        second = make_float4(second.x * there, second.y * there, second.z * there, second.w * there);
 #pragma unroll
-    for (int warp = 0; warp < WARPS; warp++) z += parts[(warp * NEURONS + neuron) * SAMPLES + s];
-    return z;
+        for (int j = 0; j < NEURONS; j++) {
+            const float4 v = w[j * (row / 4) + k];
+            z[j] += first.x * v.x + first.y * v.y + first.z * v.z + first.w * v.w;
+            z[NEURONS + j] += second.x * v.x + second.y * v.y + second.z * v.z + second.w * v.w;
+        }
+    }
+    int first = 0, end = 2 * NEURONS;
+    add_over_lanes<2 * NEURONS, 32>(z, lane, first, end);
+    if (first < end) done(first / NEURONS, first % NEURONS, z[0]);
 }
 
-__device__ constexpr int activation_at(int layer, int neuron, int s) {
-    return activations_at(layer) + neuron / 4 * FOUR_ROW + s * 4 + neuron % 4;
-}
-
-// The delta of an output of a sample, from all z (softmax) or a of the sample. (4a)
-__device__ float output_delta(const float* at, const float* y, int o, int s) {
-    const float own = at[activation_at(LAYERS, o, s)];
+// The delta of output o of a sample, from all z (softmax) or a of the sample. (4a)
+__device__ float output_delta(const float* outputs, const float* y, int o) {
+    const float own = outputs[o];
     if (!IS_SOFTMAX) {
         const float g = cost_gradient(COST, own, y[o]);
         return COST == CROSS_ENTROPY ? g : g * slope(activation_of(LAYERS), own);
     }
     float top = own, total = 0.0f, mean = 0.0f;
-#pragma unroll
-    for (int i = 0; i < OUTPUTS; i++) top = fmaxf(top, at[activation_at(LAYERS, i, s)]);
-#pragma unroll
-    for (int i = 0; i < OUTPUTS; i++) total += __expf(at[activation_at(LAYERS, i, s)] - top);
+#pragma unroll 10
+    for (int i = 0; i < OUTPUTS; i++) top = fmaxf(top, outputs[i]);
+#pragma unroll 10
+    for (int i = 0; i < OUTPUTS; i++) total += __expf(outputs[i] - top);
     const float a = __fdividef(__expf(own - top), total), g = cost_gradient(COST, a, y[o]);
     if (COST == CROSS_ENTROPY) return g;
     for (int i = 0; i < OUTPUTS; i++) {
-        const float other = __fdividef(__expf(at[activation_at(LAYERS, i, s)] - top), total);
+        const float other = __fdividef(__expf(outputs[i] - top), total);
         mean += cost_gradient(COST, other, y[i]) * other;
     }
     return a * (g - mean);
@@ -415,17 +418,16 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     extern __shared__ __align__(16) float at[];
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, block = blockIdx.x;
     const int first_own = block * OWN;  // neuron of layer 1
-    int meetings = 0;
     float *own_w = at + OWN_AT, *own_m = own_w + OWN * OWN_ROW, *own_v = own_m + OWN * OWN_ROW;
     float *upper = at + UPPER_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT;
-    float *own_deltas = at + OWN_DELTAS_AT;                                   // [sample][own neuron]
+    float *own_deltas = at + OWN_DELTAS_AT;  // [sample][own neuron]
     float *filter_m = at + FILTER_MEMORY_AT, *filter_v = filter_m + FILTER_NUMBERS, *filter_gradient = filter_v + FILTER_NUMBERS;
     int *to_forward = (int*)(at + TABLES_AT), *to_backward = to_forward + FILTER_NUMBERS;  // where a filter's number lies
     int *places = to_backward + FILTER_NUMBERS, *corners = places + EACH * INPUTS;         // of the pool's maxima
     float *pooled = at + POOLED_AT, *pooled_deltas = pooled + EACH * INPUTS;
-    float *all_pooled = meeting_place, *all_activations = all_pooled + INPUT_FOURS * SAMPLES;
-    float *input_deltas = all_activations + fours(neurons(1)) * SAMPLES;  // [block][sample][input]
-    float *filter_parts = input_deltas + fours(BLOCKS * BATCH * INPUTS);   // [block][number]
+    float *all_pooled = meeting_place, *all_activations = all_pooled + SAMPLES * INPUT_FOURS;  // [sample][number]
+    float *input_deltas = all_activations + SAMPLES * row_of(1);           // [block][sample][input]
+    float *filter_parts = input_deltas + BLOCKS * SAMPLES * INPUT_FOURS;   // [block][number]
     float *all_upper = filter_parts + BLOCKS * fours(FILTER_NUMBERS);
 
     // ---- everything is loaded
@@ -458,15 +460,17 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         if (ADAM) own_m[own] = M[i], own_v[own] = V[i];
     });
     // The share of the layers above: UPDATERS lanes for each number.
+    constexpr int UPPER_HELD = most(1, divided_up(UPPER_NUMBERS / 4, THREADS));
     constexpr int SHARE = divided_up(UPPER_NUMBERS, BLOCKS), UPDATERS = 4, HELD = most(1, divided_up(SHARE * UPDATERS, THREADS));
-    int upper_place[HELD], upper_from[HELD], upper_delta[HELD], upper_below[HELD];  // in upper; in parameters; in shared memory
-    float upper_m[HELD], upper_v[HELD];
+    int upper_place[HELD], upper_from[HELD], upper_delta[HELD], upper_below[HELD];
+    int upper_delta_row[HELD], upper_below_row[HELD];  // in upper; in parameters; in shared memory
+    float upper_w[HELD], upper_m[HELD], upper_v[HELD];
 #pragma unroll
     for (int h = 0; h < HELD; h++) {
         const int item = h * THREADS + THREADS - 1 - thread, mine = item / UPDATERS, place = block * SHARE + mine;
         upper_from[h] = -1;
         upper_place[h] = place;
-        upper_delta[h] = upper_below[h] = 0;
+        upper_delta[h] = upper_below[h] = upper_delta_row[h] = upper_below_row[h] = 0;
         upwards<2, LAYERS>([&](auto number) {
             constexpr int layer = number.number, n_in = neurons(layer - 1), row = fours(n_in);
             if (mine >= SHARE || place < upper_at(layer) || place >= upper_at(layer + 1)) return;
@@ -475,12 +479,16 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             const int k = is_weight ? (place - upper_at(layer)) % row : 0;
             if (j >= neurons(layer) || k >= n_in) return;
             upper_from[h] = dense_at(layer) + (is_weight ? j * n_in + k : neurons(layer) * n_in + j);
-            upper_delta[h] = dense_deltas_at(layer) + j * SAMPLES;
-            upper_below[h] = is_weight ? activation_at(layer - 1, k, 0) : -1;
+            upper_delta[h] = dense_deltas_at(layer) + j;
+            upper_delta_row[h] = fours(neurons(layer));
+            upper_below[h] = is_weight ? activations_at(layer - 1) + k : -1;
+            upper_below_row[h] = row_of(layer - 1);
         });
         upper_m[h] = ADAM && upper_from[h] >= 0 ? M[upper_from[h]] : 0.0f;
         upper_v[h] = ADAM && upper_from[h] >= 0 ? V[upper_from[h]] : 0.0f;
-        if (upper_from[h] >= 0 && item % UPDATERS == 0) all_upper[place] = parameters[upper_from[h]];
+        upper_w[h] = upper_from[h] >= 0 ? parameters[upper_from[h]] : 0.0f;
+        if (mine >= SHARE || place >= UPPER_NUMBERS) upper_place[h] = -1;  // others, with no parameter, are padding
+        else if (item % UPDATERS == 0) tell(all_upper + place, upper_w[h], 1);
     }
 
     // The next images and targets wait in registers.
@@ -512,26 +520,22 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             if (h * THREADS + thread < BATCH * OUTPUTS) targets[h * THREADS + thread] = y_next[h];
     };
     ask(0);
-    meet_grid(arrived, ++meetings * BLOCKS);  // the parameters of the layers above are there
     put();
     __syncthreads();
 
+    int turn = 0;
     for (int start = 0; start < n; start += BATCH) {
+        turn++;
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
-        Rates rates = {rate, rate, 1.0f};
-        if (ADAM) {
-            power_1 *= BETA_1;
-            power_2 *= BETA_2;
-            rates.step = rate / (float)(1.0 - power_1);
-            rates.correction = 1.0f / (float)(1.0 - power_2);
-        }
 
         // ---- by samples: convolutions and pool
         upwards<0, CONVOLUTIONS - 1>([&](auto number) {
-            for (int q = 0; q < own_samples; q++) convolve<number.number>(at, at + q * MAPS_SIZE, thread);
+            for (int q = 0; q < EACH; q++)
+                if (q < own_samples) convolve<number.number>(at, at + q * MAPS_SIZE, thread);
             __syncthreads();
         });
-        for (int q = 0; q < own_samples; q++) {
+        for (int q = 0; q < EACH; q++) {
+            if (q >= own_samples) break;
             constexpr int rows_in = map_rows(CONVOLUTIONS), pitch = map_pitch(CONVOLUTIONS), last = most(0, CONVOLUTIONS - 1);
             const float* map = at + q * MAPS_SIZE + map_at(CONVOLUTIONS);
             const int s = block * EACH + q;
@@ -552,136 +556,159 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                     corners[q * INPUTS + i] = row * stride(last) * map_pitch(last) + column * stride(last);
                 }
                 pooled[q * INPUTS + i] = top;
-                all_pooled[(i / 4 * SAMPLES + s) * 4 + i % 4] = top;
+                tell(all_pooled + s * INPUT_FOURS + i, top, turn);
             }
         }
-        meet_grid(arrived, ++meetings * BLOCKS);
+        begin_to_hear();
 
         // ---- by neurons: layer 1
-        weighted_sums<OWN, INPUTS, true>(all_pooled, at + activations_at(0), own_w, OWN_ROW, scratch, warp, lane);
-        __syncthreads();
-        for (int i = thread; i < OWN * SAMPLES; i += THREADS) {
-            const int j = i / SAMPLES, s = i % SAMPLES, neuron = first_own + j;
-            const float z = over_warps<OWN>(scratch, j, s) + own_w[j * OWN_ROW + INPUT_FOURS];
-            if (neuron < neurons(1))
-                all_activations[(neuron / 4 * SAMPLES + s) * 4 + neuron % 4] = activate(activation_of(1), z);
+        if constexpr (UPPER_NUMBERS > 0) {
+            float4 fours_of_upper[UPPER_HELD];
+            auto number = [&](int h) { return least(h * THREADS + thread, UPPER_NUMBERS / 4 - 1); };
+            hear(fours_of_upper, turn, [&](int h) { return (const float4*)all_upper + number(h); }, [](int h) { return 4; });
+#pragma unroll
+            for (int h = 0; h < UPPER_HELD; h++)
+                if (h * THREADS + thread < UPPER_NUMBERS / 4) ((float4*)upper)[h * THREADS + thread] = fours_of_upper[h];
         }
-        arrive_grid(arrived);
-        for (int i = thread; i < UPPER_NUMBERS / 4; i += THREADS) ((float4*)upper)[i] = __ldcg((const float4*)all_upper + i);
-        wait_grid(arrived, ++meetings * BLOCKS);
+        for (int s = 2 * warp; s < rows; s += 2 * WARPS) {
+            float* inputs = at + activations_at(0) + s * INPUT_FOURS;
+            hear_pair<INPUTS>(all_pooled + s * INPUT_FOURS, inputs, rows - s, turn, lane);
+            weighted_sums<OWN, INPUTS>(inputs, INPUT_FOURS, own_w, OWN_ROW, lane, [&](int second, int j, float z) {
+                const float a = activate(activation_of(1), z + own_w[j * OWN_ROW + INPUT_FOURS]);
+                if (s + second < rows)
+                    tell(all_activations + (s + second) * row_of(1) + first_own + j, first_own + j < neurons(1) ? a : 0.0f, turn);
+            });
+        }
+        __syncthreads();  // the parameters of the layers above have been stored
+        begin_to_hear();
 
-        // ---- the layers above
-        if constexpr (LAYERS == 1) {
-            for (int i = thread; i < divided_up(OUTPUTS, 4) * SAMPLES; i += THREADS)
-                *(float4*)(at + activations_at(1) + i / SAMPLES * FOUR_ROW + i % SAMPLES * 4) = __ldcg((const float4*)all_activations + i);
-            __syncthreads();
-        }
-        upwards<2, LAYERS>([&](auto number) {
-            constexpr int layer = number.number, inputs = neurons(layer - 1), row = fours(inputs);
-            constexpr int together = least(neurons(layer), TOGETHER);
-            const float *weights = upper + upper_at(layer), *biases = upper + upper_biases_at(layer);
-            for (int first = 0; first < neurons(layer); first += together) {
-                const int here = least(first, neurons(layer) - together);  // the last group overlaps the one before
-                weighted_sums<together, inputs, layer == 2>(all_activations, at + activations_at(layer - 1), weights + here * row,
-                                                            row, scratch, warp, lane);
-                __syncthreads();
-                for (int i = thread; i < together * SAMPLES; i += THREADS) {
-                    const int j = i / SAMPLES, s = i % SAMPLES;
-                    at[activation_at(layer, here + j, s)] =
-                        activate(activation_of(layer), over_warps<together>(scratch, j, s) + biases[here + j]);
+        // ---- the layers above, and back to the own neurons and their inputs
+        const float mean_of = 1.0f / rows;
+        for (int s = 2 * warp; s < rows; s += 2 * WARPS) {
+            hear_pair<BLOCKS * OWN>(all_activations + s * row_of(1), at + activations_at(1) + s * row_of(1), rows - s, turn, lane);
+            __syncwarp();
+            upwards<2, LAYERS>([&](auto number) {
+                constexpr int layer = number.number, below = fours(neurons(layer - 1)), here = row_of(layer);
+                constexpr int together = least(neurons(layer), TOGETHER);
+                const float *weights = upper + upper_at(layer), *biases = upper + upper_biases_at(layer);
+                for (int group = 0; group < neurons(layer); group += together) {
+                    const int first = least(group, neurons(layer) - together);  // the last group overlaps the one before
+                    weighted_sums<together, neurons(layer - 1)>(
+                        at + activations_at(layer - 1) + s * row_of(layer - 1), row_of(layer - 1), weights + first * below, below, lane,
+                        [&](int second, int j, float z) {
+                            at[activations_at(layer) + (s + second) * here + first + j] =
+                                activate(activation_of(layer), z + biases[first + j]);
+                        });
                 }
-                __syncthreads();
+                __syncwarp();
+            });
+            constexpr int output_row = fours(OUTPUTS);
+            for (int i = lane; i < 2 * OUTPUTS; i += 32) {
+                const int own = s + i / OUTPUTS, o = i % OUTPUTS;
+                const float d = output_delta(at + activations_at(LAYERS) + own * row_of(LAYERS), targets + least(own, BATCH - 1) * OUTPUTS, o);
+                at[dense_deltas_at(LAYERS) + own * output_row + o] = own < rows ? d * mean_of : 0.0f;
             }
-        });
-        for (int i = thread; i < OUTPUTS * SAMPLES; i += THREADS) {
-            const int o = i / SAMPLES, s = i % SAMPLES;
-            at[dense_deltas_at(LAYERS) + i] = s < rows ? output_delta(at, targets + s * OUTPUTS, o, s) / rows : 0.0f;
-        }
-        __syncthreads();
-        auto delta_below = [&](auto above, int j, int s) {  // (4b), for neuron j of the layer below `above`
-            constexpr int layer = above.number;
-            const float *weights = upper + upper_at(layer) + j, *deltas = at + dense_deltas_at(layer) + s;
-            float sum = 0.0f;
+            __syncwarp();
+            auto delta_below = [&](auto above, int j, int s) {  // (4b), for neuron j of the layer below `above`
+                constexpr int layer = above.number, row = fours(neurons(layer - 1));
+                const float *weights = upper + upper_at(layer) + j, *deltas = at + dense_deltas_at(layer) + s * fours(neurons(layer));
+                float sum = 0.0f;
 #pragma unroll 16
-            for (int o = 0; o < neurons(layer); o++) sum += deltas[o * SAMPLES] * weights[o * fours(neurons(layer - 1))];
-            return sum * slope(activation_of(layer - 1), at[activation_at(layer - 1, j, s)]);
-        };
-        downwards<LAYERS - 1, 2>([&](auto number) {
-            for (int i = thread; i < neurons(number.number) * SAMPLES; i += THREADS)
-                at[dense_deltas_at(number.number) + i] = delta_below(Layer<number.number + 1>(), i / SAMPLES, i % SAMPLES);
-            __syncthreads();
-        });
-        for (int i = thread; i < OWN * SAMPLES; i += THREADS) {
-            const int j = i / SAMPLES, s = i % SAMPLES, neuron = least(first_own + j, neurons(1) - 1);
-            float d;
-            if constexpr (LAYERS == 1) d = at[dense_deltas_at(1) + neuron * SAMPLES + s];
-            else d = delta_below(Layer<2>(), neuron, s);
-            own_deltas[s * OWN_FOURS + j] = first_own + j < neurons(1) ? d : 0.0f;
-        }
-        __syncthreads();
-        if (CONVOLUTIONS > 0) {
-            constexpr int GROUPS = most(1, THREADS / INPUTS);  // that share the samples
-            for (int i = thread; i < GROUPS * INPUTS; i += THREADS) {
-                const int k = i % INPUTS;
-                float w[OWN];
+                for (int o = 0; o < neurons(layer); o++) sum += deltas[o] * weights[o * row];
+                return sum * slope(activation_of(layer - 1), at[activations_at(layer - 1) + s * row_of(layer - 1) + j]);
+            };
+            downwards<LAYERS - 1, 2>([&](auto number) {
+                constexpr int layer = number.number, row = fours(neurons(layer));
+                for (int i = lane; i < 2 * neurons(layer); i += 32) {
+                    const int own = s + i / neurons(layer), j = i % neurons(layer);
+                    at[dense_deltas_at(layer) + own * row + j] = delta_below(Layer<layer + 1>(), j, own);
+                }
+                __syncwarp();
+            });
+            for (int i = lane; i < 2 * OWN; i += 32) {
+                const int own = s + i / OWN, j = i % OWN, neuron = least(first_own + j, neurons(1) - 1);
+                float d;
+                if constexpr (LAYERS == 1) d = at[dense_deltas_at(1) + own * fours(OUTPUTS) + neuron];
+                else d = delta_below(Layer<2>(), neuron, own);
+                own_deltas[own * OWN_FOURS + j] = first_own + j < neurons(1) ? d : 0.0f;
+            }
+            __syncwarp();
+            if constexpr (CONVOLUTIONS > 0) {
+                float d[2][OWN];
 #pragma unroll
-                for (int j = 0; j < OWN; j++) w[j] = own_w[j * OWN_ROW + k];
-#pragma unroll 8
-                for (int s = i / INPUTS; s < rows; s += GROUPS) {
-                    float sum = 0.0f;
+                for (int j = 0; j < OWN; j++) d[0][j] = own_deltas[s * OWN_FOURS + j], d[1][j] = own_deltas[(s + 1) * OWN_FOURS + j];
+                float4* to = (float4*)(input_deltas + (block * SAMPLES + s) * INPUT_FOURS);
+#pragma unroll 2
+                for (int r = 0; r < divided_up(INPUT_FOURS / 4, 32); r++) {
+                    const int k = least(r * 32 + lane, INPUT_FOURS / 4 - 1);
+                    float4 sums[2] = {};
 #pragma unroll
-                    for (int j = 0; j < OWN; j++) sum += own_deltas[s * OWN_FOURS + j] * w[j];
-                    input_deltas[(block * BATCH + s) * INPUTS + k] = sum;
+                    for (int j = 0; j < OWN; j++) {
+                        const float4 w = *(const float4*)(own_w + j * OWN_ROW + 4 * k);
+#pragma unroll
+                        for (int q = 0; q < 2; q++)
+                            sums[q].x += d[q][j] * w.x, sums[q].y += d[q][j] * w.y, sums[q].z += d[q][j] * w.z, sums[q].w += d[q][j] * w.w;
+                    }
+                    if (r * 32 + lane < INPUT_FOURS / 4) {
+                        tell(to + k, sums[0], turn);
+                        if (s + 1 < rows) tell(to + INPUT_FOURS / 4 + k, sums[1], turn);
+                    }
                 }
             }
         }
-        arrive_grid(arrived);
+        for (int s = 2 * warp; s < SAMPLES; s += 2 * WARPS)  // of samples that are not there
+            for (int i = lane; i < 2 * OWN_FOURS; i += 32)
+                if (s + i / OWN_FOURS >= rows) own_deltas[s * OWN_FOURS + i] = 0.0f;
+        __syncthreads();
 
-        // ---- while the others arrive: update of the dense weights
-        for (int k = thread; k < INPUTS + 1; k += THREADS) {
+        // ---- while the others come so far: update of the own weights
+        Rates rates = {rate, rate, 1.0f};
+        if (ADAM) {
+            power_1 *= BETA_1;
+            power_2 *= BETA_2;
+            rates.step = rate / (float)(1.0 - power_1);
+            rates.correction = 1.0f / (float)(1.0 - power_2);
+        }
+        constexpr int SOME = divided_up(OWN, 2);  // neurons for which a thread updates the weight of an input
+        for (int i = thread; i < divided_up(OWN, SOME) * (INPUTS + 1); i += THREADS) {
+            const int k = i % (INPUTS + 1), j0 = least(i / (INPUTS + 1) * SOME, OWN - SOME);
             const bool is_weight = k < INPUTS;
-            const float* below = at + activation_at(0, least(k, INPUTS - 1), 0);
-            float gradient[OWN] = {};
-#pragma unroll 8
+            const float *below = at + activations_at(0) + least(k, INPUTS - 1), *deltas = own_deltas + j0;
+            float gradient[SOME] = {};
+#pragma unroll 16
             for (int s = 0; s < SAMPLES; s++) {
-                const float a = is_weight ? below[4 * s] : 1.0f;
+                const float a = is_weight ? below[s * INPUT_FOURS] : 1.0f;
 #pragma unroll
-                for (int j = 0; j < OWN; j++) gradient[j] += own_deltas[s * OWN_FOURS + j] * a;
+                for (int j = 0; j < SOME; j++) gradient[j] += deltas[s * OWN_FOURS + j] * a;
             }
 #pragma unroll
-            for (int j = 0; j < OWN; j++) {
-                const int own = j * OWN_ROW + (is_weight ? k : INPUT_FOURS);
+            for (int j = 0; j < SOME; j++) {
+                if (OWN % SOME > 0 && i / (INPUTS + 1) > 0 && j0 + j < SOME) continue;  // has been updated already
+                const int own = (j0 + j) * OWN_ROW + (is_weight ? k : INPUT_FOURS);
                 own_w[own] = updated(own_w[own], gradient[j], own_m[own], own_v[own], rates);
             }
         }
-#pragma unroll
-        for (int h = 0; h < HELD; h++) {
-            const int part = (THREADS - 1 - thread) % UPDATERS;
-            float gradient = 0.0f;
-#pragma unroll 8
-            for (int s = part; s < SAMPLES; s += UPDATERS)
-                gradient += at[upper_delta[h] + s] * (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + 4 * s]);
-#pragma unroll
-            for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
-            if (upper_from[h] >= 0) {
-                const float w = updated(upper[upper_place[h]], gradient, upper_m[h], upper_v[h], rates);
-                if (part == 0) all_upper[upper_place[h]] = w;
-            }
-        }
-        if (start + BATCH < n) ask(start + BATCH);
-        wait_grid(arrived, ++meetings * BLOCKS);
+        begin_to_hear();
 
         // ---- by samples: the deltas of the inputs, then backward through the pool and the convolutions
         if constexpr (CONVOLUTIONS > 0) {
             constexpr int last = most(0, CONVOLUTIONS - 1), GROUPS = most(1, least(BLOCKS, THREADS / INPUTS));
-            for (int q = 0; q < own_samples; q++) {
+            for (int q = 0; q < EACH; q++) {
+                if (q >= own_samples) break;
                 const int s = block * EACH + q;
                 const float* maps = at + q * MAPS_SIZE;
                 for (int i = thread; i < GROUPS * INPUTS; i += THREADS) {
-                    const float* from = input_deltas + s * INPUTS + i % INPUTS;
+                    const int first = i / INPUTS;
+                    const float* from = input_deltas + s * INPUT_FOURS + i % INPUTS;
+                    constexpr int parts = divided_up(BLOCKS, GROUPS), ahead = least(parts, 16);
                     float sum = 0.0f;
-#pragma unroll 16
-                    for (int b = i / INPUTS; b < BLOCKS; b += GROUPS) sum += __ldcg(from + b * BATCH * INPUTS);
+                    for (int e0 = 0; e0 < parts; e0 += ahead) {
+                        float numbers[ahead];
+                        auto from_block = [&](int e) { return first + (e0 + e) * GROUPS; };
+                        hear(numbers, turn, [&](int e) { return from + least(from_block(e), BLOCKS - 1) * SAMPLES * INPUT_FOURS; });
+#pragma unroll
+                        for (int e = 0; e < ahead; e++) sum += from_block(e) < BLOCKS ? numbers[e] : 0.0f;
+                    }
                     scratch[i] = sum;
                 }
                 __syncthreads();
@@ -710,8 +737,9 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                         float sum = q == 0 ? 0.0f : filter_gradient[filters_at(l) + i];
                         if constexpr (l == last && POOL > 0) sum += sums[i];
                         else
+#pragma unroll
                             for (int w = 0; w < WARPS; w++) sum += sums[w * numbers + i];
-                        if (q == own_samples - 1) filter_parts[block * fours(FILTER_NUMBERS) + filters_at(l) + i] = sum;
+                        if (q == own_samples - 1) tell(filter_parts + block * fours(FILTER_NUMBERS) + filters_at(l) + i, sum, turn);
                         else filter_gradient[filters_at(l) + i] = sum;
                     }
                 });
@@ -720,17 +748,37 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 if (EACH > 1) __syncthreads();
             }
         }
-        meet_grid(arrived, ++meetings * BLOCKS);
+
+        // ---- while the others come so far: update of the layers above
+#pragma unroll
+        for (int h = 0; h < HELD; h++) {
+            float gradient = 0.0f;
+#pragma unroll 8
+            for (int s = (THREADS - 1 - thread) % UPDATERS; s < rows; s += UPDATERS)
+                gradient += at[upper_delta[h] + s * upper_delta_row[h]] *
+                            (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + s * upper_below_row[h]]);
+#pragma unroll
+            for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
+            if (upper_from[h] >= 0) upper_w[h] = updated(upper_w[h], gradient, upper_m[h], upper_v[h], rates);
+        }
+        if (start + BATCH < n) ask(start + BATCH);
+        begin_to_hear();
 
         // ---- update of the filters, the same in every block
-        if constexpr (CONVOLUTIONS > 0) {
-            constexpr int GROUPS = most(1, least(BLOCKS, THREADS / most(1, FILTER_NUMBERS)));
+        if (FILTER_NUMBERS > 0) {
+            constexpr int FILTER_NUMBERS = most(1, ::FILTER_NUMBERS), GROUPS = most(1, least(BLOCKS, THREADS / FILTER_NUMBERS));
             const int with_samples = divided_up(rows, EACH);
             for (int i = thread; i < GROUPS * FILTER_NUMBERS; i += THREADS) {
+                const float* from = filter_parts + i % FILTER_NUMBERS;
+                constexpr int parts = divided_up(BLOCKS, GROUPS), ahead = least(parts, 8);
                 float sum = 0.0f;
-#pragma unroll 8
-                for (int b = i / most(1, FILTER_NUMBERS); b < BLOCKS; b += GROUPS)
-                    if (b < with_samples) sum += __ldcg(filter_parts + b * fours(FILTER_NUMBERS) + i % most(1, FILTER_NUMBERS));
+                for (int e0 = 0; e0 < parts; e0 += ahead) {
+                    float numbers[ahead];
+                    auto from_block = [&](int e) { return i / FILTER_NUMBERS + (e0 + e) * GROUPS; };
+                    hear(numbers, turn, [&](int e) { return from + least(from_block(e), with_samples - 1) * fours(FILTER_NUMBERS); });
+#pragma unroll
+                    for (int e = 0; e < ahead; e++) sum += from_block(e) < with_samples ? numbers[e] : 0.0f;
+                }
                 scratch[i] = sum;
             }
             put();
@@ -744,7 +792,12 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             }
         } else {
             put();
+            meet_grid(arrived, turn * BLOCKS);  // nobody waits for the others elsewhere
         }
+        // All blocks have computed the layers above, since all have told the deltas of their inputs.
+#pragma unroll
+        for (int h = 0; h < HELD; h++)
+            if (upper_place[h] >= 0 && (THREADS - 1 - thread) % UPDATERS == 0) tell(all_upper + upper_place[h], upper_w[h], turn + 1);
         __syncthreads();
     }
 
@@ -761,7 +814,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
 #pragma unroll
     for (int h = 0; h < HELD; h++)
         if (upper_from[h] >= 0 && (THREADS - 1 - thread) % UPDATERS == 0) {
-            parameters[upper_from[h]] = all_upper[upper_place[h]];
+            parameters[upper_from[h]] = upper_w[h];
             if (ADAM) M[upper_from[h]] = upper_m[h], V[upper_from[h]] = upper_v[h];
         }
 }

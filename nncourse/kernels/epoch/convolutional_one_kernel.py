@@ -23,7 +23,7 @@ from nncourse.kernels.epoch.dense_one_kernel import EMULATED, MEETING, Chip, thi
 from nncourse.kernels.operation import cuda_beside
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
-TALL = 4  # as in the .cu text
+TALL = 4  # elements of a column that a thread computes
 MOST_THREADS = 512
 MOST_OWN = 16  # neurons of the first dense layer in a block: a thread holds a number for each
 MOST_TAPS = 512  # weights of a filter: the loops over them are unrolled
@@ -61,8 +61,8 @@ def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip
     if made.own > MOST_OWN or taps > MOST_TAPS or 4 * made.shared_floats > chip.shared_bytes:
         operation = (convolutional_adam_epoch if adam else convolutional_sgd_epoch).name
         raise DoesNotFitError(
-            f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory a "
-            f"block), got {architecture} in batches of {batch}; take {operation}=graph, or fewer channels or neurons"
+            f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory "
+            f"a block), got {architecture} in batches of {batch}; take {operation}=graph, or fewer neurons"
         )
     return made
 
@@ -96,18 +96,14 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
     sizes = {
         "own": memory * own * (_fours(inputs) + 4),
         "upper": upper_numbers(architecture),
-        "activations": sum(_fours(n) // 4 for n in (inputs, *widths)) * (4 * samples + 4),
-        "dense_deltas": sum(widths[1:] or widths) * samples,
+        "activations": samples * sum(map(_fours, (inputs, blocks * own, *widths[1:]))),
+        "dense_deltas": samples * sum(map(_fours, widths[1:] or widths)),
         "own_deltas": samples * _fours(own),
         "targets": batch * widths[-1],
         "filter_memory": 3 * numbers,
         "tables": 2 * numbers + 2 * each * inputs,
         "pooled": (each + 1) * inputs,
-        "scratch": max(
-            warps * samples * max(own, *(min(n, TOGETHER) for n in (1, *widths[1:]))),
-            max(inputs, threads),
-            warps * numbers,
-        ),
+        "scratch": max(inputs, threads, warps * numbers),
     }
     starts, end = _one_behind_the_other(list(sizes.values()), end)
     return Layout(
@@ -121,8 +117,8 @@ def _fours(number: int) -> int:
 
 
 def _samples(batch: int) -> int:
-    """The samples of a batch, and as many unused ones as fill the last warp."""
-    return 32 * ceil(batch / 32)
+    """The samples of a batch, and an unused one behind an odd number: a warp takes two."""
+    return 2 * ceil(batch / 2)
 
 
 def _one_behind_the_other(sizes: list[int], start: int = 0) -> tuple[list[int], int]:
@@ -143,10 +139,10 @@ def upper_numbers(architecture: ConvolutionalArchitecture) -> int:
 
 def meeting_floats(made: Layout, architecture: ConvolutionalArchitecture, batch: int) -> int:
     """The size of meeting_place in the .cu text."""
-    inputs, first, *_ = architecture.dense.sizes
+    inputs = architecture.dense.sizes[0]
     return (
-        (_fours(inputs) + _fours(first)) * _samples(batch)
-        + _fours(made.blocks * batch * inputs)
+        (_fours(inputs) + _fours(made.blocks * made.own)) * _samples(batch)
+        + made.blocks * _samples(batch) * _fours(inputs)
         + made.blocks * _fours(filter_numbers(architecture))
         + upper_numbers(architecture)
     )
