@@ -294,7 +294,7 @@ def _why_not(kernel, emulate: bool) -> str:
     from nncourse.cuda import emulate as emulator
 
     if kernel.device == "cpu" or (device.gpu_available() and not emulate):
-        return ""
+        return kernel.missing()
     return (emulator.why_not() or "") if kernel.cuda else "it needs a GPU"
 
 

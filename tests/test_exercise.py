@@ -356,6 +356,7 @@ def test_launches_are_those_of_the_packages_kernel_unless_the_line_says_otherwis
     assert launch("dense_forward", "tiled") == {"block": [16, 16]}
     assert launch("dense_forward", "own --block 8,4 --shared 64") == {"block": [8, 4], "shared": 64}
     assert launch("softmax", "own --grid batch") == {"block": [256], "grid": ["batch"]}
+    assert launch("convolution_forward", "constant")["constants"] == {"filters": "W"}
     assert launch("dense_forward", "tiles_1d") == {"block": [512], "tile": [64, 64]}
     assert launch("dense_forward", "own --block 128 --tile 32,8") == {"block": [128], "tile": [32, 8]}
 

@@ -35,6 +35,56 @@ ELEMENT = "if (i < n) a[i] = "
 SIGMOID = ELEMENT + "1.0f / (1.0f + expf(-z[i]));"
 SOFTPLUS = "fmaxf(z[i], 0.0f) + log1pf(expf(-fabsf(z[i])))"
 
+WEIGHT = "W[((o * c_in + c) * k + i) * k + j]"
+ROW = "int row = y * stride + i - before, column = x * stride + j - before;"
+INSIDE = "row >= 0 && row < h_in && column >= 0 && column < w_in"
+PIECE = "int row = blockIdx.y * TILE * stride - before, column"
+AGAIN = """            }
+        __syncthreads();"""
+
+CONVOLUTION = [
+    Mutant(mistake, "convolution_forward", kernel, right, wrong, gpu)
+    for kernel, mistake, right, wrong, gpu in (
+        ("naive", "bias forgotten", "float z = b[o];", "float z = 0.0f;", True),
+        ("naive", "a row too far up", ROW, ROW.replace("i - before", "i - before - 1"), True),
+        ("naive", "before and after exchanged", ROW, ROW.replace("before", "after"), True),
+        ("naive", "no padding", ROW, ROW.replace(" - before", ""), True),
+        ("naive", "padding takes part in the stride", ROW, ROW.replace("j - before", "j - before * stride"), True),
+        ("naive", "the filter turned around", WEIGHT, WEIGHT.replace("k + i", "k + k - 1 - i"), True),
+        ("naive", "the first channel's filter for all", WEIGHT, WEIGHT.replace(" + c)", ")"), True),
+        ("naive", "a row goes on in the next", INSIDE, INSIDE.replace(" && column < w_in", ""), True),
+        ("naive", "reads above the image", INSIDE, INSIDE.replace("row >= 0 && ", ""), False),
+        ("naive", "the first channel only", "c < c_in", "c < 1", True),
+        ("naive", "channels of another sample", "A[((s * c_in + c)", "A[((s + c)", True),
+        ("shared", "no halo", "(TILE - 1) * stride + k", "TILE * stride", True),
+        ("shared", "a load for each thread", "j < side; j += TILE", "j < TILE; j += TILE", True),
+        ("shared", "no padding", PIECE, PIECE.replace(" - before", ""), True),
+        ("shared", "tiles without stride", PIECE, PIECE.replace(" * stride", ""), True),
+        ("shared", "the first channel's image", "A + (s * c_in + c) *", "A + s * c_in *", True),
+        ("shared", "writes past the edge", "if (y < h_out && x < w_out) Z", "if (y < h_out) Z", True),
+        ("shared", "never waits for the piece", "__syncthreads();  // nobody reads", "// nobody reads", False),
+        ("shared", "loads the next piece too early", "__syncthreads();  // nobody loads", "// nobody loads", False),
+        ("shared", "wide pieces past the array", "side <= SIDE", "side <= SIDE + 1", False),
+        ("constant", "one filter for all", "min(o + n, c_out - 1) * size", "min(o, c_out - 1) * size", True),
+        ("constant", "weights past the last filter", "min(o + n, c_out - 1)", "(o + n)", False),
+        ("constant", "results past the last filter", "if (o + n < c_out) Z", "Z", True),
+        ("constant", "more weights than there is room for", "k * k <= MOST_WEIGHTS", "k * k > 0", False),
+        ("constant", "loads the next piece too early", AGAIN, AGAIN.split("\n")[0], False),
+        ("implicit_gemm", "zeros forgotten after the window", "next.c < c_in && ", "", False),
+        ("implicit_gemm", "channels never change", "        next.c++;", "", True),
+        ("implicit_gemm", "windows past the last", "min(pixel + t, batch * plane - 1)", "pixel + t", False),
+        ("implicit_gemm", "samples not told apart", "window % plane / w_out", "window / w_out", True),
+        ("implicit_gemm", "four pixels past the end of a sample", "by_fours(Z, plane)", "true", False),
+        ("implicit_gemm", "results past the last filter", "if (filter >= c_out) continue;", "", False),
+        ("implicit_gemm", "a sample's pixels in the next", "+ p % plane", "+ pixel % plane + q", True),
+        ("implicit_gemm", "last tile left out", "k0 < K + DEPTH; k0 +=", "k0 < K; k0 +=", True),
+        ("implicit_gemm", "no barrier", "                __syncthreads();\n", "", False),
+        ("implicit_gemm", "never waits for the first tile", "    __syncthreads();\n    float z", "    float z", False),
+        ("implicit_gemm", "buffer not swapped", "now = 1 - now;", "", False),
+        ("implicit_gemm", "tiles of filters not counted", "% tiles * ROWS", "% tiles", True),
+    )
+]
+
 MUTANTS = [
     # dense_forward
     Mutant("no bounds guard", "dense_forward", "naive", DENSE_GUARD, ""),
@@ -327,6 +377,8 @@ MUTANTS = [
         "j = threadIdx.x + 1; j < n; j += THREADS) total",
     ),
     Mutant("sums over the batch", "softmax_delta", "naive", "mean += g[k] * a[k];", "mean += g[k];"),
+    # convolution
+    *CONVOLUTION,
     # costs
     Mutant("half forgotten", "mse", "tree", "*C = sum / (2.0f * batch);", "*C = sum / batch;"),
     Mutant("mean over all numbers", "mse", "shuffle", "*C = sum / (2.0f * batch);", "*C = sum / (2.0f * batch * n);"),
@@ -498,8 +550,12 @@ def kernel_of(mutant: Mutant):
         text = head + function + tail.replace(mutant.right, mutant.wrong, 1)
     else:
         text = kernel.source.text.replace(mutant.right, mutant.wrong)
-    assert text != kernel.source.text, f"{mutant.right!r} is not in {kernel.source.file}: bring the mutant up to date"
-    return replace(kernel, source=replace(kernel.source, text=text))
+    shared = kernel.source.before
+    if text == kernel.source.text:  # what several texts share
+        shared = tuple(replace(source, text=source.text.replace(mutant.right, mutant.wrong)) for source in shared)
+    source = replace(kernel.source, text=text, before=shared)
+    assert source != kernel.source, f"{mutant.right!r} is not in {source.file}: bring the mutant up to date"
+    return replace(kernel, source=source)
 
 
 def mutants(chosen):

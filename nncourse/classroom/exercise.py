@@ -236,7 +236,7 @@ def _warnings(kernel: Kernel | None) -> list[str]:
 def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:
     """The package's kernel of that name, otherwise its last kernel of the same kind (CUDA or Python)."""
     alike = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) == cuda]
-    return operation.kernels.get(name) or alike[-1]
+    return operation.kernels.get(name) or [kernel for kernel in alike if kernel.name != "cudnn"][-1]
 
 
 def _kept(operation: Operation, name: str) -> Kernel | None:

@@ -153,6 +153,8 @@ def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | 
     place = kernel.device
     if place not in here:
         return Row(kernel.name, "gpu", None, flops, size, None, "no GPU here")
+    if said := kernel.missing():
+        return Row(kernel.name, place, None, flops, size, None, said)
     if kernel.name == "loops" and flops / LOOPS_RATE > LONGEST:
         return Row(kernel.name, "cpu", None, flops, size, None, f"about {flops / LOOPS_RATE:.0f} s: not timed")
     if measure:

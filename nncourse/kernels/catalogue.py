@@ -10,6 +10,7 @@ from nncourse.kernels import (
     convolution,
     convolution_backpropagation,
     cost,
+    cudnn,
     dense,
     dropout,
     gpu_exercises,
@@ -26,7 +27,7 @@ from nncourse.kernels.operation import Operation
 DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
 CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu, convolutional_one_kernel)
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
-IMAGES = (convolution, convolution_backpropagation, pooling, dropout)
+IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 

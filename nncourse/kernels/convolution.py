@@ -5,8 +5,11 @@ Before the first row and column lie `before` rows and columns of zeros, behind t
 turned around: this is a cross-correlation, which all libraries for neural networks call a convolution.
 """
 
+from pathlib import Path
+
 import numpy as np
 
+from nncourse.cuda.source import CudaSource
 from nncourse.kernels.operation import Operation, cuda_beside
 
 MOST_COLUMNS = 1 << 20  # elements of the copied windows that `numpy` and `cupy` hold at a time: 4 MB
@@ -60,22 +63,24 @@ convolution_forward = Operation(
         _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie in the padding altogether
         _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
         _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
-        _sizes(1, 1, 40, 37, 17, 2, 1, 0, 1),  # more than a tile in each direction
-        _sizes(17, 5, 3, 4, 33, 1, 2, 1, 0),
-        _sizes(2, 19, 12, 16, 8, 3, 1, 1, 1),
+        _sizes(1, 1, 40, 37, 5, 2, 1, 0, 1),  # more than a tile of 16 × 16 or 32 × 8, also with strides
+        _sizes(1, 2, 38, 70, 3, 3, 2, 1, 1),
+        _sizes(1, 1, 60, 5, 2, 4, 3, 1, 2),
+        _sizes(2, 3, 3, 4, 70, 1, 2, 1, 0),
+        _sizes(2, 8, 8, 16, 5, 3, 1, 1, 1),
     ],
     draw_sizes=_draw,
     large_sizes=[
-        _sizes(65_900, 1, 1, 2, 1, 2, 1, 0, 1),
-        _sizes(1, 1, 1, 66_000, 1, 2, 1, 1, 0),
-        _sizes(1, 1, 66_100, 1, 1, 1, 1, 0, 0),
-        _sizes(1, 66_200, 1, 1, 2, 1, 1, 0, 0),
+        _sizes(65_900, 1, 1, 1, 1, 1, 1, 0, 0),
         _sizes(1, 1, 1, 1, 66_300, 1, 1, 0, 0),
+        _sizes(1, 1, 260, 259, 1, 2, 1, 0, 1),
+        _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
+        _sizes(1, 33, 8, 8, 9, 8, 1, 0, 0),  # more weights than the 64 KB of constant memory hold
     ],
 )
 
 
-@convolution_forward.loops_kernel
+@convolution_forward.kernel("loops", device="cpu")
 def loops(A, W, b, stride, before, after):
     """The equation written out; places outside the image add nothing."""
     batch, c_in, h_in, w_in = A.shape
@@ -125,5 +130,65 @@ def array(A, W, b, stride, before, after):
     return Z
 
 
+@convolution_forward.kernel("numba", device="cpu", compiled=True)
+def fused(A, W, b, stride, before, after):
+    """Image after image, which then stays in the cache; long loops without tests, so that SIMD instructions do them.
+
+    The image is copied between its zeros, dealt out by stride: `dealt[c, i, j]` has every stride-th row from row i on,
+    and of these every stride-th column from column j on. There the pixels that a weight meets are adjacent.
+    """
+    batch, c_in, h_in, w_in = A.shape
+    c_out, k = W.shape[0], W.shape[3]
+    h, w = h_in + before + after, w_in + before + after
+    h_out, w_out = (h - k) // stride + 1, (w - k) // stride + 1
+    h, w = (h + stride - 1) // stride, (w + stride - 1) // stride
+    Z = np.empty((batch, c_out, h_out, w_out), A.dtype)
+    dealt = np.zeros((c_in, stride, stride, h, w), A.dtype)
+    pixels, weights = dealt.reshape(-1), W.reshape((c_out, -1))
+    count = weights.shape[1]
+    places = np.empty(count, np.int64)  # the first pixel that each weight of a filter meets
+    for t in range(count):
+        c, i, j = t // (k * k), t // k % k, t % k
+        places[t] = (((c * stride + i % stride) * stride + j % stride) * h + i // stride) * w + j // stride
+    n = (h_out - 1) * w + w_out  # pixels of Z, with those between its rows: they are computed too, and left out
+    z = np.empty(n, A.dtype)
+    for s in range(batch):
+        for c in range(c_in):
+            for y in range(h_in):
+                row = y + before
+                for j in range(stride):
+                    x0 = (j - before) % stride
+                    a, to = A[s, c, y, x0:], dealt[c, row % stride, j, row // stride, (x0 + before) // stride :]
+                    for x in range((w_in - x0 + stride - 1) // stride):
+                        to[x] = a[x * stride]
+        for o in range(c_out):
+            for x in range(n):
+                z[x] = b[o]
+            for t in range(0, count - 3, 4):  # four weights at a time: z is read and written less often
+                w0, w1, w2, w3 = weights[o, t], weights[o, t + 1], weights[o, t + 2], weights[o, t + 3]
+                a0, a1 = pixels[places[t] :], pixels[places[t + 1] :]
+                a2, a3 = pixels[places[t + 2] :], pixels[places[t + 3] :]
+                for x in range(n):
+                    z[x] += w0 * a0[x] + w1 * a1[x] + w2 * a2[x] + w3 * a3[x]
+            for t in range(count - count % 4, count):
+                w0, a0 = weights[o, t], pixels[places[t] :]
+                for x in range(n):
+                    z[x] += w0 * a0[x]
+            for y in range(h_out):
+                for x in range(w_out):
+                    Z[s, o, y, x] = z[y * w + x]
+    return Z
+
+
+TILES_DOWN, TILES_ACROSS = "(h_out + 15) // 16", "(w_out + 15) // 16"  # of 16 × 16 pixels
 SOURCE = cuda_beside(__file__)
-convolution_forward.cuda_kernel("naive", SOURCE)
+convolution_forward.cuda_kernel("naive", SOURCE, default=True)
+convolution_forward.cuda_kernel("shared", SOURCE, block=(16, 16), grid=("batch * c_out", TILES_DOWN, TILES_ACROSS))
+GROUPS = "batch * ((c_out + 7) // 8)"  # of 8 filters
+BY_GROUPS = {"grid": (GROUPS, TILES_DOWN, TILES_ACROSS), "constants": {"filters": "W"}}
+convolution_forward.cuda_kernel("constant", SOURCE, block=(16, 16), **BY_GROUPS)
+
+ON_TILES = CudaSource.read(Path(__file__).with_name("tiles.cu"))
+TILES = CudaSource.read(Path(__file__).with_name("convolution_tiles.cu"), before=(ON_TILES,))
+BLOCKS = "((c_out + 63) // 64) * ((batch * h_out * w_out + 127) // 128)"  # a tile of 64 filters and 128 pixels each
+convolution_forward.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,))

@@ -6,6 +6,8 @@ of the biases; the gradient with respect to the input is a sum, which the layer 
 
 import numpy as np
 
+from nncourse.device import on_gpu
+from nncourse.kernels import jit
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.operation import Operation, cuda_beside
 
@@ -90,9 +92,9 @@ convolution_input_gradient = Operation(
 # ---- on paper
 
 
-@convolution_weight_gradient.loops_kernel
+@convolution_weight_gradient.kernel("loops", device="cpu")
 def weight_gradient_loops(D, A, k, stride, before, after):
-    """Each delta times the window that it came from, added up, averaged over the batch."""
+    """Each delta is multiplied by the pixels of its window; what meets at one weight is added up and averaged."""
     batch, c_out, h_out, w_out = D.shape
     _, c_in, h_in, w_in = A.shape
     dW = np.zeros((c_out, c_in, k, k), D.dtype)
@@ -106,14 +108,12 @@ def weight_gradient_loops(D, A, k, stride, before, after):
                                 row, column = y * stride + i - before, x * stride + j - before
                                 if 0 <= row < h_in and 0 <= column < w_in:
                                     dW[o, c, i, j] += D[s, o, y, x] * A[s, c, row, column]
-    w = dW.reshape(-1)
-    for n in range(w.size):
-        w[n] /= batch
-    return dW
+    return dW / batch
 
 
-@convolution_bias_gradient.loops_kernel
+@convolution_bias_gradient.kernel("loops", device="cpu")
 def bias_gradient_loops(D):
+    """A filter has one bias, which every pixel of its image has felt."""
     batch, c_out, h_out, w_out = D.shape
     db = np.zeros(c_out, D.dtype)
     for s in range(batch):
@@ -121,14 +121,12 @@ def bias_gradient_loops(D):
             for y in range(h_out):
                 for x in range(w_out):
                     db[o] += D[s, o, y, x]
-    for o in range(c_out):
-        db[o] /= batch
-    return db
+    return db / batch
 
 
-@convolution_input_gradient.loops_kernel
+@convolution_input_gradient.kernel("loops", device="cpu")
 def input_gradient_loops(D, W, h_in, w_in, stride, before, after):
-    """Each delta goes back to the pixels of its window, times the weights that these had."""
+    """Each delta goes back to the pixels of its window, times the weights through which they were read."""
     batch, c_out, h_out, w_out = D.shape
     _, c_in, k, _ = W.shape
     G = np.zeros((batch, c_in, h_in, w_in), D.dtype)
@@ -145,29 +143,43 @@ def input_gradient_loops(D, W, h_in, w_in, stride, before, after):
     return G
 
 
-# ---- arrays
+# ---- arrays: the k² pixels of each window side by side in columns, as many samples at a time as fit
 
 
-def _strided(first: int, count: int, stride: int) -> slice:
-    """`count` places from `first` on, `stride` apart."""
-    return slice(first, first + stride * (count - 1) + 1, stride)
+def _samples_at_a_time(D, column):
+    """How many samples' windows, with `column` numbers each, are in memory at once.
+
+    On a CPU a megabyte, so that they stay in its cache, but enough windows for a matrix product to be worth its call.
+    """
+    batch, _, h_out, w_out = D.shape
+    numbers, windows = (1 << 26, 1) if on_gpu(D) else (1 << 18, 2048)
+    return min(batch, max(numbers // (column * h_out * w_out), windows // (h_out * w_out), 1))
+
+
+def _steps(first, count, stride):
+    """The slice of `count` places from `first` on."""
+    return slice(first, first + (count - 1) * stride + 1, stride)
 
 
 @convolution_weight_gradient.array_kernel
 def weight_gradient_array(D, A, k, stride, before, after):
-    """For each place (i, j) of the filter one matrix product: the deltas times the pixels that they met there."""
+    """One product of matrices: a row for each filter's deltas, a column for each weight's pixels."""
     batch, c_out, h_out, w_out = D.shape
     c_in, h_in, w_in = A.shape[1:]
-    P = np.zeros_like(A, shape=(batch, c_in, h_in + before + after, w_in + before + after))
-    P[:, :, before : before + h_in, before : before + w_in] = A
-    rows = D.transpose(1, 0, 2, 3).reshape(c_out, -1)
-    dW = np.empty_like(D, shape=(c_out, c_in, k, k))
-    for i in range(k):
-        for j in range(k):
-            met = P[:, :, _strided(i, h_out, stride), _strided(j, w_out, stride)]
-            dW[:, :, i, j] = rows @ met.transpose(0, 2, 3, 1).reshape(-1, c_in)
+    some = _samples_at_a_time(D, c_in * k * k)
+    padded = np.zeros_like(A, shape=(c_in, some, h_in + before + after, w_in + before + after))
+    columns = np.empty_like(A, shape=(c_in, k, k, some, h_out, w_out))
+    dW = np.zeros_like(D, shape=(c_out, c_in * k * k))
+    for s in range(0, batch, some):
+        deltas = D[s : s + some].swapaxes(0, 1)
+        n = deltas.shape[1]
+        padded[:, :n, before : before + h_in, before : before + w_in] = A[s : s + some].swapaxes(0, 1)
+        for i in range(k):
+            for j in range(k):
+                columns[:, i, j, :n] = padded[:, :n, _steps(i, h_out, stride), _steps(j, w_out, stride)]
+        dW += deltas.reshape(c_out, -1) @ columns[:, :, :, :n].reshape(c_in * k * k, -1).T
     dW /= batch
-    return dW
+    return dW.reshape(c_out, c_in, k, k)
 
 
 @convolution_bias_gradient.array_kernel
@@ -177,20 +189,156 @@ def bias_gradient_array(D):
 
 @convolution_input_gradient.array_kernel
 def input_gradient_array(D, W, h_in, w_in, stride, before, after):
-    """The products first, then each of the k · k of them to its place."""
+    """One product gives what each delta sends through each weight; then k² slices are added to where it belongs."""
     batch, c_out, h_out, w_out = D.shape
     c_in, k = W.shape[1:3]
-    products = (W.reshape(c_out, -1).T @ D.reshape(batch, c_out, -1)).reshape(batch, c_in, k, k, h_out, w_out)
-    G = np.zeros_like(D, shape=(batch, c_in, h_in + before + after, w_in + before + after))
-    for i in range(k):
-        for j in range(k):
-            G[:, :, _strided(i, h_out, stride), _strided(j, w_out, stride)] += products[:, :, i, j]
-    return G[:, :, before : before + h_in, before : before + w_in].copy()
+    some = _samples_at_a_time(D, c_in * k * k)
+    G = np.empty_like(D, shape=(batch, c_in, h_in, w_in))
+    for s in range(0, batch, some):
+        deltas = D[s : s + some].swapaxes(0, 1)
+        n = deltas.shape[1]
+        sent = (W.reshape(c_out, -1).T @ deltas.reshape(c_out, -1)).reshape(c_in, k, k, n, h_out, w_out)
+        padded = np.zeros_like(D, shape=(c_in, n, h_in + before + after, w_in + before + after))
+        for i in range(k):
+            for j in range(k):
+                padded[:, :, _steps(i, h_out, stride), _steps(j, w_out, stride)] += sent[:, i, j]
+        G[s : s + some] = padded[:, :, before : before + h_in, before : before + w_in].swapaxes(0, 1)
+    return G
+
+
+# ---- numba: an image at a time, all of its rows as one long row, which the compiler vectorises (SIMD)
+#
+# With its padding an image has rows of a multiple of the stride. It is split into stride · stride smaller images: all
+# pixels that weight (i, j) meets are in the one with number (i % stride, j % stride), in the order of the deltas. Where
+# the deltas' rows are made as long, with zeros at their ends, one loop goes through all pixels of an image. Four
+# filters share each pixel that is read.
+
+f32 = np.float32
+
+
+def _split(image, stride, before, split):
+    """split[a, b, c, y, x] = pixel (y · stride + a, x · stride + b) of channel c of the padded image."""
+    for a in range(stride):
+        for b in range(stride):
+            row, column = (a - before) % stride, (b - before) % stride  # the first ones that are in the image
+            pixels = image[:, row::stride, column::stride]
+            y, x = (row + before) // stride, (column + before) // stride
+            split[a, b, :, y : y + pixels.shape[1], x : x + pixels.shape[2]] = pixels
+
+
+def _joined(split, stride, before, image):
+    """The opposite of _split for one channel: split[a, b, y, x] goes to its pixel."""
+    for a in range(stride):
+        for b in range(stride):
+            row, column = (a - before) % stride, (b - before) % stride
+            pixels = image[row::stride, column::stride]
+            y, x = (row + before) // stride, (column + before) // stride
+            pixels[:] = split[a, b, y : y + pixels.shape[0], x : x + pixels.shape[1]]
+
+
+def _weight_gradient(D, A, k, stride, before, after):
+    batch, c_out, h_out, w_out = D.shape
+    c_in, h_in, w_in = A.shape[1:]
+    rows, width = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
+    split = np.zeros((stride, stride, c_in, rows, width), D.dtype)
+    pixels = split.reshape(stride, stride, c_in, rows * width)
+    spread = np.zeros((c_out + 3, h_out, width), D.dtype)
+    deltas = spread.reshape(c_out + 3, h_out * width)
+    dW = np.zeros((c_out + 3, c_in, k, k), D.dtype)
+    n = (h_out - 1) * width + w_out
+    for s in range(batch):
+        _split(A[s], stride, before, split)
+        spread[:c_out, :, :w_out] = D[s]
+        for o in range(0, c_out, 4):
+            d0, d1, d2, d3 = deltas[o], deltas[o + 1], deltas[o + 2], deltas[o + 3]
+            for c in range(c_in):
+                for i in range(k):
+                    for j in range(k):
+                        first = i // stride * width + j // stride
+                        met = pixels[i % stride, j % stride, c, first : first + n]
+                        g0 = g1 = g2 = g3 = f32(0)
+                        for p in range(n):
+                            a = met[p]
+                            g0 += a * d0[p]
+                            g1 += a * d1[p]
+                            g2 += a * d2[p]
+                            g3 += a * d3[p]
+                        dW[o, c, i, j] += g0
+                        dW[o + 1, c, i, j] += g1
+                        dW[o + 2, c, i, j] += g2
+                        dW[o + 3, c, i, j] += g3
+    return dW[:c_out] / f32(batch)
+
+
+def _bias_gradient(D):
+    batch, c_out, h_out, w_out = D.shape
+    d = D.reshape(batch, c_out, h_out * w_out)
+    db = np.zeros(c_out, D.dtype)
+    for s in range(batch):
+        for o in range(c_out):
+            total = f32(0)
+            for p in range(h_out * w_out):
+                total += d[s, o, p]
+            db[o] += total
+    return db / f32(batch)
+
+
+def _input_gradient(D, W, h_in, w_in, stride, before, after):
+    batch, c_out, h_out, w_out = D.shape
+    c_in, k = W.shape[1:3]
+    rows, width = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
+    split = np.empty((stride, stride, rows, width), D.dtype)
+    pixels = split.reshape(stride, stride, rows * width)
+    spread = np.zeros((c_out + 3, h_out, width), D.dtype)
+    deltas = spread.reshape(c_out + 3, h_out * width)
+    w = np.zeros((c_in, k, k, c_out + 3), D.dtype)
+    w[:, :, :, :c_out] = W.transpose(1, 2, 3, 0)
+    G = np.empty((batch, c_in, h_in, w_in), D.dtype)
+    n = (h_out - 1) * width + w_out
+    for s in range(batch):
+        spread[:c_out, :, :w_out] = D[s]
+        for c in range(c_in):
+            split[:] = f32(0)
+            for i in range(k):
+                for j in range(k):
+                    first = i // stride * width + j // stride
+                    met = pixels[i % stride, j % stride, first : first + n]
+                    for o in range(0, c_out, 4):
+                        d0, d1, d2, d3 = deltas[o], deltas[o + 1], deltas[o + 2], deltas[o + 3]
+                        w0, w1, w2, w3 = w[c, i, j, o], w[c, i, j, o + 1], w[c, i, j, o + 2], w[c, i, j, o + 3]
+                        for p in range(n):
+                            met[p] += w0 * d0[p] + w1 * d1[p] + w2 * d2[p] + w3 * d3[p]
+            _joined(split, stride, before, G[s, c])
+    return G
+
+
+weight_gradient_compiled = jit.at_first_call(lambda: jit.compiled_together(_split, _weight_gradient))
+bias_gradient_compiled = jit.at_first_call(lambda: jit.jit(_bias_gradient))
+input_gradient_compiled = jit.at_first_call(lambda: jit.compiled_together(_joined, _input_gradient))
+
+
+@convolution_weight_gradient.kernel("numba", device="cpu", written=_weight_gradient)
+def weight_gradient_numba(D, A, k, stride, before, after):
+    return weight_gradient_compiled(D, A, k, stride, before, after)
+
+
+@convolution_bias_gradient.kernel("numba", device="cpu", written=_bias_gradient)
+def bias_gradient_numba(D):
+    return bias_gradient_compiled(D)
+
+
+@convolution_input_gradient.kernel("numba", device="cpu", written=_input_gradient)
+def input_gradient_numba(D, W, h_in, w_in, stride, before, after):
+    return input_gradient_compiled(D, W, h_in, w_in, stride, before, after)
 
 
 # ---- CUDA C
 
 SOURCE = cuda_beside(__file__)
 convolution_weight_gradient.cuda_kernel("naive", SOURCE)
+convolution_weight_gradient.cuda_kernel("tree", SOURCE, grid=("c_out * c_in * k * k",), default=True)
+convolution_weight_gradient.cuda_kernel("tiles", SOURCE, grid=("(c_in * k * k + 7) // 8", "(c_out + 7) // 8"))
 convolution_bias_gradient.cuda_kernel("naive", SOURCE)
+convolution_bias_gradient.cuda_kernel("tree", SOURCE, block=512, grid=("c_out",))
 convolution_input_gradient.cuda_kernel("naive", SOURCE)
+convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=("(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"))
