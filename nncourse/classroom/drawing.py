@@ -143,9 +143,9 @@ def in_words(shares: Sequence[float], classes: Sequence[str]) -> str:
 def still(says: Says, side: int = 28, names: Sequence[str] = ("7", "3", "a house")) -> plots.Described:
     """Some of DRAWN as a figure: the ink, what the network sees of it, and its answer. The text says the same."""
     digits = tuple("0123456789")
-    figure = Figure(figsize=(8.5, 1.7 * len(names)), dpi=100, layout="constrained")
-    said = []
-    for row, name in zip(figure.subplots(len(names), 3, squeeze=False), names, strict=True):
+    figure = Figure(figsize=(8.0, 1.9 * len(names)), dpi=100, layout="constrained")
+    places, said = figure.subplots(len(names), 3, squeeze=False, width_ratios=(1, 1, 2)), []
+    for row, name in zip(places, names, strict=True):
         ink = ink_of(DRAWN[name], side)
         image = as_image(ink, side)
         shares = says(image)
