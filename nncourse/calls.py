@@ -237,7 +237,7 @@ class Calls:
 
         A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), stride () int, before () int, after () int -> Z
         (batch, c_out, h_out, w_out) where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before +
-        after - k) // stride + 1
+        after - k) // stride + 1, k >= 1, stride >= 1
         """
         raise NotImplementedError
 
@@ -246,7 +246,7 @@ class Calls:
 
         D (batch, c_out, h_out, w_out), A (batch, c_in, h_in, w_in), k () int, stride () int, before () int, after ()
         int -> dW (c_out, c_in, k, k) where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before +
-        after - k) // stride + 1
+        after - k) // stride + 1, k >= 1, stride >= 1
         """
         raise NotImplementedError
 
@@ -264,7 +264,7 @@ class Calls:
 
         D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, before () int,
         after () int -> G (batch, c_in, h_in, w_in) where h_out = (h_in + before + after - k) // stride + 1, w_out =
-        (w_in + before + after - k) // stride + 1
+        (w_in + before + after - k) // stride + 1, k >= 1, stride >= 1
         """
         raise NotImplementedError
 

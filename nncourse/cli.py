@@ -165,7 +165,7 @@ def _whole(text: str) -> int:
 def _train(options: argparse.Namespace) -> int:
     from nncourse import datasets, device
     from nncourse.model import files, metrics, words
-    from nncourse.model.network import make_network
+    from nncourse.model.network import make_network, refuse_other_layers
     from nncourse.model.training import train
     from nncourse.model.updates import make_schedule, usual_rate
 
@@ -180,8 +180,7 @@ def _train(options: argparse.Namespace) -> int:
         for name in (*given, *["dropout"] * (options.dropout is not None)):
             raise CourseError(f"--resume goes on with the model's own {name}: leave --{name} out")
         if options.layers is not None:
-            what = f"--layers, as in {options.resume}"
-            words.refuse_others(network.layers, network.input_shape, options.layers, what)
+            refuse_other_layers(network, options.layers, f"--layers as in {options.resume}")
     elif options.layers is not None:
         names = chosen["activation"].split(",")
         activation = names if len(names) > 1 else names[0]
@@ -305,8 +304,8 @@ def _time(options: argparse.Namespace) -> int:
     sizes = {}
     for text in options.size:
         name, _, number = text.partition("=")
-        if not number.isdecimal() or len(number) > 9 or int(number) < 1:
-            raise CourseError(f"wanted --size NAME=N with N from 1 to 999999999, such as batch=64; got {text!r}")
+        if not number.isdecimal() or len(number) > 9:
+            raise CourseError(f"wanted --size NAME=N with N from 0 to 999999999, such as batch=64; got {text!r}")
         sizes[name] = int(number)
     for operation in [find(options.operation)] if options.operation else (operations() | epochs()).values():
         rows = timing.time_kernels(operation, sizes, options.kernel)

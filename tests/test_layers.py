@@ -7,6 +7,7 @@ from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
 from nncourse.model import network as networks
 from nncourse.model.descriptions import rebuilt
+from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters
 from nncourse.model.layers import Dense, LayerSequence, Pass, Turn
 from nncourse.model.network import Network, backpropagation, cost_of, first_delta, forward, make_network, training_step
 from nncourse.model.training import evaluate, train
@@ -15,33 +16,7 @@ from nncourse.model.updates import Adam
 NUMPY = choose("numpy", dense_sgd_epoch="steps")
 
 
-class Flatten:
-    """A layer without an activation and without parameters."""
-
-    activation = ""
-    parameters = ()
-
-    def with_parameters(self, parameters):
-        return self
-
-    def shape_after(self, shape):
-        return (int(np.prod(shape)),)
-
-    def forward(self, A_below, backend, training=None):
-        return Pass(A_below.reshape(len(A_below), int(np.prod(A_below.shape[1:]))))
-
-    def slope(self, Z, backend):
-        return None
-
-    def backward(self, D, here, A_below, S_below, backend, below=True):
-        D = D.reshape(A_below.shape)
-        return (D if S_below is None else D * S_below) if below else None, ()
-
-    def describe(self):
-        return {"kind": "flatten"}
-
-
-class Quadratic(Flatten):
+class Quadratic(WithoutParameters):
     """Three parameters for each of n inputs: A = a x² + b x + c. It keeps x² for the way back."""
 
     def __init__(self, a, b, c):
@@ -67,21 +42,6 @@ class Quadratic(Flatten):
         return (D_below if S_below is None else D_below * S_below) if below else None, gradients
 
 
-class Dropout(Flatten):
-    """Leaves out every third number in training, and scales the others; otherwise it does nothing."""
-
-    def shape_after(self, shape):
-        return shape
-
-    def forward(self, A_below, backend, training=None):
-        mask = np.where(np.arange(A_below[0].size) % 3 == 1, 0.0, 1.5).reshape(A_below.shape[1:]).astype(A_below.dtype)
-        return Pass(A_below * mask, kept=mask) if training else Pass(A_below)
-
-    def backward(self, D, here, A_below, S_below, backend, below=True):
-        D_below = D * here.kept
-        return (D_below if S_below is None else D_below * S_below) if below else None, ()
-
-
 def dense(n_in: int, n_out: int, activation: str = "tanh", dtype=np.float64) -> Dense:
     rng = np.random.default_rng(10 * n_in + n_out)
     return Dense(0.6 * rng.normal(size=(n_out, n_in)).astype(dtype), rng.normal(size=n_out).astype(dtype), activation)
@@ -96,11 +56,16 @@ def mixed(name: str) -> Network:
     layers = {
         "flatten first": [Flatten(), dense(6, 4), dense(4, 2, "sigmoid")],
         "parameters without activation first": [Flatten(), quadratic(6), dense(6, 2, "sigmoid")],
-        "between dense layers": [Flatten(), dense(6, 5), quadratic(5), Dropout(), dense(5, 2, "sigmoid")],
+        "between dense layers": [Flatten(), dense(6, 5), quadratic(5), Dropout(0.4), dense(5, 2, "sigmoid")],
         "no activation at the end": [Flatten(), dense(6, 2), quadratic(2)],
-        "dropout first": [Dropout(), Flatten(), dense(6, 3, "softplus"), dense(3, 2, "softmax")],
+        "dropout first": [Dropout(0.4), Flatten(), dense(6, 3, "softplus"), dense(3, 2, "softmax")],
         "sequence first": [LayerSequence([Flatten(), quadratic(6), dense(6, 4)]), dense(4, 2, "sigmoid")],
-        "sequence within": [Flatten(), dense(6, 4), LayerSequence([quadratic(4), Dropout(), dense(4, 3)]), dense(3, 2)],
+        "sequence within": [
+            Flatten(),
+            dense(6, 4),
+            LayerSequence([quadratic(4), Dropout(0.4), dense(4, 3)]),
+            dense(3, 2),
+        ],
         "sequence at the end": [Flatten(), dense(6, 4), LayerSequence([dense(4, 3), dense(3, 2, "sigmoid")])],
         "sequence in a sequence": [LayerSequence([Flatten(), LayerSequence([dense(6, 3), quadratic(3)]), dense(3, 2)])],
     }
@@ -119,7 +84,7 @@ def cost_in_training(network: Network, X, Y) -> float:
 @pytest.mark.parametrize("name", MIXED)
 def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, rng):
     network, X, Y = mixed(name), rng.normal(size=(5, 2, 3)), rng.random((5, 2))
-    got = np.concatenate([a.ravel() for of_layer in backpropagation(network, X, Y, NUMPY) for a in of_layer])
+    got = np.concatenate([a.ravel() for of_layer in backpropagation(network, X, Y, NUMPY, Turn()) for a in of_layer])
     here = network.forward(X, NUMPY, training=Turn())
     D = first_delta(network, [here.Z], [here.A], Y, NUMPY)
     of_inputs = network.backward(D, here, X, None, NUMPY)[0].ravel() / len(X)
@@ -168,12 +133,12 @@ def test_a_mixed_network_is_trained(rng):
         ([dense(6, 2)], (2, 3)),
         ([Flatten(), quadratic(5), dense(5, 2)], (6,)),
         ([LayerSequence([Flatten(), dense(6, 3)]), dense(2, 2)], (2, 3)),
-        ([quadratic(3), Dropout()], (2, 3)),
+        ([quadratic(3), Dropout(0.4)], (2, 3)),
         ([Flatten(), dense(6, 2)], None),
         ([LayerSequence([dense(6, 2)])], None),
         ([Flatten()], (3,)),
         ([], (3,)),
-        ([dense(3, 2), Dropout(), dense(2, 2, "softmax"), dense(2, 2)], (3,)),
+        ([dense(3, 2), Dropout(0.4), dense(2, 2, "softmax"), dense(2, 2)], (3,)),
     ],
 )
 def test_layers_that_do_not_fit_are_refused(layers, shape):
@@ -183,7 +148,7 @@ def test_layers_that_do_not_fit_are_refused(layers, shape):
 
 
 def test_outputs_are_one_row_a_sample():
-    image = LayerSequence([Dropout(), Quadratic(*np.ones((3, 2, 3)))])
+    image = LayerSequence([Dropout(0.4), Quadratic(*np.ones((3, 2, 3)))])
     with pytest.raises(CourseError):
         Network([image], input_shape=(2, 3))
     assert Network([image, Flatten()], input_shape=(2, 3)).shapes == [(2, 3), (2, 3), (6,)]
@@ -239,11 +204,14 @@ def test_a_network_has_copies_of_its_layers_parameters_unless_a_vector_is_given(
 # ---- large sets go through in pieces
 
 
-class Counted(Dropout):
+class Counted(WithoutParameters):
     """Notes how many samples come at once."""
 
     def __init__(self):
         self.rows = []
+
+    def shape_after(self, shape):
+        return shape
 
     def forward(self, A_below, backend, training=None):
         self.rows.append(len(A_below))

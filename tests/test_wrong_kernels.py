@@ -15,6 +15,7 @@ from nncourse.kernels import check
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.catalogue import operations
 from nncourse.kernels.confusion import confusion_matrix
+from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import sgd_update
 
@@ -478,6 +479,81 @@ MUTANTS = [
     Mutant("M of the step before", "adam_update", "naive", "(m / c1)", "((m - 0.1f * g) / 0.9f / c1)"),
     Mutant("V not kept", "adam_update", "naive", "V[i] = v;", ""),
     Mutant("M and V swapped", "adam_update", "naive", "M[i] = m;\n    V[i] = v;", "M[i] = v;\n    V[i] = m;"),
+    # pooling
+    Mutant("no bounds guard", "maxpool_forward", "naive", "if (t >= batch * c * h_out * w_out) return;", ""),
+    Mutant("no thread index", "maxpool_forward", "naive", "blockIdx.x * blockDim.x + threadIdx.x", "0"),
+    Mutant("ignores the block", "maxpool_forward", "naive", "blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),
+    Mutant("starts at 0", "maxpool_forward", "naive", "float largest = a[place];", "float largest = 0.0f;"),
+    Mutant("starts at a small number", "maxpool_forward", "naive", "largest = a[place];", "largest = -3.4e38f;"),
+    Mutant("the last of equal ones", "maxpool_forward", "naive", "value > largest ||", "value >= largest ||"),
+    Mutant("NaN lost", "maxpool_forward", "naive", " || (isnan(value) && !isnan(largest))", ""),
+    Mutant("the last NaN", "maxpool_forward", "naive", "isnan(value) && !isnan(largest)", "isnan(value)"),
+    Mutant(
+        "rows and columns exchanged",
+        "maxpool_forward",
+        "naive",
+        "x = t % w_out, y = t / w_out % h_out",
+        "y = t % h_out, x = t / h_out % w_out",
+    ),
+    Mutant("reads by columns", "maxpool_forward", "naive", "a[row * w_in + column]", "a[column * h_in + row]"),
+    Mutant(
+        "place in the window",
+        "maxpool_forward",
+        "naive",
+        "                place = row * w_in + column;",
+        "                place = (row - top) * size + column - left;",
+    ),
+    Mutant("window not cut below", "maxpool_forward", "naive", "min(top + size, h_in)", "top + size"),
+    Mutant("window not cut on the right", "maxpool_forward", "naive", "min(left + size, w_in)", "left + size"),
+    Mutant("no padding", "maxpool_forward", "naive", "left = x * stride - padding", "left = x * stride"),
+    Mutant("no bounds guard", "maxpool_backward", "naive", "if (t >= batch * c * h_in * w_in) return;", ""),
+    Mutant("overwritten, not added", "maxpool_backward", "naive", "sum += D[window]", "sum = D[window]"),
+    Mutant(
+        "one window for each pixel",
+        "maxpool_backward",
+        "naive",
+        "row < size ? 0 : (row - size) / stride + 1",
+        "row / stride",
+    ),
+    Mutant("no padding", "maxpool_backward", "naive", "place / w_in + padding", "place / w_in"),
+    Mutant(
+        "windows past the last one", "maxpool_backward", "naive", "min(row / stride + 1, h_out)", "row / stride + 1"
+    ),
+    Mutant("all windows give", "maxpool_backward", "naive", "if (places[window] == place) sum", "sum"),
+    Mutant("sum, no mean", "averagepool_forward", "naive", "sum / (size * size)", "sum"),
+    Mutant("last column left out", "averagepool_forward", "naive", "j < size;", "j < size - 1;"),
+    Mutant("stride is 1", "averagepool_forward", "naive", "x * stride", "x"),
+    Mutant("no share", "averagepool_backward", "naive", "sum / (size * size)", "sum"),
+    Mutant(
+        "a window too few", "averagepool_backward", "naive", "(row - size) / stride + 1", "(row - size) / stride + 2"
+    ),
+    Mutant("no bounds guard", "averagepool_backward", "naive", "if (t >= batch * c * h_in * w_in) return;", ""),
+    # dropout
+    Mutant("no bounds guard", "dropout", "naive", "if (t >= batch * n) return;", ""),
+    Mutant("no factor", "dropout", "naive", "A[t] / (1.0f - rate)", "A[t]"),
+    Mutant(
+        "times a mask",
+        "dropout",
+        "naive",
+        "u >= rate ? A[t] / (1.0f - rate) : 0.0f",
+        "(u >= rate) * A[t] / (1.0f - rate)",
+    ),
+    Mutant("keeps the others", "dropout", "naive", "u >= rate", "u < rate"),
+    Mutant("u > rate", "dropout", "naive", "u >= rate", "u > rate"),
+    Mutant(
+        "all 32 bits, rounded", "dropout", "naive", "(words[unit % 4] >> 8) * 0x1p-24f", "words[unit % 4] * 0x1p-32f"
+    ),
+    Mutant("word of another unit", "dropout", "naive", "words[unit % 4]", "words[(unit + 1) % 4]"),
+    Mutant("words numbered through the rows", "dropout", "naive", "words[unit % 4]", "words[t % 4]"),
+    Mutant("a counter for each unit", "dropout", "naive", "unit / 4,", "unit,"),
+    Mutant("first left out", "dropout", "naive", "first + row", "row"),
+    Mutant(
+        "epoch and layer exchanged",
+        "dropout",
+        "naive",
+        "(unsigned)epoch, (unsigned)layer",
+        "(unsigned)layer, (unsigned)epoch",
+    ),
     Mutant(
         "transposed",
         "confusion_matrix",
@@ -505,6 +581,7 @@ MUTANTS = [
 ]
 # Right in every thread order, as long as one thread runs after the other. A GPU may be lucky too.
 RACES = [
+    Mutant("one sum for all", "maxpool_backward", "naive", "float sum = 0", "__shared__ float sum; sum = 0", gpu=False),
     Mutant(
         "adds without atomics",
         "mse",
@@ -582,7 +659,7 @@ def test_race_is_found_under_the_emulator(mutant):
     assert not verdict, f"accepted: {verdict}"
     assert "looking for races" in verdict.line and "\n" not in verdict.line
     found = int(verdict.line.split(f"{kernel.source.file}:")[1].split(":")[0])
-    assert mutant.wrong in lines[found - 1] or "z +=" in lines[found - 1], verdict.line
+    assert mutant.wrong in lines[found - 1] or any(sum in lines[found - 1] for sum in ("z +=", "sum +=")), verdict.line
 
 
 @mutants([mutant for mutant in MUTANTS if mutant.gpu])
@@ -616,7 +693,29 @@ def half_precision(A, W, b):
     return (A.astype(np.float16) @ W.T.astype(np.float16) + b).astype(np.float32)
 
 
+convolve = convolution_forward["numpy"]
+
+
+def continues_the_edges(A, W, b, stride, before, after):
+    sides = (before, after)
+    return convolve(np.pad(A, ((0, 0), (0, 0), sides, sides), mode="edge"), W, b, stride, 0, 0)
+
+
+def skips_after_padding_only(A, W, b, stride, before, after):
+    Z = convolve(A, W, b, 1, before, after)
+    return Z[:, :, stride - 1 :: stride, stride - 1 :: stride].copy() if Z.shape[2:] > (stride, stride) else Z
+
+
 WRONG_PYTHON = [
+    ("the filter turned around", convolution_forward, lambda A, W, *more: convolve(A, W[:, :, ::-1, ::-1], *more)),
+    ("the filter transposed", convolution_forward, lambda A, W, *more: convolve(A, W.swapaxes(2, 3), *more)),
+    ("before and after exchanged", convolution_forward, lambda A, W, b, k, m, n: convolve(A, W, b, k, n, m)),
+    ("all padding in front", convolution_forward, lambda A, W, b, k, m, n: convolve(A, W, b, k, m + n, 0)),
+    ("no bias", convolution_forward, lambda A, W, b, *more: convolve(A, W, np.zeros_like(b), *more)),
+    ("the bias of another filter", convolution_forward, lambda A, W, b, *more: convolve(A, W, np.roll(b, 1), *more)),
+    ("the first channel only", convolution_forward, lambda A, W, *more: convolve(A[:, :1], W[:, :1].copy(), *more)),
+    ("the edges continued", convolution_forward, continues_the_edges),
+    ("the wrong one of `stride` windows", convolution_forward, skips_after_padding_only),
     ("bias forgotten", dense_forward, lambda A, W, b: A @ W.T),
     (
         "weights transposed where square",

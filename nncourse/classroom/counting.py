@@ -3,6 +3,7 @@
 Accesses are counted as written in the .cu text; a GPU's compiler may eliminate some of them.
 """
 
+import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -209,7 +210,7 @@ def _bank_conflicts(memory: Memory, rows: np.ndarray, request: np.ndarray) -> in
 def table(accesses: Accesses) -> str:
     """The counts as lines of text, at most 80 columns wide."""
     said, tables, remarks = _lines(accesses)
-    lines = [_short(line) for line in said]
+    lines = [line for words in said for line in textwrap.wrap(words, 80)]
     for head, rows in tables:
         first, *widths = head.values()
         for name, *texts in (head, *rows):

@@ -31,8 +31,23 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
 
     Scalar arguments (a learning rate, a number of classes) are passed as Python numbers.
     """
-    F = torch.nn.functional
+    F, aten = torch.nn.functional, torch.ops.aten
+
+    def convolution(A, W, b, stride, before, after):
+        padded = A if before == after else F.pad(A, (before, after, before, after))
+        return F.conv2d(padded, W, b, stride, padding=before if before == after else 0)
+
+    def maxpool_backward(D, places, h_in, w_in, size, stride, padding):
+        images = D.new_empty((*D.shape[:2], h_in, w_in))  # only their shape counts
+        window = [size] * 2, [stride] * 2, [padding] * 2, [1, 1], False
+        return aten.max_pool2d_with_indices_backward(D, images, *window, places.long())
+
+    def averagepool_backward(D, h_in, w_in, size, stride):
+        images = D.new_empty((*D.shape[:2], h_in, w_in))
+        return aten.avg_pool2d_backward(D, images, [size] * 2, [stride] * 2, [0, 0], False, True, None)
+
     return {
+        "convolution_forward": convolution,
         "dense_forward": F.linear,
         "sigmoid": torch.sigmoid,
         "sigmoid_derivative": lambda z: (s := torch.sigmoid(z)) * (1 - s),
@@ -54,6 +69,11 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         "hidden_delta": lambda D, W, S: (D @ W) * S,
         "bias_gradient": lambda D: D.mean(dim=0),
         "weight_gradient": lambda D, A: D.T @ A / len(D),
+        "maxpool_forward": lambda A, size, stride, padding: F.max_pool2d(A, size, stride, padding, return_indices=True),
+        "maxpool_backward": maxpool_backward,
+        "averagepool_forward": F.avg_pool2d,
+        "averagepool_backward": averagepool_backward,
+        "dropout": lambda A, rate, seed, epoch, first, layer: F.dropout(A, rate),
         "sgd_update": lambda W, G, rate: W.sub_(G, alpha=rate),
         "confusion_matrix": lambda labels, predictions, classes: torch.bincount(
             labels * classes + predictions, minlength=classes**2

@@ -7,7 +7,9 @@ First stage: small sizes and hostile values, so that a fault is shown on simple 
   windows are too many sizes for that: their operations list their own, and draw some.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's `hostile`
   names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞
-  or −∞ once in one argument; "special", values at which activations often fail, all of them in each array.
+  or −∞ once in one argument; "special", values at which activations often fail, all of them in each array; "ties", few
+  different numbers, and zeros of both signs; "nan", for operations that only move and compare numbers: some or most of
+  one argument NaN, or most of it −∞.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, for who counts calls.
 Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.
@@ -32,7 +34,7 @@ from nncourse.kernels.verdict import Case
 if TYPE_CHECKING:
     from nncourse.kernels.operation import Operation
 
-HOSTILE = ("zeros", "large", "infinite", "special")
+HOSTILE = ("zeros", "large", "infinite", "special", "ties", "nan")
 # The kinds of values that are tried with each name of an operation's `hostile`.
 KINDS = {
     "zeros": ("zeros",),
@@ -40,6 +42,8 @@ KINDS = {
     + ("large", "large and negative", "rows of different size"),
     "infinite": ("infinite", "minus infinite") * 3,
     "special": ("special", "special", "alone", "minus alone"),
+    "ties": ("few different", "zeros of both signs"),
+    "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
 }
 MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
 ABOVE_16_BITS = 1 << 16
@@ -204,14 +208,14 @@ def make_case(
     `number` chooses the sign of scalars, `axes` the shape of arrays of any shape, `position` the array that gets what
     only one may get, such as an infinity. `turn` counts the cases: the operation's `values` find it among the sizes.
     `decided` draws again where rounding alone decides on a result. Where that leaves no truth, because it is NaN, the
-    values are random.
+    values are random, unless the operation must let NaN through.
     """
     sizes = operation.shapes.complete(sizes, operation.name)
     for _ in range(MOST_DRAWS if decided else 1):
         arguments = _arguments(operation, sizes, kind, rng, number, axes, position, turn)
         if is_decided(operation, arguments):
             break
-    if kind not in ("random", "zeros") and _no_truth(operation, arguments):
+    if kind not in ("random", "zeros") and "nan" not in operation.hostile and _no_truth(operation, arguments):
         kind, arguments = "random", _arguments(operation, sizes, "random", rng, number, axes, position, turn)
     shapes = ", ".join(
         f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
@@ -306,6 +310,15 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "special":
             # another start in each array, so that each value meets others
             values = np.resize(np.roll(SPECIAL, rng.integers(SPECIAL.size)), shape)
+        case "few different":
+            values = rng.integers(-1, 2, shape)
+        case "zeros of both signs":
+            values = rng.choice([-1, -0.0, 0.0], shape)
+        case "some NaN" | "mostly NaN" if chosen:
+            values[rng.random(shape) < (0.7 if kind == "mostly NaN" else 0.1)] = np.nan
+            values.flat[rng.integers(values.size)] = np.nan
+        case "mostly minus infinite" if chosen:
+            values[rng.random(shape) < 0.9] = -np.inf
         case "infinite" | "minus infinite" | "alone" | "minus alone" if chosen:
             values.flat[rng.integers(values.size)] = -np.inf if kind.startswith("minus") else np.inf
     return np.asarray(values, np.float32)

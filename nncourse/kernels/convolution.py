@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from nncourse.cuda.source import CudaSource
+from nncourse.device import on_gpu
 from nncourse.kernels.operation import Operation, cuda_beside
 
-MOST_COLUMNS = 1 << 20  # elements of the copied windows that `numpy` and `cupy` hold at a time: 4 MB
+# Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU wants large
+# matrices, and few launches.
+MOST_COLUMNS = {"cpu": 1 << 18, "gpu": 1 << 27}
 
 
 def _truth(A, W, b, stride, before, after):
@@ -33,6 +36,11 @@ def _sizes(*sizes):
     return dict(zip(names, sizes, strict=True))
 
 
+def _sizes_to_time(device):
+    """On the CPU the digits CNN's second layer; on a GPU the layers of ResNet-34 that have 64 filters."""
+    return _sizes(*((128, 64, 37, 50, 64, 3, 1, 1, 1) if device == "gpu" else (32, 4, 28, 28, 4, 2, 1, 0, 1)))
+
+
 def _draw(rng):
     """Sizes of a small convolution; strides of 1, 2 and 3, even and odd filters, other padding in front than behind."""
     batch, c_in, c_out = (int(size) for size in rng.integers(1, 6, 3))
@@ -47,7 +55,8 @@ convolution_forward = Operation(
     "Z[s,o,y,x] = b[o] + Σ_c,i,j W[o,c,i,j] A[s,c, y·stride+i−before, x·stride+j−before], 0 outside",
     contract="A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), "
     "stride () int, before () int, after () int -> Z (batch, c_out, h_out, w_out)"
-    " where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1",
+    " where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
+    "k >= 1, stride >= 1",
     truth=_truth,
     flops=_flops,
     # Those of the hostile values come first. They have no padding: an infinite weight times a zero of the padding is
@@ -77,6 +86,7 @@ convolution_forward = Operation(
         _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
         _sizes(1, 33, 8, 8, 9, 8, 1, 0, 0),  # more weights than the 64 KB of constant memory hold
     ],
+    sizes_to_time=_sizes_to_time,
 )
 
 
@@ -105,28 +115,33 @@ def loops(A, W, b, stride, before, after):
 
 @convolution_forward.array_kernel
 def array(A, W, b, stride, before, after):
-    """The windows are copied into columns, k² slices of the image; the filters times the columns are one product.
+    """The windows are copied into columns, by k² slices of the images; filters times columns is a matrix product.
 
-    The columns have k² times as many elements as the image, so they are made for some samples at a time.
+    The columns have about k² times as many elements as the images: so they are made for some samples at a time or, if
+    even one is too large, for some rows.
     """
     batch, c_in, h_in, w_in = A.shape
     c_out, k = W.shape[0], W.shape[3]
     h, w = h_in + before + after, w_in + before + after
     h_out, w_out = (h - k) // stride + 1, (w - k) // stride + 1
     Z = np.empty_like(A, shape=(batch, c_out, h_out, w_out))
-    some = max(1, min(batch, MOST_COLUMNS // (c_in * k * k * h_out * w_out)))
+    filters = W.reshape(c_out, c_in * k * k)
+    fitting = MOST_COLUMNS["gpu" if on_gpu(type(A)) else "cpu"] // (c_in * k * k * w_out)  # rows of Z
+    some, rows = min(max(fitting // h_out, 1), batch), min(max(fitting, 1), h_out)
     padded = np.zeros_like(A, shape=(some, c_in, h, w))
-    columns = np.empty_like(A, shape=(some, c_in, k, k, h_out, w_out))
     for s in range(0, batch, some):
         n = min(some, batch - s)
         padded[:n, :, before : before + h_in, before : before + w_in] = A[s : s + n]
-        for i in range(k):
-            for j in range(k):
-                shifted = padded[:n, :, i : i + (h_out - 1) * stride + 1 : stride, j:]
-                columns[:n, :, i, j] = shifted[..., : (w_out - 1) * stride + 1 : stride]
-        product = np.matmul(W.reshape(c_out, -1), columns[:n].reshape(n, c_in * k * k, h_out * w_out))
-        Z[s : s + n] = product.reshape(n, c_out, h_out, w_out)
-    Z += b[:, None, None]
+        for y in range(0, h_out, rows):
+            m = min(rows, h_out - y)
+            columns = np.empty_like(A, shape=(n, c_in, k, k, m, w_out))
+            for i in range(k):
+                below = padded[:n, :, y * stride + i :: stride][:, :, :m]
+                for j in range(k):
+                    columns[:, :, i, j] = below[..., j::stride][..., :w_out]
+            product = np.matmul(filters, columns.reshape(n, c_in * k * k, m * w_out))
+            product += b[:, None]
+            Z[s : s + n, :, y : y + m] = product.reshape(n, c_out, m, w_out)
     return Z
 
 

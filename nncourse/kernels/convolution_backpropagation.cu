@@ -61,16 +61,15 @@ extern "C" __global__ void convolution_weight_gradient_tree(const float* D, cons
 }
 
 // One block per 8 filters and 8 weights of each. For its pixels of D, in turn with those of the other threads, a thread
-// reads 8 deltas and the 8 pixels that they met, and adds all 64 products to sums in its registers. At the end the sums of
-// all threads are added up: those of a warp by shuffles, those of the warps through shared memory.
+// reads 8 deltas and the 8 pixels that they met, and adds all 64 products to sums in its registers. At the end the threads'
+// sums are added up through shared memory.
 #define SIDE 8
-#define THREADS 256
-#define WARPS (THREADS / 32)
+#define THREADS 256  // a warp for each of 8 weights
 
 extern "C" __global__ __launch_bounds__(THREADS, 2) void convolution_weight_gradient_tiles(
     const float* D, const float* A, float* dW, int batch, int c_out, int c_in, int h_in, int w_in, int k, int stride,
     int before, int after, int h_out, int w_out) {
-    __shared__ float partial[WARPS][SIDE * SIDE];
+    __shared__ float partial[SIDE][THREADS];
     int t = threadIdx.x, o0 = blockIdx.y * SIDE, n0 = blockIdx.x * SIDE;
     int weights = c_in * k * k, deltas = h_out * w_out, pixels = h_in * w_in;
     int i[SIDE], j[SIDE], shift[SIDE], filter[SIDE];
@@ -105,19 +104,17 @@ extern "C" __global__ __launch_bounds__(THREADS, 2) void convolution_weight_grad
         if (y >= h_out) y -= h_out;
     }
 #pragma unroll
-    for (int m = 0; m < SIDE; m++)
+    for (int m = 0; m < SIDE; m++) {  // filter after filter: a warp adds up what the threads have of one weight
+        __syncthreads();              // nobody overwrites the sums before they have been read
 #pragma unroll
-        for (int n = 0; n < SIDE; n++) {
-            float sum = sums[m][n];
-            for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffff, sum, distance);
-            if (t % 32 == 0) partial[t / 32][m * SIDE + n] = sum;
-        }
-    __syncthreads();
-    int o = o0 + t / SIDE, n = n0 + t % SIDE;
-    if (t >= SIDE * SIDE || o >= c_out || n >= weights) return;
-    float sum = 0.0f;
-    for (int warp = 0; warp < WARPS; warp++) sum += partial[warp][t];
-    dW[o * weights + n] = sum / batch;
+        for (int n = 0; n < SIDE; n++) partial[n][t] = sums[m][n];
+        __syncthreads();  // nobody reads the sums before all of them are there
+        float sum = 0.0f;
+        for (int other = t % 32; other < THREADS; other += 32) sum += partial[t / 32][other];
+        for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffff, sum, distance);
+        int o = o0 + m, n = n0 + t / 32;
+        if (t % 32 == 0 && o < c_out && n < weights) dW[o * weights + n] = sum / batch;
+    }
 }
 
 // ---- db[o] = mean over s of the sum over y, x of D[s][o][y][x]

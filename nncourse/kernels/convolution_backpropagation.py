@@ -11,9 +11,13 @@ from nncourse.kernels import jit
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.operation import Operation, cuda_beside
 
-# The sizes are those of the forward pass.
-OUT = "where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1"
-SIZES = {
+OUT = (
+    "where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
+    "k >= 1, stride >= 1"
+)
+LIKE_FORWARD = {
+    "tolerance": 16.0,
+    "hostile": ("zeros", "large"),  # kernels may put zeros between the deltas, and ∞ · 0 is NaN
     "flops": forward.flops,
     "sizes_to_check": forward.sizes_to_check,
     "draw_sizes": forward.draw_sizes,
@@ -23,14 +27,10 @@ SIZES = {
 
 
 def _weight_gradient_truth(D, A, k, stride, before, after):
-    """For each weight, all deltas times all pixels that they met through it."""
-    h_out, w_out = D.shape[2:]
+    """All windows of the padded image as one view, each times its delta."""
     padded = np.pad(A, ((0, 0), (0, 0), (before, after), (before, after)))
-    dW = np.empty((D.shape[1], A.shape[1], k, k))
-    for i, j in np.ndindex(k, k):
-        met = padded[:, :, i:, j:][:, :, ::stride, ::stride][:, :, :h_out, :w_out]
-        dW[:, :, i, j] = np.einsum("soyx,scyx->oc", D, met)
-    return dW / len(D)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("soyx,scyxij->ocij", D, windows) / len(D)
 
 
 def _input_gradient_truth(D, W, h_in, w_in, stride, before, after):
@@ -47,14 +47,26 @@ def _bias_sizes(batch, c_out, h_out, w_out):
     return {"batch": batch, "c_out": c_out, "h_out": h_out, "w_out": w_out}
 
 
+BIAS_SIZES = [
+    _bias_sizes(3, 4, 2, 5),  # those of the hostile values: few terms, since the roundings of equal ones add up
+    _bias_sizes(1, 1, 1, 1),
+    _bias_sizes(1, 3, 1, 7),
+    _bias_sizes(2, 1, 9, 1),
+    _bias_sizes(16, 16, 4, 4),
+    _bias_sizes(17, 33, 3, 2),
+    _bias_sizes(3, 257, 1, 2),
+    _bias_sizes(2, 4, 28, 28),
+]
+BIAS_LARGE = [_bias_sizes(65_900, 1, 1, 1), _bias_sizes(1, 66_000, 1, 1), _bias_sizes(1, 1, 300, 220)]
+
+
 convolution_weight_gradient = Operation(
     "convolution_weight_gradient",
     "dW[o,c,i,j] = mean over s of Σ_y,x D[s,o,y,x] A[s,c, y·stride+i−before, x·stride+j−before]",
     contract="D (batch, c_out, h_out, w_out), A (batch, c_in, h_in, w_in), k () int, stride () int, before () int, "
     f"after () int -> dW (c_out, c_in, k, k) {OUT}",
     truth=_weight_gradient_truth,
-    tolerance=16.0,
-    **SIZES,
+    **LIKE_FORWARD,
 )
 
 convolution_bias_gradient = Operation(
@@ -64,16 +76,9 @@ convolution_bias_gradient = Operation(
     truth=lambda D: np.einsum("soyx->o", D) / len(D),
     flops=lambda batch, c_out, h_out, w_out: batch * c_out * h_out * w_out,
     tolerance=16.0,
-    # those of the hostile values come first: a few terms, since the roundings of equal ones add up
-    sizes_to_check=[_bias_sizes(*sizes) for sizes in ((3, 4, 2, 5), (1, 1, 1, 1), (1, 3, 1, 7), (2, 1, 9, 1))]
-    + [
-        _bias_sizes(*sizes)
-        for sizes in ((16, 16, 4, 4), (17, 33, 3, 2), (33, 5, 17, 2), (3, 257, 1, 2), (4, 4, 28, 28))
-    ],
+    sizes_to_check=BIAS_SIZES,
     draw_sizes=lambda rng: _bias_sizes(*(int(size) for size in rng.integers(1, 21, 4))),
-    large_sizes=[
-        _bias_sizes(*sizes) for sizes in ((65_900, 1, 1, 1), (1, 66_000, 1, 1), (1, 2, 66_100, 1), (1, 1, 1, 66_200))
-    ],
+    large_sizes=BIAS_LARGE,
     sizes_to_time=lambda device: _bias_sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 4, 28, 28))),
 )
 
@@ -83,9 +88,7 @@ convolution_input_gradient = Operation(
     contract="D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, "
     f"before () int, after () int -> G (batch, c_in, h_in, w_in) {OUT}",
     truth=_input_gradient_truth,
-    tolerance=16.0,
-    hostile=("zeros", "large"),  # an infinite weight times a zero between the deltas is NaN, which not all kernels have
-    **SIZES,
+    **LIKE_FORWARD,
 )
 
 

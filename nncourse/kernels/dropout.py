@@ -9,8 +9,12 @@ words for the counter (j // 4, first + i, epoch, layer) and the key (seed, 0). `
 of the batch's first sample. The rate is at least 0 and below 1.
 """
 
+import math
+from pathlib import Path
+
 import numpy as np
 
+from nncourse.cuda.source import CudaSource
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
 
@@ -20,41 +24,51 @@ STEPS = 0x9E3779B9, 0xBB67AE85  # what is added to the key between rounds
 ROUNDS = 10
 
 
-def _philox_truth(counter, key):
+def words_in_python(counter, key):
     """Four random words, each below 2³², from a counter of four words and a key of two. In whole numbers of Python."""
+    (a, b, c, d), (key_a, key_c) = counter, key
     for turn in range(ROUNDS):
-        k = [(word + turn * step) % 2**32 for word, step in zip(key, STEPS, strict=True)]
-        (high_0, low_0), (high_2, low_2) = (
-            divmod(counter[place] * factor, 2**32) for place, factor in zip((0, 2), FACTORS, strict=True)
-        )
-        counter = (high_2 ^ counter[1] ^ k[0], low_2, high_0 ^ counter[3] ^ k[1], low_0)
-    return counter
+        high_a, low_a = divmod(a * FACTORS[0], 2**32)
+        high_c, low_c = divmod(c * FACTORS[1], 2**32)
+        a, b = high_c ^ b ^ (key_a + turn * STEPS[0]) % 2**32, low_c
+        c, d = high_a ^ d ^ (key_c + turn * STEPS[1]) % 2**32, low_a
+    return a, b, c, d
 
 
 def _truth(A, rate, seed, epoch, first, layer):
+    """The smallest word that keeps a unit is a whole number too, since the rate has 24 bits."""
     batch, n = A.shape
     rate = float(np.float32(rate))
-    B = np.zeros_like(A)
+    dropped = np.ones(A.shape, bool)
     for i in range(batch):
-        for unit in range(n):
-            if unit % 4 == 0:
-                words = _philox_truth((unit // 4, (first + i) % 2**32, epoch, layer), (seed, 0))
-            if words[unit % 4] // 2**8 >= rate * 2**24:
-                B[i, unit] = A[i, unit] / (1 - rate)
-    return B
+        for group in range(-(-n // 4)):
+            words = words_in_python((group, (first + i) % 2**32, epoch, layer), (seed, 0))
+            dropped[i, 4 * group : 4 * group + 4] = [word // 256 < rate * 2**24 for word in words][: n - 4 * group]
+    return np.where(dropped, 0, A / (1 - rate))
+
+
+# ---- what is tried
+
+# Seeds for which unit 0 of sample 0, with 0 for the other numbers, is at the edge of a rate of 0.5. For the first u is
+# 0.5; for the second u is the largest number below, but word · 2⁻³² rounds to 0.5.
+AT_HALF, BELOW_HALF = 515_707, 4_613_456
+MOST = 2**31 - 1
 
 
 def _rate(rng, shape, sizes):
     """From 0 to 0.9, such that float32 and float64 agree about it."""
-    return float(np.float32((0.5, 0.0, 0.25, rng.uniform(0.01, 0.9))[sizes["turn"] % 4]))
+    at_edge = sizes["seed"] in (AT_HALF, BELOW_HALF)
+    return 0.5 if at_edge else float(np.float32((0.5, 0.0, 0.25, rng.uniform(0.01, 0.9))[sizes["turn"] % 4]))
 
 
-def _number(rng, shape, sizes):
-    """A whole number for a counter: small, or any that fits 32 bits with a sign."""
-    return int(rng.integers(0, (3, 1000, 2**31)[sizes["turn"] % 3]))
+def _sizes(batch, n, *numbers):
+    return dict(zip(("batch", "n", "seed", "epoch", "first", "layer"), (batch, n, *numbers), strict=True))
 
 
-NUMBERS = ("seed", "epoch", "first", "layer")
+def _draw(rng):
+    """A small batch; each number below 3, below 1,000, or any that fits."""
+    return _sizes(*rng.integers(1, 41, 2).tolist(), *rng.integers(0, rng.choice([3, 1000, MOST], 4)).tolist())
+
 
 dropout = Operation(
     "dropout",
@@ -62,23 +76,37 @@ dropout = Operation(
     contract="A (batch, n), rate (), seed () int, epoch () int, first () int, layer () int -> B (batch, n)",
     truth=_truth,
     magnitude=lambda A, rate, *numbers: abs(A) / (1 - rate),
-    values={"rate": _rate} | dict.fromkeys(NUMBERS, _number),
-    sizes_to_check=[
-        {"batch": batch, "n": n} | dict.fromkeys(NUMBERS, 0)
-        for batch, n in ((5, 7), (1, 1), (1, 4), (3, 2), (4, 16), (17, 33), (2, 131), (33, 128), (1, 1025))
-    ],
+    values={"rate": _rate},
+    hostile=("zeros", "large", "infinite", "nan"),
     flops=lambda batch, n, **others: batch * n,
+    sizes_to_check=[
+        _sizes(5, 19, 1, 2, 64, 3),
+        _sizes(1, 1, AT_HALF, 0, 0, 0),
+        _sizes(1, 4, BELOW_HALF, 0, 0, 0),
+        _sizes(3, 2, 0, 0, 0, 0),
+        _sizes(4, 16, MOST, MOST, MOST, MOST),  # the samples' numbers need the sign's bit, too
+        _sizes(17, 33, 70_000, 70_001, 70_002, 70_003),
+        _sizes(33, 131, 12, 0, 32, 0),
+    ],
+    draw_sizes=_draw,
+    large_sizes=[_sizes(1, 66_100, 1, 2, 3, 4), _sizes(65_900, 1, 4, 3, 2, 1)],
+    sizes_to_time=lambda device: _sizes(*((65_536, 1024) if device == "gpu" else (32, 128)), 1, 1, 0, 1),
 )
 
+# ---- kernels
 
-def philox(c0, c1, c2, c3, k0, k1):
-    """Four random words from a counter of four words and a key of two, as whole numbers of 64 bits, or of Python."""
+
+def philox(a, b, c, d, key_a, key_c):
+    """Four random words from a counter of four words and a key of two: whole numbers, or arrays of 64 bits.
+
+    With 64 bits a product may come out negative, as if its highest bit were a sign; its words are right all the same.
+    """
     for _ in range(10):
-        p0, p2 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        c0, c2 = ((p2 >> 32) & 0xFFFFFFFF) ^ c1 ^ k0, ((p0 >> 32) & 0xFFFFFFFF) ^ c3 ^ k1
-        c1, c3 = p2 & 0xFFFFFFFF, p0 & 0xFFFFFFFF
-        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return c0, c1, c2, c3
+        p, q = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b = ((q >> 32) & 0xFFFFFFFF) ^ b ^ key_a, q & 0xFFFFFFFF
+        c, d = ((p >> 32) & 0xFFFFFFFF) ^ d ^ key_c, p & 0xFFFFFFFF
+        key_a, key_c = (key_a + 0x9E3779B9) & 0xFFFFFFFF, (key_c + 0xBB67AE85) & 0xFFFFFFFF
+    return a, b, c, d
 
 
 @dropout.kernel("loops", device="cpu")
@@ -104,26 +132,17 @@ dropout.kernel("numba", device="cpu", written=loops)(jit.at_first_call(lambda: j
 
 @dropout.array_kernel
 def array(A, rate, seed, epoch, first, layer):
+    """All counters at once: a column for each sample, a row for each four units. u ≥ rate as a comparison of words."""
     batch, n = A.shape
-    groups = -(-n // 4)
-    # words 0 and 2 of all counters, which are multiplied, and words 1 and 3, which are not
-    even = np.empty_like(A, shape=(2, batch, groups), dtype=np.uint64)
-    odd = np.empty_like(even)
-    even[0] = np.cumsum(np.ones_like(even[0, 0])) - 1
-    even[1] = epoch
-    odd[0] = ((np.cumsum(np.ones_like(even[0, :, :1]), axis=0) - 1) + np.uint64(first)) & np.uint64(WORD)
-    odd[1] = layer
-    key = [seed, 0]
-    for _ in range(ROUNDS):
-        first_product, second_product = even[0] * np.uint64(FACTORS[0]), even[1] * np.uint64(FACTORS[1])
-        even[0] = (second_product >> np.uint64(32)) ^ odd[0] ^ np.uint64(key[0])
-        even[1] = (first_product >> np.uint64(32)) ^ odd[1] ^ np.uint64(key[1])
-        odd[0], odd[1] = second_product & np.uint64(WORD), first_product & np.uint64(WORD)
-        key = [(word + step) & WORD for word, step in zip(key, STEPS, strict=True)]
-    words = np.stack([even[0], odd[0], even[1], odd[1]], axis=-1).reshape(batch, 4 * groups)[:, :n]
-    u = (words >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
     rate = np.float32(rate)
-    return np.where(u >= rate, A / (np.float32(1) - rate), np.float32(0))
+    smallest = math.ceil(rate * 2**24) << 8
+    samples = (np.arange(batch, like=A)[:, None] + first) & WORD
+    words = philox(np.arange(-(-n // 4), like=A), samples, epoch, layer, seed, 0)
+    kept = np.empty_like(A, shape=(batch, words[0].shape[1], 4), dtype=bool)
+    for j in range(4):
+        kept[..., j] = words[j] >= smallest
+    return np.where(kept.reshape(batch, -1)[:, :n], A / (1 - rate), np.float32(0))
 
 
-dropout.cuda_kernel("naive", cuda_beside(__file__))
+PHILOX = CudaSource.read(Path(__file__).with_name("philox.cu"))
+dropout.cuda_kernel("naive", cuda_beside(__file__, before=(PHILOX,)))

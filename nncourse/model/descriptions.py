@@ -1,6 +1,7 @@
 """Layers from their descriptions, the dictionaries of describe(): what model files hold of a network."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import numpy as np
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
 from nncourse.model.layers import Dense, Layer, LayerSequence
+
+MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 
 
 def rebuilt(about: dict[str, Any]) -> Layer:
@@ -62,7 +65,9 @@ KINDS: dict[str, Callable[[dict[str, Any]], Layer]] = {
 
 
 def _zeros(*shape: int) -> np.ndarray:
-    """Zeros of that shape that take no memory."""
+    """Zeros of that shape that take no memory; CourseError for more than a network may have."""
+    if prod(shape) > MOST_WEIGHTS:
+        raise CourseError(f"wanted at most {MOST_WEIGHTS} weights in a layer; got {' x '.join(map(str, shape))}")
     return np.broadcast_to(np.float32(0), shape)
 
 

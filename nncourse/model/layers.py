@@ -7,7 +7,7 @@ Layers for images are in image_layers.py, how weights begin in initialisers.py.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -145,7 +145,11 @@ class Dense:
 
 
 class LayerSequence:
-    """Layers one behind the other, which together are a layer again."""
+    """Layers one behind the other, which together are a layer again.
+
+    `draws` is True where one of them draws random numbers in training: a layer that does says so by its own `draws`.
+    Each layer is then handed the turn with its own number.
+    """
 
     def __init__(self, layers: Sequence[Layer]):
         if not layers:
@@ -153,12 +157,8 @@ class LayerSequence:
         self.layers = list(layers)
         counts = [each.count if isinstance(each, LayerSequence) else 1 for each in layers]
         self.count: int = sum(counts)  # of layers, those within sequences each for itself
-        self._numbers = [0, *accumulate(counts)]  # how many stand before each
-
-    @property
-    def draws(self) -> bool:
-        """True where a layer draws random numbers in training, as dropout does."""
-        return any(getattr(layer, "draws", False) for layer in self.layers)
+        self._before = [0, *accumulate(counts[:-1])]  # how many stand before each
+        self.draws: bool = any(getattr(each, "draws", False) for each in layers)
 
     @property
     def activation(self) -> str:
@@ -177,15 +177,18 @@ class LayerSequence:
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
-        """The last layer's A and Z; `kept` are the passes of all layers. Each layer is handed its own turn."""
-        passes, A, Z, turn = [], A_below, None, training
-        for layer, before in zip(self.layers, self._numbers, strict=False):
-            if training:
-                turn = Turn(training.seed, training.epoch, training.first, training.layer + before)
+        """The last layer's A and Z; `kept` are the passes of all layers."""
+        passes, A, Z = [], A_below, None
+        turns = self._turns(training) if training and self.draws else repeat(training)
+        for layer, turn in zip(self.layers, turns, strict=False):
             here = layer.forward(A, backend, turn)
             passes.append(here)
             A, Z, _ = here
         return Pass(A, Z, passes)
+
+    def _turns(self, training: Turn) -> list[Turn]:
+        """The turn with each layer's own number."""
+        return [training._replace(layer=training.layer + before) for before in self._before]
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         return self.layers[-1].slope(Z, backend)

@@ -11,14 +11,14 @@ from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
+from nncourse.model.descriptions import MOST_WEIGHTS
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
-from nncourse.model.layers import Dense, Layer, LayerSequence, Shape, Turn, distributed, views
+from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, views
 from nncourse.model.updates import Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
-MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # of an evaluation's batch: samples, and Z and A of all layers (64 MB)
 
 
@@ -111,7 +111,10 @@ class Network(LayerSequence):
 
     @property
     def rows_at_once(self) -> int:
-        """How many samples to send through the network together where only the outputs count."""
+        """How many samples to send through the network together where only the outputs count.
+
+        Those whose numbers, 2 for each number of each layer, are no more than MOST_NUMBERS; and no more than MOST_ROWS.
+        """
         return max(1, min(MOST_ROWS, MOST_NUMBERS // (2 * sum(self.sizes))))
 
     @property
@@ -139,8 +142,17 @@ class Network(LayerSequence):
         if X.shape[1:] != self.input_shape:
             raise CourseError(f"wanted samples {_in_words(self.input_shape)}; got an array of shape {X.shape}")
         rows = self.rows_at_once
-        parts = [there.forward(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.forward(X, backend).A
+        parts = [there.outputs(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.outputs(X, backend).A
+
+    def outputs(self, X: Array, backend: Calls) -> Pass:
+        """A and Z of the last layer; what the layers below computed is given up as soon as it is used."""
+        A, here = X, Pass(X)
+        for layer in self.layers:
+            del here  # Z of the layer below, and what it kept
+            here = layer.forward(A, backend)
+            A = here.A
+        return Pass(A, here.Z)
 
 
 def _letter(layer: Layer) -> str:
@@ -187,6 +199,18 @@ def make_network(
     return Network([initialised(layer, initialiser, rng) for layer in planned], cost, words.input_shape(asked))
 
 
+def refuse_other_layers(network: Network, asked: str, what: str) -> None:
+    """CourseError, which begins with `what`, unless these words mean the network's layers, whatever the activations."""
+    wanted = words.parsed(asked)
+    there = words.words_of(network.layers, network.input_shape)
+    names = [name for layer, name in zip(network.layers, network.activations, strict=True) if layer.parameters]
+    fits = list(map(str, wanted)) == list(map(str, there)) and [
+        layer.describe() for layer in words.layers_of(wanted, names)
+    ] == [layer.describe() for layer in network.layers]
+    if not fits:
+        raise CourseError(f"wanted {what}, {network.in_words}; got {asked}")
+
+
 def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
     """CourseError for layers with more weights, or more numbers a sample, than any network of the course needs.
 
@@ -216,7 +240,7 @@ def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], li
 
 
 def cost_of(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> float:
-    """The cost of a batch that went forward: one number, fetched from the device."""
+    """The cost of a batch from the last of Z and A: one number, fetched from the device."""
     outputs = Z[-1] if COSTS[network.cost] else A[-1]
     return float(getattr(backend, network.cost)(outputs, Y))
 

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from nncourse.architecture import DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.model.layers import Turn
-from nncourse.model.network import Network, cost_of, forward, training_step
+from nncourse.model.network import Network, cost_of, training_step
 from nncourse.model.updates import SGD, Adam, Schedule, Update, constant, remembered
 
+MOST_COPIED = 1 << 22  # numbers of X that are put in order at a time: 16 MB
 FIRST_BATCHES = 64  # how many a fused kernel is tried on: enough that a graph is recorded
 
 
@@ -109,9 +111,8 @@ def train(
                 bar.write(history.note)
             for number in bar:
                 start = time.perf_counter()
-                # The rows are shuffled once, so that each batch is a slice and not another gathering.
                 order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
-                train_epoch(X[order], Y[order], rate_of(number), Turn(seed, number))
+                train_epoch(order, rate_of(number), Turn(seed, number))
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
                 cost = evaluate(there, X, Y, backend)
@@ -143,8 +144,8 @@ def evaluate(network: Network, X: Array, Y: Array, backend: Calls) -> float:
     total, at_once = 0.0, network.rows_at_once
     for start in range(0, len(X), at_once):
         rows, targets = X[start : start + at_once], Y[start : start + at_once]
-        Z, A = forward(network, rows, backend)
-        total += cost_of(network, Z, A, targets, backend) * len(rows)
+        last = network.outputs(rows, backend)
+        total += cost_of(network, [last.Z], [last.A], targets, backend) * len(rows)
     return total / len(X)
 
 
@@ -168,8 +169,8 @@ def _snapshot(network: Network, update: Update) -> tuple[Array, dict[str, Array]
 
 def _made_ready(
     backend: Calls, history: History, network: Network, update: Update, X: Array, Y: Array, batch_size: int, rate: float
-) -> Callable[[Array, Array, float, Turn], None]:
-    """train_epoch(X, Y, rate, turn): by the backend's kernel for whole epochs, by its fallback, or step by step.
+) -> Callable[[Array, float, Turn], None]:
+    """train_epoch(order, rate, turn): by the backend's kernel for whole epochs, by its fallback, or step by step.
 
     It has been run on a few batches with copies of the parameters, so that nothing is compiled later. The reason for a
     fallback goes to history.note.
@@ -198,11 +199,21 @@ def _made_ready(
             history.note = f"trained by {kernel.name}: {error}"
             continue
         history.kernel = kernel.name
-        return lambda X, Y, rate, turn: _fused(call, network, X, Y, batch_size, rate, update)
+        return lambda order, rate, turn: _fused(call, network, X[order], Y[order], batch_size, rate, update)
     history.kernel = "steps"
     history.note = reason if wholes else ""
     training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(update), Turn())
-    return lambda X, Y, rate, turn: train_step_by_step(network, X, Y, batch_size, rate, backend, update, turn)
+
+    def train_epoch(order: Array, rate: float, turn: Turn) -> None:
+        # Many rows are put in order at a time, so that each batch is a slice and not another gathering; not all of
+        # them, since the copy would be as large as X.
+        some = batch_size * max(1, MOST_COPIED // (batch_size * prod(X.shape[1:])))
+        for start in range(0, len(X), some):
+            rows = order[start : start + some]
+            there = turn._replace(first=start)
+            train_step_by_step(network, X[rows], Y[rows], batch_size, rate, backend, update, there)
+
+    return train_epoch
 
 
 def _fused(
@@ -228,11 +239,11 @@ def train_step_by_step(
 ) -> None:
     """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller.
 
-    A network with dropout wants the turn: the seed and the epoch.
+    A network with dropout wants the turn: seed, epoch, and the number within the epoch of the first row.
     """
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
-        of_batch = Turn(turn.seed, turn.epoch, start) if turn else None
+        of_batch = Turn(turn.seed, turn.epoch, turn.first + start) if turn else None
         training_step(network, X[rows], Y[rows], rate, backend, update, of_batch)
 
 

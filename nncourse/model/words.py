@@ -3,7 +3,8 @@
 The first word is a sample: an image of so many channels, rows and columns, or a number of inputs. Then come the layers:
 
     conv4x3         4 filters of 3 x 3; conv4x3same with so many zeros around the image that it keeps its size,
-                    conv4x3p2 with 2 rows and columns of zeros on each side, conv4x3s2 with a stride of 2
+                    conv4x3p2 with 2 rows and columns of zeros on each side, conv4x3p1+0 with 1 before the image and
+                    none behind it, conv4x3s2 with a stride of 2
     pool2           the maxima of windows of 2 x 2, side by side; pool3s2p1 with stride and padding
     averagepool2    their means; averagepool3s2 with a stride
     dropout0.5      in training half of the numbers are left out
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple
 
 from nncourse.errors import CourseError, nearest
 from nncourse.model.descriptions import rebuilt
-from nncourse.model.image_layers import Flatten
-from nncourse.model.layers import Layer, Shape
+from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
+from nncourse.model.layers import Dense, Layer, Shape
 
 EXAMPLE = "30,60,10,1 or image1x28x28,conv4x2same,pool4,128,10"
 
@@ -37,10 +38,8 @@ class Word(NamedTuple):
             case "image", numbers:
                 return "image" + "x".join(map(str, numbers))
             case "conv", (filters, k, stride, before, after):
-                same = (before, after) == _same(int(k))
-                padding = "" if before == after == 0 else "same" if same else f"p{before}"
-                if before != after and not same:
-                    padding += f"+{after}"
+                around = f"p{before}" if before == after else f"p{before}+{after}"
+                padding = "" if before == after == 0 else "same" if (before, after) == _same(int(k)) else around
                 return f"conv{filters}x{k}{padding}" + f"s{stride}" * (stride != 1)
             case "pool", (size, stride, padding):
                 return f"pool{size}" + f"s{stride}" * (stride != size) + f"p{padding}" * (padding != 0)
@@ -73,9 +72,9 @@ class Form(NamedTuple):
 
 
 def _of_conv(found: re.Match[str]) -> tuple[float, ...]:
-    filters, k, same, padding, stride = found.groups()
-    before, after = _same(int(k)) if same else (int(padding or 0), int(padding or 0))
-    return int(filters), int(k), int(stride or 1), before, after
+    filters, k, same, before, after, stride = found.groups()
+    padding = _same(int(k)) if same else (int(before or 0), int(after or before or 0))
+    return int(filters), int(k), int(stride or 1), *padding
 
 
 def _of_pool(found: re.Match[str]) -> tuple[float, ...]:
@@ -91,7 +90,7 @@ N = r"(\d{1,9})"
 FORMS = {
     "image": Form(rf"image{N}x{N}x{N}", _all, "image, channels, height and width, such as image1x28x28"),
     "conv": Form(
-        rf"conv{N}x{N}(?:(same)|p{N})?(?:s{N})?",
+        rf"conv{N}x{N}(?:(same)|p{N}(?:\+{N})?)?(?:s{N})?",
         _of_conv,
         "conv, filters and their side, such as conv4x3, conv4x3same or conv4x3p1s2",
     ),
@@ -186,33 +185,24 @@ def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
     return found
 
 
-def refuse_others(layers: Sequence[Layer], shape: Shape, asked: str, what: str) -> None:
-    """CourseError unless the words `asked` mean just these layers, whatever their activations. `what` begins it."""
-    words, there = parsed(asked), ",".join(map(str, words_of(layers, shape)))
-    names = [layer.activation for layer in layers if layer.parameters]
-    if ",".join(map(str, words)) != there:
-        raise CourseError(f"wanted {what}, {there}; got {asked}")
-    wanted = [layer.describe() for layer in layers_of(words, names)]
-    if [layer.describe() for layer in layers] != wanted:
-        raise CourseError(f"wanted {what}, {there}; got {asked}")
-
-
 def words_of(layers: Sequence[Layer], shape: Shape) -> list[Word]:
-    """The words of a network for samples of that shape; a layer that no word can make has its kind alone."""
+    """The words of a network for samples of that shape. A layer that no word can make has the name of its class."""
     words = [Word("image" if len(shape) == 3 else "dense", shape)]
     for layer in layers:
-        about = layer.describe()
-        kind, numbers = about["kind"], {name: value for name, value in about.items() if name != "kind"}
-        match kind:
-            case "flatten":
+        match layer:
+            case Dense():
+                words.append(Word("dense", (layer.W.shape[0],)))
+            case Convolution():
+                c_out, _, k, _ = layer.W.shape
+                words.append(Word("conv", (c_out, k, layer.stride, layer.before, layer.after)))
+            case MaxPool():
+                words.append(Word("pool", (layer.size, layer.stride, layer.padding)))
+            case AveragePool():
+                words.append(Word("averagepool", (layer.size, layer.stride)))
+            case Dropout():
+                words.append(Word("dropout", (layer.rate,)))
+            case Flatten():
                 continue
-            case "dense":
-                words.append(Word("dense", (numbers["n_out"],)))
-            case "convolution":
-                order = ("c_out", "k", "stride", "before", "after")
-                words.append(Word("conv", tuple(numbers[name] for name in order)))
-            case "maxpool" | "averagepool" | "dropout":
-                words.append(Word("pool" if kind == "maxpool" else kind, tuple(numbers.values())))
             case _:
-                words.append(Word(kind))
+                words.append(Word(type(layer).__name__))
     return words

@@ -527,6 +527,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     for (int start = 0; start < n; start += BATCH) {
         turn++;
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
+        const int with_samples = divided_up(rows, EACH);  // blocks
 
         // ---- by samples: convolutions and pool
         upwards<0, CONVOLUTIONS - 1>([&](auto number) {
@@ -559,7 +560,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 tell(all_pooled + s * INPUT_FOURS + i, top, turn);
             }
         }
-        begin_to_hear();
+        wait_to_hear(with_samples, turn, [&](int b) { return all_pooled + b * EACH * INPUT_FOURS + INPUTS - 1; });
 
         // ---- by neurons: layer 1
         if constexpr (UPPER_NUMBERS > 0) {
@@ -579,8 +580,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                     tell(all_activations + (s + second) * row_of(1) + first_own + j, first_own + j < neurons(1) ? a : 0.0f, turn);
             });
         }
-        __syncthreads();  // the parameters of the layers above have been stored
-        begin_to_hear();
+        wait_to_hear(BLOCKS, turn, [&](int b) { return all_activations + (rows - 1) * row_of(1) + b * OWN + OWN - 1; });
 
         // ---- the layers above, and back to the own neurons and their inputs
         const float mean_of = 1.0f / rows;
@@ -688,7 +688,10 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 own_w[own] = updated(own_w[own], gradient[j], own_m[own], own_v[own], rates);
             }
         }
-        begin_to_hear();
+        if constexpr (CONVOLUTIONS > 0)
+            wait_to_hear(BLOCKS, turn, [&](int b) {
+                return input_deltas + (b * SAMPLES + least(block * EACH, rows - 1)) * INPUT_FOURS + INPUTS - 1;
+            });
 
         // ---- by samples: the deltas of the inputs, then backward through the pool and the convolutions
         if constexpr (CONVOLUTIONS > 0) {
@@ -762,12 +765,12 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             if (upper_from[h] >= 0) upper_w[h] = updated(upper_w[h], gradient, upper_m[h], upper_v[h], rates);
         }
         if (start + BATCH < n) ask(start + BATCH);
-        begin_to_hear();
+        if constexpr (CONVOLUTIONS > 0)
+            wait_to_hear(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
 
         // ---- update of the filters, the same in every block
         if (FILTER_NUMBERS > 0) {
             constexpr int FILTER_NUMBERS = most(1, ::FILTER_NUMBERS), GROUPS = most(1, least(BLOCKS, THREADS / FILTER_NUMBERS));
-            const int with_samples = divided_up(rows, EACH);
             for (int i = thread; i < GROUPS * FILTER_NUMBERS; i += THREADS) {
                 const float* from = filter_parts + i % FILTER_NUMBERS;
                 constexpr int parts = divided_up(BLOCKS, GROUPS), ahead = least(parts, 8);

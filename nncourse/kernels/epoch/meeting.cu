@@ -151,9 +151,17 @@ __device__ void hear(float4 (&fours)[COUNT], int turn, Place place, Most most) {
         fours[i] = make_float4(unmarked(fours[i].x), unmarked(fours[i].y), unmarked(fours[i].z), unmarked(fours[i].w));
 }
 
-// Stands where a block begins to hear what the others tell. On a GPU it waits for each number.
-__device__ void begin_to_hear() {
+// Waits, with the whole block, until each of `count` other blocks has told the number at place(block). What else it told
+// comes at about the same time: to hear() that at once would keep the memory busy with reading in vain.
+template <typename Place>
+__device__ void wait_to_hear(int count, int turn, Place place) {
 #ifdef CUDA_ON_CPU
     cuda_on_cpu::grid_barrier();
+#else
+    if (threadIdx.x < 32)
+        for (int block = threadIdx.x; block < count; block += 32)
+            while (!is_of(read_from_all(place(block)), turn)) {
+            }
+    __syncthreads();
 #endif
 }
