@@ -24,7 +24,7 @@ def test_each_notebook_has_two_exercises_or_more_and_most_have_them_for_both_dev
     for exercise in exercises():
         on_gpu = find(exercise.operation)[exercise.kernel].device == "gpu"
         by_notebook.setdefault(exercise.notebook, []).append(on_gpu)
-    assert len(by_notebook) == 8 and list(by_notebook) == sorted(by_notebook)
+    assert len(by_notebook) == 9 and list(by_notebook) == sorted(by_notebook)
     assert all(len(devices) >= 2 for devices in by_notebook.values())
     assert all(set(devices) == {True, False} for name, devices in by_notebook.items() if name != "01_neurons")
 
