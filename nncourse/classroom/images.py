@@ -20,6 +20,7 @@ NEGATIVE_TO_POSITIVE = LinearSegmentedColormap.from_list(
     "below and above 0", ["#b35806", "#fdb863", "white", "#8fb3d9", "#1f4e79"]
 )
 WIDEST = 9.0  # inches of a row
+LEFT_EDGES = np.array([[-1, 0, 1]] * 3)  # a filter for places that are dark on the left and bright on the right
 BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
 
 
@@ -115,6 +116,22 @@ def _cell(axes: Axes, row: int, column: int, face: str, line: str, text: str = "
     shade = "none" if face == "white" else (face, 0.45)
     axes.add_patch(Rectangle((column, row), 1, 1, facecolor=shade, edgecolor="0.5", linewidth=0.7, linestyle=line))
     axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8)
+
+
+def plot_slices(image: np.ndarray, k: int, before: int, after: int) -> Described:
+    """Draw the padded image once for each weight of a k × k filter; blue are the pixels that this weight meets."""
+    padded, (high, wide) = np.pad(image, (before, after)), (side + before + after - k + 1 for side in image.shape)
+    figure = Figure(figsize=(WIDEST, WIDEST / k**2 + 0.5), dpi=100, layout="constrained")
+    for axes, (i, j) in zip(figure.subplots(1, k * k), np.ndindex(k, k), strict=True):
+        for (row, column), pixel in np.ndenumerate(padded):
+            met = i <= row < i + high and j <= column < j + wide
+            outside = not (before <= row < before + len(image) and before <= column < before + image.shape[1])
+            _cell(axes, row, column, BLUE if met else "white", ":" if outside else "-", f"{pixel:g}")
+        axes.set_title(f"weight ({i}, {j})\nP[{i}:{i + high}, {j}:{j + wide}]", fontsize=9)
+        axes.set(xlim=(-0.1, padded.shape[1] + 0.1), ylim=(padded.shape[0] + 0.1, -0.1), aspect="equal")
+        axes.set_axis_off()
+    words = f"The padded image {k * k} times. Weight (i, j) meets {high} rows from row i on, and {wide} columns from "
+    return Described(figure, f"{words}column j on.")
 
 
 def plot_channels(c_in: int, c_out: int, k: int) -> Described:
