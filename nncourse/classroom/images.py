@@ -30,7 +30,8 @@ def plot(
     """Draw images (height, width) in rows of `across`, each with its name and its range of numbers.
 
     Images without negative numbers are grey, 0 is black. In others 0 is white, numbers below it are orange, above it
-    blue; if `signed`, in all. `words` say in the text alternative what is to be seen; else it gives the names and ranges alone.
+    blue; if `signed`, in all. `words` say in the text alternative what is to be seen; else it gives the names and
+    ranges alone.
     """
     across = min(across, len(images))
     down = -(-len(images) // across)
