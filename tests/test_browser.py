@@ -1,5 +1,6 @@
 """The widgets as a student sees them: a real JupyterLab, and a real browser without a window."""
 
+import io
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "build" / "browser"
@@ -46,7 +48,10 @@ network = make_network([64, 64, 10], "relu", "categorical_cross_entropy", seed=1
 train(network, data.X / 16, data.Y, backend, epochs=60, batch_size=32, learning_rate=0.2)
 drawing.pad(lambda image: network.predict(image.reshape(1, -1), backend)[0], side=8)""",
     "import os, time\nwhile not os.path.exists('go_on'):\n    time.sleep(0.01)\nprint('the last cell ran')",
+    "from nncourse.classroom import valley\nvalley.race()",
 ]
+RACE = len(CELLS) - 1
+WAITS = next(number for number, source in enumerate(CELLS) if "go_on" in source)
 
 
 def notebook() -> dict:
@@ -187,8 +192,31 @@ def turn(where, label: str, key: str, times: int = 1) -> None:
         handle.press(key)
 
 
+def drag(where, label: str, pixels: int) -> None:
+    """Move the handle of the slider with that label by mouse."""
+    handle = slider(where, label).locator(".noUi-handle")
+    handle.scroll_into_view_if_needed()
+    box = handle.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    mouse = where.page.mouse
+    mouse.move(x, y)
+    mouse.down()
+    mouse.move(x + pixels, y, steps=5)
+    mouse.up()
+
+
+def wait_for_words(where, true) -> str:
+    """The words of a widget, as soon as true(words)."""
+    end = time.monotonic() + PATIENCE / 1000
+    while not true(words := where.locator("[role=status]").inner_text()):
+        assert time.monotonic() < end, words
+        time.sleep(0.05)
+    return words
+
+
 @pytest.mark.parametrize(
-    ("number", "label"), [(1, "weight w1"), (2, "weighted sum z"), (3, "learning rate"), (4, "threshold")]
+    ("number", "label"),
+    [(1, "weight w1"), (2, "weighted sum z"), (3, "learning rate"), (4, "threshold"), (RACE, "momentum")],
 )
 def test_a_slider_moves_by_keyboard_and_draws_picture_and_words_anew(page, number, label):
     where = cell(page, number)
@@ -259,9 +287,39 @@ def test_the_filter_moves_by_mouse(page):
     where.screenshot(path=PICTURES / "filter_by_hand.png")
 
 
+def step_of(words: str) -> int:
+    return int(re.search(r"Step (\d+)", words)[1])
+
+
+def race_by_mouse_and_keyboard(page) -> None:
+    """Back to the start and play by keyboard, pause by mouse; one step by keyboard; a slider by mouse."""
+    where = cell(page, RACE)
+    where.get_by_role("button", name="Start again").press("Enter")
+    wait_for_words(where, lambda words: words.startswith("Paused. Step 0."))
+    first = picture(where)
+    where.get_by_role("button", name="Play").press("Enter")
+    wait_for_words(where, lambda words: words.startswith("Playing.") and step_of(words) >= 3)
+    wait_for_another(where, first)
+    where.get_by_role("button", name="Pause").click()
+    paused = step_of(wait_for_words(where, lambda words: words.startswith("Paused.")))
+    time.sleep(0.5)
+    assert 3 <= step_of(where.locator("[role=status]").inner_text()) == paused < 150
+    where.get_by_role("button", name="One step").press("Space")
+    words = wait_for_words(where, lambda words: step_of(words) == paused + 1)
+    before = picture(where)
+    drag(where, "momentum", -40)
+    wait_for_another(where, before)
+    wait_for_words(where, lambda now: now != words and step_of(now) == paused + 1)
+
+
+def test_the_race_runs_by_mouse_and_keyboard(page):
+    race_by_mouse_and_keyboard(page)
+    cell(page, RACE).screenshot(path=PICTURES / "light_race.png")
+
+
 def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
     (jupyterlab[0] / "go_on").unlink()
-    cell(page, len(CELLS) - 1).locator(".cm-content").click()
+    cell(page, WAITS).locator(".cm-content").click()
     page.keyboard.press("Control+Enter")
     page.locator("#jp-main-statusbar", has_text="Busy").wait_for()
     where = cell(page, 2)
@@ -344,3 +402,15 @@ def test_the_dark_theme_is_readable(page):
     by_hand(page).screenshot(path=PICTURES / "filter_by_hand_dark.png")
     ink = by_hand(page).locator("svg text").first.evaluate("words => getComputedStyle(words).fill")
     assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128
+
+
+def test_the_race_runs_on_the_dark_page_too(page):
+    """Its picture brings its own white ground, on which the black numbers of its axes can be read."""
+    race_by_mouse_and_keyboard(page)
+    where = cell(page, RACE)
+    with Image.open(io.BytesIO(picture(where))) as shown:
+        assert shown.mode == "RGB" and shown.getpixel((2, 2)) == (255, 255, 255)
+    for part in ("[role=status]", ".widget-slider .widget-label"):
+        ink = where.locator(part).first.evaluate("words => getComputedStyle(words).color")
+        assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128, part
+    where.screenshot(path=PICTURES / "dark_race.png")
