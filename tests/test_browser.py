@@ -38,10 +38,20 @@ CELLS = [
     "y = np.arange(100) % 2\nwidgets.threshold(np.random.default_rng(0).random(100) / 2 + y / 2, y)",
     "playground()",
     "from nncourse.classroom import filter_by_hand\nfilter_by_hand.widget()",
+    """from nncourse import datasets
+from nncourse.classroom import drawing
+from nncourse.kernels.backend import choose
+from nncourse.model.network import make_network
+from nncourse.model.training import train
+data, backend = datasets.load("digits"), choose("numpy")
+network = make_network([64, 64, 10], "relu", "categorical_cross_entropy", seed=1)
+train(network, data.X / 16, data.Y, backend, epochs=60, batch_size=32, learning_rate=0.2)
+drawing.pad(lambda image: network.predict(image.reshape(1, -1), backend)[0], side=8)""",
     "import os, time\nwhile not os.path.exists('go_on'):\n    time.sleep(0.01)\nprint('the last cell ran')",
     "from nncourse.classroom import valley\nvalley.race()",
 ]
-RACE = 8
+RACE = len(CELLS) - 1
+WAITS = next(number for number, source in enumerate(CELLS) if "go_on" in source)
 
 
 def notebook() -> dict:
@@ -241,36 +251,6 @@ def test_the_playground_starts_obeys_and_pauses(page):
     assert (picture(where), status.inner_text()) == pause
 
 
-def step_of(words: str) -> int:
-    return int(re.search(r"Step (\d+)", words)[1])
-
-
-def race_by_mouse_and_keyboard(page) -> None:
-    """Back to the start and play by keyboard, pause by mouse; one step by keyboard; a slider by mouse."""
-    where = cell(page, RACE)
-    where.get_by_role("button", name="Start again").press("Enter")
-    wait_for_words(where, lambda words: words.startswith("Paused. Step 0."))
-    first = picture(where)
-    where.get_by_role("button", name="Play").press("Enter")
-    wait_for_words(where, lambda words: words.startswith("Playing.") and step_of(words) >= 3)
-    wait_for_another(where, first)
-    where.get_by_role("button", name="Pause").click()
-    paused = step_of(wait_for_words(where, lambda words: words.startswith("Paused.")))
-    time.sleep(0.5)
-    assert 3 <= step_of(where.locator("[role=status]").inner_text()) == paused < 150
-    where.get_by_role("button", name="One step").press("Space")
-    words = wait_for_words(where, lambda words: step_of(words) == paused + 1)
-    before = picture(where)
-    drag(where, "momentum", -40)
-    wait_for_another(where, before)
-    wait_for_words(where, lambda now: now != words and step_of(now) == paused + 1)
-
-
-def test_the_race_runs_by_mouse_and_keyboard(page):
-    race_by_mouse_and_keyboard(page)
-    cell(page, RACE).screenshot(path=PICTURES / "light_race.png")
-
-
 def by_hand(page):
     """The cell of the filter that is moved by hand."""
     return cell(page, next(number for number, source in enumerate(CELLS) if "filter_by_hand" in source))
@@ -307,9 +287,39 @@ def test_the_filter_moves_by_mouse(page):
     where.screenshot(path=PICTURES / "filter_by_hand.png")
 
 
+def step_of(words: str) -> int:
+    return int(re.search(r"Step (\d+)", words)[1])
+
+
+def race_by_mouse_and_keyboard(page) -> None:
+    """Back to the start and play by keyboard, pause by mouse; one step by keyboard; a slider by mouse."""
+    where = cell(page, RACE)
+    where.get_by_role("button", name="Start again").press("Enter")
+    wait_for_words(where, lambda words: words.startswith("Paused. Step 0."))
+    first = picture(where)
+    where.get_by_role("button", name="Play").press("Enter")
+    wait_for_words(where, lambda words: words.startswith("Playing.") and step_of(words) >= 3)
+    wait_for_another(where, first)
+    where.get_by_role("button", name="Pause").click()
+    paused = step_of(wait_for_words(where, lambda words: words.startswith("Paused.")))
+    time.sleep(0.5)
+    assert 3 <= step_of(where.locator("[role=status]").inner_text()) == paused < 150
+    where.get_by_role("button", name="One step").press("Space")
+    words = wait_for_words(where, lambda words: step_of(words) == paused + 1)
+    before = picture(where)
+    drag(where, "momentum", -40)
+    wait_for_another(where, before)
+    wait_for_words(where, lambda now: now != words and step_of(now) == paused + 1)
+
+
+def test_the_race_runs_by_mouse_and_keyboard(page):
+    race_by_mouse_and_keyboard(page)
+    cell(page, RACE).screenshot(path=PICTURES / "light_race.png")
+
+
 def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
     (jupyterlab[0] / "go_on").unlink()
-    cell(page, len(CELLS) - 1).locator(".cm-content").click()
+    cell(page, WAITS).locator(".cm-content").click()
     page.keyboard.press("Control+Enter")
     page.locator("#jp-main-statusbar", has_text="Busy").wait_for()
     where = cell(page, 2)
@@ -318,6 +328,56 @@ def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
     wait_for_another(where, before)  # the cell still runs: it waits for what comes next
     (jupyterlab[0] / "go_on").touch()
     idle(page)
+
+
+def pad(page):
+    """The pad to draw on."""
+    where = page.locator(".nncourse-pad")
+    where.scroll_into_view_if_needed()
+    return where
+
+
+def says(where, words: str):
+    """Wait until the widget says so, aloud."""
+    where.locator("[role=status]", has_text=words).wait_for()
+
+
+def test_a_digit_drawn_with_the_mouse_is_recognised_and_cleared_away(page):
+    where = pad(page)
+    says(where, "Nothing is drawn yet.")
+    paper = where.locator(".paper")
+    box = paper.bounding_box()
+    corners = [
+        (box["x"] + box["width"] * x, box["y"] + box["height"] * y) for x, y in ((0.3, 0.2), (0.7, 0.2), (0.46, 0.82))
+    ]
+    page.mouse.move(*corners[0])
+    page.mouse.down()
+    page.mouse.move(*corners[1], steps=10)
+    bar = where.locator(".number").nth(7)
+    page.wait_for_function("bar => bar.innerText.endsWith('%')", arg=bar.element_handle())  # while one draws
+    page.mouse.move(*corners[2], steps=10)
+    page.mouse.up()
+    says(where, "The network says 7")
+    assert float(bar.inner_text().split()[0]) > 50
+    photograph(page, "pad.png")
+    where.get_by_role("button", name="Clear").click()
+    says(where, "Nothing is drawn yet.")
+    assert bar.inner_text() == ""
+
+
+def test_a_digit_drawn_by_keyboard_is_recognised_and_the_notebook_does_not_run_away(page):
+    where = pad(page)
+    paper = where.locator(".paper")
+    paper.focus()
+    for key, times in (("ArrowUp", 10), ("Space", 1), ("ArrowDown", 20), ("Space", 1)):
+        for _ in range(times):
+            paper.press(key)
+    says(where, "The network says 1")
+    assert where.locator(".place").inner_text() == "Cursor: row 25, column 15 of 28; pen up."
+    assert paper.evaluate("paper => document.activeElement === paper")
+    photograph(page, "pad_by_keyboard.png")
+    paper.press("Delete")
+    says(where, "Nothing is drawn yet.")
 
 
 def test_nothing_went_wrong_in_the_notebook(page):
@@ -332,8 +392,13 @@ def test_the_dark_theme_is_readable(page):
     page.locator(".lm-Menu-itemLabel", has_text=re.compile("^JupyterLab Dark$")).click()
     page.locator("body[data-jp-theme-light=false]").wait_for(state="attached")
     photograph(page, "dark.png")
-    ink = cell(page, 5).locator("[role=status]").evaluate("words => getComputedStyle(words).color")
-    assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128  # light words on the dark page
+    for words in (
+        cell(page, 5).locator("[role=status]"),
+        pad(page).locator("[role=status]"),
+        pad(page).locator(".number").first,
+    ):
+        ink = words.evaluate("words => getComputedStyle(words).color")
+        assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128  # light words on the dark page
     by_hand(page).screenshot(path=PICTURES / "filter_by_hand_dark.png")
     ink = by_hand(page).locator("svg text").first.evaluate("words => getComputedStyle(words).fill")
     assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128
