@@ -567,6 +567,8 @@ MUTANTS = [
     Mutant("V from the gradient, not its square", "adam_update", "naive", "0.001f * g * g", "0.001f * g"),
     Mutant("M of the step before", "adam_update", "naive", "(m / c1)", "((m - 0.1f * g) / 0.9f / c1)"),
     Mutant("V not kept", "adam_update", "naive", "V[i] = v;", ""),
+    Mutant("epsilon under the root", "adam_update", "naive", "(sqrtf(v / c2) + 1e-8f)", "sqrtf(v / c2 + 1e-8f)"),
+    Mutant("no epsilon", "adam_update", "naive", " + 1e-8f", ""),
     Mutant("M and V swapped", "adam_update", "naive", "M[i] = m;\n    V[i] = v;", "M[i] = v;\n    V[i] = m;"),
     # pooling
     Mutant("no bounds guard", "maxpool_forward", "naive", "if (t >= batch * c * h_out * w_out) return;", ""),

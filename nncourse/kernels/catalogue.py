@@ -17,6 +17,7 @@ from nncourse.kernels import (
     neuron,
     pooling,
     update,
+    update_exercises,
 )
 from nncourse.kernels.epoch import convolutional as convolutional_epoch
 from nncourse.kernels.epoch import convolutional_cpu, convolutional_one_kernel, dense_cpu, dense_graph, dense_one_kernel
@@ -29,6 +30,7 @@ CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu, convolutional_on
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
+EXERCISES = (gpu_exercises, update_exercises)  # operations that only exercises have
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
@@ -48,7 +50,7 @@ def epochs() -> dict[str, Operation]:
 
 def find(name: str) -> Operation:
     """The operation of that name, those that only exercises have included; CourseError lists those there are."""
-    known = {operation.name: operation for operation in _defined_in((*TOPICS, gpu_exercises))}
+    known = {operation.name: operation for operation in _defined_in((*TOPICS, *EXERCISES))}
     name = RENAMED.get(name, name)
     refuse_unknown("an operation", name, known)
     return known[name]

@@ -87,7 +87,10 @@ __device__ constexpr int deltas_rows(int l) {
     return of[l];
 }
 __device__ constexpr int border(int l) { return l > 0 && stride(l) == 1 ? side(l) - 1 : 0; }
-__device__ constexpr int deltas_pitch(int l) { return width(l + 1) + 2 * border(l); }
+__device__ constexpr int deltas_pitch(int l) {
+    constexpr int of[] = {DELTAS_PITCHES};
+    return of[l];
+}
 __device__ constexpr int forward_at(int l) {  // filters for the way forward, [c][i][j][o]
     constexpr int of[] = {FORWARD_AT};
     return of[l];
@@ -279,8 +282,8 @@ __device__ void convolve_back(float* at, const float* maps, int thread) {
 template <int L>
 __device__ void filter_sums(const float* at, const float* maps, float* sums, int warp, int lane) {
     constexpr int k = side(L), by = stride(L), pitch = map_pitch(L), c_out = channels(L + 1), c_in = channels(L);
-    constexpr int TALL = 2;  // there is less to do for each element than in convolve()
-    constexpr int strips = divided_up(height(L + 1), TALL), across = width(L + 1), reads = (TALL - 1) * by + k;
+    constexpr int HIGH = 2;  // elements of a column for a thread: there is less to do for each element than in convolve()
+    constexpr int strips = divided_up(height(L + 1), HIGH), across = width(L + 1), reads = (HIGH - 1) * by + k;
     constexpr int deep = most(1, least(least(DEEP, c_out), 64 / (k * k))), numbers = deep * (k * k + 1);
     const float* deltas = at + deltas_at(L) + border(L) * (deltas_pitch(L) + 1);
     for (int c = 0; c < c_in; c++)
@@ -288,14 +291,14 @@ __device__ void filter_sums(const float* at, const float* maps, float* sums, int
             float g[numbers] = {};
             for (int item = warp * 32 + lane; item < strips * across; item += THREADS) {
                 const int x = item % across, strip = item / across;
-                const float* from = maps + map_at(L) + (c * map_rows(L) + strip * TALL * by) * pitch + x * by;
-                float d[TALL][deep];
+                const float* from = maps + map_at(L) + (c * map_rows(L) + strip * HIGH * by) * pitch + x * by;
+                float d[HIGH][deep];
 #pragma unroll
-                for (int r = 0; r < TALL; r++)
+                for (int r = 0; r < HIGH; r++)
 #pragma unroll
                     for (int o = 0; o < deep; o++) {
                         const int channel = least(first_o + o, c_out - 1);
-                        d[r][o] = deltas[(channel * deltas_rows(L) + strip * TALL + r) * deltas_pitch(L) + x];
+                        d[r][o] = deltas[(channel * deltas_rows(L) + strip * HIGH + r) * deltas_pitch(L) + x];
                         g[deep * k * k + o] += d[r][o];
                     }
 #pragma unroll
@@ -304,7 +307,7 @@ __device__ void filter_sums(const float* at, const float* maps, float* sums, int
                     for (int j = 0; j < k; j++) {
                         const float a = from[y * pitch + j];
 #pragma unroll
-                        for (int r = 0; r < TALL; r++)
+                        for (int r = 0; r < HIGH; r++)
                             if (y - r * by >= 0 && y - r * by < k)
 #pragma unroll
                                 for (int o = 0; o < deep; o++) g[(o * k + y - r * by) * k + j] += a * d[r][o];
@@ -524,6 +527,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         turn++;
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
         const int with_samples = divided_up(rows, EACH);  // blocks
+        const float mean_of = 1.0f / rows;
 
         // ---- forward: convolutions, while the dense weights arrive
         auto fetch_dense = [&] {  // by the second half of the threads: the first convolution may keep only the first half busy
@@ -582,7 +586,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 __syncthreads();
             });
             for (int o = thread; o < OUTPUTS; o += THREADS)
-                numbers[dense_deltas_at(LAYERS) + o] = output_delta(outputs, targets + q * OUTPUTS, o) / rows;
+                numbers[dense_deltas_at(LAYERS) + o] = output_delta(outputs, targets + q * OUTPUTS, o) * mean_of;
             __syncthreads();
             downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
                 constexpr int layer = number.number, row = row_of(layer);
@@ -679,7 +683,8 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 hear(inputs, turn, place);
 #pragma unroll
                 for (int e = 0; e < AHEAD; e++) {
-                    const float a = sample(e0 + e) >= BATCH ? 0.0f : k < INPUTS ? inputs[e] : 1.0f;
+                    const bool is_there = (e0 + e + 1) * S_GROUPS <= BATCH || sample(e0 + e) < BATCH;
+                    const float a = !is_there ? 0.0f : k < INPUTS ? inputs[e] : 1.0f;
                     const float4* deltas = (const float4*)(own + least(sample(e0 + e), BATCH - 1) * GATHERED);
 #pragma unroll
                     for (int j = 0; j < SHARE_FOURS / 4; j++) {
