@@ -5,13 +5,13 @@ from types import ModuleType
 from nncourse.errors import refuse_unknown
 from nncourse.kernels import activations, backpropagation, confusion, cost, dense, gpu_exercises, neuron, update
 from nncourse.kernels.epoch import convolutional as convolutional_epoch
-from nncourse.kernels.epoch import convolutional_cpu, dense_cpu, dense_graph, dense_one_kernel
+from nncourse.kernels.epoch import convolutional_cpu, convolutional_loops, dense_cpu, dense_graph, dense_one_kernel
 from nncourse.kernels.epoch import dense as dense_epoch
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu)
+CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu, convolutional_loops)
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 TOPICS = (neuron, activations, dense, cost, backpropagation, update, *EPOCHS, confusion)
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
