@@ -20,9 +20,15 @@ from nncourse.kernels import (
     update_exercises,
 )
 from nncourse.kernels.epoch import convolutional as convolutional_epoch
-from nncourse.kernels.epoch import convolutional_cpu, convolutional_loops, convolutional_one_kernel
+from nncourse.kernels.epoch import (
+    convolutional_cpu,
+    convolutional_loops,
+    convolutional_one_kernel,
+    dense_cpu,
+    dense_graph,
+    dense_one_kernel,
+)
 from nncourse.kernels.epoch import dense as dense_epoch
-from nncourse.kernels.epoch import dense_cpu, dense_graph, dense_one_kernel
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
