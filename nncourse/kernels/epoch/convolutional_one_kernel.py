@@ -110,7 +110,12 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
         "filter_memory": 3 * numbers,
         "tables": 2 * numbers + 2 * each * inputs,
         "pooled": inputs,
-        "scratch": max(4 * threads, _fours(inputs), warps * numbers, groups * first + upper + max(threads, numbers)),
+        "scratch": max(
+            4 * threads,
+            _fours(inputs),
+            warps * numbers,
+            groups * first + upper + max(1, warps // max(1, ceil(numbers / 32))) * numbers,
+        ),
     }
     starts, end = _one_behind_the_other(list(sizes.values()), end)
     return Layout(
