@@ -232,6 +232,85 @@ class Calls:
         """
         raise NotImplementedError
 
+    def convolution_forward(self, A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Array:
+        """Z[s,o,y,x] = b[o] + Σ_c,i,j W[o,c,i,j] A[s,c, y·stride+i−before, x·stride+j−before], 0 outside.
+
+        A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), stride () int, before () int, after () int -> Z
+        (batch, c_out, h_out, w_out) where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before +
+        after - k) // stride + 1, k >= 1, stride >= 1
+        """
+        raise NotImplementedError
+
+    def convolution_weight_gradient(self, D: Array, A: Array, k: int, stride: int, before: int, after: int) -> Array:
+        """dW[o,c,i,j] = mean over s of Σ_y,x D[s,o,y,x] A[s,c, y·stride+i−before, x·stride+j−before].
+
+        D (batch, c_out, h_out, w_out), A (batch, c_in, h_in, w_in), k () int, stride () int, before () int, after ()
+        int -> dW (c_out, c_in, k, k) where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before +
+        after - k) // stride + 1, k >= 1, stride >= 1
+        """
+        raise NotImplementedError
+
+    def convolution_bias_gradient(self, D: Array) -> Array:
+        """db[o] = mean over s of Σ_y,x D[s,o,y,x].
+
+        D (batch, c_out, h_out, w_out) -> db (c_out,)
+        """
+        raise NotImplementedError
+
+    def convolution_input_gradient(
+        self, D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int
+    ) -> Array:
+        """G[s,c,row,column] = Σ D[s,o,y,x] W[o,c,i,j], row = y·stride+i−before, column = x·stride+j−before.
+
+        D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, before () int,
+        after () int -> G (batch, c_in, h_in, w_in) where h_out = (h_in + before + after - k) // stride + 1, w_out =
+        (w_in + before + after - k) // stride + 1, k >= 1, stride >= 1
+        """
+        raise NotImplementedError
+
+    def maxpool_forward(self, A: Array, size: int, stride: int, padding: int) -> tuple[Array, Array]:
+        """Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding] inside the image, i, j < size.
+
+        A (batch, c, h_in, w_in), size () int, stride () int, padding () int -> Z (batch, c, h_out, w_out), places
+        (batch, c, h_out, w_out) int where h_out = (h_in + 2 * padding - size) // stride + 1, w_out = (w_in + 2 *
+        padding - size) // stride + 1, size >= 1, stride >= 1, padding >= 0, 2 * padding <= size
+        """
+        raise NotImplementedError
+
+    def maxpool_backward(
+        self, D: Array, places: Array, h_in: int, w_in: int, size: int, stride: int, padding: int
+    ) -> Array:
+        """G[s, c, row, column] = Σ D[s, c, y, x] over all windows with places[s, c, y, x] = row · w_in + column.
+
+        D (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int, h_in () int, w_in () int, size () int, stride
+        () int, padding () int -> G (batch, c, h_in, w_in) where h_out = (h_in + 2 * padding - size) // stride + 1,
+        w_out = (w_in + 2 * padding - size) // stride + 1, size >= 1, stride >= 1, padding >= 0, 2 * padding <= size
+        """
+        raise NotImplementedError
+
+    def averagepool_forward(self, A: Array, size: int, stride: int) -> Array:
+        """Z[s, c, y, x] = mean of A[s, c, y·stride + i, x·stride + j] over 0 ≤ i, j < size.
+
+        A (batch, c, h_in, w_in), size () int, stride () int -> Z (batch, c, h_out, w_out) where h_out = (h_in - size)
+        // stride + 1, w_out = (w_in - size) // stride + 1, size >= 1, stride >= 1
+        """
+        raise NotImplementedError
+
+    def averagepool_backward(self, D: Array, h_in: int, w_in: int, size: int, stride: int) -> Array:
+        """G[s, c, row, column] = Σ D[s, c, y, x] / size² over all windows that hold the pixel.
+
+        D (batch, c, h_out, w_out), h_in () int, w_in () int, size () int, stride () int -> G (batch, c, h_in, w_in)
+        where h_out = (h_in - size) // stride + 1, w_out = (w_in - size) // stride + 1, size >= 1, stride >= 1
+        """
+        raise NotImplementedError
+
+    def dropout(self, A: Array, rate: float, seed: int, epoch: int, first: int, layer: int) -> Array:
+        """B = A / (1 − rate) where u ≥ rate, else 0; u is random in [0, 1), from seed, epoch, sample, layer and unit.
+
+        A (batch, n), rate (), seed () int, epoch () int, first () int, layer () int -> B (batch, n)
+        """
+        raise NotImplementedError
+
     def sgd_update(self, W: Array, G: Array, rate: float) -> Array:
         """Algorithm 1 W ← W − η G.
 

@@ -73,7 +73,10 @@ def _parser() -> argparse.ArgumentParser:
     both.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
     both.add_argument("-v", "--verbose", action="store_true", help="show progress and the kernels that are used")
     train = command("train", _train, "train a network and save it", allow_abbrev=False, parents=[both])
-    train.add_argument("--layers", type=_sizes, help="neurons a layer, inputs first: 30,60,10,1")
+    train.add_argument(
+        "--layers", help="inputs and neurons a layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10"
+    )
+    train.add_argument("--dropout", type=_number, help="behind each hidden dense layer, the share that is left out")
     train.add_argument("--epochs", type=int, default=100)
     train.add_argument("--batch-size", "--batch_number", "--batch_size", type=int, help="default 10")
     train.add_argument(
@@ -83,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--momentum", type=_number, help="of sgd, from 0 (default) up to 1: 0.9, for instance")
     train.add_argument("--l2", type=_number, help="weight decay λ, which is added to the gradient as λ W (default 0)")
     train.add_argument("--schedule", help=f"of the learning rate: {SCHEDULES} (default constant)")
-    train.add_argument("--activation", help="of the hidden layers (default sigmoid), or one for each: tanh,sigmoid")
+    train.add_argument(
+        "--activation", help="of the hidden layers (default sigmoid), or one for each with weights: tanh,sigmoid"
+    )
     train.add_argument("--cost", help="mse (default), mae, binary_cross_entropy or categorical_cross_entropy")
     train.add_argument("--initialiser", help="xavier (default), he, normal or uniform")
     train.add_argument("--scaling", help="none, normalization or standardization (default)")
@@ -157,18 +162,10 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    """The text 30,60,10,1 as a tuple of integers."""
-    try:
-        return tuple(map(int, text.split(",")))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"wanted numbers with commas, such as 30,60,10,1; got {text!r}") from None
-
-
 def _train(options: argparse.Namespace) -> int:
     from nncourse import datasets, device
-    from nncourse.model import files, metrics
-    from nncourse.model.network import make_network
+    from nncourse.model import files, metrics, words
+    from nncourse.model.network import make_network, refuse_other_layers
     from nncourse.model.training import train
     from nncourse.model.updates import make_schedule, usual_rate
 
@@ -180,17 +177,18 @@ def _train(options: argparse.Namespace) -> int:
         raise CourseError(f"wanted a seed of at least 0, got {seed}")
     if resumed:
         network = resumed.network
-        for name in given:
+        for name in (*given, *["dropout"] * (options.dropout is not None)):
             raise CourseError(f"--resume goes on with the model's own {name}: leave --{name} out")
-        if options.layers not in (None, network.sizes):
-            asked, there = (",".join(map(str, sizes)) for sizes in (options.layers, network.sizes))
-            raise CourseError(f"--layers {asked} does not fit {options.resume}, whose layers are {there}")
-    elif options.layers:
+        if options.layers is not None:
+            refuse_other_layers(network, options.layers, f"--layers as in {options.resume}")
+    elif options.layers is not None:
         names = chosen["activation"].split(",")
         activation = names if len(names) > 1 else names[0]
-        network = make_network(options.layers, activation, chosen["cost"], chosen["initialiser"], seed)
+        layers = words.parsed(options.layers)
+        layers = layers if options.dropout is None else words.with_dropout(layers, options.dropout)
+        network = make_network(layers, activation, chosen["cost"], chosen["initialiser"], seed)
     else:
-        raise CourseError("wanted --layers, such as --layers 30,60,10,1 (inputs first), or --resume MODEL")
+        raise CourseError(f"wanted --layers, such as --layers {words.EXAMPLE} (inputs first), or --resume MODEL")
     update = _update(options, resumed)
     refuse_unwritable(Path(options.model), "the model")
     files.refuse_text_form(network, update, Path(options.model))
@@ -204,13 +202,14 @@ def _train(options: argparse.Namespace) -> int:
     backend = _backend(options)
     data = datasets.load(options.dataset, inputs=network.sizes[0], outputs=network.sizes[-1])
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
-    scaling = resumed.scaling if resumed else datasets.fit_scaling(data.X, chosen["scaling"])
+    X = data.samples_for(network.input_shape)
+    scaling = resumed.scaling if resumed else datasets.fit_scaling(X, chosen["scaling"])
     model = files.Model(network, scaling, data.classes, update=update)
     _say_backend(backend, options)
     print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
     print(f"update: {_in_words(update)}, learning rate {steps['learning_rate']:g}, schedule {steps['schedule']}")
-    X, before = model.scaled(data.X), _count_of("epochs", resumed)
-    held = (model.scaled(held_out.X), held_out.Y) if held_out else None
+    X, before = model.scaled(X), _count_of("epochs", resumed)
+    held = (model.scaled(held_out.samples_for(network.input_shape)), held_out.Y) if held_out else None
     more = {"validation": held, "epochs_done": before, "progress": options.verbose}
     history = train(
         network, X, data.Y, backend, epochs=options.epochs, **(steps | {"schedule": schedule, "update": update}), **more
@@ -226,13 +225,13 @@ def _train(options: argparse.Namespace) -> int:
         "machine": device.describe(backend.device),
         "versions": device.versions(),
     }
-    for words in filter(None, (history.note * (not options.verbose), history.stopped)):
-        print(f"nncourse: {words}", file=sys.stderr)
+    for line in filter(None, (history.note * (not options.verbose), history.stopped)):
+        print(f"nncourse: {line}", file=sys.stderr)
     files.save(model, options.model)
     if history.epochs:
         last = history.epochs[-1]
-        words = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
-        print(f"cost {last.cost:.6g} after epoch {last.number}{words}; {history.seconds:.2f} s of training")
+        on_held_out = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
+        print(f"cost {last.cost:.6g} after epoch {last.number}{on_held_out}; {history.seconds:.2f} s of training")
     M = metrics.confusion(network, X, data.Y, backend)
     print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
     print(f"model: {options.model}")
@@ -249,12 +248,12 @@ def _test(options: argparse.Namespace) -> int:
     sizes = model.network.sizes
     part = "test" if options.dataset in datasets.MNIST_SETS else "train"  # all else comes in one part
     data = datasets.load(options.dataset, inputs=sizes[0], outputs=sizes[-1], part=part)
-    X = model.scaled(data.X)
+    X = model.scaled(data.samples_for(model.network.input_shape))
     M = metrics.confusion(model.network, X, data.Y, backend)
     _say_backend(backend, options)
     there = model.network.on(backend)
     cost = evaluate(there, backend.to_device(X), backend.to_device(data.Y), backend)
-    print(f"{data.name}: {len(X)} samples, network {'-'.join(map(str, sizes))}, cost {cost:.6g}")
+    print(f"{data.name}: {len(X)} samples, network {model.network.in_words}, cost {cost:.6g}")
     classes = model.classes if len(model.classes) == len(M) else data.classes
     if options.verbose:
         print("confusion matrix (a row a class, a column a prediction):")
@@ -294,7 +293,7 @@ def _why_not(kernel, emulate: bool) -> str:
     from nncourse.cuda import emulate as emulator
 
     if kernel.device == "cpu" or (device.gpu_available() and not emulate):
-        return ""
+        return kernel.missing()
     return (emulator.why_not() or "") if kernel.cuda else "it needs a GPU"
 
 
@@ -305,8 +304,8 @@ def _time(options: argparse.Namespace) -> int:
     sizes = {}
     for text in options.size:
         name, _, number = text.partition("=")
-        if not number.isdecimal() or len(number) > 9 or int(number) < 1:
-            raise CourseError(f"wanted --size NAME=N with N from 1 to 999999999, such as batch=64; got {text!r}")
+        if not number.isdecimal() or len(number) > 9:
+            raise CourseError(f"wanted --size NAME=N with N from 0 to 999999999, such as batch=64; got {text!r}")
         sizes[name] = int(number)
     for operation in [find(options.operation)] if options.operation else (operations() | epochs()).values():
         rows = timing.time_kernels(operation, sizes, options.kernel)

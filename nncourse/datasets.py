@@ -5,6 +5,7 @@ a data set or the path of a CSV file. Rows are samples. datasets/README.md lists
 """
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,8 @@ DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 MNIST_SETS = {"mnist": DIGITS, "fashion_mnist": FASHION}
 SHIPPED = {"breast_cancer": ("benign", "malignant"), "digits": DIGITS}
+IMAGES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion_mnist": (1, 28, 28)}  # channels, height, width
+SCALINGS = ("none", "normalization", "standardization")
 MOST_CLASSES = 1000  # in a file read without a network, larger integers are taken for measurements, not labels
 
 
@@ -32,10 +35,34 @@ class Dataset:
     Y: np.ndarray  # (samples, outputs) float32: one column of 0 and 1 for two classes, one-hot for more, or raw targets
     classes: tuple[str, ...]  # the name of each class, in the order of the labels
     features: tuple[str, ...]  # the name of each column of X
+    image_shape: tuple[int, int, int] | None = None  # (channels, height, width), where a row is an image's pixels
 
     def __repr__(self) -> str:
         samples, features = self.X.shape
-        return f"{self.name}: {samples} samples, {features} features, {len(self.classes)} classes"
+        what = "x".join(map(str, self.image_shape)) + " pixels" if self.image_shape else f"{features} features"
+        return f"{self.name}: {samples} samples, {what}, {len(self.classes)} classes"
+
+    @property
+    def images(self) -> np.ndarray:
+        """X as images, (samples, channels, height, width). Raises CourseError where the samples are none."""
+        if self.image_shape is None:
+            raise CourseError(f"wanted images, such as those of {' or '.join(IMAGES)}; {self.name} has none")
+        return self.X.reshape(-1, *self.image_shape)
+
+    def samples_for(self, shape: tuple[int, ...]) -> np.ndarray:
+        """X for a network whose samples have this shape: (features,), or (channels, height, width) for images.
+
+        Rows of numbers that are not known to be images become images of that shape, channel by channel, row by row.
+        Raises CourseError for what does not fit.
+        """
+        features = self.X.shape[1]
+        if len(shape) == 3 and self.image_shape not in (None, shape):
+            wanted, got = ("x".join(map(str, sides)) for sides in (shape, self.image_shape))
+            raise CourseError(f"wanted images of {wanted} for the network; those of {self.name} have {got}")
+        if math.prod(shape) != features:
+            wanted = "x".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} features"
+            raise CourseError(f"wanted samples of {wanted} for the network; those of {self.name} have {features}")
+        return self.X.reshape(-1, *shape)
 
     @property
     def labels(self) -> np.ndarray:
@@ -61,7 +88,7 @@ def load(
     if part != "train" and name not in MNIST_SETS:
         raise CourseError(f"{name} has no part {part!r}: load it whole and split() it")
     if name in SHIPPED:
-        data = replace(read_csv(FOLDER / f"{name}.csv"), classes=SHIPPED[name])
+        data = replace(read_csv(FOLDER / f"{name}.csv"), classes=SHIPPED[name], image_shape=IMAGES.get(name))
     elif name in GENERATORS:
         data = generate(name)
     elif name in MNIST_SETS:
@@ -72,11 +99,13 @@ def load(
         names = ", ".join([*SHIPPED, *GENERATORS, *MNIST_SETS])
         raise CourseError(f"wanted the path of a CSV file or a data set, one of {names}; got {name!r}")
     if inputs not in (None, data.X.shape[1]):
-        raise CourseError(f"{data.name} has {data.X.shape[1]} features, the network has {inputs} inputs")
+        pixels = f", images of {'x'.join(map(str, data.image_shape))}" if data.image_shape else ""
+        got = f"{data.name} has {data.X.shape[1]}{pixels}"
+        raise CourseError(f"wanted {inputs} features for the inputs of the network; {got}")
     if outputs == 2 and len(data.classes) == 2:  # two classes may take one output or two
         return replace(data, Y=_targets(data.labels, 2))
     if outputs not in (None, data.Y.shape[1]):
-        raise CourseError(f"{data.name} wants {data.Y.shape[1]} outputs, the network has {outputs}")
+        raise CourseError(f"wanted {data.Y.shape[1]} outputs for {data.name}; the network has {outputs}")
     return data
 
 
@@ -225,8 +254,7 @@ def mnist(
     the latter if missing, from `mirrors` or by default from the public mirrors.
     Raises CourseError for files that are missing, damaged or do not belong together.
     """
-    if part not in ("train", "test") or name not in MNIST_SETS:
-        raise CourseError(f"part train or test of {' or '.join(MNIST_SETS)} is wanted, got {part!r} of {name!r}")
+    _refuse_other_parts(part, name)
     prefix = "train" if part == "train" else "t10k"
     image_file = _idx_file(f"{prefix}-images-idx3-ubyte.gz", folder, name, mirrors)
     label_file = _idx_file(f"{prefix}-labels-idx1-ubyte.gz", folder, name, mirrors)
@@ -237,17 +265,41 @@ def mnist(
     samples, height, width = images.shape
     X = images.reshape(samples, height * width).astype(np.float32) / np.float32(255)
     pixels = tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
-    return Dataset(name, X, _targets(labels, 10), MNIST_SETS[name], pixels)
+    return Dataset(name, X, _targets(labels, 10), MNIST_SETS[name], pixels, (1, height, width))
+
+
+def mnist_or_digits(part: str = "train", name: str = "mnist") -> Dataset:
+    """MNIST, or Fashion-MNIST, where its files are at hand; otherwise the shipped digits, whose name then is "digits".
+
+    Nothing is downloaded. A fifth of the digits is their test part; their pixels too are from 0 to 1.
+    Raises CourseError for another part or name.
+    """
+    _refuse_other_parts(part, name)
+    prefixes = (f"{prefix}-{kind}-ubyte.gz" for prefix in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+    if all(_at_hand(file, None, name) for file in prefixes):
+        return mnist(part, name=name)
+    digits = load("digits")
+    parts = split(replace(digits, X=digits.X / np.float32(16)), 0.2)
+    return parts[0 if part == "train" else 1]
+
+
+def _refuse_other_parts(part: str, name: str) -> None:
+    if part not in ("train", "test") or name not in MNIST_SETS:
+        raise CourseError(f"wanted part train or test of {' or '.join(MNIST_SETS)}; got {part!r} of {name!r}")
+
+
+def _at_hand(file: str, folder: str | Path | None, name: str) -> Path | None:
+    """The path of an IDX file, gzipped or not, or None where it is not there."""
+    roots = [Path(os.environ["NNCOURSE_DATA"])] if os.environ.get("NNCOURSE_DATA") else []
+    folders = [root / name for root in (*roots, FOLDER)] if folder is None else [Path(folder)]
+    candidates = (place / spelling for place in folders for spelling in (file, file.removesuffix(".gz")))
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence[str] | None) -> Path:
     """The path of an IDX file, gzipped or not; it is downloaded if necessary."""
-    roots = [Path(os.environ["NNCOURSE_DATA"])] if os.environ.get("NNCOURSE_DATA") else []
-    folders = [root / name for root in (*roots, FOLDER)] if folder is None else [Path(folder)]
-    for place in folders:
-        for candidate in (place / file, place / file.removesuffix(".gz")):
-            if candidate.is_file():
-                return candidate
+    if found := _at_hand(file, folder, name):
+        return found
     if folder is not None:
         raise CourseError(f"{folder}: {file} is not there; name the folder that holds the four IDX files of {name}")
     published = json.loads((FOLDER / "mirrors.json").read_text())[name]
@@ -277,37 +329,61 @@ def split(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Datas
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """(X - offset) / factor, feature by feature: fitted on training data, applied to all data."""
+    """(X - offset) / factor: fitted on training data, applied to all data.
+
+    Fitted on rows of features it has an offset and a factor for each feature; fitted on images one for all pixels.
+    """
 
     kind: str  # "none", "normalization" or "standardization"
-    offset: np.ndarray  # (features,) float64, in the unit of the feature
-    factor: np.ndarray  # (features,) float64, in the unit of the feature, never zero
+    offset: np.ndarray  # (features,) float64 in the unit of the feature; of images (), in the unit of the pixels
+    factor: np.ndarray  # the same shape, never zero
 
     def apply(self, X: np.ndarray) -> np.ndarray:
-        """X (samples, features) scaled, as a new float32 array. Raises CourseError for another number of features."""
-        if X.ndim != 2 or X.shape[1] != len(self.offset):
-            raise CourseError(f"this scaling was fitted on {len(self.offset)} features, X has the shape {X.shape}")
-        return ((X - self.offset) / self.factor).astype(np.float32)
+        """X, rows of features or images, scaled, as a new float32 array. Raises CourseError for other features."""
+        if self.offset.ndim and (X.ndim != 2 or X.shape[1] != len(self.offset)):
+            raise CourseError(f"wanted {len(self.offset)} features a row, as scaled before; got the shape {X.shape}")
+        scaled = np.empty_like(X, np.float32, order="C")
+        for rows in _some_at_a_time(X):
+            scaled[rows] = (X[rows] - self.offset) / self.factor
+        return scaled
 
 
 def fit_scaling(X: np.ndarray, kind: str) -> Scaling:
-    """Fit a scaling to X (samples, features).
+    """Fit a scaling to X: each feature of (samples, features) for itself, all pixels of images as one.
 
     `kind` is "normalization" (to the range 0 to 1), "standardization" (to mean 0 and standard deviation 1; also
-    "standarization", as the C program spells it) or "none". A constant column is only shifted to 0.
-    Raises CourseError for any other kind, and for X without rows.
+    "standarization", as the C program spells it) or "none". Equal numbers are only shifted to 0. Images are
+    (samples, channels, height, width). Raises CourseError for any other kind, and for X without numbers.
     """
-    if X.ndim != 2 or len(X) == 0:
-        raise CourseError(f"a scaling is fitted on (samples, features), at least one sample; X has the shape {X.shape}")
-    X = X.astype(np.float64)
-    low, high = X.min(axis=0), X.max(axis=0)
+    kind = {"standarization": "standardization"}.get(kind, kind)
+    refuse_unknown("a scaling", kind, SCALINGS)
+    if X.ndim not in (2, 4) or X.size == 0:
+        wanted = "(samples, features) or (samples, channels, height, width), at least one sample"
+        raise CourseError(f"wanted {wanted}, to fit a scaling; got the shape {X.shape}")
+    axis = 0 if X.ndim == 2 else None
+    low, high = (np.asarray(extreme(axis=axis), np.float64) for extreme in (X.min, X.max))
     if kind == "none":
         return Scaling(kind, np.zeros_like(low), np.ones_like(low))
     if kind == "normalization":
         offset, factor = low, high - low
-    elif kind in ("standardization", "standarization"):
-        kind, offset, factor = "standardization", X.mean(axis=0), X.std(axis=0)
+    elif X.ndim == 2:
+        X = X.astype(np.float64)
+        offset, factor = X.mean(axis=0), X.std(axis=0)
     else:
-        raise CourseError(f"no scaling is called {kind!r}; there are none, normalization and standardization")
+        offset, factor = _mean_and_deviation(X)
     constant = low == high  # not factor == 0: rounding can make the standard deviation of equal numbers nonzero
     return Scaling(kind, np.where(constant, low, offset), np.where(constant, 1.0, factor))
+
+
+def _mean_and_deviation(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of all numbers in X, in float64."""
+    parts = _some_at_a_time(X)
+    mean = sum(X[rows].sum(dtype=np.float64) for rows in parts) / X.size
+    squares = sum(((X[rows].astype(np.float64) - mean) ** 2).sum() for rows in parts)
+    return np.asarray(mean), np.sqrt(np.asarray(squares / X.size))
+
+
+def _some_at_a_time(X: np.ndarray) -> list[slice]:
+    """Slices of the rows with about a million numbers each: then copies in float64 stay small."""
+    some = max(1, (1 << 20) // max(1, math.prod(X.shape[1:])))
+    return [slice(start, start + some) for start in range(0, len(X), some)]

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from nncourse.errors import CourseError
 from nncourse.kernels import cases
 from nncourse.kernels.activations import relu, sigmoid, softmax
 from nncourse.kernels.backpropagation import output_delta
 from nncourse.kernels.catalogue import epochs, operations
 from nncourse.kernels.confusion import confusion_matrix
 from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.operation import Operation
 from nncourse.kernels.truth import truths_of
 from nncourse.kernels.update import sgd_update
 
@@ -27,7 +29,8 @@ def test_every_case_has_a_truth_and_their_number_is_always_the_same(operation):
         counts.add(len(made))
         for case in made:
             with np.errstate(all="ignore"):
-                assert not any(np.isnan(truth).any() for truth in truths_of(operation, case.arguments).values())
+                nan = any(np.isnan(truth).any() for truth in truths_of(operation, case.arguments).values())
+            assert not nan or "NaN" in case.label and "nan" in operation.hostile
         stages = [case.large for case in made]
         assert stages == sorted(stages), "large ones come last"
     assert len(counts) == 1
@@ -74,6 +77,48 @@ def test_shapes_that_simple_mistakes_survive():
     assert max(counts) > 1 << 15
     sizes = [case.arguments[2] for case in cases.cases(confusion_matrix, 0)]
     assert max(sizes) ** 2 > 1 << 16
+
+
+def smoothed(**more):
+    """An operation on windows, whose sizes are listed."""
+    return Operation(
+        "smoothed",
+        "b = means of three",
+        "a (n,), k () int -> b (m,) where m = n - k + 1",
+        truth=lambda a, k: np.convolve(a, np.ones(k) / k, "valid"),
+        flops=None,
+        hostile=(),
+        sizes_to_check=[{"n": 5, "k": 3}],
+        **more,
+    )
+
+
+def test_listed_sizes_are_tried_with_drawn_and_large_ones():
+    drawn = {"draw_sizes": lambda rng: {"n": int(rng.integers(1, 30)), "k": 3}}  # for n < 3 there is no window
+    assert {array.size for array in arrays(smoothed())} == {5}
+    for seed in range(20):
+        sizes = [array.size for array in arrays(smoothed(**drawn), seed)]
+        assert len(sizes) == 2 + 2 * cases.RANDOM_SIZES and min(sizes) >= 3
+        assert all(sizes.count(size) > 1 for size in sizes), "each twice"
+    large = list(cases.cases(smoothed(**drawn, large_sizes=[{"n": 70_000, "k": 2}]), 0))
+    assert [case.large for case in large] == [False] * 10 + [True]
+    assert large[-1].arguments[0].size == 70_000
+
+
+def test_a_kernel_that_fails_for_few_sizes_is_refused_where_these_are_drawn_or_large():
+    def wrong(a, k):
+        b = np.convolve(a, np.ones(k, np.float32) / np.float32(k), "valid")
+        return b + (16 < a.size < 40) + (a.size > 1 << 16)
+
+    assert smoothed().check(wrong)
+    assert not smoothed(draw_sizes=lambda rng: {"n": int(rng.integers(10, 40)), "k": 3}).check(wrong, seed=0)
+    assert not smoothed(large_sizes=[{"n": 70_000, "k": 2}]).check(wrong)
+
+
+def test_drawn_sizes_want_listed_ones_beside_them():
+    for more in ({"draw_sizes": lambda rng: {"n": 3}}, {"large_sizes": [{"n": 70_000}]}):
+        with pytest.raises(CourseError, match="sizes_to_check"):
+            Operation("own", "b = a", "a (n,) -> b (n,)", truth=np.array, flops=None, **more)
 
 
 def test_scalars_are_negative_and_zero_too():

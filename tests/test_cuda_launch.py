@@ -43,6 +43,12 @@ extern "C" __global__ void histogram(const int* values, int* counts, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) atomicAdd(&counts[values[i]], 1);
 }
+#define MANY 6
+__constant__ float table[MANY];
+__constant__ float other[2] = {10.0f, 20.0f};
+extern "C" __global__ void looks_up(const float* a, const int* at, float* out, int n) {
+    for (int i = 0; i < n; i++) out[i] = table[at[i]] + other[1];
+}
 """,
     "kernels/some.cu",
 )
@@ -172,7 +178,44 @@ def test_an_unknown_kernel_is_refused():
         launch(SOURCE, "nothing", (1,), (1,), [])
 
 
+# ---- constant memory
+
+
+def looked_up(xp, a, at, **options):
+    out = xp.zeros(len(at), xp.float32)
+    arguments = [xp.asarray(a, xp.float32), xp.asarray(at, xp.int32), out, len(at)]
+    launch(SOURCE, "looks_up", (1,), (1,), arguments, **options)
+    return out.tolist()
+
+
+def filled_and_filled_again(xp, **options):
+    """A launch fills from the argument as much as there is room for; the rest stays."""
+    fill = {"constants": {"table": "a"}} | options
+    assert looked_up(xp, range(1, 11), [0, 5, 2], **fill) == [21, 26, 23]
+    assert looked_up(xp, [7, 8], [0, 1, 2], **fill) == [27, 28, 23]
+    assert looked_up(xp, [0, 0], [0], **options) == [27]
+
+
+@needs_emulator
+@pytest.mark.parametrize("races", [False, True])
+def test_constant_memory_is_filled_from_an_argument(races):
+    filled_and_filled_again(np, races=races)
+
+
+@pytest.mark.parametrize("constants", [{"tables": "a"}, {"table": "b"}, {"table": "n"}, {"table": "at"}])
+def test_constant_memory_that_is_not_there_is_refused(constants):
+    (wrong,) = constants.items()
+    with pytest.raises(CourseError, match=rf"looks_up: wanted .*{wrong[0] if wrong[1] == 'a' else wrong[1]}"):
+        looked_up(np, [1], [0], constants=constants)
+
+
 # ---- on a GPU
+
+
+def test_gpu_constant_memory_is_filled_from_an_argument(gpu):
+    import cupy
+
+    filled_and_filled_again(cupy)
 
 
 @pytest.mark.parametrize("n", [10, 7])

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -192,6 +193,14 @@ def test_races_on_device_variables(function, what, order):
     between = fault(function, 2, threads=1, blocks=2, races=True, order=order)
     assert between.facts["between_blocks"]
     assert str(between).endswith("is the index right? If it is: use atomicAdd")
+
+
+def test_a_race_on_a_variable_is_named_where_none_has_a_value_from_the_start():
+    text = """__device__ float first;
+__device__ float total[4];
+extern "C" __global__ void adds(float* a) { total[2] += a[0]; }"""
+    with pytest.raises(EmulationError, match=re.escape("both touch total[2]")):
+        launch(CudaSource(text, "zeros.cu"), "adds", (1,), (8,), [np.ones(1, np.float32)], races=True)
 
 
 @pytest.mark.parametrize("function", ["past_a_table", "past_constants", "past_a_template"])

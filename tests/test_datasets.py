@@ -7,8 +7,10 @@ import http.server
 import json
 import math
 import os
+import shutil
 import struct
 import threading
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -269,8 +271,9 @@ def test_load_fits_named_sets_to_a_network():
         load("breast_cancer", inputs=30, outputs=2).Y.argmax(axis=1), load("breast_cancer").labels
     )
     assert load("moons", outputs=2).Y.shape == (400, 2)
-    assert refusal(load, "digits", outputs=1) == "digits wants 10 outputs, the network has 1"
-    assert refusal(load, "digits", inputs=30, outputs=10) == "digits has 64 features, the network has 30 inputs"
+    assert refusal(load, "digits", outputs=1) == "wanted 10 outputs for digits; the network has 1"
+    wanted = "wanted 30 features for the inputs of the network; digits has 64, images of 1x8x8"
+    assert refusal(load, "digits", inputs=30, outputs=10) == wanted
 
 
 def test_load_reads_a_path(csv_file):
@@ -396,10 +399,69 @@ def test_scaling_of_constant_columns_and_of_nothing():
 def test_scaling_refuses():
     X = np.ones((3, 4), dtype=np.float32)
     scaling = fit_scaling(X, "none")
-    assert "fitted on 4 features, X has the shape (3, 3)" in refusal(scaling.apply, X[:, :3])
-    assert "X has the shape (4,)" in refusal(scaling.apply, X[0])
-    assert "there are none, normalization and standardization" in refusal(fit_scaling, X, "minmax")
+    assert "wanted 4 features a row, as scaled before; got the shape (3, 3)" in refusal(scaling.apply, X[:, :3])
+    assert "got the shape (4,)" in refusal(scaling.apply, X[0])
+    assert "one of none, normalization, standardization; got 'minmax'" in refusal(fit_scaling, X, "minmax")
     assert "at least one sample" in refusal(fit_scaling, X[:0], "none")
+
+
+# ---- images
+
+
+def test_rows_of_pixels_as_images():
+    data = load("digits")
+    assert data.image_shape == (1, 8, 8) and data.images.shape == (1797, 1, 8, 8)
+    np.testing.assert_array_equal(data.images[5, 0, 3], data.X[5, 24:32])
+    assert np.shares_memory(data.images, data.X) and "1x8x8" in repr(data)
+    assert split(data, 0.5)[1].images.shape[1:] == (1, 8, 8)
+    assert load("breast_cancer").image_shape is None
+    assert "breast_cancer has none" in refusal(lambda: load("breast_cancer").images)
+
+
+def test_samples_for_a_network(csv_file):
+    digits, cancer = load("digits"), load("breast_cancer")
+    assert digits.samples_for((64,)).shape == (1797, 64) and digits.samples_for((1, 8, 8)).shape == (1797, 1, 8, 8)
+    assert cancer.samples_for((30,)) is not None and cancer.samples_for((2, 3, 5)).shape == (569, 2, 3, 5)
+    assert "wanted images of 1x28x28" in refusal(digits.samples_for, (1, 28, 28))
+    assert "wanted images of 1x4x16 for the network; those of digits have 1x8x8" in refusal(
+        digits.samples_for, (1, 4, 16)
+    )
+    assert "wanted samples of 1x8x8" in refusal(cancer.samples_for, (1, 8, 8))
+    assert "wanted samples of 31 features" in refusal(cancer.samples_for, (31,))
+
+
+def test_images_have_one_scaling_for_all_pixels(rng):
+    images = rng.normal(3, 5, (700, 2, 40, 20)).astype(np.float32)  # more than are summed at a time
+    images[0, 0, 0, 0] = 90
+    wanted = images.astype(np.float64)
+    scaling = fit_scaling(images, "standardization")
+    assert scaling.offset.shape == scaling.factor.shape == ()
+    assert (scaling.offset, scaling.factor) == pytest.approx((wanted.mean(), wanted.std()), rel=1e-12)
+    scaled = scaling.apply(images)
+    assert scaled.dtype == np.float32 and scaled.shape == images.shape and scaled.flags.c_contiguous
+    np.testing.assert_array_equal(scaled, ((images - wanted.mean()) / wanted.std()).astype(np.float32))
+    np.testing.assert_array_equal(scaling.apply(images.reshape(700, -1)), scaled.reshape(700, -1))
+    scaling = fit_scaling(images, "normalization")
+    assert (scaling.offset, scaling.factor) == (images.min(), 90 - np.float64(images.min()))
+    scaled = fit_scaling(images, "none").apply(images)
+    np.testing.assert_array_equal(scaled, images)
+    assert not np.shares_memory(scaled, images)
+    one = images[:1, :1, :1, :1]
+    np.testing.assert_array_equal(fit_scaling(one, "standardization").apply(one), 0)
+    for wrong in (images[:0], images[0], images[0, 0, 0]):
+        assert "wanted (samples, features)" in refusal(fit_scaling, wrong, "none")
+
+
+def test_scaling_takes_little_memory_beside_the_result():
+    images = np.zeros((15_000, 1, 28, 28), np.float32)
+    images[::2] = 1
+    tracemalloc.start()
+    try:
+        scaled = fit_scaling(images, "standardization").apply(images)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.unique(scaled).tolist() == [-1, 1] and peak < images.nbytes + (32 << 20) < 2 * images.nbytes
 
 
 # ---- IDX files and MNIST ---------------------------------------------------------------------------------------------
@@ -443,7 +505,42 @@ def test_mnist_from_the_data_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path))
     write_mnist(tmp_path / "fashion_mnist")
     assert load("fashion_mnist", part="test", inputs=12, outputs=10).X.shape == (5, 12)
-    assert refusal(load, "fashion_mnist", outputs=1) == "fashion_mnist wants 10 outputs, the network has 1"
+    assert refusal(load, "fashion_mnist", outputs=1) == "wanted 10 outputs for fashion_mnist; the network has 1"
+
+
+@pytest.fixture
+def no_mnist(tmp_path, monkeypatch) -> Path:
+    """The folder that NNCOURSE_DATA names, where MNIST is not; the package has none either, and fetches none."""
+    own = tmp_path / "datasets"
+    own.mkdir()
+    shutil.copy(datasets.FOLDER / "digits.csv", own)
+    monkeypatch.setattr(datasets, "FOLDER", own)
+    monkeypatch.setattr(datasets, "fetch", lambda *arguments: pytest.fail("it was fetched"))
+    monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def test_the_shipped_digits_stand_in_for_mnist_and_say_so(no_mnist):
+    train, test = (datasets.mnist_or_digits(part) for part in ("train", "test"))
+    assert (len(train.X), len(test.X)) == (1438, 359)
+    for data in (train, test):
+        assert data.name == "digits" and data.images.shape[1:] == (1, 8, 8)
+        assert data.X.dtype == np.float32 and (data.X.min(), data.X.max()) == (0, 1)
+    rows = np.concatenate([train.X, test.X]) * 16
+    assert sorted(map(bytes, rows)) == sorted(map(bytes, load("digits").X))
+    for wrong in ({"part": "validation"}, {"name": "digits"}):
+        assert "wanted part train or test of mnist or fashion_mnist" in refusal(datasets.mnist_or_digits, **wrong)
+
+
+@pytest.mark.parametrize("name", ("mnist", "fashion_mnist"))
+def test_mnist_comes_as_images_where_it_is(no_mnist, name):
+    write_mnist(no_mnist / name)
+    for part in ("train", "test"):
+        data = datasets.mnist_or_digits(part, name)
+        assert data.name == name and data.image_shape == (1, 4, 3)
+        np.testing.assert_array_equal(data.images[:, 0], (IMAGES / 255).astype(np.float32))
+    (no_mnist / name / "t10k-labels-idx1-ubyte.gz").unlink()
+    assert datasets.mnist_or_digits("train", name).name == "digits"  # both parts, or none
 
 
 def test_mnist_refuses(tmp_path):

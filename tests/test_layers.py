@@ -6,7 +6,9 @@ import pytest
 from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
 from nncourse.model import network as networks
-from nncourse.model.layers import Dense, LayerSequence, Pass, rebuilt
+from nncourse.model.descriptions import rebuilt
+from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters
+from nncourse.model.layers import Dense, LayerSequence, Pass, Turn
 from nncourse.model.network import Network, backpropagation, cost_of, first_delta, forward, make_network, training_step
 from nncourse.model.training import evaluate, train
 from nncourse.model.updates import Adam
@@ -14,33 +16,7 @@ from nncourse.model.updates import Adam
 NUMPY = choose("numpy", dense_sgd_epoch="steps")
 
 
-class Flatten:
-    """A layer without an activation and without parameters."""
-
-    activation = ""
-    parameters = ()
-
-    def with_parameters(self, parameters):
-        return self
-
-    def shape_after(self, shape):
-        return (int(np.prod(shape)),)
-
-    def forward(self, A_below, backend, training=False):
-        return Pass(A_below.reshape(len(A_below), int(np.prod(A_below.shape[1:]))))
-
-    def slope(self, Z, backend):
-        return None
-
-    def backward(self, D, here, A_below, S_below, backend, below=True):
-        D = D.reshape(A_below.shape)
-        return (D if S_below is None else D * S_below) if below else None, ()
-
-    def describe(self):
-        return {"kind": "flatten"}
-
-
-class Quadratic(Flatten):
+class Quadratic(WithoutParameters):
     """Three parameters for each of n inputs: A = a x² + b x + c. It keeps x² for the way back."""
 
     def __init__(self, a, b, c):
@@ -54,7 +30,7 @@ class Quadratic(Flatten):
             raise CourseError(f"wanted samples of shape {self.parameters[0].shape}, got {shape}")
         return shape
 
-    def forward(self, A_below, backend, training=False):
+    def forward(self, A_below, backend, training=None):
         a, b, c = self.parameters
         square = A_below**2
         return Pass(a * square + b * A_below + c, kept=square)
@@ -64,21 +40,6 @@ class Quadratic(Flatten):
         gradients = tuple((D * of).mean(axis=0) for of in (here.kept, A_below, np.ones_like(D)))
         D_below = D * (2 * a * A_below + b)
         return (D_below if S_below is None else D_below * S_below) if below else None, gradients
-
-
-class Dropout(Flatten):
-    """Leaves out every third number in training, and scales the others; otherwise it does nothing."""
-
-    def shape_after(self, shape):
-        return shape
-
-    def forward(self, A_below, backend, training=False):
-        mask = np.where(np.arange(A_below[0].size) % 3 == 1, 0.0, 1.5).reshape(A_below.shape[1:]).astype(A_below.dtype)
-        return Pass(A_below * mask, kept=mask) if training else Pass(A_below)
-
-    def backward(self, D, here, A_below, S_below, backend, below=True):
-        D_below = D * here.kept
-        return (D_below if S_below is None else D_below * S_below) if below else None, ()
 
 
 def dense(n_in: int, n_out: int, activation: str = "tanh", dtype=np.float64) -> Dense:
@@ -95,11 +56,16 @@ def mixed(name: str) -> Network:
     layers = {
         "flatten first": [Flatten(), dense(6, 4), dense(4, 2, "sigmoid")],
         "parameters without activation first": [Flatten(), quadratic(6), dense(6, 2, "sigmoid")],
-        "between dense layers": [Flatten(), dense(6, 5), quadratic(5), Dropout(), dense(5, 2, "sigmoid")],
+        "between dense layers": [Flatten(), dense(6, 5), quadratic(5), Dropout(0.4), dense(5, 2, "sigmoid")],
         "no activation at the end": [Flatten(), dense(6, 2), quadratic(2)],
-        "dropout first": [Dropout(), Flatten(), dense(6, 3, "softplus"), dense(3, 2, "softmax")],
+        "dropout first": [Dropout(0.4), Flatten(), dense(6, 3, "softplus"), dense(3, 2, "softmax")],
         "sequence first": [LayerSequence([Flatten(), quadratic(6), dense(6, 4)]), dense(4, 2, "sigmoid")],
-        "sequence within": [Flatten(), dense(6, 4), LayerSequence([quadratic(4), Dropout(), dense(4, 3)]), dense(3, 2)],
+        "sequence within": [
+            Flatten(),
+            dense(6, 4),
+            LayerSequence([quadratic(4), Dropout(0.4), dense(4, 3)]),
+            dense(3, 2),
+        ],
         "sequence at the end": [Flatten(), dense(6, 4), LayerSequence([dense(4, 3), dense(3, 2, "sigmoid")])],
         "sequence in a sequence": [LayerSequence([Flatten(), LayerSequence([dense(6, 3), quadratic(3)]), dense(3, 2)])],
     }
@@ -111,15 +77,15 @@ MIXED += ["dropout first", "sequence first", "sequence within", "sequence at the
 
 
 def cost_in_training(network: Network, X, Y) -> float:
-    here = network.forward(X, NUMPY, training=True)
+    here = network.forward(X, NUMPY, training=Turn())
     return cost_of(network, [here.Z], [here.A], Y, NUMPY)
 
 
 @pytest.mark.parametrize("name", MIXED)
 def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, rng):
     network, X, Y = mixed(name), rng.normal(size=(5, 2, 3)), rng.random((5, 2))
-    got = np.concatenate([a.ravel() for of_layer in backpropagation(network, X, Y, NUMPY) for a in of_layer])
-    here = network.forward(X, NUMPY, training=True)
+    got = np.concatenate([a.ravel() for of_layer in backpropagation(network, X, Y, NUMPY, Turn()) for a in of_layer])
+    here = network.forward(X, NUMPY, training=Turn())
     D = first_delta(network, [here.Z], [here.A], Y, NUMPY)
     of_inputs = network.backward(D, here, X, None, NUMPY)[0].ravel() / len(X)
     for vector, gradient in ((network.flat_parameters, got), (X.reshape(-1), of_inputs)):
@@ -137,10 +103,10 @@ def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name
 
 def test_only_training_leaves_numbers_out(rng):
     network, X = mixed("between dense layers"), rng.normal(size=(4, 2, 3))
-    used, trained = network.forward(X, NUMPY).A, network.forward(X, NUMPY, training=True).A
+    used, trained = network.forward(X, NUMPY).A, network.forward(X, NUMPY, training=Turn()).A
     assert not np.allclose(used, trained)
     without = Network([layer for layer in network.layers if not isinstance(layer, Dropout)], input_shape=(2, 3))
-    np.testing.assert_array_equal(used, without.forward(X, NUMPY, training=True).A)
+    np.testing.assert_array_equal(used, without.forward(X, NUMPY, training=Turn()).A)
     np.testing.assert_array_equal(network.predict(X, NUMPY), used)
     np.testing.assert_array_equal(forward(network, X, NUMPY)[1][-1], used)
 
@@ -167,12 +133,12 @@ def test_a_mixed_network_is_trained(rng):
         ([dense(6, 2)], (2, 3)),
         ([Flatten(), quadratic(5), dense(5, 2)], (6,)),
         ([LayerSequence([Flatten(), dense(6, 3)]), dense(2, 2)], (2, 3)),
-        ([quadratic(3), Dropout()], (2, 3)),
+        ([quadratic(3), Dropout(0.4)], (2, 3)),
         ([Flatten(), dense(6, 2)], None),
         ([LayerSequence([dense(6, 2)])], None),
         ([Flatten()], (3,)),
         ([], (3,)),
-        ([dense(3, 2), Dropout(), dense(2, 2, "softmax"), dense(2, 2)], (3,)),
+        ([dense(3, 2), Dropout(0.4), dense(2, 2, "softmax"), dense(2, 2)], (3,)),
     ],
 )
 def test_layers_that_do_not_fit_are_refused(layers, shape):
@@ -182,7 +148,7 @@ def test_layers_that_do_not_fit_are_refused(layers, shape):
 
 
 def test_outputs_are_one_row_a_sample():
-    image = LayerSequence([Dropout(), Quadratic(*np.ones((3, 2, 3)))])
+    image = LayerSequence([Dropout(0.4), Quadratic(*np.ones((3, 2, 3)))])
     with pytest.raises(CourseError):
         Network([image], input_shape=(2, 3))
     assert Network([image, Flatten()], input_shape=(2, 3)).shapes == [(2, 3), (2, 3), (6,)]
@@ -238,13 +204,16 @@ def test_a_network_has_copies_of_its_layers_parameters_unless_a_vector_is_given(
 # ---- large sets go through in pieces
 
 
-class Counted(Dropout):
+class Counted(WithoutParameters):
     """Notes how many samples come at once."""
 
     def __init__(self):
         self.rows = []
 
-    def forward(self, A_below, backend, training=False):
+    def shape_after(self, shape):
+        return shape
+
+    def forward(self, A_below, backend, training=None):
         self.rows.append(len(A_below))
         return Pass(A_below)
 
@@ -283,7 +252,6 @@ def test_a_description_rebuilds_the_layers():
 @pytest.mark.parametrize(
     "about",
     [
-        {"kind": "flatten"},
         {"kind": "dense", "n_in": 0, "n_out": 2, "activation": "relu"},
         {"kind": "dense", "n_in": 3, "n_out": 2, "activation": "relux"},
         {"kind": "sequence", "layers": []},

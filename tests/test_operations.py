@@ -42,6 +42,8 @@ def test_cuda_kernel_is_right_under_the_emulator_in_three_thread_orders(operatio
 
 @named(GPU)
 def test_gpu_kernel_is_right_on_the_gpu(operation, kernel, gpu):
+    if said := kernel.missing():
+        pytest.skip(said)
     verdict = operation.check(kernel.name, device="gpu")
     assert verdict, str(verdict)
 
@@ -53,11 +55,11 @@ def test_every_operation_has_kernels_for_both_devices():
 
 
 @pytest.mark.parametrize("operation", operations().values(), ids=operations())
-def test_truth_is_finite_or_infinite_but_never_nan(operation):
-    """A NaN in the truth would make the check accept or refuse for no reason."""
+def test_truth_is_nan_only_where_nan_must_come_out(operation):
+    """Elsewhere a NaN in the truth would make the check accept or refuse for no reason."""
     for case in check.cases(operation):
         truth = check.truths_of(operation, case.arguments)[operation.result.name]
-        assert not np.isnan(truth).any(), case.label
+        assert not np.isnan(truth).any() or "nan" in operation.hostile, case.label
 
 
 @pytest.mark.parametrize(
@@ -245,6 +247,8 @@ def test_deterministic_cuda_kernels_repeat_bit_for_bit(gpu, rng):
             continue
         sizes = dict.fromkeys(operation.size_names, 700) | {"classes": 7}
         sizes = {letter: sizes[letter] for letter in operation.size_names}
+        if operation.sizes_to_check:
+            sizes = operation.sizes_to_check[-1]
         case = check.random_case(operation, sizes)
         import cupy
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from nncourse.classroom import picture
 from nncourse.classroom.counting import accesses, table
@@ -251,18 +252,25 @@ def test_arguments_are_left_as_they_were():
 
 # ---- what is shown
 
+IMAGE = {"batch": 1, "c_in": 1, "h_in": 8, "w_in": 8, "c_out": 1, "k": 3, "stride": 1, "before": 1, "after": 1}
+HALO = IMAGE | {"block": (4, 4), "grid": (1, 2, 2), "TILE": 4, "SIDE": 6}
 SHOWN = [
     ("sigmoid", "naive", {"n": 10, "block": 4}),
     ("sigmoid", "naive", {"n": 100}),
     ("sigmoid", SIGMOID_WITHOUT_GUARD, {"n": 40, "block": 32}),
     ("dense_forward", "naive", {"batch": 5, "block": (4, 4)}),
     ("dense_forward", "tiled", {"batch": 8, "n_in": 8, "n_out": 8, "block": (4, 4), "TILE": 4}),
+    ("convolution_forward", "naive", {"batch": 1, "before": 0, "block": 32}),
+    ("convolution_forward", "shared", HALO),
     ("mse", "tree", {"block": 8}),
     ("mse", "shuffle", {"block": 64}),
     ("softmax", "tree", {"block": 8, "THREADS": 8, "n": 12}),
     ("confusion_matrix", None, {"n": 20}),
     ("categorical_cross_entropy", None, {"batch": 70, "n": 3}),
 ]
+
+
+CONVOLUTION = {"batch": 1, "c_in": 2, "h_in": 5, "w_in": 5, "c_out": 4, "k": 3, "stride": 1, "before": 1, "after": 1}
 
 
 @pytest.mark.parametrize(("operation", "kernel", "sizes"), SHOWN)
@@ -279,6 +287,7 @@ def test_table_and_figure_can_be_read(operation, kernel, sizes):
         assert width <= 7
         assert height <= 10
         assert figure.texts[0].get_text().startswith(operation)
+        assert figure.texts[0].get_window_extent(FigureCanvasAgg(figure).get_renderer()).x1 < 100 * width
         assert figure.get_facecolor() == (1, 1, 1, 1)
         assert len(figure.axes) > len(seen.accesses.trace.memories)  # one for the threads, too
         for axes in figure.axes:
@@ -290,6 +299,27 @@ def test_table_and_figure_can_be_read(operation, kernel, sizes):
             assert max(frame.x1, frame.y1) < 1
         legend = [entry.get_text() for entry in figure.legends[0].get_texts()]
         assert {"pale: read", "framed: written"} <= set(legend)
+
+
+def test_reads_are_counted_for_each_element():
+    """A pixel is read once for each window that holds it."""
+    reads = picture.show("convolution_forward", "naive", **CONVOLUTION).accesses.reads_of("A")
+    of_a_row = np.array([2, 3, 3, 3, 2])
+    assert reads.shape == (1, 2, 5, 5) and (reads == 4 * np.outer(of_a_row, of_a_row)).all()
+
+
+def test_a_tile_of_a_convolution_has_a_halo():
+    seen = picture.show("convolution_forward", "shared", **HALO)
+    assert "convolution_forward (shared): " + ", ".join(f"{name} {size}" for name, size in IMAGE.items()) in " ".join(
+        str(seen).split()
+    )
+    trace = seen.accesses.trace
+    number = next(number for number, memory in enumerate(trace.memories) if memory.name == "A")
+    here = trace.accesses[(trace.accesses["memory"] == number) & (trace.accesses["block"] == 0)]
+    rows, columns = here["cell"] // 8, here["cell"] % 8
+    assert len(here) == 25, "of 6 x 6 pixels one row and one column are outside"
+    assert (rows.max(), columns.max()) == (4, 4), "a row and a column more than the tile of 4 x 4"
+    assert seen.accesses["piece"].reads == 64 * 9 and seen.accesses["piece"].memory.shape == (6, 6)
 
 
 def test_the_figure_of_one_block_numbers_its_threads():

@@ -353,6 +353,19 @@ def test_nothing_is_called_for_the_first_time_while_the_clock_runs(monkeypatch, 
     assert same((network, update), two_epochs_step_by_step(kind, moons))
 
 
+def test_nothing_of_a_network_for_images_is_called_for_the_first_time_either(monkeypatch, rng):
+    """NumPy's kernels stand in for Numba's: what counts is the types that they are called with."""
+    watched, marks = Watched(STEPS["numpy"]), []
+    clock = SimpleNamespace(perf_counter=lambda: marks.append(len(watched.seen)) or 0.0)
+    monkeypatch.setattr(training, "time", clock)
+    X, Y = rng.random((20, 1, 6, 6), np.float32), rng.random((20, 2), np.float32)
+    words = "image1x6x6,conv2x2,dropout0.2,conv3x2sames2,pool2s1,averagepool2,4,dropout0.5,2"
+    train(make_network(words, "relu"), X, Y, watched, epochs=2, batch_size=8, update=Adam())
+    before, timed = set(watched.seen[: marks[0]]), watched.seen[marks[0] : marks[1]]
+    assert {"convolution_input_gradient", "maxpool_backward", "dropout"} <= {name for name, *_ in timed}
+    assert set(timed) <= before
+
+
 def two_epochs_step_by_step(kind: str, moons) -> tuple[Network, object]:
     """Two epochs by Numba without anything tried before."""
     network, update = make_network([2, 4, 1]), KINDS[kind]()

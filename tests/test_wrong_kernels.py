@@ -15,6 +15,12 @@ from nncourse.kernels import check
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.catalogue import operations
 from nncourse.kernels.confusion import confusion_matrix
+from nncourse.kernels.convolution import convolution_forward
+from nncourse.kernels.convolution_backpropagation import (
+    convolution_bias_gradient,
+    convolution_input_gradient,
+    convolution_weight_gradient,
+)
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import sgd_update
 
@@ -34,6 +40,135 @@ DENSE_SUM = "z += A[i * n_in + k] * W[j * n_in + k];"
 ELEMENT = "if (i < n) a[i] = "
 SIGMOID = ELEMENT + "1.0f / (1.0f + expf(-z[i]));"
 SOFTPLUS = "fmaxf(z[i], 0.0f) + log1pf(expf(-fabsf(z[i])))"
+
+WEIGHT = "W[((o * c_in + c) * k + i) * k + j]"
+ROW = "int row = y * stride + i - before, column = x * stride + j - before;"
+INSIDE = "row >= 0 && row < h_in && column >= 0 && column < w_in"
+PIECE = "int row = blockIdx.y * TILE * stride - before, column"
+AGAIN = """            }
+        __syncthreads();"""
+
+CONVOLUTION = [
+    Mutant(mistake, "convolution_forward", kernel, right, wrong, gpu)
+    for kernel, mistake, right, wrong, gpu in (
+        ("naive", "bias forgotten", "float z = b[o];", "float z = 0.0f;", True),
+        ("naive", "a row too far up", ROW, ROW.replace("i - before", "i - before - 1"), True),
+        ("naive", "before and after exchanged", ROW, ROW.replace("before", "after"), True),
+        ("naive", "no padding", ROW, ROW.replace(" - before", ""), True),
+        ("naive", "padding takes part in the stride", ROW, ROW.replace("j - before", "j - before * stride"), True),
+        ("naive", "the filter turned around", WEIGHT, WEIGHT.replace("k + i", "k + k - 1 - i"), True),
+        ("naive", "the first channel's filter for all", WEIGHT, WEIGHT.replace(" + c)", ")"), True),
+        ("naive", "a row goes on in the next", INSIDE, INSIDE.replace(" && column < w_in", ""), True),
+        ("naive", "reads above the image", INSIDE, INSIDE.replace("row >= 0 && ", ""), False),
+        ("naive", "the first channel only", "c < c_in", "c < 1", True),
+        ("naive", "channels of another sample", "A[((s * c_in + c)", "A[((s + c)", True),
+        ("shared", "no halo", "(TILE - 1) * stride + k", "TILE * stride", True),
+        ("shared", "a load for each thread", "j < side; j += TILE", "j < TILE; j += TILE", True),
+        ("shared", "no padding", PIECE, PIECE.replace(" - before", ""), True),
+        ("shared", "tiles without stride", PIECE, PIECE.replace(" * stride", ""), True),
+        ("shared", "the first channel's image", "A + (s * c_in + c) *", "A + s * c_in *", True),
+        ("shared", "writes past the edge", "if (y < h_out && x < w_out) Z", "if (y < h_out) Z", True),
+        ("shared", "never waits for the piece", "__syncthreads();  // nobody reads", "// nobody reads", False),
+        ("shared", "loads the next piece too early", "__syncthreads();  // nobody loads", "// nobody loads", False),
+        ("shared", "wide pieces past the array", "side <= SIDE", "side <= SIDE + 1", False),
+        ("constant", "one filter for all", "min(o + n, c_out - 1) * size", "min(o, c_out - 1) * size", True),
+        ("constant", "weights past the last filter", "min(o + n, c_out - 1)", "(o + n)", False),
+        ("constant", "results past the last filter", "if (o + n < c_out) Z", "Z", True),
+        ("constant", "more weights than there is room for", "k * k <= MOST_WEIGHTS", "k * k > 0", False),
+        ("constant", "loads the next piece too early", AGAIN, AGAIN.split("\n")[0], False),
+        ("implicit_gemm", "zeros forgotten after the window", "c < c_in ? i : 1 << 30", "i", False),
+        ("implicit_gemm", "the first channel for all", "(c * h_in + i) * w_in", "i * w_in", True),
+        ("implicit_gemm", "no zeros above", "(unsigned)(row + place.row)", "row + place.row", True),
+        ("implicit_gemm", "the table does not go on", "k0 % THREADS == 0", "k0 < 0", True),
+        ("implicit_gemm", "windows past the last", "min(pixel + t, batch * plane - 1)", "pixel + t", False),
+        ("implicit_gemm", "samples not told apart", "window % plane / w_out", "window / w_out", True),
+        ("implicit_gemm", "four pixels past the end of a sample", "by_fours(Z, plane)", "true", False),
+        ("implicit_gemm", "results past the last filter", "if (filter >= c_out) continue;", "", False),
+        ("implicit_gemm", "a sample's pixels in the next", "+ p % plane", "+ pixel % plane + q", True),
+        ("implicit_gemm", "last tile left out", "k0 < K + DEPTH; k0 +=", "k0 < K; k0 +=", True),
+        ("implicit_gemm", "no barrier", "                __syncthreads();\n", "", False),
+        ("implicit_gemm", "never waits for the first tile", "    __syncthreads();\n    float z", "    float z", False),
+        ("implicit_gemm", "buffer not swapped", "now = 1 - now;", "", False),
+        ("implicit_gemm", "tiles of filters not counted", "% tiles * ROWS", "% tiles", True),
+    )
+]
+
+SHIFTED = "int row = y * stride + i - before, column = x * stride + j - before;"
+FIRST = "((row - i0) % stride + stride) % stride"
+CONVOLUTION_GRADIENTS = [
+    Mutant(mistake, f"convolution_{gradient}_gradient", kernel, right, wrong, gpu)
+    for gradient, kernel, mistake, right, wrong, gpu in (
+        ("weight", "naive", "sum, not mean", "dW[n] = sum / batch;", "dW[n] = sum;", True),
+        ("weight", "naive", "mean over the pixels", "sum / batch;", "sum / (batch * h_out * w_out);", True),
+        ("weight", "naive", "no padding", SHIFTED, SHIFTED.replace(" - before", ""), True),
+        ("weight", "naive", "stride ignored", SHIFTED, SHIFTED.replace(" * stride", ""), True),
+        ("weight", "naive", "the filter turned around", SHIFTED, SHIFTED.replace("+ i", "+ k - 1 - i"), True),
+        ("weight", "naive", "a row goes on in the next", " && column < w_in", "", True),
+        (
+            "weight",
+            "naive",
+            "filters and channels exchanged",
+            "% c_in, o = n / (k * k * c_in)",
+            "/ c_out, o = n / (k * k) % c_out",
+            True,
+        ),
+        ("weight", "naive", "one sample", "s < batch", "s < 1", True),
+        ("weight", "tree", "pixels left out", "p += blockDim.x", "p += 2 * blockDim.x", True),
+        ("weight", "tree", "a channel of D", "D + o * deltas", "D + c * deltas", True),
+        ("weight", "tree", "every thread writes", "if (threadIdx.x == 0) dW", "dW", False),
+        ("weight", "tree", "no barrier", "+ half];\n        __syncthreads();", "+ half];", False),
+        ("weight", "tiles", "rows not counted", " + (x >= w_out)", "", True),
+        ("weight", "tiles", "one filter for all", "delta[filter[e]]", "delta[filter[0]]", True),
+        ("weight", "tiles", "reads outside", "inside ? pixel[shift[e]] : 0.0f", "pixel[shift[e]]", False),
+        ("weight", "tiles", "weights past the last", " && n < weights", "", False),
+        ("weight", "tiles", "half of the warp", "distance = 16", "distance = 8", True),
+        (
+            "weight",
+            "tiles",
+            "sums overwritten",
+            "__syncthreads();              // nobody overwrites",
+            "// nobody",
+            False,
+        ),
+        ("bias", "naive", "sum, not mean", "sum / batch", "sum", True),
+        ("bias", "naive", "one row only", "p < h_out * w_out", "p < w_out", True),
+        ("bias", "tree", "pixels left out", "p = threadIdx.x;", "p = threadIdx.x + 1;", True),
+        ("bias", "tree", "the first sample of each filter", "(s * c_out + o)", "(o * batch + s)", True),
+        ("input", "naive", "stride ignored", " || y % stride != 0 || x % stride != 0", "", True),
+        ("input", "naive", "a window too many", "y >= h_out", "y > h_out", True),
+        (
+            "input",
+            "naive",
+            "before forgotten",
+            "row + before - i, x = column + before - j",
+            "row - i, x = column - j",
+            True,
+        ),
+        ("input", "naive", "the filter turned around", "c) * k + i) * k + j]", "c) * k + k - 1 - i) * k + j]", True),
+        ("input", "naive", "filters and channels exchanged", "W[((o * c_in + c)", "W[((c * c_out + o)", True),
+        ("input", "naive", "mean, not sum", "G[n] = sum;", "G[n] = sum / batch;", True),
+        (
+            "input",
+            "shared",
+            "never waits for the weights",
+            "__syncthreads();  // nobody reads",
+            "// nobody reads",
+            False,
+        ),
+        ("input", "shared", "refills the weights too early", "__syncthreads();  // nobody refills", "// nobody", False),
+        ("input", "shared", "the first weight for all", FIRST, "0", True),
+        ("input", "shared", "windows in the wrong order", "j += stride, x--", "j += stride, x++", True),
+        (
+            "input",
+            "shared",
+            "leaves before the barrier",
+            "bool inside =",
+            "if (n >= batch * pixels) return; bool inside =",
+            False,
+        ),
+        ("input", "shared", "no guard for the channels", "inside && c0 + e < c_in", "inside", False),
+    )
+]
 
 MUTANTS = [
     # dense_forward
@@ -327,6 +462,9 @@ MUTANTS = [
         "j = threadIdx.x + 1; j < n; j += THREADS) total",
     ),
     Mutant("sums over the batch", "softmax_delta", "naive", "mean += g[k] * a[k];", "mean += g[k];"),
+    # convolution
+    *CONVOLUTION,
+    *CONVOLUTION_GRADIENTS,
     # costs
     Mutant("half forgotten", "mse", "tree", "*C = sum / (2.0f * batch);", "*C = sum / batch;"),
     Mutant("mean over all numbers", "mse", "shuffle", "*C = sum / (2.0f * batch);", "*C = sum / (2.0f * batch * n);"),
@@ -425,7 +563,84 @@ MUTANTS = [
     Mutant("V from the gradient, not its square", "adam_update", "naive", "0.001f * g * g", "0.001f * g"),
     Mutant("M of the step before", "adam_update", "naive", "(m / c1)", "((m - 0.1f * g) / 0.9f / c1)"),
     Mutant("V not kept", "adam_update", "naive", "V[i] = v;", ""),
+    Mutant("epsilon under the root", "adam_update", "naive", "(sqrtf(v / c2) + 1e-8f)", "sqrtf(v / c2 + 1e-8f)"),
+    Mutant("no epsilon", "adam_update", "naive", " + 1e-8f", ""),
     Mutant("M and V swapped", "adam_update", "naive", "M[i] = m;\n    V[i] = v;", "M[i] = v;\n    V[i] = m;"),
+    # pooling
+    Mutant("no bounds guard", "maxpool_forward", "naive", "if (t >= batch * c * h_out * w_out) return;", ""),
+    Mutant("no thread index", "maxpool_forward", "naive", "blockIdx.x * blockDim.x + threadIdx.x", "0"),
+    Mutant("ignores the block", "maxpool_forward", "naive", "blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),
+    Mutant("starts at 0", "maxpool_forward", "naive", "float largest = a[place];", "float largest = 0.0f;"),
+    Mutant("starts at a small number", "maxpool_forward", "naive", "largest = a[place];", "largest = -3.4e38f;"),
+    Mutant("the last of equal ones", "maxpool_forward", "naive", "value > largest ||", "value >= largest ||"),
+    Mutant("NaN lost", "maxpool_forward", "naive", " || (isnan(value) && !isnan(largest))", ""),
+    Mutant("the last NaN", "maxpool_forward", "naive", "isnan(value) && !isnan(largest)", "isnan(value)"),
+    Mutant(
+        "rows and columns exchanged",
+        "maxpool_forward",
+        "naive",
+        "x = t % w_out, y = t / w_out % h_out",
+        "y = t % h_out, x = t / h_out % w_out",
+    ),
+    Mutant("reads by columns", "maxpool_forward", "naive", "a[row * w_in + column]", "a[column * h_in + row]"),
+    Mutant(
+        "place in the window",
+        "maxpool_forward",
+        "naive",
+        "                place = row * w_in + column;",
+        "                place = (row - top) * size + column - left;",
+    ),
+    Mutant("window not cut below", "maxpool_forward", "naive", "min(top + size, h_in)", "top + size"),
+    Mutant("window not cut on the right", "maxpool_forward", "naive", "min(left + size, w_in)", "left + size"),
+    Mutant("no padding", "maxpool_forward", "naive", "left = x * stride - padding", "left = x * stride"),
+    Mutant("no bounds guard", "maxpool_backward", "naive", "if (t >= batch * c * h_in * w_in) return;", ""),
+    Mutant("overwritten, not added", "maxpool_backward", "naive", "sum += D[window]", "sum = D[window]"),
+    Mutant(
+        "one window for each pixel",
+        "maxpool_backward",
+        "naive",
+        "row < size ? 0 : (row - size) / stride + 1",
+        "row / stride",
+    ),
+    Mutant("no padding", "maxpool_backward", "naive", "place / w_in + padding", "place / w_in"),
+    Mutant(
+        "windows past the last one", "maxpool_backward", "naive", "min(row / stride + 1, h_out)", "row / stride + 1"
+    ),
+    Mutant("all windows give", "maxpool_backward", "naive", "if (places[window] == place) sum", "sum"),
+    Mutant("sum, no mean", "averagepool_forward", "naive", "sum / (size * size)", "sum"),
+    Mutant("last column left out", "averagepool_forward", "naive", "j < size;", "j < size - 1;"),
+    Mutant("stride is 1", "averagepool_forward", "naive", "x * stride", "x"),
+    Mutant("no share", "averagepool_backward", "naive", "sum / (size * size)", "sum"),
+    Mutant(
+        "a window too few", "averagepool_backward", "naive", "(row - size) / stride + 1", "(row - size) / stride + 2"
+    ),
+    Mutant("no bounds guard", "averagepool_backward", "naive", "if (t >= batch * c * h_in * w_in) return;", ""),
+    # dropout
+    Mutant("no bounds guard", "dropout", "naive", "if (t >= batch * n) return;", ""),
+    Mutant("no factor", "dropout", "naive", "A[t] / (1.0f - rate)", "A[t]"),
+    Mutant(
+        "times a mask",
+        "dropout",
+        "naive",
+        "u >= rate ? A[t] / (1.0f - rate) : 0.0f",
+        "(u >= rate) * A[t] / (1.0f - rate)",
+    ),
+    Mutant("keeps the others", "dropout", "naive", "u >= rate", "u < rate"),
+    Mutant("u > rate", "dropout", "naive", "u >= rate", "u > rate"),
+    Mutant(
+        "all 32 bits, rounded", "dropout", "naive", "(words[unit % 4] >> 8) * 0x1p-24f", "words[unit % 4] * 0x1p-32f"
+    ),
+    Mutant("word of another unit", "dropout", "naive", "words[unit % 4]", "words[(unit + 1) % 4]"),
+    Mutant("words numbered through the rows", "dropout", "naive", "words[unit % 4]", "words[t % 4]"),
+    Mutant("a counter for each unit", "dropout", "naive", "unit / 4,", "unit,"),
+    Mutant("first left out", "dropout", "naive", "first + row", "row"),
+    Mutant(
+        "epoch and layer exchanged",
+        "dropout",
+        "naive",
+        "(unsigned)epoch, (unsigned)layer",
+        "(unsigned)layer, (unsigned)epoch",
+    ),
     Mutant(
         "transposed",
         "confusion_matrix",
@@ -453,6 +668,7 @@ MUTANTS = [
 ]
 # Right in every thread order, as long as one thread runs after the other. A GPU may be lucky too.
 RACES = [
+    Mutant("one sum for all", "maxpool_backward", "naive", "float sum = 0", "__shared__ float sum; sum = 0", gpu=False),
     Mutant(
         "adds without atomics",
         "mse",
@@ -498,8 +714,12 @@ def kernel_of(mutant: Mutant):
         text = head + function + tail.replace(mutant.right, mutant.wrong, 1)
     else:
         text = kernel.source.text.replace(mutant.right, mutant.wrong)
-    assert text != kernel.source.text, f"{mutant.right!r} is not in {kernel.source.file}: bring the mutant up to date"
-    return replace(kernel, source=replace(kernel.source, text=text))
+    shared = kernel.source.before
+    if text == kernel.source.text:  # what several texts share
+        shared = tuple(replace(source, text=source.text.replace(mutant.right, mutant.wrong)) for source in shared)
+    source = replace(kernel.source, text=text, before=shared)
+    assert source != kernel.source, f"{mutant.right!r} is not in {source.file}: bring the mutant up to date"
+    return replace(kernel, source=source)
 
 
 def mutants(chosen):
@@ -526,7 +746,7 @@ def test_race_is_found_under_the_emulator(mutant):
     assert not verdict, f"accepted: {verdict}"
     assert "looking for races" in verdict.line and "\n" not in verdict.line
     found = int(verdict.line.split(f"{kernel.source.file}:")[1].split(":")[0])
-    assert mutant.wrong in lines[found - 1] or "z +=" in lines[found - 1], verdict.line
+    assert mutant.wrong in lines[found - 1] or any(sum in lines[found - 1] for sum in ("z +=", "sum +=")), verdict.line
 
 
 @mutants([mutant for mutant in MUTANTS if mutant.gpu])
@@ -560,7 +780,29 @@ def half_precision(A, W, b):
     return (A.astype(np.float16) @ W.T.astype(np.float16) + b).astype(np.float32)
 
 
+convolve = convolution_forward["numpy"]
+
+
+def continues_the_edges(A, W, b, stride, before, after):
+    sides = (before, after)
+    return convolve(np.pad(A, ((0, 0), (0, 0), sides, sides), mode="edge"), W, b, stride, 0, 0)
+
+
+def skips_after_padding_only(A, W, b, stride, before, after):
+    Z = convolve(A, W, b, 1, before, after)
+    return Z[:, :, stride - 1 :: stride, stride - 1 :: stride].copy() if Z.shape[2:] > (stride, stride) else Z
+
+
 WRONG_PYTHON = [
+    ("the filter turned around", convolution_forward, lambda A, W, *more: convolve(A, W[:, :, ::-1, ::-1], *more)),
+    ("the filter transposed", convolution_forward, lambda A, W, *more: convolve(A, W.swapaxes(2, 3), *more)),
+    ("before and after exchanged", convolution_forward, lambda A, W, b, k, m, n: convolve(A, W, b, k, n, m)),
+    ("all padding in front", convolution_forward, lambda A, W, b, k, m, n: convolve(A, W, b, k, m + n, 0)),
+    ("no bias", convolution_forward, lambda A, W, b, *more: convolve(A, W, np.zeros_like(b), *more)),
+    ("the bias of another filter", convolution_forward, lambda A, W, b, *more: convolve(A, W, np.roll(b, 1), *more)),
+    ("the first channel only", convolution_forward, lambda A, W, *more: convolve(A[:, :1], W[:, :1].copy(), *more)),
+    ("the edges continued", convolution_forward, continues_the_edges),
+    ("the wrong one of `stride` windows", convolution_forward, skips_after_padding_only),
     ("bias forgotten", dense_forward, lambda A, W, b: A @ W.T),
     (
         "weights transposed where square",
@@ -586,6 +828,33 @@ WRONG_PYTHON = [
         "transposed",
         confusion_matrix,
         lambda labels, predictions, classes: confusion_matrix["numpy"](predictions, labels, classes),
+    ),
+    (
+        "sum, not mean",
+        convolution_weight_gradient,
+        lambda D, A, *sizes: convolution_weight_gradient["numpy"](D, A, *sizes) * np.float32(len(D)),
+    ),
+    (
+        "deltas and pixels exchanged",
+        convolution_weight_gradient,
+        lambda D, A, *sizes: convolution_weight_gradient["numpy"](D, A, *sizes).swapaxes(0, 1).copy(),
+    ),
+    (
+        "before and after exchanged",
+        convolution_weight_gradient,
+        lambda D, A, k, stride, before, after: convolution_weight_gradient["numpy"](D, A, k, stride, after, before),
+    ),
+    ("one row only", convolution_bias_gradient, lambda D: D[:, :, 0].sum(axis=(0, 2)) / len(D)),
+    ("mean over all pixels", convolution_bias_gradient, lambda D: D.mean(axis=(0, 2, 3))),
+    (
+        "the forward pass",
+        convolution_input_gradient,
+        lambda D, W, *sizes: convolution_input_gradient["numpy"](D, W[:, :, ::-1, ::-1].copy(), *sizes),
+    ),
+    (
+        "mean, not sum",
+        convolution_input_gradient,
+        lambda D, W, *sizes: convolution_input_gradient["numpy"](D, W, *sizes) / len(D),
     ),
     ("counts as floats", confusion_matrix, lambda *a: confusion_matrix["numpy"](*a).astype(np.float32)),
 ]

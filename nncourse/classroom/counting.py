@@ -3,6 +3,7 @@
 Accesses are counted as written in the .cu text; a GPU's compiler may eliminate some of them.
 """
 
+import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -73,6 +74,16 @@ class Accesses:
         names = [count.memory.name for count in self.counts]
         refuse_unknown("an array or a shared variable", name, names)
         return self.counts[names.index(name)]  # the first, if several functions have shared variables of this name
+
+    def reads_of(self, name: str) -> np.ndarray:
+        """How often each element of the array or shared variable of that name was read, in its shape."""
+        memory = self[name].memory
+        number = next(number for number, other in enumerate(self.trace.memories) if other is memory)
+        rows = self.trace.accesses
+        rows = rows[(rows["memory"] == number) & (rows["kind"] == READ)]
+        (cells,) = spread(rows["cell"], rows["cells"])
+        inside = cells[(cells >= 0) & (cells < memory.size)]
+        return np.bincount(inside, minlength=memory.size).reshape(memory.shape)
 
     @property
     def idle(self) -> int:
@@ -209,7 +220,7 @@ def _bank_conflicts(memory: Memory, rows: np.ndarray, request: np.ndarray) -> in
 def table(accesses: Accesses) -> str:
     """The counts as lines of text, at most 80 columns wide."""
     said, tables, remarks = _lines(accesses)
-    lines = [_short(line) for line in said]
+    lines = [line for words in said for line in textwrap.wrap(words, 80)]
     for head, rows in tables:
         first, *widths = head.values()
         for name, *texts in (head, *rows):

@@ -41,6 +41,8 @@ def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
         value = getattr(usual, name, None) if given is None else given  # a Python kernel has no such attributes
         if value:
             chosen[name] = list(value) if isinstance(value, tuple) else value
+    if constants := getattr(usual, "constants", None):
+        chosen["constants"] = dict(constants)
     for name in ("block", "tile"):
         if not all(isinstance(size, int) and size > 0 for size in chosen.get(name, ())):
             raise CourseError(f"%%cuda: wanted --{name} as numbers such as 256 or 16,16; got {chosen[name]}")

@@ -12,6 +12,7 @@ The kernel runs under the CPU emulator, so no GPU is needed; the sizes must be s
 import dis
 import re
 import sys
+import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -36,6 +37,8 @@ from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
 SMALL = {"n": 10, "batch": 4, "n_in": 6, "n_out": 5, "classes": 3}
+OF_IMAGES = {"batch": 1, "c": 1, "c_in": 1, "c_out": 1, "h_in": 8, "w_in": 8, "h_out": 8, "w_out": 8}
+OF_IMAGES |= {"k": 3, "size": 2, "stride": 1, "before": 1, "after": 1, "padding": 0}
 BLOCKS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#72b7b2", "#eeca3b", "#5d69b1")  # repeated
 MANY, OTHERS, RED, EDGE = "#b8bcc4", "#ececec", "#d62728", "#8a8f98"
 ROW, MOST, BEYOND = 32, 64, 3  # cells per row of a long array; most rows or columns drawn; rows drawn out of bounds
@@ -49,6 +52,7 @@ EDGES = {  # style of a cell: colour, width in points, distance from the cell's 
 KINDS = {READ: "read", WRITE: "written", ATOMIC: "atomic updates"}
 CELL_INCHES = (0.32, 0.28, 0.24, 0.2, 0.17, 0.14, 0.11, 0.08, 0.05)
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.5, 7.0, 7.5  # inches, around a panel and of all
+LETTERS = 78  # of a line of the title
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,12 @@ def show(
     launch = {name: (value,) if isinstance(value, int) else tuple(value) for name, value in wanted.items()}
     constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.shapes.free_names}
     kernel = replace(_with_constants(_kernel(operation, kernel), constants), plans={}, **launch)
-    if wrong := [f"{name}={size!r}" for name, size in sizes.items() if not isinstance(size, int) or size < 1]:
-        raise CourseError(f"{operation.name}: wanted sizes from 1 up, got {', '.join(wrong)}")
-    sizes = {name: SMALL.get(name, 4) for name in operation.shapes.free_names} | sizes
+    for name, size in sizes.items():
+        least = int(any(name in argument.size_names for argument in operation.arguments if argument.dims))
+        if not isinstance(size, int) or size < least:
+            raise CourseError(f"{operation.name}: wanted sizes from {least} up, got {name}={size!r}")
+    small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL
+    sizes = {name: small.get(name, 4) for name in operation.shapes.free_names} | sizes
     arguments = zip(operation.arguments, check.random_case(operation, sizes).arguments, strict=True)
     shown = Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
     if running_ipython() and _is_dropped(sys._getframe(1)):
@@ -185,13 +192,15 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Figure:
             break
     handles = _legend(trace, panels, block)
     foot = 0.45 + 0.2 * -(-len(handles) // 4)
-    height += 0.4 + foot
-    figure = Figure(figsize=(WIDTH, height), dpi=100, facecolor="white")
     which = "" if block is None else f"; colours: the threads of block {block}"
-    figure.text(0.1 / WIDTH, 1 - 0.1 / height, accesses.title + which, va="top", fontsize=10.5, color="black")
+    title = textwrap.wrap(accesses.title + which, LETTERS)
+    head = 0.2 + 0.2 * len(title)
+    height += head + foot
+    figure = Figure(figsize=(WIDTH, height), dpi=100, facecolor="white")
+    figure.text(0.1 / WIDTH, 1 - 0.1 / height, "\n".join(title), va="top", fontsize=10.5, color="black")
     for panel, (left, top) in zip(panels, places, strict=True):
         wide, high = len(panel.columns) * inches, len(panel.rows) * inches
-        frame = (left + LEFT) / WIDTH, (height - 0.4 - top - TOP - high) / height, wide / WIDTH, high / height
+        frame = (left + LEFT) / WIDTH, (height - head - top - TOP - high) / height, wide / WIDTH, high / height
         _draw(figure.add_axes(frame), panel, inches)
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
     figure.legend(handles=handles, **place, ncols=4, frameon=False, fontsize=8)

@@ -5,7 +5,6 @@ Three parts: an Engine that trains and does not depend on widgets, a Picture of 
 milliseconds, draws, and sleeps when idle.
 """
 
-import io
 import math
 import queue
 import threading
@@ -20,7 +19,6 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from PIL import Image
 
 from nncourse import datasets
 from nncourse import device as devices
@@ -242,10 +240,7 @@ class Picture:
         self.canvas.restore_region(self.background)
         for artist in self.moving:
             artist.axes.draw_artist(artist)
-        file = io.BytesIO()
-        frame = Image.frombuffer("RGBA", self.canvas.get_width_height(), self.canvas.buffer_rgba()).convert("RGB")
-        frame.save(file, "png", compress_level=1)
-        return file.getvalue()
+        return widgets.frame(self.canvas)
 
 
 def still(epochs: int = 100, **settings) -> Figure:

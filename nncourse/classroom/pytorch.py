@@ -31,8 +31,38 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
 
     Scalar arguments (a learning rate, a number of classes) are passed as Python numbers.
     """
-    F = torch.nn.functional
+    F, aten = torch.nn.functional, torch.ops.aten
+
+    def convolution(A, W, b, stride, before, after):
+        padded = A if before == after else F.pad(A, (before, after, before, after))
+        return F.conv2d(padded, W, b, stride, padding=before if before == after else 0)
+
+    def weight_gradient(D, A, k, stride, before, after):
+        padded = A if before == after else F.pad(A, (before, after, before, after))
+        shape, padding = (D.shape[1], A.shape[1], k, k), before if before == after else 0
+        return torch.nn.grad.conv2d_weight(padded, shape, D, stride, padding) / len(D)
+
+    def input_gradient(D, W, h_in, w_in, stride, before, after):
+        if before == after:
+            return torch.nn.grad.conv2d_input((len(D), W.shape[1], h_in, w_in), W, D, stride, before)
+        padded = len(D), W.shape[1], h_in + before + after, w_in + before + after
+        G = torch.nn.grad.conv2d_input(padded, W, D, stride)
+        return G[:, :, before : before + h_in, before : before + w_in].contiguous()
+
+    def maxpool_backward(D, places, h_in, w_in, size, stride, padding):
+        images = D.new_empty((*D.shape[:2], h_in, w_in))  # only their shape counts
+        window = [size] * 2, [stride] * 2, [padding] * 2, [1, 1], False
+        return aten.max_pool2d_with_indices_backward(D, images, *window, places.long())
+
+    def averagepool_backward(D, h_in, w_in, size, stride):
+        images = D.new_empty((*D.shape[:2], h_in, w_in))
+        return aten.avg_pool2d_backward(D, images, [size] * 2, [stride] * 2, [0, 0], False, True, None)
+
     return {
+        "convolution_forward": convolution,
+        "convolution_weight_gradient": weight_gradient,
+        "convolution_bias_gradient": lambda D: D.sum(dim=(0, 2, 3)) / len(D),
+        "convolution_input_gradient": input_gradient,
         "dense_forward": F.linear,
         "sigmoid": torch.sigmoid,
         "sigmoid_derivative": lambda z: (s := torch.sigmoid(z)) * (1 - s),
@@ -54,6 +84,11 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         "hidden_delta": lambda D, W, S: (D @ W) * S,
         "bias_gradient": lambda D: D.mean(dim=0),
         "weight_gradient": lambda D, A: D.T @ A / len(D),
+        "maxpool_forward": lambda A, size, stride, padding: F.max_pool2d(A, size, stride, padding, return_indices=True),
+        "maxpool_backward": maxpool_backward,
+        "averagepool_forward": F.avg_pool2d,
+        "averagepool_backward": averagepool_backward,
+        "dropout": lambda A, rate, seed, epoch, first, layer: F.dropout(A, rate),
         "sgd_update": lambda W, G, rate: W.sub_(G, alpha=rate),
         "confusion_matrix": lambda labels, predictions, classes: torch.bincount(
             labels * classes + predictions, minlength=classes**2

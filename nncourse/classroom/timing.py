@@ -115,6 +115,9 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
     if unknown := sizes.keys() - set(there):
         derived = " (which is derived from them)" if unknown <= set(operation.size_names) else ""
         raise CourseError(f"{operation.name} has the sizes {', '.join(there)}; got {', '.join(unknown)}{derived}")
+    dims = {dim.lstrip("*") for argument in operation.arguments for dim in argument.dims}
+    if empty := [name for name in there if name in dims and sizes[name] < 1]:
+        raise CourseError(f"{operation.name}: wanted arrays with {', '.join(empty)} of at least 1; got 0")
     arguments = check.random_case(operation, sizes).arguments
     return [_time(operation[name], arguments) for name in names or operation.kernels]
 
@@ -153,6 +156,8 @@ def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | 
     place = kernel.device
     if place not in here:
         return Row(kernel.name, "gpu", None, flops, size, None, "no GPU here")
+    if said := kernel.missing():
+        return Row(kernel.name, place, None, flops, size, None, said)
     if kernel.name == "loops" and flops / LOOPS_RATE > LONGEST:
         return Row(kernel.name, "cpu", None, flops, size, None, f"about {flops / LOOPS_RATE:.0f} s: not timed")
     if measure:
@@ -188,7 +193,8 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
         return []
     place = "cuda" if device == "gpu" else "cpu"
     there = [torch.from_numpy(a).to(place) if isinstance(a, np.ndarray) else a for a in arguments]
-    with torch.no_grad():
+    # cuDNN's convolutions would round to 10 bits before they multiply; the course's are float32
+    with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
         seconds = pytorch.best_over_threads(torch, lambda: devices.seconds(lambda: function(*there), device))
     return [_row("PyTorch", device, seconds, *operation.count(*arguments))]
 

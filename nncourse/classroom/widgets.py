@@ -12,6 +12,7 @@ import ipywidgets
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
 from nncourse import datasets
 from nncourse.classroom import plots
@@ -87,6 +88,14 @@ def png(figure: Figure) -> bytes:
     """A figure as the bytes of a PNG file."""
     file = io.BytesIO()
     FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": 1})  # fast rather than small
+    return file.getvalue()
+
+
+def frame(canvas: FigureCanvasAgg) -> bytes:
+    """What was drawn on a canvas, as the bytes of a PNG file; faster than png()."""
+    file = io.BytesIO()
+    picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
+    picture.save(file, "png", compress_level=1)
     return file.getvalue()
 
 

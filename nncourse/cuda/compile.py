@@ -5,6 +5,7 @@ import functools
 import io
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from nncourse import device
 from nncourse.cuda.source import CudaSource, parameters
@@ -79,8 +80,7 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
     import cupy
 
     parameters(source, function)  # raises CourseError if there is no such function
-    options = {"options": (f"--std={STANDARD}",), "backend": "nvrtc", "enable_cooperative_groups": cooperative}
-    kernel = cupy.RawKernel(source.compilable(), function, **options)
+    kernel = cupy.RawKernel(source.compilable(), function, **_options(cooperative))
     try:
         kernel.compile()
     except cupy.cuda.compiler.CompileException as error:
@@ -88,7 +88,22 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
     return kernel
 
 
-atexit.register(gpu_kernel.cache_clear)  # unloading the kernels after CuPy has been torn down prints errors
+@functools.cache
+def gpu_constant(source: CudaSource, name: str, gpu: int, cooperative: bool = False):
+    """The cupy.cuda.MemoryPointer to a text's __constant__ array, as gpu_kernel's kernels read it on that GPU."""
+    import cupy
+
+    with cupy.cuda.Device(gpu):  # CuPy loads a text once for the same options: it is the module of the kernels
+        return cupy.RawModule(code=source.compilable(), **_options(cooperative)).get_global(name)
+
+
+def _options(cooperative: bool) -> dict[str, Any]:
+    return {"options": (f"--std={STANDARD}",), "backend": "nvrtc", "enable_cooperative_groups": cooperative}
+
+
+# unloading the kernels after CuPy has been torn down prints errors
+atexit.register(gpu_kernel.cache_clear)
+atexit.register(gpu_constant.cache_clear)
 
 
 def refuse_uncompilable(source: CudaSource) -> None:

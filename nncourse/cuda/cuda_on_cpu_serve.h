@@ -162,7 +162,7 @@ ON_ANY_STACK inline void look_at_limits(int) {
     _exit(3);
 }
 
-// ---- requests: a Launch, then for each argument an Argument and its data
+// ---- requests: a Launch, then for each argument an Argument and its data, and for each constant a Constant and its data
 
 inline bool receive(void* data, size_t bytes) { return fread(data, 1, bytes, stdin) == bytes; }
 
@@ -209,6 +209,15 @@ inline void check_constants() {
             fail("const", 0, "array=%s", arguments[i].name);
 }
 
+struct Constant {
+    int64_t place, bytes;  // place: in bytes from the first variable of the .cu text, as cuda_on_cpu.ld sorts them
+};
+
+inline bool receive_constant() {
+    Constant constant;
+    return receive(&constant, sizeof constant) && receive(__start_cuda_device + constant.place, constant.bytes);
+}
+
 void watch_memory();  // see cuda_on_cpu_races.h
 void forget_memory();
 void send_records();
@@ -218,6 +227,8 @@ inline bool receive_launch() {
     if (launch.arguments > MOST_ARGUMENTS) fail("too many", 0, "arguments=%d", MOST_ARGUMENTS);
     for (int i = 0; i < launch.arguments; i++)
         if (!receive_argument(i)) return false;
+    for (int i = 0; i < launch.constants; i++)
+        if (!receive_constant()) return false;
     gridDim = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
     blockDim = dim3(launch.block[0], launch.block[1], launch.block[2]);
     random_state = launch.seed + 1;

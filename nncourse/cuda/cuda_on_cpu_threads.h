@@ -97,6 +97,7 @@ struct Launch {  // the header of a request, as LAUNCH in emulate.py
     int64_t shared_bytes;
     double time_limit;
     int64_t most_records;  // 0: accesses are not recorded
+    int64_t constants;     // how many __constant__ arrays are filled
 };
 
 const int64_t MOST_SHARED = 227 << 10;

@@ -10,6 +10,7 @@ import struct
 import sys
 import tempfile
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,11 @@ from nncourse.errors import CourseError, refuse_unknown
 
 ORDERS = ("forward", "reverse", "shuffled")
 
-# The structs Launch and Argument and the header of an answer, as declared in cuda_on_cpu_threads.h and
+# The structs Launch, Argument and Constant and the header of an answer, as declared in cuda_on_cpu_threads.h and
 # cuda_on_cpu_serve.h.
-LAUNCH = struct.Struct("=3i I 3I 3I q d q")
+LAUNCH = struct.Struct("=3i I 3I 3I q d q q")
 ARGUMENT = struct.Struct("=48s q 3i 4x")
+CONSTANT = struct.Struct("=q q")
 ANSWER = struct.Struct("=3i")
 DONE, FAILED = range(2)
 COUNT = struct.Struct("=q")
@@ -57,6 +59,7 @@ def run(
     record: list[Trace] | None = None,
     most_records: int = 1_000_000,
     sandbox: tuple[str, ...] = (),
+    constants: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Run a kernel on the CPU. Arrays whose parameter is not const are changed in place.
 
@@ -70,6 +73,7 @@ def run(
         Neither races nor out-of-bounds accesses are then mistakes.
     sandbox: the beginning of a command line, such as bwrap's, put before the compiler's and before the program's. In it
         "{folder}" stands for the only folder in which the command needs to write.
+    constants: arrays that are copied into __constant__ arrays of the text, by their names, before the launch.
 
     Raises EmulationError for a mistake of the kernel, CourseError for invalid options.
     """
@@ -82,8 +86,10 @@ def run(
     recording = record is not None
     passed = list(zip(parameters(source, function), arguments, strict=True))
     numbers = kernels_in(source).index(function), ORDERS.index(order), len(passed), seed % 2**32
-    head = LAUNCH.pack(*numbers, *grid, *block, shared_bytes, time_limit, most_records if recording else 0)
-    request = [head, *_packed(passed)]
+    filled = _packed_constants(source, constants or {}, races or recording, tuple(sandbox))
+    limits = time_limit, most_records if recording else 0
+    head = LAUNCH.pack(*numbers, *grid, *block, shared_bytes, *limits, len(filled))
+    request = [head, *_packed(passed), *filled]
     written = [argument for parameter, argument in passed if parameter.pointer and not parameter.const]
     try:
         with conversation(_child, source, races or recording, tuple(sandbox)) as child:
@@ -97,7 +103,8 @@ def run(
     except _ChildError as failure:
         # A crash: AddressSanitizer, which only the other program has, names the line.
         if recording and not failure.args[1]:
-            run(source, function, grid, block, arguments, shared_bytes, order, seed, time_limit, sandbox=sandbox)
+            again = {"sandbox": sandbox, "constants": constants}
+            run(source, function, grid, block, arguments, shared_bytes, order, seed, time_limit, **again)
         raise EmulationError(_fault(failure, source, function)) from None
     if recording:
         record.append(trace_of(records, source, grid, block, passed, shared_bytes))
@@ -128,6 +135,18 @@ def _packed(passed: list[tuple[Parameter, Any]]) -> list[bytes]:
         if same_as == number:
             parts.append(value.tobytes())
     return parts
+
+
+def _packed_constants(
+    source: CudaSource, constants: Mapping[str, np.ndarray], races: bool, sandbox: tuple[str, ...]
+) -> list[bytes]:
+    """The arrays in the child's format: where each lies among the variables of the text, its size, its bytes."""
+    if not constants:
+        return []
+    places = {name: start for name, start, _ in variables(program_for(source, races, sandbox), "cuda_device")}
+    if missing := constants.keys() - places.keys():
+        raise CourseError(f"{source.file}: the emulator wanted the command nm to find {', '.join(missing)}; install it")
+    return [CONSTANT.pack(places[name], array.nbytes) + array.tobytes() for name, array in constants.items()]
 
 
 class _ChildError(Exception):

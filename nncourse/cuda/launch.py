@@ -7,14 +7,14 @@ raises a one-line CourseError.
 import functools
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from nncourse.cuda import emulate
-from nncourse.cuda.compile import gpu_kernel
-from nncourse.cuda.source import DTYPES, CudaSource, Parameter, parameters
+from nncourse.cuda.compile import gpu_constant, gpu_kernel
+from nncourse.cuda.source import DTYPES, CudaSource, Parameter, constant_arrays, parameters
 from nncourse.device import on_gpu
 from nncourse.errors import CourseError
 
@@ -33,13 +33,16 @@ def launch(
     arguments: Sequence,
     shared_bytes: int = 0,
     cooperative: bool = False,
+    constants: Mapping[str, str] | None = None,
     **emulator_options,
 ) -> None:
     """Launch the kernel `function` of a .cu text on `grid` blocks of `block` threads each.
 
     `arguments` are in the order in which the kernel declares them. `shared_bytes` is the size of dynamic shared memory.
-    Blocks of a `cooperative` launch may wait for each other. `emulator_options`, such as `order`, are those of
-    emulate.run. Raises CourseError if sizes or arguments do not fit the kernel or the hardware.
+    Blocks of a `cooperative` launch may wait for each other. `constants` fills __constant__ arrays of the text from
+    arguments before the launch: {"filters": "W"} copies W, or as much of it as there is room for, to `filters`.
+    `emulator_options`, such as `order`, are those of emulate.run. Raises CourseError if sizes or arguments do not fit
+    the kernel or the hardware.
     """
     declared = parameters(source, function)
     where = f"{source.file}: {function}"
@@ -52,6 +55,7 @@ def launch(
         _array(value, parameter, where) if parameter.pointer else _scalar(value, parameter, where)
         for value, parameter in zip(arguments, declared, strict=True)
     ]
+    filled = _filled(constants or {}, passed, declared, source, where)
     if _all_on_gpu(passed, declared, where):
         if emulator_options:
             options = ", ".join(emulator_options)
@@ -59,10 +63,13 @@ def launch(
         kernel = gpu_kernel(source, function, cooperative)
         if shared_bytes > DEFAULT_SHARED:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
+        for name, values in filled.items():
+            there = gpu_constant(source, name, values.data.device_id, cooperative)
+            there.copy_from_device_async(values.data, values.nbytes)
         kernel(grid, block, passed, shared_mem=shared_bytes)
     else:
         full = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
-        emulate.run(source, function, *full, passed, shared_bytes, **emulator_options)
+        emulate.run(source, function, *full, passed, shared_bytes, constants=filled, **emulator_options)
 
 
 @functools.lru_cache(maxsize=4096)  # a training loop repeats a few launches, and GPU steps take only microseconds
@@ -80,6 +87,20 @@ def refuse_unlaunchable(grid: tuple[int, ...], block: tuple[int, ...], shared_by
         )
     if not 0 <= shared_bytes <= MOST_SHARED:
         raise CourseError(f"{where}: wanted 0 to {MOST_SHARED} bytes of dynamic shared memory, got {shared_bytes}")
+
+
+def _filled(
+    constants: Mapping[str, str], passed: list, declared: tuple[Parameter, ...], source: CudaSource, where: str
+) -> dict:
+    """What goes into each __constant__ array: the first elements of an argument, as many as there is room for."""
+    there = constant_arrays(source)
+    arrays = {parameter.name: value for value, parameter in zip(passed, declared, strict=True) if parameter.pointer}
+    for name, argument in constants.items():
+        if name not in there:
+            raise CourseError(f"{where}: wanted `__constant__ float {name}[…]`, with a number, in the text; got none")
+        if argument not in arrays or arrays[argument].dtype != np.float32:
+            raise CourseError(f"{where}: wanted an argument `const float* {argument}` for {name}; got none")
+    return {name: arrays[argument].reshape(-1)[: there[name]] for name, argument in constants.items()}
 
 
 def _array(value, parameter: Parameter, where: str):

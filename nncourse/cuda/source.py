@@ -40,6 +40,7 @@ NAMED_TYPES = (
     re.compile(rf"\btypedef\s+(?P<type>{TYPE})[ \t]*\b(?P<name>\w+)\s*;"),
     re.compile(rf"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>{TYPE})\s*;"),
 )
+CONSTANTS = re.compile(r"\b__constant__\s+float\s+(?P<name>\w+)\s*\[\s*(?P<size>\w+)\s*\]")
 PARAMETER = re.compile(
     r"(?P<type>[\w\s]+?)\s*(?P<stars>[*\s]*)(?:\bconst\b)?\s*\b(?P<name>\w+)\s*(?P<brackets>\[\s*\])?"
 )
@@ -119,6 +120,15 @@ def line_of(source: CudaSource, function: str) -> int:
     """The line of the text in which a kernel's name is declared, counted from 1."""
     plain = _plain(source)
     return next(plain.count("\n", 0, match.start("name")) + 1 for match in _kernels(plain) if match["name"] == function)
+
+
+@functools.lru_cache(maxsize=128)
+def constant_arrays(source: CudaSource) -> dict[str, int]:
+    """The arrays `__constant__ float filters[SIZE]` of a text: name -> elements. SIZE is a number, or #defined."""
+    plain = _plain(source)
+    known = dict(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\d+)[ \t]*$", plain, re.MULTILINE))
+    sizes = {match["name"]: known.get(match["size"], match["size"]) for match in CONSTANTS.finditer(plain)}
+    return {name: int(size) for name, size in sizes.items() if size.isdecimal()}
 
 
 @functools.lru_cache(maxsize=128)

@@ -25,7 +25,7 @@ STATIC_SHARED, DYNAMIC_SHARED_MEMORY = -1, -2
 
 SHARED = re.compile(r"__shared__([^;(){}]*);")
 CONSTANT = re.compile(r"(?:#define|const(?:expr)?\s+int)\s+(\w+)\s*=?\s*(\d+)\b")
-SECTION_LIMIT = r"^([0-9a-f]+) \w __(start|stop)_{}$"
+SECTION_LIMIT = r"^([0-9a-f]+) \S __(start|stop)_{}$"
 SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [a-zA-Z] (?:.*::)?(\w+)$", re.MULTILINE)  # of nm -S
 
 

@@ -45,10 +45,11 @@ class Backend(Calls):
 
     def __str__(self) -> str:
         lines = [f"backend {self.name} on the {self.device.upper()}"]
-        for name, kernel in self.kernels.items():
-            lines.append(f"  {name:<26}{kernel.name:<8} {kernel.where}  {self.notes.get(name, '')}".rstrip())
-        for name in (name for name in epochs() if name not in self.kernels):
-            lines.append(f"  {name:<26}{STEPS:<8} by the kernels above  {self.notes.get(name, '')}".rstrip())
+        rows = [(name, kernel.name, kernel.where) for name, kernel in self.kernels.items()]
+        rows += [(name, STEPS, "by the kernels above") for name in epochs() if name not in self.kernels]
+        width = max(len(name) for name, _, _ in rows)
+        for name, kernel, where in rows:
+            lines.append(f"  {name:<{width}} {kernel:<8} {where}  {self.notes.get(name, '')}".rstrip())
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -106,7 +107,7 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
             if kernel.operation.name != operation_name:
                 got = f"{kernel.name}, one of {kernel.operation.name}"
                 raise CourseError(f"wanted a kernel of {operation_name}, such as {operation_name}={name}; got {got}")
-            _refuse_other_device(kernel, name, device, emulate)
+            _refuse_unusable(kernel, name, device, emulate)
             kernels[operation_name] = kernel
     place = "cpu" if emulate else device
     return Backend(f"{name} (emulated)" if emulate else name, place, MappingProxyType(kernels), MappingProxyType(notes))
@@ -127,8 +128,8 @@ def _of_family(operation: Operation, name: str, emulate: bool) -> tuple[Kernel, 
     return operation["cupy" if DEVICES[name] == "gpu" and not emulate else "numpy"], True
 
 
-def _refuse_other_device(kernel: Kernel, name: str, device: str, emulate: bool) -> None:
-    """Arrays lie on one device, so a kernel that was asked for must be one for it."""
+def _refuse_unusable(kernel: Kernel, name: str, device: str, emulate: bool) -> None:
+    """A kernel that was asked for must be one for the backend's device, where all arrays lie, and must run here."""
     operation = kernel.operation
     if kernel.device != device:
         there = [other.name for other in operation.kernels.values() if other.device == device]
@@ -136,5 +137,7 @@ def _refuse_other_device(kernel: Kernel, name: str, device: str, emulate: bool) 
             f"the backend {name} works on the {device.upper()}: for {operation.name} wanted one of "
             f"{', '.join(there)}; got {kernel.name}, a kernel for the {kernel.device.upper()}"
         )
+    if not emulate and (said := kernel.missing()):
+        raise CourseError(f"{operation.name} ({kernel.name}) cannot be used here: {said}")
     if emulate and not kernel.cuda:
         raise CourseError(f"only CUDA kernels can be emulated; {operation.name} ({kernel.name}) is not one")

@@ -1,12 +1,15 @@
-"""The cases on which check() tries a kernel. They follow from the contract alone, so every operation gets all of them.
+"""The cases on which check() tries a kernel. They follow from the operation alone: every kernel gets all of them.
 
 First stage: small sizes and hostile values, so that a fault is shown on simple data.
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
   elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
-  that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes.
+  that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes. Images and their
+  windows are too many sizes for that: their operations list their own, and draw some.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's `hostile`
   names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞
-  or −∞ once in one argument; "special", values at which activations often fail, all of them in each array.
+  or −∞ once in one argument; "special", values at which activations often fail, all of them in each array; "ties", few
+  different numbers, and zeros of both signs; "nan", for operations that only move and compare numbers: some or most of
+  one argument NaN, or most of it −∞.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, for who counts calls.
 Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.
@@ -31,7 +34,7 @@ from nncourse.kernels.verdict import Case
 if TYPE_CHECKING:
     from nncourse.kernels.operation import Operation
 
-HOSTILE = ("zeros", "large", "infinite", "special")
+HOSTILE = ("zeros", "large", "infinite", "special", "ties", "nan")
 # The kinds of values that are tried with each name of an operation's `hostile`.
 KINDS = {
     "zeros": ("zeros",),
@@ -39,6 +42,8 @@ KINDS = {
     + ("large", "large and negative", "rows of different size"),
     "infinite": ("infinite", "minus infinite") * 3,
     "special": ("special", "special", "alone", "minus alone"),
+    "ties": ("few different", "zeros of both signs"),
+    "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
 }
 MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
 ABOVE_16_BITS = 1 << 16
@@ -63,8 +68,8 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
     for number, sizes in enumerate(tried):
         if _is_small(operation, sizes):
             yield replace(make(sizes, "random", number=number, turn=next(turn)), plain=True)
-    if not given:
-        for number, sizes in enumerate(_drawn_sizes(operation, rng)):
+    if operation.draw_sizes or not given:
+        for number, sizes in enumerate(_drawn_sizes(operation, rng, usual)):
             for again in range(2):
                 yield make(sizes, "random", number=number + again, axes=number + 1, turn=next(turn))
     for kind in dict.fromkeys(operation.hostile):
@@ -72,11 +77,10 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
-    if not given:
-        # in a long sum of numbers of both signs, some terms too many would hardly show
-        sums = any(operation.shapes.reduces(result) for result in operation.results)
-        for sizes in large_sizes(operation, rng):
-            yield make(sizes, "positive" if sums else "random", large=True, turn=next(turn))
+    # in a long sum of numbers of both signs, some terms too many would hardly show
+    sums = any(operation.shapes.reduces(result) for result in operation.results)
+    for sizes in operation.large_sizes if given else large_sizes(operation, rng):
+        yield make(sizes, "positive" if sums else "random", large=True, turn=next(turn))
 
 
 def random_case(operation: "Operation", sizes: dict[str, Any], seed: int = 0) -> Case:
@@ -124,20 +128,21 @@ def _steps_and_others(operation: "Operation") -> tuple[list[str], list[str]]:
     return steps, [name for name in shapes.free_names if name not in steps]
 
 
-def _drawn_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[dict[str, int]]:
+def _drawn_sizes(operation: "Operation", rng: np.random.Generator, usual: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """RANDOM_SIZES sizes at random, if possible with derived sizes of at least 1."""
+    draw = operation.draw_sizes or partial(_draw, operation)
+    for _ in range(RANDOM_SIZES):
+        drawn = (draw(rng) for _ in range(20))
+        yield next((sizes for sizes in drawn if _fits(operation, sizes)), usual)
+
+
+def _draw(operation: "Operation", rng: np.random.Generator) -> dict[str, int]:
+    """Sizes from 1 to LARGEST_RANDOM; small ones for windows and strides."""
     steps, others = _steps_and_others(operation)
     of_any_shape = {name for argument in operation.arguments if argument.any_shape for name in argument.size_names}
-    for _ in range(RANDOM_SIZES):
-        for _ in range(20):
-            sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
-            sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
-            sizes |= {name: int(rng.integers(1, 4)) for name in steps}
-            if _fits(operation, sizes):
-                break
-        else:
-            sizes = usual_sizes(operation)[1]
-        yield sizes
+    sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
+    sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
+    return sizes | {name: int(rng.integers(1, 4)) for name in steps}
 
 
 def large_sizes(operation: "Operation", rng: np.random.Generator) -> Iterator[dict[str, int]]:
@@ -203,14 +208,14 @@ def make_case(
     `number` chooses the sign of scalars, `axes` the shape of arrays of any shape, `position` the array that gets what
     only one may get, such as an infinity. `turn` counts the cases: the operation's `values` find it among the sizes.
     `decided` draws again where rounding alone decides on a result. Where that leaves no truth, because it is NaN, the
-    values are random.
+    values are random, unless the operation must let NaN through.
     """
     sizes = operation.shapes.complete(sizes, operation.name)
     for _ in range(MOST_DRAWS if decided else 1):
         arguments = _arguments(operation, sizes, kind, rng, number, axes, position, turn)
         if is_decided(operation, arguments):
             break
-    if kind not in ("random", "zeros") and _no_truth(operation, arguments):
+    if kind not in ("random", "zeros") and "nan" not in operation.hostile and _no_truth(operation, arguments):
         kind, arguments = "random", _arguments(operation, sizes, "random", rng, number, axes, position, turn)
     shapes = ", ".join(
         f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
@@ -305,6 +310,15 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "special":
             # another start in each array, so that each value meets others
             values = np.resize(np.roll(SPECIAL, rng.integers(SPECIAL.size)), shape)
+        case "few different":
+            values = rng.integers(-1, 2, shape)
+        case "zeros of both signs":
+            values = rng.choice([-1, -0.0, 0.0], shape)
+        case "some NaN" | "mostly NaN" if chosen:
+            values[rng.random(shape) < (0.7 if kind == "mostly NaN" else 0.1)] = np.nan
+            values.flat[rng.integers(values.size)] = np.nan
+        case "mostly minus infinite" if chosen:
+            values[rng.random(shape) < 0.9] = -np.inf
         case "infinite" | "minus infinite" | "alone" | "minus alone" if chosen:
             values.flat[rng.integers(values.size)] = -np.inf if kind.startswith("minus") else np.inf
     return np.asarray(values, np.float32)

@@ -3,17 +3,41 @@
 from types import ModuleType
 
 from nncourse.errors import refuse_unknown
-from nncourse.kernels import activations, backpropagation, confusion, cost, dense, gpu_exercises, neuron, update
+from nncourse.kernels import (
+    activations,
+    backpropagation,
+    confusion,
+    convolution,
+    convolution_backpropagation,
+    cost,
+    cudnn,
+    dense,
+    dropout,
+    gpu_exercises,
+    neuron,
+    pooling,
+    update,
+    update_exercises,
+)
 from nncourse.kernels.epoch import convolutional as convolutional_epoch
-from nncourse.kernels.epoch import convolutional_cpu, convolutional_loops, dense_cpu, dense_graph, dense_one_kernel
+from nncourse.kernels.epoch import (
+    convolutional_cpu,
+    convolutional_loops,
+    convolutional_one_kernel,
+    dense_cpu,
+    dense_graph,
+    dense_one_kernel,
+)
 from nncourse.kernels.epoch import dense as dense_epoch
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu, convolutional_loops)
+CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu, convolutional_loops, convolutional_one_kernel)
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
-TOPICS = (neuron, activations, dense, cost, backpropagation, update, *EPOCHS, confusion)
+IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout)
+TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
+EXERCISES = (gpu_exercises, update_exercises)  # operations that only exercises have
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
@@ -33,7 +57,7 @@ def epochs() -> dict[str, Operation]:
 
 def find(name: str) -> Operation:
     """The operation of that name, those that only exercises have included; CourseError lists those there are."""
-    known = {operation.name: operation for operation in _defined_in((*TOPICS, gpu_exercises))}
+    known = {operation.name: operation for operation in _defined_in((*TOPICS, *EXERCISES))}
     name = RENAMED.get(name, name)
     refuse_unknown("an operation", name, known)
     return known[name]

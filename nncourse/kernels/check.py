@@ -6,7 +6,8 @@
   have guard elements on both sides, to detect out-of-bounds writes. On the emulator the threads of a case run in
   forward, reverse or shuffled order, to detect missing barriers, and once more with race detection, because a race may
   have no effect where threads run one after the other.
-* Errors of a few float32 roundings are allowed (the operation's `tolerance`). NaN passes only for an infinite sum.
+* Errors of a few float32 roundings are allowed (the operation's `tolerance`). NaN passes only for an infinite sum; and
+  where an operation must let NaN through, just where the truth is NaN.
 
 How a kernel is run is another matter: by run_here() in this process, or by outside.py in a process that knows no truth.
 Either says what came back, in a Returned; compare() alone decides.
@@ -171,6 +172,8 @@ def _place(kernel: "Kernel", device: str | None) -> str:
         raise CourseError(f"{kernel.name}: wanted {' or '.join(possible)} to check it on, got {device!r}")
     if device == "gpu" and not gpu:
         raise CourseError(f"{kernel.name} cannot be checked here: {devices.why_no_gpu()}")
+    if device == "gpu" and (said := kernel.missing()):
+        raise CourseError(f"{kernel.name} cannot be checked here: {said}")
     return device
 
 
@@ -195,7 +198,8 @@ def run_here(
     if kernel.cuda and not operation.in_place:
         truths = truths_of(operation, case.arguments)
         memory.calls += 1
-        fill = HUGE if memory.calls % 3 == 0 else np.nan
+        nan = any(np.isnan(truth).any() for truth in truths.values())
+        fill = HUGE if nan or memory.calls % 3 == 0 else np.nan
         options = {**options, "out": out_of(operation, truths, lambda values: copied(values, OUTPUT_GUARD), fill)}
     try:
         with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
@@ -406,7 +410,9 @@ def _values_fault(
     allowed = allowed_error(operation, named, known, bool(case and case.large))
     with np.errstate(invalid="ignore"):
         wrong = ~((got == truth) | (np.abs(got - truth) <= allowed))
-    if operation.shapes.reduces(named):
+    if "nan" in operation.hostile:
+        wrong &= ~(np.isnan(truth) & np.isnan(got))
+    elif operation.shapes.reduces(named):
         wrong &= ~(np.isinf(truth) & np.isnan(got))  # ∞ − ∞ on the way, as in a compensated sum
     if not wrong.any():
         return None
@@ -420,8 +426,9 @@ def _values_fault(
         "size": wrong.size,
         "place": f"{named.name}[{', '.join(map(str, first))}]" if first else named.name,
         "got": f"{got[first]:.7g}",
-        "expected": f"{truth[first]:.7g} ± {margin:.1g}",
+        "expected": "NaN" if np.isnan(truth[first]) else f"{truth[first]:.7g} ± {margin:.1g}",
         "nan": nan,
+        "nans": any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
         "advice": operation.advice(first, *arguments) if operation.advice else "",
     }

@@ -9,7 +9,8 @@ Sizes that follow from others stand at the end, after `where`:
 
     A (batch, n), k () int, stride () int -> Z (batch, n_out) where n_out = (n - k) // stride + 1
 
-Arguments that state such a size are checked against its formula; where no argument states it, it is computed.
+Arguments that state such a size are checked against its formula; where no argument states it, it is computed. What
+sizes must keep to stands there too, with <= or >=: `where n_out = (n - k) // stride + 1, 2 * padding <= k`.
 """
 
 import ast
@@ -27,6 +28,7 @@ from nncourse.errors import CourseError
 
 ARGUMENT = r"\s*(\w+) \(([\w\s,]*|\*n)\)( int| object)?\s*"
 FORMULA = r"\s*(\w+) = ([^,=]+)"
+CONDITION = r"\s*([^,=<>]+) (<=|>=) ([^,=<>]+)"
 ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.Name, ast.Load, ast.Constant)
 OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.USub)
 
@@ -97,13 +99,35 @@ class Formula:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """What sizes must keep to: `2 * padding <= size`."""
+
+    left: Formula
+    sign: str
+    right: Formula
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sizes that it speaks of."""
+        return tuple(dict.fromkeys([*self.left.names, *self.right.names]))
+
+    def __call__(self, sizes: Mapping[str, Any]) -> bool:
+        left, right = self.left(sizes), self.right(sizes)
+        return left <= right if self.sign == "<=" else left >= right
+
+    def __str__(self) -> str:
+        return f"{self.left.text} {self.sign} {self.right.text}"
+
+
+@dataclass(frozen=True)
 class Contract:
-    """Arguments, results, and the sizes that are derived from others."""
+    """Arguments, results, the sizes that are derived from others, and what sizes must keep to."""
 
     text: str
     arguments: tuple[Argument, ...]
     results: tuple[Argument, ...]
     derived: Mapping[str, Formula] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -168,8 +192,15 @@ class Contract:
         return self.complete(known, operation)
 
     def complete(self, known: Sizes, operation: str) -> Sizes:
-        """`known` with the derived sizes. CourseError where one that is known differs, or where one is below 1."""
+        """`known` with the derived sizes.
+
+        CourseError where a condition does not hold, and where a derived size that is known differs or is below 1.
+        """
         complete = dict(known)
+        for condition in self.conditions:
+            if all(name in complete for name in condition.names) and not condition(complete):
+                got = _listed(condition.names, complete)
+                raise CourseError(f"{operation}: wanted {condition}; got {got}")
         for name, formula in self.derived.items():
             if any(needed not in complete for needed in formula.names):
                 continue  # a call that names only some sizes: it is completed where all are known
@@ -239,7 +270,8 @@ def parse(text: str) -> Contract:
     """The contract that a text states; CourseError for text that is not understood."""
     body, where, formulas = text.partition(" where ")
     one_side = f"(?:{ARGUMENT},)*{ARGUMENT}"
-    whole = f"(?:{FORMULA},)*{FORMULA}"
+    one = f"(?:{FORMULA}|{CONDITION})"
+    whole = f"(?:{one},)*{one}"
     if not re.fullmatch(f"{one_side}->{one_side}", body) or (where and not re.fullmatch(whole, formulas)):
         wanted = "arguments -> results, such as A (batch, n_in), z (*n), rate (), labels (n,) int -> Z (batch, n_out)"
         raise CourseError(f"wanted {wanted}; got {text!r}")
@@ -250,9 +282,12 @@ def parse(text: str) -> Contract:
         )
         for side in body.split("->")
     )
-    named = re.findall(FORMULA, formulas)
+    terms = formulas.split(",")
+    named = [found.groups() for term in terms if (found := re.fullmatch(FORMULA, term))]
+    compared = [found.groups() for term in terms if (found := re.fullmatch(CONDITION, term))]
     derived = {name: Formula(formula.strip()) for name, formula in named}
-    made = Contract(text, arguments, results, derived)
+    conditions = tuple(Condition(Formula(a.strip()), sign, Formula(b.strip())) for a, sign, b in compared)
+    made = Contract(text, arguments, results, derived, conditions)
     _refuse_repeated_names(made, [name for name, _ in named])
     _refuse_unknown_sizes(made)
     return made
@@ -277,6 +312,9 @@ def _refuse_unknown_sizes(made: Contract) -> None:
         if unknown := set(formula.names) - stated:
             raise CourseError(f"wanted sizes that are known for {name} = {formula.text}; got {', '.join(unknown)}")
         stated.add(name)
+    for condition in made.conditions:
+        if unknown := set(condition.names) - stated:
+            raise CourseError(f"wanted sizes that are known for {condition}; got {', '.join(unknown)}")
     unknown = {name for result in made.results for name in result.size_names if not result.is_size} - stated
     if unknown and not objects:
         raise CourseError(f"wanted results with sizes of arguments; got {', '.join(sorted(unknown))} in {made.text!r}")

@@ -49,7 +49,8 @@ dense_forward.cuda_kernel("naive", SOURCE, block=(32, 8))
 dense_forward.cuda_kernel("coalesced", SOURCE, block=(32, 8), tile=(1, 8))
 dense_forward.cuda_kernel("tiled", SOURCE, block=(16, 16), default=True)
 
-TILES = CudaSource.read(Path(__file__).with_name("dense_tiles.cu"))  # a separate file: it takes seconds to compile
+ON_TILES = CudaSource.read(Path(__file__).with_name("tiles.cu"))
+TILES = CudaSource.read(Path(__file__).with_name("dense_tiles.cu"), before=(ON_TILES,))  # takes seconds to compile
 dense_forward.cuda_kernel("tiles_1d", TILES, block=512, tile=(64, 64))
 dense_forward.cuda_kernel("tiles_2d", TILES, block=256, tile=(128, 128))
 dense_forward.cuda_kernel("vectorised", TILES, block=256, tile=(128, 128))

@@ -1,4 +1,5 @@
 // dense_forward: Z = A W^T + b, the kernels that follow those of dense.cu, from slow to fast; dense.cu lists them all.
+// Functions on tiles that other operations need too are in tiles.cu, which the compiler reads before this text.
 // Each thread computes several elements of Z and keeps their sums in registers, so that an element read from shared
 // memory is used in several products. A block proceeds along k in steps of DEPTH.
 #define DEPTH 8
@@ -37,14 +38,6 @@ extern "C" __global__ void dense_forward_tiles_1d(const float* A, const float* W
 #define THREADS 256
 #define APART 16
 
-// sums[m][n] += a[m] w[n]. The loops must be unrolled so that sums, a and w are in registers, which cannot be indexed.
-template <int M, int N> __device__ void multiply(float (&sums)[M][N], const float (&a)[M], const float (&w)[N]) {
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++) sums[m][n] += a[m] * w[n];
-}
-
 extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_tiles_2d(
     const float* A, const float* W, const float* b, float* Z, int batch, int n_in, int n_out) {
     __shared__ float A_tile[SIDE][DEPTH + 1];
@@ -74,46 +67,7 @@ extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_tiles_2d
         }
 }
 
-// ---- From here on elements are read and written four at a time, as a float4, whose address must be a multiple of 16.
-// If n_in is not a multiple of 4, or the matrix does not begin at such an address, they are read one by one.
-
-// Whether rows of n elements can be read and written four at a time.
-__device__ bool by_fours(const float* matrix, int n) {
-    return n % 4 == 0 && (size_t)matrix % 16 == 0;
-}
-
-// Row i of a matrix; past the end, the last row: what is computed from it is not stored.
-__device__ const float* row_of(const float* matrix, int i, int rows, int n) {
-    return matrix + (size_t)min(i, rows - 1) * n;
-}
-
-// Four elements of a row, from k on: all at once, or one by one with zeros past the end of the row.
-__device__ float4 read4(const float* row, int k, int n, bool at_once) {
-    if (at_once) return *(const float4*)(row + k);
-    return make_float4(k < n ? row[k] : 0.0f, k + 1 < n ? row[k + 1] : 0.0f, k + 2 < n ? row[k + 2] : 0.0f,
-                       k + 3 < n ? row[k + 3] : 0.0f);
-}
-
-// Stores four elements that are consecutive along k into four rows of a tile. Tiles are transposed in shared memory, so
-// that the elements that a thread needs for one k are adjacent.
-template <int WIDTH> __device__ void store_transposed(float (*tile)[WIDTH], int k, int i, float4 numbers) {
-    tile[k][i] = numbers.x;
-    tile[k + 1][i] = numbers.y;
-    tile[k + 2][i] = numbers.z;
-    tile[k + 3][i] = numbers.w;
-}
-
-// Reads a thread's M elements for one k: groups of four, `apart` elements from one group to the next.
-template <int M> __device__ void read_fragment(float (&numbers)[M], const float* tile_row, int apart) {
-#pragma unroll
-    for (int m = 0; m < M; m += 4) {
-        float4 four = *(const float4*)(tile_row + m / 4 * apart);
-        numbers[m] = four.x;
-        numbers[m + 1] = four.y;
-        numbers[m + 2] = four.z;
-        numbers[m + 3] = four.w;
-    }
-}
+// ---- From here on elements are read and written four at a time where n_in allows it.
 
 // Writes a thread's sums plus bias to Z in groups of 4 x 4: the first at (i, j), the others i_apart or j_apart further.
 template <int M, int N> __device__ void write_sums(float (&sums)[M][N], int i, int j, int i_apart, int j_apart,
@@ -174,18 +128,7 @@ extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_vectoris
     multiply_by_fours(t / 16 * 4, t % 16 * 4, SIDE / 2, SIDE / 2, A, W, b, Z, batch, n_in, n_out);
 }
 
-// ---- From here on a block's tile is divided among its warps. A warp of 2 x 16 threads, as above, reads 16 + 128
-// elements for each k; a warp of 8 x 4 threads reads 64 + 32 for the same number of products.
-
-// The position of a thread in its warp, 8 down and 4 across. Threads 0 and 1 read the same elements of A, threads 0 and
-// 2 the same of W: if neighbours read the same four elements, shared memory serves the warp in half the time.
-__device__ int lane_down() {
-    return threadIdx.x / 2 % 8;
-}
-
-__device__ int lane_across() {
-    return threadIdx.x % 2 + threadIdx.x / 16 % 2 * 2;
-}
+// ---- From here on a block's tile is divided among its warps.
 
 // Like vectorised, but each of the 8 warps computes a tile of 64 x 32 elements.
 extern "C" __global__ __launch_bounds__ (THREADS, 2) void dense_forward_warp_tiles(

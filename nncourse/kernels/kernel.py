@@ -1,6 +1,6 @@
 """A kernel is one way to compute an operation on one device: a Python function, or a CUDA function to launch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ class Kernel:
     function: Callable[..., Any] | None = None
     cuda: bool = field(default=False, kw_only=True)  # launches CUDA C; with NumPy arrays it runs on the CPU emulator
     otherwise: str = field(default="", kw_only=True)  # fallback: the kernel to use if this one does not fit
+    # For a kernel that needs more than a GPU and CuPy: why it cannot be called here, in one line; "" if it can.
+    missing: Callable[[], str] = field(default=lambda: "", kw_only=True)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         if self.function is None:
@@ -46,6 +48,8 @@ class CudaKernel(Kernel):
     over: launch one thread per element of this shape instead: over=("n",).
     tile: elements in x, y that a block computes, if that differs from its threads: tile=(128, 128).
     default: the backend "cuda" uses this kernel instead of the last one registered.
+    constants: __constant__ arrays of the text that are filled before the launch, each with the first elements of an
+        argument: constants={"filters": "W"}.
     deterministic: False if the result depends on the order of threads; no backend uses such a kernel unless asked to.
 
     Raises CourseError if parameters, sizes or block do not fit the operation.
@@ -61,6 +65,7 @@ class CudaKernel(Kernel):
     default: bool = False
     deterministic: bool = True
     shared: int = 0  # bytes of dynamic shared memory
+    constants: Mapping[str, str] = field(default_factory=dict)
     plans: dict[Any, Any] = field(default_factory=dict, repr=False)  # cache: argument shapes -> _plan()
 
     def __post_init__(self) -> None:
@@ -100,7 +105,8 @@ class CudaKernel(Kernel):
                 passed[name] = self._made(name, shapes[name], result.dtype, array, arguments[0])
         if 0 not in grid:  # CUDA refuses an empty grid; then there is nothing to compute
             chosen = [passed[name] for name in operation.cuda_arguments]
-            launch(self.source, self.entry, grid, self.block, chosen, shared_bytes=self.shared, **emulator)
+            shared, constants = self.shared, self.constants
+            launch(self.source, self.entry, grid, self.block, chosen, shared, constants=constants, **emulator)
         if len(operation.results) == 1:
             return passed[operation.result.name]
         return tuple(passed[result.name] for result in operation.results)

@@ -57,11 +57,13 @@ class Operation:
     returns a tuple where there are several results, and so does `magnitude`. An error of `tolerance` × 2⁻²³ × magnitude
     is allowed. The magnitude adds up the absolute values of what is added up: it is the truth on absolute values, or
     `magnitude(*arguments)`, which must be given where the truth subtracts. `values[name](rng, shape, sizes)` makes an
-    argument for which not every number will do. `hostile` are those of check.py's HOSTILE values that are tried.
-    `advice(place, *arguments)` says more about a wrong element there. `decided(*arguments)` is False where rounding
-    alone may decide on a result, such as which of two values is the larger; then other numbers are drawn. Where the
-    usual sizes do not fit, or miss typical cases, `sizes_to_check` lists others, small ones first: a dictionary of the
-    sizes that are not derived for each case. The first of them are those of the hostile values too.
+    argument for which not every number will do. `hostile` are those of cases.py's HOSTILE values that are tried; with
+    "nan", a NaN of the truth must come out as NaN, and nothing else may. `advice(place, *arguments)` says more about a
+    wrong element there. `decided(*arguments)` is False where rounding alone may decide on a result, such as which of
+    two values is the larger; then other numbers are drawn. Where the usual sizes do not fit, or miss typical cases,
+    `sizes_to_check` lists others, small ones first: a dictionary of the sizes that are not derived for each case. The
+    first of them are those of the hostile values too. Beside them, `draw_sizes(rng)` draws small sizes at random, and
+    `large_sizes` lists some above 65,536 in one direction; a Python loop should do each in a second.
 
     For timing: `flops(**sizes)` counts; it is None where a time would say nothing. `sizes_to_time("cpu")`, or "gpu",
     are the sizes that are taken unless others are asked for.
@@ -81,6 +83,8 @@ class Operation:
     advice: Callable[..., str] | None = None
     decided: Callable[..., bool] | None = None
     sizes_to_check: Sequence[Sizes] = ()
+    draw_sizes: Callable[[np.random.Generator], Sizes] | None = None
+    large_sizes: Sequence[Sizes] = ()
     sizes_to_time: Callable[[str], Sizes] | None = None  # from "cpu" or "gpu"
     whole_epoch: bool = False  # computes an epoch of training at once: a backend may do without it
     kernels: dict[str, Kernel] = field(default_factory=dict)
@@ -94,6 +98,8 @@ class Operation:
             self.magnitude = lambda *arguments: self.truth(*map(np.abs, arguments))
         unknown = set(self.hostile) - set(HOSTILE) | {self.output} - set(OUTPUTS)
         unknown |= set(self.values) - set(self.names)
+        if (self.draw_sizes or self.large_sizes) and not self.sizes_to_check:
+            raise CourseError(f"{self.name}: wanted sizes_to_check beside draw_sizes and large_sizes; got none")
         if unknown:
             wanted = "arguments, hostile values and an output that are known"
             raise CourseError(f"{self.name}: wanted {wanted}; got {', '.join(sorted(unknown))}")

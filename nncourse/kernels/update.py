@@ -84,6 +84,7 @@ momentum_update = Operation(
     contract="W (*n), G (*n), V (*n), rate (), momentum () -> W (*n), V (*n)",
     truth=_momentum_truth,
     magnitude=_momentum_magnitude,
+    advice=lambda place, W, G, V, rate, momentum: f"there V must become {momentum * V[place] + G[place]:.7g}",
     flops=lambda n: 4 * n,
 )
 
@@ -122,9 +123,17 @@ def _adam_truth(W, G, M, V, rate, c1, c2):
 
 
 def _adam_magnitude(W, G, M, V, rate, c1, c2):
+    # 1 − β₂ in float32 is off by up to 2⁻²⁵, which shows in V where it is small. 1/32 of 8 roundings are as much.
+    rounded = G**2 / 32
     M = BETA_1 * abs(M) + (1 - BETA_1) * abs(G)
     V = BETA_2 * V + (1 - BETA_2) * G**2
-    return abs(W) + abs(rate) * (M / c1) / (np.sqrt(V / c2) + EPSILON), M, V
+    step = abs(rate) * (M / c1) / (np.sqrt(V / c2) + EPSILON)
+    return abs(W) + step * (1 + rounded / (2 * np.maximum(V, 1e-30))), M, V + rounded
+
+
+def _adam_advice(place, W, G, M, V, rate, c1, c2):
+    m, v = (BETA_1 * M + (1 - BETA_1) * G)[place], (BETA_2 * V + (1 - BETA_2) * G**2)[place]
+    return f"there M must become {m:.7g}, and V {v:.7g}"
 
 
 adam_update = Operation(
@@ -134,10 +143,12 @@ adam_update = Operation(
     truth=_adam_truth,
     magnitude=_adam_magnitude,
     values={
-        "V": lambda rng, shape, sizes: rng.random(shape, dtype=np.float32),  # a mean of squares
+        # A mean of squares. Some are so small that ε counts, where G is small too.
+        "V": lambda rng, shape, sizes: rng.random(shape, dtype=np.float32) ** 5,
         **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1))),
     },
     hostile=("zeros", "large"),  # an infinite gradient makes ∞ / ∞
+    advice=_adam_advice,
     flops=lambda n: 14 * n,
 )
 

@@ -49,6 +49,7 @@ PHRASES = {
     "sign": " (sign?)",
     "never set": " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
+    "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
     "endless": "look for an endless loop",
     "waits": "it computed for only {cpu:.2g} s of them: does it sleep, or wait for something?",
     "slow": "it computes too slowly for the sizes that are tried, or for ever",
@@ -159,6 +160,8 @@ def _how(facts: Mapping[str, Any]) -> str:
 
 
 def _why(facts: Mapping[str, Any]) -> str:
+    if facts.get("nans"):
+        return PHRASES["from nans"]
     if not facts.get("nan"):
         return ""
     return PHRASES["from infinities" if facts.get("infinities") else "never set"]

@@ -21,8 +21,9 @@ import numpy as np
 
 from nncourse.datasets import Scaling
 from nncourse.errors import CourseError, write_atomically
-from nncourse.model.layers import Dense, rebuilt
-from nncourse.model.network import Network
+from nncourse.model.descriptions import rebuilt
+from nncourse.model.layers import Dense, Shape
+from nncourse.model.network import Network, refuse_huge
 from nncourse.model.updates import SGD, Update, make_update
 
 VECTOR, STATE = "parameters", "state_"  # names in an .npz
@@ -110,7 +111,7 @@ def _model(network: Network, about: dict[str, Any], state: dict[str, np.ndarray]
     if not np.isfinite(network.flat_parameters).all():
         number = next(n for n, layer in enumerate(network.layers, 1) if not _finite(layer.parameters))
         raise CourseError(f"layer {number} has weights that are not finite")
-    scaling = _scaling(about.get("scaling", {"kind": "none"}), network.sizes[0])
+    scaling = _scaling(about.get("scaling", {"kind": "none"}), network.input_shape)
     options = dict(about.get("update", {"kind": "sgd"}))
     steps = int(options.pop("steps", 0))
     update = make_update(options.pop("kind"), **options)
@@ -141,13 +142,15 @@ def _from_pairs(pairs: list[tuple[np.ndarray, np.ndarray]], description: str | N
     return _model(network, about, {})
 
 
-def _scaling(about: dict[str, Any], n_in: int) -> Scaling | None:
-    """The scaling in a description. Raises CourseError if it does not fit the network."""
+def _scaling(about: dict[str, Any], shape: Shape) -> Scaling | None:
+    """The scaling in a description: a number for each input, or one for all. CourseError if it does not fit."""
     if about["kind"] == "none":
         return None
     offset, factor = (np.array(about[name], np.float64) for name in ("offset", "factor"))
-    if not (offset.shape == factor.shape == (n_in,) and np.isfinite([offset, factor]).all() and factor.all()):
-        raise CourseError(f"wanted {n_in} finite numbers, not 0, for the offset and the factor of its scaling")
+    fits = offset.shape == factor.shape and offset.shape in ((), shape if len(shape) == 1 else ())
+    if not (fits and np.isfinite([offset, factor]).all() and factor.all()):
+        count = f"{shape[0]} finite numbers" if len(shape) == 1 else "one finite number"
+        raise CourseError(f"wanted {count}, not 0, for the offset and the factor of its scaling")
     return Scaling(str(about["kind"]), offset, factor)
 
 
@@ -172,7 +175,9 @@ def _read_npz(path: Path) -> Model:
     wanted = sum(array.size for layer in layers for array in layer.parameters)
     if vector.shape != (wanted,):
         raise CourseError(f"wanted {wanted} parameters for its layers, got an array of shape {vector.shape}")
-    network = Network(layers, about["cost"], tuple(map(int, about["input_shape"])), vector)
+    shape = tuple(map(int, about["input_shape"]))
+    refuse_huge(layers, shape)
+    network = Network(layers, about["cost"], shape, vector)
     return _model(network, about, {name.removeprefix(STATE): array for name, array in floats.items()})
 
 

@@ -1,14 +1,15 @@
-"""What a network is made of, and how its weights begin. A layer knows no kernels: it is handed a backend.
+"""What a network is made of. A layer knows no kernels: it is handed a backend.
 
 A layer goes forward from inputs A_below to activations A, and backward from its deltas D = dC/dZ to the gradients of
 its parameters and to the deltas of the layer below. Arrays hold one sample per row: (batch, …).
+
+Layers for images are in image_layers.py, how weights begin in initialisers.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import accumulate, repeat
 from math import prod
 from typing import Any, NamedTuple, Protocol
-
-import numpy as np
 
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
@@ -30,6 +31,19 @@ class Pass(NamedTuple):
     kept: Any = None
 
 
+class Turn(NamedTuple):
+    """Where training stands: its seed, the epoch, and the number, within the epoch, of the batch's first sample.
+
+    `layer` is the number of the layer that is handed the turn. What a layer draws at random depends on these numbers
+    and on the sample's place in the batch alone: so training can go on later, or in smaller batches, with the same.
+    """
+
+    seed: int = 0
+    epoch: int = 1
+    first: int = 0
+    layer: int = 0
+
+
 class Layer(Protocol):
     """What a network asks of a layer. Dense is one."""
 
@@ -47,8 +61,8 @@ class Layer(Protocol):
     def shape_after(self, shape: Shape) -> Shape:
         """The shape of one sample behind the layer; CourseError where the layer does not fit samples of `shape`."""
 
-    def forward(self, A_below: Array, backend: Calls, training: bool = False) -> Pass:
-        """`training` is False where the network is only used; dropout, for instance, then does nothing."""
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        """`training` is None where the network is only used; dropout, for instance, then does nothing."""
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """S = σ'(Z); None in a layer without an activation."""
@@ -63,7 +77,7 @@ class Layer(Protocol):
         """
 
     def describe(self) -> dict[str, Any]:
-        """`kind`, and the sizes and names that rebuild the layer: see rebuilt()."""
+        """`kind`, and the sizes and names that rebuild the layer: see descriptions.py."""
 
 
 class Dense:
@@ -100,7 +114,7 @@ class Dense:
             raise CourseError(f"wanted samples of shape ({n_in},) for a dense layer {n_in} to {n_out}; got {shape}")
         return (n_out,)
 
-    def forward(self, A_below: Array, backend: Calls, training: bool = False) -> Pass:
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
         """Weighted sums Z = A Wᵀ + b and activations σ(Z): equation (1)."""
         W, b = self.parameters
         Z = backend.dense_forward(A_below, W, b)
@@ -131,12 +145,20 @@ class Dense:
 
 
 class LayerSequence:
-    """Layers one behind the other, which together are a layer again."""
+    """Layers one behind the other, which together are a layer again.
+
+    `draws` is True where one of them draws random numbers in training: a layer that does says so by its own `draws`.
+    Each layer is then handed the turn with its own number.
+    """
 
     def __init__(self, layers: Sequence[Layer]):
         if not layers:
             raise CourseError("wanted at least one layer of neurons, got none")
         self.layers = list(layers)
+        counts = [each.count if isinstance(each, LayerSequence) else 1 for each in layers]
+        self.count: int = sum(counts)  # of layers, those within sequences each for itself
+        self._before = [0, *accumulate(counts[:-1])]  # how many stand before each
+        self.draws: bool = any(getattr(each, "draws", False) for each in layers)
 
     @property
     def activation(self) -> str:
@@ -154,14 +176,19 @@ class LayerSequence:
             shape = layer.shape_after(shape)
         return shape
 
-    def forward(self, A_below: Array, backend: Calls, training: bool = False) -> Pass:
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
         """The last layer's A and Z; `kept` are the passes of all layers."""
         passes, A, Z = [], A_below, None
-        for layer in self.layers:
-            here = layer.forward(A, backend, training)
+        turns = self._turns(training) if training and self.draws else repeat(training)
+        for layer, turn in zip(self.layers, turns, strict=False):
+            here = layer.forward(A, backend, turn)
             passes.append(here)
             A, Z, _ = here
         return Pass(A, Z, passes)
+
+    def _turns(self, training: Turn) -> list[Turn]:
+        """The turn with each layer's own number."""
+        return [training._replace(layer=training.layer + before) for before in self._before]
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         return self.layers[-1].slope(Z, backend)
@@ -184,6 +211,11 @@ class LayerSequence:
         return {"kind": "sequence", "layers": [layer.describe() for layer in self.layers]}
 
 
+def delta_below(G: Array, S_below: Array | None, backend: Calls) -> Array:
+    """The deltas of the layer below from G = dC/dA_below, by equation (4a); G itself if it has no activation."""
+    return G if S_below is None else backend.output_delta(G, S_below)
+
+
 def distributed(layers: Sequence[Layer], parameters: Sequence[Array]) -> list[Layer]:
     """The layers with these arrays as parameters, in order."""
     left = iter(parameters)
@@ -198,64 +230,3 @@ def views(vector: Array, shapes: Sequence[Shape]) -> list[Array]:
         found.append(vector[start:end].reshape(shape))
         start = end
     return found
-
-
-def rebuilt(about: dict[str, Any]) -> Layer:
-    """The layer that describe() told of, with parameters of the right shapes that take no memory yet."""
-    kind = str(about["kind"])
-    refuse_unknown("a layer", kind, KINDS)
-    return KINDS[kind](about)
-
-
-def _dense(about: dict[str, Any]) -> Dense:
-    n_in, n_out = int(about["n_in"]), int(about["n_out"])
-    if min(n_in, n_out) < 1:
-        raise CourseError(f"wanted a dense layer with inputs and neurons, got {n_in} and {n_out}")
-    zero = np.float32(0)
-    return Dense(np.broadcast_to(zero, (n_out, n_in)), np.broadcast_to(zero, (n_out,)), str(about["activation"]))
-
-
-def _sequence(about: dict[str, Any]) -> LayerSequence:
-    return LayerSequence([rebuilt(each) for each in about["layers"]])
-
-
-KINDS: dict[str, Callable[[dict[str, Any]], Layer]] = {"dense": _dense, "sequence": _sequence}  # for rebuilt()
-
-
-# ---- initialisers: (random generator, n_in, n_out) -> W, b
-
-
-def xavier(rng: np.random.Generator, n_in: int, n_out: int) -> tuple[np.ndarray, np.ndarray]:
-    """Uniform within ±√(6 / (n_in + n_out)), biases 0: signals keep their size (Glorot and Bengio, 2010)."""
-    bound = np.sqrt(6 / (n_in + n_out))
-    return rng.uniform(-bound, bound, (n_out, n_in)), np.zeros(n_out)
-
-
-def he(rng: np.random.Generator, n_in: int, n_out: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal with variance 2 / n_in, biases 0: for ReLU, which drops half of its input (He and others, 2015)."""
-    return rng.normal(0, np.sqrt(2 / n_in), (n_out, n_in)), np.zeros(n_out)
-
-
-def normal(rng: np.random.Generator, n_in: int, n_out: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and biases from the standard normal distribution, as Nielsen's book begins."""
-    return rng.normal(size=(n_out, n_in)), rng.normal(size=n_out)
-
-
-def uniform(rng: np.random.Generator, n_in: int, n_out: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and biases from [0, 1], as in the C program: sums grow with n_in, sigmoids saturate, nothing learns."""
-    return rng.uniform(size=(n_out, n_in)), rng.uniform(size=n_out)
-
-
-INITIALISERS: dict[str, Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]] = {
-    "xavier": xavier,
-    "he": he,
-    "normal": normal,
-    "uniform": uniform,
-}
-
-
-def initialise(name: str, rng: np.random.Generator, n_in: int, n_out: int, activation: str) -> Dense:
-    """A dense layer with weights from the initialiser of that name."""
-    refuse_unknown("an initialiser", name, INITIALISERS)
-    W, b = INITIALISERS[name](rng, n_in, n_out)
-    return Dense(W.astype(np.float32), b.astype(np.float32), activation)

@@ -1,21 +1,24 @@
 """A network: layers one after the other, a cost, and the handout's Algorithm 1 in matrix form."""
 
-import operator
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from nncourse.architecture import DenseArchitecture
+from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.model.layers import Dense, Layer, LayerSequence, Shape, distributed, initialise, views
+from nncourse.model import words
+from nncourse.model.descriptions import MOST_WEIGHTS
+from nncourse.model.image_layers import Convolution, Flatten, MaxPool
+from nncourse.model.initialisers import initialised
+from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, views
 from nncourse.model.updates import Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
-MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # of an evaluation's batch: samples, and Z and A of all layers (64 MB)
 
 
@@ -82,11 +85,19 @@ class Network(LayerSequence):
         return all(isinstance(layer, Dense) for layer in self.layers)
 
     @property
-    def architecture(self) -> DenseArchitecture:
-        """A dense network without its parameters; CourseError for other networks."""
-        if not self.is_dense:
-            raise CourseError("wanted a network of dense layers only, for its architecture")
-        return DenseArchitecture(self.sizes, self.activations, self.cost)
+    def architecture(self) -> DenseArchitecture | ConvolutionalArchitecture:
+        """The network without its parameters, for kernels of whole epochs; CourseError for other networks."""
+        if self.is_dense:
+            return DenseArchitecture(self.sizes, self.activations, self.cost)
+        order = "".join(map(_letter, self.layers))
+        if len(self.input_shape) != 3 or not re.fullmatch("c*p?fd+", order):
+            wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
+            raise CourseError(f"wanted {wanted}, for a whole epoch at once; got {self.in_words}")
+        filters = tuple(layer.filters for layer in self.layers if isinstance(layer, Convolution))
+        pool = next((layer.size for layer in self.layers if isinstance(layer, MaxPool)), 0)
+        neurons = tuple(layer.W.shape[0] for layer in self.layers if isinstance(layer, Dense))
+        names = tuple(filter(None, self.activations))
+        return ConvolutionalArchitecture(self.input_shape, filters, pool, neurons, names, self.cost)
 
     @cached_property
     def flat_gradient(self) -> Array:
@@ -100,12 +111,22 @@ class Network(LayerSequence):
 
     @property
     def rows_at_once(self) -> int:
-        """How many samples to send through the network together where only the outputs count."""
+        """How many samples to send through the network together where only the outputs count.
+
+        Those whose numbers, 2 for each number of each layer, are no more than MOST_NUMBERS; and no more than MOST_ROWS.
+        """
         return max(1, min(MOST_ROWS, MOST_NUMBERS // (2 * sum(self.sizes))))
 
+    @property
+    def in_words(self) -> str:
+        """What make_network takes: 784-30-10 for a dense network, else image1x28x28,conv4x2same,pool4,128,10."""
+        if self.is_dense:
+            return "-".join(map(str, self.sizes))
+        return ",".join(map(str, words.words_of(self.layers, self.input_shape)))
+
     def __repr__(self) -> str:
-        sizes, names = "-".join(map(str, self.sizes)), ", ".join(filter(None, self.activations))
-        return f"network {sizes}, {names}, cost {self.cost}, {self.flat_parameters.size:,} parameters"
+        names = ", ".join(filter(None, self.activations))
+        return f"network {self.in_words}, {names}, cost {self.cost}, {self.flat_parameters.size:,} parameters"
 
     def with_flat_parameters(self, vector: Array) -> "Network":
         """The same layers with their parameters in another vector: changing the parameters changes the vector."""
@@ -121,8 +142,24 @@ class Network(LayerSequence):
         if X.shape[1:] != self.input_shape:
             raise CourseError(f"wanted samples {_in_words(self.input_shape)}; got an array of shape {X.shape}")
         rows = self.rows_at_once
-        parts = [there.forward(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.forward(X, backend).A
+        parts = [there.outputs(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.outputs(X, backend).A
+
+    def outputs(self, X: Array, backend: Calls) -> Pass:
+        """A and Z of the last layer; what the layers below computed is given up as soon as it is used."""
+        A, here = X, Pass(X)
+        for layer in self.layers:
+            del here  # Z of the layer below, and what it kept
+            here = layer.forward(A, backend)
+            A = here.A
+        return Pass(A, here.Z)
+
+
+def _letter(layer: Layer) -> str:
+    """The kind of a layer that an architecture may have, as a letter; "?" for others."""
+    if isinstance(layer, MaxPool):
+        return "p" if layer.is_side_by_side else "?"
+    return {Convolution: "c", Flatten: "f", Dense: "d"}.get(type(layer), "?")
 
 
 def _inputs_of(first: Layer) -> Shape:
@@ -137,29 +174,57 @@ def _in_words(shape: Shape) -> str:
 
 
 def make_network(
-    sizes: Sequence[int],
+    sizes: str | Sequence[int | str],
     activation: str | Sequence[str] = "sigmoid",
     cost: str = "mse",
     initialiser: str = "xavier",
     seed: int = 0,
 ) -> Network:
-    """A new dense network: make_network([30, 60, 10, 1]) has 30 inputs, two hidden layers and one output.
+    """A new network from sizes or words: make_network([30, 60, 10, 1]) has 30 inputs, two hidden layers and one output.
+
+    make_network("image1x28x28,conv4x2same,pool4,128,10") begins with images; words.py has all words.
 
     One `activation` is for the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
-    A list names one for each layer after the inputs. Raises CourseError for what does not fit together.
+    A list names one for each layer with parameters. Raises CourseError for what does not fit together.
     """
-    if len(sizes) < 2 or any(int(size) != size or size < 1 for size in sizes):
-        raise CourseError(f"wanted two or more layer sizes of at least 1, such as 30,60,10,1; got {list(sizes)}")
-    if (weights := sum(map(operator.mul, sizes[:-1], sizes[1:]))) > MOST_WEIGHTS:
-        raise CourseError(f"wanted at most {MOST_WEIGHTS} weights; the layers {list(sizes)} have {weights}")
-    count = len(sizes) - 1
+    asked = words.parsed(sizes)
+    count = words.with_parameters(asked)
     output = COSTS.get(cost) or "sigmoid"
     names = [activation] * (count - 1) + [output] if isinstance(activation, str) else list(activation)
     if len(names) != count:
-        raise CourseError(f"wanted an activation for each of the {count} layers after the inputs; got {len(names)}")
+        raise CourseError(f"wanted an activation for each of the {count} layers with parameters; got {len(names)}")
+    planned = words.layers_of(asked, names)
+    refuse_huge(planned, words.input_shape(asked))
     rng = np.random.default_rng(seed)
-    pairs = zip(sizes[:-1], sizes[1:], names, strict=True)
-    return Network([initialise(initialiser, rng, n_in, n_out, name) for n_in, n_out, name in pairs], cost)
+    return Network([initialised(layer, initialiser, rng) for layer in planned], cost, words.input_shape(asked))
+
+
+def refuse_other_layers(network: Network, asked: str, what: str) -> None:
+    """CourseError, which begins with `what`, unless these words mean the network's layers, whatever the activations."""
+    wanted = words.parsed(asked)
+    there = words.words_of(network.layers, network.input_shape)
+    names = [name for layer, name in zip(network.layers, network.activations, strict=True) if layer.parameters]
+    fits = list(map(str, wanted)) == list(map(str, there)) and [
+        layer.describe() for layer in words.layers_of(wanted, names)
+    ] == [layer.describe() for layer in network.layers]
+    if not fits:
+        raise CourseError(f"wanted {what}, {network.in_words}; got {asked}")
+
+
+def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
+    """CourseError for layers with more weights, or more numbers a sample, than any network of the course needs.
+
+    The layers' parameters need take no memory yet.
+    """
+    weights = sum(prod(array.shape) for layer in layers for array in layer.parameters if array.ndim > 1)
+    if weights > MOST_WEIGHTS:
+        raise CourseError(f"wanted at most {MOST_WEIGHTS} weights; these layers have {weights}")
+    numbers = 0
+    for layer in layers:
+        shape = layer.shape_after(shape)
+        numbers += prod(shape)
+    if numbers > MOST_WEIGHTS:
+        raise CourseError(f"wanted layers with at most {MOST_WEIGHTS} numbers a sample; these have {numbers}")
 
 
 def with_parameters(architecture: DenseArchitecture, parameters: Array) -> Network:
@@ -175,7 +240,7 @@ def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], li
 
 
 def cost_of(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> float:
-    """The cost of a batch that went forward: one number, fetched from the device."""
+    """The cost of a batch from the last of Z and A: one number, fetched from the device."""
     outputs = Z[-1] if COSTS[network.cost] else A[-1]
     return float(getattr(backend, network.cost)(outputs, Y))
 
@@ -191,27 +256,40 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
     return G if S is None else backend.output_delta(G, S)
 
 
-def backpropagation(network: Network, X: Array, Y: Array, backend: Calls) -> list[tuple[Array, ...]]:
-    """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14."""
-    left = iter(_gradients(network, X, Y, backend))
+def backpropagation(
+    network: Network, X: Array, Y: Array, backend: Calls, turn: Turn | None = None
+) -> list[tuple[Array, ...]]:
+    """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14.
+
+    A network with dropout wants the turn: what it leaves out depends on it.
+    """
+    left = iter(_gradients(network, X, Y, backend, turn))
     return [tuple(next(left) for _ in layer.parameters) for layer in network.layers]
 
 
-def _gradients(network: Network, X: Array, Y: Array, backend: Calls) -> tuple[Array, ...]:
+def _gradients(network: Network, X: Array, Y: Array, backend: Calls, turn: Turn | None) -> tuple[Array, ...]:
     """The gradient of each parameter array, in order."""
-    here = network.forward(X, backend, training=True)
+    if turn is None and network.draws:
+        raise CourseError("wanted turn=Turn(seed, epoch, first) for a network with dropout, or train(); got none")
+    here = network.forward(X, backend, turn or Turn())
     D = first_delta(network, [here.Z], [here.A], Y, backend)
     return network.backward(D, here, X, None, backend, below=False)[1]
 
 
 def training_step(
-    network: Network, X: Array, Y: Array, learning_rate: float, backend: Calls, update: Update | None = None
+    network: Network,
+    X: Array,
+    Y: Array,
+    learning_rate: float,
+    backend: Calls,
+    update: Update | None = None,
+    turn: Turn | None = None,
 ) -> None:
     """Move every parameter along its gradient on one batch: Algorithm 1, with plain SGD unless another update is given.
 
-    The network changes.
+    The network changes. One with dropout wants the turn: Turn(seed, epoch, number of the batch's first sample).
     """
-    for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend), strict=True):
+    for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend, turn), strict=True):
         place[...] = gradient
     if update:
         update.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)

@@ -5,6 +5,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +14,11 @@ from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
-from nncourse.model.network import Network, cost_of, forward, training_step
-from nncourse.model.updates import SGD, Schedule, Update, constant
+from nncourse.model.layers import Turn
+from nncourse.model.network import Network, cost_of, training_step
+from nncourse.model.updates import SGD, Adam, Schedule, Update, constant, remembered
 
+MOST_COPIED = 1 << 22  # numbers of X that are put in order at a time: 16 MB
 FIRST_BATCHES = 64  # how many a fused kernel is tried on: enough that a graph is recorded
 
 
@@ -72,12 +76,12 @@ def train(
     progress: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> History:
-    """Train `network` in place on samples X (n, n_in) with targets Y (n, n_out).
+    """Train `network` in place on samples X (n, …) with targets Y (n, n_out).
 
     A step moves the parameters by `update`, plain SGD unless another is given; its state goes on from where it is.
     `schedule` gives the learning rate of each epoch, from its number; otherwise it is `learning_rate` throughout.
-    Plain SGD on a dense network is computed by the backend's kernel for whole epochs, if it has one. Whatever must be
-    compiled is compiled before the clock starts.
+    Where the backend has a kernel that computes whole epochs of such a network and update, it is used: there are some
+    for plain SGD, and for Adam on networks for images. Whatever must be compiled is compiled before the clock starts.
 
     The order of the samples in epoch e depends on `seed` and e alone, so that training goes on after `epochs_done`
     epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
@@ -107,9 +111,8 @@ def train(
                 bar.write(history.note)
             for number in bar:
                 start = time.perf_counter()
-                # The rows are shuffled once, so that each batch is a slice and not another gathering.
                 order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
-                train_epoch(X[order], Y[order], rate_of(number))
+                train_epoch(order, rate_of(number), Turn(seed, number))
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
                 cost = evaluate(there, X, Y, backend)
@@ -141,15 +144,22 @@ def evaluate(network: Network, X: Array, Y: Array, backend: Calls) -> float:
     total, at_once = 0.0, network.rows_at_once
     for start in range(0, len(X), at_once):
         rows, targets = X[start : start + at_once], Y[start : start + at_once]
-        Z, A = forward(network, rows, backend)
-        total += cost_of(network, Z, A, targets, backend) * len(rows)
+        last = network.outputs(rows, backend)
+        total += cost_of(network, [last.Z], [last.A], targets, backend) * len(rows)
     return total / len(X)
 
 
 def fused_epoch(network: Network, update: Update) -> str | None:
-    """The operation that computes a whole epoch for such a network and update; None where there is none."""
+    """The operation that computes a whole epoch for such a network and update; None where there is none.
+
+    Raises CourseError, which says why, for networks other than dense ones that no such operation is for.
+    """
     plain = isinstance(update, SGD) and update.is_plain
-    return "dense_sgd_epoch" if plain and network.is_dense else None
+    if isinstance(network.architecture, DenseArchitecture):
+        return "dense_sgd_epoch" if plain else None
+    if plain:
+        return "convolutional_sgd_epoch"
+    return "convolutional_adam_epoch" if isinstance(update, Adam) and not update.l2 else None
 
 
 def _snapshot(network: Network, update: Update) -> tuple[Array, dict[str, Array], int]:
@@ -159,23 +169,29 @@ def _snapshot(network: Network, update: Update) -> tuple[Array, dict[str, Array]
 
 def _made_ready(
     backend: Calls, history: History, network: Network, update: Update, X: Array, Y: Array, batch_size: int, rate: float
-) -> Callable[[Array, Array, float], None]:
-    """train_epoch(X, Y, rate): by the backend's kernel for whole epochs, by its fallback, or step by step.
+) -> Callable[[Array, float, Turn], None]:
+    """train_epoch(order, rate, turn): by the backend's kernel for whole epochs, by its fallback, or step by step.
 
     It has been run on a few batches with copies of the parameters, so that nothing is compiled later. The reason for a
     fallback goes to history.note.
     """
-    name = fused_epoch(network, update)
-    for other, kernel in backend.kernels.items():
-        if kernel.operation.whole_epoch and other != name and backend.notes.get(other) == "asked for":
+    wholes = {name: kernel for name, kernel in backend.kernels.items() if kernel.operation.whole_epoch}
+    name, reason = None, ""
+    try:
+        name = fused_epoch(network, update)
+    except CourseError as error:
+        reason = f"trained step by step: {error}"
+    for other, kernel in wholes.items():
+        if other != name and backend.notes.get(other) == "asked for":
             kind = update.describe()["kind"]
             raise CourseError(f"{other} ({kernel.name}) does not compute such a {kind} on {network}: leave it out")
     first = slice(FIRST_BATCHES * batch_size)
-    kernel = backend.kernels.get(name or "")
+    kernel = wholes.get(name or "")
+    tried = network.with_flat_parameters(network.flat_parameters.copy())
     while kernel:
-        architecture, parameters, call = network.architecture, network.flat_parameters, kernel
+        call = kernel
         try:
-            call(parameters.copy(), architecture, X[first], Y[first], batch_size, rate)
+            _fused(call, tried, X[first], Y[first], batch_size, rate, copy.deepcopy(update))
         except DoesNotFitError as error:
             if not kernel.otherwise or backend.notes.get(name or "") == "asked for":
                 raise
@@ -183,35 +199,52 @@ def _made_ready(
             history.note = f"trained by {kernel.name}: {error}"
             continue
         history.kernel = kernel.name
-        return lambda X, Y, rate: _fused(call, parameters, architecture, X, Y, batch_size, rate, update)
+        return lambda order, rate, turn: _fused(call, network, X[order], Y[order], batch_size, rate, update)
     history.kernel = "steps"
-    tried = network.with_flat_parameters(network.flat_parameters.copy())
-    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(update))
-    return lambda X, Y, rate: train_step_by_step(network, X, Y, batch_size, rate, backend, update)
+    history.note = reason if wholes else ""
+    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(update), Turn())
+
+    def train_epoch(order: Array, rate: float, turn: Turn) -> None:
+        # Many rows are put in order at a time, so that each batch is a slice and not another gathering; not all of
+        # them, since the copy would be as large as X.
+        some = batch_size * max(1, MOST_COPIED // (batch_size * prod(X.shape[1:])))
+        for start in range(0, len(X), some):
+            rows = order[start : start + some]
+            there = turn._replace(first=start)
+            train_step_by_step(network, X[rows], Y[rows], batch_size, rate, backend, update, there)
+
+    return train_epoch
 
 
 def _fused(
-    kernel: Callable[..., Array],
-    parameters: Array,
-    architecture: DenseArchitecture,
-    X: Array,
-    Y: Array,
-    batch_size: int,
-    rate: float,
-    update: Update,
+    kernel: Callable[..., Any], network: Network, X: Array, Y: Array, batch_size: int, rate: float, update: Update
 ) -> None:
     """One epoch by one kernel; the update counts its steps as if it had taken them itself."""
-    kernel(parameters, architecture, X, Y, batch_size, rate)
+    parameters = network.flat_parameters
+    state = [remembered(update.state, name, parameters) for name in update.remembers]
+    taken = (update.steps,) if state else ()
+    kernel(parameters, *state, network.architecture, X, Y, batch_size, rate, *taken)
     update.steps += math.ceil(len(X) / batch_size)
 
 
 def train_step_by_step(
-    network: Network, X: Array, Y: Array, batch_size: int, rate: float, backend: Calls, update: Update
+    network: Network,
+    X: Array,
+    Y: Array,
+    batch_size: int,
+    rate: float,
+    backend: Calls,
+    update: Update,
+    turn: Turn | None = None,
 ) -> None:
-    """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller."""
+    """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller.
+
+    A network with dropout wants the turn: seed, epoch, and the number within the epoch of the first row.
+    """
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
-        training_step(network, X[rows], Y[rows], rate, backend, update)
+        of_batch = Turn(turn.seed, turn.epoch, turn.first + start) if turn else None
+        training_step(network, X[rows], Y[rows], rate, backend, update, of_batch)
 
 
 def _refuse_bad_data(network: Network, X: np.ndarray, Y: np.ndarray) -> None:
@@ -221,7 +254,8 @@ def _refuse_bad_data(network: Network, X: np.ndarray, Y: np.ndarray) -> None:
     if not fit or X.dtype != np.float32 or Y.dtype != np.float32:
         inputs = ", ".join(map(str, shape))
         wanted = f"float32 samples of shape (n, {inputs}) and targets of shape (n, {n_out})"
-        raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}")
+        advice = "; take the images of a data set, data.images" if len(shape) == 3 and X.ndim == 2 else ""
+        raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}{advice}")
 
 
 def refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:

@@ -68,7 +68,7 @@ class SGD:
         if not self.momentum:
             backend.sgd_update(parameters, gradient, rate)
             return
-        V = _remembered(self.state, "V", parameters)
+        V = remembered(self.state, "V", parameters)
         backend.momentum_update(parameters, gradient, V, rate, self.momentum)
 
     def describe(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Adam:
         self.steps += 1
         if self.l2:
             backend.l2_gradient(gradient, parameters, self.l2)
-        M, V = (_remembered(self.state, name, parameters) for name in self.remembers)
+        M, V = (remembered(self.state, name, parameters) for name in self.remembers)
         c1, c2 = 1 - BETA_1**self.steps, 1 - BETA_2**self.steps
         backend.adam_update(parameters, gradient, M, V, rate, c1, c2)
 
@@ -128,8 +128,8 @@ def _refuse_bad(name: str, value: float, below: float = math.inf) -> None:
         raise CourseError(f"wanted {name} of at least 0{limit}, got {value}")
 
 
-def _remembered(state: dict[str, Array], name: str, parameters: Array) -> Array:
-    """The array of that name: zeros like the parameters at the first step."""
+def remembered(state: dict[str, Array], name: str, parameters: Array) -> Array:
+    """The array of that name in an update's state: zeros like the parameters at first."""
     if name not in state:
         state[name] = np.zeros_like(parameters)  # of CuPy, if the parameters are CuPy's
     return state[name]

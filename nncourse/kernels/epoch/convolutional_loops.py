@@ -219,7 +219,12 @@ def _spread(G, seen, v_at, windows, P, E, row, offsets, o_at, taps, weights, w_a
         o0, o1, o2, o3 = offsets[o_at + t], offsets[o_at + t + u(1)], offsets[o_at + t + u(2)], offsets[o_at + t + u(3)]
         s0 = s1 = s2 = s3 = f32(0)
         if further:
-            w0, w1, w2, w3 = weights[w_at + t], weights[w_at + t + u(1)], weights[w_at + t + u(2)], weights[w_at + t + u(3)]
+            w0, w1, w2, w3 = (
+                weights[w_at + t],
+                weights[w_at + t + u(1)],
+                weights[w_at + t + u(2)],
+                weights[w_at + t + u(3)],
+            )
             e0, e1, e2, e3 = o0 - row, o1 - row, o2 - row, o3 - row
             for v in range(v_at, v_at + windows):
                 d, here = G[v], seen[v]
@@ -374,10 +379,24 @@ def _backward(table, offsets, pitch, side, weights, P, A, G, seen, E, gradients)
     G_flat = G.reshape(-1)
     for s in range(len(G)):
         for number in range(count - 1, -1, -1):
-            at, first, plane, channels = table[number, AT], table[number, FIRST], table[number, PLANE], table[number, CHANNELS]
-            above_at, above_plane, filters = table[number + 1, AT], table[number + 1, PLANE], table[number + 1, CHANNELS]
+            at, first, plane, channels = (
+                table[number, AT],
+                table[number, FIRST],
+                table[number, PLANE],
+                table[number, CHANNELS],
+            )
+            above_at, above_plane, filters = (
+                table[number + 1, AT],
+                table[number + 1, PLANE],
+                table[number + 1, CHANNELS],
+            )
             above_first, height, width = table[number + 1, FIRST], table[number + 1, HEIGHT], table[number + 1, WIDTH]
-            w_at, taps, o_at, stride = table[number, W_AT], table[number, TAPS], table[number, OFFSET_AT], table[number, STRIDE]
+            w_at, taps, o_at, stride = (
+                table[number, W_AT],
+                table[number, TAPS],
+                table[number, OFFSET_AT],
+                table[number, STRIDE],
+            )
             size = channels * table[number, K] * table[number, K]
             n = (height - 1) * pitch + width
             p_at, d_at = s * row + at + table[number, IN], above_at + above_first

@@ -43,19 +43,122 @@ __device__ void meet_cluster() {
 }
 #endif
 
-// A barrier for all blocks of a cooperative launch. `arrived` is 0 at first, and `wanted` when all blocks have arrived.
-__device__ void meet_grid(int* arrived, int wanted) {
+// A barrier for all blocks of a cooperative launch, in two halves: between them a block may do what concerns no other.
+// `arrived` is 0 at first, and `wanted` when all blocks have arrived.
+__device__ void arrive_grid(int* arrived) {
+    __syncthreads();
+#ifndef CUDA_ON_CPU
+    // Makes this block's writes visible before its arrival.
+    if (threadIdx.x == blockDim.x - 1) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
+#endif
+}
+__device__ void wait_grid(int* arrived, int wanted) {
 #ifdef CUDA_ON_CPU
     cuda_on_cpu::grid_barrier();
 #else
+    if (threadIdx.x == 0)
+        for (int there = 0; there < wanted;)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
     __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();  // makes this block's writes visible before its arrival
-        atomicAdd(arrived, 1);
-        while (*(volatile int*)arrived < wanted) {
-        }
-        __threadfence();
+#endif
+}
+// The second half for some warps of a block. (The emulator has all wait.)
+__device__ void wait_in_warp(int* arrived, int wanted) {
+#ifndef CUDA_ON_CPU
+    if (threadIdx.x % 32 == 0)
+        for (int there = 0; there < wanted;)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
+    __syncwarp();
+#endif
+}
+__device__ void meet_grid(int* arrived, int wanted) {
+    arrive_grid(arrived);
+    wait_grid(arrived, wanted);
+}
+
+// Numbers that blocks of a cooperative launch tell each other, without a barrier: the last bit of a number says whether it
+// belongs to an even or an odd turn, and who wants it reads until it does. The bit is lost to the number, which is a
+// rounding more. At first all numbers are 0, and the first turn is odd. Before a number is told again, everybody must have
+// heard it: the algorithm has to see to that.
+__device__ float read_from_all(const float* place) {
+#ifdef CUDA_ON_CPU
+    return *place;
+#else
+    float number;
+    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(number) : "l"(place) : "memory");
+    return number;
+#endif
+}
+__device__ float4 read_from_all(const float4* place) {
+#ifdef CUDA_ON_CPU
+    return *place;
+#else
+    float4 four;
+    asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w) : "l"(place) : "memory");
+    return four;
+#endif
+}
+__device__ float marked(float number, int turn) {
+    return __int_as_float((__float_as_int(number) & ~1) | (turn & 1));
+}
+__device__ float unmarked(float number) { return __int_as_float(__float_as_int(number) & ~1); }
+__device__ bool is_of(float number, int turn) { return ((__float_as_int(number) ^ turn) & 1) == 0; }
+
+__device__ void tell(float* place, float number, int turn) {
+#ifdef CUDA_ON_CPU
+    *place = marked(number, turn);
+#else
+    asm volatile("st.relaxed.gpu.global.f32 [%0], %1;" ::"l"(place), "f"(marked(number, turn)) : "memory");
+#endif
+}
+__device__ void tell(float4* place, float4 four, int turn) {
+    four = make_float4(marked(four.x, turn), marked(four.y, turn), marked(four.z, turn), marked(four.w, turn));
+#ifdef CUDA_ON_CPU
+    *place = four;
+#else
+    asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(place), "f"(four.x), "f"(four.y), "f"(four.z),
+                 "f"(four.w) : "memory");
+#endif
+}
+
+// numbers[i] from place(i), perhaps too early.
+template <int COUNT, typename Place>
+__device__ void listen(float (&numbers)[COUNT], Place place) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) numbers[i] = read_from_all(place(i));
+}
+// What was listened to, read again until all numbers are of this turn.
+template <int COUNT, typename Place>
+__device__ void hear(float (&numbers)[COUNT], int turn, Place place) {
+    for (;;) {
+        bool all = true;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) all = all && is_of(numbers[i], turn);
+        if (all) break;
+        listen(numbers, place);
     }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) numbers[i] = unmarked(numbers[i]);
+}
+
+// On the emulator all blocks must have come here before one listens. On a GPU a block need not wait.
+__device__ void begin_to_listen() {
+#ifdef CUDA_ON_CPU
+    cuda_on_cpu::grid_barrier();
+#endif
+}
+// Waits, with the whole block, until each of `count` other blocks has told the number at place(block). What else it told
+// comes at about the same time: to listen() to it at once would keep the memory busy in vain.
+template <typename Place>
+__device__ void wait_for_all(int count, int turn, Place place) {
+#ifdef CUDA_ON_CPU
+    cuda_on_cpu::grid_barrier();
+#else
+    if (threadIdx.x < 32)
+        for (int block = threadIdx.x; block < count; block += 32)
+            while (!is_of(read_from_all(place(block)), turn)) {
+            }
     __syncthreads();
 #endif
 }

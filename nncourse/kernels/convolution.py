@@ -1,0 +1,211 @@
+"""A convolutional layer: each neuron sees a small window of the image below it, and all windows share their weights.
+
+Images are A[s, c, row, column]: sample, channel, row, column. W[o, c] is filter o's part for channel c, k × k weights.
+Before the first row and column lie `before` rows and columns of zeros, behind the last ones `after`. The filter is not
+turned around: this is a cross-correlation, which all libraries for neural networks call a convolution.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from nncourse.cuda.source import CudaSource
+from nncourse.device import on_gpu
+from nncourse.kernels.operation import Operation, cuda_beside
+
+# Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU wants large
+# matrices, and few launches.
+MOST_COLUMNS = {"cpu": 1 << 18, "gpu": 1 << 27}
+
+
+def _truth(A, W, b, stride, before, after):
+    """All windows of the padded image as one view, multiplied by all filters."""
+    k = W.shape[-1]
+    padded = np.pad(A, ((0, 0), (0, 0), (before, after), (before, after)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("scyxij,ocij->soyx", windows, W) + b[:, None, None]
+
+
+def _flops(batch, c_in, h_in, w_in, c_out, k, stride, before, after, h_out, w_out):
+    return 2 * batch * c_out * h_out * w_out * c_in * k * k
+
+
+def _sizes(*sizes):
+    """The sizes that are not derived, by name."""
+    names = ("batch", "c_in", "h_in", "w_in", "c_out", "k", "stride", "before", "after")
+    return dict(zip(names, sizes, strict=True))
+
+
+def _sizes_to_time(device):
+    """On the CPU the digits CNN's second layer; on a GPU the layers of ResNet-34 that have 64 filters."""
+    return _sizes(*((128, 64, 37, 50, 64, 3, 1, 1, 1) if device == "gpu" else (32, 4, 28, 28, 4, 2, 1, 0, 1)))
+
+
+def _draw(rng):
+    """Sizes of a small convolution; strides of 1, 2 and 3, even and odd filters, other padding in front than behind."""
+    batch, c_in, c_out = (int(size) for size in rng.integers(1, 6, 3))
+    h_in, w_in = (int(size) for size in rng.integers(1, 21, 2))
+    k, stride = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    before, after = (int(size) for size in rng.integers(0, k + 1, 2))
+    return _sizes(batch, c_in, h_in, w_in, c_out, k, stride, before, after)
+
+
+convolution_forward = Operation(
+    "convolution_forward",
+    "Z[s,o,y,x] = b[o] + Σ_c,i,j W[o,c,i,j] A[s,c, y·stride+i−before, x·stride+j−before], 0 outside",
+    contract="A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), "
+    "stride () int, before () int, after () int -> Z (batch, c_out, h_out, w_out)"
+    " where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
+    "k >= 1, stride >= 1",
+    truth=_truth,
+    flops=_flops,
+    # Those of the hostile values come first. They have no padding: an infinite weight times a zero of the padding is
+    # NaN, and a kernel that leaves out the padding is right too.
+    sizes_to_check=[
+        _sizes(2, 3, 7, 9, 4, 3, 2, 0, 0),
+        _sizes(1, 1, 1, 1, 1, 1, 1, 0, 0),
+        _sizes(2, 1, 1, 1, 3, 3, 1, 1, 1),  # one pixel
+        _sizes(3, 2, 4, 5, 2, 2, 1, 0, 1),  # "same", an even filter
+        _sizes(1, 4, 6, 5, 3, 3, 1, 1, 1),  # "same", an odd one
+        _sizes(2, 2, 5, 5, 3, 5, 1, 0, 0),  # a filter as large as the image
+        _sizes(1, 1, 3, 2, 2, 5, 2, 2, 3),  # a larger one
+        _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie in the padding altogether
+        _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
+        _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
+        _sizes(1, 1, 40, 37, 5, 2, 1, 0, 1),  # more than a tile of 16 × 16 or 32 × 8, also with strides
+        _sizes(1, 2, 38, 70, 3, 3, 2, 1, 1),
+        _sizes(1, 1, 60, 5, 2, 4, 3, 1, 2),
+        _sizes(2, 3, 3, 4, 70, 1, 2, 1, 0),
+        _sizes(2, 8, 8, 16, 5, 3, 1, 1, 1),
+        _sizes(1, 33, 4, 4, 2, 3, 1, 1, 1),
+    ],
+    draw_sizes=_draw,
+    large_sizes=[
+        _sizes(65_900, 1, 1, 1, 1, 1, 1, 0, 0),
+        _sizes(1, 1, 1, 1, 66_300, 1, 1, 0, 0),
+        _sizes(1, 1, 260, 259, 1, 2, 1, 0, 1),
+        _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
+        _sizes(1, 33, 8, 8, 9, 8, 1, 0, 0),  # more weights than the 64 KB of constant memory hold
+    ],
+    sizes_to_time=_sizes_to_time,
+)
+
+
+@convolution_forward.kernel("loops", device="cpu")
+def loops(A, W, b, stride, before, after):
+    """The equation written out; places outside the image add nothing."""
+    batch, c_in, h_in, w_in = A.shape
+    c_out, k = W.shape[0], W.shape[3]
+    h_out = (h_in + before + after - k) // stride + 1
+    w_out = (w_in + before + after - k) // stride + 1
+    Z = np.empty((batch, c_out, h_out, w_out), A.dtype)
+    for s in range(batch):
+        for o in range(c_out):
+            for y in range(h_out):
+                for x in range(w_out):
+                    z = b[o]
+                    for c in range(c_in):
+                        for i in range(k):
+                            for j in range(k):
+                                row, column = y * stride + i - before, x * stride + j - before
+                                if 0 <= row < h_in and 0 <= column < w_in:
+                                    z += W[o, c, i, j] * A[s, c, row, column]
+                    Z[s, o, y, x] = z
+    return Z
+
+
+@convolution_forward.array_kernel
+def array(A, W, b, stride, before, after):
+    """The windows are copied into columns, by k² slices of the images; filters times columns is a matrix product.
+
+    The columns have about k² times as many elements as the images: so they are made for some samples at a time or, if
+    even one is too large, for some rows.
+    """
+    batch, c_in, h_in, w_in = A.shape
+    c_out, k = W.shape[0], W.shape[3]
+    h, w = h_in + before + after, w_in + before + after
+    h_out, w_out = (h - k) // stride + 1, (w - k) // stride + 1
+    Z = np.empty_like(A, shape=(batch, c_out, h_out, w_out))
+    filters = W.reshape(c_out, c_in * k * k)
+    fitting = MOST_COLUMNS["gpu" if on_gpu(type(A)) else "cpu"] // (c_in * k * k * w_out)  # rows of Z
+    some, rows = min(max(fitting // h_out, 1), batch), min(max(fitting, 1), h_out)
+    padded = np.zeros_like(A, shape=(some, c_in, h, w))
+    for s in range(0, batch, some):
+        n = min(some, batch - s)
+        padded[:n, :, before : before + h_in, before : before + w_in] = A[s : s + n]
+        for y in range(0, h_out, rows):
+            m = min(rows, h_out - y)
+            columns = np.empty_like(A, shape=(n, c_in, k, k, m, w_out))
+            for i in range(k):
+                below = padded[:n, :, y * stride + i :: stride][:, :, :m]
+                for j in range(k):
+                    columns[:, :, i, j] = below[..., j::stride][..., :w_out]
+            product = np.matmul(filters, columns.reshape(n, c_in * k * k, m * w_out))
+            product += b[:, None]
+            Z[s : s + n, :, y : y + m] = product.reshape(n, c_out, m, w_out)
+    return Z
+
+
+@convolution_forward.kernel("numba", device="cpu", compiled=True)
+def fused(A, W, b, stride, before, after):
+    """Image after image, which then stays in the cache; long loops without tests, so that SIMD instructions do them.
+
+    The image is copied between its zeros, dealt out by stride: `dealt[c, i, j]` has every stride-th row from row i on,
+    and of these every stride-th column from column j on. There the pixels that a weight meets are adjacent.
+    """
+    batch, c_in, h_in, w_in = A.shape
+    c_out, k = W.shape[0], W.shape[3]
+    h, w = h_in + before + after, w_in + before + after
+    h_out, w_out = (h - k) // stride + 1, (w - k) // stride + 1
+    h, w = (h + stride - 1) // stride, (w + stride - 1) // stride
+    Z = np.empty((batch, c_out, h_out, w_out), A.dtype)
+    dealt = np.zeros((c_in, stride, stride, h, w), A.dtype)
+    pixels, weights = dealt.reshape(-1), W.reshape((c_out, -1))
+    count = weights.shape[1]
+    places = np.empty(count, np.int64)  # the first pixel that each weight of a filter meets
+    for t in range(count):
+        c, i, j = t // (k * k), t // k % k, t % k
+        places[t] = (((c * stride + i % stride) * stride + j % stride) * h + i // stride) * w + j // stride
+    n = (h_out - 1) * w + w_out  # pixels of Z, with those between its rows: they are computed too, and left out
+    z = np.empty(n, A.dtype)
+    for s in range(batch):
+        for c in range(c_in):
+            for y in range(h_in):
+                row = y + before
+                for j in range(stride):
+                    x0 = (j - before) % stride
+                    a, to = A[s, c, y, x0:], dealt[c, row % stride, j, row // stride, (x0 + before) // stride :]
+                    for x in range((w_in - x0 + stride - 1) // stride):
+                        to[x] = a[x * stride]
+        for o in range(c_out):
+            for x in range(n):
+                z[x] = b[o]
+            for t in range(0, count - 3, 4):  # four weights at a time: z is read and written less often
+                w0, w1, w2, w3 = weights[o, t], weights[o, t + 1], weights[o, t + 2], weights[o, t + 3]
+                a0, a1 = pixels[places[t] :], pixels[places[t + 1] :]
+                a2, a3 = pixels[places[t + 2] :], pixels[places[t + 3] :]
+                for x in range(n):
+                    z[x] += w0 * a0[x] + w1 * a1[x] + w2 * a2[x] + w3 * a3[x]
+            for t in range(count - count % 4, count):
+                w0, a0 = weights[o, t], pixels[places[t] :]
+                for x in range(n):
+                    z[x] += w0 * a0[x]
+            for y in range(h_out):
+                for x in range(w_out):
+                    Z[s, o, y, x] = z[y * w + x]
+    return Z
+
+
+# Networks on small images use `naive`: it has a thread for each pixel, and needs nothing before its launch.
+TILES_DOWN, TILES_ACROSS = "(h_out + 15) // 16", "(w_out + 15) // 16"  # of 16 × 16 pixels
+SOURCE = cuda_beside(__file__)
+convolution_forward.cuda_kernel("naive", SOURCE, default=True)
+convolution_forward.cuda_kernel("shared", SOURCE, block=(16, 16), grid=("batch * c_out", TILES_DOWN, TILES_ACROSS))
+GROUPS = "batch * ((c_out + 7) // 8)"  # of 8 filters
+BY_GROUPS = {"grid": (GROUPS, TILES_DOWN, TILES_ACROSS), "constants": {"filters": "W"}}
+convolution_forward.cuda_kernel("constant", SOURCE, block=(16, 16), **BY_GROUPS)
+
+ON_TILES = CudaSource.read(Path(__file__).with_name("tiles.cu"))
+TILES = CudaSource.read(Path(__file__).with_name("convolution_tiles.cu"), before=(ON_TILES,))
+BLOCKS = "((c_out + 63) // 64) * ((batch * h_out * w_out + 127) // 128)"  # a tile of 64 filters and 128 pixels each
+convolution_forward.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,))

@@ -1,0 +1,330 @@
+"""Backpropagation through a convolution: three gradients from the deltas D = dC/dZ.
+
+Images are (batch, channels, height, width). The mean over the batch is taken only in the gradients of the weights and
+of the biases; the gradient with respect to the input is a sum, which the layer below multiplies by its slope.
+"""
+
+import numpy as np
+
+from nncourse.device import on_gpu
+from nncourse.kernels.convolution import convolution_forward as forward
+from nncourse.kernels.operation import Operation, cuda_beside
+
+OUT = (
+    "where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
+    "k >= 1, stride >= 1"
+)
+LIKE_FORWARD = {
+    "tolerance": 16.0,
+    "hostile": ("zeros", "large"),  # kernels may put zeros between the deltas, and ∞ · 0 is NaN
+    "flops": forward.flops,
+    "sizes_to_check": forward.sizes_to_check,
+    "draw_sizes": forward.draw_sizes,
+    "large_sizes": forward.large_sizes,
+    "sizes_to_time": forward.sizes_to_time,
+}
+
+
+def _weight_gradient_truth(D, A, k, stride, before, after):
+    """All windows of the padded image as one view, each times its delta."""
+    padded = np.pad(A, ((0, 0), (0, 0), (before, after), (before, after)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("soyx,scyxij->ocij", D, windows) / len(D)
+
+
+def _input_gradient_truth(D, W, h_in, w_in, stride, before, after):
+    """The deltas with stride − 1 zeros between them and k − 1 around, correlated with the filters turned around."""
+    k, (h_out, w_out) = W.shape[-1], D.shape[2:]
+    apart = np.zeros((*D.shape[:2], h_in + before + after + k - 1, w_in + before + after + k - 1))
+    apart[:, :, k - 1 :, k - 1 :][:, :, ::stride, ::stride][:, :, :h_out, :w_out] = D
+    windows = np.lib.stride_tricks.sliding_window_view(apart, (k, k), axis=(2, 3))
+    G = np.einsum("soyxij,ocij->scyx", windows, W[:, :, ::-1, ::-1])
+    return G[:, :, before : before + h_in, before : before + w_in]
+
+
+def _bias_sizes(batch, c_out, h_out, w_out):
+    return {"batch": batch, "c_out": c_out, "h_out": h_out, "w_out": w_out}
+
+
+BIAS_SIZES = [
+    _bias_sizes(3, 4, 2, 5),  # those of the hostile values: few terms, since the roundings of equal ones add up
+    _bias_sizes(1, 1, 1, 1),
+    _bias_sizes(1, 3, 1, 7),
+    _bias_sizes(2, 1, 9, 1),
+    _bias_sizes(16, 16, 4, 4),
+    _bias_sizes(17, 33, 3, 2),
+    _bias_sizes(3, 257, 1, 2),
+    _bias_sizes(2, 4, 28, 28),
+]
+BIAS_LARGE = [_bias_sizes(65_900, 1, 1, 1), _bias_sizes(1, 66_000, 1, 1), _bias_sizes(1, 1, 300, 220)]
+
+
+convolution_weight_gradient = Operation(
+    "convolution_weight_gradient",
+    "dW[o,c,i,j] = mean over s of Σ_y,x D[s,o,y,x] A[s,c, y·stride+i−before, x·stride+j−before]",
+    contract="D (batch, c_out, h_out, w_out), A (batch, c_in, h_in, w_in), k () int, stride () int, before () int, "
+    f"after () int -> dW (c_out, c_in, k, k) {OUT}",
+    truth=_weight_gradient_truth,
+    **LIKE_FORWARD,
+)
+
+convolution_bias_gradient = Operation(
+    "convolution_bias_gradient",
+    "db[o] = mean over s of Σ_y,x D[s,o,y,x]",
+    contract="D (batch, c_out, h_out, w_out) -> db (c_out,)",
+    truth=lambda D: np.einsum("soyx->o", D) / len(D),
+    flops=lambda batch, c_out, h_out, w_out: batch * c_out * h_out * w_out,
+    tolerance=16.0,
+    sizes_to_check=BIAS_SIZES,
+    draw_sizes=lambda rng: _bias_sizes(*(int(size) for size in rng.integers(1, 21, 4))),
+    large_sizes=BIAS_LARGE,
+    sizes_to_time=lambda device: _bias_sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 4, 28, 28))),
+)
+
+convolution_input_gradient = Operation(
+    "convolution_input_gradient",
+    "G[s,c,row,column] = Σ D[s,o,y,x] W[o,c,i,j], row = y·stride+i−before, column = x·stride+j−before",
+    contract="D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, "
+    f"before () int, after () int -> G (batch, c_in, h_in, w_in) {OUT}",
+    truth=_input_gradient_truth,
+    **LIKE_FORWARD,
+)
+
+
+# ---- on paper
+
+
+@convolution_weight_gradient.kernel("loops", device="cpu")
+def weight_gradient_loops(D, A, k, stride, before, after):
+    """Each delta is multiplied by the pixels of its window; what meets at one weight is added up and averaged."""
+    batch, c_out, h_out, w_out = D.shape
+    _, c_in, h_in, w_in = A.shape
+    dW = np.zeros((c_out, c_in, k, k), D.dtype)
+    for s in range(batch):
+        for o in range(c_out):
+            for y in range(h_out):
+                for x in range(w_out):
+                    for c in range(c_in):
+                        for i in range(k):
+                            for j in range(k):
+                                row, column = y * stride + i - before, x * stride + j - before
+                                if 0 <= row < h_in and 0 <= column < w_in:
+                                    dW[o, c, i, j] += D[s, o, y, x] * A[s, c, row, column]
+    return dW / batch
+
+
+@convolution_bias_gradient.kernel("loops", device="cpu")
+def bias_gradient_loops(D):
+    """A filter has one bias, which every pixel of its image has felt."""
+    batch, c_out, h_out, w_out = D.shape
+    db = np.zeros(c_out, D.dtype)
+    for s in range(batch):
+        for o in range(c_out):
+            for y in range(h_out):
+                for x in range(w_out):
+                    db[o] += D[s, o, y, x]
+    return db / batch
+
+
+@convolution_input_gradient.kernel("loops", device="cpu")
+def input_gradient_loops(D, W, h_in, w_in, stride, before, after):
+    """Each delta goes back to the pixels of its window, times the weights through which they were read."""
+    batch, c_out, h_out, w_out = D.shape
+    _, c_in, k, _ = W.shape
+    G = np.zeros((batch, c_in, h_in, w_in), D.dtype)
+    for s in range(batch):
+        for o in range(c_out):
+            for y in range(h_out):
+                for x in range(w_out):
+                    for c in range(c_in):
+                        for i in range(k):
+                            for j in range(k):
+                                row, column = y * stride + i - before, x * stride + j - before
+                                if 0 <= row < h_in and 0 <= column < w_in:
+                                    G[s, c, row, column] += D[s, o, y, x] * W[o, c, i, j]
+    return G
+
+
+# ---- arrays: the k² pixels of each window side by side in columns, as many samples at a time as fit
+
+
+def _samples_at_a_time(D, column):
+    """How many samples' windows, with `column` numbers each, are in memory at once.
+
+    On a CPU a megabyte, so that they stay in its cache, but enough windows for a matrix product to be worth its call.
+    """
+    batch, _, h_out, w_out = D.shape
+    numbers, windows = (1 << 26, 1) if on_gpu(D) else (1 << 18, 2048)
+    return min(batch, max(numbers // (column * h_out * w_out), windows // (h_out * w_out), 1))
+
+
+def _steps(first, count, stride):
+    """The slice of `count` places from `first` on."""
+    return slice(first, first + (count - 1) * stride + 1, stride)
+
+
+@convolution_weight_gradient.array_kernel
+def weight_gradient_array(D, A, k, stride, before, after):
+    """One product of matrices: a row for each filter's deltas, a column for each weight's pixels."""
+    batch, c_out, h_out, w_out = D.shape
+    c_in, h_in, w_in = A.shape[1:]
+    some = _samples_at_a_time(D, c_in * k * k)
+    padded = np.zeros_like(A, shape=(c_in, some, h_in + before + after, w_in + before + after))
+    columns = np.empty_like(A, shape=(c_in, k, k, some, h_out, w_out))
+    dW = np.zeros_like(D, shape=(c_out, c_in * k * k))
+    for s in range(0, batch, some):
+        deltas = D[s : s + some].swapaxes(0, 1)
+        n = deltas.shape[1]
+        padded[:, :n, before : before + h_in, before : before + w_in] = A[s : s + some].swapaxes(0, 1)
+        for i in range(k):
+            for j in range(k):
+                columns[:, i, j, :n] = padded[:, :n, _steps(i, h_out, stride), _steps(j, w_out, stride)]
+        dW += deltas.reshape(c_out, -1) @ columns[:, :, :, :n].reshape(c_in * k * k, -1).T
+    dW /= batch
+    return dW.reshape(c_out, c_in, k, k)
+
+
+@convolution_bias_gradient.array_kernel
+def bias_gradient_array(D):
+    return D.sum(axis=(0, 2, 3)) / len(D)
+
+
+@convolution_input_gradient.array_kernel
+def input_gradient_array(D, W, h_in, w_in, stride, before, after):
+    """One product gives what each delta sends through each weight; then k² slices are added to where it belongs."""
+    batch, c_out, h_out, w_out = D.shape
+    c_in, k = W.shape[1:3]
+    some = _samples_at_a_time(D, c_in * k * k)
+    G = np.empty_like(D, shape=(batch, c_in, h_in, w_in))
+    for s in range(0, batch, some):
+        deltas = D[s : s + some].swapaxes(0, 1)
+        n = deltas.shape[1]
+        sent = (W.reshape(c_out, -1).T @ deltas.reshape(c_out, -1)).reshape(c_in, k, k, n, h_out, w_out)
+        padded = np.zeros_like(D, shape=(c_in, n, h_in + before + after, w_in + before + after))
+        for i in range(k):
+            for j in range(k):
+                padded[:, :, _steps(i, h_out, stride), _steps(j, w_out, stride)] += sent[:, i, j]
+        G[s : s + some] = padded[:, :, before : before + h_in, before : before + w_in].swapaxes(0, 1)
+    return G
+
+
+# ---- numba: image after image, which then stays in the cache; all rows as one long row, for SIMD instructions
+#
+# As in the forward pass an image is dealt out by stride: the pixels that a weight meets are adjacent, in the order of
+# the deltas. The deltas are spread to rows as long as those of the image, with zeros at their ends, so that one loop
+# goes through all of them. Four filters share each pixel that is read; behind the last filter there are zeros.
+
+f32 = np.float32
+
+
+@convolution_weight_gradient.kernel("numba", device="cpu", compiled=True)
+def weight_gradient_fused(D, A, k, stride, before, after):
+    batch, c_out, h_out, w_out = D.shape
+    c_in, h_in, w_in = A.shape[1:]
+    h, w = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
+    dealt = np.zeros((c_in, stride, stride, h * w), D.dtype)
+    spread = np.zeros((c_out + 3, h_out * w), D.dtype)
+    dW = np.zeros((c_out + 3, c_in, k, k), D.dtype)
+    n = (h_out - 1) * w + w_out
+    for s in range(batch):
+        for c in range(c_in):
+            for y in range(h_in):
+                row = y + before
+                for j in range(stride):
+                    x0 = (j - before) % stride
+                    a, to = A[s, c, y, x0:], dealt[c, row % stride, j, row // stride * w + (x0 + before) // stride :]
+                    for x in range((w_in - x0 + stride - 1) // stride):
+                        to[x] = a[x * stride]
+        for o in range(c_out):
+            for y in range(h_out):
+                d, to = D[s, o, y], spread[o, y * w :]
+                for x in range(w_out):
+                    to[x] = d[x]
+        for o in range(0, c_out, 4):
+            d0, d1, d2, d3 = spread[o], spread[o + 1], spread[o + 2], spread[o + 3]
+            for c in range(c_in):
+                for i in range(k):
+                    for j in range(k):
+                        met = dealt[c, i % stride, j % stride, i // stride * w + j // stride :]
+                        g0 = g1 = g2 = g3 = f32(0)
+                        for x in range(n):
+                            g0 += d0[x] * met[x]
+                            g1 += d1[x] * met[x]
+                            g2 += d2[x] * met[x]
+                            g3 += d3[x] * met[x]
+                        dW[o, c, i, j] += g0
+                        dW[o + 1, c, i, j] += g1
+                        dW[o + 2, c, i, j] += g2
+                        dW[o + 3, c, i, j] += g3
+    weights = dW.reshape(-1)
+    for x in range(weights.size):
+        weights[x] /= f32(batch)
+    return dW[:c_out]
+
+
+@convolution_bias_gradient.kernel("numba", device="cpu", compiled=True)
+def bias_gradient_fused(D):
+    batch, c_out, h_out, w_out = D.shape
+    deltas = D.reshape((batch, c_out, h_out * w_out))
+    db = np.zeros(c_out, D.dtype)
+    for s in range(batch):
+        for o in range(c_out):
+            total = f32(0)
+            for n in range(h_out * w_out):
+                total += deltas[s, o, n]
+            db[o] += total / f32(batch)
+    return db
+
+
+@convolution_input_gradient.kernel("numba", device="cpu", compiled=True)
+def input_gradient_fused(D, W, h_in, w_in, stride, before, after):
+    """What the deltas send down is added up in an image that is dealt out by stride, then put together."""
+    batch, c_out, h_out, w_out = D.shape
+    c_in, k = W.shape[1:3]
+    h, w = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
+    dealt = np.empty((stride, stride, h * w), D.dtype)
+    spread = np.zeros((c_out + 3, h_out * w), D.dtype)
+    weights = np.zeros((c_out + 3, c_in, k, k), D.dtype)
+    flat, W_flat, weights_flat = dealt.reshape(-1), W.reshape(-1), weights.reshape(-1)
+    for n in range(W_flat.size):
+        weights_flat[n] = W_flat[n]
+    G = np.empty((batch, c_in, h_in, w_in), D.dtype)
+    n = (h_out - 1) * w + w_out
+    for s in range(batch):
+        for o in range(c_out):
+            for y in range(h_out):
+                d, to = D[s, o, y], spread[o, y * w :]
+                for x in range(w_out):
+                    to[x] = d[x]
+        for c in range(c_in):
+            for x in range(flat.size):
+                flat[x] = f32(0)
+            for i in range(k):
+                for j in range(k):
+                    met = dealt[i % stride, j % stride, i // stride * w + j // stride :]
+                    for o in range(0, c_out, 4):
+                        d0, d1, d2, d3 = spread[o], spread[o + 1], spread[o + 2], spread[o + 3]
+                        w0, w1 = weights[o, c, i, j], weights[o + 1, c, i, j]
+                        w2, w3 = weights[o + 2, c, i, j], weights[o + 3, c, i, j]
+                        for x in range(n):
+                            met[x] += w0 * d0[x] + w1 * d1[x] + w2 * d2[x] + w3 * d3[x]
+            for y in range(h_in):
+                row = y + before
+                for j in range(stride):
+                    x0 = (j - before) % stride
+                    g, at = G[s, c, y, x0:], dealt[row % stride, j, row // stride * w + (x0 + before) // stride :]
+                    for x in range((w_in - x0 + stride - 1) // stride):
+                        g[x * stride] = at[x]
+    return G
+
+
+# ---- CUDA C
+
+SOURCE = cuda_beside(__file__)
+convolution_weight_gradient.cuda_kernel("naive", SOURCE)
+convolution_weight_gradient.cuda_kernel("tree", SOURCE, grid=("c_out * c_in * k * k",), default=True)
+convolution_weight_gradient.cuda_kernel("tiles", SOURCE, grid=("(c_in * k * k + 7) // 8", "(c_out + 7) // 8"))
+convolution_bias_gradient.cuda_kernel("naive", SOURCE)
+convolution_bias_gradient.cuda_kernel("tree", SOURCE, block=512, grid=("c_out",))
+convolution_input_gradient.cuda_kernel("naive", SOURCE)
+convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=("(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"))

@@ -1,0 +1,13 @@
+// dropout: B = A / (1 - rate) where a random number u is at least rate, else 0. A, B (batch, n).
+
+// One thread per element: it takes one of the four words, and its neighbours compute the same four again.
+extern "C" __global__ void dropout_naive(const float* A, float rate, float* B, int batch, int n,
+                                         int seed, int epoch, int first, int layer) {
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t >= batch * n) return;
+    unsigned row = t / n, unit = t % n;
+    unsigned words[4] = {unit / 4, first + row, (unsigned)epoch, (unsigned)layer};
+    philox(words, seed, 0);
+    float u = (words[unit % 4] >> 8) * 0x1p-24f;
+    B[t] = u >= rate ? A[t] / (1.0f - rate) : 0.0f;
+}

@@ -1,0 +1,148 @@
+"""Dropout: in each training step, some neurons of a layer are left out at random, and the others scaled up.
+
+The random numbers are those of Philox4x32-10 (Salmon et al., 2011): a function of a counter and a key, with no state.
+So a mask follows from the seed, the epoch, the sample and the layer; every kernel computes the same one, in any order,
+and the backward pass computes it again instead of keeping it.
+
+Unit j of row i gets u = (word >> 8) · 2⁻²⁴, compared with the rate in float32, where word is number j % 4 of the four
+words for the counter (j // 4, first + i, epoch, layer) and the key (seed, 0). `first` is the number, within the epoch,
+of the batch's first sample. The rate is at least 0 and below 1.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from nncourse.cuda.source import CudaSource
+from nncourse.kernels import jit
+from nncourse.kernels.operation import Operation, cuda_beside
+
+WORD = 0xFFFFFFFF
+FACTORS = 0xD2511F53, 0xCD9E8D57  # of the first and of the third word
+STEPS = 0x9E3779B9, 0xBB67AE85  # what is added to the key between rounds
+ROUNDS = 10
+
+
+def words_in_python(counter, key):
+    """Four random words, each below 2³², from a counter of four words and a key of two. In whole numbers of Python."""
+    (a, b, c, d), (key_a, key_c) = counter, key
+    for turn in range(ROUNDS):
+        high_a, low_a = divmod(a * FACTORS[0], 2**32)
+        high_c, low_c = divmod(c * FACTORS[1], 2**32)
+        a, b = high_c ^ b ^ (key_a + turn * STEPS[0]) % 2**32, low_c
+        c, d = high_a ^ d ^ (key_c + turn * STEPS[1]) % 2**32, low_a
+    return a, b, c, d
+
+
+def _truth(A, rate, seed, epoch, first, layer):
+    """The smallest word that keeps a unit is a whole number too, since the rate has 24 bits."""
+    batch, n = A.shape
+    rate = float(np.float32(rate))
+    dropped = np.ones(A.shape, bool)
+    for i in range(batch):
+        for group in range(-(-n // 4)):
+            words = words_in_python((group, (first + i) % 2**32, epoch, layer), (seed, 0))
+            dropped[i, 4 * group : 4 * group + 4] = [word // 256 < rate * 2**24 for word in words][: n - 4 * group]
+    return np.where(dropped, 0, A / (1 - rate))
+
+
+# ---- what is tried
+
+# Seeds for which unit 0 of sample 0, with 0 for the other numbers, is at the edge of a rate of 0.5. For the first u is
+# 0.5; for the second u is the largest number below, but word · 2⁻³² rounds to 0.5.
+AT_HALF, BELOW_HALF = 515_707, 4_613_456
+MOST = 2**31 - 1
+
+
+def _rate(rng, shape, sizes):
+    """From 0 to 0.9, such that float32 and float64 agree about it."""
+    at_edge = sizes["seed"] in (AT_HALF, BELOW_HALF)
+    return 0.5 if at_edge else float(np.float32((0.5, 0.0, 0.25, rng.uniform(0.01, 0.9))[sizes["turn"] % 4]))
+
+
+def _sizes(batch, n, *numbers):
+    return dict(zip(("batch", "n", "seed", "epoch", "first", "layer"), (batch, n, *numbers), strict=True))
+
+
+def _draw(rng):
+    """A small batch; each number below 3, below 1,000, or any that fits."""
+    return _sizes(*rng.integers(1, 41, 2).tolist(), *rng.integers(0, rng.choice([3, 1000, MOST], 4)).tolist())
+
+
+dropout = Operation(
+    "dropout",
+    "B = A / (1 − rate) where u ≥ rate, else 0; u is random in [0, 1), from seed, epoch, sample, layer and unit",
+    contract="A (batch, n), rate (), seed () int, epoch () int, first () int, layer () int -> B (batch, n)",
+    truth=_truth,
+    magnitude=lambda A, rate, *numbers: abs(A) / (1 - rate),
+    values={"rate": _rate},
+    hostile=("zeros", "large", "infinite", "nan"),
+    flops=lambda batch, n, **others: batch * n,
+    sizes_to_check=[
+        _sizes(5, 19, 1, 2, 64, 3),
+        _sizes(1, 1, AT_HALF, 0, 0, 0),
+        _sizes(1, 4, BELOW_HALF, 0, 0, 0),
+        _sizes(3, 2, 0, 0, 0, 0),
+        _sizes(4, 16, MOST, MOST, MOST, MOST),  # the samples' numbers need the sign's bit, too
+        _sizes(17, 33, 70_000, 70_001, 70_002, 70_003),
+        _sizes(33, 131, 12, 0, 32, 0),
+    ],
+    draw_sizes=_draw,
+    large_sizes=[_sizes(1, 66_100, 1, 2, 3, 4), _sizes(65_900, 1, 4, 3, 2, 1)],
+    sizes_to_time=lambda device: _sizes(*((65_536, 1024) if device == "gpu" else (32, 128)), 1, 1, 0, 1),
+)
+
+# ---- kernels
+
+
+def philox(a, b, c, d, key_a, key_c):
+    """Four random words from a counter of four words and a key of two: whole numbers, or arrays of 64 bits.
+
+    With 64 bits a product may come out negative, as if its highest bit were a sign; its words are right all the same.
+    """
+    for _ in range(10):
+        p, q = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b = ((q >> 32) & 0xFFFFFFFF) ^ b ^ key_a, q & 0xFFFFFFFF
+        c, d = ((p >> 32) & 0xFFFFFFFF) ^ d ^ key_c, p & 0xFFFFFFFF
+        key_a, key_c = (key_a + 0x9E3779B9) & 0xFFFFFFFF, (key_c + 0xBB67AE85) & 0xFFFFFFFF
+    return a, b, c, d
+
+
+@dropout.kernel("loops", device="cpu")
+def loops(A, rate, seed, epoch, first, layer):
+    batch, n = A.shape
+    B = np.empty_like(A)
+    rate = np.float32(rate)
+    kept = np.float32(1) - rate
+    for i in range(batch):
+        for unit in range(0, n, 4):
+            words = philox(unit // 4, (first + i) & 0xFFFFFFFF, epoch, layer, seed, 0)
+            for j in range(min(4, n - unit)):
+                u = np.float32(words[j] >> 8) * np.float32(2.0**-24)
+                if u >= rate:
+                    B[i, unit + j] = A[i, unit + j] / kept
+                else:
+                    B[i, unit + j] = 0
+    return B
+
+
+dropout.kernel("numba", device="cpu", written=loops)(jit.at_first_call(lambda: jit.compiled_together(philox, loops)))
+
+
+@dropout.array_kernel
+def array(A, rate, seed, epoch, first, layer):
+    """All counters at once: a column for each sample, a row for each four units. u ≥ rate as a comparison of words."""
+    batch, n = A.shape
+    rate = np.float32(rate)
+    smallest = math.ceil(rate * 2**24) << 8
+    samples = (np.arange(batch, like=A)[:, None] + first) & WORD
+    words = philox(np.arange(-(-n // 4), like=A), samples, epoch, layer, seed, 0)
+    kept = np.empty_like(A, shape=(batch, words[0].shape[1], 4), dtype=bool)
+    for j in range(4):
+        kept[..., j] = words[j] >= smallest
+    return np.where(kept.reshape(batch, -1)[:, :n], A / (1 - rate), np.float32(0))
+
+
+PHILOX = CudaSource.read(Path(__file__).with_name("philox.cu"))
+dropout.cuda_kernel("naive", cuda_beside(__file__, before=(PHILOX,)))

@@ -1,0 +1,497 @@
+"""Pooling: an image becomes smaller, because of each window only the largest number is kept, or the mean.
+
+Images are A[s, c, row, column]: sample, channel, row, column. Windows of size × size pixels begin every `stride`
+pixels; with a stride below the size they overlap.
+"""
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation, cuda_beside
+
+SUM_TOLERANCE = 64.0  # a window has up to some hundred pixels
+WINDOWS = "h_out = (h_in - size) // stride + 1, w_out = (w_in - size) // stride + 1, size >= 1, stride >= 1"
+PADDED = (
+    "h_out = (h_in + 2 * padding - size) // stride + 1, w_out = (w_in + 2 * padding - size) // stride + 1, "
+    "size >= 1, stride >= 1, padding >= 0, 2 * padding <= size"
+)
+
+
+def _windows(A, size, stride):
+    """A view of all windows: (batch, c, h_out, w_out, size, size)."""
+    return np.lib.stride_tricks.sliding_window_view(A, (size, size), axis=(2, 3))[:, :, ::stride, ::stride]
+
+
+MAXPOOL = ("batch", "c", "h_in", "w_in", "size", "stride", "padding")
+AVERAGEPOOL = MAXPOOL[:-1]
+
+
+def _sizes(names, *cases):
+    """The sizes that are not derived, by name, for each case."""
+    return [dict(zip(names, case, strict=True)) for case in cases]
+
+
+def _draw(rng):
+    """Small images, with windows side by side, overlapping ones, and pixels between them."""
+    batch, c = (int(size) for size in rng.integers(1, 6, 2))
+    h_in, w_in = (int(size) for size in rng.integers(1, 21, 2))
+    size, stride = (int(size) for size in rng.integers(1, 8, 2))
+    return {"batch": batch, "c": c, "h_in": h_in, "w_in": w_in, "size": size, "stride": stride}
+
+
+def _draw_padded(rng):
+    sizes = _draw(rng)
+    return sizes | {"padding": int(rng.integers(0, sizes["size"] // 2 + 1))}
+
+
+# ---- the largest of each window
+#
+# The place of a pixel is row · w_in + column. Of equally large ones the first counts, row by row. NaN counts as larger
+# than all numbers, so that it shows. `padding` rows and columns around the image are in windows, but hold no numbers.
+
+
+def _maxpool_truth(A, size, stride, padding):
+    """All windows at once, and beside them the windows of the pixels' numbers, −1 outside the image."""
+    h_in, w_in = A.shape[2:]
+    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    numbers = np.pad(np.arange(h_in * w_in).reshape(1, 1, h_in, w_in), around, constant_values=-1)
+    values = _windows(np.pad(A, around, constant_values=-np.inf), size, stride)
+    numbers = np.broadcast_to(_windows(numbers, size, stride), values.shape)
+    flat = (*values.shape[:4], size * size)
+    values, numbers = values.reshape(flat), numbers.reshape(flat)
+    Z = values.max(axis=-1)
+    largest = (values == Z[..., None]) | (np.isnan(values) & np.isnan(Z)[..., None])
+    first = np.argmax(largest & (numbers >= 0), axis=-1)
+    return Z, np.take_along_axis(numbers, first[..., None], axis=-1)[..., 0]
+
+
+def _maxpool_flops(batch, c, h_in, w_in, size, stride, padding, h_out, w_out):
+    return batch * c * h_out * w_out * size * size
+
+
+MAXPOOL_SIZES = {
+    "sizes_to_check": _sizes(
+        MAXPOOL,
+        (2, 3, 7, 9, 3, 2, 1),  # overlapping, with padding
+        (1, 1, 1, 1, 1, 1, 0),  # one pixel
+        (2, 1, 8, 8, 4, 4, 0),  # windows side by side
+        (3, 2, 9, 7, 2, 2, 0),  # a row and a column belong to no window
+        (1, 3, 5, 5, 5, 1, 0),  # a window as large as the image
+        (2, 2, 6, 9, 3, 1, 0),
+        (1, 2, 4, 3, 2, 1, 1),
+        (2, 1, 1, 2, 6, 1, 3),  # windows much larger than the image
+        (1, 1, 9, 11, 2, 3, 1),  # pixels between the windows
+        (1, 2, 33, 17, 5, 2, 2),
+        (1, 1, 20, 18, 17, 1, 0),  # more than 255 pixels in a window
+        (17, 5, 4, 6, 3, 3, 0),
+    ),
+    "draw_sizes": _draw_padded,
+    "large_sizes": _sizes(
+        MAXPOOL,
+        (65_900, 1, 2, 2, 2, 2, 0),
+        (1, 66_000, 2, 1, 2, 1, 1),
+        (1, 1, 66_100, 1, 1, 1, 0),
+        (1, 1, 1, 66_200, 2, 1, 1),
+        (1, 1, 290, 301, 2, 2, 0),  # places that need more than 16 bits
+    ),
+    "sizes_to_time": lambda device: _sizes(
+        MAXPOOL, (32, 4, 28, 28, 4, 4, 0) if device == "cpu" else (4096, 16, 28, 28, 2, 2, 0)
+    )[0],
+}
+
+maxpool_forward = Operation(
+    "maxpool_forward",
+    "Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding] inside the image, i, j < size",
+    contract="A (batch, c, h_in, w_in), size () int, stride () int, padding () int"
+    f" -> Z (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int where {PADDED}",
+    truth=_maxpool_truth,
+    hostile=("zeros", "large", "infinite", "ties", "nan"),
+    flops=_maxpool_flops,
+    **MAXPOOL_SIZES,
+)
+
+
+@maxpool_forward.kernel("loops", device="cpu")
+def maxpool_loops(A, size, stride, padding):
+    """The search starts with a pixel of the window, not with 0: all pixels may be negative."""
+    batch, c, h_in, w_in = A.shape
+    h_out, w_out = (h_in + 2 * padding - size) // stride + 1, (w_in + 2 * padding - size) // stride + 1
+    Z = np.empty((batch, c, h_out, w_out), A.dtype)
+    places = np.empty((batch, c, h_out, w_out), np.int32)
+    for s in range(batch):
+        for k in range(c):
+            for y in range(h_out):
+                for x in range(w_out):
+                    top, left = y * stride - padding, x * stride - padding
+                    largest, place = A[s, k, max(top, 0), max(left, 0)], max(top, 0) * w_in + max(left, 0)
+                    for row in range(max(top, 0), min(top + size, h_in)):
+                        for column in range(max(left, 0), min(left + size, w_in)):
+                            a = A[s, k, row, column]
+                            if a > largest or (a != a and largest == largest):  # only NaN differs from itself
+                                largest, place = a, row * w_in + column
+                    Z[s, k, y, x] = largest
+                    places[s, k, y, x] = place
+    return Z, places
+
+
+@maxpool_forward.kernel("numba", device="cpu", compiled=True)
+def maxpool_numba(A, size, stride, padding):
+    """First the largest pixel of each column of the windows, all columns at once; then the largest of these.
+
+    A comparison is no branch here, since nobody can predict it: both values are there, and one is taken.
+    """
+    batch, c, h_in, w_in = A.shape
+    h_out, w_out = (h_in + 2 * padding - size) // stride + 1, (w_in + 2 * padding - size) // stride + 1
+    Z = np.empty((batch, c, h_out, w_out), A.dtype)
+    places = np.empty((batch, c, h_out, w_out), np.int32)
+    largest = np.empty(w_in, A.dtype)
+    starts = np.empty(w_in, np.int32)  # the place where the largest one's row starts
+    for s in range(batch):
+        for k in range(c):
+            for y in range(h_out):
+                top = y * stride - padding
+                first = max(top, 0)
+                for column in range(w_in):
+                    largest[column], starts[column] = A[s, k, first, column], first * w_in
+                for row in range(first + 1, min(top + size, h_in)):
+                    for column in range(w_in):
+                        a, z = A[s, k, row, column], largest[column]
+                        larger = (a > z) | ((a != a) & (z == z))
+                        largest[column] = a if larger else z
+                        starts[column] = np.int32(row * w_in) if larger else starts[column]
+                for x in range(w_out):
+                    left = x * stride - padding
+                    first = max(left, 0)
+                    z, place = largest[first], starts[first] + np.int32(first)
+                    for column in range(first + 1, min(left + size, w_in)):
+                        a, another = largest[column], starts[column] + np.int32(column)
+                        above = another < place  # of equally large ones, that of the upper row is the first
+                        larger = (a > z) | ((a == z) & above) | ((a != a) & ((z == z) | above))
+                        z = a if larger else z
+                        place = another if larger else place
+                    Z[s, k, y, x] = z
+                    places[s, k, y, x] = place
+    return Z, places
+
+
+def _inside(offset, stride, length, count):
+    """Of `count` windows those whose pixel at `offset` is inside the image, and these pixels: two slices."""
+    first = -(offset // stride) if offset < 0 else 0
+    end = max(first, min(count, (length - 1 - offset) // stride + 1))
+    start = first * stride + offset
+    return slice(first, end), slice(start, start + (end - first) * stride, stride)
+
+
+@maxpool_forward.array_kernel
+def maxpool_array(A, size, stride, padding):
+    """The pixels at one place of all windows are a slice of the image.
+
+    The largest of each window: over its rows, then over its columns. Its place follows from how many pixels of the
+    window come before the first one that is as large.
+    """
+    batch, c, h_in, w_in = A.shape
+    h_out, w_out = (h_in + 2 * padding - size) // stride + 1, (w_in + 2 * padding - size) // stride + 1
+    down = [_inside(i - padding, stride, h_in, h_out) for i in range(size)]
+    across = [_inside(j - padding, stride, w_in, w_out) for j in range(size)]
+    of_rows = np.full_like(A, -np.inf, shape=(batch, c, h_out, w_in))
+    for ys, rows in down:
+        np.maximum(of_rows[:, :, ys], A[:, :, rows], out=of_rows[:, :, ys])
+    Z = np.full_like(A, -np.inf, shape=(batch, c, h_out, w_out))
+    for xs, columns in across:
+        np.maximum(Z[..., xs], of_rows[..., columns], out=Z[..., xs])
+
+    nan = bool(np.isnan(Z).any())
+    not_yet = np.ones_like(Z, dtype=bool)
+    differs = np.ones_like(Z, dtype=bool)
+    before = np.zeros_like(Z, dtype=np.min_scalar_type(size * size))  # one byte, where that is enough
+    for ys, rows in down:
+        for xs, columns in across:
+            pixels = A[:, :, rows, columns]
+            if padding:
+                differs.fill(True)
+            np.not_equal(pixels, Z[:, :, ys, xs], out=differs[:, :, ys, xs])
+            if nan:
+                differs[:, :, ys, xs] &= pixels == pixels  # a NaN differs from all, and is the largest
+            not_yet &= differs
+            before += not_yet
+    in_window = np.arange(size, like=A, dtype=np.int32)[:, None] * w_in + np.arange(size, like=A, dtype=np.int32)
+    places = in_window.reshape(-1)[before]
+    places += (np.arange(h_out, like=A, dtype=np.int32) * stride - padding)[:, None] * w_in
+    places += np.arange(w_out, like=A, dtype=np.int32) * stride - padding
+    return Z, places
+
+
+# ---- its way back: a delta belongs to the pixel that was the largest
+
+
+def _places(rng, shape, sizes):
+    """A pixel of each window: those of an image's largest, so that windows meet in one pixel, or any."""
+    batch, c, h_out, w_out = shape
+    h_in, w_in, size, stride, padding = (sizes[name] for name in MAXPOOL[2:])
+    if sizes["turn"] % 2:
+        image = rng.integers(0, 4, (batch, c, h_in, w_in)).astype(np.float64)
+        return _maxpool_truth(image, size, stride, padding)[1].astype(np.int32)
+    top = (np.arange(h_out) * stride - padding)[:, None]
+    left = np.arange(w_out) * stride - padding
+    rows = rng.integers(np.maximum(top, 0), np.minimum(top + size, h_in), shape)
+    columns = rng.integers(np.maximum(left, 0), np.minimum(left + size, w_in), shape)
+    return (rows * w_in + columns).astype(np.int32)
+
+
+def _maxpool_backward_truth(D, places, h_in, w_in, size, stride, padding):
+    batch, c = D.shape[:2]
+    G = np.zeros((batch * c, h_in * w_in))
+    np.add.at(G, (np.arange(batch * c)[:, None], places.reshape(batch * c, -1)), D.reshape(batch * c, -1))
+    return G.reshape(batch, c, h_in, w_in)
+
+
+maxpool_backward = Operation(
+    "maxpool_backward",
+    "G[s, c, row, column] = Σ D[s, c, y, x] over all windows with places[s, c, y, x] = row · w_in + column",
+    contract="D (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int, h_in () int, w_in () int, size () int, "
+    f"stride () int, padding () int -> G (batch, c, h_in, w_in) where {PADDED}",
+    truth=_maxpool_backward_truth,
+    magnitude=lambda D, places, *sizes: _maxpool_backward_truth(abs(D), places, *sizes),
+    tolerance=SUM_TOLERANCE,
+    values={"places": _places},
+    flops=lambda batch, c, h_out, w_out, **others: batch * c * h_out * w_out,
+    **MAXPOOL_SIZES,
+)
+
+
+@maxpool_backward.kernel("loops", device="cpu")
+def maxpool_backward_loops(D, places, h_in, w_in, size, stride, padding):
+    """Where windows overlap, deltas meet in one pixel, and are added."""
+    batch, c, h_out, w_out = D.shape
+    G = np.zeros((batch, c, h_in, w_in), D.dtype)
+    for s in range(batch):
+        for k in range(c):
+            for y in range(h_out):
+                for x in range(w_out):
+                    place = places[s, k, y, x]
+                    G[s, k, place // w_in, place % w_in] += D[s, k, y, x]
+    return G
+
+
+@maxpool_backward.kernel("numba", device="cpu", compiled=True)
+def maxpool_backward_numba(D, places, h_in, w_in, size, stride, padding):
+    """Images as rows of pixels, so that a place is an index."""
+    batch, c, h_out, w_out = D.shape
+    G = np.zeros((batch, c, h_in, w_in), D.dtype)
+    g, d, of = G.reshape(batch * c, -1), D.reshape(batch * c, -1), places.reshape(batch * c, -1)
+    for image in range(batch * c):
+        for window in range(h_out * w_out):
+            g[image, of[image, window]] += d[image, window]
+    return G
+
+
+@maxpool_backward.kernel("numpy", device="cpu")
+def maxpool_backward_numpy(D, places, h_in, w_in, size, stride, padding):
+    """`G[where] += D` would keep only one of the deltas that meet; np.add.at adds them all, one by one in order."""
+    batch, c, h_out, w_out = D.shape
+    G = np.zeros((batch, c, h_in, w_in), D.dtype)
+    images = np.arange(0, G.size, h_in * w_in)[:, None]
+    where = images + places.reshape(batch * c, h_out * w_out)
+    np.add.at(G.reshape(-1), where.reshape(-1), D.reshape(-1))
+    return G
+
+
+@maxpool_backward.kernel("cupy", device="gpu")
+def maxpool_backward_cupy(D, places, h_in, w_in, size, stride, padding):
+    """On a GPU np.add.at adds in any order, and the sum differs from call to call. So place by place in the window:
+
+    two deltas whose pixel is at the same place of their windows never meet.
+    """
+    batch, c, h_out, w_out = D.shape
+    G = np.zeros_like(D, shape=(batch, c, h_in, w_in))
+    top = np.arange(h_out, like=D, dtype=np.int32)[:, None] * stride - padding
+    in_window = places - (top * w_in + np.arange(w_out, like=D, dtype=np.int32) * stride - padding)
+    for i in range(size):
+        ys, rows = _inside(i - padding, stride, h_in, h_out)
+        for j in range(size):
+            xs, columns = _inside(j - padding, stride, w_in, w_out)
+            here = in_window[:, :, ys, xs] == i * w_in + j
+            G[:, :, rows, columns] += np.where(here, D[:, :, ys, xs], np.float32(0))
+    return G
+
+
+# ---- the mean of each window
+
+
+def _averagepool_flops(batch, c, h_in, w_in, size, stride, h_out, w_out):
+    return batch * c * h_out * w_out * size * size
+
+
+AVERAGEPOOL_SIZES = {
+    "sizes_to_check": _sizes(
+        AVERAGEPOOL,
+        (2, 3, 7, 9, 3, 2),  # overlapping
+        (1, 1, 1, 1, 1, 1),  # one pixel
+        (2, 1, 8, 8, 4, 4),  # windows side by side
+        (3, 2, 9, 7, 2, 2),  # a row and a column belong to no window
+        (1, 3, 5, 5, 5, 1),  # a window as large as the image
+        (2, 2, 6, 9, 3, 1),
+        (1, 1, 9, 11, 2, 3),  # pixels between the windows
+        (1, 2, 33, 17, 5, 2),
+        (17, 5, 4, 6, 3, 3),
+    ),
+    "draw_sizes": _draw,
+    "large_sizes": _sizes(
+        AVERAGEPOOL,
+        (65_900, 1, 2, 2, 2, 2),
+        (1, 66_000, 2, 1, 1, 1),
+        (1, 1, 66_100, 2, 2, 1),
+        (1, 1, 2, 66_200, 2, 1),
+        (1, 1, 290, 301, 2, 2),
+    ),
+    "sizes_to_time": lambda device: _sizes(
+        AVERAGEPOOL, (32, 4, 28, 28, 4, 4) if device == "cpu" else (4096, 16, 28, 28, 2, 2)
+    )[0],
+}
+
+averagepool_forward = Operation(
+    "averagepool_forward",
+    "Z[s, c, y, x] = mean of A[s, c, y·stride + i, x·stride + j] over 0 ≤ i, j < size",
+    contract=f"A (batch, c, h_in, w_in), size () int, stride () int -> Z (batch, c, h_out, w_out) where {WINDOWS}",
+    truth=lambda A, size, stride: _windows(A, size, stride).mean(axis=(-2, -1)),
+    magnitude=lambda A, size, stride: _windows(abs(A), size, stride).mean(axis=(-2, -1)),
+    tolerance=SUM_TOLERANCE,
+    flops=_averagepool_flops,
+    **AVERAGEPOOL_SIZES,
+)
+
+
+@averagepool_forward.kernel("loops", device="cpu")
+def averagepool_loops(A, size, stride):
+    batch, c, h_in, w_in = A.shape
+    h_out, w_out = (h_in - size) // stride + 1, (w_in - size) // stride + 1
+    Z = np.empty((batch, c, h_out, w_out), A.dtype)
+    for s in range(batch):
+        for k in range(c):
+            for y in range(h_out):
+                for x in range(w_out):
+                    total = 0.0
+                    for i in range(size):
+                        for j in range(size):
+                            total += A[s, k, y * stride + i, x * stride + j]
+                    Z[s, k, y, x] = total / (size * size)
+    return Z
+
+
+@averagepool_forward.kernel("numba", device="cpu", compiled=True)
+def averagepool_numba(A, size, stride):
+    """First the sums of the windows' columns, all columns at once; then the sums of these."""
+    batch, c, h_in, w_in = A.shape
+    h_out, w_out = (h_in - size) // stride + 1, (w_in - size) // stride + 1
+    Z = np.empty((batch, c, h_out, w_out), A.dtype)
+    sums = np.empty(w_in, A.dtype)
+    for s in range(batch):
+        for k in range(c):
+            for y in range(h_out):
+                sums[:] = A[s, k, y * stride]
+                for i in range(1, size):
+                    for column in range(w_in):
+                        sums[column] += A[s, k, y * stride + i, column]
+                for x in range(w_out):
+                    total = sums[x * stride]
+                    for j in range(1, size):
+                        total += sums[x * stride + j]
+                    Z[s, k, y, x] = total / (size * size)
+    return Z
+
+
+def _every(offset, stride, count):
+    """The pixels at `offset` of all windows: a slice."""
+    return slice(offset, offset + (count - 1) * stride + 1, stride)
+
+
+@averagepool_forward.array_kernel
+def averagepool_array(A, size, stride):
+    """The pixels at one place of all windows are a slice of the image. First the rows are added, then the columns."""
+    batch, c, h_in, w_in = A.shape
+    h_out, w_out = (h_in - size) // stride + 1, (w_in - size) // stride + 1
+    of_rows = np.zeros_like(A, shape=(batch, c, h_out, w_in))
+    for i in range(size):
+        of_rows += A[:, :, _every(i, stride, h_out)]
+    Z = np.zeros_like(A, shape=(batch, c, h_out, w_out))
+    for j in range(size):
+        Z += of_rows[..., _every(j, stride, w_out)]
+    Z /= size * size
+    return Z
+
+
+# ---- its way back: every pixel of a window gets the same share of its delta
+
+
+def _averagepool_backward_truth(D, h_in, w_in, size, stride):
+    """D with zeros between and around its elements; a pixel gets the sum of a window of that."""
+    batch, c, h_out, w_out = D.shape
+    spread = np.zeros((batch, c, h_in + size - 1, w_in + size - 1))
+    spread[:, :, _every(size - 1, stride, h_out), _every(size - 1, stride, w_out)] = D
+    return _windows(spread, size, 1).sum(axis=(-2, -1)) / size**2
+
+
+averagepool_backward = Operation(
+    "averagepool_backward",
+    "G[s, c, row, column] = Σ D[s, c, y, x] / size² over all windows that hold the pixel",
+    contract="D (batch, c, h_out, w_out), h_in () int, w_in () int, size () int, stride () int"
+    f" -> G (batch, c, h_in, w_in) where {WINDOWS}",
+    truth=_averagepool_backward_truth,
+    magnitude=lambda D, *sizes: _averagepool_backward_truth(abs(D), *sizes),
+    tolerance=SUM_TOLERANCE,
+    flops=_averagepool_flops,
+    **AVERAGEPOOL_SIZES,
+)
+
+
+@averagepool_backward.kernel("loops", device="cpu")
+def averagepool_backward_loops(D, h_in, w_in, size, stride):
+    batch, c, h_out, w_out = D.shape
+    G = np.zeros((batch, c, h_in, w_in), D.dtype)
+    for s in range(batch):
+        for k in range(c):
+            for y in range(h_out):
+                for x in range(w_out):
+                    share = D[s, k, y, x] / (size * size)
+                    for i in range(size):
+                        for j in range(size):
+                            G[s, k, y * stride + i, x * stride + j] += share
+    return G
+
+
+@averagepool_backward.kernel("numba", device="cpu", compiled=True)
+def averagepool_backward_numba(D, h_in, w_in, size, stride):
+    """All rows of a row of windows get the same: it is computed once, then added to each."""
+    batch, c, h_out, w_out = D.shape
+    G = np.zeros((batch, c, h_in, w_in), D.dtype)
+    shares = np.empty(w_in, D.dtype)
+    for s in range(batch):
+        for k in range(c):
+            for y in range(h_out):
+                shares[:] = 0
+                for x in range(w_out):
+                    share = D[s, k, y, x] / (size * size)
+                    for j in range(size):
+                        shares[x * stride + j] += share
+                for i in range(size):
+                    for column in range(w_in):
+                        G[s, k, y * stride + i, column] += shares[column]
+    return G
+
+
+@averagepool_backward.array_kernel
+def averagepool_backward_array(D, h_in, w_in, size, stride):
+    """First the shares go to the columns of the windows, then to their rows."""
+    batch, c, h_out, w_out = D.shape
+    share = D / (size * size)
+    of_rows = np.zeros_like(D, shape=(batch, c, h_out, w_in))
+    for j in range(size):
+        of_rows[..., _every(j, stride, w_out)] += share
+    G = np.zeros_like(D, shape=(batch, c, h_in, w_in))
+    for i in range(size):
+        G[:, :, _every(i, stride, h_out)] += of_rows
+    return G
+
+
+SOURCE = cuda_beside(__file__)
+for _operation in (maxpool_forward, maxpool_backward, averagepool_forward, averagepool_backward):
+    _operation.cuda_kernel("naive", SOURCE)

@@ -1,0 +1,80 @@
+"""Layers from their descriptions, the dictionaries of describe(): what model files hold of a network."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
+from nncourse.model.layers import Dense, Layer, LayerSequence
+
+MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
+
+
+def rebuilt(about: dict[str, Any]) -> Layer:
+    """The layer that describe() told of, with parameters of the right shapes that take no memory yet."""
+    kind = str(about["kind"])
+    refuse_unknown("a layer", kind, KINDS)
+    return KINDS[kind](about)
+
+
+def _dense(about: dict[str, Any]) -> Dense:
+    n_in, n_out = int(about["n_in"]), int(about["n_out"])
+    if min(n_in, n_out) < 1:
+        raise CourseError(f"wanted a dense layer with inputs and neurons, got {n_in} and {n_out}")
+    return Dense(_zeros(n_out, n_in), _zeros(n_out), str(about["activation"]))
+
+
+def _convolution(about: dict[str, Any]) -> Convolution:
+    c_out, c_in, k = (_whole(about, name, 1) for name in ("c_out", "c_in", "k"))
+    steps = {name: _whole(about, name) for name in ("stride", "before", "after")}
+    return Convolution(_zeros(c_out, c_in, k, k), _zeros(c_out), str(about["activation"]), **steps)
+
+
+def _maxpool(about: dict[str, Any]) -> MaxPool:
+    return MaxPool(*(_whole(about, name) for name in ("size", "stride", "padding")))
+
+
+def _averagepool(about: dict[str, Any]) -> AveragePool:
+    return AveragePool(*(_whole(about, name) for name in ("size", "stride")))
+
+
+def _flatten(about: dict[str, Any]) -> Flatten:
+    return Flatten()
+
+
+def _dropout(about: dict[str, Any]) -> Dropout:
+    return Dropout(float(about["rate"]))
+
+
+def _sequence(about: dict[str, Any]) -> LayerSequence:
+    return LayerSequence([rebuilt(each) for each in about["layers"]])
+
+
+KINDS: dict[str, Callable[[dict[str, Any]], Layer]] = {
+    "dense": _dense,
+    "convolution": _convolution,
+    "maxpool": _maxpool,
+    "averagepool": _averagepool,
+    "flatten": _flatten,
+    "dropout": _dropout,
+    "sequence": _sequence,
+}
+
+
+def _zeros(*shape: int) -> np.ndarray:
+    """Zeros of that shape that take no memory; CourseError for more than a network may have."""
+    if prod(shape) > MOST_WEIGHTS:
+        raise CourseError(f"wanted at most {MOST_WEIGHTS} weights in a layer; got {' x '.join(map(str, shape))}")
+    return np.broadcast_to(np.float32(0), shape)
+
+
+def _whole(about: dict[str, Any], name: str, least: int = 0) -> int:
+    number = about[name]
+    if type(number) is not int or number < least:
+        raise CourseError(
+            f"wanted a whole number of at least {least} for the {name} of a {about['kind']}; got {number!r}"
+        )
+    return number

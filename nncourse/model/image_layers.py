@@ -1,0 +1,257 @@
+"""Layers for images, and those that stand between them and dense layers. Images: (batch, channels, height, width)."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from nncourse.architecture import Filters
+from nncourse.calls import Array, Calls
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.model.layers import ACTIVATIONS, Pass, Shape, Turn, delta_below
+
+MOST_COUNTED = 1 << 31  # seeds and epochs of dropout begin again here: its counters have 32 bits
+
+
+class Convolution:
+    """Filters that are moved over an image, each over all of its channels. W (c_out, c_in, k, k), b (c_out,), float32.
+
+    `before` and `after` are rows and columns of zeros in front of and behind the image.
+    """
+
+    def __init__(self, W: Array, b: Array, activation: str, stride: int = 1, before: int = 0, after: int = 0):
+        refuse_unknown("an activation", activation, ACTIVATIONS)
+        if activation == "softmax":
+            raise CourseError("softmax is for a dense output layer; give a convolution another activation")
+        k = W.shape[-1]
+        if not (stride >= 1 and 0 <= before < k and 0 <= after < k):
+            wanted = f"a stride of at least 1, and before and after from 0 to {k - 1}, for filters of {k}x{k}"
+            raise CourseError(f"wanted {wanted}; got stride {stride}, before {before}, after {after}")
+        self.parameters: tuple[Array, ...] = (W, b)
+        self.activation = activation
+        self.stride, self.before, self.after = stride, before, after
+
+    @property
+    def W(self) -> Array:  # noqa: N802
+        return self.parameters[0]
+
+    @W.setter
+    def W(self, values: Array) -> None:  # noqa: N802
+        self.parameters[0][...] = values
+
+    @property
+    def b(self) -> Array:
+        return self.parameters[1]
+
+    @b.setter
+    def b(self, values: Array) -> None:
+        self.parameters[1][...] = values
+
+    @property
+    def filters(self) -> Filters:
+        """The layer without its parameters and activation, for kernels of whole epochs."""
+        c_out, _, k, _ = self.W.shape
+        return Filters(c_out, k, self.stride, self.before, self.after)
+
+    def with_parameters(self, parameters: Sequence[Array]) -> "Convolution":
+        W, b = parameters
+        return Convolution(W, b, self.activation, self.stride, self.before, self.after)
+
+    def shape_after(self, shape: Shape) -> Shape:
+        c_out, c_in, k, _ = self.W.shape
+        if len(shape) != 3 or shape[0] != c_in:
+            raise CourseError(f"wanted images of shape ({c_in}, height, width) for filters of {k}x{k}; got {shape}")
+        return (c_out, *_places(shape, k, self.stride, self.before + self.after, "filters"))
+
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        """Each filter's weighted sum at each place of the image, and activations σ(Z)."""
+        W, b = self.parameters
+        Z = backend.convolution_forward(A_below, W, b, self.stride, self.before, self.after)
+        return Pass(getattr(backend, self.activation)(Z), Z)
+
+    def slope(self, Z: Array | None, backend: Calls) -> Array | None:
+        """S = σ'(Z)."""
+        return getattr(backend, f"{self.activation}_derivative")(Z)
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        steps = self.stride, self.before, self.after
+        W_gradient = backend.convolution_weight_gradient(D, A_below, self.W.shape[-1], *steps)
+        gradients = W_gradient, backend.convolution_bias_gradient(D)
+        if not below:
+            return None, gradients
+        height, width = A_below.shape[2:]
+        G = backend.convolution_input_gradient(D, self.W, height, width, *steps)
+        return delta_below(G, S_below, backend), gradients
+
+    def describe(self) -> dict[str, Any]:
+        c_out, c_in, k, _ = self.W.shape
+        steps = {"stride": self.stride, "before": self.before, "after": self.after}
+        return {"kind": "convolution", "c_in": c_in, "c_out": c_out, "k": k, **steps, "activation": self.activation}
+
+    def __repr__(self) -> str:
+        c_out, c_in, k, _ = self.W.shape
+        padding = f", zeros {self.before} before and {self.after} after" if self.before + self.after else ""
+        return f"convolution of {c_in} to {c_out} channels, {k}x{k}, stride {self.stride}{padding}, {self.activation}"
+
+
+class WithoutParameters:
+    """What layers without parameters and activation have in common."""
+
+    activation = ""
+    parameters: tuple[Array, ...] = ()
+
+    def with_parameters(self, parameters: Sequence[Array]) -> Any:
+        return self
+
+    def slope(self, Z: Array | None, backend: Calls) -> Array | None:
+        return None
+
+
+class MaxPool(WithoutParameters):
+    """The largest number of each window, size x size, of each channel. Cells of the padding take no part."""
+
+    def __init__(self, size: int, stride: int | None = None, padding: int = 0):
+        self.size, self.stride, self.padding = size, size if stride is None else stride, padding
+        if not (size >= 1 and self.stride >= 1 and 0 <= 2 * padding <= size):
+            wanted = "a size and a stride of at least 1, and a padding from 0 to half of the size"
+            raise CourseError(f"wanted {wanted}, for a max-pool; got {size}, {self.stride} and {padding}")
+
+    @property
+    def is_side_by_side(self) -> bool:
+        """True where the windows neither overlap nor leave gaps, and there is no padding."""
+        return self.stride == self.size and not self.padding
+
+    def shape_after(self, shape: Shape) -> Shape:
+        _refuse_other_than_images(shape, "a max-pool")
+        return (shape[0], *_places(shape, self.size, self.stride, 2 * self.padding, "windows"))
+
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        """The maxima; kept are their places in the image."""
+        A, places = backend.maxpool_forward(A_below, self.size, self.stride, self.padding)
+        return Pass(A, kept=places)
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        """What comes from above goes to the place of the maximum."""
+        if not below:
+            return None, ()
+        height, width = A_below.shape[2:]
+        G = backend.maxpool_backward(D, here.kept, height, width, self.size, self.stride, self.padding)
+        return delta_below(G, S_below, backend), ()
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "maxpool", "size": self.size, "stride": self.stride, "padding": self.padding}
+
+    def __repr__(self) -> str:
+        padding = f", padding {self.padding}" if self.padding else ""
+        return f"max-pool {self.size}x{self.size}, stride {self.stride}{padding}"
+
+
+class AveragePool(WithoutParameters):
+    """The mean of each window, size x size, of each channel."""
+
+    def __init__(self, size: int, stride: int | None = None):
+        self.size, self.stride = size, size if stride is None else stride
+        if not (size >= 1 and self.stride >= 1):
+            wanted = "a size and a stride of at least 1, for an average-pool"
+            raise CourseError(f"wanted {wanted}; got {size} and {self.stride}")
+
+    def shape_after(self, shape: Shape) -> Shape:
+        _refuse_other_than_images(shape, "an average-pool")
+        return (shape[0], *_places(shape, self.size, self.stride, 0, "windows"))
+
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        return Pass(backend.averagepool_forward(A_below, self.size, self.stride))
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        """What comes from above goes in equal parts to the window's numbers."""
+        if not below:
+            return None, ()
+        height, width = A_below.shape[2:]
+        G = backend.averagepool_backward(D, height, width, self.size, self.stride)
+        return delta_below(G, S_below, backend), ()
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "averagepool", "size": self.size, "stride": self.stride}
+
+    def __repr__(self) -> str:
+        return f"average-pool {self.size}x{self.size}, stride {self.stride}"
+
+
+class Flatten(WithoutParameters):
+    """Images as rows of numbers: channel by channel, row by row."""
+
+    def shape_after(self, shape: Shape) -> Shape:
+        return (prod(shape),)
+
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        return Pass(A_below.reshape(len(A_below), prod(A_below.shape[1:])))
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        return (delta_below(D.reshape(A_below.shape), S_below, backend) if below else None), ()
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "flatten"}
+
+    def __repr__(self) -> str:
+        return "flatten"
+
+
+class Dropout(WithoutParameters):
+    """In training, leaves out each number with probability `rate`, and divides the others by 1 − rate.
+
+    Which it leaves out depends on the turn and on the sample's place alone, so that it is computed twice, not stored.
+    """
+
+    draws = True
+
+    def __init__(self, rate: float):
+        if not 0 <= rate < 1:
+            raise CourseError(f"wanted a rate of dropout of at least 0 and below 1; got {rate}")
+        self.rate = rate
+
+    def shape_after(self, shape: Shape) -> Shape:
+        return shape
+
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        """Kept is the turn, None where nothing was left out."""
+        return Pass(self._of(A_below, backend, training) if training else A_below, kept=training)
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        if not below:
+            return None, ()
+        G = self._of(D, backend, here.kept) if here.kept else D
+        return delta_below(G, S_below, backend), ()
+
+    def _of(self, A: Array, backend: Calls, turn: Turn) -> Array:
+        rows = A.reshape(len(A), prod(A.shape[1:]))
+        seed, epoch = turn.seed % MOST_COUNTED, turn.epoch % MOST_COUNTED
+        return backend.dropout(rows, self.rate, seed, epoch, turn.first, turn.layer).reshape(A.shape)
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "dropout", "rate": self.rate}
+
+    def __repr__(self) -> str:
+        return f"dropout {self.rate:g}"
+
+
+def _refuse_other_than_images(shape: Shape, what: str) -> None:
+    if len(shape) != 3:
+        raise CourseError(f"wanted images, (channels, height, width), for {what}; got samples of shape {shape}")
+
+
+def _places(shape: Shape, size: int, stride: int, padding: int, what: str) -> Shape:
+    """How many places there are for a window, down and across; CourseError where it is larger than the image."""
+    sides = [side + padding for side in shape[1:]]
+    if min(sides) < size:
+        padded = f", {sides[0]}x{sides[1]} with its padding" if padding else ""
+        raise CourseError(f"wanted {what} no larger than the image, {shape[1]}x{shape[2]}{padded}; got {size}x{size}")
+    return tuple((side - size) // stride + 1 for side in sides)

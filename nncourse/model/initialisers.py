@@ -1,0 +1,55 @@
+"""How weights begin: initialisers, (random generator, shape of W, fan_in, fan_out) -> W, b.
+
+fan_in is the number of inputs that a neuron sums, fan_out the number of neurons that an input goes to. Of a convolution
+these are c_in·k·k and c_out·k·k.
+"""
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from nncourse.errors import refuse_unknown
+from nncourse.model.layers import Layer, Shape
+
+Arrays = tuple[np.ndarray, np.ndarray]
+
+
+def xavier(rng: np.random.Generator, shape: Shape, fan_in: int, fan_out: int) -> Arrays:
+    """Uniform within ±√(6 / (fan_in + fan_out)), biases 0: signals keep their size (Glorot and Bengio, 2010)."""
+    bound = np.sqrt(6 / (fan_in + fan_out))
+    return rng.uniform(-bound, bound, shape), np.zeros(shape[0])
+
+
+def he(rng: np.random.Generator, shape: Shape, fan_in: int, fan_out: int) -> Arrays:
+    """Normal with variance 2 / fan_in, biases 0: for ReLU, which drops half of its input (He and others, 2015)."""
+    return rng.normal(0, np.sqrt(2 / fan_in), shape), np.zeros(shape[0])
+
+
+def normal(rng: np.random.Generator, shape: Shape, fan_in: int, fan_out: int) -> Arrays:
+    """Weights and biases from the standard normal distribution, as Nielsen's book begins."""
+    return rng.normal(size=shape), rng.normal(size=shape[0])
+
+
+def uniform(rng: np.random.Generator, shape: Shape, fan_in: int, fan_out: int) -> Arrays:
+    """Weights and biases from [0, 1], as in the C program: sums grow with fan_in, sigmoids saturate, nothing learns."""
+    return rng.uniform(size=shape), rng.uniform(size=shape[0])
+
+
+INITIALISERS: dict[str, Callable[[np.random.Generator, Shape, int, int], Arrays]] = {
+    "xavier": xavier,
+    "he": he,
+    "normal": normal,
+    "uniform": uniform,
+}
+
+
+def initialised(layer: Layer, name: str, rng: np.random.Generator) -> Layer:
+    """The layer with weights W and biases b from the initialiser of that name; itself where it has no parameters."""
+    refuse_unknown("an initialiser", name, INITIALISERS)
+    if not layer.parameters:
+        return layer
+    n_out, n_in, *filter_shape = layer.parameters[0].shape
+    field = prod(filter_shape)
+    W, b = INITIALISERS[name](rng, (n_out, n_in, *filter_shape), n_in * field, n_out * field)
+    return layer.with_parameters((W.astype(np.float32), b.astype(np.float32)))

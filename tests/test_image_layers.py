@@ -1,0 +1,527 @@
+"""Layers for images, pooling, flatten and dropout: gradients, PyTorch as oracle, masks, shapes, memory."""
+
+import tracemalloc
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+import pytest
+
+from nncourse import datasets
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import choose
+from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
+from nncourse.model.layers import Dense, LayerSequence, Turn
+from nncourse.model.network import (
+    MOST_NUMBERS,
+    Network,
+    backpropagation,
+    cost_of,
+    first_delta,
+    make_network,
+    training_step,
+)
+from nncourse.model.training import MOST_COPIED, evaluate, train
+from nncourse.model.updates import SGD, Adam
+
+STEPS = {"convolutional_sgd_epoch": "steps", "convolutional_adam_epoch": "steps"}
+NUMPY = choose("numpy", **STEPS)
+DIGITS_CNN = "image1x28x28,conv4x2same,conv4x2same,pool4,128,10"
+SMALL = "image1x8x8,conv3x2same,conv4x3s2,pool2,12,10"
+CROSS = "categorical_cross_entropy"
+
+
+def dense(n_in: int, n_out: int, activation: str = "tanh") -> Dense:
+    rng = np.random.default_rng(10 * n_in + n_out)
+    return Dense(0.6 * rng.normal(size=(n_out, n_in)), rng.normal(size=n_out), activation)
+
+
+def convolution(c_in: int, c_out: int, k: int, activation: str = "tanh", **steps) -> Convolution:
+    rng = np.random.default_rng(100 * c_in + 10 * c_out + k)
+    return Convolution(0.6 * rng.normal(size=(c_out, c_in, k, k)), rng.normal(size=c_out), activation, **steps)
+
+
+def mixed(name: str) -> Network:
+    """Networks for samples of shape (2, 6, 5), in float64."""
+    flat = Flatten()
+    layers = {
+        "convolution first": [convolution(2, 3, 3), flat, dense(36, 2, "sigmoid")],
+        "one upon the other": [
+            convolution(2, 2, 2, after=1),
+            convolution(2, 3, 3, "softplus", stride=2, before=1, after=1),
+            flat,
+            dense(27, 2),
+        ],
+        "an even filter, more zeros behind": [convolution(2, 2, 4, before=1, after=2), flat, dense(60, 2, "sigmoid")],
+        "pool first": [MaxPool(2), convolution(2, 3, 2, "sigmoid"), flat, dense(6, 2)],
+        "pools behind convolutions": [
+            convolution(2, 3, 2, after=1),
+            MaxPool(3, 2, 1),
+            convolution(3, 2, 2, "identity", before=1),
+            AveragePool(2, 1),
+            flat,
+            dense(8, 2),
+        ],
+        "overlapping pools": [convolution(2, 2, 1), MaxPool(3, 1), AveragePool(2), flat, dense(4, 2, "sigmoid")],
+        "average first": [AveragePool(3, 2), flat, dense(8, 2, "softmax")],
+        "dropout of images": [Dropout(0.3), convolution(2, 3, 3), Dropout(0.5), MaxPool(2), flat, dense(6, 2)],
+        "dropout behind dense layers": [convolution(2, 1, 3), flat, dense(12, 7), Dropout(0.4), dense(7, 2)],
+        "within a sequence": [
+            LayerSequence([convolution(2, 2, 2), Dropout(0.2), MaxPool(2)]),
+            LayerSequence([flat, dense(8, 4), Dropout(0.5)]),
+            dense(4, 2, "sigmoid"),
+        ],
+    }
+    return Network(layers[name], "mse", input_shape=(2, 6, 5))
+
+
+MIXED = ["convolution first", "one upon the other", "an even filter, more zeros behind", "pool first"]
+MIXED += ["pools behind convolutions", "overlapping pools", "average first", "dropout of images"]
+MIXED += ["dropout behind dense layers", "within a sequence"]
+TURN = Turn(seed=3, epoch=2, first=70)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, rng):
+    network, X, Y = mixed(name), rng.normal(size=(3, 2, 6, 5)), rng.random((3, 2))
+    got = np.concatenate([a.ravel() for layer in backpropagation(network, X, Y, NUMPY, TURN) for a in layer])
+    here = network.forward(X, NUMPY, TURN)
+    D = first_delta(network, [here.Z], [here.A], Y, NUMPY)
+    of_inputs = network.backward(D, here, X, None, NUMPY)[0].ravel() / len(X)
+    for vector, gradient in ((network.flat_parameters, got), (X.reshape(-1), of_inputs)):
+        wanted = np.empty(vector.size)
+        for place, before in enumerate(vector.copy()):
+            costs = []
+            for step in (1e-5, -1e-5):
+                vector[place] = before + step
+                passed = network.forward(X, NUMPY, TURN)
+                costs.append(cost_of(network, [passed.Z], [passed.A], Y, NUMPY))
+            vector[place] = before
+            wanted[place] = (costs[0] - costs[1]) / 2e-5
+        assert gradient.shape == wanted.shape and np.abs(wanted).max() > 1e-3
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_backends_agree(name, rng):
+    network = mixed(name)
+    network = network.with_flat_parameters(network.flat_parameters.astype(np.float32))
+    X, Y = rng.normal(size=(3, 2, 6, 5)).astype(np.float32), rng.random((3, 2)).astype(np.float32)
+    found = []
+    for each in (NUMPY, choose("loops", **STEPS)):
+        gradients = backpropagation(network, X, Y, each, TURN)
+        found.append([network.predict(X, each), *(array for layer in gradients for array in layer)])
+    for one, other in zip(*found, strict=True):
+        assert one.shape == other.shape and one.dtype == other.dtype == np.float32
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+# ---- PyTorch
+
+
+def in_pytorch(torch, network: Network):
+    """The digits CNN of `network` as PyTorch's modules: what is before softmax."""
+    parts, shapes = [], network.shapes
+    for number, layer in enumerate(network.layers):
+        if isinstance(layer, Convolution):
+            c_out, c_in, k, _ = layer.W.shape
+            zeros = (layer.before, layer.after) * 2
+            made = torch.nn.Conv2d(c_in, c_out, k, layer.stride)
+            parts += [torch.nn.ZeroPad2d(zeros), made]
+        elif isinstance(layer, Dense):
+            made = torch.nn.Linear(prod(shapes[number]), layer.W.shape[0])
+            parts.append(made)
+        else:
+            made = torch.nn.MaxPool2d(layer.size) if isinstance(layer, MaxPool) else torch.nn.Flatten()
+            parts.append(made)
+        if layer.parameters:
+            with torch.no_grad():
+                made.weight[:], made.bias[:] = map(torch.tensor, layer.parameters)
+        if layer.activation == "relu":
+            parts.append(torch.nn.ReLU())
+    return torch.nn.Sequential(*parts)
+
+
+@pytest.mark.parametrize("words", [DIGITS_CNN, "image3x9x7,conv5x3p2s2,conv2x4,pool2,6,4"])
+def test_the_gradient_and_steps_of_adam_are_those_of_pytorch(words, rng):
+    torch = pytest.importorskip("torch")
+    network = make_network(words, "relu", CROSS, seed=2)
+    images, outputs = network.input_shape, network.sizes[-1]
+    X = rng.normal(size=(3, 8, *images)).astype(np.float32)
+    labels = rng.integers(0, outputs, (3, 8))
+    Y = np.eye(outputs, dtype=np.float32)[labels]
+    other, update = in_pytorch(torch, network), Adam()
+    adam = torch.optim.Adam(other.parameters(), lr=0.01, eps=1e-8)
+    for number in range(3):
+        adam.zero_grad()
+        torch.nn.functional.cross_entropy(other(torch.tensor(X[number])), torch.tensor(labels[number])).backward()
+        wanted = np.concatenate([p.grad.numpy().ravel() for p in other.parameters()])
+        training_step(network, X[number], Y[number], 0.01, NUMPY, update)
+        assert np.abs(wanted).max() > 1e-2
+        np.testing.assert_allclose(network.flat_gradient, wanted, rtol=1e-3, atol=2e-6 * np.abs(wanted).max() + 1e-6)
+        adam.step()
+        # Where a gradient is hardly more than its rounding, Adam's direction is the rounding's.
+        clear = np.abs(wanted) > 1e-5
+        there = np.concatenate([p.detach().numpy().ravel() for p in other.parameters()])
+        np.testing.assert_allclose(network.flat_parameters[clear], there[clear], rtol=1e-3, atol=1e-4)
+        with torch.no_grad():  # both go on from the same place
+            network.flat_parameters[:] = there
+            for name in ("M", "V"):
+                kept = {"M": "exp_avg", "V": "exp_avg_sq"}[name]
+                update.state[name][:] = np.concatenate(
+                    [adam.state[p][kept].numpy().ravel() for p in other.parameters()]
+                )
+
+
+def test_pytorch_predicts_the_same(rng):
+    torch = pytest.importorskip("torch")
+    network = make_network(DIGITS_CNN, "relu", CROSS, seed=3)
+    X = rng.random((5, 1, 28, 28)).astype(np.float32)
+    wanted = torch.softmax(in_pytorch(torch, network)(torch.tensor(X)), dim=1).detach().numpy()
+    np.testing.assert_allclose(network.predict(X, NUMPY), wanted, rtol=1e-4, atol=1e-6)
+
+
+# ---- training
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """200 digits of 8 x 8, standardised by one mean, and their targets."""
+    data = datasets.load("digits")
+    images = data.images[:200]
+    return datasets.fit_scaling(images, "standardization").apply(images), data.Y[:200]
+
+
+def same(one, other) -> bool:
+    """Parameters and the update's state, bit for bit."""
+    arrays = [one[0].flat_parameters, *one[1].state.values()], [other[0].flat_parameters, *other[1].state.values()]
+    return one[1].steps == other[1].steps and all(map(np.array_equal, *arrays))
+
+
+def trained(digits, words, update, epochs, backend=NUMPY, network=None, done=0, **options):
+    """A network trained for some epochs, its update, and the history."""
+    network = network or make_network(words, "relu", CROSS, seed=1)
+    options = {"batch_size": 32, "learning_rate": 0.003, "seed": 5} | options
+    history = train(network, *digits, backend, epochs=epochs, epochs_done=done, update=update, **options)
+    return network, update, history
+
+
+def test_a_network_for_images_learns_the_digits():
+    data = datasets.load("digits")
+    first, second = datasets.split(data, 0.2)
+    scaling = datasets.fit_scaling(first.images, "standardization")
+    words = "image1x8x8,conv4x2same,conv4x2same,pool2,dropout0.2,32,10"
+    network, _, _ = trained((scaling.apply(first.images), first.Y), words, Adam(), 8, learning_rate=0.005)
+    outputs = network.predict(scaling.apply(second.images), NUMPY)
+    assert (outputs.argmax(axis=1) == second.labels).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", (Adam, SGD))
+@pytest.mark.parametrize("words", (SMALL, SMALL.replace("12,", "dropout0.3,12,")))
+def test_resume_goes_on_as_if_it_had_never_stopped(digits, words, kind):
+    calls = choose("numpy")  # with whole epochs where there is no dropout
+    whole = trained(digits, words, kind(), 4, calls)
+    network, update, _ = trained(digits, words, kind(), 1, calls)
+    assert not same(whole, (network, update))
+    half = trained(digits, words, update, 3, calls, network, done=1)
+    assert same(whole, half)
+
+
+# ---- whole epochs by one kernel
+
+
+@pytest.mark.parametrize("kind", (Adam, SGD))
+def test_a_kernel_for_whole_epochs_takes_the_same_steps(digits, kind):
+    fused, steps = (trained(digits, SMALL, kind(), 3, backend) for backend in (choose("numpy"), NUMPY))
+    assert (fused[2].kernel, steps[2].kernel, fused[2].note, steps[2].note) == ("numpy", "steps", "", "")
+    assert fused[1].steps == steps[1].steps == 3 * 7
+    np.testing.assert_allclose(fused[0].flat_parameters, steps[0].flat_parameters, rtol=1e-3, atol=1e-4)
+    assert fused[1].state.keys() == steps[1].state.keys()
+    for name, array in steps[1].state.items():
+        np.testing.assert_allclose(fused[1].state[name], array, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "update"),
+    [
+        (SMALL, Adam(l2=0.01)),
+        (SMALL, SGD(momentum=0.9)),
+        (SMALL, SGD(l2=0.01)),
+        (SMALL.replace("12,", "12,dropout0.5,"), Adam()),
+        (SMALL.replace("pool2", "pool2s1"), SGD()),
+        (SMALL.replace("pool2", "averagepool2"), Adam()),
+        ("image1x8x8,pool2,conv3x2,10", Adam()),
+    ],
+)
+def test_other_updates_and_layers_are_trained_step_by_step(digits, words, update):
+    *_, history = trained(digits, words, update, 1, choose("numpy"))
+    assert history.kernel == "steps" and "\n" not in history.note
+    assert ("step by step" in history.note) == (words != SMALL)
+    fused = {"convolutional_adam_epoch" if isinstance(update, Adam) else "convolutional_sgd_epoch": "numpy"}
+    with pytest.raises(CourseError):
+        trained(digits, words, update, 1, choose("numpy", **fused))
+
+
+def test_an_architecture_is_the_network_without_its_parameters():
+    network = make_network("image3x9x8,conv5x3same,conv2x4p1s2,pool2,7,4", "tanh", CROSS)
+    found = network.architecture
+    assert found.image == (3, 9, 8) and found.pool == 2 and found.sizes == (7, 4)
+    assert [(f.count, f.k, f.stride, f.before, f.after) for f in found.convolutions] == [
+        (5, 3, 1, 1, 1),
+        (2, 4, 2, 1, 1),
+    ]
+    assert found.activations == ("tanh", "tanh", "tanh", "softmax") and found.cost == CROSS
+    arrays = [array for pair in found.views(network.flat_parameters) for array in pair]
+    for one, other in zip(arrays, network.parameters, strict=True):
+        assert np.shares_memory(one, other) and one.shape == other.shape
+    assert make_network("image1x8x8,conv2x3,5").architecture.pool == 0
+    assert make_network("image1x8x8,5,2").architecture.convolutions == ()
+
+
+# ---- dropout
+
+
+def masks(words: str, X, turn: Turn) -> np.ndarray:
+    """Which numbers the dropouts of a network let through, all layers in one row a sample."""
+    network = make_network(words, "identity", initialiser="uniform")
+    passes = network.forward(X, NUMPY, turn).kept
+    found = [each.A for layer, each in zip(network.layers, passes, strict=True) if isinstance(layer, Dropout)]
+    return np.concatenate([A.reshape(len(A), -1) != 0 for A in found], axis=1)
+
+
+WITH_DROPOUT = "image1x4x4,conv2x2,dropout0.4,8,dropout0.4,3"
+
+
+def test_a_mask_depends_on_seed_epoch_sample_and_layer_not_on_the_batch(rng):
+    X = 1 + rng.random((40, 1, 4, 4)).astype(np.float32)
+    whole = masks(WITH_DROPOUT, X, Turn(1, 2, 100))
+    parts = [masks(WITH_DROPOUT, X[start : start + 7], Turn(1, 2, 100 + start)) for start in range(0, 40, 7)]
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+    assert 0.5 < whole.mean() < 0.7
+    for turn in (Turn(2, 2, 100), Turn(1, 3, 100), Turn(1, 2, 101)):
+        assert not np.array_equal(masks(WITH_DROPOUT, X, turn), whole)
+    assert len({row.tobytes() for row in whole}) == 40
+    square = masks("8,dropout0.4,8,dropout0.4,1", X.reshape(-1, 8), Turn(1, 2))
+    assert not np.array_equal(square[:, :8], square[:, 8:])  # layers of the same size
+
+
+def test_layers_within_sequences_have_numbers_of_their_own(rng):
+    def layers():
+        return [Dropout(0.5), dense(6, 6, "identity"), Dropout(0.5), dense(6, 6, "identity"), Dropout(0.5), dense(6, 2)]
+
+    flat, X = layers(), rng.normal(size=(9, 6))
+    nested = layers()
+    nested = [LayerSequence([nested[0], LayerSequence(nested[1:3])]), LayerSequence(nested[3:5]), nested[5]]
+    outputs = [Network(each, input_shape=(6,)).forward(X, NUMPY, TURN).A for each in (flat, nested)]
+    np.testing.assert_array_equal(*outputs)
+
+
+def test_an_epoch_has_the_same_masks_in_batches_of_any_size(digits):
+    """With a rate of 0 nothing is learnt: so the cost of the epoch's samples, in training, is that of one batch."""
+    X, Y = digits
+    network = make_network("image1x8x8,conv2x2,dropout0.5,10", "relu", CROSS)
+
+    def gradient(rows: slice) -> np.ndarray:
+        found = backpropagation(network, X[rows], Y[rows], NUMPY, Turn(4, 1, rows.start))
+        return np.concatenate([array.ravel() for layer in found for array in layer])
+
+    whole = gradient(slice(0, 200))
+    for size in (8, 50):
+        parts = np.mean([gradient(slice(start, start + size)) for start in range(0, 200, size)], axis=0)
+        np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-6)
+
+
+def test_train_hands_each_batch_its_turn(digits):
+    X, Y = digits
+    words = SMALL.replace("12,", "dropout0.3,12,")
+    for pieces in (1 << 22, 1):  # numbers of X that are put in order at a time
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("nncourse.model.training.MOST_COPIED", pieces)
+            network, _, _ = trained(digits, words, SGD(), 2, done=3)
+        by_hand = make_network(words, "relu", CROSS, seed=1)
+        for epoch in (4, 5):
+            order = np.random.default_rng([5, epoch]).permutation(200)
+            for start in range(0, 200, 32):
+                rows = order[start : start + 32]
+                training_step(by_hand, X[rows], Y[rows], 0.003, NUMPY, turn=Turn(5, epoch, start))
+        np.testing.assert_array_equal(network.flat_parameters, by_hand.flat_parameters)
+
+
+def test_dropout_needs_to_know_where_training_stands(digits):
+    X, Y = digits
+    network = make_network(SMALL.replace("12,", "12,dropout0.5,"), "relu", CROSS)
+    for call in (backpropagation, lambda *arguments: training_step(*arguments[:3], 0.1, arguments[3])):
+        with pytest.raises(CourseError, match="turn="):
+            call(network, X[:8], Y[:8], NUMPY)
+    without = make_network(SMALL, "relu", CROSS)
+    np.testing.assert_array_equal(network.predict(X, NUMPY), without.predict(X, NUMPY))
+
+
+def test_seeds_and_epochs_may_be_large(rng):
+    network = make_network("5,dropout0.5,2")
+    X = rng.random((3, 5)).astype(np.float32)
+    found = [network.forward(X, choose(name), Turn(10**30, 10**19)).A for name in ("numpy", "loops")]
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+# ---- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape"),
+    [
+        ([convolution(2, 3, 3), Flatten(), dense(36, 2)], (3, 6, 5)),
+        ([convolution(2, 3, 3), Flatten(), dense(36, 2)], (60,)),
+        ([convolution(2, 3, 3), Flatten(), dense(35, 2)], (2, 6, 5)),
+        ([convolution(2, 3, 7), Flatten(), dense(3, 2)], (2, 6, 5)),
+        ([convolution(2, 3, 3), dense(36, 2)], (2, 6, 5)),
+        ([MaxPool(6), Flatten(), dense(2, 2)], (2, 6, 5)),
+        ([MaxPool(2), dense(12, 2)], (12,)),
+        ([AveragePool(6), Flatten(), dense(2, 2)], (2, 6, 5)),
+        ([AveragePool(2), dense(12, 2)], (12,)),
+        ([convolution(2, 3, 3)], (2, 6, 5)),
+        ([convolution(2, 3, 3), Flatten(), dense(36, 2)], None),
+    ],
+)
+def test_layers_that_do_not_fit_are_refused(layers, shape):
+    with pytest.raises(CourseError) as caught:
+        Network(layers, input_shape=shape)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: convolution(1, 1, 3, "softmax"),
+        lambda: convolution(1, 1, 3, "relux"),
+        lambda: convolution(1, 1, 3, stride=0),
+        lambda: convolution(1, 1, 3, before=-1),
+        lambda: convolution(1, 1, 3, after=3),
+        lambda: MaxPool(0),
+        lambda: MaxPool(2, 0),
+        lambda: MaxPool(2, 1, 2),
+        lambda: MaxPool(2, 1, -1),
+        lambda: AveragePool(0),
+        lambda: AveragePool(2, -1),
+        lambda: Dropout(1),
+        lambda: Dropout(-0.1),
+        lambda: Dropout(float("nan")),
+    ],
+)
+def test_sizes_of_layers_that_are_refused(make):
+    with pytest.raises(CourseError) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_rows_of_pixels_are_refused_with_advice(digits):
+    X, Y = digits
+    network = make_network(SMALL, "relu", CROSS)
+    with pytest.raises(CourseError, match=r"data\.images"):
+        train(network, X.reshape(200, 64), Y, NUMPY, epochs=1)
+    with pytest.raises(CourseError, match=r"\(1, 8, 8\)"):
+        network.predict(X.reshape(200, 64), NUMPY)
+
+
+# ---- memory
+
+
+def peak_of(call) -> int:
+    """Bytes of NumPy's arrays that a call has at a time, beside those that were there before."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+WINDOWS = 10 << 20  # bytes: a convolution makes its windows for some samples at a time
+
+
+def test_evaluation_takes_no_more_memory_for_more_images(rng):
+    """What goes into one layer, its Z and its A, of so many samples at once, and some windows of a convolution.
+
+    That is less than MOST_NUMBERS float32. Z and A of all layers for 10,000 digits would take 607 MB.
+    """
+    network = make_network(DIGITS_CNN, "relu", CROSS)
+    X, Y = rng.random((10_000, 1, 28, 28), np.float32), np.zeros((10_000, 10), np.float32)
+    one_layer = max(n_in + 2 * n_out for n_in, n_out in pairwise(network.sizes))
+    most = 4 * network.rows_at_once * one_layer + WINDOWS
+    assert peak_of(lambda: evaluate(network, X, Y, NUMPY)) < most < 4 * MOST_NUMBERS
+    assert peak_of(lambda: network.predict(X, NUMPY)) < most
+
+
+def most_of_a_step(network: Network, batch: int) -> int:
+    """Bytes for a training step: Z and A of all layers, and what the layer that needs most takes on its way back.
+
+    That is three times what goes in and what comes out of it, and each window of a convolution with all its pixels.
+    """
+    shapes, at_work = network.shapes, []
+    for layer, below, here in zip(network.layers, shapes[:-1], shapes[1:], strict=True):
+        windows = prod(layer.W.shape[1:]) * prod(here[1:]) if isinstance(layer, Convolution) else 0
+        at_work.append(3 * (prod(below) + prod(here)) + windows)
+    return 4 * batch * (2 * sum(network.sizes) + max(at_work)) + WINDOWS
+
+
+@pytest.mark.parametrize("batch", (32, 500))
+def test_a_training_step_takes_no_more_memory_than_its_batch_needs(rng, batch):
+    network, update = make_network(DIGITS_CNN, "relu", CROSS), Adam()
+    X, Y = rng.random((batch, 1, 28, 28), np.float32), np.zeros((batch, 10), np.float32)
+    assert peak_of(lambda: training_step(network, X, Y, 0.001, NUMPY, update)) < most_of_a_step(network, batch)
+
+
+def test_training_step_by_step_copies_no_whole_set(rng):
+    network = make_network("image1x28x28,conv2x5s4,10", "relu", CROSS)
+    X, Y = np.zeros((30_000, 1, 28, 28), np.float32), np.zeros((30_000, 10), np.float32)
+    call = lambda: train(network, X, Y, NUMPY, epochs=1, batch_size=500, update=Adam())  # noqa: E731
+    assert peak_of(call) < 4 * (MOST_NUMBERS + MOST_COPIED) < X.nbytes
+
+
+# ---- CUDA C
+
+
+WITH_ALL_LAYERS = "image2x7x6,conv3x2same,dropout0.2,conv2x3s2p1,pool2s1,averagepool2s1,5,dropout0.5,3"
+
+
+def trained_on(backend, rng):
+    X = rng.normal(size=(7, 2, 7, 6)).astype(np.float32)
+    Y = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 7)]
+    network = make_network(WITH_ALL_LAYERS, "tanh", CROSS, seed=1)
+    history = train(network, X, Y, backend, epochs=1, batch_size=4, learning_rate=0.1, validation=(X, Y))
+    return network, history
+
+
+def assert_agree(one, other):
+    np.testing.assert_allclose(one[0].flat_parameters, other[0].flat_parameters, rtol=1e-4, atol=1e-6)
+    assert one[1].costs == pytest.approx(other[1].costs, rel=1e-5)
+    start = make_network(WITH_ALL_LAYERS, "tanh", CROSS, seed=1)
+    assert not np.allclose(one[0].flat_parameters, start.flat_parameters, rtol=1e-4, atol=1e-6)
+
+
+def test_the_cuda_backend_agrees_under_the_emulator():
+    from nncourse.cuda import emulate
+
+    if reason := emulate.why_not():
+        pytest.skip(reason)
+    emulated = choose("cuda", emulate=True)
+    assert_agree(*(trained_on(backend, np.random.default_rng(3)) for backend in (NUMPY, emulated)))
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+def test_the_backends_of_the_gpu_agree_and_repeat_themselves(gpu, name):
+    found = [trained_on(choose(each), np.random.default_rng(3)) for each in ("numpy", name, name)]
+    assert_agree(found[0], found[1])
+    np.testing.assert_array_equal(found[1][0].flat_parameters, found[2][0].flat_parameters)
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+@pytest.mark.parametrize("words", (SMALL, SMALL.replace("12,", "dropout0.3,12,")))
+def test_resume_is_exact_on_the_gpu(gpu, digits, words, name):
+    whole = trained(digits, words, Adam(), 4, choose(name))
+    network, update, _ = trained(digits, words, Adam(), 1, choose(name))
+    half = trained(digits, words, update, 3, choose(name), network, done=1)
+    assert same(whole, half)
+    assert isinstance(network.flat_parameters, np.ndarray) and isinstance(update.state["M"], np.ndarray)
+    wanted = trained(digits, words, Adam(), 4)
+    np.testing.assert_allclose(whole[0].flat_parameters, wanted[0].flat_parameters, rtol=1e-2, atol=1e-3)

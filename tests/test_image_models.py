@@ -1,0 +1,318 @@
+"""Networks for images in files and on the command line: they come back, they resume exactly, damage gets one line."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nncourse import datasets
+from nncourse.cli import main
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import choose
+from nncourse.model import files
+from nncourse.model.image_layers import MaxPool
+from nncourse.model.network import Network, make_network
+from nncourse.model.training import train
+from nncourse.model.updates import Adam
+
+ALL_KINDS = "image1x8x8,conv3x2same,dropout0.25,conv2x3p1s2,pool3s1p1,averagepool2s1,6,dropout0.5,10"
+NUMPY = choose("numpy")
+
+
+def a_model(words: str = ALL_KINDS, kind: str = "standardization") -> files.Model:
+    """A model with all kinds of layers, trained for an epoch by Adam."""
+    data = datasets.load("digits")
+    images = data.images[:64]
+    scaling, update = datasets.fit_scaling(images, kind), Adam()
+    network = make_network(words, "relu", "categorical_cross_entropy", seed=2)
+    train(network, scaling.apply(images), data.Y[:64], NUMPY, epochs=1, update=update, batch_size=16)
+    return files.Model(network, scaling, data.classes, {"epochs": 1, "seed": 5}, update)
+
+
+# ---- files
+
+
+@pytest.mark.parametrize("kind", datasets.SCALINGS)
+def test_a_model_comes_back(tmp_path, kind):
+    model, path = a_model(kind=kind), tmp_path / "model.npz"
+    files.save(model, path)
+    again = files.load(path)
+    assert repr(again.network) == repr(model.network) and again.network.input_shape == (1, 8, 8)
+    assert [layer.describe() for layer in again.network.layers] == [layer.describe() for layer in model.network.layers]
+    np.testing.assert_array_equal(again.network.flat_parameters, model.network.flat_parameters)
+    assert again.update.steps == 4 and again.update.state.keys() == {"M", "V"}
+    for name, array in model.update.state.items():
+        np.testing.assert_array_equal(again.update.state[name], array)
+    X = datasets.load("digits").images[100:120]
+    assert kind == "none" or again.scaling.offset.shape == ()
+    np.testing.assert_array_equal(again.scaled(X), model.scaled(X))
+    outputs = [each.network.predict(each.scaled(X), NUMPY) for each in (model, again)]
+    np.testing.assert_array_equal(*outputs)
+
+
+def test_the_c_program_s_text_is_for_dense_networks(tmp_path):
+    for words in (ALL_KINDS, "4,dropout0.5,2"):
+        with pytest.raises(CourseError, match=r"\.npz"):
+            files.save(files.Model(make_network(words)), tmp_path / "model.m")
+    assert not list(tmp_path.iterdir())
+
+
+def loads_or_says_why(path: Path) -> bool:
+    """True if it loads, and then predicts; False if it was refused in one line. All else, warnings too, is a fault."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            model = files.load(path)
+        except CourseError as error:
+            assert len(str(error).splitlines()) == 1 and str(path) in str(error)
+            return False
+    with np.errstate(all="ignore"):
+        outputs = model.network.predict(model.scaled(np.ones((2, *model.network.input_shape), np.float32)), NUMPY)
+    assert outputs.shape == (2, model.network.sizes[-1])
+    return True
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("models") / "model.npz"
+    files.save(a_model(), path)
+    return path.read_bytes()
+
+
+def changed_file(path: Path, whole: bytes, change) -> None:
+    """The good file with change(description) done to its description."""
+    path.write_bytes(whole)
+    with np.load(path) as file:
+        arrays = dict(file)
+    about = json.loads(str(arrays["about"]))
+    change(about)
+    np.savez(path, **arrays | {"about": np.array(json.dumps(about))})
+
+
+CONVOLUTION, DROPOUT, POOL, AVERAGE = 0, 1, 3, 4
+NUMBERS = [
+    *((CONVOLUTION, name) for name in ("c_in", "c_out", "k", "stride", "before", "after")),
+    *((POOL, name) for name in ("size", "stride", "padding")),
+    *((AVERAGE, name) for name in ("size", "stride")),
+]
+
+
+@pytest.mark.parametrize("value", [-1, 10**12, 10**40, 1.5, True, None, "2", [2], {}, float("nan")], ids=str)
+@pytest.mark.parametrize(("layer", "name"), NUMBERS)
+def test_wrong_numbers_of_a_layer_are_refused(tmp_path, whole, layer, name, value):
+    changed_file(tmp_path / "x.npz", whole, lambda about: None)
+    assert loads_or_says_why(tmp_path / "x.npz")
+    changed_file(tmp_path / "x.npz", whole, lambda about: about["layers"][layer].update({name: value}))
+    assert not loads_or_says_why(tmp_path / "x.npz")
+
+
+def scaling_with(**parts):
+    return lambda about: about["scaling"].update(parts)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about["layers"][DROPOUT].update(rate=1),
+        lambda about: about["layers"][DROPOUT].update(rate=-0.5),
+        lambda about: about["layers"][DROPOUT].update(rate=float("nan")),
+        lambda about: about["layers"][DROPOUT].update(rate="half"),
+        lambda about: about["layers"][CONVOLUTION].update(activation="softmax"),
+        lambda about: about["layers"][CONVOLUTION].update(activation="conv"),
+        lambda about: about["layers"][CONVOLUTION].update(kind="convolution3d"),
+        lambda about: about["layers"][CONVOLUTION].pop("k"),
+        lambda about: about["layers"].pop(CONVOLUTION),
+        lambda about: about["layers"].pop(5),  # Flatten
+        lambda about: about["layers"].insert(0, {"kind": "flatten"}),
+        lambda about: about.update(input_shape=[8, 8]),
+        lambda about: about.update(input_shape=[2, 8, 8]),
+        lambda about: about.update(input_shape=[1, 80_000, 80_000]),
+        lambda about: about.update(input_shape=[1, 8, -8]),
+        scaling_with(offset=[0.0] * 64, factor=[1.0] * 64),
+        scaling_with(offset=[0.0], factor=[1.0]),
+        scaling_with(factor=0.0),
+        scaling_with(factor=float("inf")),
+        scaling_with(offset="x"),
+        scaling_with(offset=None),
+    ],
+)
+def test_descriptions_that_do_not_fit_are_refused(tmp_path, whole, change):
+    changed_file(tmp_path / "x.npz", whole, change)
+    assert not loads_or_says_why(tmp_path / "x.npz")
+
+
+def test_a_file_of_a_huge_network_is_refused(tmp_path):
+    """Its parameters are few, but a sample would take 4 GB."""
+    layers = [MaxPool(1), MaxPool(30_000), *make_network("image1x1x1,10").layers]
+    files.save(files.Model(Network(layers, input_shape=(1, 30_000, 30_000))), tmp_path / "x.npz")
+    with pytest.raises(CourseError, match="numbers a sample"):
+        files.load(tmp_path / "x.npz")
+
+
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@FUZZ
+@given(st.data())
+def test_files_with_wrong_bytes(tmp_path, whole, data):
+    content = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    (tmp_path / "x.npz").write_bytes(content)
+    loads_or_says_why(tmp_path / "x.npz")
+    (tmp_path / "x.npz").write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    assert not loads_or_says_why(tmp_path / "x.npz")
+
+
+# ---- the command line
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, my_kernels) -> Path:
+    """A working folder with the first 60 digits as a CSV file, and a model of a dense network."""
+    data = datasets.load("digits")
+    rows = [",".join(f"{value:g}" for value in (*x, y)) for x, y in zip(data.X[:60], data.labels[:60], strict=True)]
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "pixels.csv").write_text("\n".join(rows) + "\n")
+    files.save(files.Model(make_network([64, 5, 10], cost="categorical_cross_entropy")), work / "dense.npz")
+    files.save(a_model(), work / "images.npz")
+    monkeypatch.chdir(work)
+    return work
+
+
+def run(capsys, line: str) -> tuple[int, str, str]:
+    status = main(line.split())
+    return status, *capsys.readouterr()
+
+
+CNN = "--layers image1x8x8,conv4x2same,pool2,16,10 --activation relu --cost categorical_cross_entropy"
+TRAIN = f"train --dataset digits {CNN} --update adam --batch-size 32 --epochs 1 --model new.npz"
+
+
+def test_the_digits_are_learnt_and_tested(capsys, folder):
+    status, out, err = run(capsys, f"{TRAIN} --epochs 12 --learning-rate 0.005 --validation 0.1")
+    assert (status, err) == (0, "") and "held-out" in out
+    model = files.load("new.npz")
+    assert model.network.in_words == "image1x8x8,conv4x2same,pool2,16,10"
+    pixels = datasets.split(datasets.load("digits"), 0.1)[0].X.astype(np.float64)
+    assert (float(model.scaling.offset), float(model.scaling.factor)) == pytest.approx((pixels.mean(), pixels.std()))
+    status, out, err = run(capsys, "test --dataset digits --model new.npz")
+    assert (status, err) == (0, "") and "network image1x8x8,conv4x2same,pool2,16,10, cost" in out
+    assert float(out.split("accuracy")[1]) > 0.9
+
+
+@pytest.mark.parametrize("options", ["", "--dropout 0.3", "--dropout 0.3 --schedule cosine,4 --validation 0.2"])
+def test_resume_is_exact(capsys, folder, options):
+    """Bit for bit, by whole epochs and with dropout step by step: parameters, and what Adam remembers."""
+    assert run(capsys, f"{TRAIN} {options} --seed 3 --epochs 4 --model whole.npz")[0] == 0
+    assert run(capsys, f"{TRAIN} {options} --seed 3 --epochs 1 --model half.npz")[0] == 0
+    validation = "--validation 0.2" * ("validation" in options)
+    dropout = ",dropout0.3" * ("dropout" in options)
+    again = f"train --dataset digits --resume half.npz --epochs 3 --model half.npz {validation}"
+    assert run(capsys, f"{again} --layers image1x8x8,conv4x2same,pool2,16{dropout},10")[0] == 0
+    whole, half = files.load("whole.npz"), files.load("half.npz")
+    np.testing.assert_array_equal(whole.network.flat_parameters, half.network.flat_parameters)
+    assert whole.update.steps == half.update.steps > 0
+    for name, array in whole.update.state.items():
+        np.testing.assert_array_equal(array, half.update.state[name])
+    assert whole.provenance["epochs"] == half.provenance["epochs"] == 4
+
+
+def test_dropout_is_a_layer_behind_each_hidden_dense_layer(capsys, folder):
+    status, _, err = run(capsys, f"{TRAIN} --dropout 0.25")
+    assert status == 0 and "step by step" in err and err.count("\n") == 1
+    assert files.load("new.npz").network.in_words == "image1x8x8,conv4x2same,pool2,16,dropout0.25,10"
+    line = "train --dataset digits --layers 64,9,8,10 --dropout 0.5 --epochs 1 --model dense.npz"
+    assert run(capsys, line)[0] == 0
+    assert files.load("dense.npz").network.in_words == "64,9,dropout0.5,8,dropout0.5,10"
+
+
+def test_rows_of_a_csv_file_are_pixels(capsys, folder):
+    status, _, err = run(capsys, f"{TRAIN} --dataset pixels.csv")
+    assert (status, err) == (0, "")
+    status, out, _ = run(capsys, "test --dataset pixels.csv --model new.npz")
+    assert status == 0 and "pixels: 60 samples" in out
+
+
+def test_kernels_for_whole_epochs_by_name(capsys, folder):
+    assert run(capsys, TRAIN)[0] == 0
+    fused = files.load("new.npz").network.flat_parameters
+    status, out, _ = run(capsys, f"{TRAIN} --use convolutional_adam_epoch=steps")
+    assert status == 0 and "convolutional_adam_epoch: steps, asked for" in out
+    steps = files.load("new.npz").network.flat_parameters
+    assert not np.array_equal(fused, steps)
+    np.testing.assert_allclose(fused, steps, rtol=1e-3, atol=1e-4)
+    status, out, _ = run(capsys, f"{TRAIN} --use convolutional_adam_epoch=numpy")
+    assert status == 0 and "convolutional_adam_epoch: numpy, asked for" in out
+    np.testing.assert_array_equal(files.load("new.npz").network.flat_parameters, fused)
+
+
+WRONG = [
+    *(
+        f"{TRAIN} --layers {layers}"
+        for layers in (
+            "image1x8x8",
+            "image1x8x8,conv4x2same",
+            "image1x8x8,conv4x2sam,10",
+            "image1x8x8,conv4x9,10",
+            "image1x8x8,pool9,10",
+            "image1x8x8,conv4x2same,9",
+            "image1x4x16,conv4x2same,10",
+            "image4x4x4,conv4x2same,10",
+            "image1x28x28,conv4x2same,10",
+            "64,conv4x2same,10",
+            "image1x8x8,99999999,99999999,10",
+            "image1x8x8,conv99999999x8,99999999,10",
+        )
+    ),
+    *(f"{TRAIN} --dropout {rate}" for rate in ("1", "-0.1", "nan", "inf", "x")),
+    f"{TRAIN} --dropout 0.5 --layers image1x8x8,conv4x2same,10",
+    f"{TRAIN} --activation relu,relu",
+    f"{TRAIN} --activation softmax",
+    f"{TRAIN} --model new.m",
+    f"{TRAIN} --dataset breast_cancer",
+    f"{TRAIN} --update sgd --use convolutional_adam_epoch=numpy",
+    f"{TRAIN} --l2 0.1 --use convolutional_adam_epoch=numpy",
+    f"{TRAIN} --dropout 0.5 --use convolutional_adam_epoch=numpy",
+    "train --resume images.npz --dataset digits --dropout 0.5 --model new.npz",
+    "train --resume images.npz --dataset digits --layers 64,10 --model new.npz",
+    "train --resume images.npz --dataset digits --layers image1x8x8,conv3x2same,10 --model new.npz",
+    "train --resume images.npz --dataset digits --layers image1x8x8,conv --model new.npz",
+    "train --resume dense.npz --dataset digits --layers image1x8x8,5,10 --model new.npz",
+    "train --resume images.npz --dataset breast_cancer --model new.npz",
+    "test --dataset breast_cancer --model images.npz",
+]
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_wrong_input_ends_in_one_line_and_touches_nothing(capsys, folder, line):
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    status, _, err = run(capsys, line)
+    assert status == 2
+    assert err.startswith("nncourse: ") and err.count("\n") == 1 and len(err) < 500
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+# ---- MNIST
+
+
+def test_one_epoch_of_mnist(capsys, folder, real_data, monkeypatch):
+    """The command of the course, on half of the test part, which loads quickly; tested on the other half."""
+    load = datasets.load
+
+    def some(*arguments, part="train", **options):
+        data, rows = load(*arguments, part="test", **options), slice(0, 5000) if part == "train" else slice(5000, None)
+        return datasets.replace(data, X=data.X[rows], Y=data.Y[rows])
+
+    monkeypatch.setattr(datasets, "load", some)
+    layers = "image1x28x28,conv4x2same,conv4x2same,pool4,128,10"
+    line = f"train --dataset mnist --layers {layers} --activation relu --cost categorical_cross_entropy"
+    line += " --update adam --learning-rate 0.001 --batch-size 32 --epochs 1 --model new.npz"
+    assert run(capsys, line)[0] == 0
+    status, out, _ = run(capsys, "test --dataset mnist --model new.npz")
+    assert status == 0 and float(out.split("accuracy")[1]) > 0.75

@@ -1,0 +1,190 @@
+"""Pooling: PyTorch and finite differences agree; ties, NaN and infinities; what is refused."""
+
+import numpy as np
+import pytest
+
+from nncourse import cli
+from nncourse.errors import CourseError
+from nncourse.kernels.check import random_case
+from nncourse.kernels.pooling import averagepool_backward, averagepool_forward, maxpool_backward, maxpool_forward
+
+CPU = ("loops", "numpy", "numba")
+# batch, c, h_in, w_in, size, stride, padding
+SHAPES = [
+    (2, 3, 8, 8, 2, 2, 0),
+    (3, 1, 7, 10, 3, 2, 1),
+    (1, 2, 9, 6, 3, 1, 1),
+    (2, 2, 5, 11, 2, 3, 0),
+    (1, 1, 6, 5, 4, 1, 2),
+]
+IDS = ["side by side", "overlapping", "every pixel", "pixels between", "much padding"]
+
+
+def backward_kernels():
+    """The kernels that take NumPy arrays, and that of CuPy, whose functions NumPy has too."""
+    return {name: kernel for name, kernel in maxpool_backward.kernels.items() if not kernel.cuda}
+
+
+def images(shape, kind, rng):
+    values = rng.standard_normal(shape[:4]).astype(np.float32)
+    match kind:
+        case "negative":
+            values = -abs(values) - 1
+        case "ties":
+            values = rng.integers(-1, 2, shape[:4]).astype(np.float32)
+        case "NaN":
+            values[rng.random(shape[:4]) < 0.2] = np.nan
+        case "minus infinity":
+            values[rng.random(shape[:4]) < 0.8] = -np.inf
+    return values
+
+
+# ---- beside PyTorch
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+@pytest.mark.parametrize("kind", ["random", "negative", "ties", "NaN", "minus infinity"])
+def test_the_largest_and_their_places_are_pytorchs(kind, shape, rng):
+    torch = pytest.importorskip("torch")
+    A, window = images(shape, kind, rng), shape[4:]
+    values, places = torch.nn.functional.max_pool2d(torch.from_numpy(A), *window, return_indices=True)
+    nan = np.isnan(values.numpy())
+    assert nan.any() == (kind == "NaN")
+    for name in CPU:
+        Z, of = maxpool_forward[name](A, *window)
+        np.testing.assert_array_equal(Z, values.numpy())
+        np.testing.assert_array_equal(of[~nan], places.numpy()[~nan])  # of several NaNs PyTorch takes the last
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+def test_gradients_of_the_largest_are_pytorchs(shape, rng):
+    torch = pytest.importorskip("torch")
+    A = images(shape, "ties", rng)
+    tensor = torch.from_numpy(A).requires_grad_()
+    Z = torch.nn.functional.max_pool2d(tensor, *shape[4:])
+    D = rng.standard_normal(Z.shape).astype(np.float32)
+    Z.backward(torch.from_numpy(D))
+    places = maxpool_forward["numpy"](A, *shape[4:])[1]
+    for kernel in backward_kernels().values():
+        G = kernel(D, places, *shape[2:])
+        np.testing.assert_allclose(G, tensor.grad.numpy(), rtol=1e-5, atol=1e-6, err_msg=kernel.name)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+def test_means_and_their_gradients_are_pytorchs(shape, rng):
+    torch = pytest.importorskip("torch")
+    A, window = images(shape, "random", rng), shape[4:6]
+    tensor = torch.from_numpy(A).requires_grad_()
+    means = torch.nn.functional.avg_pool2d(tensor, *window)
+    D = rng.standard_normal(means.shape).astype(np.float32)
+    means.backward(torch.from_numpy(D))
+    for name in CPU:
+        Z, G = averagepool_forward[name](A, *window), averagepool_backward[name](D, *shape[2:6])
+        np.testing.assert_allclose(Z, means.detach().numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(G, tensor.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+# ---- beside finite differences
+
+
+def slope(function, A, step=1e-3):
+    """The gradient of a number that follows from A, by central differences."""
+    G = np.empty_like(A)
+    for place in np.ndindex(A.shape):
+        there = np.zeros_like(A)
+        there[place] = step
+        G[place] = (function(A + there) - function(A - there)) / (2 * step)
+    return G
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+def test_gradients_are_the_slopes(shape, rng):
+    A = rng.permutation(np.prod(shape[:4])).reshape(shape[:4]) / 10.0  # no two are within a step of each other
+    window = shape[4:]
+    Z, places = maxpool_forward.truth(A, *window)
+    D = rng.standard_normal(Z.shape)
+    wanted = slope(lambda A: np.sum(D * maxpool_forward.truth(A, *window)[0]), A)
+    D_mean = rng.standard_normal(averagepool_forward.truth(A, *window[:2]).shape)
+    wanted_mean = slope(lambda A: np.sum(D_mean * averagepool_forward.truth(A, *window[:2])), A)
+    for kernel in backward_kernels().values():
+        G = kernel(D.astype(np.float32), places.astype(np.int32), *shape[2:])
+        np.testing.assert_allclose(G, wanted, atol=1e-5, err_msg=kernel.name)
+    for name in CPU:
+        G = averagepool_backward[name](D_mean.astype(np.float32), *shape[2:6])
+        np.testing.assert_allclose(G, wanted_mean, atol=1e-5)
+
+
+def test_the_kernel_of_cupy_is_right_with_numpy():
+    assert maxpool_backward.check(maxpool_backward["cupy"].function)
+
+
+# ---- which one is the largest
+
+
+@pytest.mark.parametrize("name", CPU)
+@pytest.mark.parametrize(
+    ("window", "place"),
+    [
+        ([[1, 5, 5], [5, 5, 5], [0, 0, 0]], 1),
+        ([[0, 0, 0], [0, 0, 7], [7, 7, 0]], 5),
+        ([[-3, -2, -9], [-4, -2, -2], [-5, -6, -7]], 1),
+        ([[-0.0, 0.0, -0.0], [0, 0, 0], [0, 0, 0]], 0),
+        ([[-np.inf] * 3] * 3, 0),
+        ([[9, np.nan, np.inf], [np.nan, np.inf, 9], [0, 0, 0]], 1),
+        ([[9, np.inf, 1], [np.inf, np.inf, 9], [0, 0, np.nan]], 8),
+        ([[np.nan] * 3] * 3, 0),
+        ([[-np.inf, np.inf, 0], [np.inf, 0, 0], [0, 0, 0]], 1),
+    ],
+    ids=str,
+)
+def test_the_first_of_equal_ones_and_the_first_nan(name, window, place):
+    A = np.array(window, np.float32)
+    Z, places = maxpool_forward[name](A[None, None], 3, 1, 0)
+    assert places.dtype == np.int32 and places.item() == place
+    np.testing.assert_array_equal(Z.item(), A.flat[place])
+
+
+@pytest.mark.parametrize("name", CPU)
+def test_places_outside_the_image_never_win(name):
+    """Also where all pixels of a window are −∞, which padding with −∞ would tie."""
+    A = np.full((1, 1, 3, 4), -np.inf, np.float32)
+    Z, places = maxpool_forward[name](A, 3, 2, 1)
+    assert np.isneginf(Z).all()
+    np.testing.assert_array_equal(places[0, 0], [[0, 1], [4, 5]])
+
+
+# ---- what is refused
+
+SMALL = dict(zip(("batch", "c", "h_in", "w_in", "size", "stride", "padding"), (2, 2, 6, 6, 2, 2, 0), strict=True))
+
+
+@pytest.mark.parametrize("operation", [maxpool_forward, maxpool_backward, averagepool_forward, averagepool_backward])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"size": 7},
+        {"size": 0},
+        {"stride": 0},
+        {"stride": -1},
+        {"size": -1},
+        {"h_in": 1},
+        {"padding": 2},
+        {"padding": -1},
+    ],
+    ids=str,
+)
+def test_impossible_windows_are_refused_in_one_line(operation, wrong):
+    names = operation.shapes.free_names
+    if not wrong.keys() <= set(names):
+        pytest.skip("there is no padding")
+    random_case(operation, {name: SMALL[name] for name in names})
+    with pytest.raises(CourseError) as caught:
+        random_case(operation, {name: (SMALL | wrong)[name] for name in names})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["size=29", "size=0", "stride=-2", "h_in=3", "padding=3", "rows=3", "size=x"])
+def test_the_command_line_refuses_impossible_windows(text, capsys):
+    assert cli.main(["time", "maxpool_forward", "--kernel", "numpy", "--size", text]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("nncourse:") and said.count("\n") == 1

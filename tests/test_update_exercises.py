@@ -1,0 +1,79 @@
+"""The operations that only the exercises of notebook 09 have."""
+
+import numpy as np
+import pytest
+
+from nncourse import datasets
+from nncourse.classroom.course import solution
+from nncourse.kernels.backend import choose
+from nncourse.kernels.catalogue import find, operations
+from nncourse.kernels.update_exercises import corrected_mean, warm_up_cosine
+from nncourse.model.network import make_network
+from nncourse.model.training import train
+from nncourse.model.updates import cosine_decay
+
+OPERATIONS = corrected_mean, warm_up_cosine
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, capsys):
+    for name in operation.kernels:
+        assert operation.check(name), str(operation.check(name))
+        solution(operation.name, name)
+        assert capsys.readouterr().out.startswith("def ")
+    assert find(operation.name) is operation
+    assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 0.9, 0.999])
+def test_a_corrected_mean_of_equal_numbers_is_that_number_from_the_first_on(beta):
+    assert corrected_mean["loops"](np.full(50, 3, np.float32), beta) == pytest.approx(3, rel=1e-6)
+
+
+def in_float32(g, beta):
+    """As it is in CUDA C: β, 1 − β and all sums have 24 bits."""
+    beta, one = np.float32(beta), np.float32(1)
+    m, power, means = np.float32(0), one, np.empty_like(g)
+    for t in range(len(g)):
+        m, power = beta * m + (one - beta) * g[t], power * beta
+        means[t] = m / (one - power)
+    return means
+
+
+def by_two_means(g, beta):
+    m = of_ones = np.float32(0)
+    means = np.empty_like(g)
+    for t in range(len(g)):
+        m, of_ones = np.float32(beta * m + (1 - beta) * g[t]), np.float32(beta * of_ones + (1 - beta))
+        means[t] = m / of_ones
+    return means
+
+
+@pytest.mark.parametrize("kernel", [in_float32, by_two_means])
+def test_roundings_of_single_precision_are_no_mistake(kernel):
+    for seed in range(10):
+        assert corrected_mean.check(kernel, seed=seed), str(corrected_mean.check(kernel, seed=seed))
+
+
+def test_a_warm_up_of_one_epoch_is_none():
+    epochs = np.arange(1, 11, dtype=np.int32)
+    wanted = [cosine_decay(0.3, 10)(epoch) for epoch in range(1, 11)]
+    assert warm_up_cosine["numpy"](epochs, 0.3, 1, 10) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_warm_up_rises_in_equal_steps_and_then_falls():
+    rates = warm_up_cosine["numpy"](np.arange(1, 13, dtype=np.int32), 0.8, 4, 12)
+    assert rates[:4] == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert (np.diff(rates[3:]) < 0).all() and 0 < rates[-1] < 0.05
+
+
+def test_it_is_a_schedule_that_trains():
+    data = datasets.moons(60, seed=1)
+    seen = []
+
+    def schedule(epoch):
+        seen.append(float(warm_up_cosine["numpy"](np.array([epoch], np.int32), 0.5, 2, 4)[0]))
+        return seen[-1]
+
+    history = train(make_network((2, 4, 1)), data.X, data.Y, choose("numpy"), epochs=4, schedule=schedule)
+    assert len(history.epochs) == 4 and {0.25, 0.5} <= set(np.round(seen, 6))

@@ -1,0 +1,176 @@
+"""The race down a valley: its numbers, its still picture, and the panel without a browser."""
+
+import re
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import valley, widgets
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.backend import choose
+from nncourse.kernels.catalogue import find
+from nncourse.model.updates import SGD, Adam
+
+NUMPY = choose("numpy")
+PNG = b"\x89PNG\r\n"
+
+
+@pytest.fixture
+def panel():
+    made = valley.race()
+    yield made
+    made.close()
+
+
+def words_of(panel) -> str:
+    return re.sub("<[^>]*>", "", panel.words.value)
+
+
+def wait_until(true, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+# ---- the numbers
+
+
+@pytest.mark.parametrize("name", valley.VALLEYS)
+def test_gradients_are_right_and_vanish_at_the_lowest_place(rng, name):
+    here, h = valley.VALLEYS[name], 1e-6
+    for x, y in rng.uniform(-2, 2, (10, 2)):
+        across = (here.cost(x + h, y) - here.cost(x - h, y)) / (2 * h)
+        up = (here.cost(x, y + h) - here.cost(x, y - h)) / (2 * h)
+        assert here.gradient(x, y) == pytest.approx((across, up), abs=1e-5)
+        assert here.cost(x, y) > here.cost(*here.lowest) == 0
+    assert here.gradient(*here.lowest) == (0, 0)
+
+
+def test_plain_descent_multiplies_each_direction_by_its_own_factor():
+    path, costs = valley.descend("straight", (-2, 0.5), SGD(), 0.03, NUMPY, steps=20)
+    t = np.arange(21)
+    wanted = np.stack([-2 * 0.97**t, 0.5 * (-0.5) ** t], axis=1)
+    assert path == pytest.approx(wanted, abs=1e-5)
+    assert costs == pytest.approx((wanted[:, 0] ** 2 + 50 * wanted[:, 1] ** 2) / 2, abs=1e-4)
+
+
+@pytest.mark.parametrize(("rate", "comes_down"), [(0.0399, True), (0.0401, False)])
+def test_the_border_is_two_over_the_largest_curvature(rate, comes_down):
+    _, costs = valley.descend("straight", (0.0, 1.0), SGD(), rate, NUMPY)
+    assert bool(costs[-1] < costs[0]) is comes_down
+
+
+def test_momentum_and_adam_are_those_of_the_networks():
+    path, _ = valley.descend("bent", (-1.0, 0.5), SGD(momentum=0.8), 0.01, NUMPY, steps=15)
+    w, v = np.array([-1.0, 0.5]), np.zeros(2)
+    for _ in range(15):
+        v = 0.8 * v + valley.VALLEYS["bent"].gradient(*w)
+        w = w - 0.01 * v
+    assert path[-1] == pytest.approx(w, abs=1e-4)
+    path, _ = valley.descend("bent", (-1.0, 0.5), Adam(), 0.07, NUMPY, steps=1)
+    assert abs(path[1] - path[0]) == pytest.approx([0.07, 0.07], rel=1e-4)  # the first step is the rate, whatever G
+
+
+@pytest.mark.parametrize(
+    ("costs", "step"),
+    [([1, 0.1, 0.001], 2), ([1, 0.001, 0.1, 0.001], 3), ([1, 0.5], None), ([0, 0], 0), ([1, np.nan], None)],
+)
+def test_arrived_is_who_stays(costs, step):
+    assert valley.arrival(np.array(costs, float)) == step
+
+
+def test_who_leaps_out_is_said():
+    races = valley.run(valley.Settings(rate=0.1), NUMPY)
+    assert len(races["plain"][1]) < valley.STEPS
+    words = valley.words_of(races, 100)
+    assert "plain has leapt out" in words and "plain not in 150 steps" in words and "Adam has leapt" not in words
+
+
+@pytest.mark.parametrize("name", valley.VALLEYS)
+def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(name):
+    shown = valley.plot_race(valley=name, rate=0.01, title="title")
+    assert widgets.png(shown.figure).startswith(PNG)
+    assert name in shown.words and "momentum" in shown.words and "Step 150" in shown.words
+    assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
+    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
+    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+
+
+# ---- the panel
+
+
+def test_every_slider_changes_picture_and_words(panel):
+    assert panel.caption.value and 'aria-live="polite"' in panel.words.value
+    for name, control in panel.controls.items():
+        assert control.description and control.tooltip
+        if name in ("play", "step", "again"):
+            continue
+        before = panel.image.value, panel.words.value
+        assert bytes(before[0]).startswith(PNG)
+        if hasattr(control, "options"):
+            control.value = next(option for option in control.options if option != control.value)
+        else:
+            control.value = control.min + 0.6 * (control.max - control.min)
+        assert panel.image.value != before[0] and panel.words.value != before[1], name
+
+
+def test_buttons_go_one_step_and_back_to_the_start(panel):
+    panel.controls["at"].value = 7
+    panel.controls["step"].click()
+    assert panel.controls["at"].value == 8 and words_of(panel).startswith("Paused. Step 8.")
+    panel.controls["again"].click()
+    assert words_of(panel).startswith("Paused. Step 0.")
+    panel.controls["at"].value = valley.STEPS
+    panel.controls["step"].click()
+    assert panel.controls["at"].value == valley.STEPS
+
+
+def test_playing_shows_one_step_after_the_other_until_paused(panel, monkeypatch):
+    monkeypatch.setattr(valley, "FRAME_EVERY", 0.01)
+    play, at = panel.controls["play"], panel.controls["at"]
+    at.value = 0
+    play.click()
+    assert play.description == "Pause"
+    wait_until(lambda: at.value >= 3)
+    panel.controls["rate"].value = 0.02  # a slider does not stop it
+    assert words_of(panel).startswith("Playing.") and 'aria-live="off"' in panel.words.value
+    play.click()
+    wait_until(lambda: not racing())
+    assert play.description == "Play"
+    stands = at.value, panel.image.value
+    time.sleep(0.1)
+    assert (at.value, panel.image.value) == stands
+    assert words_of(panel).startswith(f"Paused. Step {at.value}.")
+
+
+def test_it_ends_by_itself_and_plays_again_from_the_start(panel, monkeypatch):
+    monkeypatch.setattr(valley, "FRAME_EVERY", 0.001)
+    play, at = panel.controls["play"], panel.controls["at"]
+    at.value = valley.STEPS - 2
+    play.click()
+    wait_until(lambda: not racing())
+    assert at.value == valley.STEPS and play.description == "Play" and words_of(panel).startswith("Paused.")
+    monkeypatch.setattr(valley, "FRAME_EVERY", 0.2)
+    play.click()
+    assert at.value < valley.STEPS
+    panel.close()
+    wait_until(lambda: not racing())
+
+
+def racing() -> list:
+    return [thread for thread in threading.enumerate() if thread.name == "race"]
+
+
+def test_the_students_own_kernels_race(my_kernels):
+    text = "def momentum_update(W, G, V, rate, momentum):\n    V[:] = V * momentum + G\n"
+    text += "    W -= rate * V\n    return W, V\n"
+    kept_kernels.keep(find("momentum_update"), "numpy", text)
+    panel = valley.race(mine=True)
+    assert "momentum_update" in words_of(panel)
+    panel.close()
+    other = valley.race()
+    assert "momentum_update" not in words_of(other)
+    other.close()
