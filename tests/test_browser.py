@@ -37,10 +37,21 @@ CELLS = [
     "widgets.descent()",
     "y = np.arange(100) % 2\nwidgets.threshold(np.random.default_rng(0).random(100) / 2 + y / 2, y)",
     "playground()",
+    "from nncourse.classroom import filter_by_hand\nfilter_by_hand.widget()",
+    """from nncourse import datasets
+from nncourse.classroom import drawing
+from nncourse.kernels.backend import choose
+from nncourse.model.network import make_network
+from nncourse.model.training import train
+data, backend = datasets.load("digits"), choose("numpy")
+network = make_network([64, 64, 10], "relu", "categorical_cross_entropy", seed=1)
+train(network, data.X / 16, data.Y, backend, epochs=60, batch_size=32, learning_rate=0.2)
+drawing.pad(lambda image: network.predict(image.reshape(1, -1), backend)[0], side=8)""",
     "import os, time\nwhile not os.path.exists('go_on'):\n    time.sleep(0.01)\nprint('the last cell ran')",
     "from nncourse.classroom import valley\nvalley.race()",
 ]
-RACE = 7
+RACE = len(CELLS) - 1
+WAITS = next(number for number, source in enumerate(CELLS) if "go_on" in source)
 
 
 def notebook() -> dict:
@@ -240,6 +251,42 @@ def test_the_playground_starts_obeys_and_pauses(page):
     assert (picture(where), status.inner_text()) == pause
 
 
+def by_hand(page):
+    """The cell of the filter that is moved by hand."""
+    return cell(page, next(number for number, source in enumerate(CELLS) if "filter_by_hand" in source))
+
+
+def wait_for_sum(where, words: str) -> None:
+    """Wait until the sum is said, and drawn."""
+    where.locator("[role=status]", has_text=words).wait_for()
+    total = where.locator("[role=status]").inner_text().split(" = ")[1].split(".")[0]
+    where.locator("svg text", has_text=re.compile(f"their sum is {total}$")).wait_for()
+
+
+def test_the_filter_moves_by_keyboard(page):
+    where = by_hand(page)
+    turn(where, "column", "ArrowRight")
+    wait_for_sum(where, "0·1 + 1·0 + 1·1 = 3. Done: 2 of 9 places.")
+    turn(where, "row", "ArrowUp")  # up is more, as in every slider
+    wait_for_sum(where, "= 4. Done: 3 of 9 places.")
+    where.get_by_role("button", name="Start again").press("Enter")
+    wait_for_sum(where, "= 4. Done: 1 of 9 places.")
+
+
+def test_the_filter_moves_by_mouse(page):
+    where = by_hand(page)
+    frame = where.locator("svg rect").last
+    before = frame.bounding_box()
+    where.get_by_role("button", name="Next place").click()
+    wait_for_sum(where, "= 3. Done: 2 of 9 places.")
+    assert frame.bounding_box()["x"] > before["x"]
+    track = slider(where, "column").locator(".noUi-base")
+    box = track.bounding_box()
+    track.click(position={"x": box["width"] - 2, "y": box["height"] / 2})
+    wait_for_sum(where, "Output row 0, column 2")
+    where.screenshot(path=PICTURES / "filter_by_hand.png")
+
+
 def step_of(words: str) -> int:
     return int(re.search(r"Step (\d+)", words)[1])
 
@@ -272,7 +319,7 @@ def test_the_race_runs_by_mouse_and_keyboard(page):
 
 def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
     (jupyterlab[0] / "go_on").unlink()
-    cell(page, 6).locator(".cm-content").click()
+    cell(page, WAITS).locator(".cm-content").click()
     page.keyboard.press("Control+Enter")
     page.locator("#jp-main-statusbar", has_text="Busy").wait_for()
     where = cell(page, 2)
@@ -281,6 +328,56 @@ def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
     wait_for_another(where, before)  # the cell still runs: it waits for what comes next
     (jupyterlab[0] / "go_on").touch()
     idle(page)
+
+
+def pad(page):
+    """The pad to draw on."""
+    where = page.locator(".nncourse-pad")
+    where.scroll_into_view_if_needed()
+    return where
+
+
+def says(where, words: str):
+    """Wait until the widget says so, aloud."""
+    where.locator("[role=status]", has_text=words).wait_for()
+
+
+def test_a_digit_drawn_with_the_mouse_is_recognised_and_cleared_away(page):
+    where = pad(page)
+    says(where, "Nothing is drawn yet.")
+    paper = where.locator(".paper")
+    box = paper.bounding_box()
+    corners = [
+        (box["x"] + box["width"] * x, box["y"] + box["height"] * y) for x, y in ((0.3, 0.2), (0.7, 0.2), (0.46, 0.82))
+    ]
+    page.mouse.move(*corners[0])
+    page.mouse.down()
+    page.mouse.move(*corners[1], steps=10)
+    bar = where.locator(".number").nth(7)
+    page.wait_for_function("bar => bar.innerText.endsWith('%')", arg=bar.element_handle())  # while one draws
+    page.mouse.move(*corners[2], steps=10)
+    page.mouse.up()
+    says(where, "The network says 7")
+    assert float(bar.inner_text().split()[0]) > 50
+    photograph(page, "pad.png")
+    where.get_by_role("button", name="Clear").click()
+    says(where, "Nothing is drawn yet.")
+    assert bar.inner_text() == ""
+
+
+def test_a_digit_drawn_by_keyboard_is_recognised_and_the_notebook_does_not_run_away(page):
+    where = pad(page)
+    paper = where.locator(".paper")
+    paper.focus()
+    for key, times in (("ArrowUp", 10), ("Space", 1), ("ArrowDown", 20), ("Space", 1)):
+        for _ in range(times):
+            paper.press(key)
+    says(where, "The network says 1")
+    assert where.locator(".place").inner_text() == "Cursor: row 25, column 15 of 28; pen up."
+    assert paper.evaluate("paper => document.activeElement === paper")
+    photograph(page, "pad_by_keyboard.png")
+    paper.press("Delete")
+    says(where, "Nothing is drawn yet.")
 
 
 def test_nothing_went_wrong_in_the_notebook(page):
@@ -295,8 +392,16 @@ def test_the_dark_theme_is_readable(page):
     page.locator(".lm-Menu-itemLabel", has_text=re.compile("^JupyterLab Dark$")).click()
     page.locator("body[data-jp-theme-light=false]").wait_for(state="attached")
     photograph(page, "dark.png")
-    ink = cell(page, 5).locator("[role=status]").evaluate("words => getComputedStyle(words).color")
-    assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128  # light words on the dark page
+    for words in (
+        cell(page, 5).locator("[role=status]"),
+        pad(page).locator("[role=status]"),
+        pad(page).locator(".number").first,
+    ):
+        ink = words.evaluate("words => getComputedStyle(words).color")
+        assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128  # light words on the dark page
+    by_hand(page).screenshot(path=PICTURES / "filter_by_hand_dark.png")
+    ink = by_hand(page).locator("svg text").first.evaluate("words => getComputedStyle(words).fill")
+    assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128
 
 
 def test_the_race_runs_on_the_dark_page_too(page):

@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from nncourse import device
-from nncourse.classroom import cuda_cell
+from nncourse.classroom import cuda_cell, timing
 from nncourse.classroom.exercise import cuda, exercise
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError
@@ -127,6 +127,24 @@ def test_defining_it_again_and_rerunning_the_stub_punishes_nobody(my_kernels):
     assert sigmoid.outcome.state == "wrong" and "earlier" in sigmoid.outcome.notes[-1]
     assert sigmoid.kernel.where == "sigmoid.numpy.py"
     assert (my_kernels / "sigmoid.numpy.py").read_text() == kept
+
+
+def test_a_slow_loop_is_noted_only_where_the_course_needs_none(monkeypatch):
+    rows = tuple(timing.Row(name, "cpu", seconds, 1, 1, 0.1) for name, seconds in (("yours", 1.0), ("numpy", 0.1)))
+    monkeypatch.setattr("nncourse.classroom.exercise.timed", lambda *_: (timing.Table("times", rows), []))
+
+    @exercise("identity", kernel="numpy")
+    def identity(z):
+        return np.array([1 * value for value in z.reshape(-1)], z.dtype).reshape(z.shape)
+
+    @exercise("averagepool_forward", kernel="numpy")
+    def averagepool_forward(A, size, stride):
+        end = [side - size + 1 for side in A.shape[2:]]
+        places = [(i, j) for i in range(size) for j in range(size)]
+        return sum(A[:, :, i : i + end[0] : stride, j : j + end[1] : stride] for i, j in places) / np.float32(size**2)
+
+    assert "10× slower than the course's: a loop in Python" in str(identity.outcome)
+    assert averagepool_forward.outcome.state == "right" and "slower" not in str(averagepool_forward.outcome)
 
 
 def test_another_name_for_the_function_does_no_harm():

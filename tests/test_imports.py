@@ -37,8 +37,10 @@ BELOW = {
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
-LATE = {"cupy", "cudnn", "numba", "matplotlib", "ipywidgets", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
-CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture", "valley")}
+LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
+LATE |= {"matplotlib", "ipywidgets", "anywidget"}
+CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
+CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
 
 
 def part_of(file: Path) -> str:

@@ -270,6 +270,9 @@ SHOWN = [
 ]
 
 
+CONVOLUTION = {"batch": 1, "c_in": 2, "h_in": 5, "w_in": 5, "c_out": 4, "k": 3, "stride": 1, "before": 1, "after": 1}
+
+
 @pytest.mark.parametrize(("operation", "kernel", "sizes"), SHOWN)
 def test_table_and_figure_can_be_read(operation, kernel, sizes):
     kernel = kernel or next(name for name, there in find(operation).kernels.items() if hasattr(there, "source"))
@@ -296,6 +299,13 @@ def test_table_and_figure_can_be_read(operation, kernel, sizes):
             assert max(frame.x1, frame.y1) < 1
         legend = [entry.get_text() for entry in figure.legends[0].get_texts()]
         assert {"pale: read", "framed: written"} <= set(legend)
+
+
+def test_reads_are_counted_for_each_element():
+    """A pixel is read once for each window that holds it."""
+    reads = picture.show("convolution_forward", "naive", **CONVOLUTION).accesses.reads_of("A")
+    of_a_row = np.array([2, 3, 3, 3, 2])
+    assert reads.shape == (1, 2, 5, 5) and (reads == 4 * np.outer(of_a_row, of_a_row)).all()
 
 
 def test_a_tile_of_a_convolution_has_a_halo():

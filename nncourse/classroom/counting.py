@@ -75,6 +75,16 @@ class Accesses:
         refuse_unknown("an array or a shared variable", name, names)
         return self.counts[names.index(name)]  # the first, if several functions have shared variables of this name
 
+    def reads_of(self, name: str) -> np.ndarray:
+        """How often each element of the array or shared variable of that name was read, in its shape."""
+        memory = self[name].memory
+        number = next(number for number, other in enumerate(self.trace.memories) if other is memory)
+        rows = self.trace.accesses
+        rows = rows[(rows["memory"] == number) & (rows["kind"] == READ)]
+        (cells,) = spread(rows["cell"], rows["cells"])
+        inside = cells[(cells >= 0) & (cells < memory.size)]
+        return np.bincount(inside, minlength=memory.size).reshape(memory.shape)
+
     @property
     def idle(self) -> int:
         """The number of threads that access no memory."""

@@ -19,7 +19,9 @@ from nncourse.kernels.kernel import CudaKernel
 
 # A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace.
 CUDA_FUNCTION = re.compile(
-    r"(?:^//[^\n]*\n)*^(?:extern|__device__|template)[^\n]*?(\w+)\([^\n]*(?:\n[^\n]*?)*?^\}", re.MULTILINE
+    r"(?:^//[^\n]*\n)*^(?:extern|__device__|template)[^\n]*?(?:__launch_bounds__ ?\([^\n)]*\)[^\n]*?)?(\w+)\("
+    r"[^\n]*(?:\n[^\n]*?)*?^\}",
+    re.MULTILINE,
 )
 
 

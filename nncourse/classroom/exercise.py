@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from nncourse import device as devices
 from nncourse import worker
 from nncourse.classroom import cuda_cell, timing
+from nncourse.classroom.course import solution_text
 from nncourse.classroom.html import page, running_ipython
 from nncourse.cuda.compile import resources, why_no_nvrtc
 from nncourse.cuda.compile import warnings as compiler_warnings
@@ -138,7 +139,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
         table, notes = timed(operation, name, text, launch, attempt)
-        notes = _warnings(attempt) + notes + _slow_loop(name, text, table)
+        notes = _warnings(attempt) + notes + _slow_loop(operation, name, text, table)
         if not solved:
             own = table.rows[0].seconds if table else None  # the first row is the student's kernel
             kept_kernels.keep(operation, name, text, launch, own)
@@ -213,17 +214,21 @@ def _compare(operation_name: str, name: str, text: str | None, launch: dict | No
     return timing.compare(kernel, "yours", measure)
 
 
-def _slow_loop(name: str, text: str | None, table: timing.Table | None) -> list[str]:
-    """A note for a numpy kernel with a loop in Python, if it is much slower than the course's."""
+def _slow_loop(operation: Operation, name: str, text: str | None, table: timing.Table | None) -> list[str]:
+    """A note for a numpy kernel with a loop in Python, if it is much slower than the course's, which has none."""
     if name not in ("numpy", "cupy") or table is None or text is None:
         return []
     course = next((row.seconds for row in table.rows[1:] if row.kernel == name and row.seconds), None)
-    own, loops = table.rows[0].seconds, (ast.For, ast.While, ast.comprehension)
+    own = table.rows[0].seconds
     if not (course and own and own > SLOW_LOOP * course):
         return []
-    if not any(isinstance(node, loops) for node in ast.walk(ast.parse(text))):
+    if not _has_loop(text) or _has_loop(solution_text(operation.name, name)):
         return []
     return [f"Right, but {own / course:.0f}× slower than the course's: a loop in Python. Array expressions have none."]
+
+
+def _has_loop(text: str) -> bool:
+    return any(isinstance(node, ast.For | ast.While | ast.comprehension) for node in ast.walk(ast.parse(text)))
 
 
 def _warnings(kernel: Kernel | None) -> list[str]:

@@ -40,7 +40,7 @@ def plot_history(history: History, title: str = "") -> Figure:
 
 def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> Figure:
     """Plot a confusion matrix M (classes, classes): rows are true classes, columns are predicted classes."""
-    figure, axes = _figure(title, width=1.6 + 0.6 * max(4, len(classes)))
+    figure, axes = _figure(title, width=1.6 + 0.6 * max(4, len(classes)), height=max(3.4, 0.8 + 0.4 * len(classes)))
     _counts(axes, M, M.astype(str))
     ticks = range(len(classes))
     axes.set_xticks(ticks, classes, rotation=0 if len(classes) < 4 else 45)

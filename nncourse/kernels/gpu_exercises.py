@@ -1,9 +1,10 @@
-"""The operations that only exercises of notebook 08 have: no network calls them, and no backend has kernels for them.
+"""The operations that only exercises have: no network calls them, and no backend has kernels for them.
 
-    train_on_gpu     what travels to the GPU and back, and when
+    train_on_gpu     what travels to the GPU and back, and when                          notebook 08
     seconds_a_call   the time of a kernel that works while the CPU goes on
     least_seconds    the roofline: what launch, arithmetic and memory allow at best
     occupancy        how much of a multiprocessor a kernel fills
+    blur             a tile in shared memory, and the halo around it, in one dimension    notebook 10
 
 The first two take a GPU as an argument. check() passes a simulated one, which notices mistakes and has an exact clock.
 """
@@ -17,7 +18,7 @@ from nncourse.architecture import DenseArchitecture
 from nncourse.errors import CourseError
 from nncourse.kernels.epoch import dense_cpu  # noqa: F401  (it registers the kernel that the pretended GPU runs)
 from nncourse.kernels.epoch.dense import dense_sgd_epoch
-from nncourse.kernels.operation import Operation
+from nncourse.kernels.operation import Operation, cuda_beside
 
 # ---- what travels, and when
 
@@ -300,3 +301,31 @@ def filled(registers, shared_bytes, threads, sm):
     blocks = np.minimum(blocks, sm.registers // (warps * of_a_warp))
     blocks = np.minimum(blocks, sm.shared_bytes // (shared_bytes + sm.reserved_bytes))
     return (blocks * warps / sm.warps).astype(np.float32)
+
+
+# ---- a halo
+
+
+HALO = 2  # as in gpu_exercises.cu
+
+
+def _means(x):
+    return np.convolve(x, np.full(2 * HALO + 1, 1 / (2 * HALO + 1)))[HALO : HALO + len(x)]
+
+
+blur = Operation(
+    "blur",
+    "y[i] = (x[i−2] + x[i−1] + x[i] + x[i+1] + x[i+2]) / 5, 0 outside",
+    contract="x (n,) -> y (n,)",
+    truth=_means,
+    flops=None,
+)
+
+
+@blur.kernel("numpy", device="cpu")
+def blurred(x):
+    padded = np.pad(x, HALO)
+    return sum(padded[i : i + len(x)] for i in range(2 * HALO + 1)) / np.float32(2 * HALO + 1)
+
+
+blur.cuda_kernel("shared", cuda_beside(__file__), block=64)

@@ -1,21 +1,13 @@
 // convolutional_sgd_epoch and convolutional_adam_epoch in one launch: between two steps no number is handed to the host.
 //
 // Everything about the network is a compile-time constant: convolutional_one_kernel.py compiles this text for each
-// network, and says where in memory everything lies. Work is divided among the blocks in two ways:
+// network, and says where in memory everything lies.
 //
-//   By samples. A block takes a sample, or some, through the convolutions and the pool, forward and backward. Every block
-//   has a copy of the filters, which are small.
-//
-//   By neurons. Of dense layer 1, which has the most weights, a block has OWN neurons, for the whole batch. Their weights
-//   never leave it, nor what Adam remembers of them. The layers above are small: every block computes them for the whole
-//   batch, and updates its share of their parameters.
-//
-// A step. Between two lines the blocks tell each other numbers through global memory, so all wait for all:
-//   convolutions and pool of its samples                                  -> the inputs of layer 1
-//   layer 1, own neurons                                                  -> their activations
-//   layers above; deltas, down to those of its own neurons; its part of dC/d(inputs of layer 1); dense weights -> parts
-//   sum of these parts; backward through pool and convolutions            -> the gradient of the filters for its samples
-//   sum of these gradients; update of the filters
+// A block takes a sample of the batch, or some, through the whole network, forward and backward, and waits for nobody: it
+// has a copy of all weights in shared memory. Then all blocks tell each other what the gradients are made of: inputs and
+// deltas of the dense layers, of all samples, and the gradients of the filters for each sample. So each block updates
+// some neurons of each dense layer, and all filters, which are few. At last the blocks tell each other the new weights;
+// while these arrive, the next samples go through the convolutions, whose filters each block knows already.
 
 constexpr int WARPS = THREADS / 32;
 // TALL elements of a column are computed by one thread, because they share the weights that it reads,
@@ -95,7 +87,10 @@ __device__ constexpr int deltas_rows(int l) {
     return of[l];
 }
 __device__ constexpr int border(int l) { return l > 0 && stride(l) == 1 ? side(l) - 1 : 0; }
-__device__ constexpr int deltas_pitch(int l) { return width(l + 1) + 2 * border(l); }
+__device__ constexpr int deltas_pitch(int l) {
+    constexpr int of[] = {DELTAS_PITCHES};
+    return of[l];
+}
 __device__ constexpr int forward_at(int l) {  // filters for the way forward, [c][i][j][o]
     constexpr int of[] = {FORWARD_AT};
     return of[l];
@@ -104,22 +99,37 @@ __device__ constexpr int backward_at(int l) {  // and for the way back, [o][i][j
     constexpr int of[] = {BACKWARD_AT};
     return of[l];
 }
-// Layers above the first: W with rows of fours(inputs), then b; the same offsets in shared and in global memory.
-__device__ constexpr int upper_at(int layer) {
-    return layer <= 2 ? 0 : upper_at(layer - 1) + neurons(layer - 1) * fours(neurons(layer - 2)) + fours(neurons(layer - 1));
+// Dense layers: W with rows of fours(inputs), then b; the same offsets in shared and in global memory.
+__device__ constexpr int row_of(int layer) { return fours(neurons(layer)); }
+__device__ constexpr int weights_at(int layer) {
+    return layer == 1 ? 0 : weights_at(layer - 1) + neurons(layer - 1) * row_of(layer - 2) + row_of(layer - 1);
 }
-__device__ constexpr int upper_biases_at(int layer) { return upper_at(layer) + neurons(layer) * fours(neurons(layer - 1)); }
-constexpr int UPPER_NUMBERS = upper_at(LAYERS + 1);
-// Activations and deltas of all samples, a row for each. Those of layer 1 come from all blocks, the unused neurons too.
-__device__ constexpr int row_of(int layer) { return fours(layer == 1 ? BLOCKS * OWN : neurons(layer)); }
-__device__ constexpr int activations_at(int layer) {  // layer 0: the inputs of layer 1
-    return layer == 0 ? ACTIVATIONS_AT : activations_at(layer - 1) + SAMPLES * row_of(layer - 1);
+__device__ constexpr int biases_at(int layer) { return weights_at(layer) + neurons(layer) * row_of(layer - 1); }
+constexpr int DENSE_NUMBERS = weights_at(LAYERS + 1);
+// What a block computes of a sample and tells: the inputs of each dense layer, then the deltas of each.
+__device__ constexpr int inputs_at(int layer) {
+    constexpr int of[] = {0, LAYER_INPUTS_AT};
+    return of[layer];
 }
-__device__ constexpr int dense_deltas_at(int layer) {  // from layer 2 on; layer 1 only if it is the last
-    return layer <= 2 ? DENSE_DELTAS_AT : dense_deltas_at(layer - 1) + SAMPLES * fours(neurons(layer - 1));
+__device__ constexpr int dense_deltas_at(int layer) {
+    constexpr int of[] = {0, LAYER_DELTAS_AT};
+    return of[layer];
 }
-constexpr int OWN_FOURS = fours(OWN), INPUT_FOURS = fours(INPUTS);
-constexpr int OWN_ROW = INPUT_FOURS + 4;  // W of a neuron of layer 1, then its bias
+constexpr int SAMPLE_NUMBERS = dense_deltas_at(LAYERS) + row_of(LAYERS);
+// What a block updates. Of layer 1, some neurons; of the layers above, all weights of some inputs, where the bias is the
+// weight of one more input.
+constexpr int SHARE = divided_up(neurons(1), BLOCKS), SHARE_FOURS = fours(SHARE);
+__device__ constexpr int inputs_share(int layer) { return divided_up(neurons(layer - 1) + 1, BLOCKS); }
+__device__ constexpr int updates(int layer) {
+    return layer == 1 ? SHARE * (INPUTS + 1) : inputs_share(layer) * neurons(layer);
+}
+__device__ constexpr int updates_at(int layer) { return layer == 1 ? 0 : updates_at(layer - 1) + updates(layer - 1); }
+constexpr int UPDATES = updates_at(LAYERS + 1);
+// For that, of each sample: the deltas of these neurons; for each layer above, these inputs, and all deltas.
+__device__ constexpr int gathered_at(int layer) {
+    return layer == 1 ? 0 : layer == 2 ? SHARE_FOURS : gathered_at(layer - 1) + inputs_share(layer - 1) + neurons(layer - 1);
+}
+constexpr int GATHERED = fours(gathered_at(LAYERS + 1));
 
 // ---- loops over layers at compile time
 
@@ -272,7 +282,8 @@ __device__ void convolve_back(float* at, const float* maps, int thread) {
 template <int L>
 __device__ void filter_sums(const float* at, const float* maps, float* sums, int warp, int lane) {
     constexpr int k = side(L), by = stride(L), pitch = map_pitch(L), c_out = channels(L + 1), c_in = channels(L);
-    constexpr int strips = divided_up(height(L + 1), TALL), across = width(L + 1), reads = (TALL - 1) * by + k;
+    constexpr int HIGH = 2;  // elements of a column for a thread: there is less to do for each element than in convolve()
+    constexpr int strips = divided_up(height(L + 1), HIGH), across = width(L + 1), reads = (HIGH - 1) * by + k;
     constexpr int deep = most(1, least(least(DEEP, c_out), 64 / (k * k))), numbers = deep * (k * k + 1);
     const float* deltas = at + deltas_at(L) + border(L) * (deltas_pitch(L) + 1);
     for (int c = 0; c < c_in; c++)
@@ -280,14 +291,14 @@ __device__ void filter_sums(const float* at, const float* maps, float* sums, int
             float g[numbers] = {};
             for (int item = warp * 32 + lane; item < strips * across; item += THREADS) {
                 const int x = item % across, strip = item / across;
-                const float* from = maps + map_at(L) + (c * map_rows(L) + strip * TALL * by) * pitch + x * by;
-                float d[TALL][deep];
+                const float* from = maps + map_at(L) + (c * map_rows(L) + strip * HIGH * by) * pitch + x * by;
+                float d[HIGH][deep];
 #pragma unroll
-                for (int r = 0; r < TALL; r++)
+                for (int r = 0; r < HIGH; r++)
 #pragma unroll
                     for (int o = 0; o < deep; o++) {
                         const int channel = least(first_o + o, c_out - 1);
-                        d[r][o] = deltas[(channel * deltas_rows(L) + strip * TALL + r) * deltas_pitch(L) + x];
+                        d[r][o] = deltas[(channel * deltas_rows(L) + strip * HIGH + r) * deltas_pitch(L) + x];
                         g[deep * k * k + o] += d[r][o];
                     }
 #pragma unroll
@@ -296,7 +307,7 @@ __device__ void filter_sums(const float* at, const float* maps, float* sums, int
                     for (int j = 0; j < k; j++) {
                         const float a = from[y * pitch + j];
 #pragma unroll
-                        for (int r = 0; r < TALL; r++)
+                        for (int r = 0; r < HIGH; r++)
                             if (y - r * by >= 0 && y - r * by < k)
 #pragma unroll
                                 for (int o = 0; o < deep; o++) g[(o * k + y - r * by) * k + j] += a * d[r][o];
@@ -342,51 +353,52 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
     }
 }
 
-// ---- dense layers. A warp takes a pair of samples through them, and waits for no other warp.
+// ---- dense layers, of one sample
 
-// All loops over the inputs have the same number of rounds in all lanes: a branch in which only some lanes take part would
-// wait for memory once more.
-
-// Hears the inputs of a pair of samples, of which the second may not be there. Each thread keeps what it will read itself.
-template <int NUMBER_OF_INPUTS>
-__device__ void hear_pair(const float* from, float* to, int samples, int turn, int lane) {
-    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32), ahead = least(rounds, 4);
-    for (int r0 = 0; r0 < rounds; r0 += ahead) {
-        float4 a[2 * ahead];
-        auto number = [&](int i) { return least((r0 + i / 2) * 32 + lane, inputs - 1); };
-        hear(
-            a, turn, [&](int i) { return (const float4*)from + (i % 2 < samples ? i % 2 * inputs : 0) + number(i); },
-            [&](int i) { return NUMBER_OF_INPUTS - 4 * number(i); });
+// Weighted sums of a layer: WARPS share the neurons, and the lanes of a warp the inputs. Calls done(neuron, sum).
+template <int LAYER, typename Done>
+__device__ void weighted_sums(const float* from, const float* dense, int warp, int lane, Done done) {
+    constexpr int inputs = row_of(LAYER - 1) / 4, rounds = divided_up(inputs, 32), together = least(8, divided_up(neurons(LAYER), WARPS));
+    const float4 *a = (const float4*)from, *w = (const float4*)(dense + weights_at(LAYER));
+    for (int j0 = warp * together; j0 < neurons(LAYER); j0 += WARPS * together) {
+        float z[together] = {};
+#pragma unroll 2
+        for (int r = 0; r < rounds; r++) {  // the same number of rounds in all lanes: no branch in which only some take part
+            const int k = least(r * 32 + lane, inputs - 1);
+            const float there = r * 32 + lane < inputs ? 1.0f : 0.0f;
+            const float4 x = a[k];
 #pragma unroll
-        for (int i = 0; i < 2 * ahead; i++)
-            if ((r0 + i / 2) * 32 + lane < inputs) ((float4*)to)[i % 2 * inputs + number(i)] = a[i];
+            for (int j = 0; j < together; j++) {
+                const float4 v = w[least(j0 + j, neurons(LAYER) - 1) * inputs + k];
+                z[j] += there * (x.x * v.x + x.y * v.y + x.z * v.z + x.w * v.w);
+            }
+        }
+        int first = 0, end = together;
+        add_over_lanes<together, 32>(z, lane, first, end);
+        if (first < end && j0 + first < neurons(LAYER)) done(j0 + first, z[0] + dense[biases_at(LAYER) + j0 + first]);
     }
 }
 
-// Weighted sums of NEURONS neurons for a pair of samples, at most 16. Calls done(number in the pair, neuron, sum).
-template <int NEURONS, int NUMBER_OF_INPUTS, typename Done>
-__device__ void weighted_sums(const float* inputs_of_pair, int inputs_row, const float* weights, int row, int lane,
-                              Done done) {
-    constexpr int inputs = fours(NUMBER_OF_INPUTS) / 4, rounds = divided_up(inputs, 32);
-    const float4 *a = (const float4*)inputs_of_pair, *w = (const float4*)weights;
-    float z[2 * NEURONS] = {};
-#pragma unroll 2
-    for (int r = 0; r < rounds; r++) {
-        const int k = least(r * 32 + lane, inputs - 1);
-        const float there = r * 32 + lane < inputs ? 1.0f : 0.0f;
-        float4 first = a[k], second = a[inputs_row / 4 + k];
-        first = make_float4(first.x * there, first.y * there, first.z * there, first.w * there);
-        second = make_float4(second.x * there, second.y * there, second.z * there, second.w * there);
-#pragma unroll
-        for (int j = 0; j < NEURONS; j++) {
-            const float4 v = w[j * (row / 4) + k];
-            z[j] += first.x * v.x + first.y * v.y + first.z * v.z + first.w * v.w;
-            z[NEURONS + j] += second.x * v.x + second.y * v.y + second.z * v.z + second.w * v.w;
+// (D W) of a layer: dC/da of the layer below. GROUPS threads share a number; each leaves its part in parts[group][number].
+template <int LAYER, int GROUPS>
+__device__ void sums_below(const float* deltas, const float* dense, float* parts, int thread) {
+    constexpr int numbers = row_of(LAYER - 1), fours_below = numbers / 4, each = divided_up(neurons(LAYER), GROUPS);
+    for (int i = thread; i < GROUPS * fours_below; i += THREADS) {
+        const int k = i % fours_below, group = i / fours_below;
+        const float4* w = (const float4*)(dense + weights_at(LAYER)) + k;
+        float4 sum = {};
+#pragma unroll 16
+        for (int e = 0; e < each; e++) {
+            const int o = least(group * each + e, neurons(LAYER) - 1);
+            const float d = group * each + e < neurons(LAYER) ? deltas[o] : 0.0f;
+            const float4 v = w[o * fours_below];
+            sum.x += d * v.x, sum.y += d * v.y, sum.z += d * v.z, sum.w += d * v.w;
         }
+        *(float4*)(parts + group * numbers + 4 * k) = sum;
     }
-    int first = 0, end = 2 * NEURONS;
-    add_over_lanes<2 * NEURONS, 32>(z, lane, first, end);
-    if (first < end) done(first / NEURONS, first % NEURONS, z[0]);
+}
+__device__ constexpr int groups_for(int layer) {  // how many threads share a number of sums_below()
+    return most(1, least(THREADS / (row_of(layer - 1) / 4), divided_up(neurons(layer), 4)));
 }
 
 // The delta of output o of a sample, from all z (softmax) or a of the sample. (4a)
@@ -417,18 +429,14 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                     int* arrived, int n, float rate, double power_1, double power_2) {
     extern __shared__ __align__(16) float at[];
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, block = blockIdx.x;
-    const int first_own = block * OWN;  // neuron of layer 1
-    float *own_w = at + OWN_AT, *own_m = own_w + OWN * OWN_ROW, *own_v = own_m + OWN * OWN_ROW;
-    float *upper = at + UPPER_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT;
-    float *own_deltas = at + OWN_DELTAS_AT;  // [sample][own neuron]
+    float *dense = at + DENSE_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT, *own = at + OWN_AT;
+    float *remembered_m = at + REMEMBERED_AT, *remembered_v = remembered_m + UPDATES;
     float *filter_m = at + FILTER_MEMORY_AT, *filter_v = filter_m + FILTER_NUMBERS, *filter_gradient = filter_v + FILTER_NUMBERS;
     int *to_forward = (int*)(at + TABLES_AT), *to_backward = to_forward + FILTER_NUMBERS;  // where a filter's number lies
     int *places = to_backward + FILTER_NUMBERS, *corners = places + EACH * INPUTS;         // of the pool's maxima
-    float *pooled = at + POOLED_AT, *pooled_deltas = pooled + EACH * INPUTS;
-    float *all_pooled = meeting_place, *all_activations = all_pooled + SAMPLES * INPUT_FOURS;  // [sample][number]
-    float *input_deltas = all_activations + SAMPLES * row_of(1);           // [block][sample][input]
-    float *filter_parts = input_deltas + BLOCKS * SAMPLES * INPUT_FOURS;   // [block][number]
-    float *all_upper = filter_parts + BLOCKS * fours(FILTER_NUMBERS);
+    float* pooled_deltas = at + POOLED_AT;
+    float *all_dense = meeting_place, *all_samples = all_dense + DENSE_NUMBERS;  // [sample][number]
+    float* filter_parts = all_samples + BATCH * SAMPLE_NUMBERS;                   // [block][number]
 
     // ---- everything is loaded
     for (int i = thread; i < SHARED_FLOATS; i += THREADS) at[i] = 0.0f;
@@ -438,8 +446,9 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         for (int i = thread; i < weights_of(l) + c_out; i += THREADS) {
             const bool is_weight = i < weights_of(l);
             const int o = is_weight ? i / (c_in * k * k) : i - weights_of(l), c = i / (k * k) % c_in, tap = i % (k * k);
-            to_forward[filters_at(l) + i] = forward_at(l) + (is_weight ? (c * k * k + tap) : c_in * k * k) * fours(c_out) + o;
-            to_backward[filters_at(l) + i] = is_weight && l > 0 ? backward_at(l) + (o * k * k + tap) * fours(c_in) + c : to_forward[filters_at(l) + i];
+            const int forward = forward_at(l) + (is_weight ? (c * k * k + tap) : c_in * k * k) * fours(c_out) + o;
+            to_forward[filters_at(l) + i] = forward;
+            to_backward[filters_at(l) + i] = is_weight && l > 0 ? backward_at(l) + (o * k * k + tap) * fours(c_in) + c : forward;
         }
     });
     __syncthreads();
@@ -447,64 +456,54 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         at[to_forward[i]] = at[to_backward[i]] = parameters[i];
         if (ADAM) filter_m[i] = M[i], filter_v[i] = V[i];
     }
-    auto for_own = [&](auto body) {  // body(place among the own, place in the vector of parameters)
-        for (int i = thread; i < OWN * (INPUTS + 1); i += THREADS) {
-            const int j = i / (INPUTS + 1), k = i % (INPUTS + 1), neuron = first_own + j;
-            if (neuron < neurons(1))
-                body(j * OWN_ROW + (k < INPUTS ? k : INPUT_FOURS),
-                     dense_at(1) + (k < INPUTS ? neuron * INPUTS + k : neurons(1) * INPUTS + neuron));
-        }
-    };
-    for_own([&](int own, int i) {
-        own_w[own] = parameters[i];
-        if (ADAM) own_m[own] = M[i], own_v[own] = V[i];
-    });
-    // The share of the layers above: UPDATERS lanes for each number.
-    constexpr int UPPER_HELD = most(1, divided_up(UPPER_NUMBERS / 4, THREADS));
-    constexpr int SHARE = divided_up(UPPER_NUMBERS, BLOCKS), UPDATERS = 4, HELD = most(1, divided_up(SHARE * UPDATERS, THREADS));
-    int upper_place[HELD], upper_from[HELD], upper_delta[HELD], upper_below[HELD];
-    int upper_delta_row[HELD], upper_below_row[HELD];  // in upper; in parameters; in shared memory
-    float upper_w[HELD], upper_m[HELD], upper_v[HELD];
-#pragma unroll
-    for (int h = 0; h < HELD; h++) {
-        const int item = h * THREADS + THREADS - 1 - thread, mine = item / UPDATERS, place = block * SHARE + mine;
-        upper_from[h] = -1;
-        upper_place[h] = place;
-        upper_delta[h] = upper_below[h] = upper_delta_row[h] = upper_below_row[h] = 0;
-        upwards<2, LAYERS>([&](auto number) {
-            constexpr int layer = number.number, n_in = neurons(layer - 1), row = fours(n_in);
-            if (mine >= SHARE || place < upper_at(layer) || place >= upper_at(layer + 1)) return;
-            const bool is_weight = place < upper_biases_at(layer);
-            const int j = is_weight ? (place - upper_at(layer)) / row : place - upper_biases_at(layer);
-            const int k = is_weight ? (place - upper_at(layer)) % row : 0;
-            if (j >= neurons(layer) || k >= n_in) return;
-            upper_from[h] = dense_at(layer) + (is_weight ? j * n_in + k : neurons(layer) * n_in + j);
-            upper_delta[h] = dense_deltas_at(layer) + j;
-            upper_delta_row[h] = fours(neurons(layer));
-            upper_below[h] = is_weight ? activations_at(layer - 1) + k : -1;
-            upper_below_row[h] = row_of(layer - 1);
+    // body(number of the update, place among the dense weights, place in the vector of parameters)
+    auto for_updates = [&](auto body) {
+        upwards<1, LAYERS>([&](auto number) {
+            constexpr int layer = number.number, n_in = neurons(layer - 1), n_out = neurons(layer);
+            for (int i = thread; i < updates(layer); i += THREADS) {
+                const int k = layer == 1 ? i % (n_in + 1) : block * inputs_share(layer) + i / n_out;
+                const int j = layer == 1 ? block * SHARE + i / (n_in + 1) : i % n_out;
+                if (j < n_out && k <= n_in)
+                    body(updates_at(layer) + i, k < n_in ? weights_at(layer) + j * row_of(layer - 1) + k : biases_at(layer) + j,
+                         dense_at(layer) + (k < n_in ? j * n_in + k : n_out * n_in + j));
+            }
         });
-        upper_m[h] = ADAM && upper_from[h] >= 0 ? M[upper_from[h]] : 0.0f;
-        upper_v[h] = ADAM && upper_from[h] >= 0 ? V[upper_from[h]] : 0.0f;
-        upper_w[h] = upper_from[h] >= 0 ? parameters[upper_from[h]] : 0.0f;
-        if (mine >= SHARE || place >= UPPER_NUMBERS) upper_place[h] = -1;  // others, with no parameter, are padding
-        else if (item % UPDATERS == 0) tell(all_upper + place, upper_w[h], 1);
+    };
+    for_updates([&](int here, int place, int i) {
+        all_dense[place] = parameters[i];
+        if (ADAM) remembered_m[here] = M[i], remembered_v[here] = V[i];
+    });
+
+    // Where each thread's share of what is gathered comes from among a sample's numbers: -1 for the bias' input, 1.
+    constexpr int GATHERINGS = divided_up(BATCH * GATHERED, THREADS);
+    int gathered_from[GATHERINGS];
+#pragma unroll
+    for (int g = 0; g < GATHERINGS; g++) {
+        const int number = (g * THREADS + thread) % GATHERED;
+        gathered_from[g] = dense_deltas_at(1) + least(block * SHARE + number, neurons(1) - 1);
+        upwards<2, LAYERS>([&](auto layer_number) {
+            constexpr int layer = layer_number.number, inputs = inputs_share(layer);
+            const int i = number - gathered_at(layer), k = block * inputs + i;
+            if (i >= 0 && i < inputs) gathered_from[g] = k < neurons(layer - 1) ? inputs_at(layer) + k : -1;
+            if (i >= inputs) gathered_from[g] = dense_deltas_at(layer) + least(i - inputs, neurons(layer) - 1);
+        });
     }
 
     // The next images and targets wait in registers.
     constexpr int PIXELS = channels(0) * height(0) * width(0), X_HELD = divided_up(EACH * PIXELS, THREADS);
-    constexpr int Y_HELD = divided_up(BATCH * OUTPUTS, THREADS);
+    constexpr int Y_HELD = divided_up(EACH * OUTPUTS, THREADS);
     float x_next[X_HELD], y_next[Y_HELD];
     auto ask = [&](int start) {
+        const int first = start + block * EACH, left = least(EACH, least(start + BATCH, n) - first);
 #pragma unroll
         for (int h = 0; h < X_HELD; h++) {
-            const int i = h * THREADS + thread, s = start + block * EACH + i / PIXELS;
-            x_next[h] = i < EACH * PIXELS && block * EACH + i / PIXELS < BATCH && s < n ? X[(size_t)s * PIXELS + i % PIXELS] : 0.0f;
+            const int i = h * THREADS + thread;
+            x_next[h] = i < left * PIXELS ? X[(size_t)first * PIXELS + i] : 0.0f;
         }
 #pragma unroll
         for (int h = 0; h < Y_HELD; h++) {
             const int i = h * THREADS + thread;
-            y_next[h] = i < BATCH * OUTPUTS && start + i / OUTPUTS < n ? Y[(size_t)start * OUTPUTS + i] : 0.0f;
+            y_next[h] = i < left * OUTPUTS ? Y[(size_t)first * OUTPUTS + i] : 0.0f;
         }
     };
     auto put = [&] {
@@ -517,33 +516,45 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         }
 #pragma unroll
         for (int h = 0; h < Y_HELD; h++)
-            if (h * THREADS + thread < BATCH * OUTPUTS) targets[h * THREADS + thread] = y_next[h];
+            if (h * THREADS + thread < EACH * OUTPUTS) targets[h * THREADS + thread] = y_next[h];
     };
     ask(0);
     put();
-    __syncthreads();
+    arrive_grid(arrived);
 
     int turn = 0;
     for (int start = 0; start < n; start += BATCH) {
         turn++;
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
         const int with_samples = divided_up(rows, EACH);  // blocks
+        const float mean_of = 1.0f / rows;
 
-        // ---- by samples: convolutions and pool
+        // ---- forward: convolutions, while the dense weights arrive
+        auto fetch_dense = [&] {  // by the second half of the threads: the first convolution may keep only the first half busy
+            constexpr int FETCHERS = THREADS / 2;
+#ifdef CUDA_ON_CPU
+            wait_grid(arrived, turn * BLOCKS);
+#endif
+            if (thread < THREADS - FETCHERS) return;
+            wait_in_warp(arrived, turn * BLOCKS);
+            for (int i = thread - (THREADS - FETCHERS); i < DENSE_NUMBERS / 4; i += FETCHERS)
+                copy_four_later((float4*)dense + i, (const float4*)all_dense + i);
+        };
         upwards<0, CONVOLUTIONS - 1>([&](auto number) {
+            if (number.number == CONVOLUTIONS - 1) fetch_dense();
             for (int q = 0; q < EACH; q++)
                 if (q < own_samples) convolve<number.number>(at, at + q * MAPS_SIZE, thread);
             __syncthreads();
         });
+        if (CONVOLUTIONS == 0) fetch_dense();
         for (int q = 0; q < EACH; q++) {
             if (q >= own_samples) break;
-            constexpr int rows_in = map_rows(CONVOLUTIONS), pitch = map_pitch(CONVOLUTIONS), last = most(0, CONVOLUTIONS - 1);
+            constexpr int last = most(0, CONVOLUTIONS - 1), pitch = map_pitch(CONVOLUTIONS);
             const float* map = at + q * MAPS_SIZE + map_at(CONVOLUTIONS);
-            const int s = block * EACH + q;
             for (int i = thread; i < INPUTS; i += THREADS) {
                 constexpr int by = most(1, POOL), across = width(CONVOLUTIONS) / by, windows = height(CONVOLUTIONS) / by * across;
                 const int c = i / windows, y = i % windows / across * by, x = i % across * by;
-                const float* window = map + (c * rows_in + y) * pitch + x;
+                const float* window = map + (c * map_rows(CONVOLUTIONS) + before(CONVOLUTIONS) + y) * pitch + before(CONVOLUTIONS) + x;
                 float top = window[0];
                 int winner = 0;
 #pragma unroll
@@ -556,170 +567,49 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                     places[q * INPUTS + i] = (c * deltas_rows(last) + border(last) + row) * deltas_pitch(last) + border(last) + column;
                     corners[q * INPUTS + i] = row * stride(last) * map_pitch(last) + column * stride(last);
                 }
-                pooled[q * INPUTS + i] = top;
-                tell(all_pooled + s * INPUT_FOURS + i, top, turn);
+                at[SAMPLES_AT + q * SAMPLE_NUMBERS + inputs_at(1) + i] = top;
             }
         }
-        wait_to_hear(with_samples, turn, [&](int b) { return all_pooled + b * EACH * INPUT_FOURS + INPUTS - 1; });
-
-        // ---- by neurons: layer 1
-        if constexpr (UPPER_NUMBERS > 0) {
-            float4 fours_of_upper[UPPER_HELD];
-            auto number = [&](int h) { return least(h * THREADS + thread, UPPER_NUMBERS / 4 - 1); };
-            hear(fours_of_upper, turn, [&](int h) { return (const float4*)all_upper + number(h); }, [](int h) { return 4; });
-#pragma unroll
-            for (int h = 0; h < UPPER_HELD; h++)
-                if (h * THREADS + thread < UPPER_NUMBERS / 4) ((float4*)upper)[h * THREADS + thread] = fours_of_upper[h];
-        }
-        for (int s = 2 * warp; s < rows; s += 2 * WARPS) {
-            float* inputs = at + activations_at(0) + s * INPUT_FOURS;
-            hear_pair<INPUTS>(all_pooled + s * INPUT_FOURS, inputs, rows - s, turn, lane);
-            weighted_sums<OWN, INPUTS>(inputs, INPUT_FOURS, own_w, OWN_ROW, lane, [&](int second, int j, float z) {
-                const float a = activate(activation_of(1), z + own_w[j * OWN_ROW + INPUT_FOURS]);
-                if (s + second < rows)
-                    tell(all_activations + (s + second) * row_of(1) + first_own + j, first_own + j < neurons(1) ? a : 0.0f, turn);
-            });
-        }
-        wait_to_hear(BLOCKS, turn, [&](int b) { return all_activations + (rows - 1) * row_of(1) + b * OWN + OWN - 1; });
-
-        // ---- the layers above, and back to the own neurons and their inputs
-        const float mean_of = 1.0f / rows;
-        for (int s = 2 * warp; s < rows; s += 2 * WARPS) {
-            hear_pair<BLOCKS * OWN>(all_activations + s * row_of(1), at + activations_at(1) + s * row_of(1), rows - s, turn, lane);
-            __syncwarp();
-            upwards<2, LAYERS>([&](auto number) {
-                constexpr int layer = number.number, below = fours(neurons(layer - 1)), here = row_of(layer);
-                constexpr int together = least(neurons(layer), TOGETHER);
-                const float *weights = upper + upper_at(layer), *biases = upper + upper_biases_at(layer);
-                for (int group = 0; group < neurons(layer); group += together) {
-                    const int first = least(group, neurons(layer) - together);  // the last group overlaps the one before
-                    weighted_sums<together, neurons(layer - 1)>(
-                        at + activations_at(layer - 1) + s * row_of(layer - 1), row_of(layer - 1), weights + first * below, below, lane,
-                        [&](int second, int j, float z) {
-                            at[activations_at(layer) + (s + second) * here + first + j] =
-                                activate(activation_of(layer), z + biases[first + j]);
-                        });
-                }
-                __syncwarp();
-            });
-            constexpr int output_row = fours(OUTPUTS);
-            for (int i = lane; i < 2 * OUTPUTS; i += 32) {
-                const int own = s + i / OUTPUTS, o = i % OUTPUTS;
-                const float d = output_delta(at + activations_at(LAYERS) + own * row_of(LAYERS), targets + least(own, BATCH - 1) * OUTPUTS, o);
-                at[dense_deltas_at(LAYERS) + own * output_row + o] = own < rows ? d * mean_of : 0.0f;
-            }
-            __syncwarp();
-            auto delta_below = [&](auto above, int j, int s) {  // (4b), for neuron j of the layer below `above`
-                constexpr int layer = above.number, row = fours(neurons(layer - 1));
-                const float *weights = upper + upper_at(layer) + j, *deltas = at + dense_deltas_at(layer) + s * fours(neurons(layer));
-                float sum = 0.0f;
-#pragma unroll 16
-                for (int o = 0; o < neurons(layer); o++) sum += deltas[o] * weights[o * row];
-                return sum * slope(activation_of(layer - 1), at[activations_at(layer - 1) + s * row_of(layer - 1) + j]);
-            };
-            downwards<LAYERS - 1, 2>([&](auto number) {
-                constexpr int layer = number.number, row = fours(neurons(layer));
-                for (int i = lane; i < 2 * neurons(layer); i += 32) {
-                    const int own = s + i / neurons(layer), j = i % neurons(layer);
-                    at[dense_deltas_at(layer) + own * row + j] = delta_below(Layer<layer + 1>(), j, own);
-                }
-                __syncwarp();
-            });
-            for (int i = lane; i < 2 * OWN; i += 32) {
-                const int own = s + i / OWN, j = i % OWN, neuron = least(first_own + j, neurons(1) - 1);
-                float d;
-                if constexpr (LAYERS == 1) d = at[dense_deltas_at(1) + own * fours(OUTPUTS) + neuron];
-                else d = delta_below(Layer<2>(), neuron, own);
-                own_deltas[own * OWN_FOURS + j] = first_own + j < neurons(1) ? d : 0.0f;
-            }
-            __syncwarp();
-            if constexpr (CONVOLUTIONS > 0) {
-                float d[2][OWN];
-#pragma unroll
-                for (int j = 0; j < OWN; j++) d[0][j] = own_deltas[s * OWN_FOURS + j], d[1][j] = own_deltas[(s + 1) * OWN_FOURS + j];
-                float4* to = (float4*)(input_deltas + (block * SAMPLES + s) * INPUT_FOURS);
-#pragma unroll 2
-                for (int r = 0; r < divided_up(INPUT_FOURS / 4, 32); r++) {
-                    const int k = least(r * 32 + lane, INPUT_FOURS / 4 - 1);
-                    float4 sums[2] = {};
-#pragma unroll
-                    for (int j = 0; j < OWN; j++) {
-                        const float4 w = *(const float4*)(own_w + j * OWN_ROW + 4 * k);
-#pragma unroll
-                        for (int q = 0; q < 2; q++)
-                            sums[q].x += d[q][j] * w.x, sums[q].y += d[q][j] * w.y, sums[q].z += d[q][j] * w.z, sums[q].w += d[q][j] * w.w;
-                    }
-                    if (r * 32 + lane < INPUT_FOURS / 4) {
-                        tell(to + k, sums[0], turn);
-                        if (s + 1 < rows) tell(to + INPUT_FOURS / 4 + k, sums[1], turn);
-                    }
-                }
-            }
-        }
-        for (int s = 2 * warp; s < SAMPLES; s += 2 * WARPS)  // of samples that are not there
-            for (int i = lane; i < 2 * OWN_FOURS; i += 32)
-                if (s + i / OWN_FOURS >= rows) own_deltas[s * OWN_FOURS + i] = 0.0f;
+        wait_for_copies();
         __syncthreads();
 
-        // ---- while the others come so far: update of the own weights
-        Rates rates = {rate, rate, 1.0f};
-        if (ADAM) {
-            power_1 *= BETA_1;
-            power_2 *= BETA_2;
-            rates.step = rate / (float)(1.0 - power_1);
-            rates.correction = 1.0f / (float)(1.0 - power_2);
-        }
-        constexpr int SOME = divided_up(OWN, 2);  // neurons for which a thread updates the weight of an input
-        for (int i = thread; i < divided_up(OWN, SOME) * (INPUTS + 1); i += THREADS) {
-            const int k = i % (INPUTS + 1), j0 = least(i / (INPUTS + 1) * SOME, OWN - SOME);
-            const bool is_weight = k < INPUTS;
-            const float *below = at + activations_at(0) + least(k, INPUTS - 1), *deltas = own_deltas + j0;
-            float gradient[SOME] = {};
-#pragma unroll 16
-            for (int s = 0; s < SAMPLES; s++) {
-                const float a = is_weight ? below[s * INPUT_FOURS] : 1.0f;
-#pragma unroll
-                for (int j = 0; j < SOME; j++) gradient[j] += deltas[s * OWN_FOURS + j] * a;
-            }
-#pragma unroll
-            for (int j = 0; j < SOME; j++) {
-                if (OWN % SOME > 0 && i / (INPUTS + 1) > 0 && j0 + j < SOME) continue;  // has been updated already
-                const int own = (j0 + j) * OWN_ROW + (is_weight ? k : INPUT_FOURS);
-                own_w[own] = updated(own_w[own], gradient[j], own_m[own], own_v[own], rates);
-            }
-        }
-        if constexpr (CONVOLUTIONS > 0)
-            wait_to_hear(BLOCKS, turn, [&](int b) {
-                return input_deltas + (b * SAMPLES + least(block * EACH, rows - 1)) * INPUT_FOURS + INPUTS - 1;
+        // ---- each sample through the dense layers, and all the way back
+        for (int q = 0; q < EACH; q++) {
+            if (q >= own_samples) break;
+            float *numbers = at + SAMPLES_AT + q * SAMPLE_NUMBERS, *outputs = at + OUTPUTS_AT;
+            const float* maps = at + q * MAPS_SIZE;
+            upwards<1, LAYERS>([&](auto number) {
+                constexpr int layer = number.number;
+                float* to = layer < LAYERS ? numbers + inputs_at(layer + 1) : outputs;
+                weighted_sums<layer>(numbers + inputs_at(layer), dense, warp, lane,
+                                     [&](int j, float z) { to[j] = activate(activation_of(layer), z); });
+                __syncthreads();
             });
-
-        // ---- by samples: the deltas of the inputs, then backward through the pool and the convolutions
-        if constexpr (CONVOLUTIONS > 0) {
-            constexpr int last = most(0, CONVOLUTIONS - 1), GROUPS = most(1, least(BLOCKS, THREADS / INPUTS));
-            for (int q = 0; q < EACH; q++) {
-                if (q >= own_samples) break;
-                const int s = block * EACH + q;
-                const float* maps = at + q * MAPS_SIZE;
-                for (int i = thread; i < GROUPS * INPUTS; i += THREADS) {
-                    const int first = i / INPUTS;
-                    const float* from = input_deltas + s * INPUT_FOURS + i % INPUTS;
-                    constexpr int parts = divided_up(BLOCKS, GROUPS), ahead = least(parts, 16);
+            for (int o = thread; o < OUTPUTS; o += THREADS)
+                numbers[dense_deltas_at(LAYERS) + o] = output_delta(outputs, targets + q * OUTPUTS, o) * mean_of;
+            __syncthreads();
+            downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
+                constexpr int layer = number.number, row = row_of(layer);
+                const float *deltas = numbers + dense_deltas_at(layer + 1), *weights = dense + weights_at(layer + 1);
+                for (int j = thread; j < neurons(layer); j += THREADS) {
                     float sum = 0.0f;
-                    for (int e0 = 0; e0 < parts; e0 += ahead) {
-                        float numbers[ahead];
-                        auto from_block = [&](int e) { return first + (e0 + e) * GROUPS; };
-                        hear(numbers, turn, [&](int e) { return from + least(from_block(e), BLOCKS - 1) * SAMPLES * INPUT_FOURS; });
-#pragma unroll
-                        for (int e = 0; e < ahead; e++) sum += from_block(e) < BLOCKS ? numbers[e] : 0.0f;
-                    }
-                    scratch[i] = sum;
+#pragma unroll 16
+                    for (int o = 0; o < neurons(layer + 1); o++) sum += deltas[o] * weights[o * row + j];
+                    numbers[dense_deltas_at(layer) + j] = sum * slope(activation_of(layer), numbers[inputs_at(layer + 1) + j]);
                 }
+                __syncthreads();
+            });
+            float4* to = (float4*)(all_samples + (block * EACH + q) * SAMPLE_NUMBERS);
+            for (int i = thread; i < SAMPLE_NUMBERS / 4; i += THREADS) tell(to + i, ((const float4*)numbers)[i], turn);
+            if constexpr (CONVOLUTIONS > 0) {
+                constexpr int last = most(0, CONVOLUTIONS - 1), groups = groups_for(1);
+                sums_below<1, groups>(numbers + dense_deltas_at(1), dense, scratch, thread);
                 __syncthreads();
                 for (int i = thread; i < INPUTS; i += THREADS) {
                     float sum = 0.0f;
 #pragma unroll
-                    for (int group = 0; group < GROUPS; group++) sum += scratch[group * INPUTS + i];
-                    const float d = sum * slope(activation(last), pooled[q * INPUTS + i]);
+                    for (int group = 0; group < groups; group++) sum += scratch[group * row_of(0) + i];
+                    const float d = sum * slope(activation(last), numbers[inputs_at(1) + i]);
                     pooled_deltas[i] = d;
                     at[deltas_at(last) + places[q * INPUTS + i]] = d;
                 }
@@ -752,56 +642,117 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             }
         }
 
-        // ---- while the others come so far: update of the layers above
-#pragma unroll
-        for (int h = 0; h < HELD; h++) {
-            float gradient = 0.0f;
-#pragma unroll 8
-            for (int s = (THREADS - 1 - thread) % UPDATERS; s < rows; s += UPDATERS)
-                gradient += at[upper_delta[h] + s * upper_delta_row[h]] *
-                            (upper_below[h] < 0 ? 1.0f : at[upper_below[h] + s * upper_below_row[h]]);
-#pragma unroll
-            for (int distance = UPDATERS / 2; distance > 0; distance /= 2) gradient += __shfl_xor_sync(~0u, gradient, distance);
-            if (upper_from[h] >= 0) upper_w[h] = updated(upper_w[h], gradient, upper_m[h], upper_v[h], rates);
+        // ---- gradients of the own neurons, over all samples
+        Rates rates = {rate, rate, 1.0f};
+        if (ADAM) {
+            power_1 *= BETA_1;
+            power_2 *= BETA_2;
+            rates.step = rate / (float)(1.0 - power_1);
+            rates.correction = 1.0f / (float)(1.0 - power_2);
         }
-        if (start + BATCH < n) ask(start + BATCH);
-        if constexpr (CONVOLUTIONS > 0)
-            wait_to_hear(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
-
-        // ---- update of the filters, the same in every block
-        if (FILTER_NUMBERS > 0) {
-            constexpr int FILTER_NUMBERS = most(1, ::FILTER_NUMBERS), GROUPS = most(1, least(BLOCKS, THREADS / FILTER_NUMBERS));
-            for (int i = thread; i < GROUPS * FILTER_NUMBERS; i += THREADS) {
-                const float* from = filter_parts + i % FILTER_NUMBERS;
-                constexpr int parts = divided_up(BLOCKS, GROUPS), ahead = least(parts, 8);
-                float sum = 0.0f;
-                for (int e0 = 0; e0 < parts; e0 += ahead) {
-                    float numbers[ahead];
-                    auto from_block = [&](int e) { return i / FILTER_NUMBERS + (e0 + e) * GROUPS; };
-                    hear(numbers, turn, [&](int e) { return from + least(from_block(e), with_samples - 1) * fours(FILTER_NUMBERS); });
+        begin_to_listen();
+        constexpr int S_GROUPS = most(1, THREADS / fours(INPUTS + 1)), WIDE = THREADS / S_GROUPS;  // threads that share an input
+        constexpr int EACH_GROUP = divided_up(BATCH, S_GROUPS), AHEAD = least(EACH_GROUP, 16);
+        const int group = least(thread / WIDE, S_GROUPS - 1), column = thread / WIDE < S_GROUPS ? thread % WIDE : INPUTS + 1;
+        auto sample = [&](int e) { return group + e * S_GROUPS; };
+        auto input_of = [&](int k, int e) {
+            return all_samples + least(sample(e), rows - 1) * SAMPLE_NUMBERS + inputs_at(1) + least(k, INPUTS - 1);
+        };
+        float inputs[AHEAD];
+        listen(inputs, [&](int e) { return input_of(column, e); });
+        {
+            float gathered[GATHERINGS];
+            auto place = [&](int g) {
+                const int s = least((g * THREADS + thread) / GATHERED, rows - 1);
+                return all_samples + s * SAMPLE_NUMBERS + most(gathered_from[g], 0);
+            };
+            listen(gathered, place);
+            hear(gathered, turn, place);
 #pragma unroll
-                    for (int e = 0; e < ahead; e++) sum += from_block(e) < with_samples ? numbers[e] : 0.0f;
-                }
-                scratch[i] = sum;
+            for (int g = 0; g < GATHERINGS; g++) {
+                const int i = g * THREADS + thread;
+                if (i < BATCH * GATHERED) own[i] = i / GATHERED >= rows ? 0.0f : gathered_from[g] < 0 ? 1.0f : gathered[g];
             }
-            put();
-            __syncthreads();
-            for (int i = thread; i < FILTER_NUMBERS; i += THREADS) {
-                float gradient = 0.0f;
-#pragma unroll
-                for (int group = 0; group < GROUPS; group++) gradient += scratch[group * FILTER_NUMBERS + i];
-                const float w = updated(at[to_forward[i]], gradient, filter_m[i], filter_v[i], rates);
-                at[to_forward[i]] = at[to_backward[i]] = w;
-            }
-        } else {
-            put();
-            meet_grid(arrived, turn * BLOCKS);  // nobody waits for the others elsewhere
         }
-        // All blocks have computed the layers above, since all have told the deltas of their inputs.
-#pragma unroll
-        for (int h = 0; h < HELD; h++)
-            if (upper_place[h] >= 0 && (THREADS - 1 - thread) % UPDATERS == 0) tell(all_upper + upper_place[h], upper_w[h], turn + 1);
         __syncthreads();
+        for (int k = column; k < fours(INPUTS + 1); k += WIDE) {
+            float gradient[SHARE_FOURS] = {};
+            for (int e0 = 0; e0 < EACH_GROUP; e0 += AHEAD) {
+                auto place = [&](int e) { return input_of(k, e0 + e); };
+                if (k != column || e0 > 0) listen(inputs, place);
+                hear(inputs, turn, place);
+#pragma unroll
+                for (int e = 0; e < AHEAD; e++) {
+                    const bool is_there = (e0 + e + 1) * S_GROUPS <= BATCH || sample(e0 + e) < BATCH;
+                    const float a = !is_there ? 0.0f : k < INPUTS ? inputs[e] : 1.0f;
+                    const float4* deltas = (const float4*)(own + least(sample(e0 + e), BATCH - 1) * GATHERED);
+#pragma unroll
+                    for (int j = 0; j < SHARE_FOURS / 4; j++) {
+                        const float4 d = deltas[j];
+                        gradient[4 * j] += d.x * a, gradient[4 * j + 1] += d.y * a;
+                        gradient[4 * j + 2] += d.z * a, gradient[4 * j + 3] += d.w * a;
+                    }
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < SHARE; j++)
+                if (k <= INPUTS) scratch[group * SHARE * (INPUTS + 1) + j * (INPUTS + 1) + k] = gradient[j];
+        }
+        float* upper_gradients = scratch + S_GROUPS * SHARE * (INPUTS + 1);
+        upwards<2, LAYERS>([&](auto number) {
+            constexpr int layer = number.number, n_out = neurons(layer);
+            for (int i = THREADS - 1 - thread; i < updates(layer); i += THREADS) {  // the last threads have less to do
+                const float *a = own + gathered_at(layer) + i / n_out, *d = own + gathered_at(layer) + inputs_share(layer) + i % n_out;
+                float sum = 0.0f;
+#pragma unroll 16
+                for (int s = 0; s < BATCH; s++) sum += d[s * GATHERED] * a[s * GATHERED];
+                upper_gradients[updates_at(layer) - updates_at(2) + i] = sum;
+            }
+        });
+        if (start + BATCH < n) ask(start + BATCH);
+
+        // ---- gradients of the filters, in every block; meanwhile, update of its dense weights
+        if constexpr (CONVOLUTIONS > 0)
+            wait_for_all(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
+        else
+            __syncthreads();
+        constexpr int FILTERS = most(1, FILTER_NUMBERS), F_GROUPS = most(1, least(BLOCKS, THREADS / FILTERS));
+        constexpr int PARTS = divided_up(BLOCKS, F_GROUPS), PARTS_AHEAD = least(PARTS, 8);
+        float* filter_sums = upper_gradients + UPDATES - updates(1);
+        float parts[PARTS_AHEAD];
+        auto part_of = [&](int i, int e) {
+            return filter_parts + least(i / FILTERS + e * F_GROUPS, with_samples - 1) * fours(FILTER_NUMBERS) + i % FILTERS;
+        };
+        if (CONVOLUTIONS > 0) listen(parts, [&](int e) { return part_of(thread, e); });
+        for_updates([&](int update, int place, int i) {
+            float gradient = 0.0f;
+            if (update < updates(1))
+#pragma unroll
+                for (int group = 0; group < S_GROUPS; group++) gradient += scratch[group * updates(1) + update];
+            else gradient = upper_gradients[update - updates(1)];
+            all_dense[place] = updated(dense[place], gradient, remembered_m[update], remembered_v[update], rates);
+        });
+        for (int i = thread; i < F_GROUPS * FILTER_NUMBERS; i += THREADS) {
+            float sum = 0.0f;
+            for (int e0 = 0; e0 < PARTS; e0 += PARTS_AHEAD) {
+                auto place = [&](int e) { return part_of(i, e0 + e); };
+                if (i != thread || e0 > 0) listen(parts, place);
+                hear(parts, turn, place);
+#pragma unroll
+                for (int e = 0; e < PARTS_AHEAD; e++) sum += i / FILTERS + (e0 + e) * F_GROUPS < with_samples ? parts[e] : 0.0f;
+            }
+            filter_sums[i] = sum;
+        }
+        put();
+        __syncthreads();
+        for (int i = thread; i < FILTER_NUMBERS; i += THREADS) {
+            float gradient = 0.0f;
+#pragma unroll
+            for (int group = 0; group < F_GROUPS; group++) gradient += filter_sums[group * FILTER_NUMBERS + i];
+            const float w = updated(at[to_forward[i]], gradient, filter_m[i], filter_v[i], rates);
+            at[to_forward[i]] = at[to_backward[i]] = w;
+        }
+        arrive_grid(arrived);
     }
 
     // ---- everything is stored, by the block that has it
@@ -810,14 +761,8 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             parameters[i] = at[to_forward[i]];
             if (ADAM) M[i] = filter_m[i], V[i] = filter_v[i];
         }
-    for_own([&](int own, int i) {
-        parameters[i] = own_w[own];
-        if (ADAM) M[i] = own_m[own], V[i] = own_v[own];
+    for_updates([&](int here, int place, int i) {
+        parameters[i] = all_dense[place];  // as this thread has written it
+        if (ADAM) M[i] = remembered_m[here], V[i] = remembered_v[here];
     });
-#pragma unroll
-    for (int h = 0; h < HELD; h++)
-        if (upper_from[h] >= 0 && (THREADS - 1 - thread) % UPDATERS == 0) {
-            parameters[upper_from[h]] = upper_w[h];
-            if (ADAM) M[upper_from[h]] = upper_m[h], V[upper_from[h]] = upper_v[h];
-        }
 }

@@ -5,7 +5,7 @@ The kernel is in the .cu text.
 
 import functools
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil, prod
 
 import numpy as np
@@ -19,15 +19,14 @@ from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.kernels.epoch.dense import CROSS_ENTROPIES, MATHEMATICS
 from nncourse.kernels.epoch.dense_cpu import NAMES as ACTIVATIONS  # their numbers are those of mathematics.cu
-from nncourse.kernels.epoch.dense_one_kernel import EMULATED, MEETING, Chip, this_chip
+from nncourse.kernels.epoch.dense_one_kernel import COPIES, EMULATED, MEETING, Chip, this_chip
 from nncourse.kernels.operation import cuda_beside
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 TALL = 4  # elements of a column that a thread computes
 MOST_THREADS = 512
-MOST_OWN = 16  # neurons of the first dense layer in a block: a thread holds a number for each
+MOST_SHARE = 16  # neurons of the first dense layer that a block updates: a thread holds a number for each
 MOST_TAPS = 512  # weights of a filter: the loops over them are unrolled
-TOGETHER = 16  # neurons of a layer above that are computed at a time
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,12 @@ class Layout:
     blocks: int
     threads: int
     each: int  # samples of a block
-    own: int  # neurons of the first dense layer of a block
     map_rows: tuple[int, ...]
     map_pitches: tuple[int, ...]
     maps_at: tuple[int, ...]
     maps_size: int  # of one sample
     deltas_rows: tuple[int, ...]
+    deltas_pitches: tuple[int, ...]
     deltas_at: tuple[int, ...]
     forward_at: tuple[int, ...]
     backward_at: tuple[int, ...]
@@ -52,13 +51,16 @@ class Layout:
 
 def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip: Chip) -> Layout:
     """A layout that fits the chip. Raises DoesNotFitError if there is none."""
-    neurons = architecture.sizes[0]
-    blocks = min(chip.multiprocessors, max(batch, ceil(neurons / 4)))
+    blocks = min(chip.multiprocessors, max(batch, ceil(architecture.sizes[0] / 8)))
     largest = max(height * width for _, height, width in architecture.maps)
-    threads = min(MOST_THREADS, 32 * max(2, ceil(largest / 32)))
+    threads = min(MOST_THREADS, 64 * ceil(largest / 64))
     made = _laid_out(architecture, batch, adam, blocks, threads)
     taps = max((prod(shape[1:]) for shape in architecture.shapes[: len(architecture.convolutions)]), default=0)
-    if made.own > MOST_OWN or taps > MOST_TAPS or 4 * made.shared_floats > chip.shared_bytes:
+    if (
+        ceil(architecture.sizes[0] / blocks) > MOST_SHARE
+        or taps > MOST_TAPS
+        or 4 * made.shared_floats > chip.shared_bytes
+    ):
         operation = (convolutional_adam_epoch if adam else convolutional_sgd_epoch).name
         raise DoesNotFitError(
             f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory "
@@ -68,22 +70,23 @@ def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip
 
 
 def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, blocks: int, threads: int) -> Layout:
-    each, own = ceil(batch / blocks), ceil(architecture.sizes[0] / blocks)
+    each = ceil(batch / blocks)
     maps, filters = architecture.maps, architecture.convolutions
-    rows, pitches, delta_rows, delta_sizes, forward, backward = [], [], [], [], [], []
+    rows, pitches, delta_rows, delta_pitches, delta_sizes, forward, backward = [], [], [], [], [], [], []
     for number, (f, (c_in, height, width)) in enumerate(zip(filters, maps, strict=False)):
         _, high, wide = maps[number + 1]
         strips_in, strips_out = TALL * ceil(height / TALL), TALL * ceil(high / TALL)
         rows.append(max(height + f.before + f.after, (strips_out - 1) * f.stride + f.k))
-        pitches.append(width + f.before + f.after)
+        pitches.append(_pitch(width + f.before + f.after, f.stride, wide))
         edge = f.k - 1 if number > 0 and f.stride == 1 else 0
         below = strips_in + f.before + f.k - 1 if edge else 0
         delta_rows.append(max(high + 2 * edge, strips_out + edge, below))
-        delta_sizes.append(f.count * delta_rows[-1] * (wide + 2 * edge))
+        delta_pitches.append(_pitch(wide + 2 * edge, 1, width))
+        delta_sizes.append(f.count * delta_rows[-1] * delta_pitches[-1])
         forward.append((c_in * f.k * f.k + 1) * _fours(f.count))
         backward.append(f.count * f.k * f.k * _fours(c_in) if number > 0 else 0)
     rows.append(maps[-1][1])
-    pitches.append(maps[-1][2])
+    pitches.append(_pitch(maps[-1][2], 1, maps[-1][2]))
     map_sizes = [c * r * p for (c, _, _), r, p in zip(maps, rows, pitches, strict=True)]
     maps_at, maps_size = _one_behind_the_other(map_sizes)
     deltas_at, end = _one_behind_the_other(delta_sizes, each * maps_size)
@@ -91,34 +94,55 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
     backward_at, end = _one_behind_the_other(backward, end)
 
     inputs, *widths = architecture.dense.sizes
-    samples, warps, memory = _samples(batch), threads // 32, 3 if adam else 1
-    numbers = filter_numbers(architecture)
+    numbers, outputs, warps = filter_numbers(architecture), widths[-1], threads // 32
+    share, above = ceil(widths[0] / blocks), list(pairwise(widths))  # see the .cu text
+    shares = [ceil((n_in + 1) / blocks) for n_in, _ in above]
+    first, upper = share * (inputs + 1), sum(k * n_out for k, (_, n_out) in zip(shares, above, strict=True))
+    gathered = _fours(_fours(share) + sum(k + n_out for k, (_, n_out) in zip(shares, above, strict=True)))
+    groups = max(1, threads // _fours(inputs + 1))
     sizes = {
-        "own": memory * own * (_fours(inputs) + 4),
-        "upper": upper_numbers(architecture),
-        "activations": samples * sum(map(_fours, (inputs, blocks * own, *widths[1:]))),
-        "dense_deltas": samples * sum(map(_fours, widths[1:] or widths)),
-        "own_deltas": samples * _fours(own),
-        "targets": batch * widths[-1],
+        "dense": dense_numbers(architecture),
+        "samples": each * sample_numbers(architecture),
+        "outputs": outputs,
+        "own": batch * gathered,
+        "targets": each * outputs,
+        "remembered": 2 * (first + upper) if adam else 0,
         "filter_memory": 3 * numbers,
         "tables": 2 * numbers + 2 * each * inputs,
-        "pooled": (each + 1) * inputs,
-        "scratch": max(inputs, threads, warps * numbers),
+        "pooled": inputs,
+        "scratch": max(4 * threads, _fours(inputs), warps * numbers, groups * first + upper + max(threads, numbers)),
     }
     starts, end = _one_behind_the_other(list(sizes.values()), end)
     return Layout(
-        blocks, threads, each, own, tuple(rows), tuple(pitches), tuple(maps_at), maps_size, tuple(delta_rows),
-        tuple(deltas_at), tuple(forward_at), tuple(backward_at), tuple(zip(sizes, starts, strict=True)), end,
-    )  # fmt: skip
+        blocks=blocks,
+        threads=threads,
+        each=each,
+        map_rows=tuple(rows),
+        map_pitches=tuple(pitches),
+        maps_at=tuple(maps_at),
+        maps_size=maps_size,
+        deltas_rows=tuple(delta_rows),
+        deltas_pitches=tuple(delta_pitches),
+        deltas_at=tuple(deltas_at),
+        forward_at=tuple(forward_at),
+        backward_at=tuple(backward_at),
+        parts=tuple(zip(sizes, starts, strict=True)),
+        shared_floats=end,
+    )
 
 
 def _fours(number: int) -> int:
     return 4 * ceil(number / 4)
 
 
-def _samples(batch: int) -> int:
-    """The samples of a batch, and an unused one behind an odd number: a warp takes two."""
-    return 2 * ceil(batch / 2)
+def _pitch(width: int, stride: int, across: int) -> int:
+    """The length of a map's row, at least `width`.
+
+    Adjacent threads have adjacent columns, `across` of them; then come the columns TALL rows below. With this length
+    they read from different banks of shared memory.
+    """
+    fitting = (pitch for pitch in range(width, width + 8) if (TALL * stride * pitch - stride * across) % 32 == 0)
+    return next(fitting, width)
 
 
 def _one_behind_the_other(sizes: list[int], start: int = 0) -> tuple[list[int], int]:
@@ -132,20 +156,20 @@ def filter_numbers(architecture: ConvolutionalArchitecture) -> int:
     return sum(prod(shape) + shape[0] for shape in architecture.shapes[: len(architecture.convolutions)])
 
 
-def upper_numbers(architecture: ConvolutionalArchitecture) -> int:
-    """Weights and biases of the dense layers above the first, with padding."""
-    return sum(n_out * _fours(n_in) + _fours(n_out) for n_out, n_in in architecture.dense.shapes[1:])
+def dense_numbers(architecture: ConvolutionalArchitecture) -> int:
+    """Weights and biases of all dense layers, with padding."""
+    return sum(n_out * _fours(n_in) + _fours(n_out) for n_out, n_in in architecture.dense.shapes)
+
+
+def sample_numbers(architecture: ConvolutionalArchitecture) -> int:
+    """Inputs and deltas of the dense layers for one sample, with padding."""
+    return sum(_fours(n_in) + _fours(n_out) for n_out, n_in in architecture.dense.shapes)
 
 
 def meeting_floats(made: Layout, architecture: ConvolutionalArchitecture, batch: int) -> int:
     """The size of meeting_place in the .cu text."""
-    inputs = architecture.dense.sizes[0]
-    return (
-        (_fours(inputs) + _fours(made.blocks * made.own)) * _samples(batch)
-        + made.blocks * _samples(batch) * _fours(inputs)
-        + made.blocks * _fours(filter_numbers(architecture))
-        + upper_numbers(architecture)
-    )
+    samples = batch * sample_numbers(architecture)
+    return dense_numbers(architecture) + samples + made.blocks * _fours(filter_numbers(architecture))
 
 
 @functools.lru_cache(maxsize=64)
@@ -165,10 +189,14 @@ def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, ad
         "MAP_PITCHES": made.map_pitches,
         "MAPS_AT": made.maps_at,
         "DELTAS_ROWS": [*made.deltas_rows, 0],
+        "DELTAS_PITCHES": [*made.deltas_pitches, 0],
         "DELTAS_AT": [*made.deltas_at, 0],
         "FORWARD_AT": [*made.forward_at, 0],
         "BACKWARD_AT": [*made.backward_at, 0],
     }
+    inputs_at, end = _one_behind_the_other([n_in for _, n_in in architecture.dense.shapes])
+    lists["LAYER_INPUTS_AT"] = inputs_at
+    lists["LAYER_DELTAS_AT"] = _one_behind_the_other([n_out for n_out, _ in architecture.dense.shapes], end)[0]
     constants = {
         "CONVOLUTIONS": len(filters),
         "LAYERS": len(architecture.sizes),
@@ -176,13 +204,10 @@ def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, ad
         "POOL": architecture.pool,
         "COST": "CROSS_ENTROPY" if architecture.cost in CROSS_ENTROPIES else architecture.cost.upper(),
         "BATCH": batch,
-        "SAMPLES": _samples(batch),
         "BLOCKS": made.blocks,
         "THREADS": made.threads,
         "EACH": made.each,
-        "OWN": made.own,
         "TALL": TALL,
-        "TOGETHER": TOGETHER,
         "MAPS_SIZE": made.maps_size,
         "SHARED_FLOATS": made.shared_floats,
         "ADAM": int(adam),
@@ -194,7 +219,7 @@ def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, ad
     }
     defines = [f"{name}={', '.join(map(str, numbers))}" for name, numbers in lists.items()]
     defines += [f"{name}={constant}" for name, constant in constants.items()]
-    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING))
+    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES))
 
 
 def _epoch(parameters, M, V, architecture, X, Y, batch, rate, steps, chip, emulator) -> None:

@@ -17,9 +17,6 @@
 #define ALONE 0    // one block
 #define CLUSTER 1  // blocks that write into each other's shared memory: GPUs from Hopper on
 #define GRID 2     // blocks that meet in global memory: any GPU
-#if defined(CUDA_ON_CPU) || __CUDA_ARCH__ < 800
-#define COPIES_AT_ONCE  // GPUs before Ampere cannot copy in the background
-#endif
 // ---- sizes
 
 __device__ constexpr int width(int layer) {  // neurons of a layer; layer 0: the inputs; 0 above the outputs
@@ -124,13 +121,6 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(4 * COPY),
                  "r"(there ? 4 * COPY : 0) : "memory");
 #endif
-#endif
-}
-
-// Waits for the copies that this thread started.
-__device__ void wait_for_copies() {
-#ifndef COPIES_AT_ONCE
-    asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 

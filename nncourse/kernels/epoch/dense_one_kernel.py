@@ -20,6 +20,7 @@ from nncourse.kernels.operation import cuda_beside
 
 ALONE, CLUSTER, GRID = range(3)
 MEETING = CudaSource.read(Path(__file__).with_name("meeting.cu"))
+COPIES = CudaSource.read(Path(__file__).with_name("copies.cu"))
 MOST_REGISTERS = 120  # for the weights and sums of layer 1 of a thread; the rest is for its other variables
 MOST_SAMPLES = 48  # sums that a thread holds at a time
 SPREAD = 65_536  # multiplications of layer 1 in a forward pass from which several blocks pay for their synchronisation
@@ -158,7 +159,7 @@ def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int) -
         "SHARED_BYTES": shared_bytes(made, architecture, batch),
     }
     defines = (f"{name}={value}" for name, value in constants.items())
-    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING))
+    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES))
 
 
 @functools.cache

@@ -49,7 +49,7 @@ __device__ void arrive_grid(int* arrived) {
     __syncthreads();
 #ifndef CUDA_ON_CPU
     // Makes this block's writes visible before its arrival.
-    if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
+    if (threadIdx.x == blockDim.x - 1) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
 #endif
 }
 __device__ void wait_grid(int* arrived, int wanted) {
@@ -60,6 +60,15 @@ __device__ void wait_grid(int* arrived, int wanted) {
         for (int there = 0; there < wanted;)
             asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
     __syncthreads();
+#endif
+}
+// The second half for some warps of a block. (The emulator has all wait.)
+__device__ void wait_in_warp(int* arrived, int wanted) {
+#ifndef CUDA_ON_CPU
+    if (threadIdx.x % 32 == 0)
+        for (int there = 0; there < wanted;)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
+    __syncwarp();
 #endif
 }
 __device__ void meet_grid(int* arrived, int wanted) {
@@ -113,48 +122,36 @@ __device__ void tell(float4* place, float4 four, int turn) {
 #endif
 }
 
-// Reads numbers[i] from place(i), all at once, until all are of this turn.
+// numbers[i] from place(i), perhaps too early.
+template <int COUNT, typename Place>
+__device__ void listen(float (&numbers)[COUNT], Place place) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) numbers[i] = read_from_all(place(i));
+}
+// What was listened to, read again until all numbers are of this turn.
 template <int COUNT, typename Place>
 __device__ void hear(float (&numbers)[COUNT], int turn, Place place) {
-    for (bool all = false; !all;) {
-        all = true;
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) numbers[i] = read_from_all(place(i));
+    for (;;) {
+        bool all = true;
 #pragma unroll
         for (int i = 0; i < COUNT; i++) all = all && is_of(numbers[i], turn);
-#ifdef CUDA_ON_CPU
-        all = true;  // there, blocks meet before they read
-#endif
+        if (all) break;
+        listen(numbers, place);
     }
 #pragma unroll
     for (int i = 0; i < COUNT; i++) numbers[i] = unmarked(numbers[i]);
 }
-// The same by fours. Of the four at place(i), those from the element most(i) on are nobody's.
-template <int COUNT, typename Place, typename Most>
-__device__ void hear(float4 (&fours)[COUNT], int turn, Place place, Most most) {
-    for (bool all = false; !all;) {
-        all = true;
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) fours[i] = read_from_all(place(i));
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            const int count = most(i);
-            all = all && (is_of(fours[i].x, turn) || count < 1) && (is_of(fours[i].y, turn) || count < 2) &&
-                  (is_of(fours[i].z, turn) || count < 3) && (is_of(fours[i].w, turn) || count < 4);
-        }
-#ifdef CUDA_ON_CPU
-        all = true;
-#endif
-    }
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        fours[i] = make_float4(unmarked(fours[i].x), unmarked(fours[i].y), unmarked(fours[i].z), unmarked(fours[i].w));
-}
 
+// On the emulator all blocks must have come here before one listens. On a GPU a block need not wait.
+__device__ void begin_to_listen() {
+#ifdef CUDA_ON_CPU
+    cuda_on_cpu::grid_barrier();
+#endif
+}
 // Waits, with the whole block, until each of `count` other blocks has told the number at place(block). What else it told
-// comes at about the same time: to hear() that at once would keep the memory busy with reading in vain.
+// comes at about the same time: to listen() to it at once would keep the memory busy in vain.
 template <typename Place>
-__device__ void wait_to_hear(int count, int turn, Place place) {
+__device__ void wait_for_all(int count, int turn, Place place) {
 #ifdef CUDA_ON_CPU
     cuda_on_cpu::grid_barrier();
 #else

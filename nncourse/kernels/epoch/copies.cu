@@ -1,0 +1,22 @@
+// Copies from global to shared memory in the background, and waiting for them.
+
+#if defined(CUDA_ON_CPU) || __CUDA_ARCH__ < 800
+#define COPIES_AT_ONCE  // GPUs before Ampere cannot copy in the background
+#endif
+
+// Copies four numbers, both at multiples of 16 bytes. It does not read through the L1 cache, which may hold old ones.
+__device__ void copy_four_later(float4* to, const float4* from) {
+#ifdef COPIES_AT_ONCE
+    *to = __ldcg(from);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+#endif
+}
+
+// Waits for the copies that this thread started.
+__device__ void wait_for_copies() {
+#ifndef COPIES_AT_ONCE
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}

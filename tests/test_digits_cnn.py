@@ -1,0 +1,82 @@
+"""The digits CNN of notebook 11: whole epochs without costs, and the table of implementations."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import digits_cnn, overheads
+from nncourse.errors import DoesNotFitError
+from nncourse.kernels.backend import choose
+from nncourse.model.network import make_network
+from nncourse.model.training import train
+from nncourse.model.updates import Adam
+
+
+@pytest.fixture
+def small(rng):
+    """A network for small images, and 70 of them: two batches, and a short one."""
+    X = rng.standard_normal((70, 1, 6, 6), dtype=np.float32)
+    Y = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 70)]
+
+    def network():
+        return make_network("image1x6x6,conv2x2same,pool2,3", "relu", "categorical_cross_entropy", seed=4)
+
+    return network, X, Y
+
+
+def test_an_epoch_is_that_of_train(small):
+    network, X, Y = small
+    backend, one, other = choose("numpy"), network(), network()
+    history = train(other, X, Y, backend, epochs=3, batch_size=32, learning_rate=0.01, update=Adam(), seed=5)
+    learning = digits_cnn.epochs(one, X, Y, backend, rate=0.01, seed=5)
+    assert all(next(learning) > 0 for _ in range(3))
+    assert history.kernel == "numpy" and np.array_equal(one.flat_parameters, other.flat_parameters)
+
+
+def test_where_the_kernel_does_not_fit_another_takes_its_place(small):
+    network, X, Y = small
+
+    def too_small(*arguments):
+        raise DoesNotFitError("wanted a larger chip")
+
+    backend, one, other = choose("numpy"), network(), network()
+    right = backend.kernels["convolutional_adam_epoch"]
+    misfit = replace(right, name="misfit", function=too_small, otherwise="numpy")
+    next(digits_cnn.epochs(one, X, Y, choose("numpy", convolutional_adam_epoch=misfit)))
+    next(digits_cnn.epochs(other, X, Y, backend))
+    assert np.array_equal(one.flat_parameters, other.flat_parameters)
+    alone = choose("numpy", convolutional_adam_epoch=replace(misfit, otherwise=None))
+    with pytest.raises(DoesNotFitError):
+        next(digits_cnn.epochs(network(), X, Y, alone))
+
+
+def test_what_was_recorded_is_read_with_machine_and_date(tmp_path, monkeypatch):
+    cpu = {"machine": "A processor, 2 cores", "date": "2026-11-22"}
+    cpu["seconds"] = {"step digits CNN, batch 32": {"nncourse numba, fused": [3e-4, 2e-4, 4e-4]}, "step 784-30-10": {}}
+    gpu = {"machine": "A chip, 99 multiprocessors", "date": "2026-11-23", "tables": {}}
+    step = {"contender": "JAX scan", "seconds_a_step": 1e-4}
+    gpu["tables"]["epochs"] = [{"network": "digits CNN", **step}, {"network": "784-30-10", **step}]
+    for name, found in (("cpu", cpu), ("gpu", gpu)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(found))
+    monkeypatch.setattr(overheads, "RESULTS", tmp_path)
+    overheads.recorded.cache_clear()
+    try:
+        rows = digits_cnn.recorded()
+    finally:
+        overheads.recorded.cache_clear()
+    assert [(row.name, round(row.seconds, 4)) for row in rows] == [
+        ("nncourse numba, fused", 0.4689),
+        ("JAX scan", 0.1563),
+    ]
+    assert rows[0].where == "A processor, one thread, 2026-11-22" and rows[1].where == "A chip, 2026-11-23"
+
+
+def test_the_table_is_in_order_and_says_hours_and_minutes():
+    lines = digits_cnn.table(
+        [*reversed(digits_cnn.PROJECT), digits_cnn.Row("loops", "here", 3 * 3600 - 1)]
+    ).splitlines()
+    assert [line.split("  ")[0] for line in lines[1:]] == ["loops", *(row.name for row in digits_cnn.PROJECT)]
+    assert "3 h 00 min" in lines[1] and "2 h 02 min" in lines[2] and "1 h 17 min" in lines[3]
+    assert "38 s" in lines[4] and "94.9%" in lines[5]

@@ -1,0 +1,119 @@
+"""The filter that is moved by hand: its numbers are the operation's, and sliders and buttons fill the output."""
+
+import re
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import filter_by_hand
+from nncourse.classroom.filter_by_hand import FILTERS, Walk
+from nncourse.classroom.widgets import png
+from nncourse.errors import CourseError
+from nncourse.kernels.catalogue import find
+
+WALKS = [Walk(), Walk(stride=2, before=1, after=1), Walk(filter=np.array([[2, -1], [0.5, 1]]), stride=3, after=2)]
+
+
+@pytest.fixture
+def made():
+    """Lets a test make widgets that are closed after it."""
+    widgets = []
+
+    def keep(widget):
+        widgets.append(widget)
+        return widget
+
+    yield keep
+    for widget in widgets:
+        widget.close()
+
+
+def words_of(widget):
+    return re.sub("<[^>]*>", "", widget.words.value)
+
+
+def output_of(widget):
+    """The texts in the output's cells, "" where it is still empty."""
+    high, wide = widget.walk.shape
+    drawn = filter_by_hand.drawing(
+        widget.walk, widget.controls["row"].value, widget.controls["column"].value, widget.visited
+    )
+    assert all(f">{box.text}</text>" in widget.drawing.value for box in drawn.boxes)
+    texts = [box.text for box in drawn.boxes[-high * wide :]]
+    return [texts[row * wide : (row + 1) * wide] for row in range(high)]
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_sums_and_shape_are_those_of_the_operation(walk):
+    A, W = walk.image[None, None].astype(float), walk.filter[None, None].astype(float)
+    Z = find("convolution_forward").truth(A, W, np.zeros(1), walk.stride, walk.before, walk.after)[0, 0]
+    assert walk.shape == Z.shape
+    assert [[walk.sum(row, column) for column in range(Z.shape[1])] for row in range(Z.shape[0])] == Z.tolist()
+
+
+def test_the_sliders_move_the_filter_and_fill_the_output(made):
+    widget = made(filter_by_hand.widget())
+    assert output_of(widget) == [["4", "", ""], ["", "", ""], ["", "", ""]]
+    widget.controls["column"].value = 2
+    widget.controls["row"].value = 2
+    assert output_of(widget) == [["4", "", "4"], ["", "", ""], ["", "", "4"]]
+    assert words_of(widget).endswith("1·1 + 1·0 + 1·1 + 1·0 + 1·1 + 0·0 + 1·1 + 0·0 + 0·1 = 4. Done: 3 of 9 places.")
+    assert 'aria-live="polite"' in widget.words.value and 'role="img" aria-label="' in widget.drawing.value
+
+
+def test_the_button_goes_through_all_places_in_order_and_the_other_begins_again(made):
+    widget = made(filter_by_hand.widget())
+    for _ in range(8):
+        widget.next.click()
+    assert output_of(widget) == [["4", "3", "4"], ["2", "4", "3"], ["2", "3", "4"]]
+    assert words_of(widget).endswith("Done: 9 of 9 places.")
+    widget.next.click()
+    assert [widget.controls[name].value for name in ("row", "column")] == [0, 0]
+    widget.controls["row"].value = 1
+    widget.again.click()
+    assert output_of(widget) == [["4", "", ""], ["", "", ""], ["", "", ""]]
+
+
+def test_another_filter_empties_the_output(made):
+    widget = made(filter_by_hand.widget())
+    widget.next.click()
+    widget.controls["filter"].value = "all ones"
+    assert output_of(widget) == [["", "7", ""], ["", "", ""], ["", "", ""]]
+
+
+def test_a_walk_of_ones_own_has_its_padding_and_no_menu(made):
+    widget = made(filter_by_hand.widget(Walk(filter=-FILTERS["all ones"], stride=2, before=1, after=1)))
+    assert set(widget.controls) == {"row", "column"} and widget.drawing.value.count("stroke-dasharray") == 24
+    widget.controls["column"].value = 1
+    assert output_of(widget)[0] == ["−3", "−5", ""]
+    assert "1·(−1)" in words_of(widget)
+
+
+def test_every_control_has_a_label_and_a_tooltip(made):
+    widget = made(filter_by_hand.widget())
+    for control in (*widget.controls.values(), widget.next, widget.again):
+        assert control.description and control.tooltip
+
+
+def test_a_saved_page_says_what_it_is(made):
+    assert repr(made(filter_by_hand.widget())).startswith("A widget to play with: run this cell.")
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_the_still_picture_fits_its_page_and_says_its_sum(walk):
+    shown = filter_by_hand.still(walk, 0, 1, "title")
+    assert f"= {filter_by_hand.number(walk.sum(0, 1))}." in shown.words
+    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
+    assert png(shown.figure) and box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+
+
+def test_a_filter_that_fits_nowhere_is_refused():
+    with pytest.raises(CourseError, match="3 × 3 has no place on an image of 2 × 5"):
+        filter_by_hand.widget(Walk(image=np.ones((2, 5))))
+
+
+def test_a_closed_widget_is_closed_in_all_its_parts():
+    widget = filter_by_hand.widget()
+    parts = [widget, widget.drawing, widget.words, widget.next, widget.again, *widget.controls.values()]
+    widget.close()
+    assert all(part.comm is None for part in parts)

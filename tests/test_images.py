@@ -1,0 +1,69 @@
+"""Figures of images: they fit on their page, and what is written in them and said of them is right."""
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import images
+from nncourse.classroom.widgets import png
+from nncourse.kernels.catalogue import find
+
+DIGIT = np.arange(64).reshape(8, 8) / 64
+FIGURES = {
+    "images": lambda: images.plot({"one": DIGIT, "two": DIGIT - 0.5, "three": DIGIT}, "title", "what it is", across=2),
+    "counts": lambda: images.plot_counts({"naive": np.full((8, 8), 9), "shared": np.full((8, 8), 2)}, "reads", "title"),
+    "halo": lambda: images.plot_halo((8, 8), 4, 3, (0, 1)),
+    "slices": lambda: images.plot_slices(DIGIT[:5, :4], 2, 0, 1),
+    "channels": lambda: images.plot_channels(3, 2, 3),
+}
+
+
+def texts(figure):
+    return [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_fits_on_its_page_and_has_a_text_alternative(name):
+    shown = FIGURES[name]()
+    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
+    assert png(shown.figure) and len(shown.words.split()) > 12
+    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+
+
+def test_black_is_zero_and_so_is_white_where_numbers_are_negative():
+    positive, negative = images.plot({"one": DIGIT + 1, "two": DIGIT - 0.25}).figure.axes
+    assert positive.images[0].get_clim() == (0, DIGIT.max() + 1)
+    assert negative.images[0].get_clim() == (0.25 - DIGIT.max(), DIGIT.max() - 0.25)
+    assert negative.images[0].to_rgba(np.zeros((1, 1)))[0, 0, :3].min() > 0.98
+
+
+def test_counts_stand_in_their_pixels_and_are_summed_in_words():
+    counts = np.arange(6).reshape(2, 3)
+    shown = images.plot_counts({"naive": counts}, "reads", "title")
+    written = {text.get_position(): text.get_text() for text in shown.figure.axes[0].texts}
+    assert written == {(column, row): str(counts[row, column]) for row, column in np.ndindex(2, 3)}
+    assert "naive: reads from 0 to 5 a pixel, 15 in all" in shown.words
+
+
+def test_the_halo_is_counted():
+    """A tile of 4 × 4 in a corner, 3 × 3: 36 cells are loaded, 11 of them zeros."""
+    shown = FIGURES["halo"]()
+    assert any("6 × 6 = 36 cells,\n20 of them" in text for text in texts(shown.figure))
+    assert texts(shown.figure).count("0") == 11
+
+
+def test_a_slice_holds_what_its_weight_meets():
+    """One weight of 1, and the convolution is the slice that the title names."""
+    P = np.pad(DIGIT[:5, :4], (0, 1)).astype(np.float32)
+    titles = [axes.get_title().splitlines() for axes in FIGURES["slices"]().figure.axes]
+    assert len(titles) == 4
+    for number, (weight, written) in enumerate(titles):
+        W = np.zeros((1, 1, 2, 2), np.float32)
+        W.flat[number] = 1
+        Z = find("convolution_forward")["loops"](P[None, None, :5, :4], W, np.zeros(1, np.float32), 1, 0, 1)
+        assert weight == f"weight {divmod(number, 2)}" and (Z[0, 0] == eval(written, {"P": P})).all()
+
+
+def test_the_filter_for_left_edges_finds_those_alone():
+    even, left = np.ones((3, 3)), np.array([[0, 1, 1]] * 3)
+    answers = [(patch * images.LEFT_EDGES).sum() for patch in (even, left, left[:, ::-1], left.T)]
+    assert np.sign(answers).tolist() == [0, 1, -1, 0]
