@@ -20,13 +20,20 @@ from nncourse.kernels import (
     update_exercises,
 )
 from nncourse.kernels.epoch import convolutional as convolutional_epoch
-from nncourse.kernels.epoch import convolutional_cpu, convolutional_one_kernel, dense_cpu, dense_graph, dense_one_kernel
+from nncourse.kernels.epoch import (
+    convolutional_cpu,
+    convolutional_loops,
+    convolutional_one_kernel,
+    dense_cpu,
+    dense_graph,
+    dense_one_kernel,
+)
 from nncourse.kernels.epoch import dense as dense_epoch
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu, convolutional_one_kernel)
+CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu, convolutional_loops, convolutional_one_kernel)
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)

@@ -4,9 +4,13 @@ Images are (batch, channels, height, width). The mean over the batch is taken on
 of the biases; the gradient with respect to the input is a sum, which the layer below multiplies by its slope.
 """
 
+from pathlib import Path
+
 import numpy as np
 
+from nncourse.cuda.source import CudaSource
 from nncourse.device import on_gpu
+from nncourse.kernels.convolution import ON_TILES
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.operation import Operation, cuda_beside
 
@@ -42,6 +46,11 @@ def _input_gradient_truth(D, W, h_in, w_in, stride, before, after):
     return G[:, :, before : before + h_in, before : before + w_in]
 
 
+def _exchanged(sizes):
+    """The sums go over filters here, over channels in the forward pass."""
+    return sizes | {"c_in": sizes["c_out"], "c_out": sizes["c_in"]}
+
+
 def _bias_sizes(batch, c_out, h_out, w_out):
     return {"batch": batch, "c_out": c_out, "h_out": h_out, "w_out": w_out}
 
@@ -53,7 +62,7 @@ BIAS_SIZES = [
     _bias_sizes(2, 1, 9, 1),
     _bias_sizes(16, 16, 4, 4),
     _bias_sizes(17, 33, 3, 2),
-    _bias_sizes(3, 257, 1, 2),
+    _bias_sizes(3, 70, 1, 2),
     _bias_sizes(2, 4, 28, 28),
 ]
 BIAS_LARGE = [_bias_sizes(65_900, 1, 1, 1), _bias_sizes(1, 66_000, 1, 1), _bias_sizes(1, 1, 300, 220)]
@@ -87,7 +96,7 @@ convolution_input_gradient = Operation(
     contract="D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, "
     f"before () int, after () int -> G (batch, c_in, h_in, w_in) {OUT}",
     truth=_input_gradient_truth,
-    **LIKE_FORWARD,
+    **LIKE_FORWARD | {"large_sizes": [_exchanged(sizes) for sizes in forward.large_sizes]},
 )
 
 
@@ -327,4 +336,9 @@ convolution_weight_gradient.cuda_kernel("tiles", SOURCE, grid=("(c_in * k * k + 
 convolution_bias_gradient.cuda_kernel("naive", SOURCE)
 convolution_bias_gradient.cuda_kernel("tree", SOURCE, block=512, grid=("c_out",))
 convolution_input_gradient.cuda_kernel("naive", SOURCE)
-convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=("(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"))
+PIXELS_OF_CHANNELS = "(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"
+convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=PIXELS_OF_CHANNELS, default=True)
+
+TILES = CudaSource.read(Path(__file__).with_name("convolution_backpropagation_tiles.cu"), before=(ON_TILES,))
+BLOCKS = "((c_in + 63) // 64) * ((batch * h_in * w_in + 127) // 128)"  # a tile of 64 channels and 128 pixels each
+convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,))

@@ -26,7 +26,7 @@ def sgd(parameters, architecture, X, Y, batch, rate):
         np.multiply(gradients, rate, out=gradients)
         np.subtract(parameters, gradients, out=parameters)
 
-    _epoch(parameters, gradients, architecture, X, Y, batch, move)
+    epoch(parameters, gradients, architecture, X, Y, batch, move, gradient_function)
     return parameters
 
 
@@ -53,11 +53,11 @@ def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
         np.multiply(S, np.array(rate * root / c1, np.float32), out=S)
         np.subtract(parameters, S, out=parameters)
 
-    _epoch(parameters, gradients, architecture, X, Y, batch, move)
+    epoch(parameters, gradients, architecture, X, Y, batch, move, gradient_function)
     return parameters, M, V
 
 
-def _epoch(parameters, gradients, architecture, X, Y, batch, move: Callable) -> None:
+def epoch(parameters, gradients, architecture, X, Y, batch, move: Callable, gradient_function: Callable) -> None:
     """For each batch: write its gradients, then move the parameters. The arrays fit one size of a batch."""
     made: dict[int, Callable] = {}
     for rows in batches(len(X), batch):
@@ -210,6 +210,7 @@ class Dense:
         self.A, self.D, self.S = (
             [np.empty((batch, n), np.float32) for n in architecture.dense.sizes] for _ in range(3)
         )
+        self.A_T = [np.empty((n, batch), np.float32) for n in architecture.dense.sizes]
         self.activate = [ARRAYS[name][0] for name in names]
         if architecture.cost in CROSS_ENTROPIES:
             names[-1] = "identity"  # A − Y is the delta itself
@@ -219,9 +220,11 @@ class Dense:
         self.deltas_below = len(architecture.convolutions) > 0
 
     def forward(self, inputs):
-        self.A[0] = inputs
+        if inputs is not self.A[0]:
+            self.A[0][...] = inputs
         for layer, (W, b) in enumerate(zip(self.W, self.b, strict=True)):
-            Z = np.matmul(self.A[layer], W.T, out=self.A[layer + 1])
+            self.A_T[layer][...] = self.A[layer].T
+            Z = np.matmul(self.A_T[layer].T, W.T, out=self.A[layer + 1])  # faster than if W alone is transposed
             Z += b
             self.activate[layer](Z, self.S[layer + 1])
 
