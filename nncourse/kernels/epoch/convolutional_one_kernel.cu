@@ -9,10 +9,6 @@
 // some neurons of each dense layer, and all filters, which are few. At last the blocks tell each other the new weights;
 // while these arrive, the next samples go through the convolutions, whose filters each block knows already.
 
-#if !defined(CUDA_ON_CPU) && __CUDA_ARCH__ >= 900
-#define COPIES_WITHOUT_THREADS  // Hopper and later
-#endif
-
 constexpr int WARPS = THREADS / 32;
 // TALL elements of a column are computed by one thread, because they share the weights that it reads,
 constexpr int DEEP = 4;  // and so many channels, because they share the elements that it reads
@@ -444,10 +440,6 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
 
     // ---- everything is loaded
     for (int i = thread; i < SHARED_FLOATS; i += THREADS) at[i] = 0.0f;
-#ifdef COPIES_WITHOUT_THREADS
-    __shared__ unsigned long long dense_arrived;
-    if (thread == 0) make_counter(&dense_arrived);
-#endif
     __syncthreads();
     upwards<0, CONVOLUTIONS - 1>([&](auto number) {
         constexpr int l = number.number, k = side(l), c_in = channels(l), c_out = channels(l + 1);
@@ -487,7 +479,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     int gathered_from[GATHERINGS];
 #pragma unroll
     for (int g = 0; g < GATHERINGS; g++) {
-        const int number = least((g * THREADS + thread) / BATCH, GATHERED - 1);
+        const int number = (g * THREADS + thread) % GATHERED;
         gathered_from[g] = dense_deltas_at(1) + least(block * SHARE + number, neurons(1) - 1);
         upwards<2, LAYERS>([&](auto layer_number) {
             constexpr int layer = layer_number.number, inputs = inputs_share(layer);
@@ -538,23 +530,15 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         const float mean_of = 1.0f / rows;
 
         // ---- forward: convolutions, while the dense weights arrive
-        auto fetch_dense = [&] {
+        auto fetch_dense = [&] {  // by the second half of the threads: the first convolution may keep only the first half busy
+            constexpr int FETCHERS = THREADS / 2;
 #ifdef CUDA_ON_CPU
             wait_grid(arrived, turn * BLOCKS);
 #endif
-#ifdef COPIES_WITHOUT_THREADS
-            if (thread == THREADS - 1) {
-                wait_in_thread(arrived, turn * BLOCKS);
-                copy_many_later(dense, all_dense, 4 * DENSE_NUMBERS, &dense_arrived);
-            }
-#else  // by the second half of the threads: a small image keeps only the first half busy
-            constexpr int FETCHERS = THREADS / 2;
             if (thread < THREADS - FETCHERS) return;
-            if (lane == 0) wait_in_thread(arrived, turn * BLOCKS);
-            __syncwarp();
+            wait_in_warp(arrived, turn * BLOCKS);
             for (int i = thread - (THREADS - FETCHERS); i < DENSE_NUMBERS / 4; i += FETCHERS)
                 copy_four_later((float4*)dense + i, (const float4*)all_dense + i);
-#endif
         };
         upwards<0, CONVOLUTIONS - 1>([&](auto number) {
             if (number.number == CONVOLUTIONS - 1) fetch_dense();
@@ -586,11 +570,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 at[SAMPLES_AT + q * SAMPLE_NUMBERS + inputs_at(1) + i] = top;
             }
         }
-#ifdef COPIES_WITHOUT_THREADS
-        wait_until_open(&dense_arrived, (turn + 1) % 2);
-#else
         wait_for_copies();
-#endif
         __syncthreads();
 
         // ---- each sample through the dense layers, and all the way back
@@ -683,16 +663,15 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         {
             float gathered[GATHERINGS];
             auto place = [&](int g) {
-                const int s = least((g * THREADS + thread) % BATCH, rows - 1);
+                const int s = least((g * THREADS + thread) / GATHERED, rows - 1);
                 return all_samples + s * SAMPLE_NUMBERS + most(gathered_from[g], 0);
             };
             listen(gathered, place);
             hear(gathered, turn, place);
 #pragma unroll
             for (int g = 0; g < GATHERINGS; g++) {
-                const int i = g * THREADS + thread, s = i % BATCH;
-                if (i < BATCH * GATHERED)
-                    own[s * GATHERED + i / BATCH] = s >= rows ? 0.0f : gathered_from[g] < 0 ? 1.0f : gathered[g];
+                const int i = g * THREADS + thread;
+                if (i < BATCH * GATHERED) own[i] = i / GATHERED >= rows ? 0.0f : gathered_from[g] < 0 ? 1.0f : gathered[g];
             }
         }
         __syncthreads();
@@ -732,7 +711,19 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         });
         if (start + BATCH < n) ask(start + BATCH);
 
-        __syncthreads();
+        // ---- gradients of the filters, in every block; meanwhile, update of its dense weights
+        if constexpr (CONVOLUTIONS > 0)
+            wait_for_all(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
+        else
+            __syncthreads();
+        constexpr int FILTERS = most(1, FILTER_NUMBERS), F_GROUPS = most(1, least(BLOCKS, THREADS / FILTERS));
+        constexpr int PARTS = divided_up(BLOCKS, F_GROUPS), PARTS_AHEAD = least(PARTS, 8);
+        float* filter_sums = upper_gradients + UPDATES - updates(1);
+        float parts[PARTS_AHEAD];
+        auto part_of = [&](int i, int e) {
+            return filter_parts + least(i / FILTERS + e * F_GROUPS, with_samples - 1) * fours(FILTER_NUMBERS) + i % FILTERS;
+        };
+        if (CONVOLUTIONS > 0) listen(parts, [&](int e) { return part_of(thread, e); });
         for_updates([&](int update, int place, int i) {
             float gradient = 0.0f;
             if (update < updates(1))
@@ -741,29 +732,16 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             else gradient = upper_gradients[update - updates(1)];
             all_dense[place] = updated(dense[place], gradient, remembered_m[update], remembered_v[update], rates);
         });
-
-        // ---- gradients of the filters, in every block
-        constexpr int F_WARPS = divided_up(FILTER_NUMBERS, 32), F_GROUPS = most(1, WARPS / most(1, F_WARPS));
-        float* filter_sums = upper_gradients + UPDATES - updates(1);
-        if constexpr (CONVOLUTIONS > 0) {
-            constexpr int parts = divided_up(BLOCKS, F_GROUPS), ahead = least(parts, 8);
-            wait_for_all(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
-            for (int w = warp; w < F_GROUPS * F_WARPS; w += WARPS) {
-                const int number = w % F_WARPS * 32 + lane, f_group = w / F_WARPS;
-                const float* from = filter_parts + least(number, FILTER_NUMBERS - 1);
-                float sum = 0.0f;
-                for (int e0 = 0; e0 < parts; e0 += ahead) {
-                    float numbers[ahead];
-                    auto place = [&](int e) {
-                        return from + least(f_group + (e0 + e) * F_GROUPS, with_samples - 1) * fours(FILTER_NUMBERS);
-                    };
-                    listen(numbers, place);
-                    hear(numbers, turn, place);
+        for (int i = thread; i < F_GROUPS * FILTER_NUMBERS; i += THREADS) {
+            float sum = 0.0f;
+            for (int e0 = 0; e0 < PARTS; e0 += PARTS_AHEAD) {
+                auto place = [&](int e) { return part_of(i, e0 + e); };
+                if (i != thread || e0 > 0) listen(parts, place);
+                hear(parts, turn, place);
 #pragma unroll
-                    for (int e = 0; e < ahead; e++) sum += f_group + (e0 + e) * F_GROUPS < with_samples ? numbers[e] : 0.0f;
-                }
-                if (number < FILTER_NUMBERS) filter_sums[f_group * FILTER_NUMBERS + number] = sum;
+                for (int e = 0; e < PARTS_AHEAD; e++) sum += i / FILTERS + (e0 + e) * F_GROUPS < with_samples ? parts[e] : 0.0f;
             }
+            filter_sums[i] = sum;
         }
         put();
         __syncthreads();

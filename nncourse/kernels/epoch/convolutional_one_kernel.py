@@ -49,6 +49,7 @@ class Layout:
     shared_floats: int
 
 
+@functools.lru_cache(maxsize=64)
 def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip: Chip) -> Layout:
     """A layout that fits the chip. Raises DoesNotFitError if there is none."""
     blocks = min(chip.multiprocessors, max(batch, ceil(architecture.sizes[0] / 8)))
@@ -110,12 +111,7 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
         "filter_memory": 3 * numbers,
         "tables": 2 * numbers + 2 * each * inputs,
         "pooled": inputs,
-        "scratch": max(
-            4 * threads,
-            _fours(inputs),
-            warps * numbers,
-            groups * first + upper + max(1, warps // max(1, ceil(numbers / 32))) * numbers,
-        ),
+        "scratch": max(4 * threads, _fours(inputs), warps * numbers, groups * first + upper + max(threads, numbers)),
     }
     starts, end = _one_behind_the_other(list(sizes.values()), end)
     return Layout(

@@ -38,14 +38,6 @@ __device__ void send(float number, float* place, unsigned long long* counter, in
                  "r"(__float_as_uint(number)), "r"(counter_there) : "memory");
 }
 
-// Copies a multiple of 16 bytes to shared memory in the background, without a thread; they are counted as they arrive.
-__device__ void copy_many_later(float* to, const float* from, int bytes, unsigned long long* counter) {
-    expect(counter, bytes);
-    asm volatile("fence.proxy.async;" ::: "memory");  // the copy sees what this thread sees
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(counter)) : "memory");
-}
-
 __device__ void meet_cluster() {
     asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }
@@ -60,19 +52,23 @@ __device__ void arrive_grid(int* arrived) {
     if (threadIdx.x == blockDim.x - 1) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(arrived) : "memory");
 #endif
 }
-// The second half for one thread of a block. (The emulator has all wait.)
-__device__ void wait_in_thread(int* arrived, int wanted) {
-#ifndef CUDA_ON_CPU
-    for (int there = 0; there < wanted;)
-        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
-#endif
-}
 __device__ void wait_grid(int* arrived, int wanted) {
 #ifdef CUDA_ON_CPU
     cuda_on_cpu::grid_barrier();
 #else
-    if (threadIdx.x == 0) wait_in_thread(arrived, wanted);
+    if (threadIdx.x == 0)
+        for (int there = 0; there < wanted;)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
     __syncthreads();
+#endif
+}
+// The second half for some warps of a block. (The emulator has all wait.)
+__device__ void wait_in_warp(int* arrived, int wanted) {
+#ifndef CUDA_ON_CPU
+    if (threadIdx.x % 32 == 0)
+        for (int there = 0; there < wanted;)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
+    __syncwarp();
 #endif
 }
 __device__ void meet_grid(int* arrived, int wanted) {
