@@ -1,6 +1,7 @@
 """Layers for images, pooling, flatten and dropout: gradients, PyTorch as oracle, masks, shapes, memory."""
 
 import tracemalloc
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -20,7 +21,7 @@ from nncourse.model.network import (
     make_network,
     training_step,
 )
-from nncourse.model.training import evaluate, train
+from nncourse.model.training import MOST_COPIED, evaluate, train
 from nncourse.model.updates import SGD, Adam
 
 STEPS = {"convolutional_sgd_epoch": "steps", "convolutional_adam_epoch": "steps"}
@@ -310,7 +311,7 @@ def test_layers_within_sequences_have_numbers_of_their_own(rng):
 
     flat, X = layers(), rng.normal(size=(9, 6))
     nested = layers()
-    nested = [LayerSequence(nested[:1]), LayerSequence([nested[1], LayerSequence(nested[2:5])]), nested[5]]
+    nested = [LayerSequence([nested[0], LayerSequence(nested[1:3])]), LayerSequence(nested[3:5]), nested[5]]
     outputs = [Network(each, input_shape=(6,)).forward(X, NUMPY, TURN).A for each in (flat, nested)]
     np.testing.assert_array_equal(*outputs)
 
@@ -413,6 +414,15 @@ def test_sizes_of_layers_that_are_refused(make):
     assert "\n" not in str(caught.value)
 
 
+def test_rows_of_pixels_are_refused_with_advice(digits):
+    X, Y = digits
+    network = make_network(SMALL, "relu", CROSS)
+    with pytest.raises(CourseError, match=r"data\.images"):
+        train(network, X.reshape(200, 64), Y, NUMPY, epochs=1)
+    with pytest.raises(CourseError, match=r"\(1, 8, 8\)"):
+        network.predict(X.reshape(200, 64), NUMPY)
+
+
 # ---- memory
 
 
@@ -426,15 +436,19 @@ def peak_of(call) -> int:
         tracemalloc.stop()
 
 
-FIXED = 24 << 20  # windows of a convolution, some MB at a time; parameters, their gradient, and the update's state
+WINDOWS = 10 << 20  # bytes: a convolution makes its windows for some samples at a time
 
 
 def test_evaluation_takes_no_more_memory_for_more_images(rng):
-    """At most MOST_NUMBERS float32 beside what is FIXED, where keeping Z and A of 10,000 digits would take 607 MB."""
+    """What goes into one layer, its Z and its A, of so many samples at once, and some windows of a convolution.
+
+    That is less than MOST_NUMBERS float32. Z and A of all layers for 10,000 digits would take 607 MB.
+    """
     network = make_network(DIGITS_CNN, "relu", CROSS)
     X, Y = rng.random((10_000, 1, 28, 28), np.float32), np.zeros((10_000, 10), np.float32)
-    most = 4 * MOST_NUMBERS + FIXED
-    assert peak_of(lambda: evaluate(network, X, Y, NUMPY)) < most < 4 * 2 * sum(network.sizes) * len(X) / 5
+    one_layer = max(n_in + 2 * n_out for n_in, n_out in pairwise(network.sizes))
+    most = 4 * network.rows_at_once * one_layer + WINDOWS
+    assert peak_of(lambda: evaluate(network, X, Y, NUMPY)) < most < 4 * MOST_NUMBERS
     assert peak_of(lambda: network.predict(X, NUMPY)) < most
 
 
@@ -447,7 +461,7 @@ def most_of_a_step(network: Network, batch: int) -> int:
     for layer, below, here in zip(network.layers, shapes[:-1], shapes[1:], strict=True):
         windows = prod(layer.W.shape[1:]) * prod(here[1:]) if isinstance(layer, Convolution) else 0
         at_work.append(3 * (prod(below) + prod(here)) + windows)
-    return 4 * batch * (2 * sum(network.sizes) + max(at_work)) + FIXED
+    return 4 * batch * (2 * sum(network.sizes) + max(at_work)) + WINDOWS
 
 
 @pytest.mark.parametrize("batch", (32, 500))
@@ -461,4 +475,53 @@ def test_training_step_by_step_copies_no_whole_set(rng):
     network = make_network("image1x28x28,conv2x5s4,10", "relu", CROSS)
     X, Y = np.zeros((30_000, 1, 28, 28), np.float32), np.zeros((30_000, 10), np.float32)
     call = lambda: train(network, X, Y, NUMPY, epochs=1, batch_size=500, update=Adam())  # noqa: E731
-    assert peak_of(call) < 4 * MOST_NUMBERS + FIXED < X.nbytes
+    assert peak_of(call) < 4 * (MOST_NUMBERS + MOST_COPIED) < X.nbytes
+
+
+# ---- CUDA C
+
+
+WITH_ALL_LAYERS = "image2x7x6,conv3x2same,dropout0.2,conv2x3s2p1,pool2s1,averagepool2s1,5,dropout0.5,3"
+
+
+def trained_on(backend, rng):
+    X = rng.normal(size=(7, 2, 7, 6)).astype(np.float32)
+    Y = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 7)]
+    network = make_network(WITH_ALL_LAYERS, "tanh", CROSS, seed=1)
+    history = train(network, X, Y, backend, epochs=1, batch_size=4, learning_rate=0.1, validation=(X, Y))
+    return network, history
+
+
+def assert_agree(one, other):
+    np.testing.assert_allclose(one[0].flat_parameters, other[0].flat_parameters, rtol=1e-4, atol=1e-6)
+    assert one[1].costs == pytest.approx(other[1].costs, rel=1e-5)
+    start = make_network(WITH_ALL_LAYERS, "tanh", CROSS, seed=1)
+    assert not np.allclose(one[0].flat_parameters, start.flat_parameters, rtol=1e-4, atol=1e-6)
+
+
+def test_the_cuda_backend_agrees_under_the_emulator():
+    from nncourse.cuda import emulate
+
+    if reason := emulate.why_not():
+        pytest.skip(reason)
+    emulated = choose("cuda", emulate=True)
+    assert_agree(*(trained_on(backend, np.random.default_rng(3)) for backend in (NUMPY, emulated)))
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+def test_the_backends_of_the_gpu_agree_and_repeat_themselves(gpu, name):
+    found = [trained_on(choose(each), np.random.default_rng(3)) for each in ("numpy", name, name)]
+    assert_agree(found[0], found[1])
+    np.testing.assert_array_equal(found[1][0].flat_parameters, found[2][0].flat_parameters)
+
+
+@pytest.mark.parametrize("name", ("cupy", "cuda"))
+@pytest.mark.parametrize("words", (SMALL, SMALL.replace("12,", "dropout0.3,12,")))
+def test_resume_is_exact_on_the_gpu(gpu, digits, words, name):
+    whole = trained(digits, words, Adam(), 4, choose(name))
+    network, update, _ = trained(digits, words, Adam(), 1, choose(name))
+    half = trained(digits, words, update, 3, choose(name), network, done=1)
+    assert same(whole, half)
+    assert isinstance(network.flat_parameters, np.ndarray) and isinstance(update.state["M"], np.ndarray)
+    wanted = trained(digits, words, Adam(), 4)
+    np.testing.assert_allclose(whole[0].flat_parameters, wanted[0].flat_parameters, rtol=1e-2, atol=1e-3)

@@ -14,7 +14,8 @@ from nncourse.cli import main
 from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
 from nncourse.model import files
-from nncourse.model.network import make_network
+from nncourse.model.image_layers import MaxPool
+from nncourse.model.network import Network, make_network
 from nncourse.model.training import train
 from nncourse.model.updates import Adam
 
@@ -142,6 +143,14 @@ def scaling_with(**parts):
 def test_descriptions_that_do_not_fit_are_refused(tmp_path, whole, change):
     changed_file(tmp_path / "x.npz", whole, change)
     assert not loads_or_says_why(tmp_path / "x.npz")
+
+
+def test_a_file_of_a_huge_network_is_refused(tmp_path):
+    """Its parameters are few, but a sample would take 4 GB."""
+    layers = [MaxPool(1), MaxPool(30_000), *make_network("image1x1x1,10").layers]
+    files.save(files.Model(Network(layers, input_shape=(1, 30_000, 30_000))), tmp_path / "x.npz")
+    with pytest.raises(CourseError, match="numbers a sample"):
+        files.load(tmp_path / "x.npz")
 
 
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -293,12 +302,12 @@ def test_wrong_input_ends_in_one_line_and_touches_nothing(capsys, folder, line):
 
 
 def test_one_epoch_of_mnist(capsys, folder, real_data, monkeypatch):
-    """The command of the course, on 5,000 of the digits."""
+    """The command of the course, on half of the test part, which loads quickly; tested on the other half."""
     load = datasets.load
 
-    def some(*arguments, **options):
-        data = load(*arguments, **options)
-        return datasets.replace(data, X=data.X[:5000], Y=data.Y[:5000])
+    def some(*arguments, part="train", **options):
+        data, rows = load(*arguments, part="test", **options), slice(0, 5000) if part == "train" else slice(5000, None)
+        return datasets.replace(data, X=data.X[rows], Y=data.Y[rows])
 
     monkeypatch.setattr(datasets, "load", some)
     layers = "image1x28x28,conv4x2same,conv4x2same,pool4,128,10"

@@ -42,6 +42,8 @@ def test_cuda_kernel_is_right_under_the_emulator_in_three_thread_orders(operatio
 
 @named(GPU)
 def test_gpu_kernel_is_right_on_the_gpu(operation, kernel, gpu):
+    if said := kernel.missing():
+        pytest.skip(said)
     verdict = operation.check(kernel.name, device="gpu")
     assert verdict, str(verdict)
 

@@ -16,6 +16,11 @@ from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.catalogue import operations
 from nncourse.kernels.confusion import confusion_matrix
 from nncourse.kernels.convolution import convolution_forward
+from nncourse.kernels.convolution_backpropagation import (
+    convolution_bias_gradient,
+    convolution_input_gradient,
+    convolution_weight_gradient,
+)
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import sgd_update
 
@@ -71,8 +76,10 @@ CONVOLUTION = [
         ("constant", "results past the last filter", "if (o + n < c_out) Z", "Z", True),
         ("constant", "more weights than there is room for", "k * k <= MOST_WEIGHTS", "k * k > 0", False),
         ("constant", "loads the next piece too early", AGAIN, AGAIN.split("\n")[0], False),
-        ("implicit_gemm", "zeros forgotten after the window", "next.c < c_in && ", "", False),
-        ("implicit_gemm", "channels never change", "        next.c++;", "", True),
+        ("implicit_gemm", "zeros forgotten after the window", "c < c_in ? i : 1 << 30", "i", False),
+        ("implicit_gemm", "the first channel for all", "(c * h_in + i) * w_in", "i * w_in", True),
+        ("implicit_gemm", "no zeros above", "(unsigned)(row + place.row)", "row + place.row", True),
+        ("implicit_gemm", "the table does not go on", "k0 % THREADS == 0", "k0 < 0", True),
         ("implicit_gemm", "windows past the last", "min(pixel + t, batch * plane - 1)", "pixel + t", False),
         ("implicit_gemm", "samples not told apart", "window % plane / w_out", "window / w_out", True),
         ("implicit_gemm", "four pixels past the end of a sample", "by_fours(Z, plane)", "true", False),
@@ -83,6 +90,87 @@ CONVOLUTION = [
         ("implicit_gemm", "never waits for the first tile", "    __syncthreads();\n    float z", "    float z", False),
         ("implicit_gemm", "buffer not swapped", "now = 1 - now;", "", False),
         ("implicit_gemm", "tiles of filters not counted", "% tiles * ROWS", "% tiles", True),
+    )
+]
+
+SHIFTED = "int row = y * stride + i - before, column = x * stride + j - before;"
+FIRST = "((row - i0) % stride + stride) % stride"
+CONVOLUTION_GRADIENTS = [
+    Mutant(mistake, f"convolution_{gradient}_gradient", kernel, right, wrong, gpu)
+    for gradient, kernel, mistake, right, wrong, gpu in (
+        ("weight", "naive", "sum, not mean", "dW[n] = sum / batch;", "dW[n] = sum;", True),
+        ("weight", "naive", "mean over the pixels", "sum / batch;", "sum / (batch * h_out * w_out);", True),
+        ("weight", "naive", "no padding", SHIFTED, SHIFTED.replace(" - before", ""), True),
+        ("weight", "naive", "stride ignored", SHIFTED, SHIFTED.replace(" * stride", ""), True),
+        ("weight", "naive", "the filter turned around", SHIFTED, SHIFTED.replace("+ i", "+ k - 1 - i"), True),
+        ("weight", "naive", "a row goes on in the next", " && column < w_in", "", True),
+        (
+            "weight",
+            "naive",
+            "filters and channels exchanged",
+            "% c_in, o = n / (k * k * c_in)",
+            "/ c_out, o = n / (k * k) % c_out",
+            True,
+        ),
+        ("weight", "naive", "one sample", "s < batch", "s < 1", True),
+        ("weight", "tree", "pixels left out", "p += blockDim.x", "p += 2 * blockDim.x", True),
+        ("weight", "tree", "a channel of D", "D + o * deltas", "D + c * deltas", True),
+        ("weight", "tree", "every thread writes", "if (threadIdx.x == 0) dW", "dW", False),
+        ("weight", "tree", "no barrier", "+ half];\n        __syncthreads();", "+ half];", False),
+        ("weight", "tiles", "rows not counted", " + (x >= w_out)", "", True),
+        ("weight", "tiles", "one filter for all", "delta[filter[e]]", "delta[filter[0]]", True),
+        ("weight", "tiles", "reads outside", "inside ? pixel[shift[e]] : 0.0f", "pixel[shift[e]]", False),
+        ("weight", "tiles", "weights past the last", " && n < weights", "", False),
+        ("weight", "tiles", "half of the warp", "distance = 16", "distance = 8", True),
+        (
+            "weight",
+            "tiles",
+            "sums overwritten",
+            "__syncthreads();              // nobody overwrites",
+            "// nobody",
+            False,
+        ),
+        ("bias", "naive", "sum, not mean", "sum / batch", "sum", True),
+        ("bias", "naive", "one row only", "p < h_out * w_out", "p < w_out", True),
+        ("bias", "tree", "pixels left out", "p = threadIdx.x;", "p = threadIdx.x + 1;", True),
+        ("bias", "tree", "the first sample of each filter", "(s * c_out + o)", "(o * batch + s)", True),
+        ("input", "naive", "stride ignored", " || y % stride != 0 || x % stride != 0", "", True),
+        ("input", "naive", "a window too many", "y >= h_out", "y > h_out", True),
+        (
+            "input",
+            "naive",
+            "before forgotten",
+            "row + before - i, x = column + before - j",
+            "row - i, x = column - j",
+            True,
+        ),
+        ("input", "naive", "the filter turned around", "c) * k + i) * k + j]", "c) * k + k - 1 - i) * k + j]", True),
+        ("input", "naive", "filters and channels exchanged", "W[((o * c_in + c)", "W[((c * c_out + o)", True),
+        ("input", "naive", "mean, not sum", "G[n] = sum;", "G[n] = sum / batch;", True),
+        (
+            "input",
+            "shared",
+            "never waits for the weights",
+            "__syncthreads();  // nobody reads",
+            "// nobody reads",
+            False,
+        ),
+        ("input", "shared", "refills the weights too early", "__syncthreads();  // nobody refills", "// nobody", False),
+        ("input", "shared", "the first weight for all", FIRST, "0", True),
+        ("input", "shared", "windows in the wrong order", "j += stride, x--", "j += stride, x++", True),
+        (
+            "input",
+            "shared",
+            "leaves before the barrier",
+            "bool inside =",
+            "if (n >= batch * pixels) return; bool inside =",
+            False,
+        ),
+        ("input", "implicit_gemm", "stride ignored", " && place.rest == rest", "", True),
+        ("input", "implicit_gemm", "weights past the last", "place < 0 ? 0.0f : W[place]", "W[place]", False),
+        ("input", "implicit_gemm", "channels past the last", "min(c + t / 2, c_in - 1)", "(c + t / 2)", False),
+        ("input", "implicit_gemm", "steps forgotten", "if (k0 % THREADS == 0)", "if (k0 < THREADS)", True),
+        ("input", "shared", "no guard for the channels", "inside && c0 + e < c_in", "inside", False),
     )
 ]
 
@@ -380,6 +468,7 @@ MUTANTS = [
     Mutant("sums over the batch", "softmax_delta", "naive", "mean += g[k] * a[k];", "mean += g[k];"),
     # convolution
     *CONVOLUTION,
+    *CONVOLUTION_GRADIENTS,
     # costs
     Mutant("half forgotten", "mse", "tree", "*C = sum / (2.0f * batch);", "*C = sum / batch;"),
     Mutant("mean over all numbers", "mse", "shuffle", "*C = sum / (2.0f * batch);", "*C = sum / (2.0f * batch * n);"),
@@ -743,6 +832,33 @@ WRONG_PYTHON = [
         "transposed",
         confusion_matrix,
         lambda labels, predictions, classes: confusion_matrix["numpy"](predictions, labels, classes),
+    ),
+    (
+        "sum, not mean",
+        convolution_weight_gradient,
+        lambda D, A, *sizes: convolution_weight_gradient["numpy"](D, A, *sizes) * np.float32(len(D)),
+    ),
+    (
+        "deltas and pixels exchanged",
+        convolution_weight_gradient,
+        lambda D, A, *sizes: convolution_weight_gradient["numpy"](D, A, *sizes).swapaxes(0, 1).copy(),
+    ),
+    (
+        "before and after exchanged",
+        convolution_weight_gradient,
+        lambda D, A, k, stride, before, after: convolution_weight_gradient["numpy"](D, A, k, stride, after, before),
+    ),
+    ("one row only", convolution_bias_gradient, lambda D: D[:, :, 0].sum(axis=(0, 2)) / len(D)),
+    ("mean over all pixels", convolution_bias_gradient, lambda D: D.mean(axis=(0, 2, 3))),
+    (
+        "the forward pass",
+        convolution_input_gradient,
+        lambda D, W, *sizes: convolution_input_gradient["numpy"](D, W[:, :, ::-1, ::-1].copy(), *sizes),
+    ),
+    (
+        "mean, not sum",
+        convolution_input_gradient,
+        lambda D, W, *sizes: convolution_input_gradient["numpy"](D, W, *sizes) / len(D),
     ),
     ("counts as floats", confusion_matrix, lambda *a: confusion_matrix["numpy"](*a).astype(np.float32)),
 ]

@@ -19,8 +19,8 @@ from nncourse.kernels.kernel import CudaKernel
 
 # A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace.
 CUDA_FUNCTION = re.compile(
-    r"(?:^//[^\n]*\n)*^(?:extern|__device__|template)(?:__launch_bounds__ ?\([^\n)]*\)|[^\n(])*?"
-    r"\b(?!__launch_bounds__)(\w+)\([^\n]*(?:\n[^\n]*?)*?^\}",
+    r"(?:^//[^\n]*\n)*^(?:extern|__device__|template)[^\n]*?(?:__launch_bounds__ ?\([^\n)]*\)[^\n]*?)?(\w+)\("
+    r"[^\n]*(?:\n[^\n]*?)*?^\}",
     re.MULTILINE,
 )
 

@@ -37,8 +37,8 @@ from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
 SMALL = {"n": 10, "batch": 4, "n_in": 6, "n_out": 5, "classes": 3}
-SMALL |= {"c": 1, "c_in": 1, "c_out": 1, "h_in": 6, "w_in": 6, "k": 3, "size": 2, "stride": 1}  # of images
-SMALL |= {"before": 1, "after": 1, "padding": 0}
+OF_IMAGES = {"batch": 1, "c": 1, "c_in": 1, "c_out": 1, "h_in": 8, "w_in": 8, "h_out": 8, "w_out": 8}
+OF_IMAGES |= {"k": 3, "size": 2, "stride": 1, "before": 1, "after": 1, "padding": 0}
 BLOCKS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#72b7b2", "#eeca3b", "#5d69b1")  # repeated
 MANY, OTHERS, RED, EDGE = "#b8bcc4", "#ececec", "#d62728", "#8a8f98"
 ROW, MOST, BEYOND = 32, 64, 3  # cells per row of a long array; most rows or columns drawn; rows drawn out of bounds
@@ -104,7 +104,8 @@ def show(
         least = int(any(name in argument.size_names for argument in operation.arguments if argument.dims))
         if not isinstance(size, int) or size < least:
             raise CourseError(f"{operation.name}: wanted sizes from {least} up, got {name}={size!r}")
-    sizes = {name: SMALL.get(name, 4) for name in operation.shapes.free_names} | sizes
+    small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL
+    sizes = {name: small.get(name, 4) for name in operation.shapes.free_names} | sizes
     arguments = zip(operation.arguments, check.random_case(operation, sizes).arguments, strict=True)
     shown = Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
     if running_ipython() and _is_dropped(sys._getframe(1)):

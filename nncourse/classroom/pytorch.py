@@ -37,6 +37,18 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         padded = A if before == after else F.pad(A, (before, after, before, after))
         return F.conv2d(padded, W, b, stride, padding=before if before == after else 0)
 
+    def weight_gradient(D, A, k, stride, before, after):
+        padded = A if before == after else F.pad(A, (before, after, before, after))
+        shape, padding = (D.shape[1], A.shape[1], k, k), before if before == after else 0
+        return torch.nn.grad.conv2d_weight(padded, shape, D, stride, padding) / len(D)
+
+    def input_gradient(D, W, h_in, w_in, stride, before, after):
+        if before == after:
+            return torch.nn.grad.conv2d_input((len(D), W.shape[1], h_in, w_in), W, D, stride, before)
+        padded = len(D), W.shape[1], h_in + before + after, w_in + before + after
+        G = torch.nn.grad.conv2d_input(padded, W, D, stride)
+        return G[:, :, before : before + h_in, before : before + w_in].contiguous()
+
     def maxpool_backward(D, places, h_in, w_in, size, stride, padding):
         images = D.new_empty((*D.shape[:2], h_in, w_in))  # only their shape counts
         window = [size] * 2, [stride] * 2, [padding] * 2, [1, 1], False
@@ -48,6 +60,9 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
 
     return {
         "convolution_forward": convolution,
+        "convolution_weight_gradient": weight_gradient,
+        "convolution_bias_gradient": lambda D: D.sum(dim=(0, 2, 3)) / len(D),
+        "convolution_input_gradient": input_gradient,
         "dense_forward": F.linear,
         "sigmoid": torch.sigmoid,
         "sigmoid_derivative": lambda z: (s := torch.sigmoid(z)) * (1 - s),

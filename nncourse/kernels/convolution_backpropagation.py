@@ -4,10 +4,13 @@ Images are (batch, channels, height, width). The mean over the batch is taken on
 of the biases; the gradient with respect to the input is a sum, which the layer below multiplies by its slope.
 """
 
+from pathlib import Path
+
 import numpy as np
 
+from nncourse.cuda.source import CudaSource
 from nncourse.device import on_gpu
-from nncourse.kernels import jit
+from nncourse.kernels.convolution import ON_TILES
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.operation import Operation, cuda_beside
 
@@ -43,6 +46,11 @@ def _input_gradient_truth(D, W, h_in, w_in, stride, before, after):
     return G[:, :, before : before + h_in, before : before + w_in]
 
 
+def _exchanged(sizes):
+    """The sums go over filters here, over channels in the forward pass."""
+    return sizes | {"c_in": sizes["c_out"], "c_out": sizes["c_in"]}
+
+
 def _bias_sizes(batch, c_out, h_out, w_out):
     return {"batch": batch, "c_out": c_out, "h_out": h_out, "w_out": w_out}
 
@@ -54,7 +62,7 @@ BIAS_SIZES = [
     _bias_sizes(2, 1, 9, 1),
     _bias_sizes(16, 16, 4, 4),
     _bias_sizes(17, 33, 3, 2),
-    _bias_sizes(3, 257, 1, 2),
+    _bias_sizes(3, 70, 1, 2),
     _bias_sizes(2, 4, 28, 28),
 ]
 BIAS_LARGE = [_bias_sizes(65_900, 1, 1, 1), _bias_sizes(1, 66_000, 1, 1), _bias_sizes(1, 1, 300, 220)]
@@ -88,7 +96,7 @@ convolution_input_gradient = Operation(
     contract="D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, "
     f"before () int, after () int -> G (batch, c_in, h_in, w_in) {OUT}",
     truth=_input_gradient_truth,
-    **LIKE_FORWARD,
+    **LIKE_FORWARD | {"large_sizes": [_exchanged(sizes) for sizes in forward.large_sizes]},
 )
 
 
@@ -209,130 +217,114 @@ def input_gradient_array(D, W, h_in, w_in, stride, before, after):
     return G
 
 
-# ---- numba: an image at a time, all of its rows as one long row, which the compiler vectorises (SIMD)
+# ---- numba: image after image, which then stays in the cache; all rows as one long row, for SIMD instructions
 #
-# With its padding an image has rows of a multiple of the stride. It is split into stride · stride smaller images: all
-# pixels that weight (i, j) meets are in the one with number (i % stride, j % stride), in the order of the deltas. Where
-# the deltas' rows are made as long, with zeros at their ends, one loop goes through all pixels of an image. Four
-# filters share each pixel that is read.
+# As in the forward pass an image is dealt out by stride: the pixels that a weight meets are adjacent, in the order of
+# the deltas. The deltas are spread to rows as long as those of the image, with zeros at their ends, so that one loop
+# goes through all of them. Four filters share each pixel that is read; behind the last filter there are zeros.
 
 f32 = np.float32
 
 
-def _split(image, stride, before, split):
-    """split[a, b, c, y, x] = pixel (y · stride + a, x · stride + b) of channel c of the padded image."""
-    for a in range(stride):
-        for b in range(stride):
-            row, column = (a - before) % stride, (b - before) % stride  # the first ones that are in the image
-            pixels = image[:, row::stride, column::stride]
-            y, x = (row + before) // stride, (column + before) // stride
-            split[a, b, :, y : y + pixels.shape[1], x : x + pixels.shape[2]] = pixels
-
-
-def _joined(split, stride, before, image):
-    """The opposite of _split for one channel: split[a, b, y, x] goes to its pixel."""
-    for a in range(stride):
-        for b in range(stride):
-            row, column = (a - before) % stride, (b - before) % stride
-            pixels = image[row::stride, column::stride]
-            y, x = (row + before) // stride, (column + before) // stride
-            pixels[:] = split[a, b, y : y + pixels.shape[0], x : x + pixels.shape[1]]
-
-
-def _weight_gradient(D, A, k, stride, before, after):
+@convolution_weight_gradient.kernel("numba", device="cpu", compiled=True)
+def weight_gradient_fused(D, A, k, stride, before, after):
     batch, c_out, h_out, w_out = D.shape
     c_in, h_in, w_in = A.shape[1:]
-    rows, width = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
-    split = np.zeros((stride, stride, c_in, rows, width), D.dtype)
-    pixels = split.reshape(stride, stride, c_in, rows * width)
-    spread = np.zeros((c_out + 3, h_out, width), D.dtype)
-    deltas = spread.reshape(c_out + 3, h_out * width)
+    h, w = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
+    dealt = np.zeros((c_in, stride, stride, h * w), D.dtype)
+    spread = np.zeros((c_out + 3, h_out * w), D.dtype)
     dW = np.zeros((c_out + 3, c_in, k, k), D.dtype)
-    n = (h_out - 1) * width + w_out
+    n = (h_out - 1) * w + w_out
     for s in range(batch):
-        _split(A[s], stride, before, split)
-        spread[:c_out, :, :w_out] = D[s]
+        for c in range(c_in):
+            for y in range(h_in):
+                row = y + before
+                for j in range(stride):
+                    x0 = (j - before) % stride
+                    a, to = A[s, c, y, x0:], dealt[c, row % stride, j, row // stride * w + (x0 + before) // stride :]
+                    for x in range((w_in - x0 + stride - 1) // stride):
+                        to[x] = a[x * stride]
+        for o in range(c_out):
+            for y in range(h_out):
+                d, to = D[s, o, y], spread[o, y * w :]
+                for x in range(w_out):
+                    to[x] = d[x]
         for o in range(0, c_out, 4):
-            d0, d1, d2, d3 = deltas[o], deltas[o + 1], deltas[o + 2], deltas[o + 3]
+            d0, d1, d2, d3 = spread[o], spread[o + 1], spread[o + 2], spread[o + 3]
             for c in range(c_in):
                 for i in range(k):
                     for j in range(k):
-                        first = i // stride * width + j // stride
-                        met = pixels[i % stride, j % stride, c, first : first + n]
+                        met = dealt[c, i % stride, j % stride, i // stride * w + j // stride :]
                         g0 = g1 = g2 = g3 = f32(0)
-                        for p in range(n):
-                            a = met[p]
-                            g0 += a * d0[p]
-                            g1 += a * d1[p]
-                            g2 += a * d2[p]
-                            g3 += a * d3[p]
+                        for x in range(n):
+                            g0 += d0[x] * met[x]
+                            g1 += d1[x] * met[x]
+                            g2 += d2[x] * met[x]
+                            g3 += d3[x] * met[x]
                         dW[o, c, i, j] += g0
                         dW[o + 1, c, i, j] += g1
                         dW[o + 2, c, i, j] += g2
                         dW[o + 3, c, i, j] += g3
-    return dW[:c_out] / f32(batch)
+    weights = dW.reshape(-1)
+    for x in range(weights.size):
+        weights[x] /= f32(batch)
+    return dW[:c_out]
 
 
-def _bias_gradient(D):
+@convolution_bias_gradient.kernel("numba", device="cpu", compiled=True)
+def bias_gradient_fused(D):
     batch, c_out, h_out, w_out = D.shape
-    d = D.reshape(batch, c_out, h_out * w_out)
+    deltas = D.reshape((batch, c_out, h_out * w_out))
     db = np.zeros(c_out, D.dtype)
     for s in range(batch):
         for o in range(c_out):
             total = f32(0)
-            for p in range(h_out * w_out):
-                total += d[s, o, p]
-            db[o] += total
-    return db / f32(batch)
+            for n in range(h_out * w_out):
+                total += deltas[s, o, n]
+            db[o] += total / f32(batch)
+    return db
 
 
-def _input_gradient(D, W, h_in, w_in, stride, before, after):
+@convolution_input_gradient.kernel("numba", device="cpu", compiled=True)
+def input_gradient_fused(D, W, h_in, w_in, stride, before, after):
+    """What the deltas send down is added up in an image that is dealt out by stride, then put together."""
     batch, c_out, h_out, w_out = D.shape
     c_in, k = W.shape[1:3]
-    rows, width = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
-    split = np.empty((stride, stride, rows, width), D.dtype)
-    pixels = split.reshape(stride, stride, rows * width)
-    spread = np.zeros((c_out + 3, h_out, width), D.dtype)
-    deltas = spread.reshape(c_out + 3, h_out * width)
-    w = np.zeros((c_in, k, k, c_out + 3), D.dtype)
-    w[:, :, :, :c_out] = W.transpose(1, 2, 3, 0)
+    h, w = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
+    dealt = np.empty((stride, stride, h * w), D.dtype)
+    spread = np.zeros((c_out + 3, h_out * w), D.dtype)
+    weights = np.zeros((c_out + 3, c_in, k, k), D.dtype)
+    flat, W_flat, weights_flat = dealt.reshape(-1), W.reshape(-1), weights.reshape(-1)
+    for n in range(W_flat.size):
+        weights_flat[n] = W_flat[n]
     G = np.empty((batch, c_in, h_in, w_in), D.dtype)
-    n = (h_out - 1) * width + w_out
+    n = (h_out - 1) * w + w_out
     for s in range(batch):
-        spread[:c_out, :, :w_out] = D[s]
+        for o in range(c_out):
+            for y in range(h_out):
+                d, to = D[s, o, y], spread[o, y * w :]
+                for x in range(w_out):
+                    to[x] = d[x]
         for c in range(c_in):
-            split[:] = f32(0)
+            for x in range(flat.size):
+                flat[x] = f32(0)
             for i in range(k):
                 for j in range(k):
-                    first = i // stride * width + j // stride
-                    met = pixels[i % stride, j % stride, first : first + n]
+                    met = dealt[i % stride, j % stride, i // stride * w + j // stride :]
                     for o in range(0, c_out, 4):
-                        d0, d1, d2, d3 = deltas[o], deltas[o + 1], deltas[o + 2], deltas[o + 3]
-                        w0, w1, w2, w3 = w[c, i, j, o], w[c, i, j, o + 1], w[c, i, j, o + 2], w[c, i, j, o + 3]
-                        for p in range(n):
-                            met[p] += w0 * d0[p] + w1 * d1[p] + w2 * d2[p] + w3 * d3[p]
-            _joined(split, stride, before, G[s, c])
+                        d0, d1, d2, d3 = spread[o], spread[o + 1], spread[o + 2], spread[o + 3]
+                        w0, w1 = weights[o, c, i, j], weights[o + 1, c, i, j]
+                        w2, w3 = weights[o + 2, c, i, j], weights[o + 3, c, i, j]
+                        for x in range(n):
+                            met[x] += w0 * d0[x] + w1 * d1[x] + w2 * d2[x] + w3 * d3[x]
+            for y in range(h_in):
+                row = y + before
+                for j in range(stride):
+                    x0 = (j - before) % stride
+                    g, at = G[s, c, y, x0:], dealt[row % stride, j, row // stride * w + (x0 + before) // stride :]
+                    for x in range((w_in - x0 + stride - 1) // stride):
+                        g[x * stride] = at[x]
     return G
-
-
-weight_gradient_compiled = jit.at_first_call(lambda: jit.compiled_together(_split, _weight_gradient))
-bias_gradient_compiled = jit.at_first_call(lambda: jit.jit(_bias_gradient))
-input_gradient_compiled = jit.at_first_call(lambda: jit.compiled_together(_joined, _input_gradient))
-
-
-@convolution_weight_gradient.kernel("numba", device="cpu", written=_weight_gradient)
-def weight_gradient_numba(D, A, k, stride, before, after):
-    return weight_gradient_compiled(D, A, k, stride, before, after)
-
-
-@convolution_bias_gradient.kernel("numba", device="cpu", written=_bias_gradient)
-def bias_gradient_numba(D):
-    return bias_gradient_compiled(D)
-
-
-@convolution_input_gradient.kernel("numba", device="cpu", written=_input_gradient)
-def input_gradient_numba(D, W, h_in, w_in, stride, before, after):
-    return input_gradient_compiled(D, W, h_in, w_in, stride, before, after)
 
 
 # ---- CUDA C
@@ -344,4 +336,9 @@ convolution_weight_gradient.cuda_kernel("tiles", SOURCE, grid=("(c_in * k * k + 
 convolution_bias_gradient.cuda_kernel("naive", SOURCE)
 convolution_bias_gradient.cuda_kernel("tree", SOURCE, block=512, grid=("c_out",))
 convolution_input_gradient.cuda_kernel("naive", SOURCE)
-convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=("(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"))
+PIXELS_OF_CHANNELS = "(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"
+convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=PIXELS_OF_CHANNELS, default=True)
+
+TILES = CudaSource.read(Path(__file__).with_name("convolution_backpropagation_tiles.cu"), before=(ON_TILES,))
+BLOCKS = "((c_in + 63) // 64) * ((batch * h_in * w_in + 127) // 128)"  # a tile of 64 channels and 128 pixels each
+convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,))

@@ -7,53 +7,27 @@
 #define COLUMNS 128  // pixels of a tile of Z, of one sample or of several
 #define THREADS 128  // each computes 8 x 8 elements of Z, and gathers one window
 
-// The next element of a window: its channel, row and column. The same for all threads, so it costs next to nothing.
-struct Place {
-    int c, i, j;
+// Where the element of a window for one step along K lies, seen from the window's first element. It is the same for all
+// windows: the block has a table of it, to which each thread adds one place every THREADS steps, since that takes
+// divisions. `offset` is the distance in A.
+struct alignas(16) Place {
+    int row, column, offset;
 };
+#define RING (2 * THREADS)  // places in the table
 
-// The next DEPTH elements of a window whose first element is at (row, column) of each channel; 0 outside the image, and
-// past the window's end.
-__device__ __forceinline__ void gather(float (&numbers)[DEPTH], const float* image, int row, int column, Place& next,
-                                       int c_in, int h_in, int w_in, int k) {
-#pragma unroll
-    for (int n = 0; n < DEPTH; n++) {
-        int y = row + next.i, x = column + next.j;
-        bool inside = next.c < c_in && y >= 0 && y < h_in && x >= 0 && x < w_in;
-        numbers[n] = inside ? image[(next.c * h_in + y) * w_in + x] : 0.0f;
-        if (++next.j < k) continue;
-        next.j = 0;
-        if (++next.i < k) continue;
-        next.i = 0;
-        next.c++;
-    }
+__device__ Place place_of(int step, int c_in, int h_in, int w_in, int k) {
+    int c = step / (k * k), i = step / k % k, j = step % k;
+    return {c < c_in ? i : 1 << 30, j, (c * h_in + i) * w_in + j};  // past the last step: outside every image
 }
 
-// Writes a thread's sums plus bias to Z: groups of 4 filters and 4 pixels, the first at (o, pixel), the others 32
-// filters and 16 pixels further. `plane` counts the pixels of one filter and one sample, which are adjacent in Z.
-__device__ __forceinline__ void write_pixels(const float (&sums)[8][8], int o, int pixel, const float* b, float* Z,
-                                             int batch, int c_out, int plane) {
-    bool fours = by_fours(Z, plane);
+// The elements of a window for DEPTH steps; 0 outside the image. The window's first is A[first], at (row, column).
+__device__ __forceinline__ void gather(float (&numbers)[DEPTH], const Place* places, const float* A, int first, int row,
+                                       int column, int h_in, int w_in) {
 #pragma unroll
-    for (int n = 0; n < 8; n += 4) {
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            int p = pixel + n / 4 * 16 + q, s = p / plane;
-            if (s >= batch || (fours && q)) break;
-            float* z = Z + (size_t)s * c_out * plane + p % plane;
-#pragma unroll
-            for (int m = 0; m < 8; m++) {
-                int filter = o + m / 4 * 32 + m % 4;
-                if (filter >= c_out) continue;
-                float bias = b[filter];
-                float* to = z + (size_t)filter * plane;
-                if (fours)
-                    *(float4*)to = make_float4(sums[m][n] + bias, sums[m][n + 1] + bias, sums[m][n + 2] + bias,
-                                               sums[m][n + 3] + bias);
-                else
-                    *to = sums[m][n + q] + bias;
-            }
-        }
+    for (int n = 0; n < DEPTH; n++) {
+        Place place = places[n];
+        bool inside = (unsigned)(row + place.row) < h_in && (unsigned)(column + place.column) < w_in;  // nor below 0
+        numbers[n] = inside ? A[first + place.offset] : 0.0f;
     }
 }
 
@@ -63,20 +37,22 @@ extern "C" __global__ __launch_bounds__(THREADS, 3) void convolution_forward_imp
     int stride, int before, int after, int h_out, int w_out) {
     alignas(16) __shared__ float W_tile[2][DEPTH][ROWS + 4];
     alignas(16) __shared__ float A_tile[2][DEPTH][COLUMNS];
+    __shared__ Place places[RING];  // of step k at k % RING
     int t = threadIdx.x, K = c_in * k * k, plane = h_out * w_out;
     int tiles = (c_out + ROWS - 1) / ROWS;  // blocks with the same pixels follow each other: they find A in the cache
     int o = blockIdx.x % tiles * ROWS, pixel = blockIdx.x / tiles * COLUMNS;
     int window = min(pixel + t, batch * plane - 1);  // past the end the last one again: it is not stored
     int row = window % plane / w_out * stride - before, column = window % w_out * stride - before;
-    const float* image = A + (size_t)(window / plane) * c_in * h_in * w_in;
+    int first = (window / plane * c_in * h_in + row) * w_in + column;  // the window's first element, maybe outside
     int k_load = t % 2 * 4;  // of the tile of W this thread loads half a row
     const float* W_row = row_of(W, o + t / 2, c_out, K);
     bool fours = by_fours(W, K), at_once = fours && DEPTH <= K;
     int y = lane_down() * 4, x = t / 32 * 32 + lane_across() * 4;
 
-    Place next = {0, 0, 0};
+    for (int step = t; step < RING; step += THREADS) places[step] = place_of(step, c_in, h_in, w_in, k);
+    __syncthreads();
     float A_next[DEPTH];
-    gather(A_next, image, row, column, next, c_in, h_in, w_in, k);
+    gather(A_next, places, A, first, row, column, h_in, w_in);
     store_transposed(W_tile[0], k_load, t / 2, read4(W_row, k_load, K, at_once));
 #pragma unroll
     for (int n = 0; n < DEPTH; n++) A_tile[0][n][t] = A_next[n];
@@ -91,7 +67,9 @@ extern "C" __global__ __launch_bounds__(THREADS, 3) void convolution_forward_imp
         if (more) {
             at_once = fours && k0 + DEPTH <= K;
             W_next = read4(W_row, k0 + k_load, K, at_once);
-            gather(A_next, image, row, column, next, c_in, h_in, w_in, k);
+            gather(A_next, places + k0 % RING, A, first, row, column, h_in, w_in);
+            if (k0 % THREADS == 0)  // the places of the last THREADS steps are not needed any more
+                places[(k0 + THREADS + t) % RING] = place_of(k0 + THREADS + t, c_in, h_in, w_in, k);
         }
 #pragma unroll
         for (int step = 0; step < DEPTH; step++) {

@@ -27,16 +27,28 @@ TIMED = 3  # calls of each plan, of which the fastest counts
 @functools.cache
 def missing() -> str:
     """Why cuDNN cannot be used: one line that says what to install; "" if it can. Asked where there is a GPU."""
-    install = "install the extra: pip install 'nncourse[cudnn13]', or cudnn12 for CUDA 12"
     try:
         import cudnn
-    except ImportError:
-        return f"nvidia-cudnn-frontend is missing; {install}"
-    try:
-        cudnn.backend_version()
-    except Exception:  # it looks for the library's functions at the first call
-        return f"the library libcudnn is missing; {install}"
+
+        cudnn.backend_version()  # the library itself is looked for at the first call
+    except (ImportError, OSError, RuntimeError):
+        return f"cuDNN is missing (pip install -e '.[cudnn{_cuda_version()}]')"
     return ""
+
+
+def _cuda_version() -> int:
+    """The major version of CUDA that CuPy was built for."""
+    try:
+        import cupy
+    except ImportError:
+        return 13
+    return cupy.cuda.runtime.runtimeGetVersion() // 1000
+
+
+def refuse_missing() -> None:
+    """CourseError where cuDNN cannot be used."""
+    if said := missing():
+        raise CourseError(said)
 
 
 @dataclass(frozen=True)
@@ -184,8 +196,7 @@ def _ready(kind: str, windows: Windows) -> tuple[Plan, Windows]:
     """A plan, and the windows that it is for: images with their padding where cuDNN does not pad them in this way."""
     import cupy
 
-    if said := missing():
-        raise CourseError(f"cuDNN cannot be used: {said}")
+    refuse_missing()
     device = cupy.cuda.runtime.getDevice()
     within = max(windows.before, windows.after) < windows.k
     plan = _fastest(kind, windows, device) if within else None

@@ -105,8 +105,8 @@ class CudaKernel(Kernel):
                 passed[name] = self._made(name, shapes[name], result.dtype, array, arguments[0])
         if 0 not in grid:  # CUDA refuses an empty grid; then there is nothing to compute
             chosen = [passed[name] for name in operation.cuda_arguments]
-            more = {"shared_bytes": self.shared, "constants": self.constants}
-            launch(self.source, self.entry, grid, self.block, chosen, **more, **emulator)
+            shared, constants = self.shared, self.constants
+            launch(self.source, self.entry, grid, self.block, chosen, shared, constants=constants, **emulator)
         if len(operation.results) == 1:
             return passed[operation.result.name]
         return tuple(passed[result.name] for result in operation.results)

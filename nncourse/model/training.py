@@ -254,7 +254,8 @@ def _refuse_bad_data(network: Network, X: np.ndarray, Y: np.ndarray) -> None:
     if not fit or X.dtype != np.float32 or Y.dtype != np.float32:
         inputs = ", ".join(map(str, shape))
         wanted = f"float32 samples of shape (n, {inputs}) and targets of shape (n, {n_out})"
-        raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}")
+        advice = "; take the images of a data set, data.images" if len(shape) == 3 and X.ndim == 2 else ""
+        raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}{advice}")
 
 
 def refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:

@@ -72,14 +72,28 @@ class Form(NamedTuple):
 
 
 def _of_conv(found: re.Match[str]) -> tuple[float, ...]:
-    filters, k, same, before, after, stride = found.groups()
-    padding = _same(int(k)) if same else (int(before or 0), int(after or before or 0))
-    return int(filters), int(k), int(stride or 1), *padding
+    k, options = int(found[2]), _options(found[3])
+    before, after = _same(k) if "same" in options else options.get("p", (0, 0))
+    return int(found[1]), k, options.get("s", (1,))[0], before, after
 
 
 def _of_pool(found: re.Match[str]) -> tuple[float, ...]:
-    size, stride, *padding = found.groups()
-    return int(size), int(stride or size), *(int(number or 0) for number in padding)
+    size, options = int(found[1]), _options(found[2])
+    return size, options.get("s", (size,))[0], options.get("p", (0,))[0]
+
+
+def _of_averagepool(found: re.Match[str]) -> tuple[float, ...]:
+    return _of_pool(found)[:2]
+
+
+def _options(text: str) -> dict[str, tuple[int, ...]]:
+    """The numbers behind s and p, and "same", in any order: p1+2 has two numbers, p1 the same one twice."""
+    options: dict[str, tuple[int, ...]] = {}
+    for name, first, second in re.findall(r"(same|s|p)(?:(\d+)(?:\+(\d+))?)?", text):
+        if name in options or {name, *options} >= {"same", "p"}:
+            raise CourseError("wanted each of s and p once at most, and same or p")
+        options[name] = (int(first or 0), int(second or first or 0))
+    return options
 
 
 def _all(found: re.Match[str]) -> tuple[float, ...]:
@@ -87,15 +101,18 @@ def _all(found: re.Match[str]) -> tuple[float, ...]:
 
 
 N = r"(\d{1,9})"
+S, P = r"s\d{1,9}", r"p\d{1,9}"
 FORMS = {
     "image": Form(rf"image{N}x{N}x{N}", _all, "image, channels, height and width, such as image1x28x28"),
     "conv": Form(
-        rf"conv{N}x{N}(?:(same)|p{N}(?:\+{N})?)?(?:s{N})?",
+        rf"conv{N}x{N}((?:same|{S}|{P}(?:\+\d{{1,9}})?)*)",
         _of_conv,
         "conv, filters and their side, such as conv4x3, conv4x3same or conv4x3p1s2",
     ),
-    "pool": Form(rf"pool{N}(?:s{N})?(?:p{N})?", _of_pool, "pool and its side, such as pool2, pool3s2 or pool3s2p1"),
-    "averagepool": Form(rf"averagepool{N}(?:s{N})?", _of_pool, "averagepool and its side, such as averagepool2"),
+    "pool": Form(rf"pool{N}((?:{S}|{P})*)", _of_pool, "pool and its side, such as pool2, pool3s2 or pool3s2p1"),
+    "averagepool": Form(
+        rf"averagepool{N}((?:{S})*)", _of_averagepool, "averagepool and its side, such as averagepool2"
+    ),
     "dropout": Form(
         r"dropout(\d{0,9}\.?\d{1,9})", lambda found: (float(found[1]),), "dropout and its rate, such as dropout0.5"
     ),
@@ -110,7 +127,10 @@ def _word(part: object) -> Word:
         wanted = f"layers in words, such as {EXAMPLE}"
         raise CourseError(f"wanted {wanted}; got {text[:60]!r}{nearest(kind, filter(None, FORMS))}")
     found = re.fullmatch(FORMS[kind].pattern, text, re.ASCII)
-    word = found and Word(kind or "dense", FORMS[kind].numbers(found))
+    try:
+        word = found and Word(kind or "dense", FORMS[kind].numbers(found))
+    except CourseError as error:
+        raise CourseError(f"{text[:60]}: {error}") from None
     if word is None or (kind in ("", "image") and min(word.numbers) < 1):
         raise CourseError(f"wanted {FORMS[kind].wanted}; got {text[:60]!r}")
     return word

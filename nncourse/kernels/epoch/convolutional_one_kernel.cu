@@ -87,7 +87,10 @@ __device__ constexpr int deltas_rows(int l) {
     return of[l];
 }
 __device__ constexpr int border(int l) { return l > 0 && stride(l) == 1 ? side(l) - 1 : 0; }
-__device__ constexpr int deltas_pitch(int l) { return width(l + 1) + 2 * border(l); }
+__device__ constexpr int deltas_pitch(int l) {
+    constexpr int of[] = {DELTAS_PITCHES};
+    return of[l];
+}
 __device__ constexpr int forward_at(int l) {  // filters for the way forward, [c][i][j][o]
     constexpr int of[] = {FORWARD_AT};
     return of[l];
@@ -524,6 +527,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         turn++;
         const int rows = least(BATCH, n - start), own_samples = least(EACH, rows - block * EACH);
         const int with_samples = divided_up(rows, EACH);  // blocks
+        const float mean_of = 1.0f / rows;
 
         // ---- forward: convolutions, while the dense weights arrive
         auto fetch_dense = [&] {  // by the second half of the threads: the first convolution may keep only the first half busy
@@ -582,7 +586,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 __syncthreads();
             });
             for (int o = thread; o < OUTPUTS; o += THREADS)
-                numbers[dense_deltas_at(LAYERS) + o] = output_delta(outputs, targets + q * OUTPUTS, o) / rows;
+                numbers[dense_deltas_at(LAYERS) + o] = output_delta(outputs, targets + q * OUTPUTS, o) * mean_of;
             __syncthreads();
             downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
                 constexpr int layer = number.number, row = row_of(layer);
@@ -679,7 +683,8 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 hear(inputs, turn, place);
 #pragma unroll
                 for (int e = 0; e < AHEAD; e++) {
-                    const float a = sample(e0 + e) >= BATCH ? 0.0f : k < INPUTS ? inputs[e] : 1.0f;
+                    const bool is_there = (e0 + e + 1) * S_GROUPS <= BATCH || sample(e0 + e) < BATCH;
+                    const float a = !is_there ? 0.0f : k < INPUTS ? inputs[e] : 1.0f;
                     const float4* deltas = (const float4*)(own + least(sample(e0 + e), BATCH - 1) * GATHERED);
 #pragma unroll
                     for (int j = 0; j < SHARE_FOURS / 4; j++) {

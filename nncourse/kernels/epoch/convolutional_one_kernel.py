@@ -41,6 +41,7 @@ class Layout:
     maps_at: tuple[int, ...]
     maps_size: int  # of one sample
     deltas_rows: tuple[int, ...]
+    deltas_pitches: tuple[int, ...]
     deltas_at: tuple[int, ...]
     forward_at: tuple[int, ...]
     backward_at: tuple[int, ...]
@@ -48,6 +49,7 @@ class Layout:
     shared_floats: int
 
 
+@functools.lru_cache(maxsize=64)
 def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip: Chip) -> Layout:
     """A layout that fits the chip. Raises DoesNotFitError if there is none."""
     blocks = min(chip.multiprocessors, max(batch, ceil(architecture.sizes[0] / 8)))
@@ -71,20 +73,21 @@ def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip
 def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, blocks: int, threads: int) -> Layout:
     each = ceil(batch / blocks)
     maps, filters = architecture.maps, architecture.convolutions
-    rows, pitches, delta_rows, delta_sizes, forward, backward = [], [], [], [], [], []
+    rows, pitches, delta_rows, delta_pitches, delta_sizes, forward, backward = [], [], [], [], [], [], []
     for number, (f, (c_in, height, width)) in enumerate(zip(filters, maps, strict=False)):
         _, high, wide = maps[number + 1]
         strips_in, strips_out = TALL * ceil(height / TALL), TALL * ceil(high / TALL)
         rows.append(max(height + f.before + f.after, (strips_out - 1) * f.stride + f.k))
-        pitches.append(width + f.before + f.after)
+        pitches.append(_pitch(width + f.before + f.after, f.stride, wide))
         edge = f.k - 1 if number > 0 and f.stride == 1 else 0
         below = strips_in + f.before + f.k - 1 if edge else 0
         delta_rows.append(max(high + 2 * edge, strips_out + edge, below))
-        delta_sizes.append(f.count * delta_rows[-1] * (wide + 2 * edge))
+        delta_pitches.append(_pitch(wide + 2 * edge, 1, width))
+        delta_sizes.append(f.count * delta_rows[-1] * delta_pitches[-1])
         forward.append((c_in * f.k * f.k + 1) * _fours(f.count))
         backward.append(f.count * f.k * f.k * _fours(c_in) if number > 0 else 0)
     rows.append(maps[-1][1])
-    pitches.append(maps[-1][2])
+    pitches.append(_pitch(maps[-1][2], 1, maps[-1][2]))
     map_sizes = [c * r * p for (c, _, _), r, p in zip(maps, rows, pitches, strict=True)]
     maps_at, maps_size = _one_behind_the_other(map_sizes)
     deltas_at, end = _one_behind_the_other(delta_sizes, each * maps_size)
@@ -112,13 +115,35 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
     }
     starts, end = _one_behind_the_other(list(sizes.values()), end)
     return Layout(
-        blocks, threads, each, tuple(rows), tuple(pitches), tuple(maps_at), maps_size, tuple(delta_rows),
-        tuple(deltas_at), tuple(forward_at), tuple(backward_at), tuple(zip(sizes, starts, strict=True)), end,
-    )  # fmt: skip
+        blocks=blocks,
+        threads=threads,
+        each=each,
+        map_rows=tuple(rows),
+        map_pitches=tuple(pitches),
+        maps_at=tuple(maps_at),
+        maps_size=maps_size,
+        deltas_rows=tuple(delta_rows),
+        deltas_pitches=tuple(delta_pitches),
+        deltas_at=tuple(deltas_at),
+        forward_at=tuple(forward_at),
+        backward_at=tuple(backward_at),
+        parts=tuple(zip(sizes, starts, strict=True)),
+        shared_floats=end,
+    )
 
 
 def _fours(number: int) -> int:
     return 4 * ceil(number / 4)
+
+
+def _pitch(width: int, stride: int, across: int) -> int:
+    """The length of a map's row, at least `width`.
+
+    Adjacent threads have adjacent columns, `across` of them; then come the columns TALL rows below. With this length
+    they read from different banks of shared memory.
+    """
+    fitting = (pitch for pitch in range(width, width + 8) if (TALL * stride * pitch - stride * across) % 32 == 0)
+    return next(fitting, width)
 
 
 def _one_behind_the_other(sizes: list[int], start: int = 0) -> tuple[list[int], int]:
@@ -165,6 +190,7 @@ def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, ad
         "MAP_PITCHES": made.map_pitches,
         "MAPS_AT": made.maps_at,
         "DELTAS_ROWS": [*made.deltas_rows, 0],
+        "DELTAS_PITCHES": [*made.deltas_pitches, 0],
         "DELTAS_AT": [*made.deltas_at, 0],
         "FORWARD_AT": [*made.forward_at, 0],
         "BACKWARD_AT": [*made.backward_at, 0],

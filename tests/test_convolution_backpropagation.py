@@ -1,0 +1,103 @@
+"""The gradients of a convolution: compared with finite differences and with PyTorch, and how much memory they take."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from nncourse.cuda import emulate
+from nncourse.kernels.convolution import convolution_forward
+from nncourse.kernels.convolution_backpropagation import (
+    convolution_bias_gradient,
+    convolution_input_gradient,
+    convolution_weight_gradient,
+)
+
+# batch, c_in, h_in, w_in, c_out, k, stride, before, after
+WINDOWS = [
+    (3, 2, 6, 5, 4, 3, 1, 1, 1),
+    (2, 3, 5, 7, 2, 2, 1, 0, 1),  # even, "same"
+    (2, 1, 9, 8, 3, 3, 2, 1, 1),
+    (1, 2, 10, 7, 5, 2, 3, 0, 0),  # pixels that no window holds
+    (2, 2, 7, 6, 3, 4, 2, 2, 1),
+    (1, 1, 3, 4, 2, 2, 1, 3, 2),  # windows that lie in the padding altogether
+]
+
+
+def arguments(windows, rng, dtype=np.float64):
+    """A, W, b and D for these windows."""
+    batch, c_in, h_in, w_in, c_out, k, stride, before, after = windows
+    h_out, w_out = ((side + before + after - k) // stride + 1 for side in (h_in, w_in))
+    shapes = (batch, c_in, h_in, w_in), (c_out, c_in, k, k), (c_out,), (batch, c_out, h_out, w_out)
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def gradients(kernel, windows, A, W, D):
+    """dW, db and G by the kernels of that name."""
+    k, stride, before, after = windows[5:]
+    dW = convolution_weight_gradient[kernel](D, A, k, stride, before, after)
+    G = convolution_input_gradient[kernel](D, W, *A.shape[2:], stride, before, after)
+    return dW, convolution_bias_gradient[kernel](D), G
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("kernel", ["loops", "numpy"])
+def test_gradients_are_those_of_finite_differences(kernel, windows, rng):
+    """C = mean over the batch of Σ D ⊙ Z, so that dC/dZ of a sample is D."""
+    A, W, b, D = arguments(windows, rng)
+    h = 1e-3
+
+    def cost():
+        return np.sum(D * convolution_forward[kernel](A, W, b, *windows[6:])) / len(A)
+
+    def slope(array, place):
+        old = array[place]
+        array[place] = old + h
+        above = cost()
+        array[place] = old - h
+        below = cost()
+        array[place] = old
+        return (above - below) / (2 * h)
+
+    dW, db, G = gradients(kernel, windows, A, W, D)
+    for array, gradient in ((W, dW), (b, db), (A, G / len(A))):
+        assert gradient.shape == array.shape and gradient.dtype == np.float64
+        for number in rng.choice(array.size, min(array.size, 20), replace=False):
+            place = np.unravel_index(number, array.shape)
+            assert slope(array, place) == pytest.approx(gradient[place], rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("kernel", ["loops", "numpy"])  # check() compares the others with the truth, as it does these
+def test_gradients_are_those_of_pytorch(kernel, windows, rng):
+    torch = pytest.importorskip("torch")
+    A, W, b, D = arguments(windows, rng, np.float32)
+    stride, before, after = windows[6:]
+    tensors = [torch.from_numpy(array.astype(np.float64)).requires_grad_() for array in (A, W, b)]
+    padded = torch.nn.functional.pad(tensors[0], (before, after, before, after))
+    torch.nn.functional.conv2d(padded, *tensors[1:], stride=stride).backward(torch.from_numpy(D.astype(np.float64)))
+    for ours, theirs in zip(gradients(kernel, windows, A, W, D), (tensors[1], tensors[2], tensors[0]), strict=True):
+        over = 1 if theirs is tensors[0] else len(A)
+        np.testing.assert_allclose(ours, theirs.grad.numpy() / over, rtol=1e-4, atol=1e-5)
+
+
+def test_both_gradients_of_arrays_are_made_some_samples_at_a_time(rng):
+    """All windows at once would take k² = 25 times the image, 25 MB here."""
+    windows = (40, 8, 28, 28, 3, 5, 1, 2, 2)
+    A, W, _, D = arguments(windows, rng, np.float32)
+    tracemalloc.start()
+    gradients("numpy", windows, A, W, D)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 40 * 8 * 25 * 28 * 28 * 4 > 25e6 > 6e6 > peak
+
+
+@pytest.mark.parametrize("windows", [(1, 2, 24, 23, 3, 23, 1, 5, 6), (1, 1, 3, 2, 1, 513, 60, 300, 290)])
+def test_filters_larger_than_the_room_in_shared_memory(windows, rng):
+    """A block loads some rows of such a filter at a time, or a part of a row."""
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+    _, W, _, D = arguments(windows, rng, np.float32)
+    given = D, W, *windows[2:4], *windows[6:]
+    wanted = convolution_input_gradient["numpy"](*given)
+    np.testing.assert_allclose(convolution_input_gradient["shared"](*given), wanted, rtol=1e-4, atol=1e-3)
