@@ -21,7 +21,7 @@ from nncourse.kernels import convolution, convolution_backpropagation
 
 REFUSED = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "WINOGRAD", "FFT", "NONDETERMINISTIC")
 MOST_WORKSPACE = 1 << 30  # bytes
-TIMED = 3  # calls of each plan, of which the fastest counts
+CALLS = 5  # of a plan that is timed
 
 
 @functools.cache
@@ -115,9 +115,8 @@ def graph_of(
     import cudnn
 
     number = cudnn.data_type.FLOAT
-    graph = cudnn.pygraph(
-        io_data_type=number, intermediate_data_type=number, compute_data_type=number, handle=handle
-    )  # fmt: skip
+    everywhere = {f"{use}_data_type": number for use in ("io", "intermediate", "compute")}
+    graph = cudnn.pygraph(handle=handle, **everywhere)
     images, filters, deltas = windows.images, windows.filters, windows.deltas
     names, shapes, node = {
         "forward": (("image", "weight"), (images, filters, deltas), graph.conv_fprop),
@@ -158,31 +157,35 @@ def plans_for(kind: str, windows: Windows, refused: tuple[str, ...] = REFUSED) -
     except Exception:  # of several types, differing between versions
         return []
     arrays = [cupy.zeros(shape, np.float32) for shape in shapes]
-    timed = []
+    timed: list[tuple[float, Plan]] = []
     for number in range(graph.get_execution_plan_count()):
         try:
             graph.build_plan_at_index(number)
             plan = Plan(graph, tensors, number, graph.get_workspace_size_plan_at_index(number))
-            timed.append((_seconds(plan, arrays), plan))
+            best = min((seconds for seconds, _ in timed), default=inf)
+            timed.append((_seconds(plan, arrays, best), plan))
         except Exception:  # a plan that is refused, or that does not fit the GPU
             continue
     return sorted(timed, key=lambda pair: pair[0])
 
 
-def _seconds(plan: Plan, arrays: list[Any]) -> float:
-    """The shortest time of some calls, after one that is not timed."""
+def _seconds(plan: Plan, arrays: list[Any], best: float) -> float:
+    """The time of a call; measured with more calls unless the first is much slower than the best plan so far."""
+    plan(*arrays)  # whatever is done once is done here
+    once = _seconds_a_call(plan, arrays, 1)
+    return once if once > 2 * best else min(_seconds_a_call(plan, arrays, CALLS) for _ in range(2))
+
+
+def _seconds_a_call(plan: Plan, arrays: list[Any], calls: int) -> float:
     import cupy
 
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-    shortest = inf
-    plan(*arrays)
-    for _ in range(TIMED):
-        start.record()
+    start.record()
+    for _ in range(calls):
         plan(*arrays)
-        stop.record()
-        stop.synchronize()
-        shortest = min(shortest, cupy.cuda.get_elapsed_time(start, stop) / 1000)
-    return shortest
+    stop.record()
+    stop.synchronize()
+    return cupy.cuda.get_elapsed_time(start, stop) / 1000 / calls
 
 
 @functools.lru_cache(maxsize=512)
