@@ -5,7 +5,7 @@ compute it that differ in speed by factors; its own guess which is fastest is of
 shapes all plans are timed, which takes about a second, and the fastest right one is kept.
 
 Right means: no tensor cores, which round each factor to 11 bits (TF32), and no float atomics, which give other last
-digits at each call. Some plans transform the image (Winograd's and Fourier's, and one that cuDNN does not name so): then
+digits at each call. Some plans transform the image (Winograd's and Fourier's, and one without such a name): then
 the rounding errors of large pixels reach small ones beside them. PyTorch takes such plans. They are taken here from
 LARGE sizes on, where they are much faster, if they are right for numbers of one size; below, each element must be right
 beside numbers of any size. check() tries sizes below.
