@@ -1,8 +1,8 @@
 """convolutional_sgd_epoch and convolutional_adam_epoch with loops that Numba compiles; the dense layers are NumPy's.
 
 Convolutions and pool are computed sample by sample, while its images are in the cache. convolutional_layout.py says how
-these lie: so that a sum over the pixels that a filter sees is, for a whole image, one long loop, which the compiler turns
-into SIMD instructions. Four filters share what such a loop reads. What it computes between the rows is set to 0.
+these lie: so that a sum over the pixels that a filter sees is, for a whole image, one long loop, which the compiler
+turns into SIMD instructions. Four filters share what such a loop reads. What it computes between the rows is set to 0.
 
 Behind a max-pool only one pixel of each window has a delta: the gradients of the last convolution are sums over few.
 
@@ -19,13 +19,28 @@ from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.kernels import jit
 from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.kernels.epoch.convolutional_cpu import Dense, epoch
-from nncourse.kernels.epoch.convolutional_layout import (  # noqa: F401  (Numba finds them by their names)
-    ACTIVATION, AT, BACK_AT, BACK_OFFSET_AT, BACK_TAPS, CHANNELS, FIRST, HEIGHT, IN, K, OFFSET_AT, PLANE, STRIDE, TAPS,
-    W_AT, WEIGHT_AT, WIDTH, fours, layout,
-)  # fmt: skip
-from nncourse.kernels.epoch.dense_cpu import (  # noqa: F401
-    ALPHA, LEAKY_RELU, RELU, SIGMOID, SOFTMAX, SOFTPLUS, STEP, TANH, _activate, _exp, _sigmoid, _to_delta,
-)  # fmt: skip
+from nncourse.kernels.epoch.convolutional_layout import (
+    ACTIVATION,
+    AT,
+    BACK_AT,
+    BACK_OFFSET_AT,
+    BACK_TAPS,
+    CHANNELS,
+    FIRST,
+    HEIGHT,
+    IN,
+    OFFSET_AT,
+    PLANE,
+    STRIDE,
+    TAPS,
+    W_AT,
+    WEIGHT_AT,
+    WIDTH,
+    K,
+    fours,
+    layout,
+)
+from nncourse.kernels.epoch.dense_cpu import _activate, _exp, _sigmoid, _to_delta
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 f32, u = np.float32, np.uint64
@@ -465,7 +480,6 @@ def _move_by_adam(W, G, M, V, rate, epsilon):
         W[i] -= rate * m / (np.sqrt(v) + epsilon)
 
 
-DENSE = _exp, _sigmoid, _activate, _to_delta
 ACTIVATIONS = _exp, _sigmoid, _activate, _to_delta
 INNER = _copy, _four_filters, _clear_around
 POOL = _pool_rows, _pool_columns, _pick, _pool
