@@ -20,13 +20,35 @@ from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.kernels import jit
 from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.kernels.epoch.convolutional_cpu import Dense, epoch
-from nncourse.kernels.epoch.convolutional_layout import (  # noqa: F401  (Numba finds them by their names)
-    ACTIVATION, AT, BACK_AT, BACK_OFFSET_AT, BACK_TAPS, CHANNELS, FIRST, HEIGHT, IN, K, OFFSET_AT, PLANE, STRIDE, TAPS,
-    W_AT, WEIGHT_AT, WIDTH, fours, layout,
-)  # fmt: skip
-from nncourse.kernels.epoch.dense_cpu import (  # noqa: F401
-    ALPHA, IDENTITY, LEAKY_RELU, NAMES, RELU, SIGMOID, SOFTMAX, SOFTPLUS, STEP, TANH, _activate, _exp, _sigmoid, _to_delta,
-)  # fmt: skip
+from nncourse.kernels.epoch.convolutional_layout import (
+    ACTIVATION,
+    AT,
+    BACK_AT,
+    BACK_OFFSET_AT,
+    BACK_TAPS,
+    CHANNELS,
+    FIRST,
+    HEIGHT,
+    IN,
+    OFFSET_AT,
+    PLANE,
+    STRIDE,
+    TAPS,
+    W_AT,
+    WEIGHT_AT,
+    WIDTH,
+    K,
+    fours,
+    layout,
+)
+from nncourse.kernels.epoch.dense_cpu import (
+    IDENTITY,
+    NAMES,
+    _activate,
+    _exp,
+    _sigmoid,
+    _to_delta,
+)
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 f32, u = np.float32, np.uint64
