@@ -1,8 +1,8 @@
 """convolutional_sgd_epoch and convolutional_adam_epoch with loops that Numba compiles; the dense layers are NumPy's.
 
 Convolutions and pool are computed sample by sample, while its images are in the cache. convolutional_layout.py says how
-these lie: so that a sum over the pixels that a filter sees is, for a whole image, one long loop, which the compiler makes
-SIMD instructions of. Four filters share what such a loop reads. What it computes between the rows is set to 0.
+these lie: so that a sum over the pixels that a filter sees is, for a whole image, one long loop, which becomes SIMD
+instructions. Four filters share what such a loop reads. What it computes between the rows is set to 0.
 
 Behind a max-pool only one pixel of each window has a delta: the gradients of the last convolution are sums over few.
 
@@ -11,6 +11,8 @@ call, and a signed place compared with 0 for each element.
 """
 
 import functools
+
+# ruff: noqa: F401  (some names are used by the functions of dense_cpu.py, which Numba compiles as part of this file)
 from collections.abc import Callable
 from math import prod
 
@@ -42,8 +44,16 @@ from nncourse.kernels.epoch.convolutional_layout import (
     layout,
 )
 from nncourse.kernels.epoch.dense_cpu import (
+    ALPHA,
     IDENTITY,
+    LEAKY_RELU,
     NAMES,
+    RELU,
+    SIGMOID,
+    SOFTMAX,
+    SOFTPLUS,
+    STEP,
+    TANH,
     _activate,
     _exp,
     _sigmoid,
