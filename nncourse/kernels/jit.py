@@ -21,10 +21,15 @@ def jit(function: Callable) -> Callable:
 
 def compiled_together(*functions: Callable) -> Callable:
     """The last function, compiled together with those it calls, which Numba needs compiled under the same names."""
+    return all_compiled_together(*functions)[functions[-1].__name__]
+
+
+def all_compiled_together(*functions: Callable) -> dict[str, Callable]:
+    """The functions by their names; they may call each other, and none is compiled twice."""
     names = dict(functions[-1].__globals__)
     for function in functions:
         names[function.__name__] = jit(FunctionType(function.__code__, names))
-    return names[functions[-1].__name__]
+    return {function.__name__: names[function.__name__] for function in functions}
 
 
 def at_first_call(build: Callable[[], Callable]) -> Callable:

@@ -10,6 +10,7 @@ The inner functions take arrays with the place to begin, as unsigned numbers: a 
 call, and a signed place compared with 0 for each element.
 """
 
+import functools
 from collections.abc import Callable
 from math import prod
 
@@ -24,7 +25,7 @@ from nncourse.kernels.epoch.convolutional_layout import (  # noqa: F401  (Numba 
     W_AT, WEIGHT_AT, WIDTH, fours, layout,
 )  # fmt: skip
 from nncourse.kernels.epoch.dense_cpu import (  # noqa: F401
-    ALPHA, LEAKY_RELU, RELU, SIGMOID, SOFTMAX, SOFTPLUS, STEP, TANH, _activate, _exp, _sigmoid, _to_delta,
+    ALPHA, IDENTITY, LEAKY_RELU, NAMES, RELU, SIGMOID, SOFTMAX, SOFTPLUS, STEP, TANH, _activate, _exp, _sigmoid, _to_delta,
 )  # fmt: skip
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
@@ -35,7 +36,7 @@ SIMD = 32  # numbers that a vectorised loop takes at once
 @convolutional_sgd_epoch.kernel("numba", device="cpu")
 def sgd(parameters, architecture, X, Y, batch, rate):
     """Compiled once for all networks."""
-    gradients, rate = np.empty_like(parameters), f32(rate)
+    gradients, rate, move_by_sgd = np.empty_like(parameters), f32(rate), compiled()["_move_by_sgd"]
 
     def move():
         move_by_sgd(parameters, gradients, rate)
@@ -47,7 +48,7 @@ def sgd(parameters, architecture, X, Y, batch, rate):
 @convolutional_adam_epoch.kernel("numba", device="cpu")
 def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
     """Compiled once for all networks; W ← W − η √c₂ / c₁ M / (√V + ε √c₂)."""
-    gradients = np.empty_like(parameters)
+    gradients, move_by_adam = np.empty_like(parameters), compiled()["_move_by_adam"]
 
     def move():
         nonlocal steps
@@ -63,7 +64,8 @@ def gradient_function(parameters, gradients, architecture: ConvolutionalArchitec
     """A function of X and Y that writes the mean gradients of a batch of this size."""
     pairs, derivatives = architecture.views(parameters), architecture.views(gradients)
     count, made = len(architecture.convolutions), layout(architecture)
-    dense = Dense(pairs[count:], derivatives[count:], architecture, batch)
+    arrange, forward, backward = (compiled()[name] for name in ("_arrange", "_forward", "_backward"))
+    dense = Dense(pairs[count:], derivatives[count:], architecture, batch, compiled_functions)
     last, side = made.table[-1], max(1, architecture.pool)
     P = np.zeros(batch * last[AT] + fours(last[CHANNELS]) * last[PLANE] + SIMD, np.float32)
     windows = last[CHANNELS] * (last[HEIGHT] // side) * (made.pitch + SIMD) + side
@@ -84,6 +86,12 @@ def gradient_function(parameters, gradients, architecture: ConvolutionalArchitec
             backward(made.table, made.offsets, made.pitch, side, weights, P, A, G, seen, E, gradients)
 
     return gradient
+
+
+def compiled_functions(name: str) -> tuple[Callable, Callable]:
+    """activate(Z, S) and to_delta(D, A, S), in place."""
+    code, activate, to_delta = NAMES.index(name), compiled()["_activate"], compiled()["_to_delta"]
+    return lambda Z, S: activate(code, Z), lambda D, A, S: code == IDENTITY or to_delta(code, D, A)
 
 
 def _arrange(parameters, places, sources, weights):
@@ -300,6 +308,7 @@ def _forward(table, offsets, pitch, side, weights, X, P, M, K, best, place, A, s
     """The inputs A of the dense layers, and `seen`: which number of P the filter of each of them saw first."""
     count = len(table) - 1
     row = table[count, AT]  # of P: the maps of a sample; behind those of all samples lies the last map of one sample
+    A_flat = A.reshape(-1)
     for s in range(len(A)):
         for number in range(count + 1):
             channels, height, width = table[number, CHANNELS], table[number, HEIGHT], table[number, WIDTH]
@@ -328,7 +337,7 @@ def _forward(table, offsets, pitch, side, weights, X, P, M, K, best, place, A, s
                 end = start + (channels - 1) * plane + first + n
                 _activate(table[number - 1, ACTIVATION], P[start + first : end].reshape(1, -1))
                 _clear_around(P, start, plane, channels, first, height, width, pitch)
-        _pool(table, pitch, side, P, s, len(A), M, K, best, place, A.reshape(-1), seen)
+        _pool(table, pitch, side, P, s, len(A), M, K, best, place, A_flat, seen)
     if count > 0:
         _activate(table[count - 1, ACTIVATION], A)
 
@@ -466,12 +475,9 @@ def _move_by_adam(W, G, M, V, rate, epsilon):
 
 
 DENSE = _exp, _sigmoid, _activate, _to_delta
-ACTIVATIONS = _exp, _sigmoid, _activate, _to_delta
-INNER = _copy, _four_filters, _clear_around
-POOL = _pool_rows, _pool_columns, _pick, _pool
-forward = jit.at_first_call(lambda: jit.compiled_together(*ACTIVATIONS, *INNER, *POOL, _with_steps, _forward))
-SPREAD = _add_four, _spread, _spread_all, _products, _copy_map
-backward = jit.at_first_call(lambda: jit.compiled_together(*ACTIVATIONS, *INNER, *SPREAD, _backward))
-arrange = jit.at_first_call(lambda: jit.jit(_arrange))
-move_by_sgd = jit.at_first_call(lambda: jit.jit(_move_by_sgd))
-move_by_adam = jit.at_first_call(lambda: jit.jit(_move_by_adam))
+FUNCTIONS = (
+    _exp, _sigmoid, _activate, _to_delta, _copy, _copy_map, _four_filters, _with_steps, _clear_around, _pool_rows,
+    _pool_columns, _pick, _pool, _add_four, _spread, _spread_all, _products, _arrange, _move_by_sgd, _move_by_adam,
+    _forward, _backward,
+)  # fmt: skip
+compiled = functools.cache(lambda: jit.all_compiled_together(*FUNCTIONS))
