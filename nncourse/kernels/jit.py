@@ -26,7 +26,9 @@ def compiled_together(*functions: Callable) -> Callable:
 
 def all_compiled_together(*functions: Callable) -> dict[str, Callable]:
     """The functions by their names; they may call each other, and none is compiled twice."""
-    names = dict(functions[-1].__globals__)
+    names: dict[str, Any] = {}
+    for function in functions:
+        names |= function.__globals__
     for function in functions:
         names[function.__name__] = jit(FunctionType(function.__code__, names))
     return {function.__name__: names[function.__name__] for function in functions}
