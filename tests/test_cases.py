@@ -11,6 +11,7 @@ from nncourse.kernels.catalogue import epochs, operations
 from nncourse.kernels.confusion import confusion_matrix
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.operation import Operation
+from nncourse.kernels.pooling import maxpool_forward
 from nncourse.kernels.truth import truths_of
 from nncourse.kernels.update import sgd_update
 
@@ -119,6 +120,17 @@ def test_drawn_sizes_want_listed_ones_beside_them():
     for more in ({"draw_sizes": lambda rng: {"n": 3}}, {"large_sizes": [{"n": 70_000}]}):
         with pytest.raises(CourseError, match="sizes_to_check"):
             Operation("own", "b = a", "a (n,) -> b (n,)", truth=np.array, flops=None, **more)
+
+
+def test_who_compares_numbers_meets_ties_and_nan():
+    drawn = arrays(maxpool_forward)
+    nan = [np.signbit(array[np.isnan(array)]) for array in drawn if np.isnan(array).any()]
+    assert any(signs.any() and not signs.all() for signs in nan), "NaN has both signs"
+    assert any(np.isneginf(array[0, 0, :3, :3]).all() for array in drawn), "nothing but −∞ in a window"
+    zeros = [np.signbit(array[array == 0]) for array in drawn if (array == 0).any() and (array <= 0).all()]
+    assert any(signs.any() and not signs.all() for signs in zeros), "0 and −0, and nothing larger"
+    steps = [np.diff(np.unique(array)) for array in drawn if np.isfinite(array).all()]
+    assert any(len(step) and (step < 2e-7).all() for step in steps), "numbers next to each other"
 
 
 def test_scalars_are_negative_and_zero_too():

@@ -166,6 +166,10 @@ CONVOLUTION_GRADIENTS = [
             "if (n >= batch * pixels) return; bool inside =",
             False,
         ),
+        ("input", "implicit_gemm", "stride ignored", " && place.rest == rest", "", True),
+        ("input", "implicit_gemm", "weights past the last", "place < 0 ? 0.0f : W[place]", "W[place]", False),
+        ("input", "implicit_gemm", "channels past the last", "min(c + t / 2, c_in - 1)", "(c + t / 2)", False),
+        ("input", "implicit_gemm", "steps forgotten", "if (k0 % THREADS == 0)", "if (k0 < THREADS)", True),
         ("input", "shared", "no guard for the channels", "inside && c0 + e < c_in", "inside", False),
     )
 ]

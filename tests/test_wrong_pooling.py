@@ -78,6 +78,7 @@ WRONG_MAXPOOL = {
     "starts at a number that is only small": loops_with(larger, first=-1e9),
     "starts at the smallest float": loops_with(larger, first=np.finfo(np.float32).min),
     "the last of equal ones": loops_with(lambda a, z: a >= z or np.isnan(a)),
+    "larger by a tolerance": loops_with(lambda a, z: a > z + 1e-6 or (np.isnan(a) and not np.isnan(z))),
     "NaN is passed over": loops_with(lambda a, z: a > z),
     "NaN only where it comes first": loops_with(lambda a, z: a > z and not np.isnan(z)),
     "the last NaN": loops_with(lambda a, z: a > z or np.isnan(a)),

@@ -8,8 +8,8 @@ First stage: small sizes and hostile values, so that a fault is shown on simple 
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's `hostile`
   names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞
   or −∞ once in one argument; "special", values at which activations often fail, all of them in each array; "ties", few
-  different numbers, and zeros of both signs; "nan", for operations that only move and compare numbers: some or most of
-  one argument NaN, or most of it −∞.
+  different numbers, zeros of both signs, and numbers that differ in the last bit; "nan", for operations that only move
+  and compare numbers: some or most of one argument NaN, or most of it −∞.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, for who counts calls.
 Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nncourse.errors import CourseError
-from nncourse.kernels.truth import is_decided, truths_of
+from nncourse.kernels.truth import EPS, is_decided, truths_of
 from nncourse.kernels.verdict import Case
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ KINDS = {
     + ("large", "large and negative", "rows of different size"),
     "infinite": ("infinite", "minus infinite") * 3,
     "special": ("special", "special", "alone", "minus alone"),
-    "ties": ("few different", "zeros of both signs"),
+    "ties": ("few different", "zeros of both signs", "hardly different"),
     "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
 }
 MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
@@ -314,9 +314,12 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
             values = rng.integers(-1, 2, shape)
         case "zeros of both signs":
             values = rng.choice([-1, -0.0, 0.0], shape)
+        case "hardly different":
+            values = 1 + rng.integers(0, 4, shape) * EPS
         case "some NaN" | "mostly NaN" if chosen:
-            values[rng.random(shape) < (0.7 if kind == "mostly NaN" else 0.1)] = np.nan
-            values.flat[rng.integers(values.size)] = np.nan
+            nan = rng.random(shape) < (0.7 if kind == "mostly NaN" else 0.1)
+            nan.flat[rng.integers(nan.size)] = True
+            values[nan] = np.copysign(np.nan, rng.standard_normal(nan.sum()))  # NaN has a sign, which means nothing
         case "mostly minus infinite" if chosen:
             values[rng.random(shape) < 0.9] = -np.inf
         case "infinite" | "minus infinite" | "alone" | "minus alone" if chosen:

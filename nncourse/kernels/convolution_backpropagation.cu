@@ -6,6 +6,7 @@
 //   tree             a block computes one weight, or one bias: its threads share the pixels of D
 //   tiles            a block computes 8 x 8 weights, from 16 reads for 64 products
 //   shared           a thread computes a pixel in 8 channels; the filters are in shared memory
+//   implicit_gemm    in convolution_backpropagation_tiles.cu: a product of matrices of which one is never made
 
 // ---- dW[o][c][i][j] = mean over s of the sum over y, x of D[s][o][y][x] * A[s][c][row][column]
 

@@ -31,34 +31,6 @@ __device__ __forceinline__ void gather(float (&numbers)[DEPTH], const Place* pla
     }
 }
 
-// Writes a thread's sums plus bias to Z: groups of 4 filters and 4 pixels, the first at (o, pixel), the others 32
-// filters and 16 pixels further. `plane` counts the pixels of one filter and one sample, which are adjacent in Z.
-__device__ __forceinline__ void write_pixels(const float (&sums)[8][8], int o, int pixel, const float* b, float* Z,
-                                             int batch, int c_out, int plane) {
-    bool fours = by_fours(Z, plane);
-#pragma unroll
-    for (int n = 0; n < 8; n += 4) {
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            int p = pixel + n / 4 * 16 + q, s = p / plane;
-            if (s >= batch || (fours && q)) break;
-            float* z = Z + (size_t)s * c_out * plane + p % plane;
-#pragma unroll
-            for (int m = 0; m < 8; m++) {
-                int filter = o + m / 4 * 32 + m % 4;
-                if (filter >= c_out) continue;
-                float bias = b[filter];
-                float* to = z + (size_t)filter * plane;
-                if (fours)
-                    *(float4*)to = make_float4(sums[m][n] + bias, sums[m][n + 1] + bias, sums[m][n + 2] + bias,
-                                               sums[m][n + 3] + bias);
-                else
-                    *to = sums[m][n + q] + bias;
-            }
-        }
-    }
-}
-
 // A block computes a tile of 64 filters x 128 pixels. Each of its 4 warps takes 64 x 32 of them.
 extern "C" __global__ __launch_bounds__(THREADS, 3) void convolution_forward_implicit_gemm(
     const float* A, const float* W, const float* b, float* Z, int batch, int c_in, int h_in, int w_in, int c_out, int k,

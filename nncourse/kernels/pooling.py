@@ -88,10 +88,10 @@ MAXPOOL_SIZES = {
     "large_sizes": _sizes(
         MAXPOOL,
         (65_900, 1, 2, 2, 2, 2, 0),
-        (1, 66_000, 2, 1, 2, 1, 1),
-        (1, 1, 66_100, 1, 1, 1, 0),
-        (1, 1, 1, 66_200, 2, 1, 1),
-        (1, 1, 290, 301, 2, 2, 0),  # places that need more than 16 bits
+        (1, 66_000, 2, 1, 1, 2, 0),
+        (1, 1, 66_100, 1, 1, 5, 0),
+        (1, 1, 1, 66_200, 2, 5, 1),
+        (1, 1, 290, 301, 3, 3, 0),  # places that need more than 16 bits
     ),
     "sizes_to_time": lambda device: _sizes(
         MAXPOOL, (32, 4, 28, 28, 4, 4, 0) if device == "cpu" else (4096, 16, 28, 28, 2, 2, 0)
@@ -254,7 +254,18 @@ maxpool_backward = Operation(
     tolerance=SUM_TOLERANCE,
     values={"places": _places},
     flops=lambda batch, c, h_out, w_out, **others: batch * c * h_out * w_out,
-    **MAXPOOL_SIZES,
+    **MAXPOOL_SIZES
+    | {
+        # few windows in each image, for a kernel that looks through all of them for each pixel
+        "large_sizes": _sizes(
+            MAXPOOL,
+            (65_900, 1, 2, 2, 2, 2, 0),
+            (1, 66_000, 2, 1, 1, 2, 0),
+            (1, 1, 66_100, 1, 1, 1000, 0),
+            (1, 1, 1, 66_200, 2, 1000, 1),
+            (1, 1, 290, 301, 2, 100, 0),
+        )
+    },
 )
 
 
@@ -338,10 +349,10 @@ AVERAGEPOOL_SIZES = {
     "large_sizes": _sizes(
         AVERAGEPOOL,
         (65_900, 1, 2, 2, 2, 2),
-        (1, 66_000, 2, 1, 1, 1),
-        (1, 1, 66_100, 2, 2, 1),
-        (1, 1, 2, 66_200, 2, 1),
-        (1, 1, 290, 301, 2, 2),
+        (1, 66_000, 2, 1, 1, 2),
+        (1, 1, 66_100, 2, 2, 5),
+        (1, 1, 2, 66_200, 2, 5),
+        (1, 1, 290, 301, 3, 3),
     ),
     "sizes_to_time": lambda device: _sizes(
         AVERAGEPOOL, (32, 4, 28, 28, 4, 4) if device == "cpu" else (4096, 16, 28, 28, 2, 2)

@@ -63,3 +63,32 @@ __device__ int lane_across() {
     return threadIdx.x % 2 + threadIdx.x / 16 % 2 * 2;
 }
 
+// ---- A convolution's product has a row for each filter and a column for each pixel of all samples.
+
+// Writes a thread's sums, plus bias if there is one, to Z: groups of 4 filters and 4 pixels, the first at (o, pixel), the
+// others 32 filters and 16 pixels further. `plane` counts the pixels of one filter and one sample, adjacent in Z.
+__device__ __forceinline__ void write_pixels(const float (&sums)[8][8], int o, int pixel, const float* b, float* Z,
+                                             int batch, int c_out, int plane) {
+    bool fours = by_fours(Z, plane);
+#pragma unroll
+    for (int n = 0; n < 8; n += 4) {
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            int p = pixel + n / 4 * 16 + q, s = p / plane;
+            if (s >= batch || (fours && q)) break;
+            float* z = Z + (size_t)s * c_out * plane + p % plane;
+#pragma unroll
+            for (int m = 0; m < 8; m++) {
+                int filter = o + m / 4 * 32 + m % 4;
+                if (filter >= c_out) continue;
+                float bias = b ? b[filter] : 0.0f;
+                float* to = z + (size_t)filter * plane;
+                if (fours)
+                    *(float4*)to = make_float4(sums[m][n] + bias, sums[m][n + 1] + bias, sums[m][n + 2] + bias,
+                                               sums[m][n + 3] + bias);
+                else
+                    *to = sums[m][n + q] + bias;
+            }
+        }
+    }
+}

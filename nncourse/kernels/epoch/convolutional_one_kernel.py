@@ -49,6 +49,7 @@ class Layout:
     shared_floats: int
 
 
+@functools.lru_cache(maxsize=64)
 def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip: Chip) -> Layout:
     """A layout that fits the chip. Raises DoesNotFitError if there is none."""
     blocks = min(chip.multiprocessors, max(batch, ceil(architecture.sizes[0] / 8)))
@@ -114,9 +115,21 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
     }
     starts, end = _one_behind_the_other(list(sizes.values()), end)
     return Layout(
-        blocks, threads, each, tuple(rows), tuple(pitches), tuple(maps_at), maps_size, tuple(delta_rows),
-        tuple(delta_pitches), tuple(deltas_at), tuple(forward_at), tuple(backward_at), tuple(zip(sizes, starts, strict=True)), end,
-    )  # fmt: skip
+        blocks=blocks,
+        threads=threads,
+        each=each,
+        map_rows=tuple(rows),
+        map_pitches=tuple(pitches),
+        maps_at=tuple(maps_at),
+        maps_size=maps_size,
+        deltas_rows=tuple(delta_rows),
+        deltas_pitches=tuple(delta_pitches),
+        deltas_at=tuple(deltas_at),
+        forward_at=tuple(forward_at),
+        backward_at=tuple(backward_at),
+        parts=tuple(zip(sizes, starts, strict=True)),
+        shared_floats=end,
+    )
 
 
 def _fours(number: int) -> int:
@@ -126,8 +139,8 @@ def _fours(number: int) -> int:
 def _pitch(width: int, stride: int, across: int) -> int:
     """The length of a map's row, at least `width`.
 
-    Adjacent threads have adjacent columns, `across` of them, and behind these the columns TALL rows below. With the right
-    length they read from different banks of shared memory.
+    Adjacent threads have adjacent columns, `across` of them; then come the columns TALL rows below. With this length
+    they read from different banks of shared memory.
     """
     fitting = (pitch for pitch in range(width, width + 8) if (TALL * stride * pitch - stride * across) % 32 == 0)
     return next(fitting, width)
