@@ -202,8 +202,8 @@ def _digits(records: list[dict]) -> list[str]:
     each = f"{steps:,} steps of {first['batch']}" + (f", the last of {last}" if last else "")
     said = (
         f"The digits CNN, `{digits.WORDS}`, by Adam: an epoch of {first['samples']:,} samples that lie on the GPU, "
-        f"{each}; nncourse's are kernels of `convolutional_adam_epoch`. The difference is the largest of a parameter from "
-        f"a float64 truth after {digits.CHECKED} steps, the accuracy that on the test set after the epoch."
+        f"{each}; nncourse's are kernels of `convolutional_adam_epoch`. The difference is the largest of a parameter "
+        f"from a float64 truth after {digits.CHECKED} steps, the accuracy that on the test set after the epoch."
     ) + (f" ¹ Timed for {part} steps; the epoch is calculated." if part < steps else "")
     head = ["contender", "µs a step", "ms an epoch", "of one_kernel", "difference", "accuracy"]
     return [said, "", *_rows(head, rows)]
@@ -248,7 +248,8 @@ def _convolutions(records: list[dict]) -> list[str]:
     rows = [[f"{each}, {kernel}", *(of.get(layer, "–") for layer in layers)] for (each, kernel), of in cells.items()]
     said = (
         "Convolutions of a ResNet-34 (3 × 3, batch 128) and of the digits CNN (2 × 2, batch 32), float32 without TF32: "
-        "microseconds; TFLOP/s; in brackets the share of the speed of PyTorch, which calls cuDNN."
+        "microseconds; TFLOP/s; in brackets the share of the speed of PyTorch, which calls cuDNN. "
+        "The digits CNN's layers are so small that the launches are what is timed."
     )
     return [said, "", *_rows(["pass, kernel", *layers], rows)]
 
