@@ -151,7 +151,7 @@ def test_a_run_is_saved_with_the_day(tmp_path, capsys):
 # ---- contenders
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES["cpu"].items() if not case.operation])
+@pytest.mark.parametrize("name", [name for name, case in CASES["cpu"].items() if case.sizes and not case.operation])
 def test_contenders_on_the_cpu_take_steps_of_the_same_case(name):
     case = CASES["cpu"][name]
     X, Y = data(case)

@@ -23,7 +23,7 @@ def coloured(axes):
 )
 def test_a_pixel_is_in_the_windows_that_hold_it(row, column, k, windows):
     shown = way_back.plot_pixel(np.zeros((4, 4)), k, row, column)
-    assert {axes.get_title() for axes in shown.figure.axes} == {f"delta {window}" for window in windows}
+    assert {axes.get_title(loc="left") for axes in shown.figure.axes} == {f"delta {window}" for window in windows}
     for axes in shown.figure.axes:
         assert len(coloured(axes)) == k * k and (row, column) in coloured(axes)
     assert f"{len(windows)} windows" in shown.words

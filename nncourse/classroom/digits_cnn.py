@@ -94,7 +94,8 @@ def recorded() -> list[Row]:
     for record in overheads.table("epochs"):
         if any(name in record["network"] for name in NAMES):
             where = f"{gpu['machine'].split(',')[0]}, {gpu['date']}"
-            rows.append(Row(record["contender"], where, STEPS * record["seconds_a_step"]))
+            seconds = STEPS * record["seconds_a_step"]
+            rows.append(Row(record["contender"], where, seconds, record.get("accuracy")))
     return rows
 
 

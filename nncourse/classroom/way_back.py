@@ -16,6 +16,7 @@ from nncourse.classroom.plots import Described
 from nncourse.kernels.backend import choose
 
 BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"
+NARROWEST = 4  # cells, so that there is room for a title
 Place = tuple[int, int]  # row, column
 
 
@@ -68,6 +69,7 @@ def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
 
 def _row(widths: list[int], height: int) -> tuple[Figure, list[Axes]]:
     """A figure with a grid beside the other; `widths` and `height` in cells."""
+    widths = [max(NARROWEST, width) for width in widths]
     figure = Figure(figsize=(0.42 * sum(widths) + 0.5 * len(widths), 0.42 * height + 0.4), dpi=100)
     figure.set_layout_engine("constrained")
     return figure, list(figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0])
@@ -80,8 +82,8 @@ def _cells(axes: Axes, values: np.ndarray, title: str, colours: dict[str, Collec
         axes.add_patch(Rectangle((column, row), 1, 1, facecolor=face, edgecolor="0.6", linewidth=0.7))
         text = value if isinstance(value, str) else f"{value:g}".replace("-", "−")
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=10)
-    axes.set_title(title, fontsize=9)
-    axes.set(xlim=(-0.1, values.shape[1] + 0.1), ylim=(values.shape[0] + 0.1, -0.1), aspect="equal")
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.set(xlim=(-0.1, max(NARROWEST, values.shape[1]) + 0.1), ylim=(values.shape[0] + 0.1, -0.1), aspect="equal")
     axes.set_axis_off()
 
 

@@ -339,8 +339,8 @@ convolution_bias_gradient.cuda_kernel("naive", SOURCE)
 convolution_bias_gradient.cuda_kernel("tree", SOURCE, block=512, grid=("c_out",))
 convolution_input_gradient.cuda_kernel("naive", SOURCE)
 PIXELS_OF_CHANNELS = "(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"
-convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=PIXELS_OF_CHANNELS, default=True)
+convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=PIXELS_OF_CHANNELS)
 
 TILES = CudaSource.read(Path(__file__).with_name("convolution_backpropagation_tiles.cu"), before=(ON_TILES,))
 BLOCKS = "((c_in + 63) // 64) * ((batch * h_in * w_in + 127) // 128)"  # a tile of 64 channels and 128 pixels each
-convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,))
+convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,), default=True)

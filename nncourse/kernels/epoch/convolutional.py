@@ -3,7 +3,10 @@
 As for dense networks (dense.py), the kernels make no calls between steps, and work on all parameters in one flat
 vector: W and b of each convolution in turn, then of each dense layer.
 
-    numpy           all arrays made beforehand; a convolution is one product of matrices: convolutional_cpu.py
+    numpy           all arrays made beforehand; a convolution is a product of matrices: convolutional_cpu.py
+    numba           loops over whole images, four filters at once: convolutional_loops.py
+    fused, graph    a few CUDA kernels a step, launched one by one, or recorded and replayed: convolutional_graph.py
+    one_kernel      one launch for the epoch: convolutional_one_kernel.py
 
 The networks are those of ConvolutionalArchitecture: convolutions, perhaps a max-pool, dense layers.
 """
@@ -215,6 +218,7 @@ NETWORKS = (
     _sizes((3, 7, 9), [(2, 4, 2, 1, 2), (5, 3, 1, 2, 0)], 2, (1,), "tanh leaky_relu sigmoid", BINARY, n=6),
     _sizes((2, 9, 7), [(3, 5, 1, 2, 2)], 3, (4, 3), "softplus relu identity", "mae", n=5, batch=2, steps=100),
     _sizes((1, 10, 11), [(2, 3, 3), (3, 2, *SAME_2), (2, 1)], 1, (5, 2), "relu identity tanh step sigmoid", n=4),
+    _sizes((1, 9, 10), [(2, 3, *SAME_3), (3, 3, 2, 1, 1), (5, 2, 2)], 0, (2,), "tanh sigmoid relu identity", n=3),
     _sizes((2, 4, 4), [(6, 4)], 0, (3, 2), "leaky_relu softplus softmax", n=11, batch=4, steps=2),
     _sizes((1, 12, 12), [(8, 3, *SAME_3), (4, 3)], 5, (33, 10), "relu tanh sigmoid softmax", CROSS, n=9, batch=5),
     _sizes((4, 6, 6), [(17, 2, 2)], 3, (5, 2), "step tanh sigmoid", n=3, batch=2, steps=20),
