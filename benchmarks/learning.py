@@ -72,11 +72,10 @@ def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "on
 def digits(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "one_kernel", samples=None) -> list[dict]:
     """A record for each seed and training of the digits CNN, with the accuracy on the test set and the seconds.
 
-    The first training is also stopped after one epoch. `samples` limits the training set. Raises FailedError where the
-    kernel does not compute the epochs.
+    The first training is also stopped after one epoch. `samples` limits both sets. Raises FailedError where the kernel
+    does not compute the epochs.
     """
-    X, Y, X_test, labels = standardised_mnist()
-    X, Y = X[:samples], Y[:samples]
+    X, Y, X_test, labels = (array[:samples] for array in standardised_mnist())
     backend = choose(backend_name, convolutional_adam_epoch=kernel)
     found = []
     for rate, schedule in DIGITS:

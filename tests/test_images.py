@@ -36,6 +36,11 @@ def test_black_is_zero_and_so_is_white_where_numbers_are_negative():
     assert negative.images[0].to_rgba(np.zeros((1, 1)))[0, 0, :3].min() > 0.98
 
 
+def test_images_may_share_one_scale():
+    dark, bright = images.plot({"dark": DIGIT / 4, "bright": DIGIT}, largest=2).figure.axes
+    assert dark.images[0].get_clim() == bright.images[0].get_clim() == (0, 2)
+
+
 def test_a_mosaic_shows_every_image_in_its_place_and_none_touches_another():
     tiles = np.arange(1, 6)[:, None, None] * np.ones((5, 2, 3))
     shown = images.mosaic(tiles, columns=2, title="five", words="Rising numbers.")

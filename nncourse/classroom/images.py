@@ -26,13 +26,18 @@ BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
 
 
 def plot(
-    images: Mapping[str, np.ndarray], title: str = "", words: str = "", across: int = 6, signed: bool = False
+    images: Mapping[str, np.ndarray],
+    title: str = "",
+    words: str = "",
+    across: int = 6,
+    signed: bool = False,
+    largest: float | None = None,
 ) -> Described:
     """Draw images (height, width) in rows of `across`, each with its name and its range of numbers.
 
     Images without negative numbers are grey, 0 is black. In others 0 is white, numbers below it are orange, above it
-    blue; if `signed`, in all. `words` say in the text alternative what is to be seen; else it gives the names and
-    ranges alone.
+    blue; if `signed`, in all. The strongest colour is `largest` in all images; without it, each image's largest number.
+    `words` say in the text alternative what is to be seen; else it gives the names and ranges alone.
     """
     across = min(across, len(images))
     down = -(-len(images) // across)
@@ -44,7 +49,7 @@ def plot(
     ranges = []
     for axes, (name, image) in zip(places, images.items(), strict=False):
         low, high = float(np.min(image)), float(np.max(image))
-        most = max(abs(low), abs(high)) or 1.0
+        most = largest or max(abs(low), abs(high)) or 1.0
         colours = {"cmap": NEGATIVE_TO_POSITIVE, "vmin": -most} if signed or low < 0 else {"cmap": "gray", "vmin": 0}
         axes.imshow(image, vmax=most, **colours)
         ranges.append(f"{name}: {low:.3g} to {high:.3g}".replace("-", "−"))

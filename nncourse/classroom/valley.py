@@ -138,7 +138,7 @@ class Picture:
             line, head = {"color": colour, "linewidth": 1.2}, {"markersize": 9, "markeredgecolor": "black"}
             self.moving += self.plane.plot([], [], f"{mark}-", **line, markersize=3, label=name)
             self.moving += self.plane.plot([], [], mark, **line, **head)
-            self.moving += self.costs.plot([], [], **line)
+            self.moving += self.costs.plot([], [], f"{mark}-", **line, markersize=4, markevery=10)
             self.moving += self.costs.plot([], [], mark, **line, **head)
         self.figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
         for artist in self.moving:

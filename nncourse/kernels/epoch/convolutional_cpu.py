@@ -16,6 +16,10 @@ from nncourse.kernels.epoch.dense import CROSS_ENTROPIES, batches
 from nncourse.kernels.epoch.dense_cpu import ARRAYS
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
+# Where a neuron has died its M falls for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers
+# below TINY become 0: they move no parameter, since they are divided by ε = 10⁻⁸ at least.
+TINY = 1e-30
+
 
 @convolutional_sgd_epoch.kernel("numpy", device="cpu")
 def sgd(parameters, architecture, X, Y, batch, rate):
@@ -34,7 +38,7 @@ def sgd(parameters, architecture, X, Y, batch, rate):
 def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
     """Adam in place on the flat vectors; W ← W − η √c₂ / c₁ M / (√V + ε √c₂), so that M and V are not divided."""
     gradients, S = np.empty_like(parameters), np.empty_like(parameters)
-    rest_1, rest_2 = np.array(1 - BETA_1, np.float32), np.array(1 - BETA_2, np.float32)
+    rest_1, rest_2, tiny = (np.array(number, np.float32) for number in (1 - BETA_1, 1 - BETA_2, TINY))
 
     def move():
         nonlocal steps
@@ -43,6 +47,8 @@ def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
         np.subtract(gradients, M, out=S)
         np.multiply(S, rest_1, out=S)
         np.add(M, S, out=M)
+        np.add(M, tiny, out=M)
+        np.subtract(M, tiny, out=M)
         np.multiply(gradients, gradients, out=S)
         np.subtract(S, V, out=S)
         np.multiply(S, rest_2, out=S)

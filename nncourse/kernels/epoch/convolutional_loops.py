@@ -20,7 +20,7 @@ from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.kernels import jit
 from nncourse.kernels.epoch import convolutional_layout as its
 from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.kernels.epoch.convolutional_cpu import Dense, epoch
+from nncourse.kernels.epoch.convolutional_cpu import TINY, Dense, epoch
 from nncourse.kernels.epoch.convolutional_layout import fours, layout
 from nncourse.kernels.epoch.dense_cpu import IDENTITY, NAMES, _activate, _exp, _sigmoid, _to_delta
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
@@ -459,6 +459,7 @@ def _move_by_sgd(W, G, rate):
 def _move_by_adam(W, G, M, V, rate, epsilon):
     for i in range(W.size):
         m = f32(BETA_1) * M[i] + f32(1 - BETA_1) * G[i]
+        m = m if abs(m) > f32(TINY) else f32(0)
         v = f32(BETA_2) * V[i] + f32(1 - BETA_2) * G[i] * G[i]
         M[i], V[i] = m, v
         W[i] -= rate * m / (np.sqrt(v) + epsilon)
