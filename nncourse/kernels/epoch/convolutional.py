@@ -217,11 +217,11 @@ NETWORKS = (
     _sizes((1, 6, 5), [(3, 3, *SAME_3)], 0, (4,), "sigmoid tanh", n=4, batch=9, steps=1),
     _sizes((3, 7, 9), [(2, 4, 2, 1, 2), (5, 3, 1, 2, 0)], 2, (1,), "tanh leaky_relu sigmoid", BINARY, n=6),
     _sizes((2, 9, 7), [(3, 5, 1, 2, 2)], 3, (4, 3), "softplus relu identity", "mae", n=5, batch=2, steps=100),
-    _sizes((1, 10, 11), [(2, 3, 3), (3, 2, *SAME_2), (2, 1)], 1, (5, 2), "relu identity tanh step sigmoid", n=4),
+    _sizes((1, 10, 11), [(2, 3, 3), (3, 2, *SAME_2), (2, 1)], 1, (5, 2), "step identity tanh relu sigmoid", n=4),
     _sizes((1, 9, 10), [(2, 3, *SAME_3), (3, 3, 2, 1, 1), (5, 2, 2)], 0, (2,), "tanh sigmoid relu identity", n=3),
     _sizes((2, 4, 4), [(6, 4)], 0, (3, 2), "leaky_relu softplus softmax", n=11, batch=4, steps=2),
-    _sizes((1, 12, 12), [(8, 3, *SAME_3), (4, 3)], 5, (33, 10), "relu tanh sigmoid softmax", CROSS, n=9, batch=5),
-    _sizes((4, 6, 6), [(17, 2, 2)], 3, (5, 2), "step tanh sigmoid", n=3, batch=2, steps=20),
+    _sizes((1, 12, 12), [(8, 3, *SAME_3), (4, 3)], 5, (33, 10), "relu leaky_relu tanh softmax", CROSS, n=6, batch=4),
+    _sizes((4, 9, 12), [(17, 2, 2)], 2, (5, 2), "tanh relu sigmoid", n=3, batch=2, steps=20),
 )  # fmt: skip
 
 

@@ -17,8 +17,8 @@ from nncourse.kernels.epoch.dense_cpu import ARRAYS
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 # Where a neuron has died its M falls for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers
-# below TINY become 0: they move no parameter, since they are divided by ε = 10⁻⁸ at least.
-TINY = 1e-30
+# far below TINY are rounded away: they move no parameter, since they are divided by ε = 10⁻⁸ at least.
+TINY = 1e-28
 
 
 @convolutional_sgd_epoch.kernel("numpy", device="cpu")
