@@ -72,9 +72,7 @@ __device__ void wait_in_warp(int* arrived, int wanted) {
 #endif
 }
 __device__ void meet_grid(int* arrived, int wanted) {
-#ifndef CUDA_ON_CPU
     arrive_grid(arrived);
-#endif
     wait_grid(arrived, wanted);
 }
 
