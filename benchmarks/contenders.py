@@ -165,19 +165,22 @@ def scikit_learn(case: Case) -> tuple[Callable, int]:
     return lambda: network.fit(X, labels), len(X) // case.batch
 
 
-def either(dense: Callable, images: Callable) -> Callable:
-    """A contender for both kinds of networks; that for `images` is checked, and takes the steps of a few batches."""
-    checked = digits.contender({"": images}, with_accuracy=False)
+def either(dense: Callable, images: dict[str, Callable]) -> Callable:
+    """A contender for both kinds of networks. The forms of that for images are checked, and take an epoch's steps."""
+    checked = digits.contender(images, with_accuracy=False)
     return lambda case: (checked if case.words else dense)(case)
 
 
+FIRST, LAST = "channels first", "channels last"
 CPU = {
     "nncourse loops": ours("loops"),
-    "nncourse numpy": either(ours("numpy"), digits.ours("numpy", "steps")),
-    "nncourse numba": either(ours("numba"), digits.ours("numba", "steps")),
-    "nncourse numpy, fused": either(fused("numpy"), digits.ours("numpy", "numpy")),
-    "nncourse numba, fused": either(fused("numba"), digits.ours("numba", "numba")),
-    "PyTorch eager": either(pytorch("cpu"), digits_pytorch.eager("cpu")),
+    "nncourse numpy": either(ours("numpy"), {"": digits.ours("numpy", "steps")}),
+    "nncourse numba": either(ours("numba"), {"": digits.ours("numba", "steps")}),
+    "nncourse numpy, fused": either(fused("numpy"), {"": digits.ours("numpy", "numpy")}),
+    "nncourse numba, fused": either(fused("numba"), {"": digits.ours("numba", "numba")}),
+    "PyTorch eager": either(
+        pytorch("cpu"), {form: digits_pytorch.eager("cpu", form == LAST) for form in (FIRST, LAST)}
+    ),
     "scikit-learn": scikit_learn,
 }
 GPU = {
@@ -190,7 +193,6 @@ GPU = {
     "PyTorch compile + graph": trainers.checked(trainers.pytorch_graph(trainers.compiled_step)),
     "JAX scan": trainers.checked(trainers.jax_scan("gpu")),
 }
-FIRST, LAST = "channels first", "channels last"
 DIGITS = {
     "nncourse steps": digits.contender({"": digits.ours("cuda", "steps")}, steps=200),
     "nncourse fused": digits.contender({"": digits.ours("cuda", "fused")}),

@@ -249,7 +249,7 @@ def _convolutions(records: list[dict]) -> list[str]:
     said = (
         "Convolutions of a ResNet-34 (3 × 3, batch 128) and of the digits CNN (2 × 2, batch 32), float32 without TF32: "
         "microseconds; TFLOP/s; in brackets the share of the speed of PyTorch, which calls cuDNN. "
-        "The digits CNN's layers are so small that the launches are what is timed."
+        "In the digits CNN's layers most of the time of fast kernels is their launch from Python."
     )
     return [said, "", *_rows(["pass, kernel", *layers], rows)]
 

@@ -228,7 +228,7 @@ MISTAKES = {
     "sum, not mean": ("rate / len(X))", "rate)"),
     "mean over a whole batch for the last one": ("rate / len(X))", "rate / batch)"),
     "last batch left out": (LAST, LAST.replace("batch):", "batch)[:-1]:")),
-    "updated by the deltas of the step before": (DELTAS + UPDATE, UPDATE + DELTAS),
+    "updated before the deltas are known": (DELTAS + UPDATE, UPDATE + DELTAS),
     "layer above not seen": ("range(last, 0, -1)", "range(last, 1, -1)"),
 }
 

@@ -73,6 +73,12 @@ def test_what_was_recorded_is_read_with_machine_and_date(tmp_path, monkeypatch):
     assert rows[0].where == "A processor, one thread, 2026-11-22" and rows[1].where == "A chip, 2026-11-23"
 
 
+def test_the_table_tells_the_speed_beside_the_projects_numpy():
+    rows = [digits_cnn.PROJECT[0], digits_cnn.Row("slow", "here", 14682), digits_cnn.Row("fast", "here", 0.017)]
+    speeds = [line.split("×")[0].split()[-1] for line in digits_cnn.table(rows).splitlines()[1:]]
+    assert speeds == ["0.5", "1", "431,824"]
+
+
 def test_the_table_is_in_order_and_says_hours_and_minutes():
     lines = digits_cnn.table(
         [*reversed(digits_cnn.PROJECT), digits_cnn.Row("loops", "here", 3 * 3600 - 1)]

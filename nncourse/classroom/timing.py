@@ -200,11 +200,12 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
 
 
 def _time_transfers(operation: Operation, arguments: tuple) -> Row:
-    """A row for the transfers of the arguments to the GPU and of the result back."""
+    """A row for the transfers of the arguments to the GPU and of the results back."""
     arrays = [value for value in arguments if isinstance(value, np.ndarray)]
     result = operation["cupy"](*[devices.to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in arguments])
     there = devices.seconds(lambda: [devices.to_device(array, "gpu") for array in arrays], "gpu")
-    back = devices.seconds(lambda: devices.to_device(result, "cpu"), "gpu")
+    results = result if isinstance(result, tuple) else (result,)
+    back = devices.seconds(lambda: [devices.to_device(array, "cpu") for array in results], "gpu")
     moved = f"to the GPU {duration(there)}, back {duration(back)}"
     return Row("transfers", "gpu", there + back, 0, operation.count(*arguments)[1], None, moved)
 

@@ -44,7 +44,13 @@ def plot_weight(A: np.ndarray, D: np.ndarray, k: int, i: int, j: int) -> Describ
     _frame(middle, (i, j), h, RED, w)
     _cells(right, D, "the deltas", {ORANGE: set(np.ndindex(h, w))})
     words = f"The weight ({i}, {j}) of a {k} × {k} filter meets the pixels of rows {i} to {i + h - 1} and columns {j} "
-    return Described(figure, f"{words}to {j + w - 1} of the image, one for each of the {h} × {w} deltas.")
+    words = f"{words}to {j + w - 1} of the image, one for each of the {h} × {w} deltas."
+    return Described(figure, f"{words} These pixels: {_rows(A[i : i + h, j : j + w])}. The deltas: {_rows(D)}.")
+
+
+def _rows(numbers: np.ndarray) -> str:
+    """The numbers as words, row by row."""
+    return "; ".join(" ".join(f"{number:g}".replace("-", "−") for number in row) for row in numbers)
 
 
 def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
@@ -60,7 +66,7 @@ def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
         inside = {(y + i, x + j) for i, j in np.ndindex(k, k)}
         _cells(axes, names, f"delta ({y}, {x})", {BLUE: inside - {(row, column)}, ORANGE: {(row, column)}})
         _frame(axes, (y, x), k, RED)
-    told = ", ".join(map(str, windows))
+    told = ", ".join(f"({y}, {x}) with the weight w[{row - y}, {column - x}] on it" for y, x in windows)
     words = (
         f"{len(windows)} windows of {k} × {k} hold the pixel ({row}, {column}), which is orange: those of the deltas"
     )
