@@ -19,7 +19,7 @@ from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 # Where a neuron has died its M falls for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers
 # far below TINY are rounded away: they move no parameter, since they are divided by ε = 10⁻⁸ at least.
 TINY = 1e-28
-MOST_NUMBERS = 1 << 25  # in the arrays for a batch: 128 MB
+MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
 
 @convolutional_sgd_epoch.kernel("numpy", device="cpu")
