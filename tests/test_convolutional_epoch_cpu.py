@@ -1,5 +1,6 @@
 """Whole epochs of convolutional networks: the truth agrees with PyTorch, the CPU's kernels with the truth; mistakes."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -21,6 +22,7 @@ from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.model.updates import SGD, Adam
 
+MOST_OF_A_SAMPLE = 4000  # numbers that a sample of NETWORKS[0] takes
 BOTH = (convolutional_sgd_epoch, convolutional_adam_epoch)
 HIDDEN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
 kernels = pytest.mark.parametrize("kernel", ["numpy", "numba"])
@@ -213,6 +215,25 @@ def test_the_memory_of_what_has_no_gradient_fades_but_does_not_become_subnormal(
 
 
 @kernels
+def test_a_large_batch_is_divided_and_takes_no_more_memory(kernel, monkeypatch):
+    arrays = example(NETWORKS[0], 50)
+    at_once = trained(kernel, NETWORKS[0], arrays, 23)[0]
+    monkeypatch.setattr(convolutional_cpu, "MOST_NUMBERS", 5 * MOST_OF_A_SAMPLE)
+    assert 1 < convolutional_cpu.samples_at_once(NETWORKS[0]) < 10
+    np.testing.assert_allclose(trained(kernel, NETWORKS[0], arrays, 23)[0], at_once, rtol=1e-4, atol=1e-6)
+    monkeypatch.undo()
+    arrays = example(DIGITS, 3000)
+    state = [np.zeros_like(arrays[0])] * 2
+    trained(kernel, DIGITS, [arrays[0], *(array[:3] for array in arrays[1:])], 3, state=state)  # compiles
+    copies = [array.copy() for array in (arrays[0], *state)]
+    tracemalloc.start()
+    convolutional_adam_epoch[kernel](*copies, DIGITS, *arrays[1:], 3000, 0.01, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150e6 and not np.array_equal(copies[0], arrays[0])
+
+
+@kernels
 def test_of_equal_pixels_the_first_gets_the_delta(kernel):
     assert takes_the_first_of_equals(convolutional_sgd_epoch[kernel], convolutional_sgd_epoch.truth)
 
@@ -258,6 +279,7 @@ def test_saturated_filters_stay_finite_without_warnings(kernel, name, sign):
 NUMPY_MISTAKES = {
     "sum for mean": ("np.array(1 / batch, np.float32)", "np.array(1, np.float32)"),
     "last batch left out": ("for rows in batches(len(X), batch):", "for rows in batches(len(X), batch)[:-1]:"),
+    "first batch again and again": ("x, y = X[rows], Y[rows]", "x, y = X[: len(X[rows])], Y[: len(X[rows])]"),
     "zeros before and after exchanged": ("offset - filters.before", "offset - filters.after"),
     "biases of filters not added": ("        Z += self.b\n", ""),
     "biases of filters not learnt": ("np.matmul(D, self.ones).sum(axis=0, out=self.db)", "self.db.fill(0)"),

@@ -206,11 +206,11 @@ def _sizes(image, convolutions, pool, sizes, activation_names, cost="mse", n=7, 
     return {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch, "steps": steps}
 
 
-SGD_RATE, ADAM_RATE = 0.1, 0.05
+SGD_RATE, ADAM_RATE = 0.03, 0.05
 SAME_2, SAME_3 = (1, 0, 1), (1, 1, 1)  # stride, before, after: as many pixels behind filters of 2 × 2, of 3 × 3
 CROSS, BINARY = "categorical_cross_entropy", "binary_cross_entropy"
 NETWORKS = (
-    _sizes((1, 8, 8), [(4, 2, *SAME_2), (4, 2, *SAME_2)], 4, (6, 3), "relu relu relu softmax", CROSS, n=7, batch=3),
+    _sizes((1, 8, 8), [(4, 2, *SAME_2), (4, 2, *SAME_2)], 4, (6, 3), "relu relu relu softmax", CROSS, n=7, batch=4),
     _sizes((1, 1, 1), [(1, 1)], 0, (1,), "tanh sigmoid", n=1, batch=1),
     _sizes((2, 3, 2), [], 0, (4, 2), "tanh softmax", CROSS, n=5, batch=2, steps=7),
     _sizes((3, 5, 4), [], 2, (2,), "sigmoid", n=4, batch=4),
@@ -239,10 +239,15 @@ def _flops(architecture, n, **_):
     return n * architecture.flops_a_sample
 
 
-VALUES = {
-    "parameters": lambda rng, shape, sizes: (0.4 * rng.standard_normal(shape)).astype(np.float32),
-    "Y": random_targets,
-}
+def random_parameters(rng, shape, sizes):
+    """Random parameters with which numbers keep their size from layer to layer, so that rounding errors stay small."""
+    parameters = np.empty(shape, np.float32)
+    for W, b in sizes["architecture"].views(parameters):
+        W[...], b[...] = rng.normal(0, (2 / prod(W.shape[1:])) ** 0.5, W.shape), rng.normal(0, 0.3, b.shape)
+    return parameters
+
+
+VALUES = {"parameters": random_parameters, "Y": random_targets}
 
 convolutional_sgd_epoch = Operation(
     "convolutional_sgd_epoch",

@@ -6,7 +6,7 @@ the cache.
 """
 
 from collections.abc import Callable
-from math import prod
+from math import ceil, prod
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 # Where a neuron has died its M falls for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers
 # far below TINY are rounded away: they move no parameter, since they are divided by ε = 10⁻⁸ at least.
 TINY = 1e-28
+MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
 
 @convolutional_sgd_epoch.kernel("numpy", device="cpu")
@@ -64,14 +65,34 @@ def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
 
 
 def epoch(parameters, gradients, architecture, X, Y, batch, move: Callable, gradient_function: Callable) -> None:
-    """For each batch: write its gradients, then move the parameters. The arrays fit one size of a batch."""
+    """For each batch: write its gradients, then move the parameters. The arrays fit one number of samples.
+
+    A batch that would take too much memory is divided, and the gradients of its parts are added up.
+    """
     made: dict[int, Callable] = {}
+    most = samples_at_once(architecture)
     for rows in batches(len(X), batch):
-        size = rows.stop - rows.start
-        if size not in made:
-            made[size] = gradient_function(parameters, gradients, architecture, size)
-        made[size](X[rows], Y[rows])
+        x, y = X[rows], Y[rows]
+        parts = batches(len(x), ceil(len(x) / ceil(len(x) / most)))
+        total = np.zeros_like(gradients) if len(parts) > 1 else None
+        for part in parts:
+            size = part.stop - part.start
+            if size not in made:
+                made[size] = gradient_function(parameters, gradients, architecture, size)
+            made[size](x[part], y[part])
+            if total is not None:
+                total += gradients * np.float32(size / len(x))
+        if total is not None:
+            gradients[...] = total
         move()
+
+
+def samples_at_once(architecture: ConvolutionalArchitecture) -> int:
+    """How many samples' images, with the columns of numbers that filters see, have MOST_NUMBERS numbers or less."""
+    numbers = 4 * sum(map(prod, architecture.maps)) + 4 * sum(architecture.dense.sizes)
+    for f, below, above in zip(architecture.convolutions, architecture.maps, architecture.maps[1:], strict=False):
+        numbers += f.k**2 * (below[0] * prod(above[1:]) + above[0] * prod(below[1:]))
+    return max(1, MOST_NUMBERS // numbers)
 
 
 def gradient_function(parameters, gradients, architecture: ConvolutionalArchitecture, batch: int) -> Callable:
