@@ -327,6 +327,8 @@ WRONG = [
         for size in ("k=40", "k=0", "h_in=0", "stride=0", "before=-1", "h_out=9", "w_out=28", "batch=999999999", "x=1")
     ),
     "time convolution_forward --size k=5 --size h_in=3 --size before=0",
+    "time maxpool_backward --size h_in=0 --size size=2 --size stride=1 --size padding=1",
+    "time confusion_matrix --size classes=0",
     f"time softmax --size n={'9' * 40}",
     "info surplus",
 ]

@@ -17,13 +17,15 @@ OWN = [(operation, name) for operation in operations().values() for name in ("nu
 
 
 @st.composite
-def cases_of(draw, operation):
-    """Any sizes up to 9, any numbers; arguments for which not all will do are made as the operation makes them.
+def cases_of(draw, name):
+    """For the operation of that name: any sizes up to 9, any numbers.
 
-    What a formula takes, such as a padding, may be 0. Sizes that the contract refuses are no example.
+    Numbers such as a padding may be 0. Sizes that the contract refuses are no example. Arguments for which not all will
+    do are made as the operation makes them.
     """
+    operation = operations()[name]
     shapes = operation.shapes
-    sizes = {name: draw(st.integers(int(name not in shapes.whole_in_formulas), 9)) for name in shapes.free_names}
+    sizes = {size: draw(st.integers(int(size in shapes.dims), 9)) for size in shapes.free_names}
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     made = []
     try:
@@ -47,7 +49,7 @@ def test_no_arguments_are_found_on_which_a_kernel_is_wrong(operation, name):
     kernel = operation[name]
 
     @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    @given(cases_of(operation))
+    @given(cases_of(operation.name))
     def is_right(case):
         truths = check.truths_of(operation, case.arguments)
         assume(not any(np.isnan(truth).any() for truth in truths.values()))

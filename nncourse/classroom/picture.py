@@ -101,7 +101,7 @@ def show(
     constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.shapes.free_names}
     kernel = replace(_with_constants(_kernel(operation, kernel), constants), plans={}, **launch)
     for name, size in sizes.items():
-        least = int(any(name in argument.size_names for argument in operation.arguments if argument.dims))
+        least = int(name in operation.shapes.dims)
         if not isinstance(size, int) or size < least:
             raise CourseError(f"{operation.name}: wanted sizes from {least} up, got {name}={size!r}")
     small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL

@@ -115,8 +115,7 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
     if unknown := sizes.keys() - set(there):
         derived = " (which is derived from them)" if unknown <= set(operation.size_names) else ""
         raise CourseError(f"{operation.name} has the sizes {', '.join(there)}; got {', '.join(unknown)}{derived}")
-    dims = {dim.lstrip("*") for argument in operation.arguments for dim in argument.dims}
-    if empty := [name for name in there if name in dims and sizes[name] < 1]:
+    if empty := [name for name in there if name in operation.shapes.dims and sizes[name] < 1]:
         raise CourseError(f"{operation.name}: wanted arrays with {', '.join(empty)} of at least 1; got 0")
     arguments = check.random_case(operation, sizes).arguments
     return [_time(operation[name], arguments) for name in names or operation.kernels]
