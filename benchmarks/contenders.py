@@ -12,22 +12,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks import trainers
+from benchmarks import digits, digits_jax, digits_pytorch, trainers
 
 
 @dataclass(frozen=True)
 class Case:
-    """Training a network in batches from `samples` samples or, if `operation` is given, a single dense_forward."""
+    """Training a network in batches from `samples` samples or, if `operation` is given, a single dense_forward.
+
+    `words` describe a convolutional network, `sizes` a dense one.
+    """
 
     name: str
     sizes: tuple[int, ...]
     batch: int
     operation: str = ""
     samples: int = 0
+    words: str = ""
 
     def smaller(self) -> "Case":
         """The same case with few samples, to test that everything runs."""
-        return replace(self, samples=min(self.samples, 100 * self.batch))
+        return replace(self, samples=min(self.samples, 100 * self.batch + self.samples % self.batch))
 
 
 def _by_name(*cases: Case) -> dict[str, Case]:
@@ -39,6 +43,7 @@ CASES = {
         Case("step 30-60-10-1, batch 10", (30, 60, 10, 1), 10),
         Case("step 784-30-10, batch 10", (784, 30, 10), 10),
         Case("step 784-192-10, batch 50", (784, 192, 10), 50),
+        Case(f"step {digits.NAME}, batch 32", (), 32, samples=32 * 50, words=digits.WORDS),
         Case("dense_forward 784 to 192, batch 50", (784, 192), 50, "dense_forward"),
         Case("dense_forward 1024 to 1024, batch 1024", (1024, 1024), 1024, "dense_forward"),
     ),
@@ -47,12 +52,13 @@ CASES = {
         Case("784-30-10, batch 10", (784, 30, 10), 10, samples=50_000),
         Case("784-192-10, batch 50", (784, 192, 10), 50, samples=50_000),
     ),
+    "digits": _by_name(Case(f"{digits.NAME}, batch 32", (), 32, samples=50_000, words=digits.WORDS)),
 }
 
 
 def too_slow(case: str, contender: str) -> bool:
     """Whether a contender is left out because a billion multiplications in Python loops take minutes."""
-    return contender == "nncourse loops" and ("784" in case or "1024" in case)
+    return contender == "nncourse loops" and any(size in case for size in ("784", "1024", digits.NAME))
 
 
 def data(case: Case) -> tuple[np.ndarray, np.ndarray]:
@@ -141,8 +147,8 @@ def scikit_learn(case: Case) -> tuple[Callable, int]:
 
     from sklearn.neural_network import MLPClassifier
 
-    if case.operation:
-        raise ValueError("scikit-learn has no dense layer on its own")
+    if case.operation or case.words:
+        raise ValueError(f"scikit-learn has no {'convolution' if case.words else 'dense layer on its own'}")
     warnings.simplefilter("ignore")  # it warns that one epoch is not enough
     X, Y = epoch(case)
     labels = Y.argmax(axis=1) if Y.shape[1] > 1 else Y[:, 0].astype(int)
@@ -159,13 +165,22 @@ def scikit_learn(case: Case) -> tuple[Callable, int]:
     return lambda: network.fit(X, labels), len(X) // case.batch
 
 
+def either(dense: Callable, images: dict[str, Callable]) -> Callable:
+    """A contender for both kinds of networks. The forms of that for images are checked, and take an epoch's steps."""
+    checked = digits.contender(images, with_accuracy=False)
+    return lambda case: (checked if case.words else dense)(case)
+
+
+FIRST, LAST = "channels first", "channels last"
 CPU = {
     "nncourse loops": ours("loops"),
-    "nncourse numpy": ours("numpy"),
-    "nncourse numba": ours("numba"),
-    "nncourse numpy, fused": fused("numpy"),
-    "nncourse numba, fused": fused("numba"),
-    "PyTorch eager": pytorch("cpu"),
+    "nncourse numpy": either(ours("numpy"), {"": digits.ours("numpy", "steps")}),
+    "nncourse numba": either(ours("numba"), {"": digits.ours("numba", "steps")}),
+    "nncourse numpy, fused": either(fused("numpy"), {"": digits.ours("numpy", "numpy")}),
+    "nncourse numba, fused": either(fused("numba"), {"": digits.ours("numba", "numba")}),
+    "PyTorch eager": either(
+        pytorch("cpu"), {form: digits_pytorch.eager("cpu", form == LAST) for form in (FIRST, LAST)}
+    ),
     "scikit-learn": scikit_learn,
 }
 GPU = {
@@ -178,4 +193,28 @@ GPU = {
     "PyTorch compile + graph": trainers.checked(trainers.pytorch_graph(trainers.compiled_step)),
     "JAX scan": trainers.checked(trainers.jax_scan("gpu")),
 }
-CONTENDERS = {"cpu": CPU, "gpu": GPU}
+DIGITS = {
+    "nncourse steps": digits.contender({"": digits.ours("cuda", "steps")}, steps=200),
+    "nncourse fused": digits.contender({"": digits.ours("cuda", "fused")}),
+    "nncourse graph": digits.contender({"": digits.ours("cuda", "graph")}),
+    "nncourse one_kernel": digits.contender({"": digits.ours("cuda", "one_kernel")}),
+    "PyTorch eager": digits.contender(
+        {form: digits_pytorch.eager("cuda", form == LAST) for form in (FIRST, LAST)}, steps=200
+    ),
+    "PyTorch graph": digits.contender(
+        {form: digits_pytorch.graph(digits_pytorch.eager_step, "cuda", form == LAST) for form in (FIRST, LAST)}
+    ),
+    "PyTorch compile + graph": digits.contender(
+        {
+            "PyTorch's Adam": digits_pytorch.graph(digits_pytorch.compiled_step),
+            "Adam compiled": digits_pytorch.graph(digits_pytorch.compiled_update_step),
+        }
+    ),
+    "JAX scan": digits.contender(
+        {
+            "reduce_window": digits_jax.scan("gpu", digits_jax.pooled_by_windows),
+            "maximum of reshaped images": digits_jax.scan("gpu", digits_jax.pooled_by_shape),
+        }
+    ),
+}
+CONTENDERS = {"cpu": CPU, "gpu": GPU, "digits": DIGITS}

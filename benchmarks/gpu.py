@@ -1,80 +1,143 @@
-"""All measurements on a GPU in one run: python -m benchmarks.gpu [--only PART ...] [--quick] [--out FILE].
+"""All measurements on a GPU in one run: python -m benchmarks.gpu [--only PART,PART [--merge]] [--quick] [--out FILE].
 
-Only a complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes README.md's tables; this
-folder's README.md describes its contents. Each part runs in its own process, and so does each contender of `epochs`.
+A complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes README.md's tables; this folder's
+README.md describes its contents. --merge puts the parts into what is there, if machine and versions are the same, and
+measures everything if not. Each part runs in its own process, and so does each contender of `epochs` and `digits`.
 """
 
 import argparse
+import contextlib
 import datetime
+import json
 import statistics
 import sys
 import time
+from importlib import metadata
+from math import ceil
 from pathlib import Path
 
-from benchmarks import compare, workers
+from benchmarks import compare, digits, merging, workers
 from benchmarks.contenders import CASES
+from benchmarks.merging import PARTS
 from benchmarks.saved import RESULTS, refuse_out, save
 
-PARTS = ("epochs", "floors", "dense", "mnist", "credit_card")
-LIMIT = 75.0  # seconds after which a part other than `epochs` is given up
+GROUPS = {"epochs": "gpu", "digits": "digits"}  # parts with contenders, and the name of these
+LIMIT = 75.0  # seconds after which a part without contenders is given up
+APART = 0.01  # accuracies of the digits CNN's contenders may lie this far from their median
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--only", type=parts_of, default=list(PARTS), metavar="PART,PART", help=", ".join(PARTS))
+    parser.add_argument(
+        "--merge", action="store_true", help="into results/gpu.json, or everything if it is of another machine"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, to test that everything runs")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="the results (default, for a whole run: results/gpu.json)")
+    parser.add_argument("--out", type=Path, help="the results (default, for a whole run and --merge: results/gpu.json)")
     options = parser.parse_args(arguments)
+    if options.merge and options.quick:
+        parser.error("wanted --merge or --quick, got both: small sizes are not merged")
     whole = set(options.only) == set(PARTS) and not options.quick
-    out = options.out or (RESULTS / "gpu.json" if whole else None)
+    out = options.out or (RESULTS / "gpu.json" if whole or options.merge else None)
     if out:
         refuse_out(parser, out)
+    from benchmarks import tables
     from nncourse import device as devices
 
     if not devices.gpu_available():
         print(f"benchmarks.gpu: {devices.why_no_gpu()}", file=sys.stderr)
         return 2
     try:
-        result = run(options.only, 1 if options.quick else options.rounds, options.quick)
+        before = json.loads((RESULTS / "gpu.json").read_text("utf-8")) if options.merge else None
+        result = run(options.only, 1 if options.quick else options.rounds, options.quick, before)
     except workers.WrongResultError as error:
         print(f"benchmarks.gpu: a wrong result, so nothing is written: {error}", file=sys.stderr)
         return 1
-    except workers.FailedError as error:
+    except (workers.FailedError, OSError) as error:
         print(f"benchmarks.gpu: {error}", file=sys.stderr)
         return 1
     if out:
         save(result, out)
+    print(tables.gpu_tables(result))
     return 0
 
 
-def run(parts: list[str], rounds: int, quick: bool) -> dict:
-    """Run the parts. Returns the contents of the results file, and prints the tables."""
-    from benchmarks import tables
+def parts_of(text: str) -> list[str]:
+    """The parts of "digits,convolutions"."""
+    asked = text.split(",")
+    if unknown := [name for name in asked if name not in PARTS]:
+        raise argparse.ArgumentTypeError(f"wanted some of {','.join(PARTS)}; got {','.join(unknown)}")
+    return asked
 
-    begin = time.perf_counter()
+
+def run(parts: list[str], rounds: int, quick: bool, before: dict | None = None) -> dict:
+    """Run the parts, and return the contents of the results file.
+
+    If there are results of `before` on this machine, they have the new parts in them; if they are of another machine,
+    all parts are run.
+    """
+    begin, today = time.perf_counter(), datetime.date.today().isoformat()
     result = workers.asked_once(part, ("machine", quick, rounds), LIMIT)
-    result |= {"date": datetime.date.today().isoformat(), "tables": {}, "left_out": {}}
+    print(f"{workers.since(begin)}  machine", flush=True)
+    if before and (unlike := merging.differences(before, result)):
+        print(f"everything is measured, because these are not those of results/gpu.json: {unlike}", flush=True)
+        parts, before = PARTS, None
+    result |= {"date": today, "dates": dict.fromkeys(parts, today), "tables": {}, "left_out": {}}
     for name in parts:
-        if name == "epochs":
-            compared = compare.compare("gpu", rounds, quick)
-            compare.show(compared)
-            result["tables"]["epochs"] = epoch_records(compared["seconds"], quick)
-            result["versions"] |= compared["versions"]
-            result["left_out"] |= compared["left_out"]
-        else:
-            try:
-                result["tables"] |= workers.asked_once(part, (name, quick, rounds), LIMIT)
-            except workers.FailedError as error:
-                result["left_out"][name] = str(error)
+        try:
+            measured = contest(name, rounds, quick) if name in GROUPS else alone(name, rounds, quick)
+        except workers.FailedError as error:
+            measured = {"tables": {}, "versions": {}, "left_out": {name: str(error)}}
+        merging.put(result["tables"], measured["tables"])
+        result["versions"] |= measured["versions"]
+        result["left_out"] |= measured["left_out"]
         print(f"{workers.since(begin)}  {name}", flush=True)
+    if before:
+        result = merging.merged(before, result)
     join_floors(result["tables"])
-    print(tables.gpu_tables(result))
     return result
 
 
+def contest(name: str, rounds: int, quick: bool) -> dict:
+    """The table `epochs` of a part with contenders, the versions, and what was left out."""
+    compared = compare.compare(GROUPS[name], rounds, quick)
+    compare.show(compared)
+    records = epoch_records(compared["seconds"], quick, GROUPS[name], compared["facts"])
+    left_out = compared["left_out"]
+    if name == "digits":
+        records, odd = of_one_accuracy(records)
+        left_out = left_out | odd
+    tables = {"epochs": records} if records else {}
+    return {"tables": tables, "versions": compared["versions"], "left_out": left_out}
+
+
+def of_one_accuracy(records: list[dict]) -> tuple[list[dict], dict[str, str]]:
+    """The contenders that agree on the test set, and why the others are left out."""
+    known = [record["accuracy"] for record in records if record["accuracy"] is not None]
+    middle = statistics.median(known) if known else 0.0
+    agreeing, left_out = [], {}
+    for record in records:
+        if record["accuracy"] is not None and abs(record["accuracy"] - middle) > APART:
+            said = f"{record['accuracy']:.1%} of the test set right after an epoch, the others {middle:.1%}"
+            left_out[f"{record['network']}, batch {record['batch']} / {record['contender']}"] = said
+        else:
+            agreeing.append(record)
+    return agreeing, left_out
+
+
+def alone(name: str, rounds: int, quick: bool) -> dict:
+    """The same for a part without contenders, from a process of its own."""
+    found = workers.asked_once(part, (name, quick, rounds), LIMIT)
+    about = {key: found.pop(key, {}) for key in ("versions", "left_out")}
+    return {"tables": {key: records for key, records in found.items() if records}} | about
+
+
 def part(request: tuple[str, bool, int]) -> dict:
-    """Called in a separate process: the tables of one part, or the description of the machine."""
+    """Called in a separate process: the tables of one part, or the description of the machine.
+
+    Beside its tables an answer may have `versions` and `left_out`.
+    """
     name, quick, rounds = request
     if name == "machine":
         return machine()
@@ -88,8 +151,16 @@ def part(request: tuple[str, bool, int]) -> dict:
         from benchmarks import ladder
 
         return {"dense": ladder.measure(512 if quick else 4096, rounds)}
+    if name == "convolutions":
+        from benchmarks import convolutions
+
+        return convolutions.measure(rounds, layers=convolutions.LAYERS[3:] if quick else convolutions.LAYERS)
     from benchmarks import learning
 
+    if name == "accuracies":
+        if quick:
+            return {"accuracies": learning.digits(1, 2, samples=3_200)}
+        return {"accuracies": learning.digits(10, learning.DIGITS_EPOCHS)}
     if name == "mnist":
         return {"mnist": learning.mnist(1 if quick else 5, 2 if quick else learning.MNIST["epochs"])}
     return {"credit_card": learning.credit_card(2 if quick else learning.CREDIT_CARD["epochs"])}
@@ -103,6 +174,9 @@ def machine() -> dict:
 
     runtime = cupy.cuda.runtime.runtimeGetVersion()  # 13020 is CUDA 13.2
     described = {"cuda": f"{runtime // 1000}.{runtime % 1000 // 10}", "driver": driver()}
+    for library in ("torch", "jax"):  # without importing them, which takes seconds
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            described[library] = metadata.version(library)
     return {
         "machine": devices.describe("gpu"),
         "cpu": devices.describe("cpu"),
@@ -122,24 +196,25 @@ def driver() -> str:
         return "unknown"
 
 
-def epoch_records(seconds: dict[str, dict[str, list[float]]], quick: bool = False) -> list[dict]:
-    """The table `epochs`, from compare()'s seconds per step."""
+def epoch_records(
+    seconds: dict[str, dict[str, list[float]]], quick: bool = False, group: str = "gpu", facts: dict | None = None
+) -> list[dict]:
+    """Records of the table `epochs`, from compare()'s seconds per step and its facts."""
     found = []
     for name, times in seconds.items():
-        case = CASES["gpu"][name].smaller() if quick else CASES["gpu"][name]
+        case = CASES[group][name].smaller() if quick else CASES[group][name]
         for contender, rounds in times.items():
             median = statistics.median(rounds)
-            found.append(
-                {
-                    "network": "-".join(map(str, case.sizes)),
-                    "batch": case.batch,
-                    "samples": case.samples,
-                    "contender": contender,
-                    "seconds_a_step": median,
-                    "seconds_an_epoch": median * (case.samples // case.batch),
-                    "rounds": rounds,
-                }
-            )
+            record = {
+                "network": "-".join(map(str, case.sizes)) or digits.NAME,
+                "batch": case.batch,
+                "samples": case.samples,
+                "contender": contender,
+                "seconds_a_step": median,
+                "seconds_an_epoch": median * ceil(case.samples / case.batch),
+                "rounds": rounds,
+            }
+            found.append(record | (facts or {}).get(name, {}).get(contender, {}))
     return found
 
 

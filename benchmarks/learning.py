@@ -1,19 +1,25 @@
-"""Complete trainings: accuracy and time on MNIST; the credit-card network on the CPU and on the GPU."""
+"""Complete trainings: accuracy and time on MNIST, of a dense network and of the digits CNN; the credit-card network."""
 
 import os
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.digits import BATCH as DIGITS_BATCH
+from benchmarks.digits import WORDS as DIGITS_WORDS
 from benchmarks.workers import FailedError, WrongResultError
 from nncourse import datasets
 from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
 from nncourse.model.network import make_network
 from nncourse.model.training import train
+from nncourse.model.updates import Adam, make_schedule
 
 MNIST = {"epochs": 30, "batch_size": 10, "learning_rate": 3.0}  # as in Nielsen's book, except the initial weights
 MNIST_SAMPLES = 50_000  # the book uses the other 10,000 of the training set for validation
+# The digits CNN by Adam: the rate, and the schedule as make_schedule() reads it, of two trainings of that many epochs.
+DIGITS_EPOCHS = 10
+DIGITS = ((0.001, "constant"), (0.003, f"cosine,{DIGITS_EPOCHS}"))
 CREDIT_CARD = {"epochs": 300, "batch_size": 10, "learning_rate": 0.01}  # as the handout trains 30-60-10-1
 SLOW = 1.0  # seconds per epoch: an epoch that takes longer was not computed by one kernel, so stop
 
@@ -25,6 +31,15 @@ def data_folder(name: str) -> Path:
     if not root or not folder.is_dir():
         raise FailedError(f"wanted NNCOURSE_DATA to name a folder with {name}/; got {root or 'nothing'}")
     return folder
+
+
+def standardised_mnist() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Images and targets of the first MNIST_SAMPLES, images and labels of the test set; one mean and one deviation."""
+    folder = data_folder("mnist")
+    training, test = (datasets.mnist(part, folder) for part in ("train", "test"))
+    X = training.images[:MNIST_SAMPLES]
+    scaling = datasets.fit_scaling(X, "standardization")
+    return scaling.apply(X), training.Y[:MNIST_SAMPLES], scaling.apply(test.images), test.labels
 
 
 def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "one_kernel") -> list[dict]:
@@ -51,6 +66,35 @@ def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "on
                 "kernel": kernel,
             }
         )
+    return found
+
+
+def digits(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "one_kernel", samples=None) -> list[dict]:
+    """A record for each seed and training of the digits CNN, with the accuracy on the test set and the seconds.
+
+    The first training is also stopped after one epoch. `samples` limits both sets. Raises FailedError where the kernel
+    does not compute the epochs.
+    """
+    X, Y, X_test, labels = (array[:samples] for array in standardised_mnist())
+    backend = choose(backend_name, convolutional_adam_epoch=kernel)
+    found = []
+    for rate, schedule in DIGITS:
+        stops = sorted({1, epochs}) if schedule == "constant" else [epochs]
+        for seed in range(seeds):
+            network = make_network(DIGITS_WORDS, "relu", "categorical_cross_entropy", seed=seed)
+            update, done, seconds = Adam(), 0, 0.0
+            for stop in stops:
+                history = train(
+                    network, X, Y, backend, epochs=stop - done, batch_size=DIGITS_BATCH, update=update,
+                    schedule=make_schedule(schedule, rate), seed=seed, epochs_done=done,
+                )  # fmt: skip
+                if history.kernel != kernel:
+                    raise FailedError(f"wanted epochs by {kernel}, got {history.kernel}: {history.note}")
+                done, seconds = stop, seconds + history.seconds
+                outputs = network.predict(X_test, backend)
+                right = outputs.argmax(axis=1) == backend.to_device(labels)
+                record = {"seed": seed, "epochs": stop, "rate": rate, "schedule": schedule, "samples": len(X)}
+                found.append(record | {"accuracy": float(right.mean()), "seconds": seconds, "kernel": kernel})
     return found
 
 

@@ -4,8 +4,10 @@ import json
 import re
 import statistics
 import sys
+from math import ceil
 from pathlib import Path
 
+from benchmarks import digits
 from benchmarks.saved import RESULTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,14 +33,21 @@ def call_table(result: dict) -> str:
 
 def gpu_tables(result: dict) -> str:
     """The tables of a run of benchmarks.gpu, as far as they were measured, each with a description."""
+    found = result["tables"]
     makers = {
         "epochs": _epochs,
-        "floors": lambda records: _floors(records, result["tables"].get("parts", [])),
+        "floors": lambda records: _floors(records, found.get("parts", [])),
         "dense": _dense,
         "mnist": _mnist,
         "credit_card": _credit_card,
+        "digits": _digits,
+        "accuracies": _accuracies,
+        "convolutions": _convolutions,
     }
-    there = [make(result["tables"][name]) for name, make in makers.items() if result["tables"].get(name)]
+    of_digits = [record for record in found.get("epochs", []) if record["network"] == digits.NAME]
+    dense = [record for record in found.get("epochs", []) if record["network"] != digits.NAME]
+    found = found | {"epochs": dense, "digits": of_digits}
+    there = [make(found[name]) for name, make in makers.items() if found.get(name)]
     said = f"{result['machine']}; {result['cpu']}; {_made(result)}."
     return "\n\n".join(["\n".join(lines) for lines in there] + [" ".join([said, *_left_out(result["left_out"])])])
 
@@ -50,14 +59,20 @@ def _left_out(reasons: dict[str, str]) -> list[str]:
         *case, name = key.split(" / ")
         networks.setdefault((name, why), []).extend(text.split(",")[0] for text in case)
     return [
-        f"Not measured: {name}{' for ' * bool(cases)}{', '.join(cases)} ({why})."
+        f"Not measured: {name}{' for ' * bool(cases)}{', '.join(dict.fromkeys(cases))} ({why})."
         for (name, why), cases in networks.items()
     ]
 
 
 def _made(result: dict) -> str:
+    """The day, other days of parts that were measured before, and the versions."""
     versions = ", ".join(f"{key} {value}" for key, value in result["versions"].items() if key != "nncourse")
-    return f"{result['date']}; {versions}"
+    earlier: dict[str, list[str]] = {}
+    for part, date in result.get("dates", {}).items():
+        if date != result["date"]:
+            earlier.setdefault(date, []).append(part)
+    before = "".join(f" ({', '.join(parts)}: {date})" for date, parts in earlier.items())
+    return f"{result['date']}{before}; {versions}"
 
 
 def _rows(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -169,6 +184,74 @@ def _credit_card(records: list[dict]) -> list[str]:
         f"30-60-10-1 on {r['data']}, {r['samples']:,} samples, {r['epochs']} epochs in batches of 10, the whole "
         f"training (one thread of the CPU): {times}."
     ]
+
+
+def _digits(records: list[dict]) -> list[str]:
+    first, ours = records[0], "nncourse one_kernel"
+    steps = ceil(first["samples"] / first["batch"])
+    fastest = next((record["seconds_a_step"] for record in records if record["contender"] == ours), None)
+    rows = []
+    for r in records:
+        longer = f"{r['seconds_a_step'] / fastest:,.3g} ×" if fastest and r["contender"] != ours else "–"
+        right = _percent(r["accuracy"], 2) if r["accuracy"] is not None else "–"
+        name = r["contender"] + "¹" * (r["steps"] < steps)
+        times = _micro(r["seconds_a_step"]), _three_digits(r["seconds_an_epoch"] * 1e3)
+        rows.append([name, *times, longer, _power_of_ten(r["difference"]), right])
+    part = min(r["steps"] for r in records)
+    last = first["samples"] % first["batch"]
+    each = f"{steps:,} steps of {first['batch']}" + (f", the last of {last}" if last else "")
+    said = (
+        f"The digits CNN, `{digits.WORDS}`, by Adam: an epoch of {first['samples']:,} samples that lie on the GPU, "
+        f"{each}; nncourse's are kernels of `convolutional_adam_epoch`. The difference is the largest of a parameter "
+        f"from a float64 truth after {digits.CHECKED} steps, the accuracy that on the test set after the epoch."
+    ) + (f" ¹ Timed for {part} steps; the epoch is calculated." if part < steps else "")
+    head = ["contender", "µs a step", "ms an epoch", "of one_kernel", "difference", "accuracy"]
+    return [said, "", *_rows(head, rows)]
+
+
+def _power_of_ten(value: float) -> str:
+    """One digit: 4 · 10⁻⁷."""
+    digit, power = f"{value:.0e}".split("e")
+    return f"{digit} · 10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def _accuracies(records: list[dict]) -> list[str]:
+    """A sentence for each training: mean and smallest accuracy over the seeds, and the longest time."""
+    trainings: dict[tuple, list[dict]] = {}
+    for record in records:
+        trainings.setdefault((record["epochs"], record["rate"], record["schedule"]), []).append(record)
+    sentences = []
+    for (epochs, rate, schedule), each in trainings.items():
+        accuracies = [record["accuracy"] for record in each]
+        kind = "" if schedule == "constant" else f", schedule `{schedule}`"
+        sentences.append(
+            f"after {epochs} epoch{'s' * (epochs > 1)} at rate {rate:g}{kind} "
+            f"{_percent(statistics.mean(accuracies), 2)} of the test set right, at least "
+            f"{_percent(min(accuracies), 2)}, {_three_digits(max(record['seconds'] for record in each))} s at most"
+        )
+    seeds = len({record["seed"] for record in records})
+    r = records[0]
+    return [
+        f"MNIST, the digits CNN, {r['samples']:,} samples in batches of {digits.BATCH} by `{r['kernel']}`, pixels "
+        f"standardised, {seeds} seeds: {'; '.join(sentences)}."
+    ]
+
+
+def _convolutions(records: list[dict]) -> list[str]:
+    """A row for each kernel of each pass, a column for each layer."""
+    layers = list(dict.fromkeys(record["layer"] for record in records))
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for r in records:
+        share = f" ({_percent(r['of_pytorch'], 0)})" if r["of_pytorch"] and r["kernel"] != "PyTorch" else ""
+        text = f"{_micro(r['seconds'])}; {_three_digits(r['tflops'])}{share}"
+        cells.setdefault((r["pass"], r["kernel"]), {})[r["layer"]] = text
+    rows = [[f"{each}, {kernel}", *(of.get(layer, "–") for layer in layers)] for (each, kernel), of in cells.items()]
+    said = (
+        "Convolutions of a ResNet-34 (3 × 3, batch 128) and of the digits CNN (2 × 2, batch 32), float32 without TF32: "
+        "microseconds; TFLOP/s; in brackets the share of the speed of PyTorch, which calls cuDNN. "
+        "In the digits CNN's layers most of the time of fast kernels is their launch from Python."
+    )
+    return [said, "", *_rows(["pass, kernel", *layers], rows)]
 
 
 def _percent(share: float, decimals: int = 1) -> str:

@@ -190,9 +190,9 @@ def test_check_time_and_info(capsys):
     status, out, err = run(capsys, "time confusion_matrix --size n=1000 --size classes=3")
     assert (status, err) == (0, "")
     assert "n 1000" in out and "classes 3" in out and "numpy" in out
-    sizes = "--size batch=2 --size h_in=5 --size k=5 --size stride=2 --size after=0"
+    sizes = "--size batch=2 --size h_in=5 --size k=5 --size stride=2 --size before=1 --size after=0"
     status, out, err = run(capsys, f"time convolution_forward --kernel numpy {sizes}")
-    assert (status, err) == (0, "") and "k 5, stride 2, before 0, after 0" in out
+    assert (status, err) == (0, "") and "k 5, stride 2, before 1, after 0" in out
     status, out, err = run(capsys, "info")
     assert (status, err) == (0, "")
     assert nncourse.__version__ in out and "GB/s" in out and "emulator" in out
@@ -327,6 +327,8 @@ WRONG = [
         for size in ("k=40", "k=0", "h_in=0", "stride=0", "before=-1", "h_out=9", "w_out=28", "batch=999999999", "x=1")
     ),
     "time convolution_forward --size k=5 --size h_in=3 --size before=0",
+    "time maxpool_backward --size h_in=0 --size size=2 --size stride=1 --size padding=1",
+    "time confusion_matrix --size classes=0",
     f"time softmax --size n={'9' * 40}",
     "info surplus",
 ]

@@ -81,15 +81,19 @@ def test_gradients_are_those_of_pytorch(kernel, windows, rng):
         np.testing.assert_allclose(ours, theirs.grad.numpy() / over, rtol=1e-4, atol=1e-5)
 
 
-def test_both_gradients_of_arrays_are_made_some_samples_at_a_time(rng):
-    """All windows at once would take k² = 25 times the image, 25 MB here."""
-    windows = (40, 8, 28, 28, 3, 5, 1, 2, 2)
+@pytest.mark.parametrize("windows", [(40, 8, 28, 28, 3, 5, 1, 2, 2), (1, 8, 177, 177, 3, 5, 1, 2, 2)])
+def test_arrays_of_windows_are_made_for_some_samples_or_some_rows_at_a_time(windows, rng):
+    """All windows at once would take k² = 25 times the images, 25 MB here."""
     A, W, _, D = arguments(windows, rng, np.float32)
     tracemalloc.start()
-    gradients("numpy", windows, A, W, D)
+    dW, _, G = gradients("numpy", windows, A, W, D)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert 40 * 8 * 25 * 28 * 28 * 4 > 25e6 > 6e6 > peak
+    assert 25 * A.nbytes > 25e6 > 8e6 > peak
+    right = convolution_weight_gradient.truth(D, A, *windows[5:])
+    np.testing.assert_allclose(dW, right, rtol=1e-3, atol=1e-3)
+    right = convolution_input_gradient.truth(D, W, *A.shape[2:], *windows[6:])
+    np.testing.assert_allclose(G, right, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("windows", [(1, 2, 24, 23, 3, 23, 1, 5, 6), (1, 1, 3, 2, 1, 513, 60, 300, 290)])

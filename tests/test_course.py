@@ -1,5 +1,6 @@
 """The list of exercises, hints, solutions, and what is done of them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,11 @@ def test_solutions_are_whole(operation, kernel, capsys):
     chosen = find(operation)[kernel]
     if isinstance(chosen, CudaKernel):
         assert f"void {chosen.entry}(" in text and text.count("{") == text.count("}") > 0
-        for name in ("tree_sum", "shuffle_sum", "warp_sum", "squares", "tree_max"):
-            assert f"{name}(" not in text or f"float {name}(" in text
+        for name in re.findall(r"__device__[^;{(]*?(\w+)\(", chosen.source.text):
+            assert not re.search(rf"\b{name}[(<]", text) or re.search(rf"__device__[^;{{(]* {name}\(", text), name
+        constant = r"^(?:#define|__constant__ \w+) "
+        for name in re.findall(constant + r"(\w+)", chosen.source.text, re.MULTILINE):
+            assert not re.search(rf"\b{name}\b", text) or re.search(rf"{constant}{name}\b", text, re.MULTILINE), name
     else:
         compile(text, "solution", "exec")
         assert text.startswith("def ")

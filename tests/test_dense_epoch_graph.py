@@ -199,13 +199,10 @@ def test_activations_have_the_numbers_of_the_cuda_text():
 # ---- check() rejects wrong kernels: each has one mistake in the text of dense_graph.cu or dense_graph.py
 
 DELTAS = """\
-        for layer in range(last, 0, -1):
-            n_out, n_in = architecture.shapes[layer]
-            grid, (W, _) = (ceil(rows / side), ceil(n_in / (32 * side))), weights[layer]
-            run("hidden_deltas", grid, D[layer], W, A[layer - 1], D[layer - 1], rows, n_in, n_out, codes[layer - 1])
+        made.to_deltas(X, Y)
 """
 UPDATE = """\
-        run("update", largest, parameters, X, all_A, all_D, table, rows, rate / rows)
+        made.run("update", made.largest, parameters, X, made.A, made.D, made.table, len(X), rate / len(X))
 """
 BACK = "W[k * n_in + j]; }, [&](int s, int j) { return A"
 LAST = "for rows in batches(len(X), batch):\n        step"
@@ -228,10 +225,10 @@ MISTAKES = {
     "uphill": ("w - step * sum", "w + step * sum"),
     "softmax of a lane's own outputs": ("total += __shfl_xor_sync(~0u, total, distance)", "total += 0.0f"),
     "slope of softmax without the others": ("a * (g - mean)", "a * g"),
-    "sum, not mean": ("rate / rows)", "rate)"),
-    "mean over a whole batch for the last one": ("rate / rows)", "rate / batch)"),
+    "sum, not mean": ("rate / len(X))", "rate)"),
+    "mean over a whole batch for the last one": ("rate / len(X))", "rate / batch)"),
     "last batch left out": (LAST, LAST.replace("batch):", "batch)[:-1]:")),
-    "updated before the deltas below": (DELTAS + UPDATE, UPDATE + DELTAS),
+    "updated before the deltas are known": (DELTAS + UPDATE, UPDATE + DELTAS),
     "layer above not seen": ("range(last, 0, -1)", "range(last, 1, -1)"),
 }
 

@@ -57,7 +57,7 @@ def test_what_was_recorded_is_read_with_machine_and_date(tmp_path, monkeypatch):
     cpu["seconds"] = {"step digits CNN, batch 32": {"nncourse numba, fused": [3e-4, 2e-4, 4e-4]}, "step 784-30-10": {}}
     gpu = {"machine": "A chip, 99 multiprocessors", "date": "2026-11-23", "tables": {}}
     step = {"contender": "JAX scan", "seconds_a_step": 1e-4}
-    gpu["tables"]["epochs"] = [{"network": "digits CNN", **step}, {"network": "784-30-10", **step}]
+    gpu["tables"]["epochs"] = [{"network": "digits CNN", "accuracy": 0.95, **step}, {"network": "784-30-10", **step}]
     for name, found in (("cpu", cpu), ("gpu", gpu)):
         (tmp_path / f"{name}.json").write_text(json.dumps(found))
     monkeypatch.setattr(overheads, "RESULTS", tmp_path)
@@ -66,11 +66,17 @@ def test_what_was_recorded_is_read_with_machine_and_date(tmp_path, monkeypatch):
         rows = digits_cnn.recorded()
     finally:
         overheads.recorded.cache_clear()
-    assert [(row.name, round(row.seconds, 4)) for row in rows] == [
-        ("nncourse numba, fused", 0.4689),
-        ("JAX scan", 0.1563),
+    assert [(row.name, round(row.seconds, 4), row.accuracy) for row in rows] == [
+        ("nncourse numba, fused", 0.4689, None),
+        ("JAX scan", 0.1563, 0.95),
     ]
     assert rows[0].where == "A processor, one thread, 2026-11-22" and rows[1].where == "A chip, 2026-11-23"
+
+
+def test_the_table_tells_the_speed_beside_the_projects_numpy():
+    rows = [digits_cnn.PROJECT[0], digits_cnn.Row("slow", "here", 14682), digits_cnn.Row("fast", "here", 0.017)]
+    speeds = [line.split("×")[0].split()[-1] for line in digits_cnn.table(rows).splitlines()[1:]]
+    assert speeds == ["0.5", "1", "431,824"]
 
 
 def test_the_table_is_in_order_and_says_hours_and_minutes():

@@ -34,7 +34,7 @@ def test_kernels_are_right_and_can_be_shown(operation, kernel, capsys):
         pytest.skip(emulate.why_not())
     assert operation.check(kernel), str(operation.check(kernel))
     solution(operation.name, kernel)
-    begins = 'extern "C"' if operation[kernel].cuda else "def "
+    begins = ("#define", 'extern "C"') if operation[kernel].cuda else "def "
     assert capsys.readouterr().out.startswith(begins)
 
 
@@ -129,6 +129,15 @@ def test_what_was_recorded_is_found_and_what_was_not_is_none(tmp_path, monkeypat
     assert overheads.where() == "recorded, A chip, 2026-01-02"
     with pytest.raises(CourseError, match="GPU"):
         overheads.measure()
+    assert overheads.convolution_seconds("a layer", {}, ["naive"]) == {}
+    names = ("a layer", "forward", "naive"), ("a layer", "forward", "PyTorch"), ("a layer", "input gradient", "naive")
+    rows = [{"layer": layer, "pass": way, "kernel": kernel, "seconds": 2.0} for layer, way, kernel in names]
+    recorded = head | {"dates": {"convolutions": "2026-03-04"}, "tables": {"convolutions": rows}}
+    (tmp_path / "gpu.json").write_text(json.dumps(recorded))
+    overheads.recorded.cache_clear()
+    assert overheads.convolution_seconds("a layer", {}, ["naive", "shared"]) == {"naive": 2.0}
+    assert overheads.where("gpu", "convolutions") == "recorded, A chip, 2026-03-04"
+    assert overheads.where("gpu") == "recorded, A chip, 2026-01-02"
     overheads.recorded.cache_clear()
     overheads.known.cache_clear()
 

@@ -36,6 +36,24 @@ def test_black_is_zero_and_so_is_white_where_numbers_are_negative():
     assert negative.images[0].to_rgba(np.zeros((1, 1)))[0, 0, :3].min() > 0.98
 
 
+def test_images_may_share_one_scale():
+    dark, bright = images.plot({"dark": DIGIT / 4, "bright": DIGIT}, largest=2).figure.axes
+    assert dark.images[0].get_clim() == bright.images[0].get_clim() == (0, 2)
+
+
+def test_a_mosaic_shows_every_image_in_its_place_and_none_touches_another():
+    tiles = np.arange(1, 6)[:, None, None] * np.ones((5, 2, 3))
+    shown = images.mosaic(tiles, columns=2, title="five", words="Rising numbers.")
+    (axes,) = shown.figure.axes
+    grid = np.asarray(axes.images[0].get_array())
+    assert grid.shape == (3 * 4, 2 * 5) and shown.words == "five. Rising numbers."
+    for number in range(6):
+        row, column = 4 * (number // 2), 5 * (number % 2)
+        place = grid[row : row + 4, column : column + 5]
+        assert (place[1:-1, 1:-1] == (tiles[number] if number < 5 else 1)).all()
+        assert (place[[0, -1]] == 1).all() and (place[:, [0, -1]] == 1).all()
+
+
 def test_counts_stand_in_their_pixels_and_are_summed_in_words():
     counts = np.arange(6).reshape(2, 3)
     shown = images.plot_counts({"naive": counts}, "reads", "title")

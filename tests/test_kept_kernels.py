@@ -5,14 +5,18 @@ import json
 import numpy as np
 import pytest
 
-from nncourse import device, errors
+from nncourse import datasets, device, errors
+from nncourse.cli import main
 from nncourse.errors import CourseError
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.backend import choose, operations
+from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.update import adam_update
 from nncourse.model.network import make_network
 from nncourse.model.training import train
+from nncourse.model.updates import Adam
 
 pytestmark = pytest.mark.usefixtures("my_kernels")
 
@@ -97,6 +101,64 @@ def test_kept_kernels_drive_a_network(calls, rng):
     calls.clear()
     network.predict(X, choose("numpy", mine=True, sigmoid="loops"))  # what is asked for by name goes first
     assert calls == []
+
+
+# As notebooks 09 and 10 keep them; both say when they are called.
+ADAM = """def adam_update(W, G, M, V, rate, c1, c2):
+    getattr(np, "calls_of_mine", []).append("adam_update")
+    M[...] = 0.9 * M + 0.1 * G
+    V[...] = 0.999 * V + 0.001 * G**2
+    W -= rate * (M / c1) / (np.sqrt(V / c2) + 1e-8)
+    return W, M, V
+"""
+CONVOLUTION = """def convolution_forward(A, W, b, stride, before, after):
+    getattr(np, "calls_of_mine", []).append("convolution_forward")
+    k = W.shape[-1]
+    P = np.pad(A, ((0, 0), (0, 0), (before, after), (before, after)))
+    windows = np.lib.stride_tricks.sliding_window_view(P, (k, k), axis=(2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("scyxij,ocij->soyx", windows, W) + b[:, None, None]
+"""
+DIGITS_CNN = "image1x8x8,conv4x2same,conv4x2same,pool4,16,10"
+A_STEP = ["convolution_forward", "convolution_forward", "adam_update"]
+
+
+@pytest.fixture
+def of_both_notebooks():
+    """The two kernels, kept."""
+    for verdict in keep(adam_update, "numpy", ADAM), keep(convolution_forward, "numpy", CONVOLUTION):
+        assert verdict, str(verdict)
+
+
+def test_kernels_of_notebooks_09_and_10_train_the_digits_cnn(of_both_notebooks, calls):
+    """As notebook 11 does; the course's kernels, step by step, come to the same weights."""
+    backend = choose("numpy", mine=True)
+    assert {name for name, note in backend.notes.items() if note == "yours"} == {"adam_update", "convolution_forward"}
+    digits = datasets.load("digits")
+    X, Y = digits.images[:80], digits.Y[:80]
+    ours, yours = (make_network(DIGITS_CNN, "relu", "categorical_cross_entropy", seed=1) for _ in range(2))
+    learning = {"epochs": 2, "batch_size": 32, "learning_rate": 0.01, "seed": 1}
+    calls.clear()
+    train(ours, X, Y, choose("numpy", convolutional_adam_epoch="steps"), update=Adam(), **learning)
+    assert calls == []
+    history = train(yours, X, Y, backend, update=Adam(), **learning)
+    assert history.kernel == "steps"
+    assert calls[: 4 * 3] == 4 * A_STEP  # one step before the clock starts, then an epoch's
+    assert calls.count("adam_update") == 1 + 2 * 3
+    before = make_network(DIGITS_CNN, "relu", "categorical_cross_entropy", seed=1).flat_parameters
+    moved = yours.flat_parameters - before
+    np.testing.assert_allclose(moved, ours.flat_parameters - before, atol=1e-3 * np.abs(moved).max())
+
+
+def test_kernels_of_notebooks_09_and_10_train_on_the_command_line(of_both_notebooks, calls, tmp_path, capsys):
+    line = f"train --mine --dataset digits --layers {DIGITS_CNN} --activation relu --cost categorical_cross_entropy"
+    line += f" --update adam --learning-rate 0.01 --batch-size 32 --epochs 1 --model {tmp_path / 'digits.npz'}"
+    calls.clear()
+    assert main(line.split()) == 0
+    told = capsys.readouterr().out
+    assert [each.split(":")[0].strip() for each in told.splitlines() if each.endswith(", yours")] == sorted(A_STEP[1:])
+    steps = -(-len(datasets.load("digits").X) // 32)
+    assert calls.count("adam_update") == 1 + steps and calls[: 3 * (1 + steps)] == (1 + steps) * A_STEP
+    assert (tmp_path / "digits.npz").exists()
 
 
 @pytest.mark.parametrize("fast", ("loops", "numpy"))

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import nbformat
@@ -125,6 +126,43 @@ def test_what_is_filled_in_notebook_02_trains_in_06_and_on_the_command_line(my_k
     command = [sys.executable, "-m", "nncourse", "train", *line.split()]
     result = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True)
     assert result.returncode == 0 and f"sigmoid: {kernel}, yours" in result.stdout
+
+
+def filled_in(notebook, operation: str, kernel: str):
+    """The cell of an exercise, with the right answer of right_answers.toml in it."""
+    answers = tomllib.loads((Path(__file__).parent / "right_answers.toml").read_text("utf-8"))["right"]
+    answer = next(each for each in answers if (each["operation"], each["kernel"]) == (operation, kernel))
+    cell = next(cell for *names, cell in exercise_cells(notebook) if names == [operation, kernel])
+    head = f"%%cuda {answer['line']}" if "line" in answer else f'@exercise("{operation}", kernel="{kernel}")'
+    cell.source = f"{head}\n{answer['text'].strip()}"
+    return cell
+
+
+def test_kernels_of_notebooks_09_to_11_train_the_digits_cnn_and_on_the_command_line(my_kernels, tmp_path, monkeypatch):
+    """On the digits that ship. On a GPU CUDA kernels do. The command line is another process: it has the files only."""
+    for name in ("NNCOURSE_SOLVE", "NNCOURSE_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    gpu = device.gpu_available()
+    own = {"adam_update": "numpy", "convolution_forward": "numpy", "maxpool_backward": "loops"}
+    own = {operation: "naive" if gpu else kernel for operation, kernel in own.items()}
+    stems = ("09_optimisers", "10_convolution", "11_reading_digits")
+    notebooks = [nbformat.read(PATHS[0].parent / f"{stem}.ipynb", as_version=4) for stem in stems]
+    answers = [filled_in(notebook, *pair) for notebook, pair in zip(notebooks, own.items(), strict=True)]
+    last = notebooks[-1]
+    cells = {cell.id: cell for cell in last.cells}
+    training = [cells[name] for name in ("data", "play-network", "mine-who", "mine-train")]
+    told = text_of(run(last, [cells["setup"], *answers, *training], tmp_path).cells)
+    for operation, kernel in own.items():
+        assert re.search(rf"{operation}: +{kernel} +yours", told)
+    assert "3 of 16 operations were yours: convolution_forward, maxpool_backward, adam_update" in told
+    assert float(re.search(r"([\d.]+)% of the test digits are read rightly", told)[1]) > 30  # of ten digits
+    line = "--dataset digits --layers image1x8x8,conv2x2same,pool2,10 --activation relu --epochs 1 --update adam"
+    line += f" --cost categorical_cross_entropy --model new.npz --backend {'cuda' if gpu else 'numpy'} --mine"
+    command = [sys.executable, "-m", "nncourse", "train", *line.split()]
+    result = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    for operation, kernel in own.items():
+        assert f"{operation}: {kernel}, yours" in result.stdout
 
 
 @pytest.mark.parametrize(("deaths", "passes"), [(1, True), (99, False)])

@@ -83,10 +83,11 @@ def test_its_tmp_is_its_own_and_small(tmp_path):
     write = "open('{}', 'wb').write(bytes(64 << 20))"
     if not sandbox._knows("bwrap", "--size"):
         pytest.skip("this bubblewrap is older than 0.7 and has no --size")
-    assert fails(write.format("/tmp/x"), temporary=16 << 20) == "OSError"
+    own = f"/tmp/{tmp_path.parent.name}-{os.getpid()}"  # a name that nobody else takes
+    assert fails(write.format(own), temporary=16 << 20) == "OSError"
     assert fails(write.format("/dev/shm/x"), temporary=16 << 20) == "OSError"
-    assert python("open('/tmp/x', 'wb').write(bytes(1 << 20)); print('ok')", temporary=16 << 20) == "ok"
-    assert not Path("/tmp/x").exists()
+    assert python(f"open('{own}', 'wb').write(bytes(1 << 20)); print('ok')", temporary=16 << 20) == "ok"
+    assert not Path(own).exists()
 
 
 def test_there_is_no_network_and_no_other_process():

@@ -180,7 +180,7 @@ def test_train_takes_other_data_another_model_and_options(slurm, course):
     ("arguments", "environment", "words"),
     [
         ([], {}, "found none: see datasets/README.md"),
-        ([], {"DATASET": "xor", "BACKEND": "numpy"}, "xor has 2 features, the network has 30 inputs"),
+        ([], {"DATASET": "xor", "BACKEND": "numpy"}, "wanted 30 features for the inputs of the network; xor has 2"),
         (["--model=x.npz"], {"DATASET": "xor"}, "wanted --model as a variable"),
         (["--layers=2,1"], {"DATASET": "xor", "BACKEND": "numpy", "TEST_DATASET": "no.csv"}, "no.csv"),
     ],

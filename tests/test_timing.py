@@ -40,8 +40,8 @@ def test_a_real_measurement():
 def test_every_operation_can_be_timed(operation, quick):
     if operation.sizes_to_time:  # its sizes depend on each other
         few = {"n": 20} if operation.whole_epoch else {"batch": 2}
-        rows = timing.time_kernels(operation, few, ["numba", "numpy"])
-        assert [(row.kernel, row.seconds) for row in rows] == [("numba", 1e-3), ("numpy", 1e-3)]
+        rows = timing.time_kernels(operation, few, ["numpy"])
+        assert [(row.kernel, row.seconds) for row in rows] == [("numpy", 1e-3)]
         return
     sizes = dict.fromkeys(timing.default_sizes(operation), 5)
     rows = timing.time_kernels(operation, sizes, ["loops", "numpy"])

@@ -23,10 +23,11 @@ def coloured(axes):
 )
 def test_a_pixel_is_in_the_windows_that_hold_it(row, column, k, windows):
     shown = way_back.plot_pixel(np.zeros((4, 4)), k, row, column)
-    assert {axes.get_title() for axes in shown.figure.axes} == {f"delta {window}" for window in windows}
+    assert {axes.get_title(loc="left") for axes in shown.figure.axes} == {f"delta {window}" for window in windows}
     for axes in shown.figure.axes:
         assert len(coloured(axes)) == k * k and (row, column) in coloured(axes)
     assert f"{len(windows)} windows" in shown.words
+    assert all(f"{(y, x)} with the weight w[{row - y}, {column - x}]" in shown.words for y, x in windows)
 
 
 def test_a_weight_meets_a_shifted_part_of_the_image():
@@ -35,6 +36,7 @@ def test_a_weight_meets_a_shifted_part_of_the_image():
     middle = shown.figure.axes[1]
     assert coloured(middle) == {(row, column) for row in (1, 2, 3) for column in (0, 1, 2, 3)}
     assert "rows 1 to 3 and columns 0 to 3" in shown.words
+    assert "These pixels: 5 6 7 8; 10 11 12 13; 15 16 17 18." in shown.words and shown.words.count("1 1 1 1") == 3
 
 
 def test_of_each_window_the_pixel_that_goes_through_is_marked_the_first_of_equals():

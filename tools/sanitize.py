@@ -41,10 +41,11 @@ def check_all() -> int:
     kernels = [kernel for operation in every for kernel in operation.kernels.values() if kernel.cuda]
     verdicts = [kernel.operation.check(kernel, device="gpu") for kernel in kernels]
     print(*verdicts, sep="\n", flush=True)
-    # In the small cases of check(), one_kernel uses one block; these tests use clusters and grids.
-    layouts = Path(__file__).parents[1] / "tests" / "test_dense_epoch_one_kernel.py"
-    tests = pytest.main(["-q", "-p", "no:cacheprovider", "-k", "right_on_the_gpu", str(layouts)])
-    return 0 if all(verdicts) and tests == 0 else 1
+    # In the small cases of check(), one_kernel uses few blocks; these tests use clusters and grids.
+    tests = Path(__file__).parents[1] / "tests"
+    layouts = [str(tests / f"test_{kind}_epoch_one_kernel.py") for kind in ("dense", "convolutional")]
+    status = pytest.main(["-q", "-p", "no:cacheprovider", "-k", "right_on_the_gpu", *layouts])
+    return 0 if all(verdicts) and status == 0 else 1
 
 
 if __name__ == "__main__":

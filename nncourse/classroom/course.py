@@ -23,6 +23,7 @@ CUDA_FUNCTION = re.compile(
     r"[^\n]*(?:\n[^\n]*?)*?^\}",
     re.MULTILINE,
 )
+CUDA_DEFINITION = re.compile(r"^(?:#define|__constant__ \w+) (\w+)\b.*", re.MULTILINE)  # of one line, at the top level
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,10 @@ def hint(operation: str, kernel: str) -> None:
 
 def solution(operation: str, kernel: str) -> None:
     """Show the package's kernel: one way to write it, not the only one."""
-    is_cuda = isinstance(find(operation)[kernel], CudaKernel)  # CourseError if there is no such kernel
-    text = solution_text(operation, kernel)
+    chosen = find(operation)[kernel]  # CourseError if there is no such kernel
+    is_cuda, text = isinstance(chosen, CudaKernel), solution_text(operation, kernel)
+    if is_cuda:
+        text = "\n\n".join(filter(None, (_cuda_definitions(chosen.source.text, text), text)))
     if notebook := running_ipython():
         notebook.display.display(notebook.display.Code(text, language="cuda" if is_cuda else "python"))
     else:
@@ -118,8 +121,18 @@ def _cuda_text(kernel: CudaKernel) -> str:
     while wanted:
         name = wanted.pop()
         found[name] = functions[name]
-        wanted += [other for other in functions if other not in found and re.search(rf"\b{other}\(", functions[name])]
+        called = [other for other in functions if re.search(rf"\b{other}(?:<[^<>;]*>)?\(", functions[name])]
+        wanted += [other for other in called if other not in found]
     return "\n\n".join(functions[name] for name in functions if name in found)
+
+
+def _cuda_definitions(source: str, text: str) -> str:
+    """The constants of a .cu text that some of its functions use, and those that these need; a line each."""
+    lines, names = {match[1]: match[0] for match in CUDA_DEFINITION.finditer(source)}, set()
+    while new := {name for name in lines if re.search(rf"\b{name}\b", text)} - names:
+        names |= new
+        text = "\n".join(lines[name] for name in new)
+    return "\n".join(line for name, line in lines.items() if name in names)
 
 
 if __name__ == "__main__":  # for NNCOURSE_SOLVE, so that tests walk through half-solved notebooks; "1": the other half

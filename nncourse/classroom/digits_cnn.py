@@ -94,16 +94,20 @@ def recorded() -> list[Row]:
     for record in overheads.table("epochs"):
         if any(name in record["network"] for name in NAMES):
             where = f"{gpu['machine'].split(',')[0]}, {gpu['date']}"
-            rows.append(Row(record["contender"], where, STEPS * record["seconds_a_step"]))
+            seconds = STEPS * record["seconds_a_step"]
+            rows.append(Row(record["contender"], where, seconds, record.get("accuracy")))
     return rows
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as text, slowest first."""
-    lines = [f"{'':32} {'an epoch':>10} {'a step':>9} {'right':>7}  where"]
+    """The rows as text, slowest first; each with its speed as a multiple of that of the project's NumPy."""
+    lines = [f"{'':24} {'an epoch':>10} {'a step':>8} {'speed':>9} {'right':>6}  where"]
     for row in sorted(rows, key=lambda row: -row.seconds):
         right = f"{row.accuracy:.1%}" if row.accuracy else ""
-        lines.append(f"{row.name:32} {_long(row.seconds):>10} {_long(row.seconds / STEPS):>9} {right:>7}  {row.where}")
+        times = PROJECT[0].seconds / row.seconds
+        speed = f"{times:,.0f}×" if times >= 10 else f"{times:.2g}×"
+        step = _long(row.seconds / STEPS)
+        lines.append(f"{row.name:24} {_long(row.seconds):>10} {step:>8} {speed:>9} {right:>6}  {row.where}")
     return "\n".join(lines)
 
 

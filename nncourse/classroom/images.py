@@ -1,6 +1,7 @@
 """Figures of images, and of what filters do to them.
 
 images.plot({"a digit": image, "its edges": edges})        # grey from 0 up; blue and orange where numbers are below 0
+images.mosaic(digits, columns=10)                          # many small ones, close together
 images.plot_counts({"naive": reads}, "reads")              # a number in each pixel
 images.plot_halo(image=(8, 8), tile=4, k=3)                # a tile, and the halo that its filter needs
 images.plot_channels(c_in=3, c_out=2, k=3)
@@ -25,13 +26,18 @@ BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
 
 
 def plot(
-    images: Mapping[str, np.ndarray], title: str = "", words: str = "", across: int = 6, signed: bool = False
+    images: Mapping[str, np.ndarray],
+    title: str = "",
+    words: str = "",
+    across: int = 6,
+    signed: bool = False,
+    largest: float | None = None,
 ) -> Described:
     """Draw images (height, width) in rows of `across`, each with its name and its range of numbers.
 
     Images without negative numbers are grey, 0 is black. In others 0 is white, numbers below it are orange, above it
-    blue; if `signed`, in all. `words` say in the text alternative what is to be seen; else it gives the names and
-    ranges alone.
+    blue; if `signed`, in all. The strongest colour is `largest` in all images; without it, each image's largest number.
+    `words` say in the text alternative what is to be seen; else it gives the names and ranges alone.
     """
     across = min(across, len(images))
     down = -(-len(images) // across)
@@ -43,7 +49,7 @@ def plot(
     ranges = []
     for axes, (name, image) in zip(places, images.items(), strict=False):
         low, high = float(np.min(image)), float(np.max(image))
-        most = max(abs(low), abs(high)) or 1.0
+        most = largest or max(abs(low), abs(high)) or 1.0
         colours = {"cmap": NEGATIVE_TO_POSITIVE, "vmin": -most} if signed or low < 0 else {"cmap": "gray", "vmin": 0}
         axes.imshow(image, vmax=most, **colours)
         ranges.append(f"{name}: {low:.3g} to {high:.3g}".replace("-", "−"))
@@ -54,6 +60,24 @@ def plot(
         axes.set_axis_off()
     said = f"{title + '. ' if title else ''}{words + ' ' if words else ''}"
     return Described(figure, f"{said}Images with the range of their numbers: {'; '.join(ranges)}.")
+
+
+def mosaic(images: np.ndarray, columns: int, title: str = "", words: str = "") -> Described:
+    """Draw images (n, height, width) close together in rows of `columns`: the smallest number white, as ink on paper.
+
+    `words` say in the text alternative what is to be seen.
+    """
+    rows = -(-len(images) // columns)
+    framed = np.pad(images, ((0, rows * columns - len(images)), (1, 1), (1, 1)), constant_values=images.min())
+    _, height, width = framed.shape
+    grid = framed.reshape(rows, columns, height, width).transpose(0, 2, 1, 3).reshape(rows * height, columns * width)
+    size = min(0.55, WIDEST / columns)
+    figure = Figure(figsize=(size * columns, size * rows + 0.4 * bool(title)), dpi=100, layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(grid, cmap="gray_r")
+    axes.set_title(title, fontsize=11)
+    axes.set_axis_off()
+    return Described(figure, f"{title}. {words}" if title else words)
 
 
 def plot_counts(counts: Mapping[str, np.ndarray], what: str, title: str = "") -> Described:

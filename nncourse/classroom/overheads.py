@@ -10,7 +10,7 @@ import functools
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -50,17 +50,19 @@ def table(name: str) -> list[dict]:
     return recorded("gpu").get("tables", {}).get(name, [])
 
 
-def where(name: str = "overheads") -> str:
+def where(name: str = "overheads", part: str = "") -> str:
     """Source of the numbers, for a figure: this GPU, or the recorded GPU and the date."""
     if devices.gpu_available():
         return f"measured here, {devices.describe('gpu').split(',')[0]}"
-    return recorded_where(name)
+    return recorded_where(name, part)
 
 
-def recorded_where(name: str) -> str:
-    """The GPU and the date of a results file."""
-    found = recorded(name)
-    return f"recorded, {found['machine'].split(',')[0]}, {found['date']}" if found else "not recorded yet"
+def recorded_where(name: str, part: str = "") -> str:
+    """The GPU and the date of a results file; the date of one of its parts, where parts have their own."""
+    if not (found := recorded(name)):
+        return "not recorded yet"
+    date = found.get("dates", {}).get(part, found["date"])
+    return f"recorded, {found['machine'].split(',')[0]}, {date}"
 
 
 @functools.cache
@@ -79,6 +81,18 @@ def speeds(side: int = 4096) -> dict[str, float]:
         rows = timing.time_kernels(operation, dict.fromkeys(operation.size_names, side), names)
         return {row.kernel: row.flops / row.seconds for row in rows}
     return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
+
+
+def convolution_seconds(layer: str, sizes: dict[str, int], kernels: Sequence[str]) -> dict[str, float]:
+    """Seconds of these kernels of convolution_forward, measured here on these sizes; without a GPU as recorded.
+
+    `layer` is the layer's name in the benchmark. Kernels that cannot run here, or were not recorded, are left out.
+    """
+    if devices.gpu_available():
+        rows = timing.time_kernels(find("convolution_forward"), sizes, kernels)
+        return {row.kernel: row.seconds for row in rows if row.seconds}
+    rows = [row for row in table("convolutions") if (row["layer"], row["pass"]) == (layer, "forward")]
+    return {row["kernel"]: row["seconds"] for row in rows if row["kernel"] in kernels}
 
 
 def multiprocessor() -> Multiprocessor:

@@ -101,7 +101,7 @@ def show(
     constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.shapes.free_names}
     kernel = replace(_with_constants(_kernel(operation, kernel), constants), plans={}, **launch)
     for name, size in sizes.items():
-        least = int(any(name in argument.size_names for argument in operation.arguments if argument.dims))
+        least = int(name in operation.shapes.dims)
         if not isinstance(size, int) or size < least:
             raise CourseError(f"{operation.name}: wanted sizes from {least} up, got {name}={size!r}")
     small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL
@@ -342,8 +342,8 @@ def _draw(axes, panel: Panel, inches: float) -> None:
         framed = [_corners(cell.column + inset, cell.row + inset, 1 - 2 * inset, 1 - 2 * inset) for cell in chosen]
         line = {"edgecolors": colour, "linewidths": width * min(1.0, 5 * inches), "linestyles": dashes}
         axes.add_collection(PolyCollection(framed, facecolors="none", clip_on=False, **line))
-    longest = max((len(cell.text) for cell in panel.cells), default=0)
-    points = min(8.0, 72 * inches * min(0.85 / (0.62 * max(longest, 1)), 0.65))
+    widest = max((_ems(cell.text) for cell in panel.cells if cell.text), default=1.0)
+    points = min(8.0, 72 * inches * min(0.88 / widest, 0.65))
     for cell in panel.cells if points >= 4.5 else ():
         light = np.dot(to_rgb(cell.faces[0]), (0.3, 0.59, 0.11)) > 0.5
         colour = "0.5" if cell.style == "idle" else "black" if light else "white"
@@ -366,6 +366,11 @@ def _draw(axes, panel: Panel, inches: float) -> None:
         axes.set_yticks([])
     axes.tick_params(labelsize=7, length=0, pad=1)
     axes.spines[:].set_visible(False)
+
+
+def _ems(text: str) -> float:
+    """The width of a number in a cell, such as "16×", in units of the font's size."""
+    return sum(0.84 if letter == "×" else 0.64 for letter in text)
 
 
 def _corners(x: float, y: float, wide: float, high: float) -> list[tuple[float, float]]:

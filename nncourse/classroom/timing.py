@@ -115,8 +115,7 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
     if unknown := sizes.keys() - set(there):
         derived = " (which is derived from them)" if unknown <= set(operation.size_names) else ""
         raise CourseError(f"{operation.name} has the sizes {', '.join(there)}; got {', '.join(unknown)}{derived}")
-    dims = {dim.lstrip("*") for argument in operation.arguments for dim in argument.dims}
-    if empty := [name for name in there if name in dims and sizes[name] < 1]:
+    if empty := [name for name in there if name in operation.shapes.dims and sizes[name] < 1]:
         raise CourseError(f"{operation.name}: wanted arrays with {', '.join(empty)} of at least 1; got 0")
     arguments = check.random_case(operation, sizes).arguments
     return [_time(operation[name], arguments) for name in names or operation.kernels]
@@ -200,11 +199,12 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
 
 
 def _time_transfers(operation: Operation, arguments: tuple) -> Row:
-    """A row for the transfers of the arguments to the GPU and of the result back."""
+    """A row for the transfers of the arguments to the GPU and of the results back."""
     arrays = [value for value in arguments if isinstance(value, np.ndarray)]
     result = operation["cupy"](*[devices.to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in arguments])
     there = devices.seconds(lambda: [devices.to_device(array, "gpu") for array in arrays], "gpu")
-    back = devices.seconds(lambda: devices.to_device(result, "cpu"), "gpu")
+    results = result if isinstance(result, tuple) else (result,)
+    back = devices.seconds(lambda: [devices.to_device(array, "cpu") for array in results], "gpu")
     moved = f"to the GPU {duration(there)}, back {duration(back)}"
     return Row("transfers", "gpu", there + back, 0, operation.count(*arguments)[1], None, moved)
 

@@ -70,7 +70,9 @@ class Settings:
     w2: float = 1.2
 
 
-def descend(valley: str, start: tuple[float, float], update: Update, rate: float, backend: Calls, steps: int = STEPS):
+def descend(
+    valley: str, start: tuple[float, float], update: Update, rate: float, backend: Calls, steps: int = STEPS
+) -> tuple[np.ndarray, np.ndarray]:
     """The points of a descent, (steps + 1, 2), and their costs; fewer where the cost exceeds TOO_HIGH."""
     refuse_unknown("a valley", valley, VALLEYS)
     cost, gradient = VALLEYS[valley].cost, VALLEYS[valley].gradient
@@ -106,7 +108,7 @@ def words_of(races: Races, step: int) -> str:
     """Where each of them is after so many steps, and which arrive."""
     said, arrived = [], []
     for name, (_, costs) in races.items():
-        out = step >= len(costs) or costs[step] > max(costs[0], 1) * 10
+        out = step >= len(costs) or not costs[step] <= max(costs[0], 1) * 10
         said.append(f"{name} has leapt out of the valley" if out else f"{name} {costs[step]:.2g}")
         came = arrival(costs) if len(costs) == STEPS + 1 else None
         arrived.append(f"{name} after {came} steps" if came is not None else f"{name} not in {STEPS} steps")
@@ -136,7 +138,7 @@ class Picture:
             line, head = {"color": colour, "linewidth": 1.2}, {"markersize": 9, "markeredgecolor": "black"}
             self.moving += self.plane.plot([], [], f"{mark}-", **line, markersize=3, label=name)
             self.moving += self.plane.plot([], [], mark, **line, **head)
-            self.moving += self.costs.plot([], [], **line)
+            self.moving += self.costs.plot([], [], f"{mark}-", **line, markersize=4, markevery=10)
             self.moving += self.costs.plot([], [], mark, **line, **head)
         self.figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
         for artist in self.moving:

@@ -16,6 +16,7 @@ from nncourse.classroom.plots import Described
 from nncourse.kernels.backend import choose
 
 BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"
+NARROWEST = 4  # cells, so that there is room for a title
 Place = tuple[int, int]  # row, column
 
 
@@ -43,7 +44,13 @@ def plot_weight(A: np.ndarray, D: np.ndarray, k: int, i: int, j: int) -> Describ
     _frame(middle, (i, j), h, RED, w)
     _cells(right, D, "the deltas", {ORANGE: set(np.ndindex(h, w))})
     words = f"The weight ({i}, {j}) of a {k} × {k} filter meets the pixels of rows {i} to {i + h - 1} and columns {j} "
-    return Described(figure, f"{words}to {j + w - 1} of the image, one for each of the {h} × {w} deltas.")
+    words = f"{words}to {j + w - 1} of the image, one for each of the {h} × {w} deltas."
+    return Described(figure, f"{words} These pixels: {_rows(A[i : i + h, j : j + w])}. The deltas: {_rows(D)}.")
+
+
+def _rows(numbers: np.ndarray) -> str:
+    """The numbers as words, row by row."""
+    return "; ".join(" ".join(f"{number:g}".replace("-", "−") for number in row) for row in numbers)
 
 
 def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
@@ -59,7 +66,7 @@ def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
         inside = {(y + i, x + j) for i, j in np.ndindex(k, k)}
         _cells(axes, names, f"delta ({y}, {x})", {BLUE: inside - {(row, column)}, ORANGE: {(row, column)}})
         _frame(axes, (y, x), k, RED)
-    told = ", ".join(map(str, windows))
+    told = ", ".join(f"({y}, {x}) with the weight w[{row - y}, {column - x}] on it" for y, x in windows)
     words = (
         f"{len(windows)} windows of {k} × {k} hold the pixel ({row}, {column}), which is orange: those of the deltas"
     )
@@ -68,6 +75,7 @@ def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
 
 def _row(widths: list[int], height: int) -> tuple[Figure, list[Axes]]:
     """A figure with a grid beside the other; `widths` and `height` in cells."""
+    widths = [max(NARROWEST, width) for width in widths]
     figure = Figure(figsize=(0.42 * sum(widths) + 0.5 * len(widths), 0.42 * height + 0.4), dpi=100)
     figure.set_layout_engine("constrained")
     return figure, list(figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0])
@@ -80,8 +88,8 @@ def _cells(axes: Axes, values: np.ndarray, title: str, colours: dict[str, Collec
         axes.add_patch(Rectangle((column, row), 1, 1, facecolor=face, edgecolor="0.6", linewidth=0.7))
         text = value if isinstance(value, str) else f"{value:g}".replace("-", "−")
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=10)
-    axes.set_title(title, fontsize=9)
-    axes.set(xlim=(-0.1, values.shape[1] + 0.1), ylim=(values.shape[0] + 0.1, -0.1), aspect="equal")
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.set(xlim=(-0.1, max(NARROWEST, values.shape[1]) + 0.1), ylim=(values.shape[0] + 0.1, -0.1), aspect="equal")
     axes.set_axis_off()
 
 

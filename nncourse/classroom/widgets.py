@@ -34,6 +34,10 @@ class Panel(ipywidgets.VBox):
         self.on_close: Callable[[], None] = lambda: None
         super().__init__([*(rows or [in_line(*controls.values())]), self.image, self.caption, self.words])
 
+    def __repr__(self) -> str:
+        """What a saved notebook shows where no kernel runs."""
+        return "Run this cell to play."
+
     def close(self) -> None:
         """Close the panel and the widgets in it, and end its thread if it has one."""
         self.on_close()

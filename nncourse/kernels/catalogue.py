@@ -22,6 +22,7 @@ from nncourse.kernels import (
 from nncourse.kernels.epoch import convolutional as convolutional_epoch
 from nncourse.kernels.epoch import (
     convolutional_cpu,
+    convolutional_graph,
     convolutional_loops,
     convolutional_one_kernel,
     dense_cpu,
@@ -33,7 +34,13 @@ from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
 DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
-CONVOLUTIONAL_EPOCHS = (convolutional_epoch, convolutional_cpu, convolutional_loops, convolutional_one_kernel)
+CONVOLUTIONAL_EPOCHS = (
+    convolutional_epoch,
+    convolutional_cpu,
+    convolutional_loops,
+    convolutional_graph,
+    convolutional_one_kernel,
+)
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)

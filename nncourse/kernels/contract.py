@@ -163,6 +163,11 @@ class Contract:
         return frozenset(used.intersection(whole))
 
     @cached_property
+    def dims(self) -> frozenset[str]:
+        """The sizes in a shape of an argument or of a result: below 1, that array would be empty."""
+        return frozenset(dim.lstrip("*") for array in (*self.arguments, *self.results) for dim in array.dims)
+
+    @cached_property
     def free_names(self) -> tuple[str, ...]:
         """The sizes that are not derived."""
         return tuple(name for name in self.size_names if name not in self.derived)

@@ -4,13 +4,14 @@ Images are (batch, channels, height, width). The mean over the batch is taken on
 of the biases; the gradient with respect to the input is a sum, which the layer below multiplies by its slope.
 """
 
+from math import ceil
 from pathlib import Path
 
 import numpy as np
 
 from nncourse.cuda.source import CudaSource
 from nncourse.device import on_gpu
-from nncourse.kernels.convolution import ON_TILES
+from nncourse.kernels.convolution import MOST_COLUMNS, ON_TILES
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.operation import Operation, cuda_beside
 
@@ -154,22 +155,18 @@ def input_gradient_loops(D, W, h_in, w_in, stride, before, after):
     return G
 
 
-# ---- arrays: the k² pixels of each window side by side in columns, as many samples at a time as fit
+# ---- arrays: the k² pixels of each window side by side in columns, for some samples or some rows at a time
+
+ENOUGH = 2048  # windows, for a product of matrices on a CPU to be worth its call
 
 
-def _samples_at_a_time(D, column):
-    """How many samples' windows, with `column` numbers each, are in memory at once.
-
-    On a CPU a megabyte, so that they stay in its cache, but enough windows for a matrix product to be worth its call.
-    """
+def _at_a_time(D, column):
+    """For how many samples, and for how many rows of D, columns of that many numbers are in memory at once."""
     batch, _, h_out, w_out = D.shape
-    numbers, windows = (1 << 26, 1) if on_gpu(D) else (1 << 18, 2048)
-    return min(batch, max(numbers // (column * h_out * w_out), windows // (h_out * w_out), 1))
-
-
-def _steps(first, count, stride):
-    """The slice of `count` places from `first` on."""
-    return slice(first, first + (count - 1) * stride + 1, stride)
+    place, enough = ("gpu", 1) if on_gpu(D) else ("cpu", ENOUGH)
+    rows = max(MOST_COLUMNS[place] // (column * w_out), enough // w_out, 1)
+    turns = ceil(batch / max(rows // h_out, 1))  # of about as many samples each
+    return ceil(batch / turns), min(rows, h_out)
 
 
 @convolution_weight_gradient.array_kernel
@@ -177,18 +174,20 @@ def weight_gradient_array(D, A, k, stride, before, after):
     """One product of matrices: a row for each filter's deltas, a column for each weight's pixels."""
     batch, c_out, h_out, w_out = D.shape
     c_in, h_in, w_in = A.shape[1:]
-    some = _samples_at_a_time(D, c_in * k * k)
+    some, rows = _at_a_time(D, c_in * k * k)
     padded = np.zeros_like(A, shape=(c_in, some, h_in + before + after, w_in + before + after))
-    columns = np.empty_like(A, shape=(c_in, k, k, some, h_out, w_out))
     dW = np.zeros_like(D, shape=(c_out, c_in * k * k))
     for s in range(0, batch, some):
-        deltas = D[s : s + some].swapaxes(0, 1)
-        n = deltas.shape[1]
-        padded[:, :n, before : before + h_in, before : before + w_in] = A[s : s + some].swapaxes(0, 1)
-        for i in range(k):
-            for j in range(k):
-                columns[:, i, j, :n] = padded[:, :n, _steps(i, h_out, stride), _steps(j, w_out, stride)]
-        dW += deltas.reshape(c_out, -1) @ columns[:, :, :, :n].reshape(c_in * k * k, -1).T
+        n = min(some, batch - s)
+        padded[:, :n, before : before + h_in, before : before + w_in] = A[s : s + n].swapaxes(0, 1)
+        for y in range(0, h_out, rows):
+            deltas = D[s : s + n, :, y : y + rows].swapaxes(0, 1)
+            columns = np.empty_like(A, shape=(c_in, k, k, *deltas.shape[1:]))
+            for i in range(k):
+                below = padded[:, :n, y * stride + i :: stride][:, :, : deltas.shape[2]]
+                for j in range(k):
+                    columns[:, i, j] = below[..., j::stride][..., :w_out]
+            dW += deltas.reshape(c_out, -1) @ columns.reshape(c_in * k * k, -1).T
     dW /= batch
     return dW.reshape(c_out, c_in, k, k)
 
@@ -203,17 +202,20 @@ def input_gradient_array(D, W, h_in, w_in, stride, before, after):
     """One product gives what each delta sends through each weight; then k² slices are added to where it belongs."""
     batch, c_out, h_out, w_out = D.shape
     c_in, k = W.shape[1:3]
-    some = _samples_at_a_time(D, c_in * k * k)
+    some, rows = _at_a_time(D, c_in * k * k)
     G = np.empty_like(D, shape=(batch, c_in, h_in, w_in))
     for s in range(0, batch, some):
-        deltas = D[s : s + some].swapaxes(0, 1)
-        n = deltas.shape[1]
-        sent = (W.reshape(c_out, -1).T @ deltas.reshape(c_out, -1)).reshape(c_in, k, k, n, h_out, w_out)
+        n = min(some, batch - s)
         padded = np.zeros_like(D, shape=(c_in, n, h_in + before + after, w_in + before + after))
-        for i in range(k):
-            for j in range(k):
-                padded[:, :, _steps(i, h_out, stride), _steps(j, w_out, stride)] += sent[:, i, j]
-        G[s : s + some] = padded[:, :, before : before + h_in, before : before + w_in].swapaxes(0, 1)
+        for y in range(0, h_out, rows):
+            deltas = D[s : s + n, :, y : y + rows].swapaxes(0, 1)
+            sent = (W.reshape(c_out, -1).T @ deltas.reshape(c_out, -1)).reshape(c_in, k, k, *deltas.shape[1:])
+            for i in range(k):
+                below = padded[:, :, y * stride + i :: stride][:, :, : deltas.shape[2]]
+                for j in range(k):
+                    met = below[..., j::stride][..., :w_out]
+                    met += sent[:, i, j]
+        G[s : s + n] = padded[:, :, before : before + h_in, before : before + w_in].swapaxes(0, 1)
     return G
 
 
@@ -337,8 +339,8 @@ convolution_bias_gradient.cuda_kernel("naive", SOURCE)
 convolution_bias_gradient.cuda_kernel("tree", SOURCE, block=512, grid=("c_out",))
 convolution_input_gradient.cuda_kernel("naive", SOURCE)
 PIXELS_OF_CHANNELS = "(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"
-convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=PIXELS_OF_CHANNELS, default=True)
+convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=PIXELS_OF_CHANNELS)
 
 TILES = CudaSource.read(Path(__file__).with_name("convolution_backpropagation_tiles.cu"), before=(ON_TILES,))
 BLOCKS = "((c_in + 63) // 64) * ((batch * h_in * w_in + 127) // 128)"  # a tile of 64 channels and 128 pixels each
-convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,))
+convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,), default=True)

@@ -2,11 +2,13 @@
 
 The operation is described to cuDNN as a graph of one node. For each combination of shapes cuDNN offers plans, ways to
 compute it that differ in speed by factors; its own guess which is fastest is often wrong. So at the first call for some
-shapes all plans are timed, which takes about a second, and the fastest is kept.
+shapes all plans are timed, which takes about a second, and the fastest right one is kept.
 
-Taken are only plans that compute what the other kernels do: sums of float32 products. Tensor cores would round each
-factor to 11 bits (TF32), transforms (Winograd's and Fourier's) bring errors of large pixels to small ones beside them,
-and float atomics give other last digits at each call.
+Right means: no tensor cores, which round each factor to 11 bits (TF32), and no float atomics, which give other last
+digits at each call. Some plans transform the image (Winograd's and Fourier's, and one without such a name): then
+the rounding errors of large pixels reach small ones beside them. PyTorch takes such plans. They are taken here from
+LARGE sizes on, where they are much faster, if they are right for numbers of one size; below, each element must be right
+beside numbers of any size. check() tries sizes below.
 """
 
 import functools
@@ -18,10 +20,13 @@ import numpy as np
 
 from nncourse.errors import CourseError
 from nncourse.kernels import convolution, convolution_backpropagation
+from nncourse.kernels.truth import EPS
 
-REFUSED = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "WINOGRAD", "FFT", "NONDETERMINISTIC")
+REFUSED = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "NONDETERMINISTIC")
+LARGE = 1 << 30  # FLOPs
+LARGEST_ERROR = 1e-3  # of a large size: of the root mean square of the results; TF32's is above
 MOST_WORKSPACE = 1 << 30  # bytes
-TIMED = 3  # calls of each plan, of which the fastest counts
+CALLS = 5  # of a plan that is timed
 
 
 @functools.cache
@@ -85,6 +90,7 @@ class Plan:
 
     graph: Any
     tensors: tuple[Any, ...]  # two arguments and the result
+    shapes: tuple[tuple[int, ...], ...]  # theirs
     number: int
     workspace: int
 
@@ -115,9 +121,8 @@ def graph_of(
     import cudnn
 
     number = cudnn.data_type.FLOAT
-    graph = cudnn.pygraph(
-        io_data_type=number, intermediate_data_type=number, compute_data_type=number, handle=handle
-    )  # fmt: skip
+    everywhere = {f"{use}_data_type": number for use in ("io", "intermediate", "compute")}
+    graph = cudnn.pygraph(handle=handle, **everywhere)
     images, filters, deltas = windows.images, windows.filters, windows.deltas
     names, shapes, node = {
         "forward": (("image", "weight"), (images, filters, deltas), graph.conv_fprop),
@@ -158,38 +163,79 @@ def plans_for(kind: str, windows: Windows, refused: tuple[str, ...] = REFUSED) -
     except Exception:  # of several types, differing between versions
         return []
     arrays = [cupy.zeros(shape, np.float32) for shape in shapes]
-    timed = []
+    timed: list[tuple[float, Plan]] = []
     for number in range(graph.get_execution_plan_count()):
         try:
             graph.build_plan_at_index(number)
-            plan = Plan(graph, tensors, number, graph.get_workspace_size_plan_at_index(number))
-            timed.append((_seconds(plan, arrays), plan))
+            plan = Plan(graph, tensors, shapes, number, graph.get_workspace_size_plan_at_index(number))
+            best = min((seconds for seconds, _ in timed), default=inf)
+            timed.append((_seconds(plan, arrays, best), plan))
         except Exception:  # a plan that is refused, or that does not fit the GPU
             continue
     return sorted(timed, key=lambda pair: pair[0])
 
 
-def _seconds(plan: Plan, arrays: list[Any]) -> float:
-    """The shortest time of some calls, after one that is not timed."""
+def _seconds(plan: Plan, arrays: list[Any], best: float) -> float:
+    """The time of a call; measured with more calls unless the first is much slower than the best plan so far."""
+    plan(*arrays)  # whatever is done once is done here
+    once = _seconds_a_call(plan, arrays, 1)
+    return once if once > 2 * best else min(_seconds_a_call(plan, arrays, CALLS) for _ in range(2))
+
+
+def _seconds_a_call(plan: Plan, arrays: list[Any], calls: int) -> float:
     import cupy
 
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-    shortest = inf
-    plan(*arrays)
-    for _ in range(TIMED):
-        start.record()
+    start.record()
+    for _ in range(calls):
         plan(*arrays)
-        stop.record()
-        stop.synchronize()
-        shortest = min(shortest, cupy.cuda.get_elapsed_time(start, stop) / 1000)
-    return shortest
+    stop.record()
+    stop.synchronize()
+    return cupy.cuda.get_elapsed_time(start, stop) / 1000 / calls
+
+
+def flops_of(windows: Windows) -> int:
+    """FLOPs of a forward pass, and of each gradient."""
+    return 2 * windows.c_in * windows.k**2 * int(np.prod(windows.deltas))
+
+
+def _is_right(plan: Plan, kind: str, windows: Windows, large: bool) -> bool:
+    """Whether a plan computes what the kernel `cupy` does in float64, on random numbers."""
+    import cupy
+
+    rng = np.random.default_rng(0)
+    images, filters, deltas = (rng.standard_normal(n) for n in (windows.images, windows.filters, windows.deltas))
+    given = {"forward": [images, filters], "weight_gradient": [deltas, images], "input_gradient": [deltas, filters]}[
+        kind
+    ]
+    if not large:  # rows of very different size, none alike in both arrays
+        given[0] *= 10.0 ** rng.uniform(-3, 3, (*given[0].shape[:3], 1))
+    arrays = [cupy.asarray(array, np.float32) for array in given]
+    got = cupy.empty(plan.shapes[2], np.float32)
+    plan(*arrays, got)
+    exact = [array.astype(np.float64) for array in arrays]
+    wanted = _by_cupy(kind, windows, *exact)
+    error = abs(got - wanted)
+    if large:
+        return bool(error.max() <= LARGEST_ERROR * cupy.sqrt((wanted**2).mean()))
+    return bool((error <= 16 * EPS * _by_cupy(kind, windows, *map(abs, exact))).all())
+
+
+def _by_cupy(kind: str, windows: Windows, first: Any, second: Any) -> Any:
+    """What a graph of that kind computes, by the kernels `cupy`."""
+    sides = windows.stride, windows.before, windows.after
+    if kind == "forward":
+        return convolution.array(first, second, second[:, 0, 0, 0] * 0, *sides)
+    if kind == "weight_gradient":
+        return convolution_backpropagation.weight_gradient_array(first, second, windows.k, *sides) * windows.batch
+    return convolution_backpropagation.input_gradient_array(first, second, windows.h_in, windows.w_in, *sides)
 
 
 @functools.lru_cache(maxsize=512)
 def _fastest(kind: str, windows: Windows, device: int) -> Plan | None:
-    """The fastest plan on the GPU in use, which is number `device`; None if there is none."""
-    timed = plans_for(kind, windows)
-    return timed[0][1] if timed else None
+    """The fastest right plan on the GPU in use, which is number `device`; None if there is none."""
+    large = flops_of(windows) >= LARGE
+    return next((plan for _, plan in plans_for(kind, windows) if _is_right(plan, kind, windows, large)), None)
 
 
 def _ready(kind: str, windows: Windows) -> tuple[Plan, Windows]:
@@ -241,26 +287,6 @@ def weight_gradient(D, A, k, stride, before, after):
     plan(D, _padded(A, windows, before), dW)
     dW /= len(D)
     return dW
-
-
-@convolution_backpropagation.convolution_bias_gradient.kernel("cudnn", device="gpu", missing=missing)
-def bias_gradient(D):
-    """cuDNN has no such sum of its own: as the gradient of filters of one weight, which all saw the image 1."""
-    import cupy
-
-    batch, c_out, h_out, w_out = D.shape
-    plan, windows = _ready("weight_gradient", Windows(batch, 1, h_out, w_out, c_out, 1, 1, 0, 0))
-    db = cupy.empty(windows.filters, np.float32)
-    plan(D, _ones(windows.images, cupy.cuda.runtime.getDevice()), db)
-    db /= batch
-    return db.reshape(c_out)
-
-
-@functools.lru_cache(maxsize=8)
-def _ones(shape: tuple[int, ...], device: int) -> Any:
-    import cupy
-
-    return cupy.ones(shape, np.float32)
 
 
 @convolution_backpropagation.convolution_input_gradient.kernel("cudnn", device="gpu", missing=missing)

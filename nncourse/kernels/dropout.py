@@ -9,6 +9,7 @@ words for the counter (j // 4, first + i, epoch, layer) and the key (seed, 0). `
 of the batch's first sample. The rate is at least 0 and below 1.
 """
 
+import functools
 import math
 from pathlib import Path
 
@@ -25,25 +26,31 @@ ROUNDS = 10
 
 
 def words_in_python(counter, key):
-    """Four random words, each below 2³², from a counter of four words and a key of two. In whole numbers of Python."""
+    """Four random words, each below 2³², from a counter of four words and a key of two.
+
+    In whole numbers of Python, or arrays of them (dtype object).
+    """
     (a, b, c, d), (key_a, key_c) = counter, key
     for turn in range(ROUNDS):
-        high_a, low_a = divmod(a * FACTORS[0], 2**32)
-        high_c, low_c = divmod(c * FACTORS[1], 2**32)
-        a, b = high_c ^ b ^ (key_a + turn * STEPS[0]) % 2**32, low_c
-        c, d = high_a ^ d ^ (key_c + turn * STEPS[1]) % 2**32, low_a
+        of_a, of_c = a * FACTORS[0], c * FACTORS[1]
+        a, b = of_c // 2**32 ^ b ^ (key_a + turn * STEPS[0]) % 2**32, of_c % 2**32
+        c, d = of_a // 2**32 ^ d ^ (key_c + turn * STEPS[1]) % 2**32, of_a % 2**32
     return a, b, c, d
+
+
+@functools.lru_cache(maxsize=8)
+def _words(batch, n, seed, epoch, first, layer):
+    """A word for each unit; remembered, since whole numbers of Python are slow and large cases have fixed numbers."""
+    groups = np.arange(-(-n // 4)).astype(object)
+    samples = (first + np.arange(batch).astype(object)[:, None]) % 2**32
+    words = words_in_python((groups, samples, epoch, layer), (seed, 0))
+    return np.stack(words, axis=-1).reshape(batch, -1)[:, :n].astype(np.uint32)
 
 
 def _truth(A, rate, seed, epoch, first, layer):
     """The smallest word that keeps a unit is a whole number too, since the rate has 24 bits."""
-    batch, n = A.shape
     rate = float(np.float32(rate))
-    dropped = np.ones(A.shape, bool)
-    for i in range(batch):
-        for group in range(-(-n // 4)):
-            words = words_in_python((group, (first + i) % 2**32, epoch, layer), (seed, 0))
-            dropped[i, 4 * group : 4 * group + 4] = [word // 256 < rate * 2**24 for word in words][: n - 4 * group]
+    dropped = _words(*A.shape, seed, epoch, first, layer) // 256 < rate * 2**24
     return np.where(dropped, 0, A / (1 - rate))
 
 

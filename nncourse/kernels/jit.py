@@ -20,11 +20,19 @@ def jit(function: Callable) -> Callable:
 
 
 def compiled_together(*functions: Callable) -> Callable:
-    """The last function, compiled together with those it calls, which Numba needs compiled under the same names."""
-    names = dict(functions[-1].__globals__)
+    """The last function, compiled. Those before it are what it calls, each behind those that it calls itself."""
+    return all_compiled_together(*functions)[functions[-1].__name__]
+
+
+def all_compiled_together(*functions: Callable) -> dict[str, Callable]:
+    """The functions by their names, compiled, each behind those that it calls.
+
+    Each keeps the names of its own file, and finds the compiled functions under their names.
+    """
+    compiled: dict[str, Callable] = {}
     for function in functions:
-        names[function.__name__] = jit(FunctionType(function.__code__, names))
-    return names[functions[-1].__name__]
+        compiled[function.__name__] = jit(FunctionType(function.__code__, function.__globals__ | compiled))
+    return compiled
 
 
 def at_first_call(build: Callable[[], Callable]) -> Callable:

@@ -3,7 +3,10 @@
 As for dense networks (dense.py), the kernels make no calls between steps, and work on all parameters in one flat
 vector: W and b of each convolution in turn, then of each dense layer.
 
-    numpy           all arrays made beforehand; a convolution is one product of matrices: convolutional_cpu.py
+    numpy           all arrays made beforehand; a convolution is a product of matrices: convolutional_cpu.py
+    numba           loops over whole images, four filters at once: convolutional_loops.py
+    fused, graph    a few CUDA kernels a step, launched one by one, or recorded and replayed: convolutional_graph.py
+    one_kernel      one launch for the epoch: convolutional_one_kernel.py
 
 The networks are those of ConvolutionalArchitecture: convolutions, perhaps a max-pool, dense layers.
 """
@@ -203,21 +206,22 @@ def _sizes(image, convolutions, pool, sizes, activation_names, cost="mse", n=7, 
     return {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch, "steps": steps}
 
 
-SGD_RATE, ADAM_RATE = 0.1, 0.05
+SGD_RATE, ADAM_RATE = 0.03, 0.05
 SAME_2, SAME_3 = (1, 0, 1), (1, 1, 1)  # stride, before, after: as many pixels behind filters of 2 × 2, of 3 × 3
 CROSS, BINARY = "categorical_cross_entropy", "binary_cross_entropy"
 NETWORKS = (
-    _sizes((1, 8, 8), [(4, 2, *SAME_2), (4, 2, *SAME_2)], 4, (6, 3), "relu relu relu softmax", CROSS, n=7, batch=3),
+    _sizes((1, 8, 8), [(4, 2, *SAME_2), (4, 2, *SAME_2)], 4, (6, 3), "relu relu relu softmax", CROSS, n=7, batch=4),
     _sizes((1, 1, 1), [(1, 1)], 0, (1,), "tanh sigmoid", n=1, batch=1),
     _sizes((2, 3, 2), [], 0, (4, 2), "tanh softmax", CROSS, n=5, batch=2, steps=7),
     _sizes((3, 5, 4), [], 2, (2,), "sigmoid", n=4, batch=4),
     _sizes((1, 6, 5), [(3, 3, *SAME_3)], 0, (4,), "sigmoid tanh", n=4, batch=9, steps=1),
     _sizes((3, 7, 9), [(2, 4, 2, 1, 2), (5, 3, 1, 2, 0)], 2, (1,), "tanh leaky_relu sigmoid", BINARY, n=6),
     _sizes((2, 9, 7), [(3, 5, 1, 2, 2)], 3, (4, 3), "softplus relu identity", "mae", n=5, batch=2, steps=100),
-    _sizes((1, 10, 11), [(2, 3, 3), (3, 2, *SAME_2), (2, 1)], 1, (5, 2), "relu identity tanh step sigmoid", n=4),
+    _sizes((1, 10, 11), [(2, 3, 3), (3, 2, *SAME_2), (2, 1)], 1, (5, 2), "step identity tanh relu sigmoid", n=4),
+    _sizes((1, 9, 10), [(2, 3, *SAME_3), (3, 3, 2, 1, 1), (5, 2, 2)], 0, (2,), "tanh sigmoid relu identity", n=3),
     _sizes((2, 4, 4), [(6, 4)], 0, (3, 2), "leaky_relu softplus softmax", n=11, batch=4, steps=2),
-    _sizes((1, 12, 12), [(8, 3, *SAME_3), (4, 3)], 5, (33, 10), "relu tanh sigmoid softmax", CROSS, n=9, batch=5),
-    _sizes((4, 6, 6), [(17, 2, 2)], 3, (5, 2), "step tanh sigmoid", n=3, batch=2, steps=20),
+    _sizes((1, 12, 12), [(8, 3, *SAME_3), (4, 3)], 5, (33, 10), "relu leaky_relu tanh softmax", CROSS, n=6, batch=4),
+    _sizes((4, 9, 12), [(17, 2, 2)], 2, (5, 2), "tanh relu sigmoid", n=3, batch=2, steps=20),
 )  # fmt: skip
 
 
@@ -235,10 +239,15 @@ def _flops(architecture, n, **_):
     return n * architecture.flops_a_sample
 
 
-VALUES = {
-    "parameters": lambda rng, shape, sizes: (0.4 * rng.standard_normal(shape)).astype(np.float32),
-    "Y": random_targets,
-}
+def random_parameters(rng, shape, sizes):
+    """Random parameters with which numbers keep their size from layer to layer, so that rounding errors stay small."""
+    parameters = np.empty(shape, np.float32)
+    for W, b in sizes["architecture"].views(parameters):
+        W[...], b[...] = rng.normal(0, (2 / prod(W.shape[1:])) ** 0.5, W.shape), rng.normal(0, 0.3, b.shape)
+    return parameters
+
+
+VALUES = {"parameters": random_parameters, "Y": random_targets}
 
 convolutional_sgd_epoch = Operation(
     "convolutional_sgd_epoch",

@@ -6,7 +6,7 @@ the cache.
 """
 
 from collections.abc import Callable
-from math import prod
+from math import ceil, prod
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convo
 from nncourse.kernels.epoch.dense import CROSS_ENTROPIES, batches
 from nncourse.kernels.epoch.dense_cpu import ARRAYS
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
+
+# Where a neuron has died its M falls for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers
+# far below TINY are rounded away: they move no parameter, since they are divided by ε = 10⁻⁸ at least.
+TINY = 1e-28
+MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
 
 @convolutional_sgd_epoch.kernel("numpy", device="cpu")
@@ -34,7 +39,7 @@ def sgd(parameters, architecture, X, Y, batch, rate):
 def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
     """Adam in place on the flat vectors; W ← W − η √c₂ / c₁ M / (√V + ε √c₂), so that M and V are not divided."""
     gradients, S = np.empty_like(parameters), np.empty_like(parameters)
-    rest_1, rest_2 = np.array(1 - BETA_1, np.float32), np.array(1 - BETA_2, np.float32)
+    rest_1, rest_2, tiny = (np.array(number, np.float32) for number in (1 - BETA_1, 1 - BETA_2, TINY))
 
     def move():
         nonlocal steps
@@ -43,6 +48,8 @@ def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
         np.subtract(gradients, M, out=S)
         np.multiply(S, rest_1, out=S)
         np.add(M, S, out=M)
+        np.add(M, tiny, out=M)
+        np.subtract(M, tiny, out=M)
         np.multiply(gradients, gradients, out=S)
         np.subtract(S, V, out=S)
         np.multiply(S, rest_2, out=S)
@@ -58,14 +65,34 @@ def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
 
 
 def epoch(parameters, gradients, architecture, X, Y, batch, move: Callable, gradient_function: Callable) -> None:
-    """For each batch: write its gradients, then move the parameters. The arrays fit one size of a batch."""
+    """For each batch: write its gradients, then move the parameters. The arrays fit one number of samples.
+
+    A batch that would take too much memory is divided, and the gradients of its parts are added up.
+    """
     made: dict[int, Callable] = {}
+    most = samples_at_once(architecture)
     for rows in batches(len(X), batch):
-        size = rows.stop - rows.start
-        if size not in made:
-            made[size] = gradient_function(parameters, gradients, architecture, size)
-        made[size](X[rows], Y[rows])
+        x, y = X[rows], Y[rows]
+        parts = batches(len(x), ceil(len(x) / ceil(len(x) / most)))
+        total = np.zeros_like(gradients) if len(parts) > 1 else None
+        for part in parts:
+            size = part.stop - part.start
+            if size not in made:
+                made[size] = gradient_function(parameters, gradients, architecture, size)
+            made[size](x[part], y[part])
+            if total is not None:
+                total += gradients * np.float32(size / len(x))
+        if total is not None:
+            gradients[...] = total
         move()
+
+
+def samples_at_once(architecture: ConvolutionalArchitecture) -> int:
+    """How many samples' images, with the columns of numbers that filters see, have MOST_NUMBERS numbers or less."""
+    numbers = 4 * sum(map(prod, architecture.maps)) + 4 * sum(architecture.dense.sizes)
+    for f, below, above in zip(architecture.convolutions, architecture.maps, architecture.maps[1:], strict=False):
+        numbers += f.k**2 * (below[0] * prod(above[1:]) + above[0] * prod(below[1:]))
+    return max(1, MOST_NUMBERS // numbers)
 
 
 def gradient_function(parameters, gradients, architecture: ConvolutionalArchitecture, batch: int) -> Callable:
@@ -77,7 +104,7 @@ def gradient_function(parameters, gradients, architecture: ConvolutionalArchitec
         for layer, filters in enumerate(architecture.convolutions)
     ]
     pool = Pool(architecture, batch) if architecture.pool else None
-    dense = Dense(pairs[count:], derivatives[count:], architecture, batch)
+    dense = Dense(pairs[count:], derivatives[count:], architecture, batch, array_functions)
 
     def gradient(X, Y):
         A = X
@@ -87,7 +114,7 @@ def gradient_function(parameters, gradients, architecture: ConvolutionalArchitec
         G = dense.backward(Y)
         for layer in range(count - 1, -1, -1):
             if layer == count - 1 and pool:
-                D = pool.deltas(G, convolutions[layer].slope)
+                D = pool.deltas(G, convolutions[layer].to_delta)
             else:
                 D = convolutions[layer].deltas(G)
             G = convolutions[layer].backward(D, layer > 0)
@@ -105,7 +132,7 @@ class Convolution:
     def __init__(self, W, b, dW, db, filters: Filters, image: tuple[int, int, int], name: str, batch: int) -> None:
         (channels, *below), (count, *above), k = image, filters.shape_after(image), filters.k
         self.W, self.b, self.dW, self.db = W.reshape(count, -1), b[:, None], dW.reshape(count, -1), db
-        self.activate, self.slope = ARRAYS[name]
+        self.activate, self.to_delta = array_functions(name)
         self.A, self.S = (np.empty((batch, count, prod(above)), np.float32) for _ in range(2))
         self.shape_above = batch, count, *above
         self.ones = np.ones(prod(above), np.float32)
@@ -137,7 +164,7 @@ class Convolution:
     def deltas(self, G):
         """dC/dZ from G = dC/dA, in place."""
         D = G.reshape(self.A.shape)
-        D *= self.slope(D, self.A, self.S)
+        self.to_delta(D, self.A, self.S)
         return D
 
     def backward(self, D, below: bool):
@@ -191,18 +218,31 @@ class Pool:
         self.places = self.cells[len(self.cells) - first.astype(np.intp), self.columns]
         return self.A
 
-    def deltas(self, G, slope):
+    def deltas(self, G, to_delta: Callable):
         """dC/dZ of the convolution below from G = dC/dA; slopes are computed for the pixels that went through only."""
-        G *= slope(G, self.A, self.S)
+        to_delta(G, self.A, self.S)
         self.D.fill(0)
         self.D.ravel()[self.places] = G.ravel()
         return self.D
 
 
-class Dense:
-    """The dense layers, as in dense_cpu.py."""
+def array_functions(name: str) -> tuple[Callable, Callable]:
+    """activate(Z, S) and to_delta(D, A, S), in place; S is scratch space."""
+    activate, slope = ARRAYS[name]
 
-    def __init__(self, pairs, derivatives, architecture: ConvolutionalArchitecture, batch: int) -> None:
+    def to_delta(D, A, S):
+        if name != "identity":
+            np.multiply(D, slope(D, A, S), out=D)
+
+    return activate, to_delta
+
+
+class Dense:
+    """The dense layers, as in dense_cpu.py. functions(name) are two: Z to A in place, and D = dC/dA to D = dC/dZ."""
+
+    def __init__(
+        self, pairs, derivatives, architecture: ConvolutionalArchitecture, batch: int, functions: Callable
+    ) -> None:
         W, b = zip(*pairs, strict=True)
         dW, db = zip(*derivatives, strict=True)
         names = list(architecture.dense.activations)
@@ -210,11 +250,11 @@ class Dense:
         self.A, self.D, self.S = (
             [np.empty((batch, n), np.float32) for n in architecture.dense.sizes] for _ in range(3)
         )
-        self.A_T = [np.empty((n, batch), np.float32) for n in architecture.dense.sizes]
-        self.activate = [ARRAYS[name][0] for name in names]
+        self.inputs_T = np.empty((architecture.dense.sizes[0], batch), np.float32)
+        self.activate = [functions(name)[0] for name in names]
         if architecture.cost in CROSS_ENTROPIES:
             names[-1] = "identity"  # A − Y is the delta itself
-        self.slope = [ARRAYS[name][1] for name in names]
+        self.to_delta = [functions(name)[1] for name in names]
         self.ones, self.share = np.ones(batch, np.float32), np.array(1 / batch, np.float32)
         self.mae = architecture.cost == "mae"
         self.deltas_below = len(architecture.convolutions) > 0
@@ -222,9 +262,10 @@ class Dense:
     def forward(self, inputs):
         if inputs is not self.A[0]:
             self.A[0][...] = inputs
+        self.inputs_T[...] = self.A[0].T
+        A = self.inputs_T.T  # the product is faster if both factors are transposed
         for layer, (W, b) in enumerate(zip(self.W, self.b, strict=True)):
-            self.A_T[layer][...] = self.A[layer].T
-            Z = np.matmul(self.A_T[layer].T, W.T, out=self.A[layer + 1])  # faster than if W alone is transposed
+            A = Z = np.matmul(A, W.T, out=self.A[layer + 1])
             Z += b
             self.activate[layer](Z, self.S[layer + 1])
 
@@ -236,7 +277,7 @@ class Dense:
             np.sign(G, out=G)
         G *= self.share
         for layer in range(len(self.W) - 1, -1, -1):
-            D[layer + 1] *= self.slope[layer](D[layer + 1], A[layer + 1], self.S[layer + 1])
+            self.to_delta[layer](D[layer + 1], A[layer + 1], self.S[layer + 1])
             np.matmul(D[layer + 1].T, A[layer], out=self.dW[layer])
             np.matmul(self.ones, D[layer + 1], out=self.db[layer])
             if layer > 0 or self.deltas_below:

@@ -17,18 +17,20 @@ from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.kernels.epoch.dense_cpu import NAMES
 
 FIELDS = 17
-# What the table says of a map: its shape, the numbers between two planes, where it begins in the row, where in a plane
-# the zeros begin that filters see, and where the image itself begins.
-CHANNELS, HEIGHT, WIDTH, PLANE, AT, IN, FIRST = range(7)
-# And of the filters that see it: where their weights begin in the parameters and, arranged, in `weights`, how many
-# numbers each has there, and where the offsets of these begin; the same for the weights on the way back.
+# The columns of the table. Of a map: its shape, the numbers between two planes, where it begins in the row, where in a
+# plane its image begins, and where the zeros around it begin, which the filters see too.
+CHANNELS, HEIGHT, WIDTH, PLANE, AT, FIRST, IN = range(7)
+# Of the filters that see this map: where they begin in the parameters, and in `weights`; how many numbers each has
+# there, and where the offsets of these begin. The same for the way back.
 K, STRIDE, ACTIVATION, W_AT, WEIGHT_AT, TAPS, OFFSET_AT, BACK_AT, BACK_TAPS, BACK_OFFSET_AT = range(7, FIELDS)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The table, a row for each map; the offsets of the filters' numbers; and how weights are arranged:
-    weights[places] = parameters[sources]. A row has `numbers` numbers, those of the last map included.
+    """The table, a row for each map, and the offsets of the numbers that a filter sees.
+
+    weights[places] = parameters[sources] arranges the filters in a vector of so many `weights`. All maps of a sample
+    have `numbers` numbers.
     """
 
     pitch: int
@@ -58,7 +60,7 @@ def layout(architecture: ConvolutionalArchitecture) -> Layout:
         # On the way back the filters below see zeros in front of a plane.
         lead = (filters[number - 1].k - 1) * (pitch + 1) if number > 1 else 0
         plane = lead + (height + around) * pitch
-        table[number, : FIRST + 1] = channels, height, width, plane, at, lead, lead + before * (pitch + 1)
+        table[number, : IN + 1] = channels, height, width, plane, at, lead + before * (pitch + 1), lead
         at += (fours(channels) if number > 0 else channels) * plane + lead
     offsets, places, sources = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     w_at = weight_at = offset_at = 0

@@ -1,8 +1,8 @@
 """convolutional_sgd_epoch and convolutional_adam_epoch with loops that Numba compiles; the dense layers are NumPy's.
 
 Convolutions and pool are computed sample by sample, while its images are in the cache. convolutional_layout.py says how
-these lie: so that a sum over the pixels that a filter sees is, for a whole image, one long loop, which the compiler turns
-into SIMD instructions. Four filters share what such a loop reads. What it computes between the rows is set to 0.
+these lie: so that a sum over the pixels that a filter sees is, for a whole image, one long loop, which the compiler
+turns into SIMD instructions. Four filters share what such a loop reads. What it computes between the rows is set to 0.
 
 Behind a max-pool only one pixel of each window has a delta: the gradients of the last convolution are sums over few.
 
@@ -10,6 +10,7 @@ The inner functions take arrays with the place to begin, as unsigned numbers: a 
 call, and a signed place compared with 0 for each element.
 """
 
+import functools
 from collections.abc import Callable
 from math import prod
 
@@ -17,15 +18,11 @@ import numpy as np
 
 from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.kernels import jit
+from nncourse.kernels.epoch import convolutional_layout as its
 from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.kernels.epoch.convolutional_cpu import Dense, epoch
-from nncourse.kernels.epoch.convolutional_layout import (  # noqa: F401  (Numba finds them by their names)
-    ACTIVATION, AT, BACK_AT, BACK_OFFSET_AT, BACK_TAPS, CHANNELS, FIRST, HEIGHT, IN, K, OFFSET_AT, PLANE, STRIDE, TAPS,
-    W_AT, WEIGHT_AT, WIDTH, fours, layout,
-)  # fmt: skip
-from nncourse.kernels.epoch.dense_cpu import (  # noqa: F401
-    ALPHA, LEAKY_RELU, RELU, SIGMOID, SOFTMAX, SOFTPLUS, STEP, TANH, _activate, _exp, _sigmoid, _to_delta,
-)  # fmt: skip
+from nncourse.kernels.epoch.convolutional_cpu import TINY, Dense, epoch
+from nncourse.kernels.epoch.convolutional_layout import fours, layout
+from nncourse.kernels.epoch.dense_cpu import IDENTITY, NAMES, _activate, _exp, _sigmoid, _to_delta
 from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 f32, u = np.float32, np.uint64
@@ -35,7 +32,7 @@ SIMD = 32  # numbers that a vectorised loop takes at once
 @convolutional_sgd_epoch.kernel("numba", device="cpu")
 def sgd(parameters, architecture, X, Y, batch, rate):
     """Compiled once for all networks."""
-    gradients, rate = np.empty_like(parameters), f32(rate)
+    gradients, rate, move_by_sgd = np.empty_like(parameters), f32(rate), compiled()["_move_by_sgd"]
 
     def move():
         move_by_sgd(parameters, gradients, rate)
@@ -47,7 +44,7 @@ def sgd(parameters, architecture, X, Y, batch, rate):
 @convolutional_adam_epoch.kernel("numba", device="cpu")
 def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
     """Compiled once for all networks; W ← W − η √c₂ / c₁ M / (√V + ε √c₂)."""
-    gradients = np.empty_like(parameters)
+    gradients, move_by_adam = np.empty_like(parameters), compiled()["_move_by_adam"]
 
     def move():
         nonlocal steps
@@ -63,10 +60,11 @@ def gradient_function(parameters, gradients, architecture: ConvolutionalArchitec
     """A function of X and Y that writes the mean gradients of a batch of this size."""
     pairs, derivatives = architecture.views(parameters), architecture.views(gradients)
     count, made = len(architecture.convolutions), layout(architecture)
-    dense = Dense(pairs[count:], derivatives[count:], architecture, batch)
+    arrange, forward, backward = (compiled()[name] for name in ("_arrange", "_forward", "_backward"))
+    dense = Dense(pairs[count:], derivatives[count:], architecture, batch, compiled_functions)
     last, side = made.table[-1], max(1, architecture.pool)
-    P = np.zeros(batch * last[AT] + fours(last[CHANNELS]) * last[PLANE] + SIMD, np.float32)
-    windows = last[CHANNELS] * (last[HEIGHT] // side) * (made.pitch + SIMD) + side
+    P = np.zeros(batch * last[its.AT] + fours(last[its.CHANNELS]) * last[its.PLANE] + SIMD, np.float32)
+    windows = last[its.CHANNELS] * (last[its.HEIGHT] // side) * (made.pitch + SIMD) + side
     M, K, best, place = (np.zeros(windows, np.float32) for _ in range(4))
     weights = np.zeros(made.weights, np.float32)
     A, seen = dense.A[0], np.zeros(batch * prod(architecture.pooled), np.uint64)
@@ -84,6 +82,12 @@ def gradient_function(parameters, gradients, architecture: ConvolutionalArchitec
             backward(made.table, made.offsets, made.pitch, side, weights, P, A, G, seen, E, gradients)
 
     return gradient
+
+
+def compiled_functions(name: str) -> tuple[Callable, Callable]:
+    """activate(Z, S) and to_delta(D, A, S), in place."""
+    code, activate, to_delta = NAMES.index(name), compiled()["_activate"], compiled()["_to_delta"]
+    return lambda Z, S: activate(code, Z), lambda D, A, S: code == IDENTITY or to_delta(code, D, A)
 
 
 def _arrange(parameters, places, sources, weights):
@@ -138,6 +142,13 @@ def _with_steps(P, z_at, plane, count, height, width, pitch, p_at, stride, weigh
 def _copy(X, x_at, count, z, z_at):
     for n in range(count):
         z[z_at + n] = X[x_at + n]
+
+
+def _copy_map(X, x_at, channels, height, width, pitch, z, z_at, plane):
+    """Put the numbers of one sample, which lie one behind the other, into a map."""
+    for c in range(channels):
+        for y in range(height):
+            _copy(X, u(x_at + (c * height + y) * width), u(width), z, u(z_at + c * plane + y * pitch))
 
 
 def _clear_around(z, at, plane, count, first, height, width, pitch):
@@ -210,39 +221,35 @@ def _pool_columns(M, K, best, place, side, total):
                 place[x] = here if later else there
 
 
-def _spread(G, seen, v_at, windows, P, E, row, offsets, o_at, taps, weights, w_at, dW, dw_at, size, further):
-    """What one filter's deltas G contribute to its gradient dW and, if it goes further, to the images E below.
+def _spread(G, seen, v_at, windows, P, row, E, offsets, o_at, taps, weights, w_at, dW, dw_at, size, further):
+    """What one filter's deltas G contribute to its gradient dW and, if it goes further, to the maps E below.
 
-    `row` is where the sample's maps begin in P.
+    `row` is where the maps of the sample begin in P.
     """
     for t in range(u(0), taps, u(4)):
         o0, o1, o2, o3 = offsets[o_at + t], offsets[o_at + t + u(1)], offsets[o_at + t + u(2)], offsets[o_at + t + u(3)]
+        p0, p1, p2, p3 = row + o0, row + o1, row + o2, row + o3
         s0 = s1 = s2 = s3 = f32(0)
         if further:
-            w0, w1, w2, w3 = (
-                weights[w_at + t],
-                weights[w_at + t + u(1)],
-                weights[w_at + t + u(2)],
-                weights[w_at + t + u(3)],
-            )
-            e0, e1, e2, e3 = o0 - row, o1 - row, o2 - row, o3 - row
+            w0, w1 = weights[w_at + t], weights[w_at + t + u(1)]
+            w2, w3 = weights[w_at + t + u(2)], weights[w_at + t + u(3)]
             for v in range(v_at, v_at + windows):
                 d, here = G[v], seen[v]
-                s0 += d * P[here + o0]
-                s1 += d * P[here + o1]
-                s2 += d * P[here + o2]
-                s3 += d * P[here + o3]
-                E[here + e0] += d * w0
-                E[here + e1] += d * w1
-                E[here + e2] += d * w2
-                E[here + e3] += d * w3
+                s0 += d * P[here + p0]
+                s1 += d * P[here + p1]
+                s2 += d * P[here + p2]
+                s3 += d * P[here + p3]
+                E[here + o0] += d * w0
+                E[here + o1] += d * w1
+                E[here + o2] += d * w2
+                E[here + o3] += d * w3
         else:
             for v in range(v_at, v_at + windows):
                 d, here = G[v], seen[v]
-                s0 += d * P[here + o0]
-                s1 += d * P[here + o1]
-                s2 += d * P[here + o2]
-                s3 += d * P[here + o3]
+                s0 += d * P[here + p0]
+                s1 += d * P[here + p1]
+                s2 += d * P[here + p2]
+                s3 += d * P[here + p3]
         _add_four(dW, dw_at, t, size, s0, s1, s2, s3)
     bias = f32(0)
     for v in range(v_at, v_at + windows):
@@ -250,8 +257,8 @@ def _spread(G, seen, v_at, windows, P, E, row, offsets, o_at, taps, weights, w_a
     return bias
 
 
-def _spread_all(D, d_at, height, width, pitch, stride, P, p_at, row, offsets, o_at, weights, w_at, dW, dw_at, size):
-    """The same for all pixels D of a map, whose filters moved by more than a pixel."""
+def _spread_all(D, d_at, height, width, pitch, stride, P, row, p_at, offsets, o_at, weights, w_at, dW, dw_at, size):
+    """The same for all pixels of a map D, whose filters moved by more than a pixel; D has the maps below, too."""
     bias = f32(0)
     for y in range(height):
         for x in range(width):
@@ -259,8 +266,8 @@ def _spread_all(D, d_at, height, width, pitch, stride, P, p_at, row, offsets, o_
             bias += d
             for t in range(size):
                 place = here + np.int64(offsets[o_at + t])
-                dW[dw_at + t] += d * P[place]
-                D[place - row] += d * weights[w_at + t]
+                dW[dw_at + t] += d * P[row + place]
+                D[place] += d * weights[w_at + t]
     return bias
 
 
@@ -296,157 +303,149 @@ def _products(D, d_at, n, P, p_at, offsets, o_at, taps, dW, dw_at, size):
 # ---- forward
 
 
+def _map(table, number):
+    """Channels, height and width of a map, the numbers between planes, where it begins, and where its image does."""
+    return (
+        table[number, its.CHANNELS], table[number, its.HEIGHT], table[number, its.WIDTH],
+        table[number, its.PLANE], table[number, its.AT], table[number, its.FIRST],
+    )  # fmt: skip
+
+
+def _filters(table, number):
+    """Of the filters that see a map: where they begin, the numbers of each, where the offsets begin, the stride."""
+    return (
+        table[number, its.WEIGHT_AT], table[number, its.TAPS], table[number, its.OFFSET_AT], table[number, its.STRIDE]
+    )  # fmt: skip
+
+
 def _forward(table, offsets, pitch, side, weights, X, P, M, K, best, place, A, seen):
-    """The inputs A of the dense layers, and `seen`: which number of P the filter of each of them saw first."""
-    count = len(table) - 1
-    row = table[count, AT]  # of P: the maps of a sample; behind those of all samples lies the last map of one sample
-    for s in range(len(A)):
+    """The inputs A of the dense layers, and `seen`: which number of a row the filter of each of them saw first.
+
+    P has a row of maps for each sample. Behind them lies the last map, of one sample at a time.
+    """
+    count, samples, A_flat = len(table) - 1, len(A), A.reshape(-1)
+    row = table[count, its.AT]
+    for s in range(samples):
         for number in range(count + 1):
-            channels, height, width = table[number, CHANNELS], table[number, HEIGHT], table[number, WIDTH]
-            plane, first = table[number, PLANE], table[number, FIRST]
-            start = len(A) * row if number == count else s * row + table[number, AT]
+            channels, height, width, plane, at, first = _map(table, number)
+            z_at = (samples if number == count else s) * row + (0 if number == count else at)
             n = (height - 1) * pitch + width
             if number == 0:
-                for c in range(channels):
-                    for y in range(height):
-                        pixels = ((s * channels + c) * height + y) * width
-                        _copy(X, u(pixels), u(width), P, u(start + c * plane + first + y * pitch))
+                _copy_map(X, s * channels * height * width, channels, height, width, pitch, P, z_at + first, plane)
                 continue
-            p_at, w_at = s * row + table[number - 1, AT] + table[number - 1, IN], table[number - 1, WEIGHT_AT]
-            taps, o_at, stride = table[number - 1, TAPS], table[number - 1, OFFSET_AT], table[number - 1, STRIDE]
+            w_at, taps, o_at, stride = _filters(table, number - 1)
+            p_at = s * row + table[number - 1, its.AT] + table[number - 1, its.IN]
             if stride == 1:
                 for o in range(0, channels, 4):
-                    z_at = start + first + o * plane
-                    _four_filters(P, u(z_at), u(plane), u(n), P, u(p_at), weights, u(w_at), u(taps), offsets, u(o_at))
-                    w_at += 4 * (taps + 1)
+                    _four_filters(
+                        P, u(z_at + first + o * plane), u(plane), u(n), P, u(p_at),
+                        weights, u(w_at + o * (taps + 1)), u(taps), offsets, u(o_at),
+                    )  # fmt: skip
             else:
                 _with_steps(
-                    P, start + first, plane, channels, height, width, pitch, p_at, stride,
+                    P, z_at + first, plane, channels, height, width, pitch, p_at, stride,
                     weights, w_at, taps, offsets, o_at,
                 )  # fmt: skip
             if number < count:
-                end = start + (channels - 1) * plane + first + n
-                _activate(table[number - 1, ACTIVATION], P[start + first : end].reshape(1, -1))
-                _clear_around(P, start, plane, channels, first, height, width, pitch)
-        _pool(table, pitch, side, P, s, len(A), M, K, best, place, A.reshape(-1), seen)
+                end = z_at + (channels - 1) * plane + first + n
+                _activate(table[number - 1, its.ACTIVATION], P[z_at + first : end].reshape(1, -1))
+                _clear_around(P, z_at, plane, channels, first, height, width, pitch)
+        _pool(table, pitch, side, P, samples * row, M, K, best, place, A_flat, seen, s)
     if count > 0:
-        _activate(table[count - 1, ACTIVATION], A)
+        _activate(table[count - 1, its.ACTIVATION], A)
 
 
-def _pool(table, pitch, side, P, s, samples, M, K, best, place, A, seen):
+def _pool(table, pitch, side, P, z_at, M, K, best, place, A, seen, s):
     """The largest pixel of each window of one sample, before the activation, which does not change their order.
 
     Without branches, because no processor can foresee which pixel is the largest.
     """
     count = len(table) - 1
-    row, channels, plane = table[count, AT], table[count, CHANNELS], table[count, PLANE]
-    down, across = table[count, HEIGHT] // side, table[count, WIDTH] // side
+    channels, height, width, plane, _, first = _map(table, count)
+    down, across = height // side, width // side
     wide = -(-across * side // SIMD) * SIMD
     for c in range(channels):
         for y in range(down):
-            z_at = samples * row + c * plane + table[count, FIRST] + y * side * pitch
-            _pool_rows(P, u(z_at), u(side), u(pitch), u(wide), M, K, u((c * down + y) * wide))
+            rows = z_at + first + c * plane + y * side * pitch
+            _pool_rows(P, u(rows), u(side), u(pitch), u(wide), M, K, u((c * down + y) * wide))
     _pool_columns(M, K, best, place, u(side), u(channels * down * wide))
-    stride, first_seen = 1, s * row
+    stride, seen_first = 1, 0
     if count > 0:
-        stride, first_seen = table[count - 1, STRIDE], s * row + table[count - 1, AT] + table[count - 1, IN]
-    v = s * channels * down * across
+        stride, seen_first = table[count - 1, its.STRIDE], table[count - 1, its.AT] + table[count - 1, its.IN]
     for c in range(channels):
         for y in range(down):
-            _pick(
-                u(across), u(side), best, place, u((c * down + y) * wide), A, seen, u(v),
-                u(first_seen + stride * y * side * pitch), u(stride),
-            )  # fmt: skip
-            v += across
+            line = c * down + y
+            from_here = seen_first + stride * y * side * pitch
+            v = (s * channels * down + line) * across
+            _pick(u(across), u(side), best, place, u(line * wide), A, seen, u(v), u(from_here), u(stride))
 
 
-def _pick(across, side, best, place, at, A, seen, v, first_seen, stride):
+def _pick(across, side, best, place, at, A, seen, v, seen_first, stride):
     """Of each window of a row the largest pixel, and which number its filter saw first."""
     for x in range(across):
         window = at + x * side
         A[v + x] = best[window]
-        seen[v + x] = first_seen + stride * (x * side + u(place[window]))
+        seen[v + x] = seen_first + stride * (x * side + u(place[window]))
 
 
 # ---- backward
 
 
 def _backward(table, offsets, pitch, side, weights, P, A, G, seen, E, gradients):
-    """Add to the gradients of the filters what all samples contribute. G = dC/dA of the dense layers' inputs."""
-    count = len(table) - 1
-    row = table[count, AT]
-    _to_delta(table[count - 1, ACTIVATION], G, A)
-    G_flat = G.reshape(-1)
-    for s in range(len(G)):
+    """Add to the gradients of the filters what all samples contribute. G = dC/dA of the dense layers' inputs.
+
+    E has the maps of one sample: of dC/dA at first, then of dC/dZ.
+    """
+    count, samples, G_flat = len(table) - 1, len(G), G.reshape(-1)
+    _to_delta(table[count - 1, its.ACTIVATION], G, A)
+    for s in range(samples):
+        row = s * table[count, its.AT]
         for number in range(count - 1, -1, -1):
-            at, first, plane, channels = (
-                table[number, AT],
-                table[number, FIRST],
-                table[number, PLANE],
-                table[number, CHANNELS],
-            )
-            above_at, above_plane, filters = (
-                table[number + 1, AT],
-                table[number + 1, PLANE],
-                table[number + 1, CHANNELS],
-            )
-            above_first, height, width = table[number + 1, FIRST], table[number + 1, HEIGHT], table[number + 1, WIDTH]
-            w_at, taps, o_at, stride = (
-                table[number, W_AT],
-                table[number, TAPS],
-                table[number, OFFSET_AT],
-                table[number, STRIDE],
-            )
-            size = channels * table[number, K] * table[number, K]
-            n = (height - 1) * pitch + width
-            p_at, d_at = s * row + at + table[number, IN], above_at + above_first
-            last = number == count - 1
-            if not last:  # E holds dC/dA, in the places of A
-                end = d_at + (filters - 1) * above_plane + n
-                A_above = P[s * row + d_at : s * row + end].reshape(1, -1)
-                _to_delta(table[number, ACTIVATION], E[d_at:end].reshape(1, -1), A_above)
-                _clear_around(E, above_at, above_plane, filters, above_first, height, width, pitch)
+            filters, height, width, plane_above, above, first_above = _map(table, number + 1)
+            channels, height_below, width_below, plane, at, first = _map(table, number)
+            last, n, d_at = number == count - 1, (height - 1) * pitch + width, above + first_above
+            if not last:
+                end = d_at + (filters - 1) * plane_above + n
+                A_above = P[row + d_at : row + end].reshape(1, -1)
+                _to_delta(table[number, its.ACTIVATION], E[d_at:end].reshape(1, -1), A_above)
+                _clear_around(E, above, plane_above, filters, first_above, height, width, pitch)
             elif side == 1:
-                _copy_map(G_flat, s * filters * height * width, filters, height, width, pitch, E, d_at, above_plane)
+                _copy_map(G_flat, s * filters * height * width, filters, height, width, pitch, E, d_at, plane_above)
+            w_at, taps, o_at, stride = _filters(table, number)
+            seen_first, size = at + table[number, its.IN], channels * table[number, its.K] * table[number, its.K]
             few = last and side > 1
             if few or stride > 1:
                 E[at : at + channels * plane] = f32(0)
-            each = len(G_flat) // len(G) // filters
+            windows = G.shape[1] // filters
             for o in range(filters):
-                dw_at, from_w = w_at + o * size, table[number, WEIGHT_AT] + o * (taps + 1) + 1
+                from_w, dw_at = w_at + o * (taps + 1) + 1, table[number, its.W_AT] + o * size
                 if few:
-                    v = (s * filters + o) * each
+                    v = (s * filters + o) * windows
                     bias = _spread(
-                        G_flat, seen, u(v), u(each), P, E, u(s * row), offsets, u(o_at), u(taps),
+                        G_flat, seen, u(v), u(windows), P, u(row), E, offsets, u(o_at), u(taps),
                         weights, u(from_w), gradients, u(dw_at), u(size), number > 0,
                     )  # fmt: skip
                 elif stride == 1:
                     bias = _products(
-                        E, u(d_at + o * above_plane), u(n), P, u(p_at), offsets, u(o_at), u(taps),
+                        E, u(d_at + o * plane_above), u(n), P, u(row + seen_first), offsets, u(o_at), u(taps),
                         gradients, u(dw_at), u(size),
                     )  # fmt: skip
                 else:
                     bias = _spread_all(
-                        E, d_at + o * above_plane, height, width, pitch, stride, P, p_at, s * row, offsets, o_at,
+                        E, d_at + o * plane_above, height, width, pitch, stride, P, row, seen_first, offsets, o_at,
                         weights, from_w, gradients, dw_at, size,
                     )  # fmt: skip
-                gradients[w_at + filters * size + o] += bias
+                gradients[table[number, its.W_AT] + filters * size + o] += bias
             if number > 0 and not few and stride == 1:
-                n = (table[number, HEIGHT] - 1) * pitch + table[number, WIDTH]
-                taps, o_at = table[number, BACK_TAPS], table[number, BACK_OFFSET_AT]
+                n = (height_below - 1) * pitch + width_below
+                w_at, taps, o_at = (
+                    table[number, its.BACK_AT], table[number, its.BACK_TAPS], table[number, its.BACK_OFFSET_AT]
+                )  # fmt: skip
                 for c in range(0, channels, 4):
-                    from_w = table[number, BACK_AT] + c * (taps + 1)
                     _four_filters(
                         E, u(at + first + c * plane), u(plane), u(n), E, u(0),
-                        weights, u(from_w), u(taps), offsets, u(o_at),
+                        weights, u(w_at + c * (taps + 1)), u(taps), offsets, u(o_at),
                     )  # fmt: skip
-
-
-def _copy_map(G, g_at, channels, height, width, pitch, E, e_at, plane):
-    """Put the numbers of one sample into a map."""
-    for c in range(channels):
-        for y in range(height):
-            _copy(G, u(g_at + (c * height + y) * width), u(width), E, u(e_at + c * plane + y * pitch))
 
 
 # ---- update
@@ -460,18 +459,15 @@ def _move_by_sgd(W, G, rate):
 def _move_by_adam(W, G, M, V, rate, epsilon):
     for i in range(W.size):
         m = f32(BETA_1) * M[i] + f32(1 - BETA_1) * G[i]
+        m = m if abs(m) > f32(TINY) else f32(0)
         v = f32(BETA_2) * V[i] + f32(1 - BETA_2) * G[i] * G[i]
         M[i], V[i] = m, v
         W[i] -= rate * m / (np.sqrt(v) + epsilon)
 
 
-DENSE = _exp, _sigmoid, _activate, _to_delta
-ACTIVATIONS = _exp, _sigmoid, _activate, _to_delta
-INNER = _copy, _four_filters, _clear_around
-POOL = _pool_rows, _pool_columns, _pick, _pool
-forward = jit.at_first_call(lambda: jit.compiled_together(*ACTIVATIONS, *INNER, *POOL, _with_steps, _forward))
-SPREAD = _add_four, _spread, _spread_all, _products, _copy_map
-backward = jit.at_first_call(lambda: jit.compiled_together(*ACTIVATIONS, *INNER, *SPREAD, _backward))
-arrange = jit.at_first_call(lambda: jit.jit(_arrange))
-move_by_sgd = jit.at_first_call(lambda: jit.jit(_move_by_sgd))
-move_by_adam = jit.at_first_call(lambda: jit.jit(_move_by_adam))
+FUNCTIONS = (
+    _exp, _sigmoid, _activate, _to_delta, _copy, _copy_map, _four_filters, _with_steps, _clear_around, _pool_rows,
+    _pool_columns, _add_four, _spread, _spread_all, _products, _map, _filters, _pick, _pool, _arrange, _move_by_sgd,
+    _move_by_adam, _forward, _backward,
+)  # fmt: skip
+compiled = functools.cache(lambda: jit.all_compiled_together(*FUNCTIONS))

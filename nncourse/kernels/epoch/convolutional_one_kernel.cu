@@ -10,8 +10,9 @@
 // while these arrive, the next samples go through the convolutions, whose filters each block knows already.
 
 constexpr int WARPS = THREADS / 32;
-// TALL elements of a column are computed by one thread, because they share the weights that it reads,
-constexpr int DEEP = 4;  // and so many channels, because they share the elements that it reads
+// A thread computes TALL elements of a column of a map, which share the weights that it reads, in DEEP channels, which share
+// the elements that it reads.
+constexpr int DEEP = 4;
 
 // ---- the network. Convolution l reads map l and writes map l + 1; the pool, or layer 1, reads map CONVOLUTIONS.
 
@@ -130,27 +131,6 @@ __device__ constexpr int gathered_at(int layer) {
     return layer == 1 ? 0 : layer == 2 ? SHARE_FOURS : gathered_at(layer - 1) + inputs_share(layer - 1) + neurons(layer - 1);
 }
 constexpr int GATHERED = fours(gathered_at(LAYERS + 1));
-
-// ---- loops over layers at compile time
-
-template <int NUMBER>
-struct Layer {
-    static constexpr int number = NUMBER;
-};
-template <int FIRST, int LAST, typename Body>
-__device__ void upwards(Body body) {
-    if constexpr (FIRST <= LAST) {
-        body(Layer<FIRST>());
-        upwards<FIRST + 1, LAST>(body);
-    }
-}
-template <int FIRST, int LAST, typename Body>
-__device__ void downwards(Body body) {
-    if constexpr (FIRST >= LAST) {
-        body(Layer<FIRST>());
-        downwards<FIRST - 1, LAST>(body);
-    }
-}
 
 // ---- the update of one parameter
 

@@ -49,6 +49,7 @@ class Layout:
     shared_floats: int
 
 
+@functools.lru_cache(maxsize=64)
 def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip: Chip) -> Layout:
     """A layout that fits the chip. Raises DoesNotFitError if there is none."""
     blocks = min(chip.multiprocessors, max(batch, ceil(architecture.sizes[0] / 8)))

@@ -139,21 +139,29 @@ extern "C" __global__ void hidden_deltas(const float* __restrict__ D, const floa
 // ---- update of all weights: (4d) and (4c); rows are neurons, columns are inputs, k runs over samples. The bias is the
 // weight of one more input, which is always 1. blockIdx.z is the layer's row in `layers`: n_in, n_out, and the offsets
 // of its parameters, its deltas and the activations below, which for the first layer are X instead of A.
-extern "C" __global__ void update(float* parameters, const float* __restrict__ X, const float* __restrict__ A,
-                                  const float* __restrict__ D, const int* __restrict__ layers, int batch, float step) {
-    __shared__ float parts[WARPS * TILE(32)];
+
+// move(place, sum, w) is called for each parameter, with the sum of its gradients over the batch.
+template <typename Move>
+__device__ void with_gradients(float* parts, const float* parameters, const float* X, const float* A, const float* D,
+                               const int* layers, int batch, Move move) {
     const int* layer = layers + 5 * blockIdx.z;
     const int n_in = layer[0], n_out = layer[1];
     if (blockIdx.x * SIDE >= n_out || blockIdx.y * SIDE * 32 > n_in) return;  // the grid fits the largest layer
-    float* W = parameters + layer[2];
     const float *deltas = D + layer[3], *below = blockIdx.z == 0 ? X : A + layer[4];
-    auto place = [&](int j, int i) { return i < n_in ? j * n_in + i : n_out * n_in + j; };  // b follows W
+    auto place = [&](int j, int i) { return layer[2] + (i < n_in ? j * n_in + i : n_out * n_in + j); };  // b follows W
     product<32>(
         parts, n_out, n_in + 1, batch, [&](int j, int s) { return deltas[s * n_out + j]; },
         [&](int s, int i) {
             const float a = below[s * n_in + min(i, n_in - 1)];  // read by all threads, to avoid divergence
             return i < n_in ? a : 1.0f;
         },
-        [&](int j, int i) { return W[place(j, i)]; },
-        [&](int j, int i, float sum, float w) { W[place(j, i)] = w - step * sum; });
+        [&](int j, int i) { return parameters[place(j, i)]; },
+        [&](int j, int i, float sum, float w) { move(place(j, i), sum, w); });
+}
+
+extern "C" __global__ void update(float* parameters, const float* __restrict__ X, const float* __restrict__ A,
+                                  const float* __restrict__ D, const int* __restrict__ layers, int batch, float step) {
+    __shared__ float parts[WARPS * TILE(32)];
+    with_gradients(parts, parameters, X, A, D, layers, batch,
+                   [&](int place, float sum, float w) { parameters[place] = w - step * sum; });
 }

@@ -6,7 +6,6 @@ launches; one call has the GPU do them all. The kernels are in the .cu beside.
 
 import atexit
 import functools
-import threading
 from itertools import pairwise
 from math import ceil
 from types import SimpleNamespace
@@ -19,11 +18,10 @@ from nncourse.cuda.launch import launch
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.epoch.dense import CROSS_ENTROPIES, MATHEMATICS, batches, dense_sgd_epoch
 from nncourse.kernels.epoch.dense_cpu import NAMES as ACTIVATIONS  # their numbers are those of mathematics.cu
+from nncourse.kernels.epoch.recordings import MOST_STEPS, most_steps, record, replay
 from nncourse.kernels.operation import cuda_beside
 
 COSTS = {"mse": 0, "mae": 1} | dict.fromkeys(CROSS_ENTROPIES, 2)
-MOST_STEPS = 50  # in one recording
-MOST_NUMBERS = 1 << 24  # in the samples of one recording: 64 MB
 
 # Constants of the .cu text. A thread computes SIDE × SIDE elements of a product: 4 reuses more of what was read; 2
 # makes more blocks, which keeps more of the GPU busy for a product of fewer than LARGE multiplications.
@@ -36,8 +34,11 @@ SOURCES = {
 }
 
 
-def step_function(parameters, architecture: DenseArchitecture, batch: int, rate: float, **emulator):
-    """A function step(X, Y) that takes one training step. It only launches kernels: its arrays are allocated here."""
+def deltas_function(parameters, architecture: DenseArchitecture, batch: int, **emulator) -> SimpleNamespace:
+    """`to_deltas(X, Y)` launches what computes the activations A and the deltas D of all layers, in arrays made here.
+
+    `run` launches one kernel; `largest` is the grid of an update, and `table` what that has to know of each layer.
+    """
     xp = devices.array_module(parameters)
     widths = architecture.sizes[1:]
     last = len(widths) - 1
@@ -58,7 +59,12 @@ def step_function(parameters, architecture: DenseArchitecture, batch: int, rate:
     def run(function, grid, *arguments, threads=THREADS):
         launch(SOURCES[side], function, grid, (threads,), arguments, **emulator)
 
-    def step(X, Y):
+    def deltas_below(layer, rows, A_below, D_below, activation):
+        (n_out, n_in), (W, _) = architecture.shapes[layer], weights[layer]
+        grid = ceil(rows / side), ceil(n_in / (32 * side))
+        run("hidden_deltas", grid, D[layer], W, A_below, D_below, rows, n_in, n_out, activation)
+
+    def to_deltas(X, Y):
         rows = len(X)
         below = X
         for layer, (n_out, n_in) in enumerate(architecture.shapes):
@@ -72,10 +78,19 @@ def step_function(parameters, architecture: DenseArchitecture, batch: int, rate:
                 run("forward_to_deltas", grid, below, *weights[layer], Y, D[layer], *sizes, codes[layer], cost)
             below = A[layer]
         for layer in range(last, 0, -1):
-            n_out, n_in = architecture.shapes[layer]
-            grid, (W, _) = (ceil(rows / side), ceil(n_in / (32 * side))), weights[layer]
-            run("hidden_deltas", grid, D[layer], W, A[layer - 1], D[layer - 1], rows, n_in, n_out, codes[layer - 1])
-        run("update", largest, parameters, X, all_A, all_D, table, rows, rate / rows)
+            deltas_below(layer, rows, A[layer - 1], D[layer - 1], codes[layer - 1])
+
+    made = {"to_deltas": to_deltas, "deltas_below": deltas_below, "run": run, "largest": largest, "table": table}
+    return SimpleNamespace(A=all_A, D=all_D, side=side, **made)
+
+
+def step_function(parameters, architecture: DenseArchitecture, batch: int, rate: float, **emulator):
+    """A function step(X, Y) that takes one training step. It only launches kernels: its arrays are allocated here."""
+    made = deltas_function(parameters, architecture, batch, **emulator)
+
+    def step(X, Y):
+        made.to_deltas(X, Y)
+        made.run("update", made.largest, parameters, X, made.A, made.D, made.table, len(X), rate / len(X))
 
     return step
 
@@ -94,10 +109,7 @@ def fused(parameters, architecture, X, Y, batch, rate, **emulator):
 
 @functools.lru_cache(maxsize=4)
 def recording(architecture: DenseArchitecture, batch: int, steps: int, rate: float, device: int) -> SimpleNamespace:
-    """A CUDA graph of `steps` training steps on full batches, and its own arrays, which it reads and writes.
-
-    `device` is the current GPU. After the event `ready` the arrays are free to use.
-    """
+    """A recording of `steps` training steps on full batches. `device` is the current GPU."""
     import cupy
 
     cupy.cuda.Device().synchronize()  # an older recording that is dropped from the cache may still be running
@@ -106,17 +118,7 @@ def recording(architecture: DenseArchitecture, batch: int, steps: int, rate: flo
         shapes = sizes["p"], (n, sizes["n_in"]), (n, sizes["n_out"])
         parameters, X, Y = (cupy.zeros(shape, np.float32) for shape in shapes)
         step = step_function(parameters, architecture, batch, rate)
-        step(X[:batch], Y[:batch])  # compiles and loads all kernels, which is forbidden while recording
-        stream.synchronize()
-        stream.begin_capture()
-        try:
-            for rows in batches(len(X), batch):
-                step(X[rows], Y[rows])
-        finally:
-            graph = stream.end_capture()
-    ready, lock = cupy.cuda.Event(disable_timing=True), threading.Lock()
-    # A graph does not keep the arrays of its kernels alive. `step` holds those that are not named here.
-    return SimpleNamespace(parameters=parameters, X=X, Y=Y, step=step, graph=graph, ready=ready, lock=lock)
+        return record(stream, (parameters,), X, Y, batch, lambda X, Y, number: step(X, Y))
 
 
 atexit.register(recording.cache_clear)  # before CuPy is unloaded
@@ -126,25 +128,12 @@ atexit.register(recording.cache_clear)  # before CuPy is unloaded
 def graph(parameters, architecture, X, Y, batch, rate, **emulator):
     """Replay the launches of up to 50 steps as a CUDA graph. Remaining steps, and NumPy arrays, are left to `fused`."""
     dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
-    fitting = MOST_NUMBERS // (batch * (architecture.sizes[0] + architecture.sizes[-1]))
-    steps = min(MOST_STEPS, max(1, fitting), len(X) // batch)
+    steps = min(most_steps(batch, architecture.sizes[0] + architecture.sizes[-1], MOST_STEPS), len(X) // batch)
     floats = all(array.dtype == np.float32 for array in (parameters, X, Y))  # `fused` refuses other types
     if steps == 0 or not floats or not devices.on_gpu(parameters):
         return fused(parameters, architecture, X, Y, batch, rate, **emulator)
     import cupy
 
     made = recording(architecture, batch, steps, float(rate), cupy.cuda.runtime.getDevice())
-    size = steps * batch
-    whole = len(X) - len(X) % size
-    with made.lock:
-        # All this is queued on the caller's stream, so it comes after what the caller did and before what comes next.
-        # Only the recording's own arrays may still be in use, by a call on another stream.
-        cupy.cuda.get_current_stream().wait_event(made.ready)
-        made.parameters[...] = parameters
-        for start in range(0, whole, size):
-            made.X[...] = X[start : start + size]
-            made.Y[...] = Y[start : start + size]
-            made.graph.launch()
-        parameters[...] = made.parameters
-        made.ready.record()
+    whole = replay(made, (parameters,), X, Y)
     return fused(parameters, architecture, X[whole:], Y[whole:], batch, rate)

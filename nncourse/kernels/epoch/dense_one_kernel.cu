@@ -63,25 +63,6 @@ __device__ constexpr int parameters_at(int layer) {  // in the flat vector: W, t
     return layer == 1 ? 0 : parameters_at(layer - 1) + width(layer - 1) * (width(layer - 2) + 1);
 }
 
-// Loops over layers at compile time, so that all sizes and offsets are constants: body(Layer<2>()), body(Layer<3>()) …
-template <int NUMBER>
-struct Layer {
-    static constexpr int number = NUMBER;
-};
-template <int FIRST, int LAST, typename Body>
-__device__ void upwards(Body body) {
-    if constexpr (FIRST <= LAST) {
-        body(Layer<FIRST>());
-        upwards<FIRST + 1, LAST>(body);
-    }
-}
-template <int FIRST, int LAST, typename Body>
-__device__ void downwards(Body body) {
-    if constexpr (FIRST >= LAST) {
-        body(Layer<FIRST>());
-        downwards<FIRST - 1, LAST>(body);
-    }
-}
 __device__ constexpr int updates_before(int layer) {  // of four weights each; every layer begins with a new warp
     return layer == 2 ? 0 : updates_before(layer - 1) + divided_up(width(layer - 1) * fours(kept(layer - 2)), 32) * 32;
 }

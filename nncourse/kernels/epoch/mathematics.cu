@@ -1,4 +1,4 @@
-// Shared by the kernels of dense_sgd_epoch: activations, their derivatives, gradients of costs, sums over lanes. The codes
+// Shared by the kernels of epochs: activations, their derivatives, gradients of costs, sums over lanes, loops. The codes
 // are compile-time constants or the same for a whole launch, so the branches here do not diverge.
 
 enum Activation { IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX };
@@ -46,5 +46,25 @@ __device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
         if (upper) first += HALF;
         else end = min(end, first + HALF);
         add_over_lanes<HALF, DISTANCE>(z, lane, first, end);
+    }
+}
+
+// Loops over layers at compile time, so that all sizes and offsets are constants: body(Layer<2>()), body(Layer<3>()) …
+template <int NUMBER>
+struct Layer {
+    static constexpr int number = NUMBER;
+};
+template <int FIRST, int LAST, typename Body>
+__device__ void upwards(Body body) {
+    if constexpr (FIRST <= LAST) {
+        body(Layer<FIRST>());
+        upwards<FIRST + 1, LAST>(body);
+    }
+}
+template <int FIRST, int LAST, typename Body>
+__device__ void downwards(Body body) {
+    if constexpr (FIRST >= LAST) {
+        body(Layer<FIRST>());
+        downwards<FIRST - 1, LAST>(body);
     }
 }

@@ -1,0 +1,358 @@
+"""Whole epochs of convolutional networks: the truth agrees with PyTorch, the CPU's kernels with the truth; mistakes."""
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from convolutional_networks import (
+    DIGITS,
+    NETWORKS,
+    architecture,
+    example,
+    gradient_by_pytorch,
+    takes_the_first_of_equals,
+)
+
+from nncourse.kernels import check
+from nncourse.kernels.backend import choose
+from nncourse.kernels.epoch import convolutional_cpu, convolutional_loops
+from nncourse.kernels.epoch.convolutional import UNDECIDED, convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.model.network import make_network
+from nncourse.model.training import train
+from nncourse.model.updates import SGD, Adam
+
+MOST_OF_A_SAMPLE = 4000  # numbers that a sample of NETWORKS[0] takes
+BOTH = (convolutional_sgd_epoch, convolutional_adam_epoch)
+HIDDEN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
+kernels = pytest.mark.parametrize("kernel", ["numpy", "numba"])
+networks = pytest.mark.parametrize("network", NETWORKS, ids=str)
+
+
+# ---- the architecture
+
+
+def test_shapes_parameters_and_flops_of_the_digits_network():
+    assert DIGITS.maps == ((1, 28, 28), (4, 28, 28), (4, 28, 28)) and DIGITS.pooled == (4, 7, 7)
+    assert DIGITS.shapes == ((4, 1, 2, 2), (4, 4, 2, 2), (128, 196), (10, 128))
+    assert DIGITS.contract_sizes == {"p": 26_594, "channels": 1, "height": 28, "width": 28, "n_out": 10}
+    assert DIGITS.dense.sizes == (196, 128, 10) and DIGITS.dense.activations == ("relu", "softmax")
+    products = [4 * 4 * 784, 4 * 16 * 784, 128 * 196, 10 * 128]
+    assert DIGITS.flops_a_sample == 2 * sum(products) + 2 * sum(products) + 2 * sum(products[1:])
+    assert str(DIGITS).startswith("image1x28x28,conv4x2same,conv4x2same,pool4,128,10 relu")
+
+
+def test_filters_and_pools_that_do_not_fill_the_image():
+    network = architecture((2, 11, 8), [(3, 4, 2, 1, 2)], 2, (2,), "relu identity")
+    assert network.maps[1] == (3, (11 + 3 - 4) // 2 + 1, (8 + 3 - 4) // 2 + 1) and network.pooled == (3, 3, 2)
+    assert "conv3x4p1+2s2" in str(network)
+    assert network == architecture((2, 11, 8), [(3, 4, 2, 1, 2)], 2, (2,), "relu identity")
+    assert len({network, DIGITS, architecture((2, 11, 8), [(3, 4, 2, 1, 2)], 2, (2,), "relu identity")}) == 2
+
+
+def test_parameters_of_all_layers_lie_one_behind_the_other():
+    parameters = np.arange(DIGITS.contract_sizes["p"])
+    views = DIGITS.views(parameters)
+    np.testing.assert_array_equal(np.concatenate([part.ravel() for pair in views for part in pair]), parameters)
+    assert all(np.shares_memory(part, parameters) for pair in views for part in pair)
+
+
+# ---- the truth
+
+
+@networks
+def test_the_truth_is_pytorchs_gradient(network):
+    torch = pytest.importorskip("torch")
+    parameters, X, Y = (array.astype(np.float64) for array in example(network, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = gradient_by_pytorch(torch, network, parameters, X, Y)
+    found = parameters - convolutional_sgd_epoch.truth(parameters, network, X, Y, 5, 1.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_adams_truth_is_pytorchs_optimiser():
+    torch = pytest.importorskip("torch")
+    network = NETWORKS[0]
+    parameters, X, Y = (array.astype(np.float64) for array in example(network, 14))
+    there = torch.tensor(parameters)
+    optimiser = torch.optim.Adam([there], lr=0.01)
+    for start in (0, 5, 10):
+        rows = slice(start, start + 5)
+        there.grad = torch.tensor(gradient_by_pytorch(torch, network, there.numpy(), X[rows], Y[rows]))
+        optimiser.step()
+    zeros = np.zeros_like(parameters)
+    found, _, _ = convolutional_adam_epoch.truth(parameters, zeros, zeros, network, X, Y, 5, 0.01, 0)
+    np.testing.assert_allclose(found, there.numpy(), rtol=1e-9, atol=1e-12)
+
+
+# ---- rounding must not decide
+
+
+@pytest.mark.parametrize("operation", BOTH, ids=["SGD", "Adam"])
+def test_no_case_is_decided_by_rounding(operation):
+    for seed in range(5):
+        assert all(operation.decided(*case.arguments) for case in check.cases(operation, seed))
+
+
+def nearly(network, where):
+    """Whether a step is decided with all weights 1, biases 0 and X as `where` makes it."""
+    parameters = np.ones(network.contract_sizes["p"])
+    for _, b in network.views(parameters):
+        b[:] = 0
+    X = np.arange(1.0, 17).reshape(1, 1, 4, 4)
+    where(X[0, 0])
+    return convolutional_sgd_epoch.decided(parameters, network, X, np.ones((1, 1)), 1, 0.1)
+
+
+def test_what_rounding_decides_is_noticed():
+    def change(row, column, value):
+        def changed(pixels):
+            pixels[row, column] = value
+
+        return changed
+
+    pooled = architecture((1, 4, 4), [(1, 1)], 2, (1,), "identity identity")
+    assert nearly(pooled, change(0, 0, 0)) and nearly(pooled, change(3, 3, 15))  # equal, but exactly
+    assert not nearly(pooled, change(3, 3, 15 + UNDECIDED / 2))
+    kink = architecture((1, 4, 4), [(1, 1)], 0, (1,), "relu identity")
+    assert nearly(kink, change(0, 0, -1)) and not nearly(kink, change(0, 0, UNDECIDED / 2))
+    smooth = architecture((1, 4, 4), [(1, 1)], 0, (1,), "tanh identity")
+    assert nearly(smooth, change(0, 0, UNDECIDED / 2))
+    far = architecture((1, 4, 4), [], 0, (1,), "identity", "mae")
+    assert nearly(far, change(0, 0, 0)) and not nearly(far, change(0, 0, -134 + UNDECIDED / 2))
+
+
+# ---- kernels agree with the truth, with the separate operations, and with themselves
+
+
+def trained(kernel, network, arrays, batch, rate=0.05, state=None, steps=0):
+    """Parameters (SGD), or parameters, M and V (Adam from `state` on), after an epoch; all in place."""
+    parameters, X, Y = (array.copy() for array in arrays)
+    if state is None:
+        operation, given, more = convolutional_sgd_epoch, (parameters,), ()
+    else:
+        operation, given, more = convolutional_adam_epoch, (parameters, *(array.copy() for array in state)), (steps,)
+    results = operation[kernel](*given, network, X, Y, batch, rate, *more)
+    results = results if state is not None else (results,)
+    assert all(result is array for result, array in zip(results, given, strict=True))
+    np.testing.assert_array_equal(X, arrays[1])
+    np.testing.assert_array_equal(Y, arrays[2])
+    return results
+
+
+@kernels
+@networks
+@pytest.mark.parametrize("adam", [False, True], ids=["SGD", "Adam"])
+def test_twenty_steps_are_those_of_the_truth(kernel, network, adam):
+    arrays = example(network, 98)
+    state = [np.zeros_like(arrays[0])] * 2 if adam else None
+    results = trained(kernel, network, arrays, 5, 0.01, state)
+    start, X, Y = (array.astype(np.float64) for array in arrays)
+    if adam:
+        truth, *_ = convolutional_adam_epoch.truth(start, 0 * start, 0 * start, network, X, Y, 5, 0.01, 0)
+    else:
+        truth = convolutional_sgd_epoch.truth(start, network, X, Y, 5, 0.01)
+    way = np.linalg.norm(truth - start)
+    assert way > 0.02 and np.linalg.norm(results[0] - truth) < 1e-4 * way
+
+
+@kernels
+@pytest.mark.parametrize("update", [SGD, Adam])
+def test_epochs_are_those_of_the_separate_operations(kernel, update, rng):
+    words = "image2x8x8,conv3x3same,conv4x2s2p1,pool2,9,3"
+    X = rng.standard_normal((50, 2, 8, 8), dtype=np.float32)
+    Y = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 50)]
+    names = ("convolutional_sgd_epoch", "convolutional_adam_epoch")
+    found = []
+    for chosen in (kernel, "steps"):
+        network, changes = make_network(words, "tanh", "categorical_cross_entropy", seed=3), update()
+        backend = choose("numpy", **dict.fromkeys(names, "steps")) if chosen == "steps" else choose(kernel)
+        options = {"epochs": 2, "batch_size": 8, "learning_rate": 0.02, "seed": 5}
+        history = train(network, X, Y, backend, update=changes, **options)
+        assert history.kernel == chosen and changes.steps == 14
+        found.append([network.flat_parameters, *changes.state.values()])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-5)
+
+
+@kernels
+def test_bias_correction_goes_on_from_the_steps_before(kernel):
+    network, arrays = NETWORKS[0], example(NETWORKS[0], 40)
+    zeros = [np.zeros_like(arrays[0])] * 2
+    at_once = trained(kernel, network, arrays, 5, state=zeros)
+    halves = [[array[:20] for array in arrays[1:]], [array[20:] for array in arrays[1:]]]
+    first, *state = trained(kernel, network, (arrays[0], *halves[0]), 5, state=zeros)
+    then = trained(kernel, network, (first, *halves[1]), 5, state=state, steps=4)
+    forgotten = trained(kernel, network, (first, *halves[1]), 5, state=state)
+    for one, other in zip(at_once, then, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert np.abs(forgotten[0] - then[0]).max() > 1e-3
+
+
+@kernels
+def test_what_has_no_gradient_stays_and_nothing_is_divided_by_zero(kernel):
+    parameters, X, Y = example(NETWORKS[0], 12)
+    zeros = np.zeros_like(parameters)
+    with warnings.catch_warnings(), np.errstate(divide="raise", invalid="raise"):
+        warnings.simplefilter("error")
+        result, M, V = trained(kernel, NETWORKS[0], (parameters, 0 * X, Y), 5, state=(zeros, zeros))
+    of_images = NETWORKS[0].views(result)[0][0]
+    np.testing.assert_array_equal(of_images, NETWORKS[0].views(parameters)[0][0])
+    assert np.isfinite(result).all() and M.any() and V.any()
+
+
+@kernels
+def test_the_memory_of_what_has_no_gradient_fades_but_does_not_become_subnormal(kernel):
+    """Subnormal numbers make each operation many times slower."""
+    parameters, X, Y = example(NETWORKS[0], 5)
+    M, V = np.full_like(parameters, 1e-26), np.ones_like(parameters)
+    for step in range(0, 300, 5):
+        X_still, Y_still = np.zeros((25, *X.shape[1:]), np.float32), np.tile(Y, (5, 1))
+        parameters, M, V = trained(kernel, NETWORKS[0], (parameters, X_still, Y_still), 5, state=(M, V), steps=step)
+    faded = NETWORKS[0].views(M)[0][0]
+    assert np.all((faded == 0) | (abs(faded) > 10 * np.finfo(np.float32).tiny)) and abs(faded).max() < 1e-30
+
+
+@kernels
+def test_a_large_batch_is_divided_and_takes_no_more_memory(kernel, monkeypatch):
+    arrays = example(NETWORKS[0], 50)
+    at_once = trained(kernel, NETWORKS[0], arrays, 23)[0]
+    monkeypatch.setattr(convolutional_cpu, "MOST_NUMBERS", 5 * MOST_OF_A_SAMPLE)
+    assert 1 < convolutional_cpu.samples_at_once(NETWORKS[0]) < 10
+    np.testing.assert_allclose(trained(kernel, NETWORKS[0], arrays, 23)[0], at_once, rtol=1e-4, atol=1e-6)
+    monkeypatch.undo()
+    arrays = example(DIGITS, 3000)
+    state = [np.zeros_like(arrays[0])] * 2
+    trained(kernel, DIGITS, [arrays[0], *(array[:3] for array in arrays[1:])], 3, state=state)  # compiles
+    copies = [array.copy() for array in (arrays[0], *state)]
+    tracemalloc.start()
+    convolutional_adam_epoch[kernel](*copies, DIGITS, *arrays[1:], 3000, 0.01, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150e6 and not np.array_equal(copies[0], arrays[0])
+
+
+@kernels
+def test_of_equal_pixels_the_first_gets_the_delta(kernel):
+    assert takes_the_first_of_equals(convolutional_sgd_epoch[kernel], convolutional_sgd_epoch.truth)
+
+
+@pytest.mark.parametrize(
+    ("module", "right", "wrong"),
+    [
+        (convolutional_cpu, "np.arange(size, 0, -1,", "np.arange(1, size + 1,"),
+        (convolutional_loops, "k1 if b > a else k0", "k1 if b >= a else k0"),
+        (convolutional_loops, "(k_cd < k_ab))\n                best", "(k_cd > k_ab))\n                best"),
+    ],
+)
+def test_that_another_of_equal_pixels_would_be_noticed(module, right, wrong):
+    with open(module.__file__, encoding="utf-8") as file:
+        text = file.read().replace(right, wrong)
+    assert not takes_the_first_of_equals(of_text(text)[0], convolutional_sgd_epoch.truth)
+
+
+@kernels
+def test_no_samples_change_nothing_and_data_may_be_a_view(kernel):
+    network, (parameters, X, Y) = NETWORKS[1], example(NETWORKS[1], 7)
+    np.testing.assert_array_equal(trained(kernel, network, (parameters, X[:0], Y[:0]), 3)[0], parameters)
+    wide = np.repeat(X, 2, axis=3)
+    result = convolutional_sgd_epoch[kernel](parameters.copy(), network, wide[:, :, :, ::2], Y, 3, 0.05)
+    np.testing.assert_allclose(result, trained(kernel, network, (parameters, X, Y), 3)[0], rtol=1e-5, atol=1e-7)
+
+
+@kernels
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_saturated_filters_stay_finite_without_warnings(kernel, name, sign):
+    network = architecture((1, 4, 4), [(2, 2, *(1, 0, 1))], 2, (3, 2), f"{name} {name} softmax", NETWORKS[0].cost)
+    parameters, X, Y = example(network, 6)
+    parameters[:] = 1000
+    with warnings.catch_warnings(), np.errstate(over="raise", divide="raise", invalid="raise"):
+        warnings.simplefilter("error")
+        (result,) = trained(kernel, network, (parameters, sign * np.ones_like(X), Y), 4, rate=1e-3)
+    assert np.isfinite(result).all()
+
+
+# ---- check() rejects wrong kernels: each has one mistake in the text of a right one
+
+NUMPY_MISTAKES = {
+    "sum for mean": ("np.array(1 / batch, np.float32)", "np.array(1, np.float32)"),
+    "last batch left out": ("for rows in batches(len(X), batch):", "for rows in batches(len(X), batch)[:-1]:"),
+    "first batch again and again": ("x, y = X[rows], Y[rows]", "x, y = X[: len(X[rows])], Y[: len(X[rows])]"),
+    "zeros before and after exchanged": ("offset - filters.before", "offset - filters.after"),
+    "biases of filters not added": ("        Z += self.b\n", ""),
+    "biases of filters not learnt": ("np.matmul(D, self.ones).sum(axis=0, out=self.db)", "self.db.fill(0)"),
+    "filters of one sample only": ("out=self.sums).sum(axis=0,", "out=self.sums)[:1].sum(axis=0,"),
+    "weights on the way back as of the step before": ("            self.W_turned[...] = self.W_below\n", ""),
+    "channels and filters exchanged on the way back": (
+        "self.W_below, self.W_turned = W.transpose(1, 0, 2, 3)",
+        "self.W_below, self.W_turned = W.transpose(1, 0, 3, 2)",
+    ),
+    "deltas of the batch before left in the images": ("        self.D.fill(0)\n", ""),
+    "slope of a pool's pixels forgotten": ("        to_delta(G, self.A, self.S)\n", ""),
+    "slope below forgotten": ("        self.to_delta(D, self.A, self.S)\n", ""),
+    "slope in the delta of a cross-entropy": ('names[-1] = "identity"', "pass"),
+    "no sign in mae": ("            np.sign(G, out=G)\n", "            pass\n"),
+    "no bias correction of M": ("rate * root / c1", "rate * root"),
+    "bias correction from the beginning": ("        steps += 1\n", "        steps = 1\n"),
+    "V of the gradient, not of its square": ("np.multiply(gradients, gradients, out=S)", "np.copyto(S, gradients)"),
+    "beta 1 and beta 2 exchanged": ("(1 - BETA_1, 1 - BETA_2, TINY)", "(1 - BETA_2, 1 - BETA_1, TINY)"),
+    "uphill": ("np.subtract(parameters, S, out=parameters)", "np.add(parameters, S, out=parameters)"),
+}
+LOOPS_MISTAKES = {
+    "a tap left out": ("            z[z2 + q] += c0 * x0 + c1 * x1 +", "            z[z2 + q] += c0 * x0 +"),
+    "what lies between the rows not cleared": ("            z[x] = f32(0)\n", "            z[x] = z[x]\n"),
+    "only the first four filters": (
+        "range(0, channels, 4):\n                    _four_filters(\n                        P,",
+        "range(0, 1, 4):\n                    _four_filters(\n                        P,",
+    ),
+    "only the first four rows of a window": (
+        "    for i in range(u(0), side, u(4)):",
+        "    for i in range(u(0), min(side, u(4)), u(4)):",
+    ),
+    "gradients added to those of the step before": ("            gradients[:of_filters] = 0\n", ""),
+    "deltas added to those of the sample before": ("            if few or stride > 1:\n", "            if False:\n"),
+    "a weight too few": ("if t + u(3) < size:", "if t + u(4) < size:"),
+    "stride forgotten for what a filter saw": ("seen_first + stride * (x * side", "seen_first + (x * side"),
+    "bias not learnt": ("* size + o] += bias", "* size + o] += f32(0)"),
+    "no root": ("rate * m / (np.sqrt(v) + epsilon)", "rate * m / (v + epsilon)"),
+}
+
+
+def of_text(text):
+    """sgd() and adam() of a file's text; the loops are not compiled."""
+    names = {"__name__": "mutant"}
+    exec("\n".join(line for line in text.splitlines() if not line.startswith("@convolutional_")), names)
+    if "FUNCTIONS" in names:
+        names["compiled"] = lambda: {function.__name__: function for function in names["FUNCTIONS"]}
+    return names["sgd"], names["adam"]
+
+
+def mutant(module, right="", wrong=""):
+    """sgd() and adam() of a file with `right` replaced."""
+    with open(module.__file__, encoding="utf-8") as file:
+        text = file.read()
+    assert text.count(right) == 1 or not right, f"wanted {right!r} once in {module.__name__}; got {text.count(right)}"
+    return of_text(text.replace(right, wrong) if right else text)
+
+
+def verdicts(module, *mistake):
+    found = [operation.check(kernel) for operation, kernel in zip(BOTH, mutant(module, *mistake), strict=True)]
+    assert not any("raised" in verdict.line for verdict in found), str(found)
+    return found
+
+
+@pytest.mark.parametrize("module", [convolutional_cpu, convolutional_loops])
+def test_check_accepts_the_text_without_a_mistake(module):
+    assert all(verdicts(module)), str(verdicts(module))
+
+
+@pytest.mark.parametrize("mistake", NUMPY_MISTAKES)
+def test_check_rejects_a_wrong_array_kernel(mistake):
+    assert not all(verdicts(convolutional_cpu, *NUMPY_MISTAKES[mistake]))
+
+
+@pytest.mark.parametrize("mistake", LOOPS_MISTAKES)
+def test_check_rejects_wrong_loops(mistake):
+    assert not all(verdicts(convolutional_loops, *LOOPS_MISTAKES[mistake]))

@@ -1,0 +1,239 @@
+"""The kernels `fused` and `graph` of convolutional epochs: twenty steps, recordings, what is refused, and mistakes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from convolutional_networks import DIGITS, NETWORKS, architecture, example, takes_the_first_of_equals
+
+from nncourse.cuda import compile as cuda_compile
+from nncourse.cuda import emulate
+from nncourse.cuda.compile import compile_check
+from nncourse.errors import CourseError
+from nncourse.kernels.epoch import convolutional_graph
+from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.kernels.epoch.convolutional_graph import recording
+from nncourse.kernels.kernel import Kernel
+
+BOTH = ("fused", "graph")
+FEW_STEPS = 3  # in a recording, where a test makes them short
+networks = pytest.mark.parametrize("network", NETWORKS, ids=str)
+needs_nvrtc = pytest.mark.skipif(cuda_compile.why_no_nvrtc() is not None, reason=str(cuda_compile.why_no_nvrtc()))
+
+
+@pytest.fixture
+def emulator():
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+
+
+@pytest.fixture
+def short_recordings(gpu, monkeypatch):
+    monkeypatch.setattr(convolutional_graph, "MOST_STEPS", FEW_STEPS)
+    recording.cache_clear()
+
+
+def trained(kernel, network, arrays, batch, rates=(0.01,), adam=True, to_device=np.copy):
+    """Parameters, and M and V of Adam, after an epoch at each of these rates, from no memory on."""
+    parameters, X, Y = map(to_device, arrays)
+    state = [to_device(np.zeros_like(arrays[0])) for _ in range(2 * adam)]
+    for number, rate in enumerate(rates):
+        if adam:
+            steps = number * -(-len(X) // batch)
+            convolutional_adam_epoch[kernel](parameters, *state, network, X, Y, batch, rate, steps)
+        else:
+            convolutional_sgd_epoch[kernel](parameters, network, X, Y, batch, rate)
+    return [array if to_device is np.copy else array.get() for array in (parameters, *state)]
+
+
+def truth_of(network, arrays, batch, rates=(0.01,), adam=True):
+    parameters, X, Y = (array.astype(np.float64) for array in arrays)
+    state = 0 * parameters, 0 * parameters
+    for number, rate in enumerate(rates):
+        if adam:
+            steps = number * -(-len(X) // batch)
+            given = network, X, Y, batch, rate, steps
+            parameters, *state = convolutional_adam_epoch.truth(parameters, *state, *given)
+        else:
+            parameters = convolutional_sgd_epoch.truth(parameters, network, X, Y, batch, rate)
+    return parameters
+
+
+def gpu_array(array):
+    import cupy
+
+    return cupy.asarray(array)
+
+
+# ---- right, here and on the GPU
+
+
+@networks
+@pytest.mark.parametrize("adam", [False, True], ids=["SGD", "Adam"])
+def test_twenty_steps_are_those_of_the_truth(network, adam, emulator):
+    arrays = example(network, 39)
+    found = trained("fused", network, arrays, 4, (0.01, 0.02), adam)[0]
+    truth = truth_of(network, arrays, 4, (0.01, 0.02), adam)
+    way = np.linalg.norm(truth - arrays[0])
+    assert way > 0.02 and np.linalg.norm(found - truth) < 1e-4 * way
+
+
+@pytest.mark.parametrize(("n", "batch"), [(12, 2), (23, 2), (90, 10), (6, 9), (300, 257)])
+@pytest.mark.parametrize("adam", [False, True], ids=["SGD", "Adam"])
+def test_graph_and_fused_are_the_truth_on_the_gpu(n, batch, adam, short_recordings):
+    network, rates = NETWORKS[0], (0.01, 0.01, 0.02, 0.01)
+    arrays = example(network, n)
+    fused, graph = (trained(kernel, network, arrays, batch, rates, adam, gpu_array) for kernel in BOTH)
+    truth = truth_of(network, arrays, batch, rates, adam)
+    way = np.linalg.norm(truth - arrays[0])
+    assert way > 0.01 and np.linalg.norm(fused[0] - truth) < 1e-4 * way
+    for one, other in zip(graph, fused, strict=True):
+        np.testing.assert_array_equal(one, other)  # a graph is only a way to launch
+
+
+def test_the_digits_network_is_right_on_the_gpu_and_the_same_each_time(gpu):
+    arrays = example(DIGITS, 21 * 32 + 16)
+    once, again = (trained("graph", DIGITS, arrays, 32, (0.001,), True, gpu_array) for _ in range(2))
+    truth = truth_of(DIGITS, arrays, 32, (0.001,))
+    assert np.linalg.norm(once[0] - truth) < 1e-3 * np.linalg.norm(truth - arrays[0])
+    for one, other in zip(once, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_of_equal_pixels_the_first_gets_the_delta(emulator):
+    assert takes_the_first_of_equals(convolutional_sgd_epoch["fused"], convolutional_sgd_epoch.truth)
+
+
+def test_images_of_more_pixels_than_threads_are_right(emulator, monkeypatch):
+    monkeypatch.setattr(convolutional_graph, "MOST_THREADS", 32)
+    network = architecture((2, 9, 8), [(5, 3, 1, 1, 1), (2, 2)], 2, (3,), "tanh tanh softmax", NETWORKS[0].cost)
+    arrays = example(network, 5)
+    found, truth = trained("fused", network, arrays, 3)[0], truth_of(network, arrays, 3)
+    np.testing.assert_allclose(found, truth, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", BOTH)
+def test_data_may_be_a_view_and_no_samples_change_nothing(kernel, emulator):
+    network, (parameters, X, Y) = NETWORKS[1], example(NETWORKS[1], 7)
+    wide = np.repeat(X, 2, axis=3)
+    result = convolutional_sgd_epoch[kernel](parameters.copy(), network, wide[:, :, :, ::2], Y, 3, 0.05)
+    np.testing.assert_array_equal(result, trained(kernel, network, (parameters, X, Y), 3, (0.05,), False)[0])
+    nothing = trained(kernel, network, (parameters, X[:0], Y[:0]), 3)
+    np.testing.assert_array_equal(nothing[0], parameters)
+
+
+@pytest.mark.parametrize("kernel", BOTH)
+def test_what_does_not_fit_the_contract_is_refused_in_one_line(kernel):
+    parameters, X, Y = example(NETWORKS[0], 20)
+    refused = [(parameters[:-1], X, Y), (parameters, X[:, :, :-1], Y), (parameters, X, Y[:-1])]
+    for arrays in [*refused, (parameters.astype(np.float64), X, Y), (parameters, X.astype(np.float64), Y)]:
+        with pytest.raises(CourseError) as caught:
+            convolutional_sgd_epoch[kernel](arrays[0], NETWORKS[0], *arrays[1:], 10, 0.1)
+        assert "\n" not in str(caught.value)
+
+
+# ---- recordings
+
+
+def test_a_recording_is_for_all_rates_and_networks_may_take_turns(short_recordings):
+    for adam in (True, False):
+        arrays = example(NETWORKS[0], 50)
+        trained("graph", NETWORKS[0], arrays, 10, (0.1, 0.2, 0.3), adam, gpu_array)
+    used = recording.cache_info()
+    assert (used.misses, used.hits) == (2, 4)
+
+
+def test_streams_keep_their_order(short_recordings):
+    """Parameters are set, trained and read on one stream after the other, with nothing waited for in between."""
+    import cupy
+
+    arrays = example(NETWORKS[0], 90)
+    expected = trained("fused", NETWORKS[0], arrays, 10, to_device=gpu_array)[0]
+    start, X, Y = map(gpu_array, arrays)
+    results, streams = [], [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
+    cupy.cuda.Device().synchronize()
+    for stream in [*streams, *streams]:
+        with stream:
+            state = start.copy(), cupy.zeros_like(start), cupy.zeros_like(start)
+            results.append(convolutional_adam_epoch["graph"](*state, NETWORKS[0], X, Y, 10, 0.01, 0)[0] + 0)
+    cupy.cuda.Device().synchronize()
+    for result in results:
+        np.testing.assert_array_equal(result.get(), expected)
+
+
+# ---- the text
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_it_compiles_and_everything_lies_in_registers(arch):
+    found = compile_check(convolutional_graph.SOURCES[2], arch)
+    assert {"images_forward", "images_backward", "update_all"} <= set(found)
+    assert all(used.spill_bytes == 0 for used in found.values())
+
+
+# ---- check() rejects wrong kernels: each has one mistake in the text of convolutional_graph.cu or .py
+
+BACK = """\
+        if rows:
+            dense.deltas_below(0, n, A, D, rows[-1][9])
+            shape = (len(rows), numbers, pool, inputs, filter_numbers)
+            run("images_backward", (n,), threads, parameters, flat, maps, D, places, deltas, gradients, table, *shape)
+"""
+MISTAKES = {
+    "maps read before they are written": (
+        "        __syncthreads();\n    }\n\n    // The last",
+        "    }\n\n    // The last",
+    ),
+    "right edge not seen": ("j < min(at.k, at.width - x)", "j < min(at.k, at.width - x - 1)"),
+    "top edge read past": ("int i = max(0, -y);", "int i = 0;"),
+    "bias of the first filter for all": ("z[q] = b[min(o + q, at.count - 1)]", "z[q] = b[0]"),
+    "delta for the whole window": ("places[window] == i ? D[window]", "true ? D[window]"),
+    "stride forgotten": ("const int row = y * at.stride + i", "const int row = y + i"),
+    "results between two strides": ("|| y % at.stride || x % at.stride", ""),
+    "slope of the activation above": ("slope(under.activation,", "slope(at.activation,"),
+    "filters of the first sample only": ("s < batch; s++) sum +=", "s < 1; s++) sum +="),
+    "sum, not mean": ("gradient = sum / batch", "gradient = sum"),
+    "steps not counted": ("(*taken + step + 1)", "(*taken + 1)"),
+    "steps of before forgotten": ("steps, np.int32)", "0, np.int32)"),
+    "bias correction of V forgotten": ("sqrtf(v / c2)", "sqrtf(v)"),
+    "updated before the deltas below": None,
+    "no slope at the pool": ("A, D, rows[-1][9])", "A, D, 0)"),
+    "last batch left out": ("len(X), batch)):\n        step", "len(X), batch)[:-1]):\n        step"),
+}
+
+
+def kernel_with(right="", wrong="", name="adam_fused"):
+    """A kernel `fused` with `right` replaced in the text that has it."""
+    python = Path(convolutional_graph.__file__).read_text("utf-8")
+    cuda = convolutional_graph.SOURCES[2].text
+    assert (right in python) != (right in cuda) or not right, f"wanted {right!r} in one of the two texts"
+    if right:
+        python, cuda = python.replace(right, wrong), cuda.replace(right, wrong)
+    names = {"__name__": "mutant", "__file__": convolutional_graph.__file__}
+    exec("\n".join(line for line in python.splitlines() if not line.startswith("@convolutional_")), names)
+    names["SOURCES"] = {side: replace(source, text=cuda) for side, source in convolutional_graph.SOURCES.items()}
+    operation = convolutional_adam_epoch if name == "adam_fused" else convolutional_sgd_epoch
+    return Kernel(operation, "mutant", "gpu", "", names[name], cuda=True)
+
+
+def test_check_accepts_the_texts_without_a_mistake(emulator):
+    for name in ("adam_fused", "sgd_fused"):
+        kernel = kernel_with(name=name)
+        verdict = kernel.operation.check(kernel, device="emulator")
+        assert verdict, str(verdict)
+
+
+def test_that_the_last_of_equal_pixels_would_be_noticed(emulator):
+    kernel = kernel_with("if (map[there] > top)", "if (map[there] >= top)", "sgd_fused")
+    assert not takes_the_first_of_equals(kernel, convolutional_sgd_epoch.truth)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_check_rejects_a_wrong_kernel(mistake, emulator):
+    python = Path(convolutional_graph.__file__).read_text("utf-8")
+    moved = python[python.index('        run(\n            "update_all"') : python.index("    return step\n")]
+    change = MISTAKES[mistake] or (BACK + moved, moved + BACK)
+    verdict = convolutional_adam_epoch.check(kernel_with(*change), device="emulator")
+    assert not verdict and "compile" not in verdict.line and "raised" not in verdict.line, str(verdict)
