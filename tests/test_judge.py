@@ -54,7 +54,9 @@ def test_a_right_answer_is_accepted(answer):
 
 
 @pytest.mark.parametrize("answer", WRONG, ids=name_of)
-def test_a_wrong_answer_is_refused(answer, monkeypatch):
+def test_a_wrong_answer_is_refused(answer, monkeypatch, request):
+    if "accepted" in answer:  # a gap of the judge that is known, and why; the test goes on, and shows when it is closed
+        request.applymarker(pytest.mark.xfail(reason=f"the judge accepts it: {answer['accepted']}", strict=False))
     if "time limit" in answer["kinds"]:
         monkeypatch.setattr(kept_kernels, "TIME_LIMIT", 2.0)
     verdict = judged(answer)

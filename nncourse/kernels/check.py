@@ -137,7 +137,8 @@ def judge(
                 return say(OPEN) if count == 0 else say("raised", fault.facts, case, label)
             if fault:
                 return say(fault.kind, fault.facts, case, label)
-        count += 1
+        else:  # a case that was not tried to its end is not counted
+            count += 1
     return say(RIGHT, {"count": count, "device": device})
 
 
