@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from nncourse import device
 from nncourse.child import kill_group
 
 HERE = Path(__file__).resolve().parent
@@ -66,6 +67,17 @@ def _mpiexec() -> str:
     if not found:
         pytest.skip("there is no mpiexec: pip install mpich")
     return found
+
+
+def gpus() -> int:
+    """How many there are; skips the test below two."""
+    if not device.gpu_available():
+        pytest.skip(device.why_no_gpu())
+    import cupy
+
+    if (count := cupy.cuda.runtime.getDeviceCount()) < 2:
+        pytest.skip("there is one GPU, and NCCL wants one for each process")
+    return count
 
 
 def main(folder: Path) -> None:
