@@ -36,7 +36,7 @@ OPEN_MPI = {
 
 def in_processes(function: Callable, processes: int, *arguments: Any, limit: float = 60.0, kind: str = "mpi") -> list:
     """What the function returned in each process; the first exception is raised here. Skips where there is no MPI."""
-    command = [_mpiexec(), "-n", str(processes), sys.executable, __file__]
+    command = [mpiexec(), "-n", str(processes), sys.executable, __file__]
     folders = os.pathsep.join((str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")))
     settings = os.environ | OPEN_MPI | {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory(prefix="nncourse-test-") as folder, tempfile.TemporaryFile() as said:
@@ -59,7 +59,7 @@ def in_processes(function: Callable, processes: int, *arguments: Any, limit: flo
     return results
 
 
-def _mpiexec() -> str:
+def mpiexec() -> str:
     """The mpiexec beside Python, or another one; skips the test where there is none, or no mpi4py."""
     if not find_spec("mpi4py"):
         pytest.skip("mpi4py is not installed: pip install 'nncourse[devices]'")
