@@ -81,7 +81,7 @@ class Convolution(WithoutStatistics):
         self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         steps = self.stride, self.before, self.after
-        gradients = (backend.convolution_weight_gradient(D, A_below, self.W.shape[-1], *steps),)
+        gradients: tuple[Array, ...] = (backend.convolution_weight_gradient(D, A_below, self.W.shape[-1], *steps),)
         if self.b is not None:
             gradients = (*gradients, backend.convolution_bias_gradient(D))
         if not below:
