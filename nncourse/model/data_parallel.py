@@ -32,7 +32,7 @@ def data_parallel_epoch(
     """One epoch of the samples X, Y in this order, which every member holds: a step for each batch of all members.
 
     Each batch is cut by shard(), with `shares` if they are given. With `synchronise`, layers that compute statistics
-    of the batch add them over the group.
+    of the batch add them over the group. Running statistics become the mean of the members' at the end.
     """
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
@@ -46,6 +46,9 @@ def data_parallel_epoch(
         rows = batch[own]
         shared_gradient(network, X[rows], Y[rows], weight, backend, group, here)
         update.step(network.flat_parameters, network.flat_gradient, rate, backend)
+    if network.statistics:
+        group.all_reduce(network.flat_statistics)
+        network.flat_statistics /= group.size
 
 
 def shared_gradient(
