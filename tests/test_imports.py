@@ -25,8 +25,10 @@ BELOW = {
     "sandbox": set(),
     "cuda": {"errors", "device", "child"},
     "worker": {"errors", "child"},
+    "group": {"errors", "calls"},
+    "simulation": {"errors"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
-    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process"},
+    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process", "group", "simulation"},
     "model": {"errors", "architecture", "calls", "device", "datasets", "kernels"},
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",

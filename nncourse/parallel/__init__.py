@@ -1,0 +1,1 @@
+"""How many devices learn together: groups of processes, strategies, and what they cost."""
