@@ -30,6 +30,9 @@ BELOW = {
     "text_process": {"device"},  # only to measure times, when it judges nothing
     "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process", "group", "simulation"},
     "model": {"errors", "architecture", "calls", "device", "datasets", "kernels"},
+    "parallel": {
+        "errors", "architecture", "calls", "reading", "device", "group", "simulation", "datasets", "kernels", "model",
+    },
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
         "nncourse", "sandbox",

@@ -46,7 +46,7 @@ def _waits_for(world: "World", rank: int) -> int:
     wait = world.waits[rank]
     if wait.method in ("send", "receive"):
         return wait.other
-    if wait.method == "receive_any":
+    if wait.method == "next_sender":
         others = [other for other in range(world.size) if other != rank]
     else:
         others = [other for other in range(world.size) if not _is_at(world, other, wait)]
@@ -71,7 +71,7 @@ def _circle(world: "World", circle: list[int]) -> ExchangeError:
         words = ", ".join(f"rank {rank} waits {_place(wait)} to {doing_to(wait)}" for rank, wait in shown) + more
     methods = {wait.method for wait in waits}
     advice = ""
-    if methods <= {"receive", "receive_any"}:
+    if methods <= {"receive", "next_sender"}:
         advice = _tags(world, circle) or "; nobody's message is on the way, so one of them must send before it receives"
     elif methods == {"send"}:
         advice = "; a send waits here until the other receives, so one of them must receive before it sends"
@@ -200,21 +200,21 @@ def endless(world: "World", rank: int) -> ExchangeError:
 
 def doing(method: str, other: int) -> str:
     """What a step does: "send to rank 2"."""
-    if method == "receive_any":
-        return "receive from any rank"
+    if method == "next_sender":
+        return "hear from any rank"
     return {"send": f"send to rank {other}", "receive": f"receive from rank {other}"}.get(method, method)
 
 
 def doing_to(wait: "Wait") -> str:
     return (
         doing(wait.method, wait.other)
-        if wait.method in ("send", "receive", "receive_any")
+        if wait.method in ("send", "receive", "next_sender")
         else f"meet in {wait.method}"
     )
 
 
 def _method(wait: "Wait") -> str:
-    return {"send": "send", "receive": "receive", "receive_any": "receive"}.get(wait.method, f"meet in {wait.method}")
+    return {"send": "send", "receive": "receive", "next_sender": "hear"}.get(wait.method, f"meet in {wait.method}")
 
 
 def _place(at: "Wait | Message") -> str:

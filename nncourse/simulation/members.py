@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Run:
 
 
 class SimulatedGroup:
-    """A member's view of the group: see Group in group.py. Beside its methods there are work() and receive_any()."""
+    """A member's view of the group: see Group in group.py. It has work(), clock() and next_sender() too."""
 
     device = "cpu"
 
@@ -79,20 +80,20 @@ class SimulatedGroup:
     def receive(self, vector: np.ndarray, source: int, tag: int = 0) -> None:
         self._turns.ask(self.rank, "receive", vector, source, tag)
 
-    def receive_any(self, vector: np.ndarray, tag: int = 0) -> int | None:
-        """Fill the vector with the message that was sent first; returns its sender.
+    def next_sender(self, tag: int = 0, patience: float = inf) -> int | None:
+        """Wait for a message with this tag: who sent the one that comes first? It is still to be received.
 
-        None if no message can come any more: all the others have ended, or died, or wait for one themselves.
+        None after so many simulated seconds, and if no message can come any more: all the others have ended, have died,
+        or wait for one in the same way.
         """
-        return self._turns.ask(self.rank, "receive_any", vector, tag)
+        return self._turns.ask(self.rank, "next_sender", tag, patience)
 
     def work(self, seconds: float) -> None:
         """Say that this member computes for so long, in simulated seconds."""
         self._turns.ask(self.rank, "work", seconds)
 
-    @property
     def clock(self) -> float:
-        """This member's simulated time."""
+        """This member's simulated time, in seconds."""
         return self._turns.world.clocks[self.rank]
 
     def __repr__(self) -> str:
@@ -119,15 +120,29 @@ def simulate(
     given = arguments if arguments is not None else [()] * size
     if len(given) != size:
         raise CourseError(f"wanted arguments for each of {size} members; got {len(given)}")
-    results = _Turns(world).run(part, given, patience)
+    results = run_members(world, part, given, patience=patience)
     return Run(results, world.clocks, world.events, world.messages, frozenset(world.died))
+
+
+def run_members(
+    world: World,
+    part: Callable[..., Any],
+    arguments: Sequence[tuple[Any, ...]],
+    methods: tuple[str, ...] = (),
+    patience: float = PATIENCE,
+) -> list[Any]:
+    """What part(group, *arguments[rank]) returns for each member of a new world.
+
+    A group has only the `methods` that are named, if any are.
+    """
+    return _Turns(world, methods).run(part, arguments, patience)
 
 
 class _Turns:
     """Threads that hand on one turn."""
 
-    def __init__(self, world: World):
-        self.world = world
+    def __init__(self, world: World, methods: tuple[str, ...] = ()):
+        self.world, self.methods = world, methods
         self.error: BaseException | None = None
         self.over = False
         self.count = 0  # of turns, so that a long one is noticed
@@ -174,11 +189,17 @@ class _Turns:
         """A member's question to the world. Others run until it is answered."""
         if self.over:
             raise _LeaveError
+        name = arguments[0] if method == "meet" else method
+        if self.methods and name not in self.methods:
+            raise AttributeError(f"there is no {name}; there are {', '.join(self.methods)}")
         try:
-            if method in ("work",):
+            if method == "work":
                 self.world.work(rank, *arguments)
             else:
-                getattr(self.world, method)(rank, *_asked(method, arguments), line=_line())
+                vectors = [value for value in arguments[method == "meet" :][:1] if method != "next_sender"]
+                if not all(isinstance(value, np.ndarray) for value in vectors):
+                    raise TypeError(f"wanted a NumPy array to exchange; got {type(vectors[0]).__name__}")
+                getattr(self.world, method)(rank, *arguments, line=sys._getframe(2).f_lineno)
         except CourseError as error:
             self._stop(error)
             raise _LeaveError from None
@@ -224,18 +245,3 @@ class _Turns:
                 after = f"after its step {self.world.steps[rank]}"
                 raise CourseError(f"rank {rank} computes for over {patience:g} s {after}: look for an endless loop")
             count = self.count
-
-
-def _asked(method: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments for World's method, with the vector checked; meet() is asked with the name of the meeting first."""
-    at = 1 if method == "meet" else 0
-    for value in arguments[at : at + 1]:
-        if not isinstance(value, np.ndarray):
-            raise CourseError(f"wanted a NumPy array to exchange; got {type(value).__name__}")
-    return arguments
-
-
-def _line() -> int:
-    """The line of the text that called the group's method, for texts of cells and of kernels."""
-    frame = sys._getframe(3)
-    return frame.f_lineno

@@ -20,7 +20,7 @@ from nncourse.errors import CourseError
 from nncourse.simulation import faults
 from nncourse.simulation.links import Link, ring_seconds, root_seconds, tree_seconds
 
-ANY = -1  # a receive from whoever sends first
+ANY = -1  # a wait for whoever sends first
 MEETINGS = ("all_reduce", "broadcast", "gather", "barrier")  # every member takes part
 
 
@@ -51,10 +51,17 @@ class Message:
     seconds: float
     taken: int = 0
 
+    @property
+    def arrival(self) -> float:
+        return self.begin + self.seconds
+
 
 @dataclass
 class Wait:
-    """What a member waits for: to receive from `other`, to hand `message` over to it, or the others of a meeting."""
+    """What a member waits for.
+
+    To receive from `other`, to hand `message` over to it, to hear from anyone until `deadline`, or for a meeting.
+    """
 
     method: str
     step: int
@@ -64,6 +71,7 @@ class Wait:
     values: np.ndarray | None = None  # of a receive: the array to fill
     message: Message | None = None
     root: int = 0
+    deadline: float = inf
 
 
 @dataclass
@@ -121,11 +129,9 @@ class World:
         while True:
             while self._ready:
                 time, rank = heapq.heappop(self._ready)
-                if wait := self.waits.get(rank):  # for any message: nobody else can send an earlier one now
-                    first = self._first_for(rank, wait)
-                    if wait.method != "receive_any" or first is None or max(self.clocks[rank], first.begin) > time:
-                        continue  # it has had this message, and waits for another
-                    self._deliver(rank, wait, first)
+                if wait := self.waits.get(rank):
+                    if wait.method != "next_sender" or not self._hears(rank, wait, time):
+                        continue  # an entry of an earlier turn
                 elif rank in self.ended:
                     continue
                 self._turn = rank
@@ -150,13 +156,13 @@ class World:
         self.ended.add(rank)
 
     def _wake(self) -> bool:
-        """Nobody can go on: let those die whose time comes while they wait; else end the wait for any message."""
+        """Nobody can go on: let one die whose time comes while it waits; else end a wait for anyone's message."""
         mortal = [rank for rank in self.waits if self.dies.get(rank, inf) < inf]
         if mortal:
             rank = min(mortal, key=lambda each: (self.dies[each], each))
             self._die(rank)
             return True
-        if self.waits and all(wait.method == "receive_any" for wait in self.waits.values()):
+        if self.waits and all(wait.method == "next_sender" for wait in self.waits.values()):
             self._go_on(min(self.waits), None)
             return True
         return False
@@ -221,8 +227,8 @@ class World:
         wait = self.waits.get(to)
         if wait and wait.method == "receive" and (wait.other, wait.tag) == (rank, tag):
             self._deliver(to, wait, message)
-        elif wait and wait.method == "receive_any" and wait.tag == tag:
-            heapq.heappush(self._ready, (max(self.clocks[to], message.begin), to))
+        elif wait and wait.method == "next_sender" and wait.tag == tag:
+            heapq.heappush(self._ready, (max(self.clocks[to], message.arrival), to))
 
     def receive(self, rank: int, values: np.ndarray, source: int, tag: int = 0, line: int = 0) -> None:
         """Fill `values` with what the source sent."""
@@ -233,14 +239,21 @@ class World:
         if box := self._boxes[rank].get((source, tag)):
             self._deliver(rank, wait, box[0])
 
-    def receive_any(self, rank: int, values: np.ndarray, tag: int = 0, line: int = 0) -> None:
-        """Fill `values` with the message that came first. The answer is its sender, None if none can come any more."""
-        if not self._step(rank, "receive_any", line):
+    def next_sender(self, rank: int, tag: int = 0, patience: float = inf, line: int = 0) -> None:
+        """Who sent the message that comes first? It is still to be received.
+
+        The answer is None after so many seconds, and where no message can come any more: all the others have ended,
+        have died, or wait for one in the same way.
+        """
+        if not self._step(rank, "next_sender", line):
             return
-        wait = Wait("receive_any", self.steps[rank], line, ANY, tag, values)
+        wait = Wait("next_sender", self.steps[rank], line, ANY, tag, deadline=self.clocks[rank] + patience)
         self.waits[rank] = wait
-        if first := self._first_for(rank, wait):  # somebody may still send an earlier one: see next_ready()
-            heapq.heappush(self._ready, (max(self.clocks[rank], first.begin), rank))
+        # Even if there is one, somebody may still send one that comes earlier: next_ready() knows.
+        if first := self._first_for(rank, wait):
+            heapq.heappush(self._ready, (max(self.clocks[rank], first.arrival), rank))
+        if wait.deadline < inf:
+            heapq.heappush(self._ready, (wait.deadline, rank))
 
     def meet(self, rank: int, method: str, values: np.ndarray | None = None, root: int = 0, line: int = 0) -> None:
         """The member takes part in one of MEETINGS, which ends when the last one comes."""
@@ -261,9 +274,20 @@ class World:
     # ---- how they get it
 
     def _first_for(self, rank: int, wait: Wait) -> Message | None:
-        """Of all messages with the tag that lie there for a member, the one that was sent first."""
+        """Of all messages with the tag that are on their way to a member, the one that arrives first."""
         heads = [box[0] for (_, tag), box in self._boxes[rank].items() if box and tag == wait.tag]
-        return min(heads, key=lambda message: (message.begin, message.source), default=None)
+        return min(heads, key=lambda message: (message.arrival, message.source), default=None)
+
+    def _hears(self, rank: int, wait: Wait, time: float) -> bool:
+        """Answer a next_sender() if a message or its deadline has come, now that nobody can send an earlier one."""
+        first = self._first_for(rank, wait)
+        arrival = max(self.clocks[rank], first.arrival) if first else inf
+        if min(arrival, wait.deadline) > time:
+            return False
+        del self.waits[rank]
+        if self._pass(rank, "wait", min(arrival, wait.deadline)):
+            self._answers[rank] = first.source if first and arrival <= wait.deadline else None
+        return True
 
     def _deliver(self, rank: int, wait: Wait, message: Message) -> None:
         """Hand a message over to the member that waits for it."""
@@ -288,10 +312,7 @@ class World:
         values[...] = message.values.reshape(values.shape)
         if not self.record:
             message.values = message.values[:0]
-        if wait.method == "receive":
-            self._go_on(rank, None)
-        else:
-            self._answers[rank] = message.source
+        self._go_on(rank, None)
 
     def _hold(self, method: str, root: int, meeting: Mapping[int, Wait]) -> None:
         """All members are here: answer them."""
