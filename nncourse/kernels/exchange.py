@@ -233,14 +233,19 @@ def in_a_ring(group, vector):
 
 
 def _rows(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.ndarray:
-    """Some ranks may have no rows; not all."""
-    rows = rng.integers(0, 50, shape, dtype=np.int32)
-    rows[rng.integers(rows.size)] += 1
+    """In every other case one rank has no rows, if there are several."""
+    rows = rng.integers(1, 50, shape, dtype=np.int32)
+    if sizes["turn"] % 2 and rows.size > 1:
+        rows[rng.integers(rows.size)] = 0
     return rows
 
 
 def _of_all_rows(G: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.average(G, axis=0, weights=rows), G.shape).copy()
+
+
+def _draw(rng: np.random.Generator) -> dict[str, int]:
+    return {"ranks": int(rng.integers(1, 6)), "n": int(rng.integers(1, 30))}
 
 
 SIZES = tuple({"ranks": ranks, "n": n} for ranks, n in ((2, 4), (3, 5), (4, 7), (1, 5), (8, 3), (5, 30)))
@@ -256,6 +261,7 @@ weighted_gradient = GroupOperation(
     methods=MEETINGS,
     flops=None,
     sizes_to_check=SIZES,
+    draw_sizes=_draw,
 )
 
 
@@ -278,6 +284,7 @@ averaging_round = GroupOperation(
     methods=MEETINGS,
     flops=None,
     sizes_to_check=tuple(sizes | {"steps": steps} for sizes, steps in zip(SIZES, (1, 3, 2, 4, 1, 5), strict=True)),
+    draw_sizes=lambda rng: _draw(rng) | {"steps": int(rng.integers(1, 6))},
 )
 
 
@@ -357,6 +364,7 @@ pipeline = Operation(
         {"devices": devices, "batches": batches}
         for devices, batches in ((2, 2), (1, 1), (1, 4), (3, 1), (4, 4), (4, 8), (7, 3), (8, 32))
     ),
+    draw_sizes=lambda rng: {"devices": int(rng.integers(1, 9)), "batches": int(rng.integers(1, 20))},
 )
 
 
