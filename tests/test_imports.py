@@ -20,19 +20,17 @@ BELOW = {
     "calls": set(),
     "reading": {"errors"},
     "device": {"nncourse", "errors"},
+    "group": {"errors", "calls", "device"},
     "datasets": {"errors", "reading", "device"},
     "child": set(),
     "sandbox": set(),
     "cuda": {"errors", "device", "child"},
     "worker": {"errors", "child"},
-    "group": {"errors", "calls"},
     "simulation": {"errors"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
-    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process", "group", "simulation"},
-    "model": {"errors", "architecture", "calls", "device", "datasets", "kernels"},
-    "parallel": {
-        "errors", "architecture", "calls", "reading", "device", "group", "simulation", "datasets", "kernels", "model",
-    },
+    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process", "simulation"},
+    "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
+    "parallel": {"errors", "architecture", "calls", "device", "group", "simulation", "datasets", "kernels", "model"},
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
         "nncourse", "sandbox",

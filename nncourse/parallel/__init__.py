@@ -1,1 +1,1 @@
-"""How many devices learn together: groups of processes, strategies, and what they cost."""
+"""How many devices learn together: groups of processes, how they are started, and the strategies."""
