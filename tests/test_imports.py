@@ -26,10 +26,11 @@ BELOW = {
     "sandbox": set(),
     "cuda": {"errors", "device", "child"},
     "worker": {"errors", "child"},
+    "simulation": {"errors"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
-    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process"},
+    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process", "simulation"},
     "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
-    "parallel": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels", "model"},
+    "parallel": {"errors", "architecture", "calls", "device", "group", "simulation", "datasets", "kernels", "model"},
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
         "nncourse", "sandbox",

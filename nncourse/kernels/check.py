@@ -70,6 +70,7 @@ class Returned:
     changed: list[str]
     arguments: tuple[Any, ...]
     outside: bool = False  # wrote to the guard elements
+    otherwise: Fault | None = None  # what is wrong though the values are right
 
 
 @dataclass
@@ -318,7 +319,7 @@ def _fault(operation: "Operation", case: Case, returned: "Returned | Fault") -> 
     for name in returned.changed:
         if name not in in_place:
             return Fault("changes an argument", {"name": name})
-    return _results_fault(operation, returned, truths, case)
+    return _results_fault(operation, returned, truths, case) or returned.otherwise
 
 
 def _has_wrong_sign(before: np.ndarray, after: np.ndarray, truth: np.ndarray) -> bool:
@@ -342,7 +343,7 @@ def _results_fault(
         return Fault("type", {"type": _type_of(about), "one": True, "wanted": wanted})
     for named, about, array in zip(results, returned.results, returned.arrays, strict=True):
         in_place = named.name in operation.names
-        fault = _form_fault(named, about, truths[named.name].shape, in_place and case is not None)
+        fault = form_fault(named, about, truths[named.name].shape, in_place and case is not None)
         if fault:
             return fault
         if in_place and case is not None:
@@ -367,7 +368,7 @@ def _type_of(about: Mapping[str, Any]) -> str:
     return "ndarray" if about["what"] == "array" else about.get("type", "")
 
 
-def _form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...], in_place: bool) -> Fault | None:
+def form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...], in_place: bool) -> Fault | None:
     """What is wrong with one value apart from its elements."""
     name, dtype = named.name, np.dtype(named.dtype)
     what, wanted = about["what"], str(named)
