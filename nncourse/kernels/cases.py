@@ -9,7 +9,7 @@ First stage: small sizes and hostile values, so that a fault is shown on simple 
   names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞
   or −∞ once in one argument; "special", values at which activations often fail, all of them in each array; "ties", few
   different numbers, zeros of both signs, and numbers that differ in the last bit; "nan", for operations that only move
-  and compare numbers: some or most of one argument NaN, or most of it −∞.
+  and compare numbers: some or most of one argument NaN, or most of it −∞; "one of zeros", each argument in turn.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, for who counts calls.
 Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.
@@ -34,7 +34,7 @@ from nncourse.kernels.verdict import Case
 if TYPE_CHECKING:
     from nncourse.kernels.operation import Operation
 
-HOSTILE = ("zeros", "large", "infinite", "special", "ties", "nan")
+HOSTILE = ("zeros", "large", "infinite", "special", "ties", "nan", "one of zeros")
 # The kinds of values that are tried with each name of an operation's `hostile`.
 KINDS = {
     "zeros": ("zeros",),
@@ -44,6 +44,7 @@ KINDS = {
     "special": ("special", "special", "alone", "minus alone"),
     "ties": ("few different", "zeros of both signs", "hardly different"),
     "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
+    "one of zeros": ("one of zeros",) * 6,
 }
 MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
 ABOVE_16_BITS = 1 << 16
@@ -325,3 +326,5 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "infinite" | "minus infinite" | "alone" | "minus alone" if chosen:
             values.flat[rng.integers(values.size)] = -np.inf if kind.startswith("minus") else np.inf
     return np.asarray(values, np.float32)
+        case "one of zeros" if chosen:
+            values[...] = 0
