@@ -295,7 +295,7 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "from −20 to 20":
             values = rng.uniform(-20, 20, shape)
         case "positive":
-            values = np.abs(values)
+            values = np.abs(values) * _rising(shape)
         case "negative":
             values = -np.abs(values) - 0.5
         case "ones":
@@ -326,5 +326,9 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "infinite" | "minus infinite" | "alone" | "minus alone" if chosen:
             values.flat[rng.integers(values.size)] = -np.inf if kind.startswith("minus") else np.inf
     return np.asarray(values, np.float32)
-        case "one of zeros" if chosen:
-            values[...] = 0
+
+
+def _rising(shape: tuple[int, ...]) -> np.ndarray:
+    """Factors from 0.5 to 2 along the longest axis: who takes the first numbers in place of the last is far off."""
+    longest = int(np.argmax(shape))
+    return np.linspace(0.5, 2, shape[longest]).reshape([-1 if axis == longest else 1 for axis in range(len(shape))])
