@@ -78,15 +78,29 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
-    # in a long sum of numbers of both signs, some terms too many would hardly show
-    sums = any(operation.shapes.reduces(result) for result in operation.results)
     for sizes in operation.large_sizes if given else large_sizes(operation, rng):
-        yield make(sizes, "positive" if sums else "random", large=True, turn=next(turn))
+        yield make(sizes, _values_of_large(operation), large=True, turn=next(turn))
 
 
 def random_case(operation: "Operation", sizes: dict[str, Any], seed: int = 0) -> Case:
     """Random arguments of these sizes, a number for each size of the contract that is not derived."""
     return make_case(operation, sizes, "random", np.random.default_rng(seed))
+
+
+def halved(operation: "Operation", case: Case) -> Case | None:
+    """A large case with its largest size halved, and other numbers; None if none fits."""
+    known = operation.sizes(*case.arguments)
+    sizes = {name: known[name] for name in operation.shapes.free_names}
+    largest = max(operation.shapes.dims.intersection(sizes), key=lambda name: sizes[name])
+    sizes[largest] //= 2
+    if sizes[largest] < 1 or not _fits(operation, sizes):
+        return None
+    return make_case(operation, sizes, _values_of_large(operation), np.random.default_rng(), large=True)
+
+
+def _values_of_large(operation: "Operation") -> str:
+    """Positive numbers for sums: in a long sum of numbers of both signs, some terms too many would hardly show."""
+    return "positive" if any(map(operation.shapes.reduces, operation.results)) else "random"
 
 
 # ---- sizes
@@ -323,6 +337,8 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
             values[nan] = np.copysign(np.nan, rng.standard_normal(nan.sum()))  # NaN has a sign, which means nothing
         case "mostly minus infinite" if chosen:
             values[rng.random(shape) < 0.9] = -np.inf
+        case "one of zeros" if chosen:
+            values[...] = 0
         case "infinite" | "minus infinite" | "alone" | "minus alone" if chosen:
             values.flat[rng.integers(values.size)] = -np.inf if kind.startswith("minus") else np.inf
     return np.asarray(values, np.float32)
