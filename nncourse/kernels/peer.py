@@ -9,7 +9,7 @@ One process drives all GPUs. There are three ways, explained in peer.cu; `way_fo
     peers = GPUs([0, 1])                 # peer.py
     peers.all_reduce([on_0, on_1])       # CuPy arrays, one on each GPU: in place, the same bits on both
 
-`Simulated` plays several devices on the CPU emulator, or on one GPU, with the same kernels: so they are checked anywhere.
+`Simulated` plays several devices on the CPU emulator, or on one GPU, with the same kernels: it checks them anywhere.
 """
 
 import functools
@@ -26,9 +26,9 @@ from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.operation import cuda_beside
 
 WAYS = ("flags", "words", "pieces")
-MOST_BLOCKS = 128  # of a device: all are on the GPU at once, since blocks wait for blocks of the same number elsewhere
+MOST_BLOCKS = 128  # of a device: all are on the GPU at once, since they wait for blocks of other devices
 PATIENCE = 4_000_000_000  # clock cycles that a kernel waits for another device: 2 s
-FEW = 100_000  # numbers a device sends beyond those that `pieces` sends, up to which `words` is faster than two meetings
+FEW = 100_000  # numbers that `words` sends more than `pieces`, up to which it is faster than two meetings
 MISSED, HEAD = 2, 32  # as in peer.cu
 ALREADY_REACHED = 704  # cudaErrorPeerAccessAlreadyEnabled
 GUARD = 4  # numbers behind each simulated vector that no kernel may touch
@@ -76,7 +76,9 @@ def _chosen(way: str, n: int, size: int, most: int) -> str:
         return way_for(n, size, most)
     refuse_unknown("a way of the all-reduce", way, WAYS)
     if way != "pieces" and n > most:
-        raise CourseError(f"all_reduce ({way}): wanted at most {most} numbers, got {n}; take pieces, or more room (most)")
+        raise CourseError(
+            f"all_reduce ({way}): wanted at most {most} numbers, got {n}; take pieces, or a larger `most`"
+        )
     return way
 
 
@@ -234,11 +236,10 @@ def _reach(one: int, other: int) -> None:
     from cupy.cuda import Device, runtime
 
     if not runtime.deviceCanAccessPeer(one, other):
-        raise CourseError(f"all_reduce: wanted GPUs that reach each other's memory; GPU {one} does not reach GPU {other}")
+        raise CourseError(f"all_reduce: wanted GPUs that reach each other's memory; {one} does not reach {other}")
     with Device(one):
         try:
             runtime.deviceEnablePeerAccess(other)
         except runtime.CUDARuntimeError as error:
             if error.status != ALREADY_REACHED:
                 raise
-
