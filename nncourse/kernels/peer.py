@@ -218,7 +218,7 @@ class GPUs:
         for device in self.devices:
             with cupy.cuda.Device(device):
                 for way in WAYS:
-                    gpu_kernel(self.source, way).compile()
+                    _ = gpu_kernel(self.source, way).num_regs  # asks the GPU in use, which loads the kernel for that
 
     def _refuse_vectors(self, vectors: Sequence[Any]) -> int:
         """How many numbers each vector has; CourseError unless there is one on each GPU, of the same size."""
