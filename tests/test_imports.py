@@ -20,6 +20,7 @@ BELOW = {
     "calls": set(),
     "reading": {"errors"},
     "device": {"nncourse", "errors"},
+    "group": {"errors", "calls", "device"},
     "datasets": {"errors", "reading", "device"},
     "child": set(),
     "sandbox": set(),
@@ -27,7 +28,8 @@ BELOW = {
     "worker": {"errors", "child"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
     "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process"},
-    "model": {"errors", "architecture", "calls", "device", "datasets", "kernels"},
+    "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
+    "parallel": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels", "model"},
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
         "nncourse", "sandbox",
