@@ -1,8 +1,8 @@
-"""The sum over GPUs, by peer memory and by NCCL: python -m benchmarks.all_reduce [--devices 2,4] [--out FILE] [--quick].
+"""The sum over GPUs by peer memory and by NCCL: python -m benchmarks.all_reduce [--devices 2,4] [--quick] [--out FILE].
 
-Writes results/all_reduce.json, without --quick, and prints tables. One process drives all GPUs of the host. It takes a
-minute. NVLink multicast stays off. A contender that adds wrongly, or leaves other bits on one GPU than on another, ends
-the run with status 1.
+Prints tables and, without --quick, writes results/all_reduce.json. One process drives all GPUs of the host. NVLink
+multicast stays off. A contender that adds wrongly, or leaves other bits on one GPU than on another, ends the run with
+status 1.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def measured(peers: GPUs, members: list[Any], n: int, left_out: dict[str, str]) 
         error = checked(
             lambda graphs=graphs: replay(graphs[1], streams), vectors, numbers, streams, peers.devices, name
         )
-        times = launched(lambda graphs=graphs: replay(graphs[CALLS], streams), peers.devices, streams, 1, CALLS)
+        times = launched(lambda graphs=graphs: replay(graphs[CALLS], streams), peers.devices, streams, 4, CALLS)
         record(f"{name}in a graph", times, error, chosen=True)
     peers.refuse_missed()
     return found
@@ -147,10 +147,12 @@ def launched(call: Callable, gpus: tuple[int, ...], streams: list[Any], calls: i
     return times[1:]
 
 
-def recorded(call: Callable, gpus: tuple[int, ...], streams: list[Any]) -> dict[int, list[Any]]:
-    """CUDA graphs of one call and of several: a graph for each GPU, since each has its own stream."""
+def recorded(
+    call: Callable, gpus: tuple[int, ...], streams: list[Any], counts: tuple[int, ...] = (1, CALLS)
+) -> dict[int, list[Any]]:
+    """CUDA graphs of so many calls: a graph for each GPU, since each has its own stream."""
     graphs: dict[int, list[Any]] = {}
-    for calls in (1, CALLS):
+    for calls in counts:
         with using(streams, gpus):
             for stream, gpu in zip(streams, gpus, strict=True):
                 with on(gpu):
@@ -280,12 +282,18 @@ def made_streams(gpus: tuple[int, ...]) -> list[Any]:
 
 @contextlib.contextmanager
 def using(streams: list[Any], gpus: tuple[int, ...]) -> Iterator[None]:
-    """Each GPU's stream as its current one."""
-    with contextlib.ExitStack() as stack:
+    """Each GPU's stream as its current one. Not by `with stream:`, whose end takes the GPU in use for the stream's."""
+    import cupy
+
+    try:
         for stream, gpu in zip(streams, gpus, strict=True):
             with on(gpu):
-                stack.enter_context(stream)
+                stream.use()
         yield
+    finally:
+        for gpu in gpus:
+            with on(gpu):
+                cupy.cuda.Stream.null.use()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@
 // nothing has to be set back to 0.
 //
 // There may be several devices in one launch: then the first `blocks` blocks are the first device, and so on. So the CPU
-// emulator, or a single GPU, plays several devices. DEVICES, MOST_BLOCKS and PATIENCE are constants of the text.
+// emulator, or a single GPU, plays several devices. Constants of the text:
+// DEVICES, MOST_BLOCKS, PATIENCE; and for launches of several rounds SCALE and OWNERS_CHANGE, see below.
 
 // What a device's memory begins with: the last turn, how many blocks have ended, and 1 + the device that did not come;
 // then a flag for each block and each device, then the buffers.
@@ -124,8 +125,9 @@ __device__ bool meet(const Exchange& at) {
 __device__ float plus(float a, float b) { return a + b; }
 __device__ float4 plus(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
-// What a device does with a sum. In the last round it is the result. Between the rounds of a launch, which are there to
-// be timed, it makes another number of it, which differs between devices: else a wrong exchange would not show.
+// What a device does with a sum. In the last round it is the result. Between the rounds of a launch, which are there for
+// checks and for timing, it makes another number of it, which differs between devices: else a wrong exchange would not
+// show.
 struct Use {
     bool last;
     int round;
@@ -288,9 +290,16 @@ __device__ void add_piece(const Exchange& at, float* V, const long long* rows, i
 #pragma unroll
             for (int k = 0; k < AHEAD; k++) {
                 const int i = i0 + k * at.stride();
-                if (i < end) vectors[d][i] = use(sums[k], d);
+                if (i < end) vectors[d][i] = OWNERS_CHANGE ? sums[k] : use(sums[k], d);
             }
     }
+}
+
+// For checks each device changes its own vector between rounds, as a kernel would that goes on with it: so it shows
+// where a meeting is missing. For timing whoever writes a sum does so, which takes no time.
+template <typename T>
+__device__ void change_own(const Exchange& at, T* own, int begin, int end, Use use) {
+    for (int i = begin + at.first(); i < end; i += at.stride()) own[i] = use(own[i], at.rank);
 }
 
 extern "C" __global__ void __launch_bounds__(1024)
@@ -307,6 +316,12 @@ extern "C" __global__ void __launch_bounds__(1024)
         if (at.rank == DEVICES - 1) add_piece<float>(at, V, rows, 4 * fours, n, use);
         at.turn++;
         if (!meet(at)) break;
+        if (OWNERS_CHANGE) {
+            float* own = V + rows[at.rank];
+            for (int start = 0; start < fours; start += each)
+                change_own(at, (float4*)own, start, min(start + each, fours), use);
+            change_own(at, own, 4 * fours, n, use);
+        }
     }
     leave(at);
 }

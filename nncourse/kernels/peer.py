@@ -12,6 +12,7 @@ One process drives all GPUs. There are three ways, explained in peer.cu; `way_fo
 `Simulated` plays several devices on the CPU emulator, or on one GPU, with the same kernels: it checks them anywhere.
 """
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from itertools import permutations
@@ -22,8 +23,9 @@ import numpy as np
 
 from nncourse.cuda.launch import launch
 from nncourse.cuda.source import CudaSource
+from nncourse.device import array_module
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.kernels.operation import cuda_beside
+from nncourse.kernels.operation import Operation, cuda_beside
 
 WAYS = ("flags", "words", "pieces")
 MOST_BLOCKS = 128  # of a device: all are on the GPU at once, since they wait for blocks of other devices
@@ -34,10 +36,11 @@ ALREADY_REACHED = 704  # cudaErrorPeerAccessAlreadyEnabled
 GUARD = 4  # numbers behind each simulated vector that no kernel may touch
 
 
-def source(size: int, patience: int = PATIENCE) -> CudaSource:
-    """The .cu text for so many devices."""
+def source(size: int, owners_change: bool = False) -> CudaSource:
+    """The .cu text for so many devices; `owners_change` for checks, see there."""
     scale = 0.5 ** int(size - 1).bit_length()  # exact, so that rounds are easily computed elsewhere too
-    constants = {"DEVICES": size, "MOST_BLOCKS": MOST_BLOCKS, "PATIENCE": f"{patience}LL", "SCALE": f"{scale}f"}
+    constants = {"DEVICES": size, "MOST_BLOCKS": MOST_BLOCKS, "PATIENCE": f"{PATIENCE}LL", "SCALE": f"{scale}f"}
+    constants["OWNERS_CHANGE"] = str(owners_change).lower()
     return cuda_beside(__file__, *(f"{name}={value}" for name, value in constants.items()))
 
 
@@ -100,46 +103,52 @@ def _refuse_few(size: int) -> None:
 class Simulated:
     """Devices that are groups of blocks of one launch, on the CPU emulator or, with `like=cupy`, on one GPU."""
 
-    def __init__(self, size: int, most: int = 1 << 12, like: Any = np, patience: int = PATIENCE):
+    def __init__(self, size: int, most: int = 1 << 12, like: Any = np):
         _refuse_few(size)
         self.size, self.most, self.like = size, ceil(most / 4) * 4, like
-        self.source = source(size, patience)
+        self.source = source(size, owners_change=True)
         stride = _memory_size(size, self.most)
         self.memory = like.zeros(size * stride, np.float32)
         self.distances = like.arange(size, dtype=np.int64) * stride
 
     def all_reduce(
         self,
-        V: Any,
+        vectors: Sequence[Any],
         way: str = "",
         rounds: int = 1,
         shape: tuple[int, int] = (2, 32),
         present: int | None = None,
         **emulator: Any,
-    ) -> Any:
-        """The vectors of all devices (devices, n) after the all-reduce. `shape`: blocks of each device, and threads.
+    ) -> None:
+        """The all-reduce of the devices' vectors, in place. `shape`: blocks of each device, and threads.
 
         Only the first `present` devices are launched, where that is said. `emulator`: options of emulate.run.
         Raises CourseError if a device was missed, or a kernel wrote past the end of a vector.
         """
-        devices, n = V.shape
+        devices, n = len(vectors), len(vectors[0])
         if devices != self.size:
             raise CourseError(f"all_reduce: wanted a vector for each of {self.size} devices, got {devices}")
         if n == 0:
-            return V.copy()
+            return
         way = _chosen(way, n, self.size, self.most)
         stride = ceil(n / 4) * 4 + GUARD
-        vectors = self.like.full((devices, stride), np.nan, np.float32)
-        vectors[:, :n] = V
+        together = self.like.full((devices, stride), np.nan, np.float32)
+        for row, vector in zip(together, vectors, strict=True):
+            row[:n] = vector
         rows = self.like.arange(devices, dtype=np.int64) * stride
         blocks, threads = shape
         grid = blocks * (devices if present is None else present)
-        arguments = [vectors, rows, self.memory, self.distances, n, 0, blocks, self.most, rounds]
+        arguments = [together, rows, self.memory, self.distances, n, 0, blocks, self.most, rounds]
         launch(self.source, way, (grid,), (threads,), arguments, **emulator)
         _refuse_missed(self.memory.view(np.int32)[self.distances + MISSED].tolist())
-        if not self.like.isnan(vectors[:, n:]).all():
+        if not self.like.isnan(together[:, n:]).all():
             raise CourseError(f"{self.source.file}: {way} wrote past the end of a vector; check the index against n")
-        return vectors[:, :n].copy()
+        for row, vector in zip(together, vectors, strict=True):
+            vector[:] = row[:n]
+
+    def on(self, rank: int) -> contextlib.AbstractContextManager[Any]:
+        """A block of statements for that device: here there is only one."""
+        return contextlib.nullcontext()
 
 
 class GPUs:
@@ -178,6 +187,12 @@ class GPUs:
             own = [vectors[rank], rows[rank], self.memory[rank], self.distances[rank]]
             with cupy.cuda.Device(device):
                 launch(self.source, way, (blocks,), (threads,), [*own, n, rank, blocks, self.most, rounds])
+
+    def on(self, rank: int) -> contextlib.AbstractContextManager[Any]:
+        """A block of statements for that GPU."""
+        import cupy
+
+        return cupy.cuda.Device(self.devices[rank])
 
     def rows(self, vectors: Sequence[Any]) -> list[Any]:
         """For each GPU how far from its own vector those of all others lie. Made once for the same vectors."""
@@ -243,3 +258,35 @@ def _reach(one: int, other: int) -> None:
         except runtime.CUDARuntimeError as error:
             if error.status != ALREADY_REACHED:
                 raise
+
+
+# ---- as an operation, for check(): devices are simulated
+
+
+def _sizes(devices: int, n: int, rounds: int) -> dict[str, int]:
+    return {"devices": devices, "n": n, "rounds": rounds}
+
+
+peer_sum = Operation(
+    "peer_sum",
+    "every device gets V[0] + V[1] + …, added in this order in float32; so `rounds` times, see after_rounds()",
+    contract="V (devices, n), rounds () int -> V (devices, n) where devices >= 2, rounds >= 1",
+    truth=lambda V, rounds: np.array(after_rounds(V, rounds)),
+    magnitude=lambda V, rounds: np.zeros(V.shape),  # no rounding may differ
+    hostile=("zeros", "large"),
+    flops=None,
+    sizes_to_check=[_sizes(2, 5, 1), _sizes(4, 130, 3), _sizes(2, 301, 4), _sizes(4, 1, 2), _sizes(4, 75, 1)],
+    draw_sizes=lambda rng: _sizes(int(rng.choice([2, 4])), int(rng.integers(1, 400)), int(rng.integers(1, 6))),
+)
+
+
+def _register(way: str) -> None:
+    @peer_sum.kernel(way, device="gpu", cuda=True)
+    def all_reduce(V, rounds, **emulator):
+        peers = Simulated(*V.shape, like=array_module(V))
+        peers.all_reduce(V, way, rounds, **emulator)
+        return V
+
+
+for way in WAYS:
+    _register(way)
