@@ -14,14 +14,14 @@ One process drives all GPUs. There are three ways, explained in peer.cu; `way_fo
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from math import ceil
 from typing import Any
 
 import numpy as np
 
-from nncourse.cuda.launch import launch
+from nncourse.cuda.launch import launch, prepared
 from nncourse.cuda.source import CudaSource
 from nncourse.device import array_module
 from nncourse.errors import CourseError, refuse_unknown
@@ -33,6 +33,7 @@ PATIENCE = 4_000_000_000  # clock cycles that a kernel waits for another device:
 FEW = 100_000  # numbers that `words` sends more than `pieces`, up to which it is faster than two meetings
 MISSED, HEAD = 2, 32  # as in peer.cu
 ALREADY_REACHED = 704  # cudaErrorPeerAccessAlreadyEnabled
+MOST_PREPARED = 16  # launches that are kept ready, with their arrays
 GUARD = 4  # numbers behind each simulated vector that no kernel may touch
 
 
@@ -168,6 +169,7 @@ class GPUs:
                 self.memory.append(cupy.zeros(_memory_size(self.size, self.most), np.float32))
         self.distances = self._tables(self.memory)
         self._rows: dict[tuple[int, ...], list[Any]] = {}
+        self._launches: dict[tuple[Any, ...], list[tuple[int, Callable[[], None]]]] = {}
         self._load()
 
     def all_reduce(self, vectors: Sequence[Any], way: str = "", rounds: int = 1) -> None:
@@ -177,16 +179,29 @@ class GPUs:
         """
         import cupy
 
+        key = (way, rounds, *((vector.data.ptr, vector.size, vector.strides) for vector in vectors))
+        if key not in self._launches:
+            while len(self._launches) >= MOST_PREPARED:
+                self._launches.pop(next(iter(self._launches)))
+            self._launches[key] = self._prepared(vectors, way, rounds)
+        for device, start in self._launches[key]:
+            with cupy.cuda.Device(device):
+                start()
+
+    def _prepared(self, vectors: Sequence[Any], way: str, rounds: int) -> list[tuple[int, Callable[[], None]]]:
+        """A launch for each GPU."""
         n = self._refuse_vectors(vectors)
         if n == 0:
-            return
+            return []
         way = _chosen(way, n, self.size, self.most)
         blocks, threads = _shape(way, n, self.size)
-        rows = self.rows(vectors)
+        rows, launches = self._rows_of(vectors), []
         for rank, device in enumerate(self.devices):
             own = [vectors[rank], rows[rank], self.memory[rank], self.distances[rank]]
-            with cupy.cuda.Device(device):
-                launch(self.source, way, (blocks,), (threads,), [*own, n, rank, blocks, self.most, rounds])
+            with self.on(rank):
+                arguments = [*own, n, rank, blocks, self.most, rounds]
+                launches.append((device, prepared(self.source, way, (blocks,), (threads,), arguments)))
+        return launches
 
     def on(self, rank: int) -> contextlib.AbstractContextManager[Any]:
         """A block of statements for that GPU."""
@@ -194,8 +209,8 @@ class GPUs:
 
         return cupy.cuda.Device(self.devices[rank])
 
-    def rows(self, vectors: Sequence[Any]) -> list[Any]:
-        """For each GPU how far from its own vector those of all others lie. Made once for the same vectors."""
+    def _rows_of(self, vectors: Sequence[Any]) -> list[Any]:
+        """For each GPU how far from its own vector those of all others lie. Kept, since recorded graphs go on reading."""
         key = tuple(vector.data.ptr for vector in vectors)
         if key not in self._rows:
             self._rows[key] = self._tables(vectors)
@@ -246,6 +261,7 @@ class GPUs:
         return sizes.pop()
 
 
+@functools.cache
 def _reach(one: int, other: int) -> None:
     """Let kernels on GPU `one` read and write the memory of GPU `other`."""
     from cupy.cuda import Device, runtime
