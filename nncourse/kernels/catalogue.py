@@ -14,6 +14,7 @@ from nncourse.kernels import (
     dense,
     dropout,
     gpu_exercises,
+    measuring,
     neuron,
     pooling,
     update,
@@ -44,7 +45,7 @@ CONVOLUTIONAL_EPOCHS = (
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
-EXERCISES = (gpu_exercises, update_exercises)  # operations that only exercises have
+EXERCISES = (gpu_exercises, update_exercises, measuring)  # operations that only exercises have
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
