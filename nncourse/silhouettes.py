@@ -48,7 +48,7 @@ def _images(
     half = drawn_from(0.28, 0.36) * min(width, 1.35 * height)  # of the body's length, in pixels
     turn, side = drawn_from(-0.5, 0.5), rng.choice(np.float32([-1, 1]), (n, 1))
     left, up = drawn_from(-0.08, 0.08) * width, drawn_from(-0.1, 0.1) * height
-    across, down = side * (x - left) / half, (y - up) / half
+    across, down = side * (x - left) / half - np.float32(0.22), (y - up) / half  # room for the tail
     along = np.cos(turn) * across + np.sin(turn) * down
     off = np.cos(turn) * down - np.sin(turn) * across
     place = np.arctan2(-off, along)
@@ -86,10 +86,10 @@ def outlines(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     waves = rng.normal(0, 0.012, (n, len(WAVES), 2))
     wobble = waves[:, :, 0] @ np.cos(np.outer(WAVES, angle)) + waves[:, :, 1] @ np.sin(np.outer(WAVES, angle))
     r = body * (1 + wobble)
-    # The tail: two lobes beside the axis, with a notch that is deep, shallow, or not there at all.
-    apart = np.choose(tails, [0.26, 0.2, 0.0])[:, None] * drawn_from(0.85, 1.15)
-    narrow = np.choose(tails, [0.1, 0.16, 0.13])[:, None] * drawn_from(0.85, 1.15)
-    long = np.choose(tails, [0.85, 0.45, 0.65])[:, None] * drawn_from(0.85, 1.15)
+    # The tail: two lobes beside the axis, far from each other, or so near that they are one; or on it.
+    apart = np.choose(tails, [0.26, 0.08, 0.0])[:, None] * drawn_from(0.85, 1.15)
+    narrow = np.choose(tails, [0.1, 0.2, 0.13])[:, None] * drawn_from(0.85, 1.15)
+    long = np.choose(tails, [0.85, 0.4, 0.65])[:, None] * drawn_from(0.85, 1.15)
     behind = np.abs(angle - math.pi)
     r += long * np.exp(-(((behind - apart) / narrow) ** 2))
     # Back fins, in front of the middle or behind it; a belly fin that all have, wherever.
