@@ -20,6 +20,7 @@ BELOW = {
     "calls": set(),
     "reading": {"errors"},
     "device": {"nncourse", "errors"},
+    "group": {"errors", "calls", "device"},
     "silhouettes": set(),
     "datasets": {"errors", "reading", "device", "silhouettes"},
     "child": set(),
@@ -28,7 +29,8 @@ BELOW = {
     "worker": {"errors", "child"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
     "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process"},
-    "model": {"errors", "architecture", "calls", "device", "datasets", "kernels"},
+    "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
+    "parallel": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels", "model"},
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
         "nncourse", "sandbox",
@@ -38,7 +40,7 @@ BELOW = {
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
-LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
+LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
 CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}

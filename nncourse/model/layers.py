@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
+from nncourse.group import Group
 
 ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")
 
@@ -36,12 +37,16 @@ class Turn(NamedTuple):
 
     `layer` is the number of the layer that is handed the turn. What a layer draws at random depends on these numbers
     and on the sample's place in the batch alone: so training can go on later, or in smaller batches, with the same.
+
+    `group` is given where this member has only some rows of the batch, and layers that compute statistics of the batch,
+    such as batch normalisation, should add them over the group. All members then come to the same layers in turn.
     """
 
     seed: int = 0
     epoch: int = 1
     first: int = 0
     layer: int = 0
+    group: Group | None = None
 
 
 class Layer(Protocol):

@@ -1,8 +1,8 @@
 """Energy: read from counters, never estimated.
 
 A GPU counts its joules since the driver was loaded (NVML, by the package nvidia-ml-py); Intel's and AMD's processors
-count theirs (RAPL, below /sys/class/powercap), where the administrator lets one read them and the machine is not a virtual
-one. What no counter says is "not measurable here".
+count theirs (RAPL, below /sys/class/powercap), where the machine is not a virtual one and the administrator lets us read
+them. What no counter says is "not measurable here".
 
     meters, missing = meters_here()
     idle = idle_power(meters)                       # watts of each, while nothing runs
@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ NOWHERE = "not measurable here"
 
 @dataclass(frozen=True)
 class Meter:
-    """One device's counter. `read()` gives joules since any moment; behind `range` joules, if it is not 0, it is at 0 again."""
+    """One device's counter: `read()` gives joules, from any moment on. Behind `range` joules, if not 0, it begins again."""
 
     name: str
     kind: str  # "gpu" or "cpu"
@@ -88,17 +89,16 @@ class Measurement:
 
     def power(self) -> tuple[list[float], list[list[float]]]:
         """For a figure: the middle of each interval between two readings, and each meter's watts in it."""
-        steps = [
-            (later - earlier, after, before)
-            for earlier, later, before, after in zip(
-                self.times, self.times[1:], self.joules, self.joules[1:], strict=False
-            )
-            if later > earlier
+        pairs = [
+            (earlier, later)
+            for earlier, later in pairwise(zip(self.times, self.joules, strict=True))
+            if later[0] > earlier[0]
         ]
-        middles = [
-            (earlier + later) / 2 for earlier, later in zip(self.times, self.times[1:], strict=False) if later > earlier
+        middles = [(earlier[0] + later[0]) / 2 for earlier, later in pairs]
+        watts = [
+            [(later[1][place] - earlier[1][place]) / (later[0] - earlier[0]) for earlier, later in pairs]
+            for place in range(len(self.meters))
         ]
-        watts = [[(after[place] - before[place]) / s for s, after, before in steps] for place in range(len(self.meters))]
         return middles, watts
 
 
