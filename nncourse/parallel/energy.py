@@ -1,8 +1,8 @@
 """Energy: read from counters, never estimated.
 
 A GPU counts its joules since the driver was loaded (NVML, by the package nvidia-ml-py); Intel's and AMD's processors
-count theirs (RAPL, below /sys/class/powercap), where the machine is not a virtual one and the administrator lets us read
-them. What no counter says is "not measurable here".
+count theirs (RAPL, below /sys/class/powercap), where the machine is not a virtual one and the administrator lets one
+read them. What no counter says is "not measurable here".
 
     meters, missing = meters_here()
     idle = idle_power(meters)                       # watts of each, while nothing runs
@@ -32,7 +32,7 @@ NOWHERE = "not measurable here"
 
 @dataclass(frozen=True)
 class Meter:
-    """One device's counter: `read()` gives joules, from any moment on. Behind `range` joules, if not 0, it begins again."""
+    """One device's counter: `read()` gives joules, from any moment on. Behind `range` joules it begins at 0 again."""
 
     name: str
     kind: str  # "gpu" or "cpu"
