@@ -131,12 +131,19 @@ class Parts:
     test: tuple[np.ndarray, np.ndarray]
 
 
+def image_counts(plan: Plan) -> tuple[int, int, int]:
+    """How many images are to train, to validate and to test with: the same share of each class."""
+    classes = len(silhouettes.CLASSES)
+    tests, held = max(1, round(TEST * plan.images)), max(1, round(VALIDATION * plan.images))
+    return (plan.images - tests - held) * classes, held * classes, tests * classes
+
+
 def make_parts(plan: Plan) -> Parts:
     """The silhouettes, 85, 2 and 13 % of each class: 7,650, 180 and 1,170 of 9,000."""
     data = datasets.silhouettes(plan.images, plan.seed, plan.height, plan.width, np.uint8)
-    tests, held = max(1, round(TEST * plan.images)), max(1, round(VALIDATION * plan.images))
-    rest, test = datasets.split(data, tests / plan.images, plan.seed)
-    train, validation = datasets.split(rest, held / (plan.images - tests), plan.seed)
+    trained, held, tests = image_counts(plan)
+    rest, test = datasets.split(data, tests / len(data.X), plan.seed)
+    train, validation = datasets.split(rest, held / (trained + held), plan.seed)
     return Parts((train.images, train.Y), (validation.images, validation.Y), (test.images, test.Y))
 
 
@@ -211,7 +218,7 @@ def run_job(
     accuracies = []
     with (
         measured(meters, idle) as found,
-        tqdm(total=epochs, unit="epoch", desc=job.name, disable=not progress, leave=False) as bar,
+        tqdm(total=epochs, unit="epoch", desc=job.name, disable=None if progress else True, leave=False) as bar,
     ):
         for epoch in range(1, epochs + 1):
             start = time.perf_counter()

@@ -5,6 +5,8 @@ repeated: so what was cut off goes on where it stopped, and more runs or devices
 """
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
@@ -14,14 +16,16 @@ from typing import Any
 from nncourse import device as devices
 from nncourse.errors import CourseError, write_atomically
 from nncourse.group import Group
+from nncourse.parallel import member, start
 from nncourse.parallel.energy import meters_here
 from nncourse.parallel.experiment import Devices, Job, Plan, jobs, load_parts, make_parts, run_job, save_parts
+from nncourse.parallel.heartbeat import Heartbeat
 
 ADDED = ("runs", "pause")  # what may differ when an experiment goes on
-Start = Callable[[Path, Job], int]  # starts run_one() for a job in its processes, and waits; the exit status
+Begin = Callable[[Path, Job], int]  # starts run_one() for a job in its processes, and waits; the exit status
 
 
-def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, start: Start, say: Callable[[str], None]) -> None:
+def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, say: Callable[[str], None]) -> None:
     """Run what is missing in the folder. CourseError, before anything starts, where that cannot be done here."""
     refuse_missing(wanted)
     settle(plan, folder)
@@ -39,12 +43,12 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, start: Start, s
         if number > 1 and plan.pause:
             time.sleep(plan.pause)
         say(f"run {number} of {len(missing)}: {job.name}")
-        begin = time.perf_counter()
-        status = start(folder, job)
+        began = time.perf_counter()
+        status = begin(folder, job)
         if status or not file_of(folder, job).exists():
             again = "the same command goes on with what is missing"
             raise CourseError(f"{job.name} ended with status {status} and left no result; {again}")
-        say(f"  {said_of(json.loads(file_of(folder, job).read_text('utf-8')))}; {time.perf_counter() - begin:.1f} s")
+        say(f"  {said_of(json.loads(file_of(folder, job).read_text('utf-8')))}; {time.perf_counter() - began:.1f} s")
     images.unlink()
 
 
@@ -61,6 +65,25 @@ def run_one(folder: Path, name: str, group: Group, progress: bool = True) -> Non
         text = json.dumps(result | {"not_measured": missing}, indent=1)
         write_atomically(file_of(folder, job), lambda new: new.write_text(text + "\n", "utf-8"))
     group.barrier()
+
+
+def begin(network: str, folder: Path, job: Job, patience: float) -> int:
+    """A run in processes of its own: one, or several that MPI joins; the exit status."""
+    arguments = ["experiment", network, "--out", str(folder), "--only", job.name, "--patience", str(patience)]
+    if job.devices.count == 1:
+        return subprocess.run([sys.executable, "-m", "nncourse", *arguments], check=False).returncode
+    return start.run(arguments, job.devices.count, patience, _alone)
+
+
+def _alone(heart: Heartbeat | None) -> int:
+    raise CourseError("wanted to start several processes, and was started as one of several: run it as a single task")
+
+
+def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
+    """run_one() with the processes that were started together with this one."""
+    kind = job_called(read_plan(folder), name).devices.kind
+    run_one(folder, name, member.join(kind, heart))
+    return 0
 
 
 def results_in(folder: Path, plan: Plan, wanted: Sequence[Devices]) -> list[dict[str, Any]]:
