@@ -1,18 +1,17 @@
 """Asynchronous SGD, as Downpour does it: nobody waits for the others, so nobody has quite the latest parameters.
 
 The first members are servers, and each holds a part of the parameters. The others are workers, and each has its shard
-of the rows: it fetches the parameters, computes a gradient, pushes it and goes on. A server applies a gradient when it
+of the rows: it computes a gradient, pushes it, fetches the parameters and goes on. A server applies a gradient when it
 arrives, W ← W − η g, whatever has changed since the fetch. The *staleness* of a gradient is the number of updates
 applied between its worker's fetch and its arrival: 0 is plain SGD, and K equal workers have about K − 1. A stale
 gradient leads from where the parameters were, not from where they are; so many workers want a smaller rate.
 
-Downpour saves messages: a worker fetches every `n_fetch` steps only, pushes the sum of its gradients every `n_push`
+Downpour saves messages: a worker pushes the sum of its gradients every `n_push` steps only, fetches every `n_fetch`
 steps, and moves its own copy in between.
 """
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
@@ -27,29 +26,25 @@ from nncourse.model.data_parallel import shared_gradient
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network
 from nncourse.model.training import evaluate, refuse_bad_options
+from nncourse.parallel.timeline import Timeline
 
-FETCH, PUSH, GOODBYE = range(3)  # what a worker wants of a server
-WISH, GRADIENT, VERSION, PARAMETERS = range(1, 5)  # tags of messages
+PUSHED, ANSWER, PART, FINAL = range(1, 5)  # tags of messages
+HEAD = 3  # numbers behind a gradient: version fetched, rows, 1 where the parameters are wanted; rows −1: it is over
 
 
 class Listening(Group, Protocol):
     """A group whose members can hear from anyone: one of MPI, or a simulated one. NCCL has nothing like it."""
 
-    def next_sender(self, tag: int, patience: float) -> int | None:
-        """Wait for a message with this tag: who sent it? It is still to be received.
+    def receive_any(self, vector: Array, tag: int = 0) -> int | None:
+        """Wait for a message with this tag, which fills the vector; returns its sender.
 
-        None after so many seconds without one, and where nobody can send any more.
+        None where none can come any more, as far as the group can know.
         """
 
 
 @dataclass(frozen=True)
 class Downpour:
-    """How to train. `batch_size` is a worker's.
-
-    goes_on(step) is called between a gradient and its push: it may take its time, for a slow worker; where it is False
-    the worker is gone without a word, and training goes on without it. Servers wait for the next message no longer than
-    their `patience`, in seconds.
-    """
+    """How to train. `batch_size` is a worker's; n_fetch is a multiple of n_push."""
 
     epochs: int
     servers: int = 1
@@ -58,114 +53,154 @@ class Downpour:
     n_fetch: int = 1
     n_push: int = 1
     seed: int = 0
-    goes_on: Callable[[int], bool] = lambda step: True
-    patience: float = 60.0
-    clock: Callable[[], float] = time.perf_counter
 
 
 @dataclass
 class Arrivals:
-    """What a server saw. An epoch is over when as many rows were pushed as there are."""
+    """What the first server saw. An epoch is over when as many rows were pushed as there are."""
 
     staleness: Counter[int] = field(default_factory=Counter)  # how many gradients had it
     pushes: Counter[int] = field(default_factory=Counter)  # of each worker, by rank
     seconds: list[float] = field(default_factory=list)  # since the start, at the end of each epoch
     costs: list[float] = field(default_factory=list)  # of all rows, at the end of each epoch
-    lost: list[int] = field(default_factory=list)  # workers that left without a word
+    lost: list[int] = field(default_factory=list)  # workers that were gone before the end
 
 
 def train_asynchronously(
-    network: Network, X: np.ndarray, Y: np.ndarray, backend: Calls, group: Listening, **settings
+    network: Network,
+    X: np.ndarray,
+    Y: np.ndarray,
+    backend: Calls,
+    group: Listening,
+    timeline: Timeline | None = None,
+    **settings: float,
 ) -> Arrivals | None:
-    """Train `network` in place, at every member; `settings` are fields of Downpour.
+    """Train `network` in place, at every member; `settings` are fields of Downpour. A timeline is filled.
 
-    Member 0 gets what its server saw, the others None.
+    Member 0 gets what its server saw, the others None. A worker may die; the servers may not.
     """
     plan = Downpour(**settings)
-    refuse_bad_plan(plan, group, len(X))
+    _refuse_bad_plan(plan, group, len(X))
+    timeline = Timeline(group.rank) if timeline is None else timeline
     there, X, Y = network.on(backend), backend.to_device(X), backend.to_device(Y)
-    W, others = there.flat_parameters, range(1, group.size)
+    W, arrivals = there.flat_parameters, None
+    group.broadcast(W)
     cuts = [shard(W.size, server, plan.servers) for server in range(plan.servers)]
-    arrivals = None
-    if group.rank < plan.servers:
-        arrivals, after_epochs = serve(W[cuts[group.rank]], len(X), backend, group, plan)
-        for number, part in enumerate(after_epochs):  # the first server puts the parts together
-            if group.rank > 0:
-                group.send(part, 0, PARAMETERS)
-                continue
-            W[cuts[0]] = part
-            for server in range(1, plan.servers):
-                group.receive(W[cuts[server]], server, PARAMETERS)
-            if number < len(arrivals.seconds):
-                arrivals.costs.append(evaluate(there, X, Y, backend))
-    elif not work(there, X, Y, cuts, backend, group, plan):
-        return None
-    if group.rank == 0:
-        for other in sorted(set(others) - set(arrivals.lost)):
-            group.send(W, other, PARAMETERS)
+    if group.rank >= plan.servers:
+        work(there, X, Y, cuts, backend, group, plan, timeline)
+        group.receive_any(W, FINAL)
     else:
-        group.receive(W, 0, PARAMETERS)
+        arrivals, parts = serve(W[cuts[group.rank]], len(X), backend, group, plan, timeline)
+        if group.rank == 0:
+            put_together(there, X, Y, cuts, parts, arrivals, backend, group)
+        else:
+            for part in parts:
+                group.send(part, 0, PART)
+            group.receive_any(W, FINAL)
     network.flat_parameters[...] = devices.to_device(W, "cpu")
     return arrivals if group.rank == 0 else None
 
 
-def serve(part: Array, rows: int, backend: Calls, group: Listening, plan: Downpour) -> tuple[Arrivals, list[Array]]:
-    """Answer the workers until all have left. Also returns the part after each epoch, and at the very end."""
-    seen, after_epochs, start = Arrivals(), [], plan.clock()
-    here, version, pushed = set(range(plan.servers, group.size)), 0, 0
-    wish, gradient = np.empty(3, np.int64), np.empty_like(part)
-    while here and (worker := group.next_sender(WISH, plan.patience)) is not None:
-        group.receive(wish, worker, WISH)
-        kind, fetched, trained = wish.tolist()
-        if kind == FETCH:
-            group.send(np.array([version, pushed >= plan.epochs * rows]), worker, VERSION)
-            group.send(part, worker, PARAMETERS)
-        elif kind == PUSH:
-            group.receive(gradient, worker, GRADIENT)
-            backend.sgd_update(part, gradient, plan.learning_rate)
-            seen.staleness[version - fetched] += 1
-            seen.pushes[worker] += 1
-            version, pushed = version + 1, pushed + trained
-            if len(after_epochs) < min(plan.epochs, pushed // rows):
-                after_epochs.append(part.copy())
-                seen.seconds.append(plan.clock() - start)
-        else:
-            here.discard(worker)
+def serve(
+    part: Array, rows: int, backend: Calls, group: Listening, plan: Downpour, timeline: Timeline
+) -> tuple[Arrivals, list[Array]]:
+    """Apply what arrives until it is over. Also returns the part after each epoch, and at the very end."""
+    seen, after_epochs, start = Arrivals(), [], timeline.clock()
+    here, version, trained = set(range(plan.servers, group.size)), 0, 0
+    message = np.zeros_like(part, shape=part.size + HEAD)
+    while here:
+        with timeline.span("wait"):
+            worker = group.receive_any(message, PUSHED)
+        fetched, pushed, wants = map(int, message[-HEAD:].tolist())
+        if worker is None or pushed < 0:
+            break
+        with timeline.span("update", version):
+            backend.sgd_update(part, message[:-HEAD], plan.learning_rate)
+        seen.staleness[version - fetched] += 1
+        seen.pushes[worker] += 1
+        version, trained = version + 1, trained + pushed
+        if len(after_epochs) < min(plan.epochs, trained // rows):
+            after_epochs.append(part.copy())
+            seen.seconds.append(timeline.clock() - start)
+        if wants:
+            enough = trained >= plan.epochs * rows
+            with timeline.span("exchange"):
+                group.send(_with(part, version, enough), worker, ANSWER)
+            if enough and group.rank == 0:
+                here.discard(worker)  # it has heard that it is over
     seen.lost = sorted(here)
     return seen, after_epochs + [part.copy()] * (plan.epochs + 1 - len(after_epochs))  # as many on every server
 
 
+def put_together(
+    network: Network,
+    X: Array,
+    Y: Array,
+    cuts: list[slice],
+    parts: list[Array],
+    arrivals: Arrivals,
+    backend: Calls,
+    group: Listening,
+) -> None:
+    """End the other servers, compute the cost after each epoch from all parts, and hand out the last parameters."""
+    W = network.flat_parameters
+    for server, cut in enumerate(cuts[1:], 1):
+        group.send(np.full_like(W, -1, shape=cut.stop - cut.start + HEAD), server, PUSHED)
+    for number, part in enumerate(parts):
+        W[cuts[0]] = part
+        for server, cut in enumerate(cuts[1:], 1):
+            group.receive(W[cut], server, PART)
+        if number < len(arrivals.seconds):
+            arrivals.costs.append(evaluate(network, X, Y, backend))
+    for other in range(1, group.size):
+        if other not in arrivals.lost:
+            group.send(W, other, FINAL)
+
+
 def work(
-    network: Network, X: Array, Y: Array, cuts: list[slice], backend: Calls, group: Listening, plan: Downpour
-) -> bool:
-    """Fetch, compute, push, until a server says that it is enough; False for a worker that dies before."""
+    network: Network,
+    X: Array,
+    Y: Array,
+    cuts: list[slice],
+    backend: Calls,
+    group: Listening,
+    plan: Downpour,
+    timeline: Timeline,
+) -> None:
+    """Compute, push and fetch, until the first server says that it is enough."""
     W, gathered, trained = network.flat_parameters, np.zeros_like(network.flat_parameters), 0
-    answer, versions = np.empty(2, np.int64), [0] * len(cuts)
-    for step, (batch, turn) in enumerate(_batches(len(X), group, plan)):
-        if step % plan.n_fetch == 0:
-            enough = False
-            for server, cut in enumerate(cuts):
-                group.send(np.array([FETCH, 0, 0]), server, WISH)
-                group.receive(answer, server, VERSION)
-                group.receive(W[cut], server, PARAMETERS)
-                versions[server], enough = int(answer[0]), enough or bool(answer[1])
-            if enough:
-                break
-        batch = backend.to_device(batch)
-        shared_gradient(network, X[batch], Y[batch], 1.0, backend, ALONE, turn)
-        gathered += network.flat_gradient
-        trained += len(batch)
-        backend.sgd_update(W, network.flat_gradient, plan.learning_rate)
-        if not plan.goes_on(step):
-            return False
-        if (step + 1) % plan.n_push == 0:
-            for server, cut in enumerate(cuts):
-                group.send(np.array([PUSH, versions[server], trained]), server, WISH)
-                group.send(gathered[cut], server, GRADIENT)
-            gathered[...], trained = 0, 0
-    for server in range(len(cuts)):
-        group.send(np.array([GOODBYE, 0, 0]), server, WISH)
-    return True
+    versions = [0] * len(cuts)
+    for step, (batch, turn) in enumerate(_batches(len(X), group, plan), 1):
+        with timeline.span("compute", step):
+            batch = backend.to_device(batch)
+            shared_gradient(network, X[batch], Y[batch], 1.0, backend, ALONE, turn)
+            gathered += network.flat_gradient
+            trained += len(batch)
+            backend.sgd_update(W, network.flat_gradient, plan.learning_rate)  # its own copy
+        if step % plan.n_push:
+            continue
+        wants, enough = step % plan.n_fetch == 0, []
+        for server, cut in enumerate(cuts):
+            with timeline.span("exchange", step):
+                group.send(_with(gathered[cut], versions[server], trained, wants), server, PUSHED)
+        gathered[...], trained = 0, 0
+        for server, cut in enumerate(cuts if wants else []):
+            answer = np.empty_like(W, shape=cut.stop - cut.start + 2)
+            with timeline.span("wait", step):
+                group.receive(answer, server, ANSWER)
+            W[cut], versions[server] = answer[:-2], int(answer[-2])
+            enough.append(int(answer[-1]))
+        if wants and enough[0]:
+            return
+
+
+def _with(vector: Array, *numbers: float) -> Array:
+    """A message: the vector with some numbers behind it."""
+    message = np.empty_like(vector, shape=vector.size + len(numbers))
+    message[: vector.size] = vector
+    for place, number in enumerate(numbers, vector.size):
+        message[place] = number
+    return message
 
 
 def _batches(rows: int, group: Group, plan: Downpour) -> Iterator[tuple[np.ndarray, Turn]]:
@@ -177,12 +212,15 @@ def _batches(rows: int, group: Group, plan: Downpour) -> Iterator[tuple[np.ndarr
             yield order[first : first + plan.batch_size], Turn(plan.seed, epoch, mine.start + first)
 
 
-def refuse_bad_plan(plan: Downpour, group: Listening, rows: int) -> None:
+def _refuse_bad_plan(plan: Downpour, group: Listening, rows: int) -> None:
     """CourseError for a plan that does not fit the group, and for a group that cannot hear from anyone."""
     refuse_bad_options(plan.epochs, plan.batch_size, plan.learning_rate)
-    if not 1 <= plan.servers < group.size or min(plan.n_fetch, plan.n_push) < 1 or rows < group.size:
-        got = f"{group.size} members, {plan.servers} of them servers, {rows} rows, n_fetch {plan.n_fetch}"
-        wanted = "a server, a worker, a row for each, and n_fetch and n_push of at least 1"
-        raise CourseError(f"wanted {wanted}; got {got} and n_push {plan.n_push}")
-    if not hasattr(group, "next_sender"):
+    if not 1 <= plan.servers < group.size or rows < group.size - plan.servers:
+        got = f"{group.size} members, {plan.servers} of them servers, and {rows} rows"
+        raise CourseError(f"wanted a server, a worker and a row for each worker at least; got {got}")
+    if plan.n_push < 1 or plan.n_fetch < 1 or plan.n_fetch % plan.n_push:
+        raise CourseError(
+            f"wanted n_push of at least 1 and n_fetch a multiple of it; got {plan.n_push}, {plan.n_fetch}"
+        )
+    if not hasattr(group, "receive_any"):
         raise CourseError(f"wanted a group whose members can hear from anyone, such as one of MPI; got {group}")

@@ -8,10 +8,10 @@
 6. Back to step 2, which needs no server: an all-reduce leaves the sum with everyone.
 
 A batch of `batch_size` rows is cut as in synchronous training, so everyone sees the same rows as there, and counts by
-their number. Averaged after every batch, the mean of W − η g is W − η times the mean of g: that is synchronous training,
-to rounding. It holds for plain SGD; with momentum and L2 too, because what the update remembers is averaged as well; not
-for Adam, since the mean of squares is not the square of the mean. With more batches a round it holds for none of them:
-the later gradients are computed where each has gone alone.
+their number. Averaged after every batch, the mean of W − η g is W − η times the mean of g: synchronous training, to
+rounding. That holds for plain SGD; with momentum and L2 too, since what the update remembers is averaged as well; but
+not for Adam, since the mean of squares is not the square of the mean. With more batches a round it holds for none of
+them: the later gradients are computed where each has gone alone.
 """
 
 import time

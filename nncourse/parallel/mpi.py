@@ -1,5 +1,6 @@
 """A group of processes that exchange by MPI (mpi4py): each process of `mpiexec -n 4 …` is one member."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,14 @@ class MPIGroup:
             raise CourseError(f"wanted {here.nbytes} bytes from process {source}, with tag {tag}; got {got}")
         message.Recv(here)
         _back(here, vector)
+
+    def receive_any(self, vector: Array, tag: int = 0) -> int:
+        """Wait for what anyone sends with this tag, which fills the vector; returns its sender."""
+        status = self._MPI.Status()
+        while not self.communicator.Iprobe(self._MPI.ANY_SOURCE, tag, status):
+            time.sleep(1e-4)  # a wait of MPI's own would keep a core busy
+        self.receive(vector, status.Get_source(), tag)
+        return status.Get_source()
 
     def barrier(self) -> None:
         self.communicator.Barrier()

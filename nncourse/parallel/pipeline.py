@@ -50,9 +50,7 @@ def one_forward_one_back(stage: int, stages: int, count: int) -> list[Work]:
     return order
 
 
-SCHEDULES: dict[str, Schedule] = {
-    each.__name__: each for each in (all_forward_first, one_forward_one_back)
-}
+SCHEDULES: dict[str, Schedule] = {each.__name__: each for each in (all_forward_first, one_forward_one_back)}
 
 
 def flops(network: Network) -> list[int]:
@@ -100,6 +98,8 @@ class Stage:
         self.part = parts[pipeline.rank]
         self.layers = LayerSequence(network.layers[self.part])
         self.is_first, self.is_last = pipeline.rank == 0, pipeline.rank == pipeline.size - 1
+        below = network.layers[: self.part.start]
+        self.first_layer = LayerSequence(below).count if below else 0  # its number, as dropout counts them
         self.shape_below, self.shape = network.shapes[self.part.start], network.shapes[self.part.stop]
         sizes = [sum(array.size for layer in network.layers[part] for array in layer.parameters) for part in parts]
         self.cuts = [slice(start, stop) for start, stop in pairwise((0, *accumulate(sizes)))]
@@ -118,7 +118,7 @@ class Stage:
 
     def forward(self, number: int, turn: Turn) -> None:
         with self.timeline.span("forward", number):
-            here = self.layers.forward(self.inputs[number], self.backend, turn._replace(layer=self.part.start))
+            here = self.layers.forward(self.inputs[number], self.backend, turn._replace(layer=self.first_layer))
         self.passes[number] = here
         if not self.is_last:
             self._send(here.A, self.pipeline.rank + 1, number)
