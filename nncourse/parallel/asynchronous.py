@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -35,10 +36,10 @@ HEAD = 3  # numbers behind a gradient: version fetched, rows, 1 where the parame
 class Listening(Group, Protocol):
     """A group whose members can hear from anyone: one of MPI, or a simulated one. NCCL has nothing like it."""
 
-    def receive_any(self, vector: Array, tag: int = 0) -> int | None:
-        """Wait for a message with this tag, which fills the vector; returns its sender.
+    def next_sender(self, tag: int = 0, patience: float = inf) -> int | None:
+        """Wait for a message with this tag: who sent the one that comes first? It is still to be received.
 
-        None where none can come any more, as far as the group can know.
+        None after so many seconds, and where none can come any more, as far as the group can know.
         """
 
 
@@ -88,7 +89,6 @@ def train_asynchronously(
     cuts = [shard(W.size, server, plan.servers) for server in range(plan.servers)]
     if group.rank >= plan.servers:
         work(there, X, Y, cuts, backend, group, plan, timeline)
-        group.receive_any(W, FINAL)
     else:
         arrivals, parts = serve(W[cuts[group.rank]], len(X), backend, group, plan, timeline)
         if group.rank == 0:
@@ -96,7 +96,9 @@ def train_asynchronously(
         else:
             for part in parts:
                 group.send(part, 0, PART)
-            group.receive_any(W, FINAL)
+    if group.rank:
+        group.next_sender(FINAL)  # the first server, when it knows who is lost
+        group.receive(W, 0, FINAL)
     network.flat_parameters[...] = devices.to_device(W, "cpu")
     return arrivals if group.rank == 0 else None
 
@@ -107,12 +109,15 @@ def serve(
     """Apply what arrives until it is over. Also returns the part after each epoch, and at the very end."""
     seen, after_epochs, start = Arrivals(), [], timeline.clock()
     here, version, trained = set(range(plan.servers, group.size)), 0, 0
-    message = np.zeros_like(part, shape=part.size + HEAD)
+    message = np.empty_like(part, shape=part.size + HEAD)
     while here:
         with timeline.span("wait"):
-            worker = group.receive_any(message, PUSHED)
+            worker = group.next_sender(PUSHED)
+            if worker is None:
+                break
+            group.receive(message, worker, PUSHED)
         fetched, pushed, wants = map(int, message[-HEAD:].tolist())
-        if worker is None or pushed < 0:
+        if pushed < 0:
             break
         with timeline.span("update", version):
             backend.sgd_update(part, message[:-HEAD], plan.learning_rate)
@@ -222,5 +227,5 @@ def _refuse_bad_plan(plan: Downpour, group: Listening, rows: int) -> None:
         raise CourseError(
             f"wanted n_push of at least 1 and n_fetch a multiple of it; got {plan.n_push}, {plan.n_fetch}"
         )
-    if not hasattr(group, "receive_any"):
+    if not hasattr(group, "next_sender"):
         raise CourseError(f"wanted a group whose members can hear from anyone, such as one of MPI; got {group}")

@@ -26,6 +26,7 @@ from nncourse.model.layers import Turn
 from nncourse.model.network import Network, training_step
 from nncourse.model.training import Epoch, History, evaluate, refuse_bad_options
 from nncourse.model.updates import SGD, Update, remembered
+from nncourse.parallel.timeline import Timeline
 
 
 def train_by_averaging(
@@ -41,10 +42,12 @@ def train_by_averaging(
     learning_rate: float = 0.1,
     update: Update | None = None,
     seed: int = 0,
+    timeline: Timeline | None = None,
 ) -> History:
     """Train `network` in place; all members call this with the same rows and numbers, and end with the same parameters.
 
-    `batch_size` counts the rows of all members together. X and Y are whole: each member takes its own rows of them.
+    `batch_size` counts the rows of all members together. X and Y are whole: each member takes its own rows of them. A
+    timeline is filled.
     """
     refuse_bad_options(epochs, batch_size, learning_rate)
     if batches_a_round < 1:
@@ -52,6 +55,7 @@ def train_by_averaging(
     update, history, there = update or SGD(), History(kernel="steps"), network.on(backend)
     X, Y = backend.to_device(X), backend.to_device(Y)
     group.broadcast(there.flat_parameters)  # step 2
+    timeline = Timeline(group.rank) if timeline is None else timeline
     a_round, steps = batches_a_round * batch_size, update.steps
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()
@@ -61,13 +65,15 @@ def train_by_averaging(
             for begin in range(first, min(first + a_round, len(X)), batch_size):
                 batch = order[begin : begin + batch_size]
                 mine = shard(len(batch), group.rank, group.size)
-                if own := len(batch[mine]):  # step 3
-                    turn = Turn(seed, epoch, begin + mine.start)
-                    training_step(there, X[batch[mine]], Y[batch[mine]], learning_rate, backend, update, turn)
-                    rows += own
+                if len(batch[mine]):  # step 3
+                    with timeline.span("compute", steps):
+                        turn = Turn(seed, epoch, begin + mine.start)
+                        training_step(there, X[batch[mine]], Y[batch[mine]], learning_rate, backend, update, turn)
+                    rows += len(batch[mine])
                 steps += 1
             update.steps = steps  # of everyone, although a small batch may have no row for this member
-            average(there, update, rows / len(order[first : first + a_round]), group)  # steps 4 to 6
+            with timeline.span("exchange", steps):
+                average(there, update, rows / len(order[first : first + a_round]), group)  # steps 4 to 6
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
         history.epochs.append(Epoch(epoch, evaluate(there, X, Y, backend, group), None, seconds))

@@ -1,5 +1,6 @@
 """A group of processes that exchange by MPI (mpi4py): each process of `mpiexec -n 4 …` is one member."""
 
+import math
 import time
 from typing import Any
 
@@ -68,12 +69,16 @@ class MPIGroup:
         message.Recv(here)
         _back(here, vector)
 
-    def receive_any(self, vector: Array, tag: int = 0) -> int:
-        """Wait for what anyone sends with this tag, which fills the vector; returns its sender."""
-        status = self._MPI.Status()
+    def next_sender(self, tag: int = 0, patience: float = math.inf) -> int | None:
+        """Wait for a message with this tag: who sent the one that comes first? It is still to be received.
+
+        None after so many seconds.
+        """
+        status, end = self._MPI.Status(), time.monotonic() + patience
         while not self.communicator.Iprobe(self._MPI.ANY_SOURCE, tag, status):
+            if time.monotonic() > end:
+                return None
             time.sleep(1e-4)  # a wait of MPI's own would keep a core busy
-        self.receive(vector, status.Get_source(), tag)
         return status.Get_source()
 
     def barrier(self) -> None:

@@ -181,6 +181,8 @@ def train_pipeline(
     update, history, there = update or SGD(), History(kernel="steps"), network.on(backend)
     timeline = Timeline(pipeline.rank) if timeline is None else timeline
     X, Y = backend.to_device(X), backend.to_device(Y)
+    for group in (replicas, pipeline):  # one after the other: then all have those of the very first member
+        group.broadcast(there.flat_parameters)
     stage = Stage(there, partition(flops(there), pipeline.size), backend, pipeline, timeline)
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()

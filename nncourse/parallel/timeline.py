@@ -9,6 +9,7 @@ import numpy as np
 
 from nncourse.errors import refuse_unknown
 from nncourse.group import Group
+from nncourse.simulation.world import Event
 
 WORK = ("compute", "forward", "backward", "update")
 KINDS = (*WORK, "exchange", "wait")
@@ -58,6 +59,12 @@ def gathered(timeline: Timeline, group: Group) -> list[Span] | None:
         return None
     rows = np.concatenate(parts).reshape(-1, 5).tolist()
     return [Span(int(rank), KINDS[int(what)], start, end, int(number)) for rank, what, start, end, number in rows]
+
+
+def simulated(events: Sequence[Event]) -> list[Span]:
+    """What the members of a simulated group did, by the simulation's own clock."""
+    kinds = {"work": "compute", "wait": "wait"}
+    return [Span(each.rank, kinds.get(each.kind, "exchange"), each.begin, each.end, each.step) for each in events]
 
 
 def idle_share(spans: Sequence[Span]) -> float:
