@@ -14,6 +14,7 @@ from nncourse.model.training import evaluate, train
 from nncourse.model.updates import SGD, Adam
 from nncourse.parallel.asynchronous import train_asynchronously
 from nncourse.parallel.averaging import train_by_averaging
+from nncourse.parallel.hybrid import ideal_share, measured_shares, measured_step, step_seconds, take_device
 from nncourse.parallel.pipeline import SCHEDULES, flops, grid, partition, train_pipeline
 from nncourse.parallel.simulated import Link, simulate
 from nncourse.parallel.subgroup import Subgroup
@@ -317,6 +318,18 @@ def test_wrong_members_are_refused(ranks):
         Subgroup(ALONE, ranks)
 
 
+# ---- CPU and GPU
+
+
+@pytest.mark.parametrize(("f", "gpus", "share"), [(12, 1, 1 / 13), (12, 2, 1 / 25), (1, 1, 0.5), (5, 3, 1 / 16)])
+def test_with_the_ideal_share_all_end_together_and_no_other_is_faster(f, gpus, share):
+    assert ideal_share(f, gpus) == pytest.approx(share)
+    best = step_seconds(share, f, gpus)
+    assert best == pytest.approx(share * f) and best == pytest.approx((1 - share) / gpus)
+    assert all(step_seconds(other, f, gpus) > best for other in (0, share / 2, share * 1.1, 1))
+    assert step_seconds(0, f, gpus) / best == pytest.approx(1 / (1 - share))
+
+
 # ---- real processes
 
 
@@ -326,7 +339,24 @@ def all_strategies(group):
         through_a_pipeline(group, "dense", 2, schedule, micro_batches=4, learning_rate=0.2) for schedule in SCHEDULES
     ]
     parameters, costs, _ = averaged(group)
-    return {"averaged": parameters, "pipelines": pipelines, "asynchronous": asynchronously(group, servers=2)}
+    return {
+        "averaged": parameters,
+        "pipelines": pipelines,
+        "asynchronous": asynchronously(group, servers=2),
+        "hybrid": hybrid(group),
+    }
+
+
+def hybrid(world):
+    group, backend, what = take_device(world)
+    backend = backend if backend.device == "gpu" else NUMPY  # numba would have to compile first
+    network = network_of((6, 40, 5), seed=world.rank)
+    X, Y = samples_for(network, 400)
+    shares = measured_shares(network, X, Y, backend, group, batch_size=200)
+    seconds = measured_step(network, X, Y, backend, group, shares, batch_size=200, steps=2)
+    options = {"epochs": 1, "batch_size": 200, "learning_rate": 0.2}
+    train(network, X, Y, backend, group=group, shares=shares, **options)
+    return {"parameters": network.flat_parameters, "shares": shares, "seconds": seconds, "what": what}
 
 
 def test_on_real_processes():
@@ -338,6 +368,14 @@ def test_on_real_processes():
         for parameters, _ in result["pipelines"]:
             np.testing.assert_allclose(parameters, network.flat_parameters, atol=ROUNDING)
         assert (result["asynchronous"][0] == results[0]["asynchronous"][0]).all()
+    alone = network_of((6, 40, 5))
+    train(alone, *samples_for(alone, 400), NUMPY, epochs=1, batch_size=200, learning_rate=0.2)
+    first = results[0]["hybrid"]
+    assert sum(first["shares"]) == pytest.approx(1) and min(first["shares"]) > 0
+    for each in (result["hybrid"] for result in results):
+        np.testing.assert_allclose(each["parameters"], alone.flat_parameters, atol=ROUNDING)
+        assert each["shares"] == first["shares"] and each["seconds"] == first["seconds"] > 0
+    assert first["what"] != results[1]["hybrid"]["what"]
     arrivals = results[0]["asynchronous"][1]
     assert arrivals.pushes.total() == arrivals.staleness.total() >= 80 and set(arrivals.pushes) <= {2, 3}
     assert len(arrivals.costs) == 4 and arrivals.costs[-1] < 0.5 * arrivals.costs[0]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -67,6 +67,16 @@ class Arrivals:
     lost: list[int] = field(default_factory=list)  # workers that were gone before the end
 
 
+class Task(NamedTuple):
+    """What is trained, on what; `cuts` are the servers' parts of the flat parameters."""
+
+    network: Network
+    X: Array
+    Y: Array
+    backend: Calls
+    cuts: list[slice]
+
+
 def train_asynchronously(
     network: Network,
     X: np.ndarray,
@@ -83,98 +93,32 @@ def train_asynchronously(
     plan = Downpour(**settings)
     _refuse_bad_plan(plan, group, len(X))
     timeline = Timeline(group.rank) if timeline is None else timeline
-    there, X, Y = network.on(backend), backend.to_device(X), backend.to_device(Y)
+    there = network.on(backend)
     W, arrivals = there.flat_parameters, None
     group.broadcast(W)
     cuts = [shard(W.size, server, plan.servers) for server in range(plan.servers)]
+    task = Task(there, backend.to_device(X), backend.to_device(Y), backend, cuts)
     if group.rank >= plan.servers:
-        work(there, X, Y, cuts, backend, group, plan, timeline)
+        work(task, group, plan, timeline)
     else:
-        arrivals, parts = serve(W[cuts[group.rank]], len(X), backend, group, plan, timeline)
+        arrivals, parts = serve(task, group, plan, timeline)
         if group.rank == 0:
-            put_together(there, X, Y, cuts, parts, arrivals, backend, group)
+            put_together(task, parts, arrivals, group)
         else:
             for part in parts:
                 group.send(part, 0, PART)
     if group.rank:
-        group.next_sender(FINAL)  # the first server, when it knows who is lost
+        group.next_sender(FINAL)  # it is the first server, when it knows who is lost
         group.receive(W, 0, FINAL)
     network.flat_parameters[...] = devices.to_device(W, "cpu")
     return arrivals if group.rank == 0 else None
 
 
-def serve(
-    part: Array, rows: int, backend: Calls, group: Listening, plan: Downpour, timeline: Timeline
-) -> tuple[Arrivals, list[Array]]:
-    """Apply what arrives until it is over. Also returns the part after each epoch, and at the very end."""
-    seen, after_epochs, start = Arrivals(), [], timeline.clock()
-    here, version, trained = set(range(plan.servers, group.size)), 0, 0
-    message = np.empty_like(part, shape=part.size + HEAD)
-    while here:
-        with timeline.span("wait"):
-            worker = group.next_sender(PUSHED)
-            if worker is None:
-                break
-            group.receive(message, worker, PUSHED)
-        fetched, pushed, wants = map(int, message[-HEAD:].tolist())
-        if pushed < 0:
-            break
-        with timeline.span("update", version):
-            backend.sgd_update(part, message[:-HEAD], plan.learning_rate)
-        seen.staleness[version - fetched] += 1
-        seen.pushes[worker] += 1
-        version, trained = version + 1, trained + pushed
-        if len(after_epochs) < min(plan.epochs, trained // rows):
-            after_epochs.append(part.copy())
-            seen.seconds.append(timeline.clock() - start)
-        if wants:
-            enough = trained >= plan.epochs * rows
-            with timeline.span("exchange"):
-                group.send(_with(part, version, enough), worker, ANSWER)
-            if enough and group.rank == 0:
-                here.discard(worker)  # it has heard that it is over
-    seen.lost = sorted(here)
-    return seen, after_epochs + [part.copy()] * (plan.epochs + 1 - len(after_epochs))  # as many on every server
-
-
-def put_together(
-    network: Network,
-    X: Array,
-    Y: Array,
-    cuts: list[slice],
-    parts: list[Array],
-    arrivals: Arrivals,
-    backend: Calls,
-    group: Listening,
-) -> None:
-    """End the other servers, compute the cost after each epoch from all parts, and hand out the last parameters."""
-    W = network.flat_parameters
-    for server, cut in enumerate(cuts[1:], 1):
-        group.send(np.full_like(W, -1, shape=cut.stop - cut.start + HEAD), server, PUSHED)
-    for number, part in enumerate(parts):
-        W[cuts[0]] = part
-        for server, cut in enumerate(cuts[1:], 1):
-            group.receive(W[cut], server, PART)
-        if number < len(arrivals.seconds):
-            arrivals.costs.append(evaluate(network, X, Y, backend))
-    for other in range(1, group.size):
-        if other not in arrivals.lost:
-            group.send(W, other, FINAL)
-
-
-def work(
-    network: Network,
-    X: Array,
-    Y: Array,
-    cuts: list[slice],
-    backend: Calls,
-    group: Listening,
-    plan: Downpour,
-    timeline: Timeline,
-) -> None:
+def work(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> None:
     """Compute, push and fetch, until the first server says that it is enough."""
+    network, X, Y, backend, cuts = task
     W, gathered, trained = network.flat_parameters, np.zeros_like(network.flat_parameters), 0
-    versions = [0] * len(cuts)
+    versions, enough = [0] * len(cuts), False
     for step, (batch, turn) in enumerate(_batches(len(X), group, plan), 1):
         with timeline.span("compute", step):
             batch = backend.to_device(batch)
@@ -184,19 +128,67 @@ def work(
             backend.sgd_update(W, network.flat_gradient, plan.learning_rate)  # its own copy
         if step % plan.n_push:
             continue
-        wants, enough = step % plan.n_fetch == 0, []
-        for server, cut in enumerate(cuts):
+        wants = step % plan.n_fetch == 0
+        for server in reversed(range(plan.servers)):  # when the first one says "enough", the others have answered
+            cut = cuts[server]
             with timeline.span("exchange", step):
                 group.send(_with(gathered[cut], versions[server], trained, wants), server, PUSHED)
-        gathered[...], trained = 0, 0
-        for server, cut in enumerate(cuts if wants else []):
-            answer = np.empty_like(W, shape=cut.stop - cut.start + 2)
-            with timeline.span("wait", step):
-                group.receive(answer, server, ANSWER)
-            W[cut], versions[server] = answer[:-2], int(answer[-2])
-            enough.append(int(answer[-1]))
-        if wants and enough[0]:
+            if wants:
+                answer = np.empty_like(W, shape=cut.stop - cut.start + 2)
+                with timeline.span("wait", step):
+                    group.receive(answer, server, ANSWER)
+                W[cut], versions[server], enough = answer[:-2], int(answer[-2]), bool(answer[-1])
+        if enough:
             return
+        gathered[...], trained = 0, 0
+
+
+def serve(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> tuple[Arrivals, list[Array]]:
+    """Apply what arrives until it is over. Also returns the server's part after each epoch, and at the very end."""
+    part, rows = task.network.flat_parameters[task.cuts[group.rank]], len(task.X)
+    seen, after_epochs, start = Arrivals(), [], timeline.clock()
+    here, version, trained = set(range(plan.servers, group.size)), 0, 0
+    message = np.empty_like(part, shape=part.size + HEAD)
+    while here:
+        with timeline.span("wait", version):
+            if (worker := group.next_sender(PUSHED)) is None:
+                break
+            group.receive(message, worker, PUSHED)
+        fetched, pushed, wants = map(int, message[-HEAD:].tolist())
+        if pushed < 0:
+            break
+        with timeline.span("update", version):
+            task.backend.sgd_update(part, message[:-HEAD], plan.learning_rate)
+        seen.staleness[version - fetched] += 1
+        seen.pushes[worker] += 1
+        version, trained = version + 1, trained + pushed
+        if len(after_epochs) < min(plan.epochs, trained // rows):
+            after_epochs.append(part.copy())
+            seen.seconds.append(timeline.clock() - start)
+        if wants:
+            enough = trained >= plan.epochs * rows
+            with timeline.span("exchange", version):
+                group.send(_with(part, version, enough), worker, ANSWER)
+            if enough and group.rank == 0:
+                here.discard(worker)  # it has heard that it is over
+    seen.lost = sorted(here)
+    return seen, after_epochs + [part.copy()] * (plan.epochs + 1 - len(after_epochs))  # as many on every server
+
+
+def put_together(task: Task, parts: list[Array], arrivals: Arrivals, group: Listening) -> None:
+    """End the other servers, compute the cost after each epoch from all parts, and hand out the last parameters."""
+    W, (first, *others) = task.network.flat_parameters, task.cuts
+    for server, cut in enumerate(others, 1):
+        group.send(np.full_like(W, -1, shape=cut.stop - cut.start + HEAD), server, PUSHED)
+    for number, part in enumerate(parts):
+        W[first] = part
+        for server, cut in enumerate(others, 1):
+            group.receive(W[cut], server, PART)
+        if number < len(arrivals.seconds):
+            arrivals.costs.append(evaluate(task.network, task.X, task.Y, task.backend))
+    for member in range(1, group.size):
+        if member not in arrivals.lost:
+            group.send(W, member, FINAL)
 
 
 def _with(vector: Array, *numbers: float) -> Array:
@@ -224,8 +216,7 @@ def _refuse_bad_plan(plan: Downpour, group: Listening, rows: int) -> None:
         got = f"{group.size} members, {plan.servers} of them servers, and {rows} rows"
         raise CourseError(f"wanted a server, a worker and a row for each worker at least; got {got}")
     if plan.n_push < 1 or plan.n_fetch < 1 or plan.n_fetch % plan.n_push:
-        raise CourseError(
-            f"wanted n_push of at least 1 and n_fetch a multiple of it; got {plan.n_push}, {plan.n_fetch}"
-        )
+        got = f"n_push {plan.n_push} and n_fetch {plan.n_fetch}"
+        raise CourseError(f"wanted n_push of at least 1, and n_fetch a multiple of it; got {got}")
     if not hasattr(group, "next_sender"):
         raise CourseError(f"wanted a group whose members can hear from anyone, such as one of MPI; got {group}")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nncourse import device as devices
 from nncourse.calls import Array
 from nncourse.errors import CourseError
 from nncourse.group import Group, shard
@@ -62,7 +63,7 @@ class Subgroup:
     def gather(self, vector: Array, root: int = 0) -> list[Array] | None:
         """The sizes go first."""
         if self.rank != root:
-            self.send(np.array([vector.size]), root)
+            self.send(np.full_like(vector, vector.size, np.int64, shape=1), root)
             self.send(vector, root)
             return None
         parts = []
@@ -70,14 +71,14 @@ class Subgroup:
             if other == root:
                 parts.append(vector.copy())
                 continue
-            size = np.empty(1, np.int64)
+            size = np.empty_like(vector, np.int64, shape=1)
             self.receive(size, other)
             parts.append(np.empty_like(vector, shape=int(size[0])))
             self.receive(parts[-1], other)
         return parts
 
     def barrier(self) -> None:
-        self.all_reduce(np.zeros(self.size, np.int64))
+        self.all_reduce(devices.to_device(np.zeros(self.size, np.int64), self.device))
 
     def __repr__(self) -> str:
         return f"member {self.rank} of {self.ranks} of {self.group}"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nncourse import device as devices
 from nncourse.errors import refuse_unknown
 from nncourse.group import Group
 from nncourse.simulation.world import Event
@@ -29,7 +30,7 @@ class Timeline(list[Span]):
     """The spans of one member, by its clock.
 
     spend(what, number) is called before a span ends. A simulated group is told there how long such work takes; a member
-    that is to be slow sleeps there.
+    that is to be slow sleeps there; one with a GPU waits there until it has computed what was launched.
     """
 
     def __init__(
@@ -54,10 +55,10 @@ class Timeline(list[Span]):
 def gathered(timeline: Timeline, group: Group) -> list[Span] | None:
     """The spans of all members, at member 0; None for the others. Their clocks must agree: those of one machine do."""
     numbers = [(rank, KINDS.index(what), start, end, number) for rank, what, start, end, number in timeline]
-    parts = group.gather(np.array(numbers, np.float64).ravel())
+    parts = group.gather(devices.to_device(np.array(numbers, np.float64).ravel(), group.device))
     if parts is None:
         return None
-    rows = np.concatenate(parts).reshape(-1, 5).tolist()
+    rows = np.concatenate([devices.to_device(part, "cpu") for part in parts]).reshape(-1, 5).tolist()
     return [Span(int(rank), KINDS[int(what)], start, end, int(number)) for rank, what, start, end, number in rows]
 
 
