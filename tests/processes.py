@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from nncourse import device
 from nncourse.child import kill_group
 
 HERE = Path(__file__).resolve().parent
@@ -35,7 +36,7 @@ OPEN_MPI = {
 
 def in_processes(function: Callable, processes: int, *arguments: Any, limit: float = 60.0, kind: str = "mpi") -> list:
     """What the function returned in each process; the first exception is raised here. Skips where there is no MPI."""
-    command = [_mpiexec(), "-n", str(processes), sys.executable, __file__]
+    command = [mpiexec(), "-n", str(processes), sys.executable, __file__]
     folders = os.pathsep.join((str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")))
     settings = os.environ | OPEN_MPI | {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory(prefix="nncourse-test-") as folder, tempfile.TemporaryFile() as said:
@@ -58,7 +59,7 @@ def in_processes(function: Callable, processes: int, *arguments: Any, limit: flo
     return results
 
 
-def _mpiexec() -> str:
+def mpiexec() -> str:
     """The mpiexec beside Python, or another one; skips the test where there is none, or no mpi4py."""
     if not find_spec("mpi4py"):
         pytest.skip("mpi4py is not installed: pip install 'nncourse[devices]'")
@@ -66,6 +67,17 @@ def _mpiexec() -> str:
     if not found:
         pytest.skip("there is no mpiexec: pip install mpich")
     return found
+
+
+def gpus() -> int:
+    """How many there are; skips the test below two."""
+    if not device.gpu_available():
+        pytest.skip(device.why_no_gpu())
+    import cupy
+
+    if (count := cupy.cuda.runtime.getDeviceCount()) < 2:
+        pytest.skip("there is one GPU, and NCCL wants one for each process")
+    return count
 
 
 def main(folder: Path) -> None:

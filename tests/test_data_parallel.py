@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from processes import in_processes
+from processes import gpus, in_processes
 
 from nncourse.errors import CourseError
-from nncourse.group import ALONE, shard
+from nncourse.group import ALONE
 from nncourse.kernels.backend import choose
 from nncourse.model import metrics
 from nncourse.model.data_parallel import shared_gradient
@@ -30,8 +30,10 @@ UPDATES = {
     "Adam": (Adam, 0.01),
 }
 SHARES = {1: (2.0,), 2: (0.7, 0.3), 4: (0.1, 0.5, 0.0, 0.4)}
-# The largest difference of a parameter that rounding makes in so many steps; a wrong weight makes one of some 10⁻³.
+# The largest difference of a parameter that rounding makes in so many steps: 5·10⁻⁷ here; wrong weights make 2·10⁻².
 ROUNDING = 1e-5
+WHOLE_EPOCHS = ("dense_sgd_epoch", "convolutional_sgd_epoch", "convolutional_adam_epoch")
+NUMPY = choose("numpy")
 
 
 def data(words: str, rows: int = ROWS, seed: int = 3):
@@ -82,14 +84,9 @@ def everything(group) -> dict:
 @pytest.fixture(scope="module")
 def one_device():
     """The same trainings without a group."""
-    backend = choose("numpy", **dict.fromkeys(EPOCHS_OF, "steps"))
-    found = {
-        (name, kind): trained(ALONE, backend, words, kind) for name, words in NETWORKS.items() for kind in UPDATES
-    }
+    backend = choose("numpy", **dict.fromkeys(WHOLE_EPOCHS, "steps"))
+    found = {(name, kind): trained(ALONE, backend, words, kind) for name, words in NETWORKS.items() for kind in UPDATES}
     return found | {"not finite": trained(ALONE, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)}
-
-
-EPOCHS_OF = ("dense_sgd_epoch", "convolutional_sgd_epoch", "convolutional_adam_epoch")
 
 
 def compare(results: list[dict], one_device: dict, rounding: float = ROUNDING) -> None:
@@ -97,7 +94,7 @@ def compare(results: list[dict], one_device: dict, rounding: float = ROUNDING) -
         alone = one_device[key if isinstance(key, str) else key[:2]]
         for other in results:
             same_bits(other[key], first, key)
-        assert first["kernel"] == ("steps" if len(results) > 1 else first["kernel"])
+        assert first["kernel"] == "steps" or len(results) == 1
         assert first["steps"] == alone["steps"] and first["stopped"] == alone["stopped"]
         if key == "not finite":
             np.testing.assert_array_equal(first["parameters"], alone["parameters"])  # those of the beginning
@@ -128,3 +125,146 @@ def same_bits(found: dict, first: dict, about) -> None:
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_processes_learn_what_one_device_learns(processes, one_device):
     compare(in_processes(everything, processes), one_device)
+
+
+def test_gpus_learn_what_one_gpu_learns():
+    """NCCL, with as many processes as there are GPUs."""
+    backend = choose("cuda", **dict.fromkeys(WHOLE_EPOCHS, "steps")) if gpus() else None
+    alone = {(name, kind): trained(ALONE, backend, words, kind) for name, words in NETWORKS.items() for kind in UPDATES}
+    alone["not finite"] = trained(ALONE, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)
+    compare(in_processes(everything, gpus(), kind="nccl", limit=250), alone)
+
+
+# ---- one member at a time, without processes
+
+
+class Recorded:
+    """A group of which only one member is there: what it adds is kept."""
+
+    device = "cpu"
+
+    def __init__(self, rank: int, size: int):
+        self.rank, self.size = rank, size
+        self.added: list[np.ndarray] = []
+
+    def all_reduce(self, vector):
+        self.added.append(vector.copy())
+
+    def broadcast(self, vector, root=0):
+        pass
+
+    def barrier(self):
+        pass
+
+
+@pytest.mark.parametrize("counts", [(6, 4), (9, 1), (10, 0), (5, 3, 2, 0)])
+def test_weighted_gradients_of_shards_add_up_to_that_of_the_batch(counts):
+    network, (X, Y) = network_of(NETWORKS["dropout"]), data(NETWORKS["dropout"], 10)
+    wanted = flat(backpropagation(network, X, Y, NUMPY, Turn(seed=1, first=30)))
+    parts, plain, start = [], [], 0
+    for rank, count in enumerate(counts):
+        rows, group = slice(start, start + count), Recorded(rank, len(counts))
+        turn = Turn(seed=1, first=30 + start)
+        shared_gradient(network, X[rows], Y[rows], count / len(X), NUMPY, group, turn)
+        parts += group.added
+        shared_gradient(network, X[rows], Y[rows], 1 / len(counts), NUMPY, group, turn)
+        plain.append(group.added[-1])
+        start += count
+    np.testing.assert_allclose(sum(parts), wanted, 0, 1e-7)
+    assert np.abs(sum(plain) - wanted).max() > 1e-3, "the plain mean of unequal shards is another gradient"
+
+
+def flat(gradients):
+    return np.concatenate([each.ravel() for of_layer in gradients for each in of_layer])
+
+
+class Counting(WithoutParameters):
+    """A layer that notes how many rows the batch has, over the group if it is given one."""
+
+    def __init__(self):
+        self.rows: list[int] = []
+
+    def shape_after(self, shape):
+        return shape
+
+    def forward(self, A_below, backend, training=None):
+        if training:
+            count = np.array([float(len(A_below))])
+            if training.group:
+                training.group.all_reduce(count)
+            self.rows.append(int(count[0]))
+        return Pass(A_below)
+
+    def backward(self, D, here, A_below, S_below, backend, below=True):
+        return D, ()
+
+    def describe(self):
+        return {"kind": "counting"}
+
+
+def counted(group) -> list[list[int]]:
+    """In each process: the rows that the layer has seen in each step of an epoch, synchronised and not."""
+    return [steps_of(group, synchronise) for synchronise in (True, False)]
+
+
+def steps_of(group, synchronise: bool) -> list[int]:
+    counting, (dense,) = Counting(), network_of("12,3").layers
+    network = Network([counting, Dense(dense.W, dense.b, "softmax")], "categorical_cross_entropy", (12,))
+    train(network, *data("12,3"), NUMPY, epochs=1, batch_size=BATCH, group=group, synchronise=synchronise)
+    return counting.rows[1:]  # the first is a trial, before the clock starts
+
+
+def test_layers_are_handed_the_group_where_statistics_are_synchronised():
+    """The last batch has 3 rows, of which one of four members has none: then all of them see the whole of it.
+
+    Without statistics to add, who has no rows computes nothing.
+    """
+    results = in_processes(counted, 4)
+    assert [synchronised for synchronised, _ in results] == [[10, 10, 10, 10, 10, 3]] * 4
+    assert [each for _, each in results] == [[3] * 5 + [1], [3] * 5 + [1], [2] * 5 + [1], [2] * 5]
+
+
+def test_a_group_of_one_is_trained_by_whole_epochs_as_ever():
+    (X, Y), rate = data("12,9,3"), 0.1
+    networks = [network_of("12,9,3") for _ in range(2)]
+    kernels = [
+        train(network, X, Y, NUMPY, epochs=2, learning_rate=rate, **options).kernel
+        for network, options in zip(networks, ({}, {"group": ALONE, "synchronise": True, "shares": (1,)}), strict=True)
+    ]
+    assert kernels == ["numpy", "numpy"]
+    np.testing.assert_array_equal(networks[0].flat_parameters, networks[1].flat_parameters)
+
+
+def test_several_are_trained_step_by_step_and_only_the_first_shows_it(capsys):
+    """The note says why; a kernel for whole epochs that was asked for is refused."""
+    for rank in (0, 1):
+        history = train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, group=Recorded(rank, 2), progress=True)
+        assert history.kernel == "steps" and "2 processes add their gradients" in history.note
+        shown = capsys.readouterr()
+        assert bool(shown.err + shown.out) == (rank == 0)
+    asked = choose("numpy", dense_sgd_epoch="numba")
+    with pytest.raises(
+        CourseError, match=r"dense_sgd_epoch \(numba\) computes whole epochs.*these are 2: leave it out"
+    ):
+        train(network_of("12,3"), *data("12,3"), asked, epochs=1, group=Recorded(0, 2))
+
+
+def test_ctrl_c_in_a_group_is_an_exception_and_leaves_the_network_as_it_was():
+    """The other members cannot know of it, so that training must not go on as if it had ended."""
+
+    def press(epoch):
+        raise KeyboardInterrupt
+
+    network = network_of("12,3")
+    with pytest.raises(KeyboardInterrupt):
+        train(network, *data("12,3"), NUMPY, epochs=3, group=Recorded(0, 2), on_epoch=press)
+    np.testing.assert_array_equal(network.flat_parameters, network_of("12,3").flat_parameters)
+
+
+def test_what_does_not_fit_the_group_is_refused():
+    network, (X, Y), group = network_of("12,3"), data("12,3"), Recorded(0, 2)
+    with pytest.raises(CourseError, match="a share of at least 0 for each of 2 members"):
+        train(network, X, Y, NUMPY, epochs=1, group=group, shares=(1, 2, 3))
+    group.device = "gpu"
+    with pytest.raises(CourseError, match="on the same device; got gpu and cpu"):
+        train(network, X, Y, NUMPY, epochs=1, group=group)

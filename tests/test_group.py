@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from processes import in_processes
+from processes import gpus, in_processes
 
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Alone, shard, shard_sizes, total
@@ -180,19 +180,6 @@ def test_without_mpi4py_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(CourseError, match=r"wanted mpi4py and an MPI.*pip install 'nncourse\[devices\]'"):
         MPIGroup()
-
-
-def gpus() -> int:
-    """How many there are; skips the test below two."""
-    from nncourse import device
-
-    if not device.gpu_available():
-        pytest.skip(device.why_no_gpu())
-    import cupy
-
-    if (count := cupy.cuda.runtime.getDeviceCount()) < 2:
-        pytest.skip("there is one GPU, and NCCL wants one for each process")
-    return count
 
 
 def test_processes_exchange_by_nccl_with_a_gpu_each():

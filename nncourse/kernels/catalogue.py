@@ -15,7 +15,9 @@ from nncourse.kernels import (
     dropout,
     gpu_exercises,
     neuron,
+    normalisation,
     pooling,
+    residual,
     update,
     update_exercises,
 )
@@ -42,7 +44,7 @@ CONVOLUTIONAL_EPOCHS = (
     convolutional_one_kernel,
 )
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
-IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout)
+IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 EXERCISES = (gpu_exercises, update_exercises)  # operations that only exercises have
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood

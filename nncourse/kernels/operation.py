@@ -87,6 +87,7 @@ class Operation:
     large_sizes: Sequence[Sizes] = ()
     sizes_to_time: Callable[[str], Sizes] | None = None  # from "cpu" or "gpu"
     whole_epoch: bool = False  # computes an epoch of training at once: a backend may do without it
+    fuses: tuple[str, ...] = ()  # operations that it does at once: where you choose a kernel for one, it is left out
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
