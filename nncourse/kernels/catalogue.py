@@ -13,9 +13,12 @@ from nncourse.kernels import (
     cudnn,
     dense,
     dropout,
+    exchange,
     gpu_exercises,
+    measuring,
     neuron,
     normalisation,
+    peer,
     pooling,
     residual,
     update,
@@ -46,7 +49,7 @@ CONVOLUTIONAL_EPOCHS = (
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
-EXERCISES = (gpu_exercises, update_exercises)  # operations that only exercises have
+EXERCISES = (gpu_exercises, update_exercises, exchange, peer, measuring)  # operations that only exercises have
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
