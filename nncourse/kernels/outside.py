@@ -28,7 +28,7 @@ from nncourse import device as devices
 from nncourse import text_process
 from nncourse.errors import CourseError
 from nncourse.kernels import jit
-from nncourse.kernels.check import Returned, judge, raised
+from nncourse.kernels.check import BROKEN_OFF, Returned, judge, raised
 from nncourse.kernels.forbidden import forbidden, imports_the_course
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.verdict import RIGHT, Case, Fault, Verdict
@@ -254,7 +254,7 @@ class TextProcess:
         except CourseError as error:
             return Fault("forbidden", {"said": str(error)})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-            raise EndedError(broken_off()) from None
+            raise EndedError(BROKEN_OFF) from None
         return Returned(about, several, arrays, in_place, changed, given)
 
     def _raised(self, said: dict[str, Any]) -> Fault:
@@ -293,7 +293,7 @@ class TextProcess:
             nonlocal left
             left -= count
             if left < 0:
-                raise EndedError(broken_off())
+                raise EndedError(BROKEN_OFF)
             return self.process.read(count, self._refuse_late)
 
         try:
@@ -301,9 +301,9 @@ class TextProcess:
         except EOFError:
             raise EndedError(self._why_ended()) from None
         except (ValueError, RecursionError):
-            raise EndedError(broken_off()) from None
+            raise EndedError(BROKEN_OFF) from None
         if not isinstance(message, dict):
-            raise EndedError(broken_off())
+            raise EndedError(BROKEN_OFF)
         return message, blocks
 
     def _refuse_late(self) -> None:
@@ -343,11 +343,6 @@ def _refused(said: Any) -> Fault:
     said = " ".join(str(said).split())[:160]
     course = said.partition(".")[0] == "nncourse"
     return imports_the_course(said) if course else Fault("forbidden", {"said": said, "hints": ["computes"]})
-
-
-def broken_off() -> Fault:
-    """The fault of a text that writes into the conversation with the judge."""
-    return Fault("crash", {"status": "?", "reason": "broke off"})
 
 
 def array_from(about: Mapping[str, Any], blocks: list[bytes]) -> np.ndarray:
