@@ -18,6 +18,7 @@ from nncourse.kernels import (
     normalisation,
     pooling,
     residual,
+    residual_exercises,
     update,
     update_exercises,
 )
@@ -46,7 +47,7 @@ CONVOLUTIONAL_EPOCHS = (
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
-EXERCISES = (gpu_exercises, update_exercises)  # operations that only exercises have
+EXERCISES = (gpu_exercises, update_exercises, residual_exercises)  # operations that only exercises have
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 

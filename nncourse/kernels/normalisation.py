@@ -85,9 +85,12 @@ def _channels(rng, shape, sizes):
 
 
 def _statistics_magnitude(A):
-    """The mean's own rounding counts twice: once times the deviation, once squared."""
+    """A mean may be found as a distance from any of the numbers.
+
+    Its own rounding counts twice in the variance: once times the deviation, once squared.
+    """
     size, variance = abs(A).mean(axis=(0, 2, 3)), A.var(axis=(0, 2, 3))
-    return size, variance + np.sqrt(variance) * size + SUM_TOLERANCE * EPS * size**2
+    return size + np.sqrt(variance), variance + np.sqrt(variance) * size + SUM_TOLERANCE * EPS * size**2
 
 
 batchnorm_statistics = Operation(
