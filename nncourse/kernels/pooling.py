@@ -253,6 +253,7 @@ maxpool_backward = Operation(
     magnitude=lambda D, places, *sizes: _maxpool_backward_truth(abs(D), places, *sizes),
     tolerance=SUM_TOLERANCE,
     values={"places": _places},
+    hostile=("zeros", "large", "infinite", "nan"),
     flops=lambda batch, c, h_out, w_out, **others: batch * c * h_out * w_out,
     **MAXPOOL_SIZES
     | {
