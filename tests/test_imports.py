@@ -27,7 +27,7 @@ BELOW = {
     "cuda": {"errors", "device", "child"},
     "worker": {"errors", "child"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
-    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process"},
+    "kernels": {"errors", "architecture", "calls", "device", "group", "cuda", "worker", "text_process"},
     "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
     "parallel": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels", "model"},
     "classroom": {
