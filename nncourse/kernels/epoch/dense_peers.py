@@ -63,17 +63,8 @@ def epoch_function(
                         gradients[rank].fill(0)
                         continue
                     member.to_deltas(x, y)
-                    member.run(
-                        "gradients",
-                        member.largest,
-                        gradients[rank],
-                        x,
-                        member.A,
-                        member.D,
-                        member.table,
-                        len(x),
-                        1 / count,
-                    )
+                    sums = [gradients[rank], x, member.A, member.D, member.table, len(x), 1 / count]
+                    launch(SOURCES[member.side], "gradients", member.largest, (THREADS,), sums, **emulator)
             peers.all_reduce(gradients, **emulator)
             for rank, member in enumerate(members):
                 with peers.on(rank):
