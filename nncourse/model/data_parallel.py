@@ -4,7 +4,7 @@ The gradients are added over the group before the parameters move. So the member
 are those of one device that is given whole batches, to rounding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -28,11 +28,12 @@ def data_parallel_epoch(
     group: Group,
     synchronise: bool = False,
     shares: Sequence[float] | None = None,
+    on_rows: Callable[[int], None] | None = None,
 ) -> None:
     """One epoch of the samples X, Y in this order, which every member holds: a step for each batch of all members.
 
     Each batch is cut by shard(), with `shares` if they are given. With `synchronise`, layers that compute statistics
-    of the batch add them over the group.
+    of the batch add them over the group. `on_rows` is told how many rows this member computes with next.
     """
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
@@ -44,6 +45,8 @@ def data_parallel_epoch(
             own, weight, together = slice(0, len(batch)), 1 / group.size, False
         here = turn._replace(first=start + own.start, group=group if together else None)
         rows = batch[own]
+        if on_rows:
+            on_rows(len(rows))
         shared_gradient(network, X[rows], Y[rows], weight, backend, group, here)
         update.step(network.flat_parameters, network.flat_gradient, rate, backend)
 
