@@ -123,6 +123,27 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--dataset", help="a CSV file or a name (default: the CC data, else their stand-in)")
     report.add_argument("--epochs", type=int, default=100, help="of the training whose results are shown (default 100)")
 
+    experiment = command("experiment", _experiment, "the thesis's experiment: on a CPU, on one GPU and on several")
+    experiment.add_argument("network", help="resnet34, resnet18 or small")
+    experiment.add_argument("--devices", default="cpu,1,2", help="cpu, cpu2 (processes), numbers of GPUs (cpu,1,2)")
+    experiment.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="goes on where it was cut off")
+    experiment.add_argument("--runs", type=_whole, default=3, help="of each kind (default 3)")
+    experiment.add_argument("--epochs", type=_whole, default=100)
+    experiment.add_argument("--batch-size", type=_whole, default=128, help="a device, and in all (default 128)")
+    experiment.add_argument("--learning-rate", type=_number, default=0.05, help="of plain SGD (default 0.05)")
+    experiment.add_argument("--images", type=_whole, default=1000, help="of each class (default 1000)")
+    experiment.add_argument("--size", default="148x197", metavar="HEIGHTxWIDTH", help="default 148x197")
+    experiment.add_argument("-s", "--seed", type=_whole, default=0)
+    experiment.add_argument(
+        "--cpu-steps", type=_whole, default=3, help="the CPU trains only so many; 0: all (default 3)"
+    )
+    experiment.add_argument("--send", default="all", help="samples to the device: all at once (default), or each batch")
+    experiment.add_argument(
+        "--pause", type=_number, default=0.0, metavar="SECONDS", help="between two runs (default 0)"
+    )
+    experiment.add_argument("--patience", type=_number, default=120.0, help="seconds until a process has hung")
+    experiment.add_argument("--only", help=argparse.SUPPRESS)  # one of the runs, in a process of its own
+
     submit = command("submit", _submit, "pack your kept kernels in one file to hand in")
     submit.add_argument("--out", type=Path, required=True, metavar="ADA.ZIP", help="the file to hand in")
     submit.add_argument("--name", default="", help="who hands it in")
@@ -365,6 +386,30 @@ def _report(options: argparse.Namespace) -> int:
     refuse_unwritable(Path(options.out), "the report")
     report.write(Path(options.out), options.name, options.dataset, options.epochs)
     print(f"report: {options.out}")
+    return 0
+
+
+def _experiment(options: argparse.Namespace) -> int:
+    import functools
+
+    from nncourse.classroom import experiment_page
+    from nncourse.parallel import experiment, experiment_runs, start
+
+    if options.only:
+        work = functools.partial(experiment_runs.run_here, options.out, options.only)
+        return start.run(options.arguments, None, options.patience, work)
+    height, _, width = options.size.partition("x")
+    if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):
+        raise CourseError(f"wanted --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")
+    names = "network", "runs", "epochs", "batch_size", "learning_rate", "images", "seed", "cpu_steps", "send", "pause"
+    sides = {"height": int(height), "width": int(width)}
+    plan = experiment.Plan(**{name: getattr(options, name) for name in names}, **sides)
+    wanted = experiment.parsed_devices(options.devices)
+    begin = functools.partial(experiment_runs.begin, plan.network, patience=options.patience)
+    experiment_runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True))
+    page = options.out / "experiment.html"
+    experiment_page.write(page, plan, experiment_runs.results_in(options.out, plan, wanted))
+    print(f"experiment: {page}")
     return 0
 
 

@@ -23,6 +23,7 @@ NETWORKS = {
     "dense": "12,9,7,3",
     "dropout": "12,16,dropout0.5,9,dropout0.2,3",
     "images": "image1x6x6,conv3x3same,pool2,dropout0.3,8,3",
+    "statistics": "image1x6x6,conv3x3same,batchnorm,conv2x2same,batchnorm,8,3",  # biases before a batchnorm do nothing
 }
 UPDATES = {
     "SGD": (functools.partial(SGD, l2=0.01), 0.5),
@@ -47,15 +48,20 @@ def network_of(words: str, seed: int = 0) -> Network:
 
 
 def trained(group, backend, words: str, kind: str, shares=None, **options) -> dict:
-    """What a training comes to. Each member begins with other parameters: those of the first are taken."""
+    """What a training comes to, with statistics synchronised where there are any.
+
+    Each member begins with other parameters: those of the first are taken.
+    """
     make, rate = UPDATES[kind]
     network, update = network_of(words, seed=group.rank), make()
     X, Y = data(words)
     held = X[:5], Y[:5]
     options = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": rate, "validation": held, "seed": 7} | options
+    options = {"synchronise": "batchnorm" in words} | options
     history = train(network, X, Y, backend, update=update, group=group, shares=shares, **options)
     return {
         "parameters": network.flat_parameters,
+        "statistics": network.flat_statistics,
         "state": update.state,
         "steps": update.steps,
         "costs": history.costs,
@@ -77,6 +83,7 @@ def everything(group) -> dict:
         for kind in UPDATES
         for shares in (None, SHARES.get(group.size, tuple(range(1, group.size + 1))))
     }
+    found["apart"] = trained(group, backend, NETWORKS["statistics"], "SGD", synchronise=False)
     found["not finite"] = trained(group, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)
     return found
 
@@ -91,7 +98,7 @@ def one_device():
 
 def compare(results: list[dict], one_device: dict, rounding: float = ROUNDING) -> None:
     for key, first in results[0].items():
-        alone = one_device[key if isinstance(key, str) else key[:2]]
+        alone = one_device["statistics", "SGD"] if key == "apart" else one_device[key[:2] if len(key) == 3 else key]
         for other in results:
             same_bits(other[key], first, key)
         assert first["kernel"] == "steps" or len(results) == 1
@@ -101,7 +108,14 @@ def compare(results: list[dict], one_device: dict, rounding: float = ROUNDING) -
             assert not math.isfinite(first["costs"][-1]) and len(first["costs"]) == len(alone["costs"])
             continue
         about = str(key)
-        np.testing.assert_allclose(first["parameters"], alone["parameters"], 0, rounding, err_msg=about)
+        for name in ("parameters", "statistics"):
+            difference = np.abs(first[name] - alone[name]).max(initial=0)
+            if key == "apart":  # every member took the statistics of its own rows
+                assert len(results) == 1 or difference > 1e-3
+            else:
+                assert difference <= rounding, f"{about}, {name}: {difference}"
+        if key == "apart":
+            continue
         for name, array in alone["state"].items():
             np.testing.assert_allclose(first["state"][name], array, 0, rounding, err_msg=about)
         for name in ("costs", "validation_costs", "cost"):
@@ -112,7 +126,8 @@ def compare(results: list[dict], one_device: dict, rounding: float = ROUNDING) -
 
 def same_bits(found: dict, first: dict, about) -> None:
     """Two members have come to the same."""
-    assert found["parameters"].tobytes() == first["parameters"].tobytes(), about
+    for name in ("parameters", "statistics"):
+        assert found[name].tobytes() == first[name].tobytes(), about
     assert {name: array.tobytes() for name, array in found["state"].items()} == {
         name: array.tobytes() for name, array in first["state"].items()
     }

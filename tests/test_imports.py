@@ -21,15 +21,20 @@ BELOW = {
     "reading": {"errors"},
     "device": {"nncourse", "errors"},
     "group": {"errors", "calls", "device"},
-    "datasets": {"errors", "reading", "device"},
+    "silhouettes": set(),
+    "datasets": {"errors", "reading", "device", "silhouettes"},
     "child": set(),
     "sandbox": set(),
     "cuda": {"errors", "device", "child"},
     "worker": {"errors", "child"},
+    "simulation": {"errors"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
-    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process"},
+    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process", "simulation"},
     "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
-    "parallel": {"errors", "architecture", "calls", "child", "device", "group", "datasets", "kernels", "model"},
+    "parallel": {
+        "errors", "architecture", "calls", "child", "device", "group", "simulation", "silhouettes", "datasets", "kernels",
+        "model",
+    },
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
         "nncourse", "sandbox", "parallel",
@@ -39,7 +44,7 @@ BELOW = {
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
-LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
+LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
 CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}

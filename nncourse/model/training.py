@@ -116,7 +116,8 @@ def train(
     X, Y = (backend.to_device(np.ascontiguousarray(array)) for array in (X, Y))
     held = [backend.to_device(np.ascontiguousarray(array)) for array in validation or ()]
     X_validation, Y_validation = held or (X, Y)
-    group.broadcast(there.flat_parameters)  # whatever the others were given
+    for vector in (there.flat_parameters, there.flat_statistics) if group.size > 1 else ():
+        group.broadcast(vector)  # whatever the others were given
     best, best_cost = _snapshot(there, update), math.inf
     progress = progress and group.rank == 0
     try:
@@ -154,9 +155,11 @@ def train(
     except KeyboardInterrupt:
         done = history.epochs[-1].number if history.epochs else epochs_done
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
-    trained, state, update.steps = best if history.stopped else (there.flat_parameters, update.state, update.steps)
+    last = there.flat_parameters, there.flat_statistics, update.state, update.steps
+    trained, statistics, state, update.steps = best if history.stopped else last
     place = "gpu" if devices.on_gpu(network.flat_parameters) else "cpu"
     network.flat_parameters[...] = devices.to_device(trained, place)
+    network.flat_statistics[...] = devices.to_device(statistics, place)
     update.state = {name: devices.to_device(array, "cpu") for name, array in state.items()}
     return history
 
@@ -199,9 +202,10 @@ def fused_epoch(network: Network, update: Update) -> str | None:
     return "convolutional_adam_epoch" if isinstance(update, Adam) and not update.l2 else None
 
 
-def _snapshot(network: Network, update: Update) -> tuple[Array, dict[str, Array], int]:
-    """Copies of the parameters and of the update's state, and its steps."""
-    return network.flat_parameters.copy(), {name: array.copy() for name, array in update.state.items()}, update.steps
+def _snapshot(network: Network, update: Update) -> tuple[Array, Array, dict[str, Array], int]:
+    """Copies of the parameters, of the layers' statistics and of the update's state, and its steps."""
+    state = {name: array.copy() for name, array in update.state.items()}
+    return network.flat_parameters.copy(), network.flat_statistics.copy(), state, update.steps
 
 
 def _made_ready(
