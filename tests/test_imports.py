@@ -29,17 +29,17 @@ BELOW = {
     "worker": {"errors", "child"},
     "simulation": {"errors"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
-    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process", "simulation"},
+    "kernels": {"errors", "architecture", "calls", "device", "group", "cuda", "worker", "text_process", "simulation"},
     "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
     "parallel": {
-        "errors", "architecture", "calls", "child", "device", "group", "simulation", "silhouettes", "datasets", "kernels",
-        "model",
+        "errors", "architecture", "calls", "child", "device", "group", "simulation", "silhouettes", "datasets",
+        "kernels", "model",
     },
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
         "nncourse", "sandbox", "parallel",
     },
-    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "parallel", "classroom"},
+    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom", "parallel"},
     "__main__": {"cli"},
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.
