@@ -32,8 +32,8 @@ BELOW = {
     "kernels": {"errors", "architecture", "calls", "device", "group", "cuda", "worker", "text_process", "simulation"},
     "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
     "parallel": {
-        "errors", "architecture", "calls", "device", "group", "simulation", "silhouettes", "datasets", "kernels",
-        "model",
+        "errors", "architecture", "calls", "child", "device", "group", "simulation", "silhouettes", "datasets",
+        "kernels", "model",
     },
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
