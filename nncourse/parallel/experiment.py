@@ -163,14 +163,14 @@ def _pairs(parts: Parts) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
 
 def make_experiment_network(plan: Plan, seed: int) -> Network:
     """The network of the plan for its images; "small" is one for trying, of two convolutions."""
-    classes, shape = len(silhouettes.CLASSES), (1, plan.height, plan.width)
+    classes = len(silhouettes.CLASSES)
     if plan.network == "small":
         pool = max(1, min(plan.height, plan.width) // 6)
         words = f"image1x{plan.height}x{plan.width},conv4x3same,conv4x3same,pool{pool},{classes}"
         return make_network(words, "relu", "categorical_cross_entropy", "he", seed)
     from nncourse.model.resnet import resnet
 
-    return resnet(int(plan.network.removeprefix("resnet")), classes=classes, input_shape=shape, seed=seed)
+    return resnet(int(plan.network.removeprefix("resnet")), classes, 1, seed, plan.height, plan.width)
 
 
 def make_backend(kind: str) -> Calls:
@@ -201,7 +201,9 @@ def run_job(
     partial = is_partial(plan, job.devices)
     backend = make_backend(job.devices.kind)
     network = make_experiment_network(plan, plan.seed + job.number).on(backend)
-    group.broadcast(network.flat_parameters)
+    for vector in (network.flat_parameters, network.flat_statistics):
+        if vector.size:
+            group.broadcast(vector)
     X, Y = placed(parts.train[0], backend.device, plan.send), backend.to_device(parts.train[1])
     train = _Training(plan, job, network, SGD(), X, Y, backend, group)
     held = _Shown(parts.validation, plan, backend, group, 0)
