@@ -249,16 +249,22 @@ def test_several_are_trained_step_by_step_and_only_the_first_shows_it(capsys):
         train(network_of("12,3"), *data("12,3"), asked, epochs=1, group=Recorded(0, 2))
 
 
-def test_ctrl_c_in_a_group_is_an_exception_and_leaves_the_network_as_it_was():
-    """The other members cannot know of it, so that training must not go on as if it had ended."""
+def test_a_member_that_is_interrupted_keeps_the_best_and_exchanges_nothing_more():
+    """The other members cannot know of it: they would be waited for in vain."""
+    group = Recorded(0, 2)
+    exchanged = []
 
     def press(epoch):
-        raise KeyboardInterrupt
+        if epoch.number == 2:
+            group.all_reduce = group.broadcast = group.barrier = lambda *arguments: exchanged.append(arguments)
+            raise KeyboardInterrupt
 
-    network = network_of("12,3")
-    with pytest.raises(KeyboardInterrupt):
-        train(network, *data("12,3"), NUMPY, epochs=3, group=Recorded(0, 2), on_epoch=press)
-    np.testing.assert_array_equal(network.flat_parameters, network_of("12,3").flat_parameters)
+    network, expected = network_of("12,3"), network_of("12,3")
+    history = train(network, *data("12,3"), NUMPY, epochs=3, group=group, on_epoch=press)
+    assert history.stopped.startswith("interrupted after epoch 2") and not exchanged
+    best = int(np.argmin(history.costs)) + 1
+    train(expected, *data("12,3"), NUMPY, epochs=best, group=Recorded(0, 2))
+    np.testing.assert_array_equal(network.flat_parameters, expected.flat_parameters)
 
 
 def test_what_does_not_fit_the_group_is_refused():

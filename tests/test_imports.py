@@ -30,12 +30,14 @@ BELOW = {
     "text_process": {"device"},  # only to measure times, when it judges nothing
     "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process"},
     "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
-    "parallel": {"errors", "architecture", "calls", "device", "group", "silhouettes", "datasets", "kernels", "model"},
+    "parallel": {
+        "errors", "architecture", "calls", "child", "device", "group", "silhouettes", "datasets", "kernels", "model",
+    },
     "classroom": {
         "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
         "nncourse", "sandbox", "parallel",
     },
-    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom"},
+    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "parallel", "classroom"},
     "__main__": {"cli"},
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.
