@@ -34,7 +34,8 @@ def data_parallel_epoch(
     """One epoch of the samples X, Y in this order, which every member holds: a step for each batch of all members.
 
     Each batch is cut by shard(), with `shares` if they are given. With `synchronise`, layers that compute statistics
-    of the batch add them over the group. `on_rows` is told how many rows this member computes with next.
+    of the batch add them over the group. Running statistics become the mean of the members' at the end. `on_rows` is
+    told how many rows this member computes with next.
     """
     steps = []
     for start in range(0, len(order), batch_size):
@@ -53,6 +54,9 @@ def data_parallel_epoch(
             on_rows(len(rows))
         shared_gradient(network, samples, Y[rows], weight, backend, group, here)
         update.step(network.flat_parameters, network.flat_gradient, rate, backend)
+    if network.statistics:
+        group.all_reduce(network.flat_statistics)
+        network.flat_statistics /= group.size
 
 
 def shared_gradient(

@@ -116,7 +116,8 @@ def train(
     X, Y = (backend.to_device(np.ascontiguousarray(array)) for array in (X, Y))
     held = [backend.to_device(np.ascontiguousarray(array)) for array in validation or ()]
     X_validation, Y_validation = held or (X, Y)
-    group.broadcast(there.flat_parameters)  # whatever the others were given
+    for vector in (there.flat_parameters, there.flat_statistics) if group.size > 1 else ():
+        group.broadcast(vector)  # whatever the others were given
     best, best_cost = _snapshot(there, update), math.inf
     progress = progress and group.rank == 0
     try:
