@@ -1,5 +1,6 @@
 """What notebook 12 shows of exchanges: letters, the ring in pictures, recorded times."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,8 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from nncourse.classroom import overheads
+from nncourse.classroom.course import CUDA_FUNCTION
 from nncourse.classroom.plots import INK, Described
-from nncourse.errors import CourseError
+from nncourse.cuda import emulate
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.kernels import peer
 from nncourse.kernels.catalogue import find
 from nncourse.parallel.simulated import Message, SimulatedGroup, fit_link, simulate
 
@@ -119,6 +123,29 @@ def _told(states: Sequence[Sequence[tuple[np.ndarray, int]]], size: int) -> Iter
         sends = ", ".join(f"rank {rank} chunk {states[rank][step][1]}" for rank in range(size))
         whole = sum(int(value) == 2**size - 1 for rank in range(size) for value in states[rank][step + 1][0])
         yield f"In step {step + 1} are sent: {sends}; then {whole} of {size * size} chunks are whole."
+
+
+# ---- the all-reduce inside kernels
+
+
+def peer_text(*names: str) -> str:
+    """The text of some functions of kernels/peer.cu, as they stand there, without the comments above them."""
+    found = {match[1]: match[0] for match in CUDA_FUNCTION.finditer(peer.source(2).text)}
+    for name in names:
+        refuse_unknown("a function of peer.cu", name, found)
+    texts = [found[name] for name in found if name in names]
+    return "\n\n".join(re.sub(r"^(?://.*\n)+", "", text) for text in texts)
+
+
+def emulated_all_reduce(devices: int = 4, n: int = 100, way: str = "flags") -> str:
+    """Run the kernel of peer.cu on the CPU emulator, and say what came of it; or why that cannot be."""
+    if reason := emulate.why_not():
+        return f"The emulator cannot run here: {reason}"
+    vectors = list(np.random.default_rng(0).standard_normal((devices, n), dtype=np.float32))
+    (truth,) = peer.after_rounds(vectors, 1)[:1]
+    peer.Simulated(devices).all_reduce(vectors, way)
+    same = all((vector == truth).all() for vector in vectors)
+    return f"{way}, {devices} devices, {n} numbers: {'the right sum, and the same bits everywhere' if same else 'wrong'}"
 
 
 # ---- recorded times
