@@ -210,7 +210,7 @@ class GPUs:
         return cupy.cuda.Device(self.devices[rank])
 
     def _rows_of(self, vectors: Sequence[Any]) -> list[Any]:
-        """For each GPU how far from its own vector those of all others lie. Kept, since recorded graphs go on reading."""
+        """For each GPU how far from its own vector those of all others lie. Kept: a recorded graph reads it again."""
         key = tuple(vector.data.ptr for vector in vectors)
         if key not in self._rows:
             self._rows[key] = self._tables(vectors)
