@@ -259,6 +259,7 @@ def _train_here(options: argparse.Namespace, heart) -> int:
     X, before = model.scaled(X), _count_of("epochs", resumed)
     held = (model.scaled(held_out.samples_for(network.input_shape)), held_out.Y) if held_out else None
     more = {"validation": held, "epochs_done": before, "progress": options.verbose, "group": group}
+    more["synchronise"] = bool(network.statistics)
     more |= {"on_rows": heart.works} if heart else {}
     history = train(
         network, X, data.Y, backend, epochs=options.epochs, **(steps | {"schedule": schedule, "update": update}), **more

@@ -1,5 +1,7 @@
 """A group of processes that exchange by MPI (mpi4py): each process of `mpiexec -n 4 …` is one member."""
 
+import math
+import time
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,18 @@ class MPIGroup:
             raise CourseError(f"wanted {here.nbytes} bytes from process {source}, with tag {tag}; got {got}")
         message.Recv(here)
         _back(here, vector)
+
+    def next_sender(self, tag: int = 0, patience: float = math.inf) -> int | None:
+        """Wait for a message with this tag: who sent the one that comes first? It is still to be received.
+
+        None after so many seconds.
+        """
+        status, end = self._MPI.Status(), time.monotonic() + patience
+        while not self.communicator.Iprobe(self._MPI.ANY_SOURCE, tag, status):
+            if time.monotonic() > end:
+                return None
+            time.sleep(1e-4)  # a wait of MPI's own would keep a core busy
+        return status.Get_source()
 
     def barrier(self) -> None:
         self.communicator.Barrier()
