@@ -101,13 +101,14 @@ def measured(peers: GPUs, members: list[Any], n: int, left_out: dict[str, str]) 
         times, rounds = inside(peers, vectors, way)
         refuse_difference(vectors, f"{way}, inside")
         record(f"{way}, inside a kernel", times, error, rounds=rounds, chosen=way == best)
-    contenders: list[tuple[str, Callable[[], None]]] = [(f"{best}, ", lambda: peers.all_reduce(vectors, best))]
+    contenders: list[tuple[str, Callable[[], None]]] = [("peer memory, ", lambda: peers.all_reduce(vectors, best))]
     if members:
         contenders.append(("NCCL, ", lambda: nccl_all_reduce(members, vectors)))
     for name, call in contenders:
         error = checked(call, vectors, numbers, streams, peers.devices, name)
         times = launched(call, peers.devices, streams)
-        record(f"{name}launched", times, error, chosen=True)
+        used = {} if "NCCL" in name else {"way": best}
+        record(f"{name}launched", times, error, **used)
         try:
             graphs = recorded(call, peers.devices, streams)
         except Exception as problem:  # what CUDA or NCCL does not record
@@ -117,7 +118,7 @@ def measured(peers: GPUs, members: list[Any], n: int, left_out: dict[str, str]) 
             lambda graphs=graphs: replay(graphs[1], streams), vectors, numbers, streams, peers.devices, name
         )
         times = launched(lambda graphs=graphs: replay(graphs[CALLS], streams), peers.devices, streams, 4, CALLS)
-        record(f"{name}in a graph", times, error, chosen=True)
+        record(f"{name}in a graph", times, error, **used)
     peers.refuse_missed()
     return found
 

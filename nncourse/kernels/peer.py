@@ -153,7 +153,10 @@ class Simulated:
 
 
 class GPUs:
-    """GPUs of this host that reach each other's memory. CourseError if they do not."""
+    """GPUs of this host that reach each other's memory, with memory for their exchanges. CourseError if they do not.
+
+    All-reduces with the same memory must follow one another: for each GPU on one stream, or with waiting between.
+    """
 
     def __init__(self, devices: Sequence[int], most: int = 1 << 18):
         import cupy
