@@ -200,10 +200,11 @@ def test_refusals():
 
 @pytest.mark.skipif(why_no_nvrtc() is not None, reason=str(why_no_nvrtc()))
 @pytest.mark.parametrize("size", [2, 4])
-def test_compiles_for_a_gpu_with_room_for_1024_threads(size):
+def test_compiles_for_a_gpu_with_room_for_all_threads(size):
     found = compile_check(source(size))
     assert set(found) == set(WAYS)
-    assert all(used.registers <= 64 and used.spill_bytes == 0 for used in found.values())
+    assert all(used.spill_bytes == 0 for used in found.values())
+    assert all(found[way].registers * threads <= 65_536 for way, threads in zip(WAYS, (1024, 1024, 512), strict=True))
 
 
 # ---- training
