@@ -32,13 +32,14 @@ BELOW = {
     "kernels": {"errors", "architecture", "calls", "device", "group", "cuda", "worker", "text_process", "simulation"},
     "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
     "parallel": {
-        "errors", "architecture", "calls", "device", "group", "simulation", "silhouettes", "datasets", "kernels", "model",
+        "errors", "architecture", "calls", "child", "device", "group", "simulation", "silhouettes", "datasets",
+        "kernels", "model",
     },
     "classroom": {
-        "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
-        "nncourse", "sandbox", "parallel",
+        "errors", "architecture", "calls", "reading", "device", "group", "datasets", "cuda", "worker", "kernels",
+        "model", "parallel", "nncourse", "sandbox",
     },
-    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom"},
+    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom", "parallel"},
     "__main__": {"cli"},
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.
@@ -47,6 +48,7 @@ LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", 
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
 CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
+CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour")}
 
 
 def part_of(file: Path) -> str:

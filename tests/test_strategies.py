@@ -79,6 +79,19 @@ def test_averaging_is_not_synchronous_training_for_adam_or_with_more_batches_a_r
         assert (run.results[1][2].state[name] == update.state[name]).all()
 
 
+def test_running_statistics_are_averaged_or_refused():
+    def part(group):
+        network = network_of(NETWORKS["normalised"])
+        train_by_averaging(network, *samples_for(network), NUMPY, group, epochs=1, batch_size=10)
+        with pytest.raises(CourseError, match="without batch normalisation"):
+            train_asynchronously(network, *samples_for(network), NUMPY, group, epochs=1)
+        return network.flat_statistics
+
+    one, other = simulate(part, 2).results
+    assert (one == other).all()
+    assert abs(one - network_of(NETWORKS["normalised"]).flat_statistics).max() > 0.01
+
+
 # ---- asynchronous
 
 
@@ -185,6 +198,7 @@ def test_alone_or_by_nccl_nobody_can_hear_from_anyone():
 
 NETWORKS = {
     "dense": SIZES,
+    "normalised": "image1x6x6,conv3x3same,batchnorm,pool2,8,3",
     "images": "image1x6x6,conv3x3same,pool2,dropout0.3,conv4x2same,8,dropout0.2,3",
 }
 
@@ -195,7 +209,7 @@ def through_a_pipeline(group, words: str, stages: int, schedule: str, make=SGD, 
     pipeline, replicas = grid(group, stages)
     options = {"epochs": 2, "batch_size": 10, "update": make(), "seed": 7, "schedule": schedule} | options
     history = train_pipeline(network, X, Y, NUMPY, pipeline, replicas, **options)
-    return network.flat_parameters, history.costs
+    return np.concatenate([network.flat_parameters, network.flat_statistics]), history.costs
 
 
 def samples_for(network, rows: int = 23):
@@ -214,6 +228,7 @@ def samples_for(network, rows: int = 23):
         ("images", 3, 3, 4, Adam),
         ("images", 6, 3, 2, MOMENTUM),
         ("images", 5, 5, 20, SGD),  # more micro-batches than rows
+        ("normalised", 3, 3, 1, MOMENTUM),  # more than one would have statistics of their own
     ],
 )
 def test_a_pipeline_learns_what_one_device_learns(schedule, words, members, stages, micro_batches, make):
@@ -225,8 +240,9 @@ def test_a_pipeline_learns_what_one_device_learns(schedule, words, members, stag
     history = train(
         network, X, Y, NUMPY, epochs=2, batch_size=10, update=make(), seed=7, learning_rate=options["learning_rate"]
     )
-    for parameters, costs in run.results:
-        np.testing.assert_allclose(parameters, network.flat_parameters, atol=ROUNDING)
+    for vector, costs in run.results:
+        wanted = np.concatenate([network.flat_parameters, network.flat_statistics])
+        np.testing.assert_allclose(vector, wanted, atol=ROUNDING)
         np.testing.assert_allclose(costs, history.costs, atol=ROUNDING)
 
 

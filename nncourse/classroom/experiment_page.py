@@ -52,8 +52,8 @@ def head(plan: Plan, results: Sequence[Result], trained: int, tested: int) -> st
         ("network", f"{plan.network}, {size}float32; SGD, rate {plan.learning_rate:g}, {plan.epochs} epochs"),
         (
             "data",
-            f"{9 * plan.images:,} generated silhouettes of {plan.height} × {plan.width} pixels in 9 classes, a stand-in "
-            f"for the thesis's fish: {trained:,} to train, {tested:,} to test",
+            f"{9 * plan.images:,} generated silhouettes of {plan.height} × {plan.width} pixels in 9 classes, in place "
+            f"of the thesis's fish: {trained:,} to train, {tested:,} to test",
         ),
         ("runs", f"{plan.runs} of each kind in turn, {plan.pause:g} s apart; medians are shown"),
         ("clock", "training, validation after each epoch, and the test; neither data nor start nor compiling"),
@@ -112,7 +112,7 @@ def scaling(rows: Sequence[Row], base: Row) -> str:
             else f"{label}: no p below 1 fits better than 1."
         )
     said = "; ".join(
-        f"{label}: " + ", ".join(f"{s:.3g} on {k}" for k, s in zip(*line)) for label, line in lines.items()
+        f"{label}: " + ", ".join(f"{s:.3g} on {k}" for k, s in zip(*line, strict=True)) for label, line in lines.items()
     )
     figure = image(_speedup_figure(lines), f"Speedup over {base.label}. {said}", whole=True)
     return f"<h2>Speedup</h2>{_paragraphs(notes)}{figure}"
@@ -185,8 +185,8 @@ def memory(plan: Plan, results: Sequence[Result]) -> str:
 def thesis() -> str:
     """The thesis's table."""
     about = (
-        "ResNet-34 on 9,000 fish masks of 148 × 197 pixels, 100 epochs, batch 128, SGD with rate 0.05; two Tesla K20m and "
-        "two Xeon E5-2620. Energy from power readings every 0.5 s. EDP is over that of one GPU."
+        "ResNet-34 on 9,000 fish masks of 148 × 197 pixels, 100 epochs, batch 128, SGD with rate 0.05; two Tesla K20m "
+        "and two Xeon E5-2620. Energy from power readings every 0.5 s. EDP is over that of one GPU."
     )
     return f"<h2>The thesis’s own numbers</h2>{table(numbers.THESIS_COLUMNS, numbers.THESIS)}{_paragraphs([about])}"
 

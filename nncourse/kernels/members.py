@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nncourse.errors import CourseError
-from nncourse.kernels.check import Returned, form_fault, judge, raised
+from nncourse.kernels.check import BROKEN_OFF, Returned, form_fault, judge, raised
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import Kernel
 from nncourse.kernels.operation import Operation
@@ -166,6 +166,10 @@ def together(
                 return Fault("changes an argument", {"name": changed, "rank": rank})
         if fault := _returned_fault(operation, case, member):
             return Fault(fault.kind, {**fault.facts, "rank": rank})
+    shapes = operation.shapes.result_shapes(case.arguments, operation.sizes(*case.arguments))
+    for member in members:
+        if not all(_has(named, member, number, shapes[number][1:]) for number, named in enumerate(operation.results)):
+            return BROKEN_OFF
     in_place = {each: np.stack([member.in_place[each] for member in members]) for each in own}
     arrays = []
     for number, named in enumerate(operation.results):
@@ -203,6 +207,17 @@ def _returned_fault(operation: GroupOperation, case: Case, member: Returned) -> 
         if fault := form_fault(_own(named), about, shape[1:], named.name in own):
             return fault
     return None
+
+
+def _has(named: Argument, member: Returned, number: int, shape: tuple[int, ...]) -> bool:
+    """Whether the elements of a result came, as many as there should be."""
+    if named.name in member.in_place:
+        array: np.ndarray | None = member.in_place[named.name]
+    elif member.results[number]["what"] == "number":
+        return True
+    else:
+        array = member.arrays[number]
+    return array is not None and array.shape == shape and array.dtype == named.dtype
 
 
 def _own(named: Argument) -> Argument:

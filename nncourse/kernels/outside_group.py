@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from nncourse import text_process
-from nncourse.kernels.check import Returned, judge
+from nncourse.kernels.check import BROKEN_OFF, Returned, judge
 from nncourse.kernels.forbidden import forbidden
 from nncourse.kernels.members import GroupOperation, member_arguments, together, world_of
-from nncourse.kernels.outside import EndedError, TextProcess, array_from, broken_off, most_bytes
+from nncourse.kernels.outside import EndedError, TextProcess, array_from, most_bytes
 from nncourse.kernels.verdict import RIGHT, Case, Fault, Verdict
 from nncourse.simulation.faults import ExchangeError
 from nncourse.simulation.world import MEETINGS, World
@@ -162,7 +162,7 @@ class MemberProcess(TextProcess):
             except ExchangeError:
                 raise
             except (KeyError, ValueError, AttributeError, IndexError):
-                raise EndedError(broken_off()) from None
+                raise EndedError(BROKEN_OFF) from None
             except TypeError as error:
                 self._send({"raised": "TypeError", "text": str(error)})
             else:

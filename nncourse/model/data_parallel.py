@@ -4,7 +4,7 @@ The gradients are added over the group before the parameters move. So the member
 are those of one device that is given whole batches, to rounding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -29,11 +29,13 @@ def data_parallel_epoch(
     group: Group,
     synchronise: bool = False,
     shares: Sequence[float] | None = None,
+    on_rows: Callable[[int], None] | None = None,
 ) -> None:
     """One epoch of the samples X, Y in this order, which every member holds: a step for each batch of all members.
 
     Each batch is cut by shard(), with `shares` if they are given. With `synchronise`, layers that compute statistics
-    of the batch add them over the group. Running statistics become the mean of the members' at the end.
+    of the batch add them over the group. Running statistics become the mean of the members' at the end. `on_rows` is
+    told how many rows this member computes with next.
     """
     steps = []
     for start in range(0, len(order), batch_size):
@@ -48,6 +50,8 @@ def data_parallel_epoch(
         steps.append((batch[own], weight, here))
     own_samples = in_turn(X, [rows for rows, _, _ in steps])
     for samples, (rows, weight, here) in zip(own_samples, steps, strict=True):
+        if on_rows:
+            on_rows(len(rows))
         shared_gradient(network, samples, Y[rows], weight, backend, group, here)
         update.step(network.flat_parameters, network.flat_gradient, rate, backend)
     if network.statistics:

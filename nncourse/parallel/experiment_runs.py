@@ -52,7 +52,9 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, s
     images.unlink()
 
 
-def run_one(folder: Path, name: str, group: Group, progress: bool = True) -> None:
+def run_one(
+    folder: Path, name: str, group: Group, progress: bool = True, on_rows: Callable[[int], None] | None = None
+) -> None:
     """One run, in each of its processes; the first one measures energy and writes the file."""
     plan = read_plan(folder)
     job = job_called(plan, name)
@@ -60,7 +62,7 @@ def run_one(folder: Path, name: str, group: Group, progress: bool = True) -> Non
         raise CourseError(f"wanted {job.devices.count} processes for {name}; got {group.size}")
     first = group.rank == 0
     meters, missing = meters_here() if first else ([], [])
-    result = run_job(plan, job, load_parts(folder / "images.npz"), group, meters, progress and first)
+    result = run_job(plan, job, load_parts(folder / "images.npz"), group, meters, progress and first, on_rows)
     if first:
         text = json.dumps(result | {"not_measured": missing}, indent=1)
         write_atomically(file_of(folder, job), lambda new: new.write_text(text + "\n", "utf-8"))
@@ -82,7 +84,9 @@ def _alone(heart: Heartbeat | None) -> int:
 def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
     """run_one() with the processes that were started together with this one."""
     kind = job_called(read_plan(folder), name).devices.kind
-    run_one(folder, name, member.join(kind, heart))
+    run_one(folder, name, member.join(kind, heart), on_rows=heart.works if heart else None)
+    if heart:
+        heart.rests()
     return 0
 
 

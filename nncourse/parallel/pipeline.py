@@ -11,7 +11,7 @@ Pipelines stand side by side, too: each has its shard of the batch, and the grad
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from math import prod
@@ -101,9 +101,10 @@ class Stage:
         below = network.layers[: self.part.start]
         self.first_layer = LayerSequence(below).count if below else 0  # its number, as dropout counts them
         self.shape_below, self.shape = network.shapes[self.part.start], network.shapes[self.part.stop]
-        sizes = [sum(array.size for layer in network.layers[part] for array in layer.parameters) for part in parts]
-        self.cuts = [slice(start, stop) for start, stop in pairwise((0, *accumulate(sizes)))]
+        self.cuts = _cuts(LayerSequence(network.layers[part]).parameters for part in parts)
+        self.statistics_cuts = _cuts(LayerSequence(network.layers[part]).statistics for part in parts)
         self.parameters = network.flat_parameters[self.cuts[pipeline.rank]]
+        self.statistics = network.flat_statistics[self.statistics_cuts[pipeline.rank]]
         self.gradient = np.zeros_like(self.parameters)
         self.gradients = views(self.gradient, [array.shape for array in self.layers.parameters])
         self.inputs: dict[int, Array] = {}
@@ -143,6 +144,17 @@ class Stage:
         if not self.is_first:
             self._send(G_below, self.pipeline.rank - 1, number)
 
+    def share_out(self, replicas: Group) -> None:
+        """Every member gets all parameters, and the statistics of all layers: the mean of those of the replicas."""
+        if self.statistics.size:
+            self.statistics /= replicas.size
+            replicas.all_reduce(self.statistics)
+        vectors = (self.network.flat_parameters, self.cuts), (self.network.flat_statistics, self.statistics_cuts)
+        for vector, cuts in vectors:
+            for member, cut in enumerate(cuts):
+                if cut.start < cut.stop:
+                    self.pipeline.broadcast(vector[cut], root=member)
+
     def _send(self, array: Array, to: int, number: int) -> None:
         with self.timeline.span("exchange", number):
             self.pipeline.send(array.ravel(), to, tag=number)
@@ -152,6 +164,12 @@ class Stage:
         with self.timeline.span("wait", number):
             self.pipeline.receive(vector, source, tag=number)
         return vector.reshape(shape)
+
+
+def _cuts(arrays_of_parts: Iterable[Sequence[Array]]) -> list[slice]:
+    """Where the arrays of each part lie in a flat vector of all."""
+    sizes = [sum(array.size for array in arrays) for arrays in arrays_of_parts]
+    return [slice(start, stop) for start, stop in pairwise((0, *accumulate(sizes)))]
 
 
 def train_pipeline(
@@ -200,10 +218,10 @@ def train_pipeline(
                     update.step(stage.parameters, stage.gradient, learning_rate, backend)
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
-        for member, cut in enumerate(stage.cuts):
-            pipeline.broadcast(there.flat_parameters[cut], root=member)
+        stage.share_out(replicas)
         history.epochs.append(Epoch(epoch, evaluate(there, X, Y, backend, pipeline), None, seconds))
     network.flat_parameters[...] = devices.to_device(there.flat_parameters, "cpu")
+    network.flat_statistics[...] = devices.to_device(there.flat_statistics, "cpu")
     return history
 
 

@@ -3,14 +3,16 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nncourse import device as devices
 from nncourse.errors import refuse_unknown
 from nncourse.group import Group
-from nncourse.simulation.world import Event
+
+if TYPE_CHECKING:
+    from nncourse.simulation.world import Event
 
 WORK = ("compute", "forward", "backward", "update")
 KINDS = (*WORK, "exchange", "wait")
@@ -62,7 +64,7 @@ def gathered(timeline: Timeline, group: Group) -> list[Span] | None:
     return [Span(int(rank), KINDS[int(what)], start, end, int(number)) for rank, what, start, end, number in rows]
 
 
-def simulated(events: Sequence[Event]) -> list[Span]:
+def simulated(events: Sequence["Event"]) -> list[Span]:
     """What the members of a simulated group did, by the simulation's own clock."""
     kinds = {"work": "compute", "wait": "wait"}
     return [Span(each.rank, kinds.get(each.kind, "exchange"), each.begin, each.end, each.step) for each in events]

@@ -1,0 +1,46 @@
+"""The figure of who did what, and when."""
+
+import pytest
+
+from nncourse.classroom.gantt import plot_gantt
+from nncourse.classroom.widgets import png
+from nncourse.errors import CourseError
+from nncourse.parallel.timeline import Span
+
+SPANS = [
+    Span(0, "forward", 5.000, 5.002, 0),
+    Span(0, "wait", 5.002, 5.006),
+    Span(0, "backward", 5.006, 5.010, 0),
+    Span(3, "wait", 5.000, 5.002),
+    Span(3, "exchange", 5.002, 5.0025),
+    Span(3, "forward", 5.0025, 5.0055, 1),
+    Span(3, "update", 5.01, 5.01),
+]
+
+
+def test_each_member_has_a_row_with_its_bars_and_numbers():
+    shown = plot_gantt(SPANS, "title", names={3: "the other"})
+    (axes,) = shown.figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "the other"]
+    assert axes.get_xlabel() == "time, ms" and axes.get_xlim() == pytest.approx((0, 10))
+    assert [text.get_text() for text in axes.texts] == ["0", "0", "1"]
+    bars = {round(path.get_extents().x0, 6) for each in axes.collections for path in each.get_paths()}
+    assert bars == {0, 2, 2.5, 6}
+    (legend,) = shown.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["forward", "backward", "sends, receives, adds", "waits"]
+    for words in ("2 members over 10 ms", "rank 0 works 60%", "the other works 30%", "55% of all members' time"):
+        assert words in shown.words
+    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
+    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+    assert png(shown.figure).startswith(b"\x89PNG")
+
+
+def test_a_part_may_be_shown():
+    shown = plot_gantt(SPANS, until=0.0025)
+    assert shown.figure.axes[0].get_xlim() == pytest.approx((0, 2.5)) and "over 2.5 ms" in shown.words
+    assert "rank 0 works 80%" in shown.words and "rank 3 works 0%" in shown.words
+
+
+def test_without_spans_there_is_no_figure():
+    with pytest.raises(CourseError, match="at least one"):
+        plot_gantt([])
