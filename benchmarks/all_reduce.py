@@ -68,12 +68,22 @@ def run(counts: list[int], sizes: tuple[int, ...]) -> dict:
         if count <= there:
             with closing_nccl(count, left_out) as members:
                 peers = GPUs(range(count), MOST)
+                warm_up(peers)
                 for n in sizes:
                     records += measured(peers, members, n, left_out)
                     print(f"{count} GPUs, {n} numbers: done", file=sys.stderr, flush=True)
     head = {"machine": devices.describe("gpu"), "cpu": devices.describe("cpu"), "gpus": there}
     versions = devices.versions() | ({"nccl": nccl_version()} if any("NCCL" in r["contender"] for r in records) else {})
     return head | {"versions": versions, "records": records, "fits": fits(records), "left_out": left_out}
+
+
+def warm_up(peers: GPUs, seconds: float = 0.3) -> None:
+    """Keep the GPUs busy until their clocks have risen."""
+    vectors = [on_gpu(np.zeros(1000, np.float32), gpu) for gpu in peers.devices]
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        timed(lambda: peers.all_reduce(vectors, "flags", 1000), peers.devices)
+    peers.refuse_missed()
 
 
 # ---- the contenders
