@@ -138,18 +138,23 @@ def test_a_deadlock_names_ranks_steps_and_lines_of_the_text():
         "root", "def all_reduce(group, vector):\n    group.receive(vector, (group.rank + 1) % group.size)\n"
     )
     assert verdict.kind == "deadlock"
-    assert "wait at step 1 (line 2), each to receive: 0 for 1, 1 for 2, 2 for 3, 3 for 0, a circle" in verdict.line
+    assert "wait at step 1 (line 2), each to receive, 0 for 1, 1 for 2, 2 for 3, 3 for 0: a circle" in verdict.line
 
 
 @pytest.mark.parametrize(
     ("kernel", "before", "after", "said"),
     [
-        ("root", "vector += part", "vector += 2 * part", "rank 0's numbers 0 to 7 count ranks 1, 2 and 3 twice"),
-        ("root", "vector += part", "pass", "rank 0's numbers 0 to 7 are its own alone"),
-        ("tree", "vector += part", "vector += part * (group.rank < 2)", "rank 0's numbers 0 to 7 lack rank 3"),
+        (
+            "root",
+            "vector += part",
+            "vector += 2 * part",
+            "numbers 0 to 7 of rank 0: ranks 1, 2 and 3 are counted twice",
+        ),
+        ("root", "vector += part", "pass", "numbers 0 to 7 of rank 0: its own alone, no sum"),
+        ("tree", "vector += part", "vector += part * (group.rank < 2)", "numbers 0 to 7 of rank 0: rank 3 is missing"),
         ("ring", "chunks[(group.rank + 1 - step) % size]", "chunks[(group.rank - step) % size]", "of another chunk"),
         ("ring", "chunk += part", "chunk += 0", "came at step"),
-        ("ring", "range(size - 1):  # all", "range(size - 2):  # all", "rank 0's"),
+        ("ring", "range(size - 1):  # all", "range(size - 2):  # all", "rank 1 is missing"),
     ],
 )
 def test_a_wrong_sum_says_whose_numbers_are_missing_or_when_they_came(kernel, before, after, said):

@@ -224,13 +224,14 @@ def test_a_circle_of_members_that_wait_is_shown_at_once_with_ranks_steps_and_lin
     assert time.perf_counter() - start < 2
     line = all_receive_first.__code__.co_firstlineno + 1
     assert error.kind == "deadlock" and error.circle == (0, 3, 2, 1) and (error.rank, error.step) == (0, 1)
-    assert f"step 1 (line {line})" in str(error) and "0 for 3, 3 for 2, 2 for 1, 1 for 0" in str(error)
+    assert f"step 1 (line {line})" in str(error) and "0 for 3, 3 for 2, 2 for 1, 1 for 0: a circle" in str(error)
     assert "must send before it receives" in str(error)
 
 
 def test_all_send_first_is_right_where_sends_are_buffered_and_a_deadlock_where_they_wait():
     assert simulate(all_send_first, 4, vectors(4)).seconds == 0
     error = failed(all_send_first, buffered=False)
+    assert error.run and [message.to for message in error.run.messages] == [1, 2, 3, 0]
     assert error.circle == (0, 1, 2, 3) and "must receive before it sends" in str(error)
 
     def one_receives_first(group, vector):
