@@ -234,8 +234,10 @@ class _Turns:
             self._may_run[rank].release()
 
     def _stop(self, error: BaseException) -> None:
-        self.error, self.over = error, True
-        self._done.release()
+        """End the simulation, because of the first error."""
+        if not self.over:
+            self.error, self.over = error, True
+            self._done.release()
 
     def _wait(self, threads: list[threading.Thread], patience: float) -> None:
         """Until all is over, or until one turn has lasted too long."""
