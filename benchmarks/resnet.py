@@ -106,6 +106,7 @@ def measure(rows: int, rounds: int, steps: int, device: str = "gpu", depth: int 
     ours()
     devices.synchronise(device)
     found: dict[str, Any] = {"prepared": {OURS: time.perf_counter() - began}, "left_out": {}, "memory": {}}
+    print(f"ours is ready after {found['prepared'][OURS]:.0f} s", flush=True)
     work, gradient = {OURS: ours}, devices.to_device(there.flat_gradient, "cpu").copy()
     found["memory"][OURS] = held(device)
     wait = synchronised(device)
