@@ -14,7 +14,7 @@ from nncourse import __version__
 from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwritable
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
-SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR or cosine,EPOCHS"
+SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from processes import in_processes
 
+from nncourse import datasets
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
 from nncourse.kernels.backend import choose
@@ -15,6 +16,7 @@ from nncourse.model.updates import SGD, Adam
 from nncourse.parallel.asynchronous import train_asynchronously
 from nncourse.parallel.averaging import train_by_averaging
 from nncourse.parallel.hybrid import ideal_share, measured_shares, measured_step, step_seconds, take_device
+from nncourse.parallel.larger_batches import larger_batches
 from nncourse.parallel.pipeline import SCHEDULES, flops, grid, partition, train_pipeline
 from nncourse.parallel.simulated import Link, simulate
 from nncourse.parallel.subgroup import Subgroup
@@ -294,6 +296,21 @@ def test_stages_that_cannot_be_are_refused():
         simulate(functools.partial(through_a_pipeline, words="dense", stages=5, schedule="all_forward_first"), 5)
     with pytest.raises(CourseError, match="equal length for 3 members"):
         simulate(functools.partial(through_a_pipeline, words="dense", stages=2, schedule="all_forward_first"), 3)
+
+
+# ---- larger batches
+
+
+def test_many_workers_learn_less_in_as_many_epochs_unless_the_rate_grows():
+    data = datasets.blobs(480, seed=1)
+    first, second = datasets.split(data, 0.25)
+    options = {"workers": 12, "batch_size": 4, "rate": 0.01, "epochs": 2, "rows": 240, "seeds": (0, 1)}
+    one, many, large, warm = larger_batches(first, second, NUMPY, **options).values()
+    assert len(one) == 2 and np.mean(one) > np.mean(many) + 0.05
+    assert np.mean(large) > np.mean(many) + 0.05 and np.mean(warm) > np.mean(many)
+    part = functools.partial(larger_batches, first, second, NUMPY, **options)
+    for together in simulate(lambda group: list(part(group=group).values()), 2).results:
+        assert np.ravel(together) == pytest.approx(np.ravel([one, many, large, warm]), abs=0.01)
 
 
 # ---- subgroups
