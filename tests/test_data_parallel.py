@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from processes import gpus, in_processes
 
+from nncourse import datasets
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
 from nncourse.kernels.backend import choose
@@ -23,6 +24,7 @@ NETWORKS = {
     "dense": "12,9,7,3",
     "dropout": "12,16,dropout0.5,9,dropout0.2,3",
     "images": "image1x6x6,conv3x3same,pool2,dropout0.3,8,3",
+    "statistics": "image1x6x6,conv3x3same,batchnorm,conv2x2same,batchnorm,8,3",  # biases before a batchnorm do nothing
 }
 UPDATES = {
     "SGD": (functools.partial(SGD, l2=0.01), 0.5),
@@ -47,15 +49,20 @@ def network_of(words: str, seed: int = 0) -> Network:
 
 
 def trained(group, backend, words: str, kind: str, shares=None, **options) -> dict:
-    """What a training comes to. Each member begins with other parameters: those of the first are taken."""
+    """What a training comes to, with statistics synchronised where there are any.
+
+    Each member begins with other parameters: those of the first are taken.
+    """
     make, rate = UPDATES[kind]
     network, update = network_of(words, seed=group.rank), make()
     X, Y = data(words)
     held = X[:5], Y[:5]
     options = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": rate, "validation": held, "seed": 7} | options
+    options = {"synchronise": "batchnorm" in words} | options
     history = train(network, X, Y, backend, update=update, group=group, shares=shares, **options)
     return {
         "parameters": network.flat_parameters,
+        "statistics": network.flat_statistics,
         "state": update.state,
         "steps": update.steps,
         "costs": history.costs,
@@ -77,6 +84,7 @@ def everything(group) -> dict:
         for kind in UPDATES
         for shares in (None, SHARES.get(group.size, tuple(range(1, group.size + 1))))
     }
+    found["apart"] = trained(group, backend, NETWORKS["statistics"], "SGD", synchronise=False)
     found["not finite"] = trained(group, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)
     return found
 
@@ -91,7 +99,7 @@ def one_device():
 
 def compare(results: list[dict], one_device: dict, rounding: float = ROUNDING) -> None:
     for key, first in results[0].items():
-        alone = one_device[key if isinstance(key, str) else key[:2]]
+        alone = one_device["statistics", "SGD"] if key == "apart" else one_device[key[:2] if len(key) == 3 else key]
         for other in results:
             same_bits(other[key], first, key)
         assert first["kernel"] == "steps" or len(results) == 1
@@ -101,7 +109,14 @@ def compare(results: list[dict], one_device: dict, rounding: float = ROUNDING) -
             assert not math.isfinite(first["costs"][-1]) and len(first["costs"]) == len(alone["costs"])
             continue
         about = str(key)
-        np.testing.assert_allclose(first["parameters"], alone["parameters"], 0, rounding, err_msg=about)
+        for name in ("parameters", "statistics"):
+            difference = np.abs(first[name] - alone[name]).max(initial=0)
+            if key == "apart":  # every member took the statistics of its own rows
+                assert len(results) == 1 or difference > 1e-3
+            else:
+                assert difference <= rounding, f"{about}, {name}: {difference}"
+        if key == "apart":
+            continue
         for name, array in alone["state"].items():
             np.testing.assert_allclose(first["state"][name], array, 0, rounding, err_msg=about)
         for name in ("costs", "validation_costs", "cost"):
@@ -112,7 +127,8 @@ def compare(results: list[dict], one_device: dict, rounding: float = ROUNDING) -
 
 def same_bits(found: dict, first: dict, about) -> None:
     """Two members have come to the same."""
-    assert found["parameters"].tobytes() == first["parameters"].tobytes(), about
+    for name in ("parameters", "statistics"):
+        assert found[name].tobytes() == first[name].tobytes(), about
     assert {name: array.tobytes() for name, array in found["state"].items()} == {
         name: array.tobytes() for name, array in first["state"].items()
     }
@@ -125,6 +141,24 @@ def same_bits(found: dict, first: dict, about) -> None:
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_processes_learn_what_one_device_learns(processes, one_device):
     compare(in_processes(everything, processes), one_device)
+
+
+def accuracy_on_digits(group) -> float:
+    """In each process: of the digits that were not trained on, after ten epochs by momentum and dropout."""
+    digits = datasets.load("digits")
+    X = digits.X / np.float32(16)
+    network = make_network("64,30,dropout0.1,10", "relu", "categorical_cross_entropy")
+    options = {"epochs": 10, "batch_size": 32, "learning_rate": 0.05, "update": SGD(momentum=0.9)}
+    train(network, X[:1400], digits.Y[:1400], NUMPY, group=group, **options)
+    return metrics.accuracy(metrics.confusion(network, X[1400:], digits.Y[1400:], NUMPY, group))
+
+
+def test_accuracies_agree_at_the_end():
+    alone = accuracy_on_digits(ALONE)
+    assert alone > 0.88
+    for processes in (2, 4):
+        found = in_processes(accuracy_on_digits, processes)
+        assert len(set(found)) == 1 and abs(found[0] - alone) < 0.01
 
 
 def test_gpus_learn_what_one_gpu_learns():
@@ -249,16 +283,22 @@ def test_several_are_trained_step_by_step_and_only_the_first_shows_it(capsys):
         train(network_of("12,3"), *data("12,3"), asked, epochs=1, group=Recorded(0, 2))
 
 
-def test_ctrl_c_in_a_group_is_an_exception_and_leaves_the_network_as_it_was():
-    """The other members cannot know of it, so that training must not go on as if it had ended."""
+def test_a_member_that_is_interrupted_keeps_the_best_and_exchanges_nothing_more():
+    """The other members cannot know of it: they would be waited for in vain."""
+    group = Recorded(0, 2)
+    exchanged = []
 
     def press(epoch):
-        raise KeyboardInterrupt
+        if epoch.number == 2:
+            group.all_reduce = group.broadcast = group.barrier = lambda *arguments: exchanged.append(arguments)
+            raise KeyboardInterrupt
 
-    network = network_of("12,3")
-    with pytest.raises(KeyboardInterrupt):
-        train(network, *data("12,3"), NUMPY, epochs=3, group=Recorded(0, 2), on_epoch=press)
-    np.testing.assert_array_equal(network.flat_parameters, network_of("12,3").flat_parameters)
+    network, expected = network_of("12,3"), network_of("12,3")
+    history = train(network, *data("12,3"), NUMPY, epochs=3, group=group, on_epoch=press)
+    assert history.stopped.startswith("interrupted after epoch 2") and not exchanged
+    best = int(np.argmin(history.costs)) + 1
+    train(expected, *data("12,3"), NUMPY, epochs=best, group=Recorded(0, 2))
+    np.testing.assert_array_equal(network.flat_parameters, expected.flat_parameters)
 
 
 def test_what_does_not_fit_the_group_is_refused():

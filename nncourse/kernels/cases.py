@@ -9,7 +9,7 @@ First stage: small sizes and hostile values, so that a fault is shown on simple 
   names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞
   or −∞ once in one argument; "special", values at which activations often fail, all of them in each array; "ties", few
   different numbers, zeros of both signs, and numbers that differ in the last bit; "nan", for operations that only move
-  and compare numbers: some or most of one argument NaN, or most of it −∞.
+  and compare numbers: some or most of one argument NaN, or most of it −∞; "one of zeros", each argument in turn.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, for who counts calls.
 Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.
@@ -34,7 +34,7 @@ from nncourse.kernels.verdict import Case
 if TYPE_CHECKING:
     from nncourse.kernels.operation import Operation
 
-HOSTILE = ("zeros", "large", "infinite", "special", "ties", "nan")
+HOSTILE = ("zeros", "large", "infinite", "special", "ties", "nan", "one of zeros")
 # The kinds of values that are tried with each name of an operation's `hostile`.
 KINDS = {
     "zeros": ("zeros",),
@@ -44,6 +44,7 @@ KINDS = {
     "special": ("special", "special", "alone", "minus alone"),
     "ties": ("few different", "zeros of both signs", "hardly different"),
     "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
+    "one of zeros": ("one of zeros",) * 6,
 }
 MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
 ABOVE_16_BITS = 1 << 16
@@ -77,15 +78,29 @@ def cases(operation: "Operation", seed: int | None = None) -> Iterator[Case]:
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
-    # in a long sum of numbers of both signs, some terms too many would hardly show
-    sums = any(operation.shapes.reduces(result) for result in operation.results)
     for sizes in operation.large_sizes if given else large_sizes(operation, rng):
-        yield make(sizes, "positive" if sums else "random", large=True, turn=next(turn))
+        yield make(sizes, _values_of_large(operation), large=True, turn=next(turn))
 
 
 def random_case(operation: "Operation", sizes: dict[str, Any], seed: int = 0) -> Case:
     """Random arguments of these sizes, a number for each size of the contract that is not derived."""
     return make_case(operation, sizes, "random", np.random.default_rng(seed))
+
+
+def halved(operation: "Operation", case: Case) -> Case | None:
+    """A large case with its largest size halved, and other numbers; None if none fits."""
+    known = operation.sizes(*case.arguments)
+    sizes = {name: known[name] for name in operation.shapes.free_names}
+    largest = max(operation.shapes.dims.intersection(sizes), key=lambda name: sizes[name])
+    sizes[largest] //= 2
+    if sizes[largest] < 1 or not _fits(operation, sizes):
+        return None
+    return make_case(operation, sizes, _values_of_large(operation), np.random.default_rng(), large=True)
+
+
+def _values_of_large(operation: "Operation") -> str:
+    """Positive numbers for sums: in a long sum of numbers of both signs, some terms too many would hardly show."""
+    return "positive" if any(map(operation.shapes.reduces, operation.results)) else "random"
 
 
 # ---- sizes
@@ -294,7 +309,7 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "from −20 to 20":
             values = rng.uniform(-20, 20, shape)
         case "positive":
-            values = np.abs(values)
+            values = np.abs(values) * _rising(shape)
         case "negative":
             values = -np.abs(values) - 0.5
         case "ones":
@@ -322,6 +337,14 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
             values[nan] = np.copysign(np.nan, rng.standard_normal(nan.sum()))  # NaN has a sign, which means nothing
         case "mostly minus infinite" if chosen:
             values[rng.random(shape) < 0.9] = -np.inf
+        case "one of zeros" if chosen:
+            values[...] = 0
         case "infinite" | "minus infinite" | "alone" | "minus alone" if chosen:
             values.flat[rng.integers(values.size)] = -np.inf if kind.startswith("minus") else np.inf
     return np.asarray(values, np.float32)
+
+
+def _rising(shape: tuple[int, ...]) -> np.ndarray:
+    """Factors from 0.5 to 2 along the longest axis: who takes the first numbers in place of the last is far off."""
+    longest = int(np.argmax(shape))
+    return np.linspace(0.5, 2, shape[longest]).reshape([-1 if axis == longest else 1 for axis in range(len(shape))])

@@ -27,6 +27,7 @@ from nncourse.cuda.emulate import ORDERS, EmulationError
 from nncourse.errors import CourseError
 from nncourse.kernels.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nncourse.kernels.contract import Argument
+from nncourse.kernels.endless import endless
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.truth import allowed_error, truths_of
 from nncourse.kernels.verdict import OPEN, RIGHT, Case, Fault, Verdict
@@ -42,12 +43,16 @@ GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 row
 # would make the process's CUDA context unusable.
 HUGE = -3.21e33  # what every third result holds before it is written, for a kernel that looks whether it is NaN
 OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
-# Of computing, for a launch on the emulator. In a large case, who takes longer is not wrong: it is just not tried. Nor
-# is a launch of more threads than these, with barriers and without: the emulator runs some millions a second.
+# Of computing, for a launch on the emulator. In a large case, who takes longer is not wrong: it is just not tried, if
+# it is slow and not endless. Nor is a launch of more threads than these, with barriers and without: the emulator runs
+# some millions a second.
 LAUNCH_SECONDS = 5.0
 MOST_THREADS = {True: 1_200_000, False: 2_500_000}
 RACES: Mapping[str, Any] = {"races": True}
 LOOKING = "looking for races"
+
+# A text that writes into the conversation with the judge.
+BROKEN_OFF = Fault("crash", {"status": "?", "reason": "broke off"})
 
 Run = tuple[str, Mapping[str, Any]]  # a label, and options of the emulator
 Runner = Callable[[Case, Mapping[str, Any]], "Returned | Fault"]
@@ -70,6 +75,7 @@ class Returned:
     changed: list[str]
     arguments: tuple[Any, ...]
     outside: bool = False  # wrote to the guard elements
+    otherwise: Fault | None = None  # what is wrong though the values are right
 
 
 @dataclass
@@ -109,10 +115,11 @@ def judge(
 ) -> Verdict:
     """Run a kernel by run(case, options) on every case, or on one only, until one fails.
 
-    Large cases for which too_many(case) is true are left out.
+    Large cases for which too_many(case) is true are left out, and on the emulator those in which the kernel is slow.
+    Whether it is slow or endless is looked into until it is found slow once.
     """
     say = partial(Verdict, operation.name, name)
-    count = 0
+    count, slow = 0, False
     more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
     for case in (only,) if only else cases(operation, seed):
         try:
@@ -132,6 +139,11 @@ def judge(
             except CudaCompileError as error:
                 return say(getattr(error, "kind", "compile"), {"said": str(error)})
             if fault and fault.kind == "time limit" and case.large and device == "emulator":
+                limited = partial(_late, run, options | more)
+                found = None if slow else endless(operation, case, fault, limited, LAUNCH_SECONDS)
+                if found:
+                    return say(found[1].kind, found[1].facts, found[0], label)
+                slow = True
                 break
             if fault and fault.kind == OPEN:
                 return say(OPEN) if count == 0 else say("raised", fault.facts, case, label)
@@ -156,6 +168,12 @@ def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
         yield f"threads in {order} order", {"order": order, "seed": 1 + number, "time_limit": LAUNCH_SECONDS}
     if case.plain:
         yield LOOKING, RACES
+
+
+def _late(run: Runner, options: Mapping[str, Any], case: Case, seconds: float) -> Fault | None:
+    """The fault of a kernel that does not end within so many seconds of computing on the emulator."""
+    found = run(case, {**options, "time_limit": seconds})
+    return found if isinstance(found, Fault) and found.kind == "time limit" else None
 
 
 def _too_many(kernel: "Kernel", case: Case) -> bool:
@@ -308,6 +326,8 @@ def _fault(operation: "Operation", case: Case, returned: "Returned | Fault") -> 
     truths = truths_of(operation, case.arguments)
     before = dict(zip(operation.names, case.arguments, strict=True))
     in_place = {named.name: named for named in operation.shapes.in_place}
+    if returned.in_place.keys() != in_place.keys():
+        return BROKEN_OFF
     for name, value in returned.in_place.items():
         fault = _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
         if fault and name not in returned.changed:
@@ -318,7 +338,7 @@ def _fault(operation: "Operation", case: Case, returned: "Returned | Fault") -> 
     for name in returned.changed:
         if name not in in_place:
             return Fault("changes an argument", {"name": name})
-    return _results_fault(operation, returned, truths, case)
+    return _results_fault(operation, returned, truths, case) or returned.otherwise
 
 
 def _has_wrong_sign(before: np.ndarray, after: np.ndarray, truth: np.ndarray) -> bool:
@@ -342,7 +362,7 @@ def _results_fault(
         return Fault("type", {"type": _type_of(about), "one": True, "wanted": wanted})
     for named, about, array in zip(results, returned.results, returned.arrays, strict=True):
         in_place = named.name in operation.names
-        fault = _form_fault(named, about, truths[named.name].shape, in_place and case is not None)
+        fault = form_fault(named, about, truths[named.name].shape, in_place and case is not None)
         if fault:
             return fault
         if in_place and case is not None:
@@ -367,7 +387,7 @@ def _type_of(about: Mapping[str, Any]) -> str:
     return "ndarray" if about["what"] == "array" else about.get("type", "")
 
 
-def _form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...], in_place: bool) -> Fault | None:
+def form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...], in_place: bool) -> Fault | None:
     """What is wrong with one value apart from its elements."""
     name, dtype = named.name, np.dtype(named.dtype)
     what, wanted = about["what"], str(named)

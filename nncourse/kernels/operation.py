@@ -35,6 +35,7 @@ from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.verdict import Verdict
 
 OUTPUTS = ("overwritten", "accumulated")
+PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
 LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # CUDA kernels follow, in the order they are registered
 PACKAGE = Path(__file__).parents[1]
 
@@ -157,10 +158,19 @@ class Operation:
             code = (written or function).__code__
             where = f"{_short(Path(code.co_filename))}:{code.co_firstlineno}"
             call = jit.at_first_call(lambda: jit.jit(function)) if compiled else function
-            self._add(Kernel(self, name, device, where, call, **options))
+            self._add(self.made(name, device, where, call, **options))
             return function
 
         return register
+
+    def made(self, name: str, device: str, where: str, function: Callable[..., Any] | None, **options: Any) -> Kernel:
+        """A Python kernel of this operation, which is not registered."""
+        return Kernel(self, name, device, where, function, **options)
+
+    @property
+    def python_devices(self) -> Mapping[str, str]:
+        """The names that Python kernels of students may have here, each with its device."""
+        return PYTHON_DEVICES
 
     def loops_kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: the loops below are the kernel `loops` and, compiled, the kernel `numba`."""
@@ -217,7 +227,7 @@ class Operation:
         if isinstance(kernel, str):
             kernel = self[kernel]
         elif not isinstance(kernel, Kernel):
-            kernel = Kernel(self, getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
+            kernel = self.made(getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
         return checker.check(self, kernel, device, seed, sandbox)
 
     def sizes(self, *arguments: Any) -> Sizes:

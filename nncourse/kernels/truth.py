@@ -1,5 +1,6 @@
 """The float64 truth of an operation for given arguments, and the error that a float32 kernel may have."""
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,16 +30,35 @@ def allowed_error(
     """The allowed error of one result: tolerance × eps × the operation's magnitude; 0 for integers and infinities.
 
     In a `large` case, sums may have so many terms that the roundings of a plain float32 sum show: their error grows
-    with the square root of their number.
+    with the square root of their number. Where all terms are equal, all roundings may go one way, and their error grows
+    with the number itself.
     """
     if named.kind == "int":
         return 0
     assert operation.magnitude is not None  # Operation makes one
     magnitude = _by_result(operation, operation.magnitude(*map(_float64, arguments)))[named.name]
-    longest = max((value.size for value in arguments if isinstance(value, np.ndarray)), default=1)
-    tolerance = operation.tolerance + (longest**0.5 if large else 0)
+    arrays = [value for value in arguments if isinstance(value, np.ndarray)]
+    tolerance = operation.tolerance
+    if large:
+        tolerance += max((array.size for array in arrays), default=1) ** 0.5
+    elif operation.shapes.reduces(named) and not operation.whole_epoch and all(map(_of_equal_numbers, arrays)):
+        tolerance = max(tolerance, _roundings(operation, named, arguments) / 2)  # each of eps / 2
     allowed = tolerance * EPS * np.abs(magnitude) + TINY
     return np.where(np.isfinite(allowed), allowed, 0)
+
+
+def _of_equal_numbers(array: np.ndarray) -> bool:
+    return bool((array == array.flat[0]).all())
+
+
+def _roundings(operation: "Operation", named: Argument, arguments: tuple[Any, ...]) -> float:
+    """About how many roundings lie on the way to one element of a sum: one for each product and for each addition."""
+    sizes = operation.sizes(*arguments)
+    if operation.flops is not None:
+        result = dict(zip(operation.results, operation.shapes.result_shapes(arguments, sizes), strict=True))[named]
+        return operation.flops(**sizes) / max(prod(result), 1)
+    of_arrays = {dim.lstrip("*") for argument in operation.arguments for dim in argument.dims}
+    return 2.0 * prod(sizes[name] for name in of_arrays.difference(dim.lstrip("*") for dim in named.dims))
 
 
 def _by_result(operation: "Operation", values: Any) -> dict[str, np.ndarray]:

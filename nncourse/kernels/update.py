@@ -136,6 +136,13 @@ def _adam_advice(place, W, G, M, V, rate, c1, c2):
     return f"there M must become {m:.7g}, and V {v:.7g}"
 
 
+def _mean_squares(rng, shape, sizes):
+    """V: usual ones; zeros; and some so small that ε counts where G is 0."""
+    usual, small = rng.random(shape) ** 5, 10 ** rng.uniform(-18, -12, shape)
+    kinds = rng.permutation(math.prod(shape)).reshape(shape) % 3
+    return np.choose(kinds, (usual, np.zeros(shape), small)).astype(np.float32)
+
+
 adam_update = Operation(
     "adam_update",
     "M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)",
@@ -143,11 +150,10 @@ adam_update = Operation(
     truth=_adam_truth,
     magnitude=_adam_magnitude,
     values={
-        # A mean of squares. Some are so small that ε counts, where G is small too.
-        "V": lambda rng, shape, sizes: rng.random(shape, dtype=np.float32) ** 5,
+        "V": _mean_squares,
         **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1))),
     },
-    hostile=("zeros", "large"),  # an infinite gradient makes ∞ / ∞
+    hostile=("zeros", "large", "one of zeros"),  # an infinite gradient makes ∞ / ∞
     advice=_adam_advice,
     flops=lambda n: 14 * n,
 )

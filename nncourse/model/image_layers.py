@@ -69,7 +69,8 @@ class Convolution(WithoutStatistics):
     def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
         """Each filter's weighted sum at each place of the image, and activations σ(Z)."""
         W, b = self.W, self.b
-        b = np.zeros_like(W, shape=len(W)) if b is None else b
+        if b is None and "b" not in backend.kernels["convolution_forward"].optional:
+            b = np.zeros_like(W, shape=len(W))
         Z = backend.convolution_forward(A_below, W, b, self.stride, self.before, self.after)
         return Pass(getattr(backend, self.activation)(Z), Z) if self.activation else Pass(Z)
 
@@ -81,7 +82,7 @@ class Convolution(WithoutStatistics):
         self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         steps = self.stride, self.before, self.after
-        gradients = (backend.convolution_weight_gradient(D, A_below, self.W.shape[-1], *steps),)
+        gradients: tuple[Array, ...] = (backend.convolution_weight_gradient(D, A_below, self.W.shape[-1], *steps),)
         if self.b is not None:
             gradients = (*gradients, backend.convolution_bias_gradient(D))
         if not below:

@@ -40,7 +40,8 @@ class BatchNorm:
         return BatchNorm(gamma, beta, self.activation, self.statistics)
 
     def with_statistics(self, statistics: Sequence[Array]) -> "BatchNorm":
-        return BatchNorm(*self.parameters, self.activation, statistics)
+        gamma, beta = self.parameters
+        return BatchNorm(gamma, beta, self.activation, statistics)
 
     def shape_after(self, shape: Shape) -> Shape:
         channels = self.parameters[0].size
@@ -68,11 +69,15 @@ class BatchNorm:
         A = backend.batchnorm_shortcut_relu(images, *numbers, EPSILON, _as_images(shortcut))
         return Pass(A.reshape(A_below.shape), kept=kept)
 
-    def _numbers(self, images: Array, backend: Calls, training: Turn | None) -> tuple[tuple[Array, ...], Any]:
+    def _numbers(
+        self, images: Array, backend: Calls, training: Turn | None
+    ) -> tuple[tuple[Array, Array, Array, Array], Any]:
         """mean, variance, gamma and beta, and what backward() needs of them."""
+        gamma, beta = self.parameters
+        running_mean, running_variance = self.statistics
         if training is None:
-            return (*self.statistics, *self.parameters), None
-        group = getattr(training, "group", None)
+            return (running_mean, running_variance, gamma, beta), None
+        group = training.group
         mean, variance = backend.batchnorm_statistics(images)
         count = images.size // mean.size
         if group is None:
@@ -80,8 +85,8 @@ class BatchNorm:
         else:
             mean, variance, unbiased = _over_group(group, mean, variance, count)
             correction = 1.0
-        backend.batchnorm_running(*self.statistics, mean, unbiased, MOMENTUM, correction)
-        return (mean, variance, *self.parameters), (mean, variance, group)
+        backend.batchnorm_running(running_mean, running_variance, mean, unbiased, MOMENTUM, correction)
+        return (mean, variance, gamma, beta), (mean, variance, group)
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """σ'(Z); None for ReLU, whose slope backward() takes."""
@@ -253,7 +258,7 @@ def _fuses(backend: Calls) -> bool:
 
 def resnet_layers(depth: int, channels: int) -> list[dict[str, Any]]:
     """A convolution of 7 x 7, a max-pool, four stages of blocks with two convolutions of 3 x 3 each, a global mean."""
-    refuse_unknown("a depth of a ResNet", depth, BLOCKS)
+    refuse_unknown("a depth of a ResNet", str(depth), [str(known) for known in BLOCKS])
     found = [_convolution(channels, 64, 7, 2, 3), _normalisation(64, "relu")]
     found.append({"kind": "maxpool", "size": 3, "stride": 2, "padding": 1})
     below = 64

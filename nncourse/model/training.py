@@ -80,6 +80,7 @@ def train(
     group: Group = ALONE,
     synchronise: bool = False,
     shares: Sequence[float] | None = None,
+    on_rows: Callable[[int], None] | None = None,
 ) -> History:
     """Train `network` in place on samples X (n, …) with targets Y (n, n_out).
 
@@ -95,7 +96,8 @@ def train(
     Every member of a `group` calls it with the same arguments. A batch is then cut into a shard for each, in proportion
     to `shares` if they are given; the parameters are those of one device to rounding, and the same for all members.
     Except for layers that compute statistics of the batch: with `synchronise` they do so over the group, otherwise each
-    member for its shard. The first member shows the progress. Ctrl-C is an exception, since the others cannot know.
+    member for its shard. The first member shows the progress. A member that is interrupted keeps the best parameters,
+    but leaves the others waiting. `on_rows` is told how many rows this member computes with next.
     """
     from tqdm import tqdm
 
@@ -114,7 +116,8 @@ def train(
     X, Y = (backend.to_device(np.ascontiguousarray(array)) for array in (X, Y))
     held = [backend.to_device(np.ascontiguousarray(array)) for array in validation or ()]
     X_validation, Y_validation = held or (X, Y)
-    group.broadcast(there.flat_parameters)  # whatever the others were given
+    for vector in (there.flat_parameters, there.flat_statistics) if group.size > 1 else ():
+        group.broadcast(vector)  # whatever the others were given
     best, best_cost = _snapshot(there, update), math.inf
     progress = progress and group.rank == 0
     try:
@@ -123,7 +126,7 @@ def train(
                 train_epoch = _made_ready(backend, history, there, update, X, Y, batch_size, rate_of(epochs_done + 1))
             else:
                 train_epoch = _made_ready_together(
-                    backend, history, there, update, X, Y, batch_size, group, synchronise, shares
+                    backend, history, there, update, X, Y, batch_size, group, synchronise, shares, on_rows
                 )
             if history.note and progress:
                 bar.write(history.note)
@@ -133,8 +136,10 @@ def train(
                 train_epoch(order, rate_of(number), Turn(seed, number))
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
-                cost = evaluate(there, X, Y, backend, group)
-                validation_cost = evaluate(there, X_validation, Y_validation, backend, group) if validation else None
+                cost = evaluate(there, X, Y, backend, group, on_rows)
+                validation_cost = (
+                    evaluate(there, X_validation, Y_validation, backend, group, on_rows) if validation else None
+                )
                 epoch = Epoch(number, cost, validation_cost, seconds)
                 history.epochs.append(epoch)
                 if not math.isfinite(cost):
@@ -148,8 +153,6 @@ def train(
                 if on_epoch:
                     on_epoch(epoch)
     except KeyboardInterrupt:
-        if group.size > 1:
-            raise
         done = history.epochs[-1].number if history.epochs else epochs_done
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
     last = there.flat_parameters, there.flat_statistics, update.state, update.steps
@@ -161,16 +164,26 @@ def train(
     return history
 
 
-def evaluate(network: Network, X: Array, Y: Array, backend: Calls, group: Group = ALONE) -> float:
+def evaluate(
+    network: Network,
+    X: Array,
+    Y: Array,
+    backend: Calls,
+    group: Group = ALONE,
+    on_rows: Callable[[int], None] | None = None,
+) -> float:
     """The cost of all samples, some thousand at a time; network, X and Y lie on the backend's device.
 
-    Every member of a group holds all of them, computes the costs of its shard, and gets the mean over all.
+    Every member of a group holds all of them, computes the costs of its shard, and gets the mean over all. `on_rows` is
+    told how many rows it computes with next.
     """
     own, at_once = shard(len(X), group.rank, group.size), network.rows_at_once
     cost = 0.0
     for start in range(own.start, own.stop, at_once):
         piece = slice(start, min(start + at_once, own.stop))
         rows, targets = X[piece], Y[piece]
+        if on_rows:
+            on_rows(len(rows))
         last = network.outputs(rows, backend)
         cost += cost_of(network, [last.Z], [last.A], targets, backend) * len(rows)
     return float(total(np.array([cost]), group)[0]) / len(X)
@@ -255,6 +268,7 @@ def _made_ready_together(
     group: Group,
     synchronise: bool,
     shares: Sequence[float] | None,
+    on_rows: Callable[[int], None] | None,
 ) -> Callable[[Array, float, Turn], None]:
     """The same for a group: step by step, since the gradients of each batch are added over its members."""
     wholes = {name: kernel for name, kernel in backend.kernels.items() if kernel.operation.whole_epoch}
@@ -268,10 +282,12 @@ def _made_ready_together(
     if own.start < own.stop:
         tried = network.with_flat_parameters(network.flat_parameters.copy())
         training_step(tried, X[own], Y[own], 0.0, backend, copy.deepcopy(update), Turn())
+    evaluate(network, X[:1], Y[:1], backend)
     group.barrier()  # whoever had to compile longer is not waited for in the first epoch's seconds
 
     def train_epoch(order: Array, rate: float, turn: Turn) -> None:
-        data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, update, turn, group, synchronise, shares)
+        parts = (group, synchronise, shares, on_rows)
+        data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, update, turn, *parts)
 
     return train_epoch
 

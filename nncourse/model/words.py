@@ -247,8 +247,11 @@ def activations_of(layers: Sequence[Layer]) -> list[str]:
 
 def _resnet_in(layers: Sequence[Layer]) -> tuple[int, int]:
     """The depth of the ResNet with which the layers begin, and the number of its layers; zeros if there is none."""
-    for depth in BLOCKS if isinstance(layers[0], Convolution) else ():
-        wanted = resnet_layers(depth, layers[0].W.shape[1])
+    first = layers[0]
+    if not isinstance(first, Convolution):
+        return 0, 0
+    for depth in BLOCKS:
+        wanted = resnet_layers(depth, first.W.shape[1])
         if [layer.describe() for layer in layers[: len(wanted)]] == wanted:
             return depth, len(wanted)
     return 0, 0
