@@ -52,8 +52,8 @@ def head(plan: Plan, results: Sequence[Result], trained: int, tested: int) -> st
         ("network", f"{plan.network}, {size}float32; SGD, rate {plan.learning_rate:g}, {plan.epochs} epochs"),
         (
             "data",
-            f"{9 * plan.images:,} generated silhouettes of {plan.height} × {plan.width} pixels in 9 classes, in place of "
-            f"the thesis's fish: {trained:,} to train, {tested:,} to test",
+            f"{9 * plan.images:,} generated silhouettes of {plan.height} × {plan.width} pixels in 9 classes, in place "
+            f"of the thesis's fish: {trained:,} to train, {tested:,} to test",
         ),
         ("runs", f"{plan.runs} of each kind in turn, {plan.pause:g} s apart; medians are shown"),
         ("clock", "training, validation after each epoch, and the test; neither data nor start nor compiling"),
