@@ -144,7 +144,10 @@ def settle(plan: Plan, folder: Path) -> None:
 
 
 def refuse_missing(wanted: Sequence[Devices]) -> None:
-    """CourseError if there are fewer GPUs than were asked for."""
+    """CourseError if there are fewer GPUs than were asked for, or no MPI for several processes."""
+    if any(each.count > 1 for each in wanted):
+        start.refuse_without_mpi()
+        start.find_mpiexec()
     most = max((each.count for each in wanted if each.kind == "gpu"), default=0)
     if not most:
         return
