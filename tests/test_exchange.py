@@ -1,6 +1,7 @@
 """What many devices exchange, as operations: the course's kernels, and what the verdicts say of a student's."""
 
 import os
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from nncourse.parallel.simulated import Link, ring_seconds, root_seconds, simula
 
 OPERATIONS = shards, all_reduce, weighted_gradient, averaging_round, server_update, pipeline
 LINK = Link(1e-5, 1e9)
+READY = tomllib.loads((Path(__file__).parent / "answers" / "exercises_12_many_devices.toml").read_text("utf-8"))
 
 
 def judged(kernel: str, text: str, operation: str = "all_reduce"):
@@ -133,23 +135,44 @@ def test_the_same_kernels_run_over_mpi(count):
 # ---- verdicts
 
 
+@pytest.mark.parametrize(
+    "exercise", READY["exercise"], ids=lambda exercise: f"{exercise['operation']}-{exercise['kernel']}"
+)
+def test_exercises_of_notebook_12_have_a_hint_a_right_answer_and_wrong_ones_that_are_explained(exercise):
+    def its(kind: str) -> list[dict]:
+        return [each for each in READY[kind] if (each["operation"], each["kernel"]) == (operation, kernel)]
+
+    operation, kernel = exercise["operation"], exercise["kernel"]
+    assert kernel in find(operation).kernels and len(exercise["hint"].split()) > 4
+    (right,), wrong = its("right"), its("wrong")
+    assert judged(kernel, right["text"], operation) and len(wrong) >= 3
+    for each in wrong:
+        verdict = judged(kernel, each["text"], operation)
+        assert not verdict and each["says"] in verdict.line, verdict.line
+
+
 def test_a_deadlock_names_ranks_steps_and_lines_of_the_text():
     verdict = judged(
         "root", "def all_reduce(group, vector):\n    group.receive(vector, (group.rank + 1) % group.size)\n"
     )
     assert verdict.kind == "deadlock"
-    assert "wait at step 1 (line 2), each to receive: 0 for 1, 1 for 2, 2 for 3, 3 for 0, a circle" in verdict.line
+    assert "wait at step 1 (line 2), each to receive, 0 for 1, 1 for 2, 2 for 3, 3 for 0: a circle" in verdict.line
 
 
 @pytest.mark.parametrize(
     ("kernel", "before", "after", "said"),
     [
-        ("root", "vector += part", "vector += 2 * part", "rank 0's numbers 0 to 7 count ranks 1, 2 and 3 twice"),
-        ("root", "vector += part", "pass", "rank 0's numbers 0 to 7 are its own alone"),
-        ("tree", "vector += part", "vector += part * (group.rank < 2)", "rank 0's numbers 0 to 7 lack rank 3"),
+        (
+            "root",
+            "vector += part",
+            "vector += 2 * part",
+            "numbers 0 to 7 of rank 0: ranks 1, 2 and 3 are counted twice",
+        ),
+        ("root", "vector += part", "pass", "numbers 0 to 7 of rank 0: its own alone, no sum"),
+        ("tree", "vector += part", "vector += part * (group.rank < 2)", "numbers 0 to 7 of rank 0: rank 3 is missing"),
         ("ring", "chunks[(group.rank + 1 - step) % size]", "chunks[(group.rank - step) % size]", "of another chunk"),
         ("ring", "chunk += part", "chunk += 0", "came at step"),
-        ("ring", "range(size - 1):  # all", "range(size - 2):  # all", "rank 0's"),
+        ("ring", "range(size - 1):  # all", "range(size - 2):  # all", "rank 1 is missing"),
     ],
 )
 def test_a_wrong_sum_says_whose_numbers_are_missing_or_when_they_came(kernel, before, after, said):
