@@ -17,8 +17,9 @@ from nncourse.parallel.asynchronous import train_asynchronously
 from nncourse.parallel.averaging import train_by_averaging
 from nncourse.parallel.hybrid import ideal_share, measured_shares, measured_step, step_seconds, take_device
 from nncourse.parallel.larger_batches import larger_batches
-from nncourse.parallel.pipeline import SCHEDULES, flops, grid, partition, train_pipeline
+from nncourse.parallel.pipeline import SCHEDULES, train_pipeline
 from nncourse.parallel.simulated import Link, simulate
+from nncourse.parallel.stages import flops, grid, partition
 from nncourse.parallel.subgroup import Subgroup
 from nncourse.parallel.timeline import Timeline, gathered, idle_share
 
@@ -303,6 +304,8 @@ def test_flops_are_those_of_the_matrix_products():
 def test_stages_that_cannot_be_are_refused():
     with pytest.raises(CourseError, match="from 1 to 4 stages"):
         simulate(functools.partial(through_a_pipeline, words="dense", stages=5, schedule="all_forward_first"), 5)
+    with pytest.raises(CourseError, match="1 micro-batch"):
+        through_a_pipeline(ALONE, "dense", 1, "all_forward_first", micro_batches=0)
     with pytest.raises(CourseError, match="equal length for 3 members"):
         simulate(functools.partial(through_a_pipeline, words="dense", stages=2, schedule="all_forward_first"), 3)
 
