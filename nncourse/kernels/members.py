@@ -110,11 +110,11 @@ class GroupOperation(Operation):
         return judge(self, kernel.name, partial(run_here, self, kernel), "cpu", seed, sandbox)
 
 
-def world_of(operation: GroupOperation, case: Case) -> World:
+def world_of(operation: GroupOperation, case: Case, buffered: bool = True) -> World:
     """The world in which a case is tried."""
     size = int(operation.sizes(*case.arguments)[RANKS])
     numbers = max(np.size(value) for value in case.arguments)
-    return World(size, ONE_EACH, most_steps=STEPS + STEPS_A_NUMBER * numbers)
+    return World(size, ONE_EACH, buffered=buffered, most_steps=STEPS + STEPS_A_NUMBER * numbers)
 
 
 def member_arguments(operation: GroupOperation, arguments: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
