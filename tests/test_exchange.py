@@ -283,6 +283,14 @@ def all_reduce(group, vector):
     group._methods.append("all_reduce")
     group.all_reduce(vector)
 """,
+    "calls that fail, without an end": """
+def all_reduce(group, vector):
+    while True:
+        try:
+            group.send(3, 0)
+        except Exception:
+            pass
+""",
     "results made up": """
 def all_reduce(group, vector):
     group._talk.send({"refused": "", "several": None, "results": [{"what": "nothing"}], "in_place": {}, "changed": []})

@@ -169,6 +169,7 @@ class MemberProcess(TextProcess):
             except (KeyError, ValueError, AttributeError, IndexError):
                 raise EndedError(BROKEN_OFF) from None
             except TypeError as error:
+                self._refuse_late()  # such a call is no step: there may be any number of them
                 self._send({"raised": "TypeError", "text": str(error)})
             else:
                 if world.is_waiting(rank):
