@@ -20,6 +20,7 @@ SPANS = [
 
 def test_each_member_has_a_row_with_its_bars_and_numbers():
     shown = plot_gantt(SPANS, "title", names={3: "the other"})
+    assert png(shown.figure).startswith(b"\x89PNG")
     (axes,) = shown.figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "the other"]
     assert axes.get_xlabel() == "time, ms" and axes.get_xlim() == pytest.approx((0, 10))
@@ -32,7 +33,6 @@ def test_each_member_has_a_row_with_its_bars_and_numbers():
         assert words in shown.words
     page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
     assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
-    assert png(shown.figure).startswith(b"\x89PNG")
 
 
 def test_a_part_may_be_shown():

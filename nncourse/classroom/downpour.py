@@ -124,7 +124,8 @@ def words_of(settings: Settings, courses: dict[str, Course]) -> str:
     """How stale the gradients were, and what each of the three came to."""
     stale = courses["Downpour"].staleness[1:]
     said = [f"Downpour's gradients are stale by {stale.mean():.2g} updates on average, at most by {stale.max()}."]
-    for name, course in courses.items():
+    for key, course in courses.items():
+        name = key[0].upper() + key[1:]
         updates = f"{len(course.costs) - 1} update{'s' * (len(course.costs) != 2)}"
         if course.costs[-1] > course.costs[0]:
             said.append(f"{name} diverges: take a smaller rate.")
@@ -170,7 +171,12 @@ def downpour(**settings: float) -> widgets.Panel:
     controls = {
         "workers": widgets.control(ipywidgets.IntSlider, "workers", "How many compute gradients", **count),
         "slowness": widgets.slider(
-            "the last one takes times", "How many times as long the last worker takes", now.slowness, 1, 20, 0.5
+            "slowness of the last",
+            "How many times as long as the others the last worker takes for a gradient",
+            now.slowness,
+            1,
+            20,
+            0.5,
         ),
         "rate": widgets.learning_rate(now.rate, high=0),
     }

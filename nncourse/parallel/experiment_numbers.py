@@ -157,6 +157,6 @@ def amdahl(rows: Sequence[Row], base: Row) -> float | None:
     several = [row for row in rows if row.count > 1]
     if not several:
         return None
-    counts = np.array([row.count for row in several], np.int32)
+    counts = np.array([row.count for row in several], np.float32)
     found = np.array([base.total / row.total for row in several], np.float32)
     return float(amdahl_fit["numpy"](counts, found))
