@@ -209,7 +209,9 @@ class MemberProcess(TextProcess):
         self.vector = vector if method in ("receive", "all_reduce", "broadcast") else None
         if method in MEETINGS:
             world.meet(rank, method, vector, numbers.get("root", 0), line=line)
-        elif method == "send":
+            return
+        assert vector is not None
+        if method == "send":
             world.send(rank, vector, numbers["to"], numbers.get("tag", 0), line)
         else:
             world.receive(rank, vector, numbers["source"], numbers.get("tag", 0), line)
