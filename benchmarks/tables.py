@@ -7,7 +7,7 @@ import sys
 from math import ceil
 from pathlib import Path
 
-from benchmarks import digits
+from benchmarks import devices_cpu, digits
 from benchmarks.saved import RESULTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,6 +17,8 @@ REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the ref
 def table(name: str, results: Path = RESULTS) -> str:
     """A results file as Markdown: one table of contenders from `seconds`, or one table per part from `tables`."""
     result = json.loads((results / f"{name}.json").read_text("utf-8"))
+    if "exchange" in result:
+        return devices_cpu.table(result)
     return gpu_tables(result) if "tables" in result else call_table(result)
 
 

@@ -304,10 +304,116 @@ class Calls:
         """
         raise NotImplementedError
 
+    def globalpool_forward(self, A: Array) -> Array:
+        """M[s, c] = mean of A[s, c, y, x] over y, x.
+
+        A (batch, c, h, w) -> M (batch, c)
+        """
+        raise NotImplementedError
+
+    def globalpool_backward(self, D: Array, h: int, w: int) -> Array:
+        """G[s, c, y, x] = D[s, c] / (h w).
+
+        D (batch, c), h () int, w () int -> G (batch, c, h, w)
+        """
+        raise NotImplementedError
+
     def dropout(self, A: Array, rate: float, seed: int, epoch: int, first: int, layer: int) -> Array:
         """B = A / (1 − rate) where u ≥ rate, else 0; u is random in [0, 1), from seed, epoch, sample, layer and unit.
 
         A (batch, n), rate (), seed () int, epoch () int, first () int, layer () int -> B (batch, n)
+        """
+        raise NotImplementedError
+
+    def batchnorm_statistics(self, A: Array) -> tuple[Array, Array]:
+        """mean[k] = mean of A[s, k, y, x] over s, y, x; variance[k] = mean of (A[s, k, y, x] − mean[k])².
+
+        A (batch, c, h, w) -> mean (c,), variance (c,)
+        """
+        raise NotImplementedError
+
+    def batchnorm_forward(
+        self, A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float
+    ) -> Array:
+        """Z[s, k, y, x] = γ[k] (A[s, k, y, x] − mean[k]) / √(variance[k] + ε) + β[k].
+
+        A (batch, c, h, w), mean (c,), variance (c,), gamma (c,), beta (c,), epsilon () -> Z (batch, c, h, w)
+        """
+        raise NotImplementedError
+
+    def batchnorm_gradients(
+        self, D: Array, A: Array, mean: Array, variance: Array, epsilon: float
+    ) -> tuple[Array, Array]:
+        """dγ[k] = mean over s of Σ_y,x D x̂, dβ[k] = mean over s of Σ_y,x D.
+
+        D (batch, c, h, w), A (batch, c, h, w), mean (c,), variance (c,), epsilon () -> dgamma (c,), dbeta (c,)
+        """
+        raise NotImplementedError
+
+    def batchnorm_backward(
+        self,
+        D: Array,
+        A: Array,
+        mean: Array,
+        variance: Array,
+        gamma: Array,
+        dgamma: Array,
+        dbeta: Array,
+        epsilon: float,
+    ) -> Array:
+        """G = γ / √(variance + ε) (D − (dβ + x̂ dγ) / (h w)), with dγ and dβ of the channel, means over the samples.
+
+        D (batch, c, h, w), A (batch, c, h, w), mean (c,), variance (c,), gamma (c,), dgamma (c,), dbeta (c,), epsilon
+        () -> G (batch, c, h, w)
+        """
+        raise NotImplementedError
+
+    def batchnorm_running(
+        self,
+        running_mean: Array,
+        running_variance: Array,
+        mean: Array,
+        variance: Array,
+        momentum: float,
+        correction: float,
+    ) -> tuple[Array, Array]:
+        """R_mean ← (1 − m) R_mean + m mean, R_variance ← (1 − m) R_variance + m correction · variance.
+
+        running_mean (c,), running_variance (c,), mean (c,), variance (c,), momentum (), correction () -> running_mean
+        (c,), running_variance (c,)
+        """
+        raise NotImplementedError
+
+    def batchnorm_relu(
+        self, A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float
+    ) -> Array:
+        """Z = max(0, batchnorm_forward(A, …)).
+
+        A (batch, c, h, w), mean (c,), variance (c,), gamma (c,), beta (c,), epsilon () -> Z (batch, c, h, w)
+        """
+        raise NotImplementedError
+
+    def batchnorm_shortcut_relu(
+        self, A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, B: Array
+    ) -> Array:
+        """Z = max(0, batchnorm_forward(A, …) + B).
+
+        A (batch, c, h, w), mean (c,), variance (c,), gamma (c,), beta (c,), epsilon (), B (batch, c, h, w) -> Z (batch,
+        c, h, w)
+        """
+        raise NotImplementedError
+
+    def shortcut_sum(self, A: Array, B: Array) -> Array:
+        """C = A + B.
+
+        A (*n), B (*n) -> C (*n)
+        """
+        raise NotImplementedError
+
+    def relu_delta(self, G: Array, A: Array) -> Array:
+        """D = G where A > 0, else 0: the deltas before a ReLU from what it gave, A = max(0, Z).
+
+        G (*n), A (*n) -> D (*n)
         """
         raise NotImplementedError
 

@@ -14,7 +14,8 @@ from nncourse import __version__
 from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwritable
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
-SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR or cosine,EPOCHS"
+PATIENCE = 6.0  # seconds without a step
+SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,6 +43,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
             arguments.remove(f"--{command}")
             arguments.insert(0, command)
     options, unknown = _parser().parse_known_args(arguments)
+    options.arguments = arguments
     if unknown:
         guess = nearest(unknown[0], options.spellings)
         raise CourseError(f"{unknown[0]!r} is not understood{guess} (see nncourse {arguments[0]} --help)")
@@ -72,6 +74,10 @@ def _parser() -> argparse.ArgumentParser:
     both.add_argument("--use", action="append", default=[], metavar="OPERATION=KERNEL", help="dense_forward=tiled, …")
     both.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
     both.add_argument("-v", "--verbose", action="store_true", help="show progress and the kernels that are used")
+    both.add_argument("--processes", type=int, metavar="K", help="that share each batch, by MPI (default 1, or srun's)")
+    both.add_argument(
+        "--patience", type=_number, default=PATIENCE, help=f"seconds until a process has hung (default {PATIENCE:g})"
+    )
     train = command("train", _train, "train a network and save it", allow_abbrev=False, parents=[both])
     train.add_argument(
         "--layers", help="inputs and neurons a layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10"
@@ -116,6 +122,27 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--name", default="", help="who hands it in")
     report.add_argument("--dataset", help="a CSV file or a name (default: the CC data, else their stand-in)")
     report.add_argument("--epochs", type=int, default=100, help="of the training whose results are shown (default 100)")
+
+    experiment = command("experiment", _experiment, "the thesis's experiment: on a CPU, on one GPU and on several")
+    experiment.add_argument("network", help="resnet34, resnet18 or small")
+    experiment.add_argument("--devices", default="cpu,1,2", help="cpu, cpu2 (processes), numbers of GPUs (cpu,1,2)")
+    experiment.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="goes on where it was cut off")
+    experiment.add_argument("--runs", type=_whole, default=3, help="of each kind (default 3)")
+    experiment.add_argument("--epochs", type=_whole, default=100)
+    experiment.add_argument("--batch-size", type=_whole, default=128, help="a device, and in all (default 128)")
+    experiment.add_argument("--learning-rate", type=_number, default=0.05, help="of plain SGD (default 0.05)")
+    experiment.add_argument("--images", type=_whole, default=1000, help="of each class (default 1000)")
+    experiment.add_argument("--size", default="148x197", metavar="HEIGHTxWIDTH", help="default 148x197")
+    experiment.add_argument("-s", "--seed", type=_whole, default=0)
+    experiment.add_argument(
+        "--cpu-steps", type=_whole, default=3, help="the CPU trains only so many; 0: all (default 3)"
+    )
+    experiment.add_argument("--send", default="all", help="samples to the device: all at once (default), or each batch")
+    experiment.add_argument(
+        "--pause", type=_number, default=0.0, metavar="SECONDS", help="between two runs (default 0)"
+    )
+    experiment.add_argument("--patience", type=_number, default=120.0, help="seconds until a process has hung")
+    experiment.add_argument("--only", help=argparse.SUPPRESS)  # one of the runs, in a process of its own
 
     submit = command("submit", _submit, "pack your kept kernels in one file to hand in")
     submit.add_argument("--out", type=Path, required=True, metavar="ADA.ZIP", help="the file to hand in")
@@ -163,11 +190,27 @@ def _whole(text: str) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
+    return _together(options, _train_here)
+
+
+def _test(options: argparse.Namespace) -> int:
+    return _together(options, _test_here)
+
+
+def _together(options: argparse.Namespace, work: Callable) -> int:
+    """work(options, heart) in this process, or in several that this one starts, or that srun or mpiexec has started."""
+    from nncourse.parallel import start
+
+    return start.run(options.arguments, options.processes, options.patience, lambda heart: work(options, heart))
+
+
+def _train_here(options: argparse.Namespace, heart) -> int:
     from nncourse import datasets, device
     from nncourse.model import files, metrics, words
     from nncourse.model.network import make_network, refuse_other_layers
     from nncourse.model.training import train
     from nncourse.model.updates import make_schedule, usual_rate
+    from nncourse.parallel import member
 
     given = {name: getattr(options, name) for name in DEFAULTS if getattr(options, name) is not None}
     chosen = DEFAULTS | given
@@ -200,7 +243,10 @@ def _train(options: argparse.Namespace) -> int:
     }
     schedule = make_schedule(steps["schedule"], steps["learning_rate"])
     backend = _backend(options)
-    data = datasets.load(options.dataset, inputs=network.sizes[0], outputs=network.sizes[-1])
+    group = member.join(backend.device, heart)
+    data = member.first_one(
+        group, lambda: datasets.load(options.dataset, inputs=network.sizes[0], outputs=network.sizes[-1])
+    )
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
     X = data.samples_for(network.input_shape)
     scaling = resumed.scaling if resumed else datasets.fit_scaling(X, chosen["scaling"])
@@ -208,12 +254,18 @@ def _train(options: argparse.Namespace) -> int:
     _say_backend(backend, options)
     print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
     print(f"update: {_in_words(update)}, learning rate {steps['learning_rate']:g}, schedule {steps['schedule']}")
+    if group.size > 1:
+        print(member.in_words(group, steps["batch_size"]))
     X, before = model.scaled(X), _count_of("epochs", resumed)
     held = (model.scaled(held_out.samples_for(network.input_shape)), held_out.Y) if held_out else None
-    more = {"validation": held, "epochs_done": before, "progress": options.verbose}
+    more = {"validation": held, "epochs_done": before, "progress": options.verbose, "group": group}
+    more["synchronise"] = bool(network.statistics)
+    more |= {"on_rows": heart.works} if heart else {}
     history = train(
         network, X, data.Y, backend, epochs=options.epochs, **(steps | {"schedule": schedule, "update": update}), **more
     )
+    if heart:
+        heart.rests()
     if history.epochs and not any(map(math.isfinite, history.costs)):
         raise CourseError(f"nothing was learnt, nothing is saved: {history.stopped}")
     model.provenance = {
@@ -222,37 +274,46 @@ def _train(options: argparse.Namespace) -> int:
         "epochs": before + len(history.epochs),
         **steps,
         "backend": backend.name,
+        "processes": group.size,
         "machine": device.describe(backend.device),
         "versions": device.versions(),
     }
-    for line in filter(None, (history.note * (not options.verbose), history.stopped)):
-        print(f"nncourse: {line}", file=sys.stderr)
-    files.save(model, options.model)
+    interrupted = history.stopped.startswith("interrupted")
+    if group.rank == 0:
+        note = "" if options.verbose or group.size > 1 else history.note  # several: said already
+        for line in filter(None, (note, history.stopped)):
+            print(f"nncourse: {line}", file=sys.stderr)
+        files.save(model, options.model)
     if history.epochs:
         last = history.epochs[-1]
         on_held_out = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
         print(f"cost {last.cost:.6g} after epoch {last.number}{on_held_out}; {history.seconds:.2f} s of training")
-    M = metrics.confusion(network, X, data.Y, backend)
-    print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
+    if group.size == 1 or not interrupted:  # else the others are waiting elsewhere
+        M = metrics.confusion(network, X, data.Y, backend, group)
+        print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
     print(f"model: {options.model}")
-    return 130 if history.stopped.startswith("interrupted") else 1 if history.stopped else 0
+    return 130 if interrupted else 1 if history.stopped else 0
 
 
-def _test(options: argparse.Namespace) -> int:
+def _test_here(options: argparse.Namespace, heart) -> int:
     from nncourse import datasets
     from nncourse.model import files, metrics
     from nncourse.model.training import evaluate
+    from nncourse.parallel import member
 
     model = files.load(options.model)
     backend = _backend(options)
     sizes = model.network.sizes
     part = "test" if options.dataset in datasets.MNIST_SETS else "train"  # all else comes in one part
-    data = datasets.load(options.dataset, inputs=sizes[0], outputs=sizes[-1], part=part)
+    group = member.join(backend.device, heart)
+    data = member.first_one(
+        group, lambda: datasets.load(options.dataset, inputs=sizes[0], outputs=sizes[-1], part=part)
+    )
     X = model.scaled(data.samples_for(model.network.input_shape))
-    M = metrics.confusion(model.network, X, data.Y, backend)
+    M = metrics.confusion(model.network, X, data.Y, backend, group)
     _say_backend(backend, options)
     there = model.network.on(backend)
-    cost = evaluate(there, backend.to_device(X), backend.to_device(data.Y), backend)
+    cost = evaluate(there, backend.to_device(X), backend.to_device(data.Y), backend, group)
     print(f"{data.name}: {len(X)} samples, network {model.network.in_words}, cost {cost:.6g}")
     classes = model.classes if len(model.classes) == len(M) else data.classes
     if options.verbose:
@@ -326,6 +387,30 @@ def _report(options: argparse.Namespace) -> int:
     refuse_unwritable(Path(options.out), "the report")
     report.write(Path(options.out), options.name, options.dataset, options.epochs)
     print(f"report: {options.out}")
+    return 0
+
+
+def _experiment(options: argparse.Namespace) -> int:
+    import functools
+
+    from nncourse.classroom import experiment_page
+    from nncourse.parallel import experiment, experiment_runs, start
+
+    if options.only:
+        work = functools.partial(experiment_runs.run_here, options.out, options.only)
+        return start.run(options.arguments, None, options.patience, work)
+    height, _, width = options.size.partition("x")
+    if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):
+        raise CourseError(f"wanted --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")
+    names = "network", "runs", "epochs", "batch_size", "learning_rate", "images", "seed", "cpu_steps", "send", "pause"
+    sides = {"height": int(height), "width": int(width)}
+    plan = experiment.Plan(**{name: getattr(options, name) for name in names}, **sides)
+    wanted = experiment.parsed_devices(options.devices)
+    begin = functools.partial(experiment_runs.begin, plan.network, patience=options.patience)
+    experiment_runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True))
+    page = options.out / "experiment.html"
+    experiment_page.write(page, plan, experiment_runs.results_in(options.out, plan, wanted))
+    print(f"experiment: {page}")
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from nncourse import device as devices
 from nncourse.calls import Array
 from nncourse.errors import CourseError
 
@@ -76,6 +77,13 @@ class Alone:
 ALONE = Alone()
 
 
+def total(numbers: np.ndarray, group: Group) -> np.ndarray:
+    """The sum over all members of a few numbers of NumPy's: costs, counts."""
+    there = devices.to_device(numbers.copy(), group.device)
+    group.all_reduce(there)
+    return devices.to_device(there, "cpu")
+
+
 def shard(rows: int, rank: int, size: int, shares: Sequence[float] | None = None) -> slice:
     """Which of so many rows are this member's: disjoint and in order, together all of them.
 
@@ -89,7 +97,9 @@ def shard(rows: int, rank: int, size: int, shares: Sequence[float] | None = None
 
 def shard_sizes(rows: int, size: int, shares: Sequence[float] | None = None) -> list[int]:
     """How many rows each member has: see shard()."""
-    weights = np.ones(size) if shares is None else np.asarray(shares, float)
+    if shares is None:  # asked for every batch
+        return [rows // size + (rank < rows % size) for rank in range(size)]
+    weights = np.asarray(shares, float)
     if weights.shape != (size,) or not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
         wanted = f"a share of at least 0 for each of {size} members, and one above 0"
         raise CourseError(f"wanted {wanted}; got {weights.tolist()}")

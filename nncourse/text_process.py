@@ -194,6 +194,7 @@ class Talk:
 
     def __init__(self, read: int, write: int):
         self._read, self._write = read, write
+        self.file = ""  # of the text
 
     def read(self, count: int) -> bytes:
         parts = []
@@ -221,13 +222,27 @@ class Talk:
         blocks: list[bytes] = []
         values = [self.about(value, blocks) for value in arguments]
         names = {name: self.about(value, blocks) for name, value in named.items()}
-        self.send({"ask": number, "method": method, "arguments": values, "named": names}, blocks)
+        question = {"ask": number, "method": method, "arguments": values, "named": names, "line": self.line()}
+        self.send(question, blocks)
         answer, blocks = self.receive()
         if "refused" in answer:
             raise RefusedError(answer["refused"])
         if "raised" in answer:
             raise type(answer["raised"], (Exception,), {})(answer["text"])
+        if "fills" in answer:  # a vector that a group exchanges
+            array = named["vector"] if "vector" in named else arguments[0]
+            array[...] = array_of(answer["fills"], blocks).reshape(array.shape)
+            return None
+        if "list" in answer:
+            return [self.value_of(about, blocks) for about in answer["list"]]
         return self.value_of(answer, blocks)
+
+    def line(self) -> int:
+        """The line of the text that is being run; 0 if there is none."""
+        frame = sys._getframe()
+        while frame and frame.f_code.co_filename != self.file:
+            frame = frame.f_back
+        return frame.f_lineno if frame else 0
 
     def about(self, value, blocks: list[bytes]) -> dict:
         """The description of what the text hands to a method."""
@@ -283,6 +298,7 @@ def function_of(start: dict, guard: Guard):
 def run(talk: Talk) -> None:
     """Hold one text: read it, then answer each call with what it returned."""
     start, _ = talk.receive()
+    talk.file = start["file"]
     _limit(start)
     guard, earlier = Guard(start), []
     if start["judged"]:  # a text is to compute the same wherever it runs

@@ -820,3 +820,56 @@ def test_an_endless_printf_is_ended_too(capsys):
     with pytest.raises(EmulationError, match="chatty did not end within 0.3 s"):
         launch(CudaSource(text, "tests/chatty.cu"), "chatty", (1,), (1,), [1], time_limit=0.3)
     assert 1000 < capsys.readouterr().out.count("again\n") < 1_000_000
+
+
+# ---- threads that sleep
+
+SLEEPERS = CudaSource(
+    """
+// Block b waits until block b + 1 has come: the last one need not wait. The first come is the last block.
+extern "C" __global__ void in_turns(int* flags, int* order) {
+    __shared__ int mine[4];
+    mine[threadIdx.x] = 10 * blockIdx.x + threadIdx.x;
+    if (threadIdx.x == 0 && blockIdx.x + 1 < gridDim.x)
+        while (atomicAdd(flags + blockIdx.x + 1, 0) == 0) __nanosleep(20);
+    __syncwarp();  // the others wait for the sleeper
+    if (threadIdx.x == 3) {
+        order[blockIdx.x] = 1000 * atomicAdd(flags + gridDim.x, 1) + mine[2];
+        __threadfence();
+        atomicExch(flags + blockIdx.x, 1);
+    }
+}
+extern "C" __global__ void alone(int* flags) { while (atomicAdd(flags, 0) == 0) __nanosleep(20); }
+extern "C" __global__ void impatient(int* flags, int* seen) {
+    const long long start = clock64();
+    while (atomicAdd(flags, 0) == 0 && clock64() - start < 2000000000) __nanosleep(20);
+    *seen = 1 + flags[0];
+}
+extern "C" __global__ void one_does_not_come(int* flags) {
+    if (threadIdx.x == 0) __nanosleep(20);
+    else __syncthreads();
+}
+""",
+    "sleepers.cu",
+)
+
+
+@pytest.mark.parametrize("races", [False, True])
+@pytest.mark.parametrize("order", emulate.ORDERS)
+def test_a_sleeping_thread_lets_other_blocks_go_on(order, races):
+    flags, order_of = np.zeros(6, np.int32), np.zeros(5, np.int32)
+    launch(SLEEPERS, "in_turns", (5,), (4,), [flags, order_of], order=order, races=races)
+    assert order_of.tolist() == [4002, 3012, 2022, 1032, 42]
+
+
+def test_nobody_sleeps_for_ever():
+    with pytest.raises(EmulationError, match="0.2 s"):
+        launch(SLEEPERS, "alone", (2,), (32,), [np.zeros(1, np.int32)], time_limit=0.2)
+    seen = np.zeros(1, np.int32)
+    launch(SLEEPERS, "impatient", (1,), (1,), [np.zeros(1, np.int32), seen], time_limit=2.0)
+    assert seen[0] == 1
+
+
+def test_a_sleeper_that_does_not_come_to_the_barrier_is_a_mistake():
+    with pytest.raises(EmulationError, match="31 of 32 threads"):
+        launch(SLEEPERS, "one_does_not_come", (1,), (32,), [np.zeros(1, np.int32)])

@@ -20,27 +20,35 @@ BELOW = {
     "calls": set(),
     "reading": {"errors"},
     "device": {"nncourse", "errors"},
-    "datasets": {"errors", "reading", "device"},
+    "group": {"errors", "calls", "device"},
+    "silhouettes": set(),
+    "datasets": {"errors", "reading", "device", "silhouettes"},
     "child": set(),
     "sandbox": set(),
     "cuda": {"errors", "device", "child"},
     "worker": {"errors", "child"},
+    "simulation": {"errors"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
-    "kernels": {"errors", "architecture", "calls", "device", "cuda", "worker", "text_process"},
-    "model": {"errors", "architecture", "calls", "device", "datasets", "kernels"},
-    "classroom": {
-        "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
-        "nncourse", "sandbox",
+    "kernels": {"errors", "architecture", "calls", "device", "group", "cuda", "worker", "text_process", "simulation"},
+    "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
+    "parallel": {
+        "errors", "architecture", "calls", "child", "device", "group", "simulation", "silhouettes", "datasets",
+        "kernels", "model",
     },
-    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom"},
+    "classroom": {
+        "errors", "architecture", "calls", "reading", "device", "group", "datasets", "cuda", "worker", "kernels",
+        "model", "parallel", "nncourse", "sandbox",
+    },
+    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom", "parallel"},
     "__main__": {"cli"},
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
-LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython"}
+LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
 CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
+CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour")}
 
 
 def part_of(file: Path) -> str:

@@ -299,11 +299,11 @@ def test_a_toolkit_counts_if_the_loader_finds_it(tmp_path):
 @pytest.mark.parametrize(
     ("cuda", "toolkit", "tests", "names"),
     [
-        ("none", False, False, "base cpu"),
-        ("none", False, True, "base cpu test"),
-        ("12", False, False, "base cuda12 toolkit12"),
-        ("13", True, False, "base cuda13"),
-        ("13", False, True, "base cuda13 toolkit13 test"),
+        ("none", False, False, "base cpu devices"),
+        ("none", False, True, "base cpu devices test"),
+        ("12", False, False, "base cuda12 devices toolkit12"),
+        ("13", True, False, "base cuda13 devices"),
+        ("13", False, True, "base cuda13 devices toolkit13 test"),
     ],
 )
 def test_what_is_installed(setup, cuda, toolkit, tests, names):
@@ -443,7 +443,7 @@ def test_locks_hold_what_pyproject_wants(lock):
 @pytest.mark.parametrize("cuda", ["cpu", "cuda12 toolkit12", "cuda13 toolkit13"])
 def test_locks_that_are_installed_together_agree(cuda):
     together = {}
-    for name in ["base", "test", *cuda.split()]:
+    for name in ["base", "devices", "test", *cuda.split()]:
         for package, versions in pins(ROOT / "requirements" / f"{name}.txt").items():
             assert together.setdefault(package, versions) == versions, package
 
@@ -454,7 +454,7 @@ def test_pytorch_is_never_locked():
 
 def test_one_environment_holds_one_cuda():
     """CuPy and cuda-core load the first NVRTC they find: an NVRTC of another CUDA beside it would break CuPy."""
-    for name in ("base", "test", "cuda12", "toolkit12"):
+    for name in ("base", "devices", "test", "cuda12", "toolkit12"):
         assert "nvidia-cuda-nvrtc" not in pins(ROOT / "requirements" / f"{name}.txt")
 
 
@@ -496,7 +496,7 @@ def test_conda_users_get_the_same_names_and_bounds():
     wanted["playwright-python"] = wanted.pop("playwright")  # its name on conda-forge
     assert {name: conda.get(name) for name in wanted} == wanted
     assert conda.keys() - wanted.keys() == {"pip", "cuda-bindings", "cuda-nvrtc"}
-    assert environment["dependencies"][-1] == {"pip": ["-e ."]}
+    assert environment["dependencies"][-1] == {"pip": ["-e .[devices]"]}
 
 
 def test_conda_users_get_the_same_cupy():

@@ -184,7 +184,7 @@ def has_toolkit(cuda: str) -> bool:
 
 def lock_files(cuda: str, toolkit: bool, tests: bool) -> "list[str]":
     """The lock files to install, relative to the course's root."""
-    names = ["base", "cpu" if cuda == "none" else f"cuda{cuda}"]
+    names = ["base", "cpu" if cuda == "none" else f"cuda{cuda}", "devices"]
     if cuda != "none" and not toolkit:
         names.append(f"toolkit{cuda}")
     if tests:

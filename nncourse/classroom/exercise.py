@@ -96,7 +96,7 @@ def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
     Raises CourseError for an unknown operation or kernel.
     """
     chosen = find(operation)
-    refuse_unknown("a kernel", kernel, kept_kernels.PYTHON_DEVICES)
+    refuse_unknown("a kernel", kernel, chosen.python_devices)
     return lambda function: _answer(chosen, kernel, *_python_text(function, chosen.name))
 
 

@@ -67,6 +67,7 @@ void fence();
 int block_sum(Call call, int yes);
 unsigned long long exchanged(Call call, unsigned mask, unsigned long long value, int what);
 void grid_barrier(int line = __builtin_LINE());
+void nap(int line);
 int print(const char* format, ...);
 void* allocate(size_t bytes);
 void release(void* memory);

@@ -333,12 +333,12 @@ __attribute__((noinline, no_sanitize("thread"))) inline void* fill(void* to, int
 #define memcpy cuda_on_cpu::copy
 #define memset cuda_on_cpu::fill
 
-// ---- time, which only goes on when it is looked at
+// ---- time, which goes on when it is looked at, and while threads sleep
 
 using clock_t = long;
 namespace cuda_on_cpu {
-static long long ticks;
+extern long long ticks;
 }
 inline long long clock64() { return ++cuda_on_cpu::ticks; }
 inline clock_t clock() { return ++cuda_on_cpu::ticks; }
-inline void __nanosleep(unsigned) {}
+inline void __nanosleep(unsigned, int line = __builtin_LINE()) { cuda_on_cpu::nap(line); }

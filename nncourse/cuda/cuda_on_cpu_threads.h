@@ -68,7 +68,8 @@ inline void prepare(Fiber& fiber, char* stack, void (*start)()) {
 // ---- threads, blocks, and the launch they belong to
 
 const int MOST_THREADS = 1024, MOST_ARGUMENTS = 64;
-enum State { READY, AT_BLOCK_BARRIER, AT_WARP_FUNCTION, AT_GRID_BARRIER, ENDED };
+const long long NAP_TICKS = 1 << 20;  // clock cycles that pass while threads sleep
+enum State { READY, AT_BLOCK_BARRIER, AT_WARP_FUNCTION, AT_GRID_BARRIER, ASLEEP, ENDED };
 
 struct Thread {
     Fiber fiber;
@@ -111,7 +112,8 @@ static Thread* current;
 static Block* running;
 static int order[MOST_THREADS];
 static uint64_t random_state;
-static Block *spare_blocks, *waiting_blocks;  // ended blocks for reuse, and blocks that wait for the whole grid
+// Ended blocks for reuse, blocks that wait for the whole grid, and blocks of which a thread sleeps.
+static Block *spare_blocks, *waiting_blocks, *sleeping_blocks;
 static uint64_t waiting_count;
 
 inline int threads_in_block() { return blockDim.x * blockDim.y * blockDim.z; }
@@ -147,6 +149,7 @@ inline uint3 block_index(uint64_t i) {
 static uint64_t now;         // incremented at every barrier, warp function and fence
 static uint64_t grid_time;   // of the last grid barrier, or the start of the launch
 static uint64_t fence_time;  // of the last __threadfence()
+long long ticks;             // of clock64()
 static bool watching;        // true while a kernel runs, false in the scheduler
 
 void fence() { fence_time = ++now; }
@@ -350,8 +353,15 @@ inline void shuffle_order(int count) {
 
 void settle();  // called whenever a thread has stopped; see cuda_on_cpu_races.h
 
-// Runs the threads of a block until all have ended (returns false) or all wait for the other blocks (returns true).
-inline bool run_block(Block& block) {
+inline bool has_sleepers(const Block& block) {
+    for (int i = 0; i < threads_in_block(); i++)
+        if (block.threads[i].state == ASLEEP) return true;
+    return false;
+}
+
+// Runs the threads of a block until all have ended, or all wait for the other blocks, or none can run while some sleep.
+// Returns which: ENDED, AT_GRID_BARRIER or ASLEEP.
+inline State run_block(Block& block) {
     const int count = threads_in_block();
     blockIdx = block.index;
     running = &block;
@@ -368,11 +378,12 @@ inline bool run_block(Block& block) {
             settle();
         }
         if (release_warps(block)) continue;
+        if (has_sleepers(block)) return ASLEEP;  // those that wait may wait for them
         check_no_warp_waits(block);
         if (!release_block(block, AT_BLOCK_BARRIER)) break;
     }
     release_block(block, AT_GRID_BARRIER);
-    return block.threads[0].state == AT_GRID_BARRIER;
+    return block.threads[0].state;
 }
 
 // Where the compiler cannot set uninitialised variables to a pattern, they are to be what is left on a stack: not 0.
@@ -413,16 +424,44 @@ inline Block* new_block(uint64_t number) {
     return block;
 }
 
-// Runs a block, then adds it to waiting_blocks or to spare_blocks.
+// Runs a block, then adds it to waiting_blocks, sleeping_blocks or spare_blocks.
 inline void advance(Block* block) {
-    const bool waits = run_block(*block);
-    if (waits) {
-        keep_shared_memory(*block);
-        waiting_count++;
-    }
-    Block*& list = waits ? waiting_blocks : spare_blocks;
+    const State state = run_block(*block);
+    if (state != ENDED) keep_shared_memory(*block);
+    if (state == AT_GRID_BARRIER) waiting_count++;
+    Block*& list = state == AT_GRID_BARRIER ? waiting_blocks : state == ASLEEP ? sleeping_blocks : spare_blocks;
     block->next = list;
     list = block;
+}
+
+inline Block* turned_round(Block* list) {
+    Block* turned = nullptr;
+    while (Block* block = list) {
+        list = block->next;
+        block->next = turned;
+        turned = block;
+    }
+    return turned;
+}
+
+// Called when all blocks that have not ended wait or sleep: the sleepers go on, in the order in which they fell asleep.
+// In shuffled order each may sleep longer, so that blocks overtake one another. Meanwhile time passes: see clock64().
+inline void wake_sleepers() {
+    Block* woken = turned_round(sleeping_blocks);
+    sleeping_blocks = nullptr;
+    ticks += NAP_TICKS;
+    while (Block* block = woken) {
+        woken = block->next;
+        if (launch.order == SHUFFLED && random_number() % 2) {
+            block->next = sleeping_blocks;
+            sleeping_blocks = block;
+            continue;
+        }
+        for (int i = 0; i < threads_in_block(); i++)
+            if (block->threads[i].state == ASLEEP) block->threads[i].state = READY;
+        restore_shared_memory(*block);
+        advance(block);
+    }
 }
 
 // Called when no block can run and some wait for the grid: resumes them, if all blocks wait at the same line.
@@ -448,7 +487,7 @@ inline uint64_t greatest_common_divisor(uint64_t a, uint64_t b) {
     return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
 
-// Runs the blocks one after the other: each until it has ended or waits for the whole grid.
+// Runs the blocks one after the other: each until it has ended, waits for the whole grid, or sleeps.
 inline void run_grid() {
     const uint64_t count = uint64_t(gridDim.x) * gridDim.y * gridDim.z;
     uint64_t number = 0, stride = 1;  // the first block, and the distance from one to the next
@@ -466,7 +505,10 @@ inline void run_grid() {
         fresh_shared_memory();
         advance(block);
     }
-    while (waiting_blocks) release_grid(count);
+    while (sleeping_blocks || waiting_blocks) {
+        if (sleeping_blocks) wake_sleepers();
+        else release_grid(count);
+    }
 }
 
 // ---- helpers for CUDA's functions
@@ -490,6 +532,10 @@ int block_sum(Call call, int yes) { return wait(AT_BLOCK_BARRIER, call, yes != 0
 
 // A barrier of all blocks. It replaces the barrier that a .cu text builds from atomics on a GPU.
 void grid_barrier(int line) { wait(AT_GRID_BARRIER, {"grid_barrier", line, __builtin_return_address(0)}, 0); }
+
+// A thread that sleeps lets all other threads go on, those of other blocks included: so a thread that waits for what
+// another block writes must sleep between two looks, with __nanosleep().
+void nap(int line) { wait(ASLEEP, {"__nanosleep", line, __builtin_return_address(0)}, 0); }
 
 ON_ANY_STACK void trap(int line) { fail("trap", line, "thread=%s" AND "block=%s", text_of(current->index), text_of(blockIdx)); }
 

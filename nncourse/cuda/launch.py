@@ -7,7 +7,7 @@ raises a one-line CourseError.
 import functools
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,14 +47,7 @@ def launch(
     declared = parameters(source, function)
     where = f"{source.file}: {function}"
     grid, block = tuple(grid), tuple(block)
-    refuse_unlaunchable(grid, block, shared_bytes, where)
-    if len(arguments) != len(declared):
-        names = ", ".join(map(str, declared))
-        raise CourseError(f"{where}: wanted {len(declared)} arguments ({names}), got {len(arguments)}")
-    passed = [
-        _array(value, parameter, where) if parameter.pointer else _scalar(value, parameter, where)
-        for value, parameter in zip(arguments, declared, strict=True)
-    ]
+    passed = _checked(declared, grid, block, arguments, shared_bytes, where)
     filled = _filled(constants or {}, passed, declared, source, where)
     if _all_on_gpu(passed, declared, where):
         if emulator_options:
@@ -70,6 +63,36 @@ def launch(
     else:
         full = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
         emulate.run(source, function, *full, passed, shared_bytes, constants=filled, **emulator_options)
+
+
+def prepared(
+    source: CudaSource, function: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence
+) -> Callable[[], None]:
+    """A function that makes this launch on the GPU that is in use now, checked only once: for launches often repeated.
+
+    It keeps the arrays. It is to be called with the same GPU in use. CourseError as for launch(), and for NumPy arrays.
+    """
+    declared = parameters(source, function)
+    where = f"{source.file}: {function}"
+    grid, block = tuple(grid), tuple(block)
+    passed = _checked(declared, grid, block, arguments, 0, where)
+    if not _all_on_gpu(passed, declared, where):
+        raise CourseError(f"{where}: wanted CuPy arrays, to prepare a launch; got NumPy's: take launch()")
+    return functools.partial(gpu_kernel(source, function), grid, block, passed)
+
+
+def _checked(
+    declared: tuple[Parameter, ...], grid: tuple, block: tuple, arguments: Sequence, shared_bytes: int, where: str
+) -> list:
+    """The arguments as they are passed; CourseError if they, or the sizes, do not fit the kernel or the hardware."""
+    refuse_unlaunchable(grid, block, shared_bytes, where)
+    if len(arguments) != len(declared):
+        names = ", ".join(map(str, declared))
+        raise CourseError(f"{where}: wanted {len(declared)} arguments ({names}), got {len(arguments)}")
+    return [
+        _array(value, parameter, where) if parameter.pointer else _scalar(value, parameter, where)
+        for value, parameter in zip(arguments, declared, strict=True)
+    ]
 
 
 @functools.lru_cache(maxsize=4096)  # a training loop repeats a few launches, and GPU steps take only microseconds

@@ -98,6 +98,10 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
     if not (emulate or mine or asked.keys() & known.keys()):
         fused = EPOCH_KERNELS.get(name, STEPS)
         kernels |= {epoch.name: epoch[fused] for epoch in wholes.values() if fused in epoch.kernels}
+    yours = asked.keys() | {name for name, note in notes.items() if note == "yours"}
+    for operation in known.values():  # they would run in the place of what you chose
+        if operation.name not in yours and not yours.isdisjoint(operation.fuses):
+            del kernels[operation.name]
     for operation_name, chosen in asked.items():
         notes[operation_name] = "asked for"
         if operation_name in wholes and chosen == STEPS:

@@ -13,9 +13,15 @@ from nncourse.kernels import (
     cudnn,
     dense,
     dropout,
+    exchange,
     gpu_exercises,
+    measuring,
     neuron,
+    normalisation,
+    peer,
     pooling,
+    residual,
+    residual_exercises,
     update,
     update_exercises,
 )
@@ -42,9 +48,16 @@ CONVOLUTIONAL_EPOCHS = (
     convolutional_one_kernel,
 )
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
-IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout)
+IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
-EXERCISES = (gpu_exercises, update_exercises)  # operations that only exercises have
+EXERCISES = (
+    gpu_exercises,
+    update_exercises,
+    exchange,
+    peer,
+    measuring,
+    residual_exercises,
+)  # only exercises have these
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 

@@ -51,6 +51,9 @@ MOST_THREADS = {True: 1_200_000, False: 2_500_000}
 RACES: Mapping[str, Any] = {"races": True}
 LOOKING = "looking for races"
 
+# A text that writes into the conversation with the judge.
+BROKEN_OFF = Fault("crash", {"status": "?", "reason": "broke off"})
+
 Run = tuple[str, Mapping[str, Any]]  # a label, and options of the emulator
 Runner = Callable[[Case, Mapping[str, Any]], "Returned | Fault"]
 
@@ -72,6 +75,7 @@ class Returned:
     changed: list[str]
     arguments: tuple[Any, ...]
     outside: bool = False  # wrote to the guard elements
+    otherwise: Fault | None = None  # what is wrong though the values are right
 
 
 @dataclass
@@ -322,6 +326,8 @@ def _fault(operation: "Operation", case: Case, returned: "Returned | Fault") -> 
     truths = truths_of(operation, case.arguments)
     before = dict(zip(operation.names, case.arguments, strict=True))
     in_place = {named.name: named for named in operation.shapes.in_place}
+    if returned.in_place.keys() != in_place.keys():
+        return BROKEN_OFF
     for name, value in returned.in_place.items():
         fault = _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
         if fault and name not in returned.changed:
@@ -332,7 +338,7 @@ def _fault(operation: "Operation", case: Case, returned: "Returned | Fault") -> 
     for name in returned.changed:
         if name not in in_place:
             return Fault("changes an argument", {"name": name})
-    return _results_fault(operation, returned, truths, case)
+    return _results_fault(operation, returned, truths, case) or returned.otherwise
 
 
 def _has_wrong_sign(before: np.ndarray, after: np.ndarray, truth: np.ndarray) -> bool:
@@ -356,7 +362,7 @@ def _results_fault(
         return Fault("type", {"type": _type_of(about), "one": True, "wanted": wanted})
     for named, about, array in zip(results, returned.results, returned.arrays, strict=True):
         in_place = named.name in operation.names
-        fault = _form_fault(named, about, truths[named.name].shape, in_place and case is not None)
+        fault = form_fault(named, about, truths[named.name].shape, in_place and case is not None)
         if fault:
             return fault
         if in_place and case is not None:
@@ -381,7 +387,7 @@ def _type_of(about: Mapping[str, Any]) -> str:
     return "ndarray" if about["what"] == "array" else about.get("type", "")
 
 
-def _form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...], in_place: bool) -> Fault | None:
+def form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...], in_place: bool) -> Fault | None:
     """What is wrong with one value apart from its elements."""
     name, dtype = named.name, np.dtype(named.dtype)
     what, wanted = about["what"], str(named)

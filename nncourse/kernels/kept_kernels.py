@@ -21,11 +21,11 @@ from nncourse.cuda import emulate
 from nncourse.cuda.forbidden import forbidden
 from nncourse.cuda.source import CudaSource, kernels_in
 from nncourse.errors import CourseError, read_text, refuse_unknown, write_atomically
-from nncourse.kernels import exam, jit, outside
+from nncourse.kernels import exam, jit, outside, outside_group
 from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel, Kernel
-from nncourse.kernels.operation import Operation
-from nncourse.kernels.outside import PYTHON_DEVICES
+from nncourse.kernels.members import GroupOperation
+from nncourse.kernels.operation import PYTHON_DEVICES, Operation
 from nncourse.kernels.verdict import RIGHT, Verdict
 
 # In seconds, for all cases of a check together: of computing, for Python; on a GPU by the clock.
@@ -73,7 +73,9 @@ def check(
             return operation.check(build(operation, name, None), seed=seed)
         if not launch:
             _refuse_name(operation, name)
-            refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, PYTHON_DEVICES)
+            refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, operation.python_devices)
+            if isinstance(operation, GroupOperation):
+                return outside_group.check_text(operation, name, text, seconds, seed, sandbox)
             return outside.check_text(operation, name, text, seconds, seed, sandbox)
         return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
@@ -247,7 +249,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     file = file_name(operation, name, launch)
     _refuse_name(operation, name)
     if launch:
-        if name in PYTHON_DEVICES:
+        if name in operation.python_devices:
             raise CourseError(f"{file}: {name} is a Python kernel; wanted CUDA C under another name, such as naive")
         options = {option: tuple(value) if isinstance(value, list) else value for option, value in launch.items()}
         source = CudaSource(text, file)
@@ -257,11 +259,11 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
             return CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
         except TypeError:
             raise CourseError(f"{file}: wanted a launch such as {{'block': [256]}}, got {launch}") from None
-    refuse_unknown(f"for {file} a Python kernel", name, PYTHON_DEVICES)
-    xp = np
-    if PYTHON_DEVICES[name] == "gpu" and devices.gpu_available():
+    refuse_unknown(f"for {file} a Python kernel", name, operation.python_devices)
+    xp, device = np, operation.python_devices[name]
+    if device == "gpu" and devices.gpu_available():
         import cupy as xp
-    namespace: dict = {"xp": xp} if PYTHON_DEVICES[name] == "gpu" else {"np": np, "xp": xp}
+    namespace: dict = {"xp": xp} if device == "gpu" else {"np": np, "xp": xp}
     try:
         exec(compile(text, file, "exec"), namespace)
     except (Exception, SystemExit) as error:  # the student's code may raise any exception
@@ -270,7 +272,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     if not callable(function):
         raise CourseError(f"{file}: wanted a function {operation.name}, found none")
     function = jit.jit(function) if name == "numba" else function
-    return Kernel(operation, name, "cpu" if xp is np else "gpu", file, function)
+    return operation.made(name, "cpu" if xp is np else "gpu", file, function)
 
 
 def _refuse_name(operation: Operation, name: str) -> None:

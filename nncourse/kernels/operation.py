@@ -35,6 +35,7 @@ from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.verdict import Verdict
 
 OUTPUTS = ("overwritten", "accumulated")
+PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
 LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # CUDA kernels follow, in the order they are registered
 PACKAGE = Path(__file__).parents[1]
 
@@ -87,6 +88,7 @@ class Operation:
     large_sizes: Sequence[Sizes] = ()
     sizes_to_time: Callable[[str], Sizes] | None = None  # from "cpu" or "gpu"
     whole_epoch: bool = False  # computes an epoch of training at once: a backend may do without it
+    fuses: tuple[str, ...] = ()  # operations that it does at once: where you choose a kernel for one, it is left out
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -156,10 +158,19 @@ class Operation:
             code = (written or function).__code__
             where = f"{_short(Path(code.co_filename))}:{code.co_firstlineno}"
             call = jit.at_first_call(lambda: jit.jit(function)) if compiled else function
-            self._add(Kernel(self, name, device, where, call, **options))
+            self._add(self.made(name, device, where, call, **options))
             return function
 
         return register
+
+    def made(self, name: str, device: str, where: str, function: Callable[..., Any] | None, **options: Any) -> Kernel:
+        """A Python kernel of this operation, which is not registered."""
+        return Kernel(self, name, device, where, function, **options)
+
+    @property
+    def python_devices(self) -> Mapping[str, str]:
+        """The names that Python kernels of students may have here, each with its device."""
+        return PYTHON_DEVICES
 
     def loops_kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: the loops below are the kernel `loops` and, compiled, the kernel `numba`."""
@@ -216,7 +227,7 @@ class Operation:
         if isinstance(kernel, str):
             kernel = self[kernel]
         elif not isinstance(kernel, Kernel):
-            kernel = Kernel(self, getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
+            kernel = self.made(getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
         return checker.check(self, kernel, device, seed, sandbox)
 
     def sizes(self, *arguments: Any) -> Sizes:

@@ -28,13 +28,12 @@ from nncourse import device as devices
 from nncourse import text_process
 from nncourse.errors import CourseError
 from nncourse.kernels import jit
-from nncourse.kernels.check import Returned, judge, raised
+from nncourse.kernels.check import BROKEN_OFF, Returned, judge, raised
 from nncourse.kernels.forbidden import forbidden, imports_the_course
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.verdict import RIGHT, Case, Fault, Verdict
 
 SCRIPT = Path(text_process.__file__)
-PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
 START_SECONDS = 60.0  # of wall time, to start Python and import what is needed
 WALL_FACTOR = 6.0  # limits count what the process computes; on a busy machine it may take so many times longer
 GPU_FACTOR = 3
@@ -45,7 +44,7 @@ TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 CAN_FORK = sys.platform == "linux"
 
 
-class _EndedError(Exception):
+class EndedError(Exception):
     """The process ended, broke off or reached a limit; `fault` says which."""
 
     def __init__(self, fault: Fault):
@@ -61,8 +60,8 @@ def check_text(
     sandbox: tuple[str, ...] = (),
 ) -> Verdict:
     """The verdict on the text of a Python kernel. `seconds` of computing are allowed for all cases together."""
-    on_gpu = PYTHON_DEVICES[name] == "gpu" and devices.gpu_available()
-    if fault := forbidden(text, without_numpy=PYTHON_DEVICES[name] == "gpu"):
+    on_gpu = operation.python_devices[name] == "gpu" and devices.gpu_available()
+    if fault := forbidden(text, without_numpy=operation.python_devices[name] == "gpu"):
         return Verdict(operation.name, name, fault.kind, fault.facts)
     with TextProcess(operation, name, text, seconds, sandbox=sandbox) as process:
         if process.building:
@@ -98,7 +97,7 @@ class TextProcess:
     ):
         self.operation, self.name = operation, name
         self.file = f"{operation.name}.{name}.py"
-        on_gpu = PYTHON_DEVICES[name] == "gpu"
+        on_gpu = operation.python_devices[name] == "gpu"
         self.started = {
             "operation": operation.name,
             "file": self.file,
@@ -114,6 +113,7 @@ class TextProcess:
         imports = ["numba"] * (name == "numba") + ["cupy"] * (self.started["xp"] == "cupy")
         self.process = _forked(imports) if CAN_FORK and not sandbox else _Started(sandbox)
         self.objects: list[Any] = []
+        self.used_before = 0.0  # seconds of computing that do not count
         self.calls = 0  # of run()
 
     def __enter__(self) -> "TextProcess":
@@ -122,7 +122,7 @@ class TextProcess:
         try:
             self._send(self.started)
             answer, _ = self._receive(0)
-        except _EndedError as ended:
+        except EndedError as ended:
             self.building = ended.fault
         else:
             self._print(answer)
@@ -156,7 +156,7 @@ class TextProcess:
         given = tuple(copy.deepcopy(value) for value in case.arguments)
         self.objects = []
         blocks: list[bytes] = []
-        most = _most_bytes(self.operation, case)
+        most = most_bytes(self.operation, case)
         call = {
             "arguments": [self._about(value, blocks) for value in given],
             "names": self.operation.names,
@@ -172,7 +172,7 @@ class TextProcess:
                 self._answer_question(answer, blocks)
                 answer, blocks = self._receive(most)
             return self._returned(answer, blocks, given)
-        except _EndedError as ended:
+        except EndedError as ended:
             self.building = ended.fault  # there is nobody left to call
             return ended.fault
 
@@ -181,10 +181,10 @@ class TextProcess:
         blocks: list[bytes] = []
         try:
             if self.building:
-                raise _EndedError(self.building)
+                raise EndedError(self.building)
             self._send({"time": True, "arguments": [self._about(value, blocks) for value in arguments]}, blocks)
             answer, _ = self._receive(0)
-        except _EndedError as ended:
+        except EndedError as ended:
             raise CourseError(str(ended.fault)) from None
         seconds = answer.get("seconds")
         if not isinstance(seconds, float) or not seconds > 0:
@@ -232,7 +232,7 @@ class TextProcess:
         if "object" in about:
             return self.objects[about["object"]]
         if "array" in about:
-            return _array(about, blocks)
+            return array_from(about, blocks)
         if "number" in about:
             return about["number"]
         raise CourseError(f"wanted a number, an array or an object of the exercise, got {about.get('other')}")
@@ -245,18 +245,18 @@ class TextProcess:
             return self._raised(_said(answer["raised"]))
         try:
             about = [dict(each) for each in answer["results"]]
-            arrays = [_array(each, blocks) if "array" in each else None for each in about]
+            arrays = [array_from(each, blocks) if "array" in each else None for each in about]
             for each, array in zip(about, arrays, strict=True):
                 _refuse_lies(each, array)
                 if "object" in each and hasattr(target := self.objects[each["object"]], "__array__"):
                     target.__array__()  # it says why it is no array
-            in_place = {str(name): _array(each, blocks) for name, each in answer["in_place"].items()}
+            in_place = {str(name): array_from(each, blocks) for name, each in answer["in_place"].items()}
             changed = [str(name) for name in answer["changed"]]
             several = answer["several"]
         except CourseError as error:
             return Fault("forbidden", {"said": str(error)})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-            raise _EndedError(_broken_off()) from None
+            raise EndedError(BROKEN_OFF) from None
         return Returned(about, several, arrays, in_place, changed, given)
 
     def _raised(self, said: dict[str, Any]) -> Fault:
@@ -285,7 +285,7 @@ class TextProcess:
         try:
             text_process.send(self.process.write, dict(message), blocks or [])
         except OSError:
-            raise _EndedError(self._why_ended()) from None
+            raise EndedError(self._why_ended()) from None
 
     def _receive(self, most: int) -> tuple[dict[str, Any], list[bytes]]:
         """The next answer. Nothing that the process says may cost this one more than its share of memory or time."""
@@ -295,30 +295,29 @@ class TextProcess:
             nonlocal left
             left -= count
             if left < 0:
-                raise _EndedError(_broken_off())
+                raise EndedError(BROKEN_OFF)
             return self.process.read(count, self._refuse_late)
 
         try:
             message, blocks = text_process.receive(read)
         except EOFError:
-            raise _EndedError(self._why_ended()) from None
+            raise EndedError(self._why_ended()) from None
         except (ValueError, RecursionError):
-            raise _EndedError(_broken_off()) from None
+            raise EndedError(BROKEN_OFF) from None
         if not isinstance(message, dict):
-            raise _EndedError(_broken_off())
+            raise EndedError(BROKEN_OFF)
         return message, blocks
 
     def _refuse_late(self) -> None:
-        """_EndedError at the limit of computing, or at that of waiting."""
+        """EndedError at the limit of computing, or at that of waiting."""
         used, wall = self.process.used(), time.monotonic() - self.start
-        if used is None:  # this system does not tell
-            used = wall
+        used = wall if used is None else used - self.used_before  # None: this system does not tell
         if used >= self.seconds:
-            raise _EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "endless"}))
+            raise EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "endless"}))
         if wall >= self.seconds and used < ASLEEP * wall:
-            raise _EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "waits", "cpu": used}))
+            raise EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "waits", "cpu": used}))
         if wall >= WALL_FACTOR * self.seconds:
-            raise _EndedError(Fault("time limit", {"seconds": WALL_FACTOR * self.seconds, "reason": "slow"}))
+            raise EndedError(Fault("time limit", {"seconds": WALL_FACTOR * self.seconds, "reason": "slow"}))
 
     def _why_ended(self) -> Fault:
         """The fault of a process that has ended by itself."""
@@ -348,12 +347,7 @@ def _refused(said: Any) -> Fault:
     return imports_the_course(said) if course else Fault("forbidden", {"said": said, "hints": ["computes"]})
 
 
-def _broken_off() -> Fault:
-    """The fault of a text that writes into the conversation with the judge."""
-    return Fault("crash", {"status": "?", "reason": "broke off"})
-
-
-def _array(about: Mapping[str, Any], blocks: list[bytes]) -> np.ndarray:
+def array_from(about: Mapping[str, Any], blocks: list[bytes]) -> np.ndarray:
     """An array from its description; ValueError unless type, shape and number of bytes agree."""
     dtype = np.dtype(str(about["dtype"]))
     shape = tuple(int(size) for size in about["shape"])
@@ -374,7 +368,7 @@ def _refuse_lies(about: Mapping[str, Any], array: np.ndarray | None) -> None:
             raise ValueError("another array")
 
 
-def _most_bytes(operation: Operation, case: Case) -> int:
+def most_bytes(operation: Operation, case: Case) -> int:
     """How many bytes one result may have so that its elements are sent: those of the contract."""
     shapes = operation.shapes.result_shapes(case.arguments, operation.sizes(*case.arguments))
     return max(4 * int(np.prod(shape)) for shape in shapes)

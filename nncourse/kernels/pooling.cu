@@ -73,3 +73,18 @@ extern "C" __global__ void averagepool_backward_naive(const float* D, float* G, 
         for (int x = first_x; x < end_x; x++) sum += D[(image * h_out + y) * w_out + x];
     G[t] = sum / (size * size);
 }
+
+// One thread per image: its mean.
+extern "C" __global__ void globalpool_forward_naive(const float* A, float* M, int batch, int c, int h, int w) {
+    int image = blockIdx.x * blockDim.x + threadIdx.x;
+    if (image >= batch * c) return;
+    float sum = 0.0f;
+    for (int place = 0; place < h * w; place++) sum += A[image * h * w + place];
+    M[image] = sum / (h * w);
+}
+
+// One thread per pixel of G.
+extern "C" __global__ void globalpool_backward_naive(const float* D, float* G, int batch, int c, int h, int w) {
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t < batch * c * h * w) G[t] = D[t / (h * w)] / (h * w);
+}

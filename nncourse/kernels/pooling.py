@@ -505,6 +505,89 @@ def averagepool_backward_array(D, h_in, w_in, size, stride):
     return G
 
 
+# ---- the mean of a whole image, whatever its height and width
+
+
+def _of_images(batch, c, h, w):
+    return {"batch": batch, "c": c, "h": h, "w": w}
+
+
+GLOBALPOOL_SIZES = {
+    "sizes_to_check": [
+        _of_images(3, 4, 2, 5),
+        _of_images(1, 1, 1, 1),
+        _of_images(2, 3, 5, 7),
+        _of_images(1, 5, 1, 9),
+        _of_images(16, 17, 4, 4),
+        _of_images(2, 70, 3, 1),
+        _of_images(1, 2, 33, 20),
+    ],
+    "draw_sizes": lambda rng: _of_images(*(int(size) for size in rng.integers(1, 12, 4))),
+    "large_sizes": [_of_images(65_900, 1, 1, 1), _of_images(1, 66_000, 1, 1), _of_images(1, 1, 260, 259)],
+    "sizes_to_time": lambda device: _of_images(*((128, 512, 5, 7) if device == "gpu" else (32, 64, 5, 7))),
+}
+
+globalpool_forward = Operation(
+    "globalpool_forward",
+    "M[s, c] = mean of A[s, c, y, x] over y, x",
+    contract="A (batch, c, h, w) -> M (batch, c)",
+    truth=lambda A: np.einsum("scyx->sc", A) / A[0, 0].size,
+    tolerance=SUM_TOLERANCE,
+    flops=lambda batch, c, h, w: batch * c * h * w,
+    **GLOBALPOOL_SIZES,
+)
+
+globalpool_backward = Operation(
+    "globalpool_backward",
+    "G[s, c, y, x] = D[s, c] / (h w)",
+    contract="D (batch, c), h () int, w () int -> G (batch, c, h, w)",
+    truth=lambda D, h, w: np.einsum("sc,yx->scyx", D, np.full((h, w), 1 / (h * w))),
+    magnitude=lambda D, h, w: np.einsum("sc,yx->scyx", abs(D), np.full((h, w), 1 / (h * w))),
+    flops=lambda batch, c, h, w: batch * c * h * w,
+    **GLOBALPOOL_SIZES,
+)
+
+
+@globalpool_forward.loops_kernel
+def globalpool_loops(A):
+    batch, c, h, w = A.shape
+    M = np.empty((batch, c), A.dtype)
+    for s in range(batch):
+        for k in range(c):
+            total = 0.0
+            for y in range(h):
+                for x in range(w):
+                    total += A[s, k, y, x]
+            M[s, k] = total / (h * w)
+    return M
+
+
+@globalpool_forward.array_kernel
+def globalpool_array(A):
+    return A.mean(axis=(2, 3))
+
+
+@globalpool_backward.loops_kernel
+def globalpool_backward_loops(D, h, w):
+    batch, c = D.shape
+    G = np.empty((batch, c, h, w), D.dtype)
+    for s in range(batch):
+        for k in range(c):
+            for y in range(h):
+                for x in range(w):
+                    G[s, k, y, x] = D[s, k] / (h * w)
+    return G
+
+
+@globalpool_backward.array_kernel
+def globalpool_backward_array(D, h, w):
+    G = np.empty_like(D, shape=(*D.shape, h, w))
+    G[...] = (D / (h * w))[:, :, None, None]
+    return G
+
+
 SOURCE = cuda_beside(__file__)
 for _operation in (maxpool_forward, maxpool_backward, averagepool_forward, averagepool_backward):
     _operation.cuda_kernel("naive", SOURCE)
+globalpool_forward.cuda_kernel("naive", SOURCE)
+globalpool_backward.cuda_kernel("naive", SOURCE)

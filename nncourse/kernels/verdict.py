@@ -31,8 +31,11 @@ WORDS = {
     "compile": "{not_compiled}{said}",
     "outside": "writes outside of its arrays: is the guard right?",
     "cannot be checked": "cannot be checked here: {said}",
+    "different bits": "right up to rounding, but {place} is {got} on rank {other} and {first} on rank 0: {same_bits}",
+    "traffic": "the sums are right, but {said}",
 }
-# The emulator and launches of CUDA C report faults in words of their own, made in nncourse/cuda, as the fact `said`.
+# The emulator and launches of CUDA C report faults in words of their own, made in nncourse/cuda, as the fact `said`;
+# so does a simulated group, in nncourse/simulation.
 
 RIGHT_WORDS = "right in {count} cases {where}{also}"
 OPEN_WORDS = "open"
@@ -42,6 +45,7 @@ WHERE = {
     "emulator": "on the CPU emulator, in three thread orders, and no races",
 }
 ALSO_EMULATED = ", and on the CPU emulator without races"
+ALSO_WAITING = "; but if a send waits until it is received, as MPI's does with large messages, there is a {said}"
 PHRASES = {
     "as it was": "is as it was: {wrong} of {size} wrong, first {place}: got {got}, expected {expected}",
     "another array": "another array is returned: change {name} itself, with {name}[:] = … or {name} -= …",
@@ -57,6 +61,9 @@ PHRASES = {
     "as array": "; np.array(…, np.{dtype}) makes one",
     "copy": ", such as {name}.copy()",
     "read-only": "an array that cannot be written",
+    "same bits": "all ranks are to hold the same bits, so let one of them add, and send its sum to the others",
+    "member": "rank {rank}: ",
+    "member after": "rank {rank}, after its step {step}: ",
     "a": "a {type}",
     "an": "an {type}",
     "tuple": "a tuple of {length}",
@@ -133,11 +140,22 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
     """The words for a fault, or for a kernel that is right or open."""
     if kind == RIGHT:
         also = ALSO_EMULATED if facts.get("emulated too") else ""
+        if facts.get("waiting sends"):
+            also = ALSO_WAITING.format(said=facts["waiting sends"])
         return RIGHT_WORDS.format(count=facts["count"], where=WHERE[facts["device"]], also=also)
     if kind == OPEN:
         return OPEN_WORDS
     template = WORDS.get(kind, "{said}")
-    return ("{said}" if "said" in facts and "{said}" not in template else template).format_map(_Facts(facts))
+    return _member(facts) + ("{said}" if "said" in facts and "{said}" not in template else template).format_map(
+        _Facts(facts)
+    )
+
+
+def _member(facts: Mapping[str, Any]) -> str:
+    """Which member of a group it is about."""
+    if "rank" not in facts:
+        return ""
+    return PHRASES["member after" if facts.get("step") else "member"].format_map(facts)
 
 
 class _Facts(dict[str, Any]):
@@ -208,6 +226,7 @@ def _hint(facts: Mapping[str, Any]) -> str:
 
 
 _PHRASES = {
+    "same_bits": lambda facts: PHRASES["same bits"],
     "changed": _changed,
     "how": _how,
     "why": _why,

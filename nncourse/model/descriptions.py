@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
+from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, GlobalAveragePool, MaxPool
 from nncourse.model.layers import Dense, Layer, LayerSequence
+from nncourse.model.residual import BatchNorm, Residual
 
 MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 
@@ -30,7 +31,8 @@ def _dense(about: dict[str, Any]) -> Dense:
 def _convolution(about: dict[str, Any]) -> Convolution:
     c_out, c_in, k = (_whole(about, name, 1) for name in ("c_out", "c_in", "k"))
     steps = {name: _whole(about, name) for name in ("stride", "before", "after")}
-    return Convolution(_zeros(c_out, c_in, k, k), _zeros(c_out), str(about["activation"]), **steps)
+    b = _zeros(c_out) if about.get("bias", True) else None
+    return Convolution(_zeros(c_out, c_in, k, k), b, str(about["activation"]), **steps)
 
 
 def _maxpool(about: dict[str, Any]) -> MaxPool:
@@ -39,6 +41,20 @@ def _maxpool(about: dict[str, Any]) -> MaxPool:
 
 def _averagepool(about: dict[str, Any]) -> AveragePool:
     return AveragePool(*(_whole(about, name) for name in ("size", "stride")))
+
+
+def _globalpool(about: dict[str, Any]) -> GlobalAveragePool:
+    return GlobalAveragePool()
+
+
+def _batchnorm(about: dict[str, Any]) -> BatchNorm:
+    zeros = _zeros(_whole(about, "channels", 1))
+    return BatchNorm(zeros, zeros, str(about["activation"]))
+
+
+def _residual(about: dict[str, Any]) -> Residual:
+    body, shortcut = ([rebuilt(each) for each in about[part]] for part in ("body", "shortcut"))
+    return Residual(body, shortcut, str(about["activation"]))
 
 
 def _flatten(about: dict[str, Any]) -> Flatten:
@@ -58,6 +74,9 @@ KINDS: dict[str, Callable[[dict[str, Any]], Layer]] = {
     "convolution": _convolution,
     "maxpool": _maxpool,
     "averagepool": _averagepool,
+    "globalpool": _globalpool,
+    "batchnorm": _batchnorm,
+    "residual": _residual,
     "flatten": _flatten,
     "dropout": _dropout,
     "sequence": _sequence,

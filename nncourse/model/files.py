@@ -1,7 +1,8 @@
 """Model files: .npz (no pickle), and the text form that the handout's C program writes and reads.
 
-An .npz holds `parameters`, the network's flat vector; `state_…`, vectors that the update remembers; and `about`, a line
-of JSON with all the rest. Before version 0.2 it held W1, b1, W2 … instead of the vector; these files are read too.
+An .npz holds `parameters`, the network's flat vector; `statistics`, where layers keep some beside their parameters;
+`state_…`, vectors that the update remembers; and `about`, a line of JSON with all the rest. Before version 0.2 it held
+W1, b1, W2 … instead of the vector; these files are read too.
 
 The text form is for dense networks: number of layers; sizes; for each layer a line of biases; a line of weights for
 each neuron, layer by layer. One more line, which the C program ignores, is the same JSON: activations, cost, scaling.
@@ -26,7 +27,7 @@ from nncourse.model.layers import Dense, Shape
 from nncourse.model.network import Network, refuse_huge
 from nncourse.model.updates import SGD, Update, make_update
 
-VECTOR, STATE = "parameters", "state_"  # names in an .npz
+VECTOR, STATISTICS, STATE = "parameters", "statistics", "state_"  # names in an .npz
 
 
 @dataclass
@@ -111,6 +112,8 @@ def _model(network: Network, about: dict[str, Any], state: dict[str, np.ndarray]
     if not np.isfinite(network.flat_parameters).all():
         number = next(n for n, layer in enumerate(network.layers, 1) if not _finite(layer.parameters))
         raise CourseError(f"layer {number} has weights that are not finite")
+    if not np.isfinite(network.flat_statistics).all():
+        raise CourseError("it has statistics that are not finite")
     scaling = _scaling(about.get("scaling", {"kind": "none"}), network.input_shape)
     options = dict(about.get("update", {"kind": "sgd"}))
     steps = int(options.pop("steps", 0))
@@ -159,7 +162,9 @@ def _scaling(about: dict[str, Any], shape: Shape) -> Scaling | None:
 
 def _write_npz(model: Model, path: Path) -> None:
     state = {STATE + name: array for name, array in model.update.state.items()}
-    np.savez(path, about=np.array(_description(model)), **{VECTOR: model.network.flat_parameters}, **state)
+    statistics = {STATISTICS: model.network.flat_statistics} if model.network.statistics else {}
+    vectors = {VECTOR: model.network.flat_parameters} | statistics
+    np.savez(path, about=np.array(_description(model)), **vectors, **state)
 
 
 def _read_npz(path: Path) -> Model:
@@ -172,13 +177,19 @@ def _read_npz(path: Path) -> Model:
         return _from_pairs([(floats[f"W{n}"], floats[f"b{n}"]) for n in range(1, count + 1)], description)
     about, vector = json.loads(description), floats.pop(VECTOR)
     layers = [rebuilt(each) for each in about["layers"]]
-    wanted = sum(array.size for layer in layers for array in layer.parameters)
-    if vector.shape != (wanted,):
-        raise CourseError(f"wanted {wanted} parameters for its layers, got an array of shape {vector.shape}")
+    statistics = floats.pop(STATISTICS, np.empty(0, np.float32))
+    _refuse_other_sizes("parameters", vector, [array for layer in layers for array in layer.parameters])
+    _refuse_other_sizes("statistics", statistics, [array for layer in layers for array in layer.statistics])
     shape = tuple(map(int, about["input_shape"]))
     refuse_huge(layers, shape)
-    network = Network(layers, about["cost"], shape, vector)
+    network = Network(layers, about["cost"], shape, vector, statistics)
     return _model(network, about, {name.removeprefix(STATE): array for name, array in floats.items()})
+
+
+def _refuse_other_sizes(what: str, vector: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+    wanted = sum(array.size for array in arrays)
+    if vector.shape != (wanted,):
+        raise CourseError(f"wanted {wanted} {what} for its layers, got an array of shape {vector.shape}")
 
 
 # ---- the C program's text

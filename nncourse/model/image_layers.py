@@ -4,29 +4,33 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from nncourse.architecture import Filters
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.model.layers import ACTIVATIONS, Pass, Shape, Turn, delta_below
+from nncourse.model.layers import ACTIVATIONS, Pass, Shape, Turn, WithoutStatistics, delta_below
 
 MOST_COUNTED = 1 << 31  # seeds and epochs of dropout begin again here: its counters have 32 bits
 
 
-class Convolution:
+class Convolution(WithoutStatistics):
     """Filters that are moved over an image, each over all of its channels. W (c_out, c_in, k, k), b (c_out,), float32.
 
-    `before` and `after` are rows and columns of zeros in front of and behind the image.
+    `before` and `after` are rows and columns of zeros in front of and behind the image. Where a batch normalisation
+    follows, biases would do nothing: then b may be None, and the activation "".
     """
 
-    def __init__(self, W: Array, b: Array, activation: str, stride: int = 1, before: int = 0, after: int = 0):
-        refuse_unknown("an activation", activation, ACTIVATIONS)
+    def __init__(self, W: Array, b: Array | None, activation: str, stride: int = 1, before: int = 0, after: int = 0):
+        if activation:
+            refuse_unknown("an activation", activation, ACTIVATIONS)
         if activation == "softmax":
             raise CourseError("softmax is for a dense output layer; give a convolution another activation")
         k = W.shape[-1]
         if not (stride >= 1 and 0 <= before < k and 0 <= after < k):
             wanted = f"a stride of at least 1, and before and after from 0 to {k - 1}, for filters of {k}x{k}"
             raise CourseError(f"wanted {wanted}; got stride {stride}, before {before}, after {after}")
-        self.parameters: tuple[Array, ...] = (W, b)
+        self.parameters: tuple[Array, ...] = (W,) if b is None else (W, b)
         self.activation = activation
         self.stride, self.before, self.after = stride, before, after
 
@@ -39,8 +43,8 @@ class Convolution:
         self.parameters[0][...] = values
 
     @property
-    def b(self) -> Array:
-        return self.parameters[1]
+    def b(self) -> Array | None:
+        return self.parameters[1] if len(self.parameters) > 1 else None
 
     @b.setter
     def b(self, values: Array) -> None:
@@ -53,8 +57,8 @@ class Convolution:
         return Filters(c_out, k, self.stride, self.before, self.after)
 
     def with_parameters(self, parameters: Sequence[Array]) -> "Convolution":
-        W, b = parameters
-        return Convolution(W, b, self.activation, self.stride, self.before, self.after)
+        W, *b = parameters
+        return Convolution(W, b[0] if b else None, self.activation, self.stride, self.before, self.after)
 
     def shape_after(self, shape: Shape) -> Shape:
         c_out, c_in, k, _ = self.W.shape
@@ -64,20 +68,23 @@ class Convolution:
 
     def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
         """Each filter's weighted sum at each place of the image, and activations σ(Z)."""
-        W, b = self.parameters
+        W, b = self.W, self.b
+        if b is None and "b" not in backend.kernels["convolution_forward"].optional:
+            b = np.zeros_like(W, shape=len(W))
         Z = backend.convolution_forward(A_below, W, b, self.stride, self.before, self.after)
-        return Pass(getattr(backend, self.activation)(Z), Z)
+        return Pass(getattr(backend, self.activation)(Z), Z) if self.activation else Pass(Z)
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """S = σ'(Z)."""
-        return getattr(backend, f"{self.activation}_derivative")(Z)
+        return getattr(backend, f"{self.activation}_derivative")(Z) if self.activation else None
 
     def backward(
         self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         steps = self.stride, self.before, self.after
-        W_gradient = backend.convolution_weight_gradient(D, A_below, self.W.shape[-1], *steps)
-        gradients = W_gradient, backend.convolution_bias_gradient(D)
+        gradients: tuple[Array, ...] = (backend.convolution_weight_gradient(D, A_below, self.W.shape[-1], *steps),)
+        if self.b is not None:
+            gradients = (*gradients, backend.convolution_bias_gradient(D))
         if not below:
             return None, gradients
         height, width = A_below.shape[2:]
@@ -87,15 +94,18 @@ class Convolution:
     def describe(self) -> dict[str, Any]:
         c_out, c_in, k, _ = self.W.shape
         steps = {"stride": self.stride, "before": self.before, "after": self.after}
-        return {"kind": "convolution", "c_in": c_in, "c_out": c_out, "k": k, **steps, "activation": self.activation}
+        bias = {} if self.b is not None else {"bias": False}
+        sizes = {"c_in": c_in, "c_out": c_out, "k": k, **steps}
+        return {"kind": "convolution", **sizes, "activation": self.activation, **bias}
 
     def __repr__(self) -> str:
         c_out, c_in, k, _ = self.W.shape
         padding = f", zeros {self.before} before and {self.after} after" if self.before + self.after else ""
-        return f"convolution of {c_in} to {c_out} channels, {k}x{k}, stride {self.stride}{padding}, {self.activation}"
+        activation = f", {self.activation}" if self.activation else ""
+        return f"convolution of {c_in} to {c_out} channels, {k}x{k}, stride {self.stride}{padding}{activation}"
 
 
-class WithoutParameters:
+class WithoutParameters(WithoutStatistics):
     """What layers without parameters and activation have in common."""
 
     activation = ""
@@ -180,6 +190,31 @@ class AveragePool(WithoutParameters):
 
     def __repr__(self) -> str:
         return f"average-pool {self.size}x{self.size}, stride {self.stride}"
+
+
+class GlobalAveragePool(WithoutParameters):
+    """The mean of each channel: an image of any size becomes a row of numbers, one a channel."""
+
+    def shape_after(self, shape: Shape) -> Shape:
+        _refuse_other_than_images(shape, "a global average-pool")
+        return shape[:1]
+
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        return Pass(backend.globalpool_forward(A_below))
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        """What comes from above goes in equal parts to all pixels."""
+        if not below:
+            return None, ()
+        return delta_below(backend.globalpool_backward(D, *A_below.shape[2:]), S_below, backend), ()
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "globalpool"}
+
+    def __repr__(self) -> str:
+        return "global average-pool"
 
 
 class Flatten(WithoutParameters):

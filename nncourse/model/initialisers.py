@@ -10,7 +10,8 @@ from math import prod
 import numpy as np
 
 from nncourse.errors import refuse_unknown
-from nncourse.model.layers import Layer, Shape
+from nncourse.model.layers import Layer, LayerSequence, Shape
+from nncourse.model.residual import BatchNorm, Residual
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -45,11 +46,22 @@ INITIALISERS: dict[str, Callable[[np.random.Generator, Shape, int, int], Arrays]
 
 
 def initialised(layer: Layer, name: str, rng: np.random.Generator) -> Layer:
-    """The layer with weights W and biases b from the initialiser of that name; itself where it has no parameters."""
+    """The layer with weights W and biases b from the initialiser of that name; itself where it has no parameters.
+
+    A batch normalisation begins with gamma 1 and beta 0, and the layers of a block each for itself.
+    """
     refuse_unknown("an initialiser", name, INITIALISERS)
     if not layer.parameters:
         return layer
+    if isinstance(layer, Residual):
+        return layer.of_layers([initialised(each, name, rng) for each in layer.layers])
+    if isinstance(layer, LayerSequence):
+        return LayerSequence([initialised(each, name, rng) for each in layer.layers])
+    if isinstance(layer, BatchNorm):
+        channels = layer.parameters[0].size
+        return layer.with_parameters((np.ones(channels, np.float32), np.zeros(channels, np.float32)))
     n_out, n_in, *filter_shape = layer.parameters[0].shape
     field = prod(filter_shape)
     W, b = INITIALISERS[name](rng, (n_out, n_in, *filter_shape), n_in * field, n_out * field)
-    return layer.with_parameters((W.astype(np.float32), b.astype(np.float32)))
+    arrays = W.astype(np.float32), b.astype(np.float32)
+    return layer.with_parameters(arrays[: len(layer.parameters)])

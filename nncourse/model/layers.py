@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
+from nncourse.group import Group
 
 ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")
 
@@ -36,12 +37,16 @@ class Turn(NamedTuple):
 
     `layer` is the number of the layer that is handed the turn. What a layer draws at random depends on these numbers
     and on the sample's place in the batch alone: so training can go on later, or in smaller batches, with the same.
+
+    `group` is given where this member has only some rows of the batch, and layers that compute statistics of the batch,
+    such as batch normalisation, should add them over the group. All members then come to the same layers in turn.
     """
 
     seed: int = 0
     epoch: int = 1
     first: int = 0
     layer: int = 0
+    group: Group | None = None
 
 
 class Layer(Protocol):
@@ -49,7 +54,10 @@ class Layer(Protocol):
 
     @property
     def activation(self) -> str:
-        """The name of its activation, "" if it has none: then Z is A, and D is dC/dA."""
+        """The name of its activation, "" if it has none: then Z is A, and D is dC/dA.
+
+        Where slope() is None, D is dC/dA too: the layer goes back through its activation itself.
+        """
 
     @property
     def parameters(self) -> tuple[Array, ...]:
@@ -57,6 +65,13 @@ class Layer(Protocol):
 
     def with_parameters(self, parameters: Sequence[Array]) -> "Layer":
         """The same layer with other arrays of the same shapes."""
+
+    @property
+    def statistics(self) -> tuple[Array, ...]:
+        """Arrays that a layer changes in training by itself, without a gradient; () in most layers."""
+
+    def with_statistics(self, statistics: Sequence[Array]) -> "Layer":
+        """The same layer with other arrays of statistics."""
 
     def shape_after(self, shape: Shape) -> Shape:
         """The shape of one sample behind the layer; CourseError where the layer does not fit samples of `shape`."""
@@ -80,7 +95,16 @@ class Layer(Protocol):
         """`kind`, and the sizes and names that rebuild the layer: see descriptions.py."""
 
 
-class Dense:
+class WithoutStatistics:
+    """What layers without statistics have in common."""
+
+    statistics: tuple[Array, ...] = ()
+
+    def with_statistics(self, statistics: Sequence[Array]) -> Any:
+        return self
+
+
+class Dense(WithoutStatistics):
     """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32."""
 
     def __init__(self, W: Array, b: Array, activation: str):
@@ -155,7 +179,7 @@ class LayerSequence:
         if not layers:
             raise CourseError("wanted at least one layer of neurons, got none")
         self.layers = list(layers)
-        counts = [each.count if isinstance(each, LayerSequence) else 1 for each in layers]
+        counts = [getattr(each, "count", 1) for each in layers]
         self.count: int = sum(counts)  # of layers, those within sequences each for itself
         self._before = [0, *accumulate(counts[:-1])]  # how many stand before each
         self.draws: bool = any(getattr(each, "draws", False) for each in layers)
@@ -170,6 +194,13 @@ class LayerSequence:
 
     def with_parameters(self, parameters: Sequence[Array]) -> "LayerSequence":
         return LayerSequence(distributed(self.layers, parameters))
+
+    @property
+    def statistics(self) -> tuple[Array, ...]:
+        return tuple(array for layer in self.layers for array in layer.statistics)
+
+    def with_statistics(self, statistics: Sequence[Array]) -> "LayerSequence":
+        return LayerSequence(filled(self.layers, statistics))
 
     def shape_after(self, shape: Shape) -> Shape:
         for layer in self.layers:
@@ -220,6 +251,12 @@ def distributed(layers: Sequence[Layer], parameters: Sequence[Array]) -> list[La
     """The layers with these arrays as parameters, in order."""
     left = iter(parameters)
     return [layer.with_parameters([next(left) for _ in layer.parameters]) for layer in layers]
+
+
+def filled(layers: Sequence[Layer], statistics: Sequence[Array]) -> list[Layer]:
+    """The layers with these arrays as statistics, in order."""
+    left = iter(statistics)
+    return [layer.with_statistics([next(left) for _ in layer.statistics]) for layer in layers]
 
 
 def views(vector: Array, shapes: Sequence[Shape]) -> list[Array]:

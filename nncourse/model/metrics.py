@@ -5,19 +5,27 @@ A quotient whose denominator is zero is 0: a class that was never predicted has 
 
 import numpy as np
 
+from nncourse import device as devices
 from nncourse.calls import Array, Calls
 from nncourse.datasets import predicted_classes
+from nncourse.group import ALONE, Group, shard, total
 from nncourse.kernels import confusion as counting
 from nncourse.model.network import Network
 
 
-def confusion(network: Network, X: Array, Y: Array, backend: Calls) -> np.ndarray:
-    """The confusion matrix of a network on samples X with targets Y, counted by the backend's kernel."""
+def confusion(network: Network, X: Array, Y: Array, backend: Calls, group: Group = ALONE) -> np.ndarray:
+    """The confusion matrix of a network on samples X with targets Y, counted by the backend's kernel.
+
+    Every member of a group counts its rows, and gets the sum.
+    """
     classes = max(2, network.sizes[-1])
-    predictions = predicted_classes(network.predict(X, backend))
-    labels = predicted_classes(backend.to_device(Y))
-    M = backend.confusion_matrix(labels, predictions, classes)
-    return M if isinstance(M, np.ndarray) else M.get()
+    own = shard(len(X), group.rank, group.size)
+    counts = np.zeros((classes, classes), np.int64)
+    if own.start < own.stop:
+        predictions = predicted_classes(network.predict(X[own], backend))
+        labels = predicted_classes(backend.to_device(Y[own]))
+        counts += devices.to_device(backend.confusion_matrix(labels, predictions, classes), "cpu")
+    return total(counts.ravel(), group).reshape(counts.shape)
 
 
 def accuracy(M: np.ndarray) -> float:

@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from nncourse import device as devices
 from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
@@ -14,20 +15,23 @@ from nncourse.model import words
 from nncourse.model.descriptions import MOST_WEIGHTS
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
-from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, views
+from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, filled, views
 from nncourse.model.updates import Update
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
 MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # of an evaluation's batch: samples, and Z and A of all layers (64 MB)
+MOST_NAMED = 8  # activations in a network's repr; of more, each different one once
+MOST_NUMBERS_ON_GPU = 1 << 29  # 2 GB; a GPU wants many samples at once
 
 
 class Network(LayerSequence):
     """Layers from input to output, the shape of a sample, and the name of the cost.
 
     All parameters are views into one vector, `flat_parameters`: a NumPy array, or CuPy's on a GPU. The vector is made
-    from copies of the layers' parameters, unless it is given. `input_shape` may be left out where the first layer is
-    dense. Raises CourseError for layers and costs that do not fit together.
+    from copies of the layers' parameters, unless it is given. `flat_statistics` likewise holds what layers keep of the
+    batches of training without a gradient, such as running means; it is empty in most networks. `input_shape` may be
+    left out where the first layer is dense. Raises CourseError for layers and costs that do not fit together.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Network(LayerSequence):
         cost: str = "mse",
         input_shape: Shape | None = None,
         flat_parameters: Array | None = None,
+        flat_statistics: Array | None = None,
     ):
         super().__init__(layers)
         arrays = self.parameters
@@ -45,6 +50,12 @@ class Network(LayerSequence):
             flat_parameters = np.concatenate([array.ravel() for array in arrays])
         self.flat_parameters: Array = flat_parameters
         self.layers = distributed(self.layers, views(flat_parameters, [array.shape for array in arrays]))
+        kept = self.statistics
+        if flat_statistics is None:
+            empty = np.empty_like(flat_parameters, shape=0)
+            flat_statistics = np.concatenate([array.ravel() for array in kept]) if kept else empty
+        self.flat_statistics: Array = flat_statistics
+        self.layers = filled(self.layers, views(flat_statistics, [array.shape for array in kept]))
         self.cost = cost
         self.input_shape = input_shape or _inputs_of(self.layers[0])
         self._refuse_what_does_not_fit()
@@ -115,7 +126,8 @@ class Network(LayerSequence):
 
         Those whose numbers, 2 for each number of each layer, are no more than MOST_NUMBERS; and no more than MOST_ROWS.
         """
-        return max(1, min(MOST_ROWS, MOST_NUMBERS // (2 * sum(self.sizes))))
+        most = MOST_NUMBERS_ON_GPU if devices.on_gpu(self.flat_parameters) else MOST_NUMBERS
+        return max(1, min(MOST_ROWS, most // (2 * sum(self.sizes))))
 
     @property
     def in_words(self) -> str:
@@ -125,23 +137,28 @@ class Network(LayerSequence):
         return ",".join(map(str, words.words_of(self.layers, self.input_shape)))
 
     def __repr__(self) -> str:
-        names = ", ".join(filter(None, self.activations))
+        given = [name for name in self.activations if name]
+        names = ", ".join(dict.fromkeys(given) if len(given) > MOST_NAMED else given)
         return f"network {self.in_words}, {names}, cost {self.cost}, {self.flat_parameters.size:,} parameters"
 
     def with_flat_parameters(self, vector: Array) -> "Network":
-        """The same layers with their parameters in another vector: changing the parameters changes the vector."""
+        """The same layers with their parameters in another vector: changing the parameters changes the vector.
+
+        Their statistics are copied.
+        """
         return Network(self.layers, self.cost, self.input_shape, vector)
 
     def on(self, backend: Calls) -> "Network":
-        """A copy whose parameters lie on the backend's device."""
-        return self.with_flat_parameters(backend.to_device(self.flat_parameters.copy()))
+        """A copy whose parameters and statistics lie on the backend's device."""
+        vectors = (backend.to_device(vector.copy()) for vector in (self.flat_parameters, self.flat_statistics))
+        return Network(self.layers, self.cost, self.input_shape, *vectors)
 
     def predict(self, X: Array, backend: Calls) -> Array:
         """The outputs for samples X (batch, …), where the backend keeps them; the parameters are taken there."""
         there, X = self.on(backend), backend.to_device(X)
         if X.shape[1:] != self.input_shape:
             raise CourseError(f"wanted samples {_in_words(self.input_shape)}; got an array of shape {X.shape}")
-        rows = self.rows_at_once
+        rows = there.rows_at_once
         parts = [there.outputs(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.outputs(X, backend).A
 
@@ -159,6 +176,8 @@ def _letter(layer: Layer) -> str:
     """The kind of a layer that an architecture may have, as a letter; "?" for others."""
     if isinstance(layer, MaxPool):
         return "p" if layer.is_side_by_side else "?"
+    if isinstance(layer, Convolution) and (layer.b is None or not layer.activation):
+        return "?"
     return {Convolution: "c", Flatten: "f", Dense: "d"}.get(type(layer), "?")
 
 
@@ -203,7 +222,7 @@ def refuse_other_layers(network: Network, asked: str, what: str) -> None:
     """CourseError, which begins with `what`, unless these words mean the network's layers, whatever the activations."""
     wanted = words.parsed(asked)
     there = words.words_of(network.layers, network.input_shape)
-    names = [name for layer, name in zip(network.layers, network.activations, strict=True) if layer.parameters]
+    names = words.activations_of(network.layers)
     fits = list(map(str, wanted)) == list(map(str, there)) and [
         layer.describe() for layer in words.layers_of(wanted, names)
     ] == [layer.describe() for layer in network.layers]

@@ -3,7 +3,7 @@
 import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -14,6 +14,8 @@ from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
+from nncourse.group import ALONE, Group, shard, shard_sizes, total
+from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, cost_of, training_step
 from nncourse.model.updates import SGD, Adam, Schedule, Update, constant, remembered
@@ -75,6 +77,10 @@ def train(
     epochs_done: int = 0,
     progress: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
+    group: Group = ALONE,
+    synchronise: bool = False,
+    shares: Sequence[float] | None = None,
+    on_rows: Callable[[int], None] | None = None,
 ) -> History:
     """Train `network` in place on samples X (n, …) with targets Y (n, n_out).
 
@@ -86,6 +92,12 @@ def train(
     The order of the samples in epoch e depends on `seed` and e alone, so that training goes on after `epochs_done`
     epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
     keeps the best parameters so far (by the validation cost where there is a validation set, else by the cost).
+
+    Every member of a `group` calls it with the same arguments. A batch is then cut into a shard for each, in proportion
+    to `shares` if they are given; the parameters are those of one device to rounding, and the same for all members.
+    Except for layers that compute statistics of the batch: with `synchronise` they do so over the group, otherwise each
+    member for its shard. The first member shows the progress. A member that is interrupted keeps the best parameters,
+    but leaves the others waiting. `on_rows` is told how many rows this member computes with next.
     """
     from tqdm import tqdm
 
@@ -95,6 +107,7 @@ def train(
     numbers = range(epochs_done + 1, epochs_done + epochs + 1)
     rate_of = schedule or constant(learning_rate)
     refuse_bad_options(epochs, batch_size, rate_of(epochs_done + 1))
+    _refuse_bad_group(group, backend, shares)
     history = History()
     update = update or SGD()
     there = network.on(backend)
@@ -103,10 +116,18 @@ def train(
     X, Y = (backend.to_device(np.ascontiguousarray(array)) for array in (X, Y))
     held = [backend.to_device(np.ascontiguousarray(array)) for array in validation or ()]
     X_validation, Y_validation = held or (X, Y)
+    for vector in (there.flat_parameters, there.flat_statistics) if group.size > 1 else ():
+        group.broadcast(vector)  # whatever the others were given
     best, best_cost = _snapshot(there, update), math.inf
+    progress = progress and group.rank == 0
     try:
         with tqdm(numbers, total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar:
-            train_epoch = _made_ready(backend, history, there, update, X, Y, batch_size, rate_of(epochs_done + 1))
+            if group.size == 1:
+                train_epoch = _made_ready(backend, history, there, update, X, Y, batch_size, rate_of(epochs_done + 1))
+            else:
+                train_epoch = _made_ready_together(
+                    backend, history, there, update, X, Y, batch_size, group, synchronise, shares, on_rows
+                )
             if history.note and progress:
                 bar.write(history.note)
             for number in bar:
@@ -115,8 +136,10 @@ def train(
                 train_epoch(order, rate_of(number), Turn(seed, number))
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
-                cost = evaluate(there, X, Y, backend)
-                validation_cost = evaluate(there, X_validation, Y_validation, backend) if validation else None
+                cost = evaluate(there, X, Y, backend, group, on_rows)
+                validation_cost = (
+                    evaluate(there, X_validation, Y_validation, backend, group, on_rows) if validation else None
+                )
                 epoch = Epoch(number, cost, validation_cost, seconds)
                 history.epochs.append(epoch)
                 if not math.isfinite(cost):
@@ -132,21 +155,38 @@ def train(
     except KeyboardInterrupt:
         done = history.epochs[-1].number if history.epochs else epochs_done
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
-    trained, state, update.steps = best if history.stopped else (there.flat_parameters, update.state, update.steps)
+    last = there.flat_parameters, there.flat_statistics, update.state, update.steps
+    trained, statistics, state, update.steps = best if history.stopped else last
     place = "gpu" if devices.on_gpu(network.flat_parameters) else "cpu"
     network.flat_parameters[...] = devices.to_device(trained, place)
+    network.flat_statistics[...] = devices.to_device(statistics, place)
     update.state = {name: devices.to_device(array, "cpu") for name, array in state.items()}
     return history
 
 
-def evaluate(network: Network, X: Array, Y: Array, backend: Calls) -> float:
-    """The cost of all samples, some thousand at a time; network, X and Y lie on the backend's device."""
-    total, at_once = 0.0, network.rows_at_once
-    for start in range(0, len(X), at_once):
-        rows, targets = X[start : start + at_once], Y[start : start + at_once]
+def evaluate(
+    network: Network,
+    X: Array,
+    Y: Array,
+    backend: Calls,
+    group: Group = ALONE,
+    on_rows: Callable[[int], None] | None = None,
+) -> float:
+    """The cost of all samples, some thousand at a time; network, X and Y lie on the backend's device.
+
+    Every member of a group holds all of them, computes the costs of its shard, and gets the mean over all. `on_rows` is
+    told how many rows it computes with next.
+    """
+    own, at_once = shard(len(X), group.rank, group.size), network.rows_at_once
+    cost = 0.0
+    for start in range(own.start, own.stop, at_once):
+        piece = slice(start, min(start + at_once, own.stop))
+        rows, targets = X[piece], Y[piece]
+        if on_rows:
+            on_rows(len(rows))
         last = network.outputs(rows, backend)
-        total += cost_of(network, [last.Z], [last.A], targets, backend) * len(rows)
-    return total / len(X)
+        cost += cost_of(network, [last.Z], [last.A], targets, backend) * len(rows)
+    return float(total(np.array([cost]), group)[0]) / len(X)
 
 
 def fused_epoch(network: Network, update: Update) -> str | None:
@@ -162,9 +202,10 @@ def fused_epoch(network: Network, update: Update) -> str | None:
     return "convolutional_adam_epoch" if isinstance(update, Adam) and not update.l2 else None
 
 
-def _snapshot(network: Network, update: Update) -> tuple[Array, dict[str, Array], int]:
-    """Copies of the parameters and of the update's state, and its steps."""
-    return network.flat_parameters.copy(), {name: array.copy() for name, array in update.state.items()}, update.steps
+def _snapshot(network: Network, update: Update) -> tuple[Array, Array, dict[str, Array], int]:
+    """Copies of the parameters, of the layers' statistics and of the update's state, and its steps."""
+    state = {name: array.copy() for name, array in update.state.items()}
+    return network.flat_parameters.copy(), network.flat_statistics.copy(), state, update.steps
 
 
 def _made_ready(
@@ -216,6 +257,41 @@ def _made_ready(
     return train_epoch
 
 
+def _made_ready_together(
+    backend: Calls,
+    history: History,
+    network: Network,
+    update: Update,
+    X: Array,
+    Y: Array,
+    batch_size: int,
+    group: Group,
+    synchronise: bool,
+    shares: Sequence[float] | None,
+    on_rows: Callable[[int], None] | None,
+) -> Callable[[Array, float, Turn], None]:
+    """The same for a group: step by step, since the gradients of each batch are added over its members."""
+    wholes = {name: kernel for name, kernel in backend.kernels.items() if kernel.operation.whole_epoch}
+    for name, kernel in wholes.items():
+        if backend.notes.get(name) == "asked for":
+            alone = "computes whole epochs, which a process can only do alone"
+            raise CourseError(f"{name} ({kernel.name}) {alone}; these are {group.size}: leave it out")
+    history.kernel = "steps"
+    history.note = f"trained step by step, since {group.size} processes add their gradients" if wholes else ""
+    own = shard(min(batch_size, len(X)), group.rank, group.size, shares)
+    if own.start < own.stop:
+        tried = network.with_flat_parameters(network.flat_parameters.copy())
+        training_step(tried, X[own], Y[own], 0.0, backend, copy.deepcopy(update), Turn())
+    evaluate(network, X[:1], Y[:1], backend)
+    group.barrier()  # whoever had to compile longer is not waited for in the first epoch's seconds
+
+    def train_epoch(order: Array, rate: float, turn: Turn) -> None:
+        parts = (group, synchronise, shares, on_rows)
+        data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, update, turn, *parts)
+
+    return train_epoch
+
+
 def _fused(
     kernel: Callable[..., Any], network: Network, X: Array, Y: Array, batch_size: int, rate: float, update: Update
 ) -> None:
@@ -256,6 +332,13 @@ def _refuse_bad_data(network: Network, X: np.ndarray, Y: np.ndarray) -> None:
         wanted = f"float32 samples of shape (n, {inputs}) and targets of shape (n, {n_out})"
         advice = "; take the images of a data set, data.images" if len(shape) == 3 and X.ndim == 2 else ""
         raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}{advice}")
+
+
+def _refuse_bad_group(group: Group, backend: Calls, shares: Sequence[float] | None) -> None:
+    """CourseError for a group on another device than the backend, and for shares that are not one for each member."""
+    shard_sizes(1, group.size, shares)
+    if group.size > 1 and group.device != backend.device:
+        raise CourseError(f"wanted a group and a backend on the same device; got {group.device} and {backend.device}")
 
 
 def refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:

@@ -7,6 +7,10 @@ The first word is a sample: an image of so many channels, rows and columns, or a
                     none behind it, conv4x3s2 with a stride of 2
     pool2           the maxima of windows of 2 x 2, side by side; pool3s2p1 with stride and padding
     averagepool2    their means; averagepool3s2 with a stride
+    globalpool      the mean of each channel, whatever the image's size
+    batchnorm       batch normalisation; the convolution or dense layer before it then has no activation: it comes
+                    behind the batchnorm; and a convolution has no biases, which would do nothing
+    resnet34        all layers of a ResNet-34, or of a ResNet-18, but the last, dense one
     dropout0.5      in training half of the numbers are left out
     128             a dense layer of 128 neurons; images are flattened before it
 """
@@ -18,8 +22,9 @@ from typing import Any, NamedTuple
 
 from nncourse.errors import CourseError, nearest
 from nncourse.model.descriptions import rebuilt
-from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
+from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, GlobalAveragePool, MaxPool
 from nncourse.model.layers import Dense, Layer, Shape
+from nncourse.model.residual import BLOCKS, BatchNorm, resnet_layers
 
 EXAMPLE = "30,60,10,1 or image1x28x28,conv4x2same,pool4,128,10"
 
@@ -47,6 +52,8 @@ class Word(NamedTuple):
                 return f"averagepool{size}" + f"s{stride}" * (stride != size)
             case "dropout", (rate,):
                 return f"dropout{rate:g}"
+            case "resnet", (depth,):
+                return f"resnet{depth}"
         return self.kind
 
 
@@ -116,6 +123,11 @@ FORMS = {
     "dropout": Form(
         r"dropout(\d{0,9}\.?\d{1,9})", lambda found: (float(found[1]),), "dropout and its rate, such as dropout0.5"
     ),
+    "globalpool": Form("globalpool", _all, "globalpool, without numbers"),
+    "batchnorm": Form("batchnorm", _all, "batchnorm, without numbers"),
+    "resnet": Form(
+        rf"resnet({'|'.join(map(str, BLOCKS))})", _all, f"resnet and its depth, {' or '.join(map(str, BLOCKS))}"
+    ),
     "": Form(N, _all, "sizes of at least 1, such as 128"),
 }
 
@@ -158,57 +170,100 @@ def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
     """
     shape, names = input_shape(words), iter(activations)
     layers: list[Layer] = []
-    for word in words[1:]:
+    for word, above in zip(words[1:], [*words[2:], None], strict=True):
         if word.kind == "dense" and len(shape) > 1:
             layers.append(Flatten())
             shape = (prod(shape),)
         try:
-            if word.kind not in ("dense", "dropout") and len(shape) == 1:
+            if word.kind not in ("dense", "dropout", "batchnorm") and len(shape) == 1:
                 raise CourseError(
                     f"wanted images before it, such as image1x28x28,{word}; got rows of {shape[0]} numbers"
                 )
-            layers.append(rebuilt(_description(word, shape, names)))
-            shape = layers[-1].shape_after(shape)
+            for about in _descriptions(word, shape, names, above):
+                layers.append(rebuilt(about))
+                shape = layers[-1].shape_after(shape)
         except CourseError as error:
             raise CourseError(f"{word}: {error}") from None
     return layers
 
 
-def _description(word: Word, shape: Shape, activations: Iterator[str]) -> dict[str, Any]:
-    """What describe() says of such a layer behind samples of that shape."""
+def _descriptions(word: Word, shape: Shape, activations: Iterator[str], above: Word | None) -> list[dict[str, Any]]:
+    """What describe() says of the layers of a word behind samples of that shape. `above` is the next word."""
+    bare = above is not None and above.kind == "batchnorm"  # the activation comes behind that
     match word.kind:
         case "dense":
-            return {"kind": "dense", "n_in": shape[0], "n_out": word.numbers[0], "activation": next(activations)}
+            name = "identity" if bare else next(activations)
+            return [{"kind": "dense", "n_in": shape[0], "n_out": word.numbers[0], "activation": name}]
         case "conv":
             sizes = dict(zip(("c_out", "k", "stride", "before", "after"), word.numbers, strict=True))
-            return {"kind": "convolution", "c_in": shape[0], **sizes, "activation": next(activations)}
+            rest = {"activation": "", "bias": False} if bare else {"activation": next(activations)}
+            return [{"kind": "convolution", "c_in": shape[0], **sizes, **rest}]
         case "pool":
-            return {"kind": "maxpool", **dict(zip(("size", "stride", "padding"), word.numbers, strict=True))}
+            return [{"kind": "maxpool", **dict(zip(("size", "stride", "padding"), word.numbers, strict=True))}]
         case "averagepool":
-            return {"kind": "averagepool", **dict(zip(("size", "stride"), word.numbers, strict=True))}
-    return {"kind": "dropout", "rate": word.numbers[0]}
+            return [{"kind": "averagepool", **dict(zip(("size", "stride"), word.numbers, strict=True))}]
+        case "globalpool":
+            return [{"kind": "globalpool"}]
+        case "batchnorm":
+            return [{"kind": "batchnorm", "channels": shape[0], "activation": next(activations)}]
+        case "resnet":
+            return resnet_layers(int(word.numbers[0]), shape[0])
+    return [{"kind": "dropout", "rate": word.numbers[0]}]
 
 
 def with_parameters(words: Sequence[Word]) -> int:
-    """How many of the layers have parameters, and so an activation."""
-    return sum(word.kind in ("dense", "conv") for word in words[1:])
+    """How many of the words stand for layers with parameters that want an activation.
+
+    A batch normalisation counts, and then not the layer before it; a ResNet has its own activations.
+    """
+    pairs = zip(words[1:], [*words[2:], None], strict=True)
+    return sum(
+        word.kind == "batchnorm" or (word.kind in ("dense", "conv") and not (above and above.kind == "batchnorm"))
+        for word, above in pairs
+    )
 
 
 def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
-    """A dropout behind each hidden dense layer."""
+    """A dropout behind each hidden dense layer, and behind its batch normalisation."""
     hidden = [number for number, word in enumerate(words[:-1]) if number and word.kind == "dense"]
     if not hidden:
         raise CourseError(f"wanted a hidden dense layer to put a dropout behind; got {','.join(map(str, words))}")
+    places = [number + (words[number + 1].kind == "batchnorm") for number in hidden]
     found: list[Word] = []
     for number, word in enumerate(words):
-        found += [word, Word("dropout", (rate,))] if number in hidden else [word]
+        found += [word, Word("dropout", (rate,))] if number in places else [word]
     return found
+
+
+def activations_of(layers: Sequence[Layer]) -> list[str]:
+    """The activations that make_network takes for such layers, one for each word that wants one."""
+    found, first = [], _resnet_in(layers)[1]
+    for layer, above in zip(layers[first:], [*layers[first + 1 :], None], strict=True):
+        bare = isinstance(above, BatchNorm) and not isinstance(layer, BatchNorm)
+        if isinstance(layer, BatchNorm) or (layer.parameters and not bare):
+            found.append(layer.activation)
+    return found
+
+
+def _resnet_in(layers: Sequence[Layer]) -> tuple[int, int]:
+    """The depth of the ResNet with which the layers begin, and the number of its layers; zeros if there is none."""
+    first = layers[0]
+    if not isinstance(first, Convolution):
+        return 0, 0
+    for depth in BLOCKS:
+        wanted = resnet_layers(depth, first.W.shape[1])
+        if [layer.describe() for layer in layers[: len(wanted)]] == wanted:
+            return depth, len(wanted)
+    return 0, 0
 
 
 def words_of(layers: Sequence[Layer], shape: Shape) -> list[Word]:
     """The words of a network for samples of that shape. A layer that no word can make has the name of its class."""
     words = [Word("image" if len(shape) == 3 else "dense", shape)]
-    for layer in layers:
+    depth, first = _resnet_in(layers)
+    if depth:
+        words.append(Word("resnet", (depth,)))
+    for layer in layers[first:]:
         match layer:
             case Dense():
                 words.append(Word("dense", (layer.W.shape[0],)))
@@ -221,6 +276,10 @@ def words_of(layers: Sequence[Layer], shape: Shape) -> list[Word]:
                 words.append(Word("averagepool", (layer.size, layer.stride)))
             case Dropout():
                 words.append(Word("dropout", (layer.rate,)))
+            case GlobalAveragePool():
+                words.append(Word("globalpool"))
+            case BatchNorm():
+                words.append(Word("batchnorm"))
             case Flatten():
                 continue
             case _:

@@ -1,0 +1,231 @@
+"""A training step of ResNet-34 beside PyTorch's: python -m benchmarks.resnet, on a machine with an NVIDIA GPU.
+
+Grey images of 148 × 197 pixels, nine classes, float32 without TF32, plain SGD; all begin with the same weights and take
+steps on the same batch, which lies on the GPU. Contenders take turns, some steps a round. PyTorch runs eagerly, once as
+it is by default and once with cuDNN's kernels chosen by timing.
+
+Beside the times: the memory that each holds, the seconds in which Python issues a step of ours, how far gradients are
+apart, and where our step spends its time, by operation, as CUDA events around each call see it.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.saved import refuse_out, save
+from nncourse import device as devices
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import Backend, choose
+from nncourse.model.layers import Turn
+from nncourse.model.network import Network, training_step
+from nncourse.model.resnet import IMAGE, resnet, to_torchvision
+from nncourse.model.updates import SGD
+
+CLASSES, RATE = 9, 0.01
+CONVOLUTIONS = ("convolution_forward", "convolution_weight_gradient", "convolution_input_gradient")
+OURS, PYTORCH, TUNED = "nncourse", "PyTorch", "PyTorch, cuDNN chosen by timing"
+
+
+class Timed:
+    """A backend that records a CUDA event before and after each call of a kernel."""
+
+    def __init__(self, backend: Backend, event: Callable[[], Any]):
+        self.backend, self.event = backend, event
+        self.spans: list[tuple[str, Any, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.backend, name)
+        if name not in self.backend.kernels:
+            return value
+
+        def call(*arguments):
+            start, stop = self.event(), self.event()
+            start.record()
+            result = value(*arguments)
+            stop.record()
+            self.spans.append((name, start, stop))
+            return result
+
+        return call
+
+
+def batch_of(rows: int, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images and the numbers of their classes."""
+    rng = np.random.default_rng(0)
+    return rng.random((rows, 1, height, width), np.float32), rng.integers(0, CLASSES, rows)
+
+
+def our_step(network: Network, X: np.ndarray, labels: np.ndarray, backend: Backend) -> tuple[Callable, Network]:
+    """step(), and the network that it trains."""
+    there, update = network.on(backend), SGD()
+    there_X, Y = backend.to_device(X), backend.to_device(np.eye(CLASSES, dtype=np.float32)[labels])
+    return lambda calls=backend: training_step(there, there_X, Y, RATE, calls, update, Turn()), there
+
+
+def pytorch_step(network: Network, X: np.ndarray, labels: np.ndarray, device: str, benchmark: bool):
+    """step(), and its gradient as one vector. The model is torchvision's."""
+    import torch
+    import torchvision
+
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+    depth = len(to_torchvision(network)) > 130 and 34 or 18
+    model = getattr(torchvision.models, f"resnet{depth}")(num_classes=CLASSES)
+    model.conv1 = torch.nn.Conv2d(1, 64, 7, 2, 3, bias=False)
+    model.load_state_dict({name: torch.tensor(array) for name, array in to_torchvision(network).items()})
+    model = model.to(device).train()
+    images, classes = torch.tensor(X, device=device), torch.tensor(labels, device=device)
+    optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
+
+    def step() -> None:
+        torch.backends.cudnn.benchmark = benchmark
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), classes).backward()
+        optimiser.step()
+
+    def gradient() -> np.ndarray:
+        return np.concatenate([p.grad.cpu().numpy().ravel() for p in model.parameters()])
+
+    return step, gradient
+
+
+def measure(rows: int, rounds: int, steps: int, device: str = "gpu", depth: int = 34, sides=IMAGE) -> dict:
+    """Seconds a step of each contender in each round, and what else the module's text tells."""
+    network = resnet(depth, CLASSES, height=sides[0], width=sides[1])
+    X, labels = batch_of(rows, *sides)
+    backend = choose("cuda", **dict.fromkeys(CONVOLUTIONS, "cudnn")) if device == "gpu" else choose("numpy")
+    began = time.perf_counter()
+    ours, there = our_step(network, X, labels, backend)
+    ours()
+    devices.synchronise(device)
+    found: dict[str, Any] = {"prepared": {OURS: time.perf_counter() - began}, "left_out": {}, "memory": {}}
+    print(f"ours is ready after {found['prepared'][OURS]:.0f} s", flush=True)
+    work, gradient = {OURS: ours}, devices.to_device(there.flat_gradient, "cpu").copy()
+    found["memory"][OURS] = held(device)
+    wait = synchronised(device)
+    try:
+        for name, benchmark in ((PYTORCH, False), (TUNED, True)):
+            step, theirs = pytorch_step(network, X, labels, "cuda" if device == "gpu" else "cpu", benchmark)
+            step()
+            wait()
+            if name == PYTORCH:
+                wanted = theirs()
+                found["difference"] = float(np.linalg.norm(gradient - wanted) / np.linalg.norm(wanted))
+                found["memory"][name] = held_by_pytorch(device)
+            work[name] = step
+    except ImportError as error:
+        found["left_out"][PYTORCH] = str(error)
+    seconds: dict[str, list[float]] = {name: [] for name in work}
+    for step in work.values():  # once more before the clock starts
+        step()
+    wait()
+    start = time.perf_counter()
+    ours()  # one alone: the GPU's queue has room for all of it
+    found["batch"], found["issued"] = rows, time.perf_counter() - start
+    wait()
+    for _ in range(rounds):
+        for name, step in work.items():
+            start = time.perf_counter()
+            for _ in range(steps):
+                step()
+            wait()
+            seconds[name].append((time.perf_counter() - start) / steps)
+    found["steps"] = [
+        {"contender": name, "seconds_a_step": statistics.median(each), "rounds": each} for name, each in seconds.items()
+    ]
+    found["operations"] = by_operation(ours, backend, device) if device == "gpu" else []
+    return found
+
+
+def by_operation(step: Callable, backend: Backend, device: str) -> list[dict]:
+    """Seconds and calls of each operation in one step, the longest first; what is between them as "rest"."""
+    import cupy
+
+    calls = Timed(backend, cupy.cuda.Event)
+    step(calls)
+    devices.synchronise(device)
+    calls.spans.clear()
+    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
+    step(calls)
+    stop.record()
+    devices.synchronise(device)
+    spent: dict[str, float] = defaultdict(float)
+    for name, first, last in calls.spans:
+        spent[name] += cupy.cuda.get_elapsed_time(first, last) / 1000
+    count = Counter(name for name, _, _ in calls.spans)
+    spent["rest"] = cupy.cuda.get_elapsed_time(start, stop) / 1000 - sum(spent.values())
+    ordered = sorted(spent, key=spent.__getitem__, reverse=True)
+    return [{"operation": name, "seconds": spent[name], "calls": count[name]} for name in ordered]
+
+
+def synchronised(device: str) -> Callable[[], None]:
+    """A function that waits for both libraries' work."""
+
+    def wait() -> None:
+        devices.synchronise(device)
+        if device == "gpu" and "torch" in sys.modules:
+            sys.modules["torch"].cuda.synchronize()
+
+    return wait
+
+
+def held(device: str) -> int:
+    """Bytes that CuPy holds on the GPU; 0 on the CPU."""
+    if device == "cpu":
+        return 0
+    import cupy
+
+    return cupy.get_default_memory_pool().total_bytes()
+
+
+def held_by_pytorch(device: str) -> int:
+    if device == "cpu":
+        return 0
+    import torch
+
+    return torch.cuda.max_memory_allocated()
+
+
+def shown(found: dict) -> str:
+    """The results as text."""
+    lines = [f"ResNet-34, batch {found['batch']}, ms a step (each round)"]
+    for each in found["steps"]:
+        rounds = " ".join(f"{1000 * seconds:.2f}" for seconds in each["rounds"])
+        memory = found["memory"].get(each["contender"], 0) / 1e9
+        lines.append(f"  {each['contender']:<32} {1000 * each['seconds_a_step']:7.2f}   ({rounds})  {memory:.1f} GB")
+    lines.append(f"Python issues a step of ours in {1000 * found['issued']:.2f} ms")
+    lines.append(f"gradients differ by {found.get('difference', float('nan')):.1e}; left out: {found['left_out']}")
+    for each in found["operations"]:
+        lines.append(f"  {each['operation']:<32} {1000 * each['seconds']:7.2f} ms in {each['calls']} calls")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=10, help="steps a round")
+    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    options = parser.parse_args()
+    if options.out:
+        refuse_out(parser, options.out)
+    try:
+        found = measure(options.batch, options.rounds, options.steps)
+    except CourseError as error:
+        print(f"resnet: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(shown(found))
+    if options.out:
+        save({"machine": devices.describe("gpu"), "versions": devices.versions()} | found, options.out)
+
+
+if __name__ == "__main__":
+    main()

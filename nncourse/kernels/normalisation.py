@@ -1,0 +1,406 @@
+"""Batch normalisation: each channel is moved and scaled to mean β and standard deviation γ, over the batch.
+
+Images are A[s, k, y, x]: sample, channel, row, column; rows of numbers (batch, n) are images of one pixel. Mean and
+variance of a channel go over all samples and pixels; the variance divides by their number. x̂ = (A − mean) / √(variance
++ ε).
+
+The sums are operations of their own: a group of devices adds its sums before it goes on. In a network that is only
+used, running means take the place of the batch's.
+"""
+
+import math
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation, cuda_beside
+
+SUM_TOLERANCE = 32.0
+EPS = float(np.finfo(np.float32).eps)
+OF_CHANNELS = "mean (c,), variance (c,)"
+
+
+def _sizes(batch, c, h, w):
+    return {"batch": batch, "c": c, "h": h, "w": w}
+
+
+def _each_channel(values):
+    """A number for each channel, beside images."""
+    return values[:, None, None]
+
+
+def _variances(rng, shape, sizes):
+    """Usual ones; sometimes 0, as a channel of equal numbers has."""
+    values = rng.uniform(0.1, 4, shape)
+    if sizes["turn"] % 3 == 1:
+        values[rng.random(shape) < 0.5] = 0
+    return values.astype(np.float32)
+
+
+def _epsilon(rng, shape, sizes):
+    return (1e-5, 0.1, 1e-3)[sizes["turn"] % 3]
+
+
+IMAGES = {
+    "sizes_to_check": [
+        _sizes(3, 4, 2, 5),
+        _sizes(1, 1, 1, 1),
+        _sizes(1, 5, 1, 1),  # one pixel a channel: its variance is 0
+        _sizes(2, 3, 7, 9),
+        _sizes(4, 1, 3, 3),
+        _sizes(17, 33, 1, 1),  # rows of numbers
+        _sizes(1, 3, 40, 37),
+        _sizes(2, 2, 16, 16),
+        _sizes(5, 2, 33, 8),
+        _sizes(40, 3, 5, 7),
+        _sizes(2, 70, 2, 3),
+    ],
+    "draw_sizes": lambda rng: _sizes(*(int(size) for size in rng.integers(1, 11, 4))),
+    "large_sizes": [_sizes(65_900, 1, 1, 1), _sizes(1, 66_000, 1, 1), _sizes(1, 1, 260, 259)],
+    "sizes_to_time": lambda device: _sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 16, 14, 14))),
+}
+NUMBERS = {"variance": _variances, "epsilon": _epsilon}
+
+
+# ---- mean and variance of each channel
+
+
+def _channels(rng, shape, sizes):
+    """Numbers around 0, and harder ones.
+
+    With a mean of 1000 and a deviation of 1, the mean of the squares minus the square of the mean is only rounding.
+    """
+    values = rng.standard_normal(shape)
+    match sizes["turn"] % 6:
+        case 1:
+            values += 1000 * _each_channel(rng.choice([-1, 1, 3], shape[1]))
+        case 2:
+            values[...] = _each_channel(rng.integers(-9, 9, shape[1]) / 2)  # equal numbers: the variance is 0
+        case 3:
+            values[0, :, 0, 0] += 100  # an outlier, where some begin
+        case 4:
+            values = abs(values) * 1000
+        case 5:
+            values[:, :: int(rng.integers(1, 4))] = 0
+    return values.astype(np.float32)
+
+
+def _statistics_magnitude(A):
+    """A mean may be found as a distance from any of the numbers.
+
+    Its own rounding counts twice in the variance: once times the deviation, once squared.
+    """
+    size, variance = abs(A).mean(axis=(0, 2, 3)), A.var(axis=(0, 2, 3))
+    return size + np.sqrt(variance), variance + np.sqrt(variance) * size + SUM_TOLERANCE * EPS * size**2
+
+
+batchnorm_statistics = Operation(
+    "batchnorm_statistics",
+    "mean[k] = mean of A[s, k, y, x] over s, y, x; variance[k] = mean of (A[s, k, y, x] − mean[k])²",
+    contract=f"A (batch, c, h, w) -> {OF_CHANNELS}",
+    truth=lambda A: (np.einsum("skyx->k", A) / A[:, 0].size, A.var(axis=(0, 2, 3))),
+    magnitude=_statistics_magnitude,
+    tolerance=SUM_TOLERANCE,
+    values={"A": _channels},
+    hostile=("zeros", "large"),
+    flops=lambda batch, c, h, w: 4 * batch * c * h * w,
+    **IMAGES,
+)
+
+
+@batchnorm_statistics.loops_kernel
+def statistics_loops(A):
+    """Twice over the numbers: for small deviations from a large mean, a sum of squares alone would be only rounding."""
+    batch, c, h, w = A.shape
+    mean, variance = np.empty(c, A.dtype), np.empty(c, A.dtype)
+    for k in range(c):
+        total = 0.0
+        for s in range(batch):
+            for y in range(h):
+                for x in range(w):
+                    total += A[s, k, y, x]
+        mean[k] = total / (batch * h * w)
+        total = 0.0
+        for s in range(batch):
+            for y in range(h):
+                for x in range(w):
+                    difference = A[s, k, y, x] - mean[k]
+                    total += difference * difference
+        variance[k] = total / (batch * h * w)
+    return mean, variance
+
+
+@batchnorm_statistics.array_kernel
+def statistics_array(A):
+    mean = A.mean(axis=(0, 2, 3))
+    differences = A - _each_channel(mean)
+    differences *= differences
+    return mean, differences.mean(axis=(0, 2, 3))
+
+
+# ---- forward
+
+
+def _normalised(A, mean, variance, gamma, beta, epsilon):
+    return np.einsum("skyx,k->skyx", A - _each_channel(mean), gamma / np.sqrt(variance + epsilon)) + _each_channel(beta)
+
+
+def _forward_magnitude(A, mean, variance, gamma, beta, epsilon):
+    """As if the mean were scaled alone, as one may."""
+    return _normalised(abs(A), -abs(mean), variance, abs(gamma), abs(beta), epsilon)
+
+
+FORWARD = f"A (batch, c, h, w), {OF_CHANNELS}, gamma (c,), beta (c,), epsilon ()"
+
+batchnorm_forward = Operation(
+    "batchnorm_forward",
+    "Z[s, k, y, x] = γ[k] (A[s, k, y, x] − mean[k]) / √(variance[k] + ε) + β[k]",
+    contract=f"{FORWARD} -> Z (batch, c, h, w)",
+    truth=_normalised,
+    magnitude=_forward_magnitude,
+    values=NUMBERS,
+    hostile=("zeros", "large"),
+    flops=lambda batch, c, h, w: 2 * batch * c * h * w,
+    **IMAGES,
+)
+
+
+@batchnorm_forward.loops_kernel
+def forward_loops(A, mean, variance, gamma, beta, epsilon):
+    batch, c, h, w = A.shape
+    Z = np.empty_like(A)
+    for s in range(batch):
+        for k in range(c):
+            scale = gamma[k] / math.sqrt(variance[k] + epsilon)
+            for y in range(h):
+                for x in range(w):
+                    Z[s, k, y, x] = (A[s, k, y, x] - mean[k]) * scale + beta[k]
+    return Z
+
+
+@batchnorm_forward.array_kernel
+def forward_array(A, mean, variance, gamma, beta, epsilon):
+    Z = A - _each_channel(mean)
+    Z *= _each_channel(gamma / np.sqrt(variance + np.float32(epsilon)))
+    Z += _each_channel(beta)
+    return Z
+
+
+# ---- the gradients of γ and β
+
+
+def _gradients_truth(D, A, mean, variance, epsilon):
+    deviation = np.sqrt(variance + epsilon)
+    dgamma = np.einsum("skyx,skyx->k", D, A - _each_channel(mean)) / deviation
+    return dgamma / len(D), np.einsum("skyx->k", D) / len(D)
+
+
+batchnorm_gradients = Operation(
+    "batchnorm_gradients",
+    "dγ[k] = mean over s of Σ_y,x D x̂, dβ[k] = mean over s of Σ_y,x D",
+    contract=f"D (batch, c, h, w), A (batch, c, h, w), {OF_CHANNELS}, epsilon () -> dgamma (c,), dbeta (c,)",
+    truth=_gradients_truth,
+    magnitude=lambda D, A, mean, *others: _gradients_truth(abs(D), abs(A), -abs(mean), *others),
+    tolerance=SUM_TOLERANCE,
+    values=NUMBERS,
+    hostile=("zeros", "large"),
+    flops=lambda batch, c, h, w: 4 * batch * c * h * w,
+    **IMAGES,
+)
+
+
+@batchnorm_gradients.loops_kernel
+def gradients_loops(D, A, mean, variance, epsilon):
+    batch, c, h, w = A.shape
+    dgamma, dbeta = np.empty(c, A.dtype), np.empty(c, A.dtype)
+    for k in range(c):
+        products, sums = 0.0, 0.0
+        for s in range(batch):
+            for y in range(h):
+                for x in range(w):
+                    products += D[s, k, y, x] * (A[s, k, y, x] - mean[k])
+                    sums += D[s, k, y, x]
+        dgamma[k] = products / math.sqrt(variance[k] + epsilon) / batch
+        dbeta[k] = sums / batch
+    return dgamma, dbeta
+
+
+@batchnorm_gradients.array_kernel
+def gradients_array(D, A, mean, variance, epsilon):
+    products = A - _each_channel(mean)
+    products *= D
+    deviation = np.sqrt(variance + np.float32(epsilon))
+    return products.sum(axis=(0, 2, 3)) / deviation / len(D), D.sum(axis=(0, 2, 3)) / len(D)
+
+
+# ---- the way back: every number has also moved the mean and the variance of its channel
+
+
+def _backward_truth(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+    deviation = np.sqrt(variance + epsilon)
+    normal = np.einsum("skyx,k->skyx", A - _each_channel(mean), 1 / deviation)
+    means = (_each_channel(dbeta) + normal * _each_channel(dgamma)) / A[0, 0].size
+    return np.einsum("skyx,k->skyx", D - means, gamma / deviation)
+
+
+def _backward_magnitude(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+    numbers = abs(D), abs(A), -abs(mean), variance, abs(gamma), -abs(dgamma), -abs(dbeta)
+    return _backward_truth(*numbers, epsilon)
+
+
+batchnorm_backward = Operation(
+    "batchnorm_backward",
+    "G = γ / √(variance + ε) (D − (dβ + x̂ dγ) / (h w)), with dγ and dβ of the channel, means over the samples",
+    contract=f"D (batch, c, h, w), A (batch, c, h, w), {OF_CHANNELS}, gamma (c,), dgamma (c,), dbeta (c,), epsilon ()"
+    " -> G (batch, c, h, w)",
+    truth=_backward_truth,
+    magnitude=_backward_magnitude,
+    values=NUMBERS,
+    hostile=("zeros", "large"),
+    flops=lambda batch, c, h, w: 5 * batch * c * h * w,
+    **IMAGES,
+)
+
+
+@batchnorm_backward.loops_kernel
+def backward_loops(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+    batch, c, h, w = A.shape
+    G = np.empty_like(A)
+    for s in range(batch):
+        for k in range(c):
+            deviation = math.sqrt(variance[k] + epsilon)
+            for y in range(h):
+                for x in range(w):
+                    normal = (A[s, k, y, x] - mean[k]) / deviation
+                    G[s, k, y, x] = gamma[k] / deviation * (D[s, k, y, x] - (dbeta[k] + normal * dgamma[k]) / (h * w))
+    return G
+
+
+@batchnorm_backward.array_kernel
+def backward_array(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+    pixels, deviation = A.shape[2] * A.shape[3], np.sqrt(variance + np.float32(epsilon))
+    G = A - _each_channel(mean)
+    G *= _each_channel(dgamma / deviation)
+    G += _each_channel(dbeta)
+    G /= -pixels
+    G += D
+    G *= _each_channel(gamma / deviation)
+    return G
+
+
+# ---- for a network that is only used: means over the last batches, each with `momentum` of the weight
+
+batchnorm_running = Operation(
+    "batchnorm_running",
+    "R_mean ← (1 − m) R_mean + m mean, R_variance ← (1 − m) R_variance + m correction · variance",
+    contract="running_mean (c,), running_variance (c,), mean (c,), variance (c,), momentum (), correction ()"
+    " -> running_mean (c,), running_variance (c,)",
+    truth=lambda running_mean, running_variance, mean, variance, momentum, correction: (
+        running_mean + momentum * (mean - running_mean),
+        running_variance + momentum * (correction * variance - running_variance),
+    ),
+    magnitude=lambda running_mean, running_variance, mean, variance, momentum, correction: (
+        abs(running_mean) * (1 + abs(momentum)) + abs(momentum * mean),
+        abs(running_variance) * (1 + abs(momentum)) + abs(momentum * correction * variance),
+    ),
+    hostile=("zeros", "large"),
+    flops=lambda c: 7 * c,
+)
+
+
+@batchnorm_running.loops_kernel
+def running_loops(running_mean, running_variance, mean, variance, momentum, correction):
+    for k in range(mean.size):
+        running_mean[k] = (1 - momentum) * running_mean[k] + momentum * mean[k]
+        running_variance[k] = (1 - momentum) * running_variance[k] + momentum * correction * variance[k]
+    return running_mean, running_variance
+
+
+@batchnorm_running.array_kernel
+def running_array(running_mean, running_variance, mean, variance, momentum, correction):
+    running_mean *= 1 - momentum
+    running_mean += momentum * mean
+    running_variance *= 1 - momentum
+    running_variance += (momentum * correction) * variance
+    return running_mean, running_variance
+
+
+# ---- forward with what often comes behind it, in one pass over memory
+
+batchnorm_relu = Operation(
+    "batchnorm_relu",
+    "Z = max(0, batchnorm_forward(A, …))",
+    contract=f"{FORWARD} -> Z (batch, c, h, w)",
+    truth=lambda *arguments: np.where((Z := _normalised(*arguments)) > 0, Z, 0.0),
+    magnitude=_forward_magnitude,
+    values=NUMBERS,
+    hostile=("zeros", "large"),
+    flops=lambda batch, c, h, w: 3 * batch * c * h * w,
+    fuses=("batchnorm_forward", "relu"),
+    **IMAGES,
+)
+
+batchnorm_shortcut_relu = Operation(
+    "batchnorm_shortcut_relu",
+    "Z = max(0, batchnorm_forward(A, …) + B)",
+    contract=f"{FORWARD}, B (batch, c, h, w) -> Z (batch, c, h, w)",
+    truth=lambda *arguments: np.maximum(_normalised(*arguments[:-1]) + arguments[-1], 0),
+    magnitude=lambda *arguments: _forward_magnitude(*arguments[:-1]) + abs(arguments[-1]),
+    values=NUMBERS,
+    hostile=("zeros", "large"),
+    flops=lambda batch, c, h, w: 4 * batch * c * h * w,
+    fuses=("batchnorm_forward", "shortcut_sum", "relu"),
+    **IMAGES,
+)
+
+
+@batchnorm_relu.loops_kernel
+def relu_loops(A, mean, variance, gamma, beta, epsilon):
+    batch, c, h, w = A.shape
+    Z = np.empty_like(A)
+    for s in range(batch):
+        for k in range(c):
+            scale = gamma[k] / math.sqrt(variance[k] + epsilon)
+            for y in range(h):
+                for x in range(w):
+                    Z[s, k, y, x] = max((A[s, k, y, x] - mean[k]) * scale + beta[k], 0.0)
+    return Z
+
+
+@batchnorm_relu.array_kernel
+def relu_array(A, mean, variance, gamma, beta, epsilon):
+    Z = forward_array(A, mean, variance, gamma, beta, epsilon)
+    return np.maximum(Z, 0, out=Z)
+
+
+@batchnorm_shortcut_relu.loops_kernel
+def shortcut_relu_loops(A, mean, variance, gamma, beta, epsilon, B):
+    batch, c, h, w = A.shape
+    Z = np.empty_like(A)
+    for s in range(batch):
+        for k in range(c):
+            scale = gamma[k] / math.sqrt(variance[k] + epsilon)
+            for y in range(h):
+                for x in range(w):
+                    Z[s, k, y, x] = max((A[s, k, y, x] - mean[k]) * scale + beta[k] + B[s, k, y, x], 0.0)
+    return Z
+
+
+@batchnorm_shortcut_relu.array_kernel
+def shortcut_relu_array(A, mean, variance, gamma, beta, epsilon, B):
+    Z = forward_array(A, mean, variance, gamma, beta, epsilon)
+    Z += B
+    return np.maximum(Z, 0, out=Z)
+
+
+# ---- CUDA C
+
+SOURCE = cuda_beside(__file__)
+PIECES = ("(batch * c * ((h * w + 255) // 256) + 7) // 8",)  # a warp for each 256 pixels of a channel; 8 warps a block
+batchnorm_statistics.cuda_kernel("naive", SOURCE, over=("c",))
+batchnorm_statistics.cuda_kernel("tree", SOURCE, block=1024, grid=("c",), default=True)
+batchnorm_gradients.cuda_kernel("naive", SOURCE, over=("c",))
+batchnorm_gradients.cuda_kernel("tree", SOURCE, block=1024, grid=("c",), default=True)
+batchnorm_running.cuda_kernel("naive", SOURCE)
+for _operation in (batchnorm_forward, batchnorm_backward, batchnorm_relu, batchnorm_shortcut_relu):
+    _operation.cuda_kernel("naive", SOURCE)
+    _operation.cuda_kernel("pieces", SOURCE, grid=PIECES, default=True)

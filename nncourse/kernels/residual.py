@@ -1,0 +1,62 @@
+"""Shortcuts: what a layer or several made of A is added to A itself, so that a deep chain begins as the identity.
+
+A block of a ResNet ends with a sum and ReLU: A_above = max(0, body(A) + shortcut(A)). On the way back the deltas go
+through both, and what comes out of both is added.
+"""
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation, cuda_beside
+
+shortcut_sum = Operation(
+    "shortcut_sum",
+    "C = A + B",
+    contract="A (*n), B (*n) -> C (*n)",
+    truth=lambda A, B: np.einsum("ij->j", np.stack([A.ravel(), B.ravel()])).reshape(A.shape),
+    magnitude=lambda A, B: abs(A) + abs(B),
+    flops=lambda n: n,
+)
+
+relu_delta = Operation(
+    "relu_delta",
+    "D = G where A > 0, else 0: the deltas before a ReLU from what it gave, A = max(0, Z)",
+    contract="G (*n), A (*n) -> D (*n)",
+    truth=lambda G, A: np.where(A > 0, G, 0.0),
+    magnitude=lambda G, A: abs(G),
+    hostile=("zeros", "large"),
+    flops=lambda n: n,
+)
+
+
+@shortcut_sum.loops_kernel
+def shortcut_sum_loops(A, B):
+    C = np.empty_like(A)
+    a, b, c = A.reshape(-1), B.reshape(-1), C.reshape(-1)
+    for i in range(c.size):
+        c[i] = a[i] + b[i]
+    return C
+
+
+@shortcut_sum.array_kernel
+def shortcut_sum_array(A, B):
+    return A + B
+
+
+@relu_delta.loops_kernel
+def relu_delta_loops(G, A):
+    D = np.empty_like(G)
+    g, a, d = G.reshape(-1), A.reshape(-1), D.reshape(-1)
+    for i in range(d.size):
+        d[i] = g[i] if a[i] > 0 else 0.0
+    return D
+
+
+@relu_delta.array_kernel
+def relu_delta_array(G, A):
+    return np.where(A > 0, G, np.float32(0))
+
+
+SOURCE = cuda_beside(__file__)
+for _operation in (shortcut_sum, relu_delta):
+    _operation.cuda_kernel("naive", SOURCE)
+    _operation.cuda_kernel("eights", SOURCE, tile=(8 * 256,), default=True)

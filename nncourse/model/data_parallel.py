@@ -1,0 +1,76 @@
+"""Synchronous data-parallel training: every member of a group computes the gradient of some rows of each batch.
+
+The gradients are added over the group before the parameters move. So the members' parameters stay the same, and they
+are those of one device that is given whole batches, to rounding.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from nncourse.calls import Array, Calls
+from nncourse.group import Group, shard, shard_sizes
+from nncourse.model.layers import Turn
+from nncourse.model.loaders import HostSamples, in_turn
+from nncourse.model.network import Network, backpropagation
+from nncourse.model.updates import Update
+
+
+def data_parallel_epoch(
+    network: Network,
+    X: Array | HostSamples,
+    Y: Array,
+    order: Array,
+    batch_size: int,
+    rate: float,
+    backend: Calls,
+    update: Update,
+    turn: Turn,
+    group: Group,
+    synchronise: bool = False,
+    shares: Sequence[float] | None = None,
+    on_rows: Callable[[int], None] | None = None,
+) -> None:
+    """One epoch of the samples X, Y in this order, which every member holds: a step for each batch of all members.
+
+    Each batch is cut by shard(), with `shares` if they are given. With `synchronise`, layers that compute statistics
+    of the batch add them over the group. Running statistics become the mean of the members' at the end. `on_rows` is
+    told how many rows this member computes with next.
+    """
+    steps = []
+    for start in range(0, len(order), batch_size):
+        batch = order[start : start + batch_size]
+        own = shard(len(batch), group.rank, group.size, shares)
+        weight = (own.stop - own.start) / len(batch)
+        together = synchronise
+        if synchronise and min(shard_sizes(len(batch), group.size, shares)) == 0:
+            # A member without rows has no statistics to add: all compute the whole of this small batch.
+            own, weight, together = slice(0, len(batch)), 1 / group.size, False
+        here = turn._replace(first=start + own.start, group=group if together else None)
+        steps.append((batch[own], weight, here))
+    own_samples = in_turn(X, [rows for rows, _, _ in steps])
+    for samples, (rows, weight, here) in zip(own_samples, steps, strict=True):
+        if on_rows:
+            on_rows(len(rows))
+        shared_gradient(network, samples, Y[rows], weight, backend, group, here)
+        update.step(network.flat_parameters, network.flat_gradient, rate, backend)
+    if network.statistics:
+        group.all_reduce(network.flat_statistics)
+        network.flat_statistics /= group.size
+
+
+def shared_gradient(
+    network: Network, X: Array, Y: Array, weight: float, backend: Calls, group: Group, turn: Turn | None = None
+) -> None:
+    """The gradient of a batch, of which each member is given its own rows, in network.flat_gradient.
+
+    A member's gradient is the mean over its own rows. The mean over all rows is the sum of these, each times its
+    `weight`: own rows / all rows. A member without rows adds zeros.
+    """
+    if len(X):
+        gradients = [each for of_layer in backpropagation(network, X, Y, backend, turn) for each in of_layer]
+        for place, gradient in zip(network.gradient_views, gradients, strict=True):
+            np.multiply(gradient, weight, out=place)
+    else:
+        network.flat_gradient[...] = 0
+    group.all_reduce(network.flat_gradient)

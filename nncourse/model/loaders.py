@@ -1,0 +1,149 @@
+"""How samples reach the device: all at once, or batch after batch while the one before is computed with.
+
+Sent at once, the samples lie on the device and any rows of them are taken there. Kept by the host, only the batches
+are on the device: two of them and one that is on its way, whatever the number of samples. Samples of whole numbers from
+0 to 255 travel as bytes, a quarter of float32, and are divided by 255 on the device.
+"""
+
+from collections.abc import Iterable, Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.calls import Array
+from nncourse.errors import CourseError, refuse_unknown
+
+WAYS = ("all", "batch")
+AHEAD = 3  # batches on the GPU: one in use, one that is ready, and one being written
+
+
+class HostSamples:
+    """Samples that stay in the host's memory; rows that are asked for come to the device as float32.
+
+    `images` (n, …) are float32, or uint8 for numbers from 0 to 1 in steps of 1/255.
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, images: np.ndarray, device: str):
+        if images.dtype not in (np.float32, np.uint8):
+            raise CourseError(f"wanted samples of float32 or uint8, to be sent; got {images.dtype}")
+        self.images, self.device = images, device
+        self.shape = images.shape
+        self.size = images.size
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, rows: Any) -> Array:
+        """Some rows, sent now: by a slice, or by their numbers."""
+        return as_floats(self.images[_on_host(rows)], self.device)
+
+    def in_turn(self, pieces: Iterable[Array]) -> Iterator[Array]:
+        """The rows of each piece, float32 on the device. On a GPU the next piece travels in the meantime.
+
+        What was yielded is only valid until the next is asked for: its memory is used again.
+        """
+        on_host = (_on_host(piece) for piece in pieces)
+        if self.device == "cpu":
+            return (self[piece] for piece in on_host)
+        return _Prefetched(self.images).in_turn(on_host)
+
+
+def in_turn(X: Array | HostSamples, pieces: Iterable[Array]) -> Iterator[Array]:
+    """X[piece] of each piece, wherever X lies."""
+    return X.in_turn(pieces) if isinstance(X, HostSamples) else (X[piece] for piece in pieces)
+
+
+def placed(images: np.ndarray, device: str, send: str = "all") -> Array | HostSamples:
+    """Samples as training takes them: on the device as float32, or kept by the host if `send` is "batch"."""
+    refuse_unknown("a way to send samples", send, WAYS)
+    return HostSamples(images, device) if send == "batch" else as_floats(images, device)
+
+
+def as_floats(images: np.ndarray, device: str) -> Array:
+    """Samples on the device as float32; bytes are sent as such, and divided by 255 there."""
+    there = devices.to_device(np.ascontiguousarray(images), device)
+    if images.dtype != np.uint8:
+        return there
+    floats = there.astype(np.float32)
+    floats /= np.float32(255)
+    return floats
+
+
+def bytes_on_device(images: np.ndarray, batch_size: int) -> dict[str, int]:
+    """The device's memory for samples by each way to send them: float32, with the bytes in transit."""
+    row = prod(images.shape[1:])
+    in_transit = row if images.dtype == np.uint8 else 0
+    batches = AHEAD * min(batch_size, len(images))
+    return {"all": len(images) * (4 * row + in_transit), "batch": batches * (4 * row + in_transit)}
+
+
+def _on_host(rows: Any) -> Any:
+    return rows if isinstance(rows, slice) else devices.to_device(rows, "cpu")
+
+
+class _Prefetched:
+    """Batches on their way to a GPU: through pinned memory, on a stream of their own.
+
+    There are AHEAD places. The stream waits, before it writes to a place, until the kernels that read it are done; the
+    CPU waits, before it writes to pinned memory, until that has been copied. Neither waits otherwise.
+    """
+
+    def __init__(self, images: np.ndarray):
+        import cupy
+
+        self.cupy, self.images = cupy, images
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.rows = 0
+
+    def in_turn(self, pieces: Iterable[np.ndarray | slice]) -> Iterator[Array]:
+        waiting: list[tuple[int, int]] = []
+        current = self.cupy.cuda.get_current_stream()
+        for number, piece in enumerate(pieces):
+            rows = np.arange(len(self.images))[piece] if isinstance(piece, slice) else piece
+            self._make_places(max(1, len(rows)), current)
+            waiting.append(self._sent(rows, number % AHEAD))
+            if len(waiting) > 1:
+                yield from self._ready(*waiting.pop(0), current)
+        for each in waiting:
+            yield from self._ready(*each, current)
+        self.stream.synchronize()
+
+    def _make_places(self, rows: int, current: Any) -> None:
+        """Room for so many rows: the first piece is the longest, or all is made anew."""
+        if rows <= self.rows:
+            return
+        import cupyx
+
+        self.stream.synchronize()
+        current.synchronize()
+        cupy, shape, dtype = self.cupy, (rows, *self.images.shape[1:]), self.images.dtype
+        self.rows = rows
+        self.pinned = [cupyx.empty_pinned(shape, dtype) for _ in range(AHEAD)]
+        self.floats = [cupy.empty(shape, np.float32) for _ in range(AHEAD)]
+        self.bytes = [cupy.empty(shape, np.uint8) for _ in range(AHEAD)] if dtype == np.uint8 else self.floats
+        self.copied = [cupy.cuda.Event() for _ in range(AHEAD)]
+        self.used = [cupy.cuda.Event() for _ in range(AHEAD)]
+        for event in self.used:
+            event.record(current)
+
+    def _sent(self, rows: np.ndarray, place: int) -> tuple[int, int]:
+        """Queue the way of these rows to a place; the place, and how many they are."""
+        self.copied[place].synchronize()
+        here, there, floats = (each[place][: len(rows)] for each in (self.pinned, self.bytes, self.floats))
+        np.take(self.images, rows, axis=0, out=here, mode="clip")  # without a mode it copies once more
+        with self.stream:
+            self.stream.wait_event(self.used[place])
+            there.set(here, stream=self.stream)
+            if there.dtype == np.uint8:
+                self.cupy.true_divide(there, np.float32(255), out=floats, dtype=np.float32)
+            self.copied[place].record(self.stream)
+        return place, len(rows)
+
+    def _ready(self, place: int, rows: int, current: Any) -> Iterator[Array]:
+        current.wait_event(self.copied[place])
+        yield self.floats[place][:rows]
+        self.used[place].record(current)  # whatever was launched with it stands before this

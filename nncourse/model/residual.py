@@ -1,0 +1,287 @@
+"""What deep networks for images are made of: batch normalisation, and blocks with a shortcut; the layers of a ResNet.
+
+Images are (batch, channels, height, width); batch normalisation also takes rows of numbers, as images of one pixel.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nncourse.calls import Array, Calls
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.group import Group
+from nncourse.model.layers import ACTIVATIONS, Layer, LayerSequence, Pass, Shape, Turn, delta_below, distributed, filled
+
+EPSILON = 1e-5  # added to a variance
+MOMENTUM = 0.1  # the weight of a batch in the running statistics
+BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}  # of each stage of a ResNet, by its depth
+WIDTHS = 64, 128, 256, 512  # channels of each stage
+
+
+class BatchNorm:
+    """Each channel, moved to mean beta and scaled to standard deviation gamma (c,) over the batch; then an activation.
+
+    `statistics` are the running mean and variance of each channel, over the batches of training: where the network is
+    only used, they take the batch's place. ReLU is a part of the layer: its slope is taken in backward().
+    """
+
+    def __init__(self, gamma: Array, beta: Array, activation: str = "", statistics: Sequence[Array] = ()):
+        if activation:
+            refuse_unknown("an activation", activation, ACTIVATIONS)
+        if activation == "softmax":
+            raise CourseError("softmax is for a dense output layer; give a batch normalisation another activation")
+        self.parameters: tuple[Array, ...] = (gamma, beta)
+        self.activation = activation
+        self.statistics: tuple[Array, ...] = tuple(statistics) or (np.zeros_like(gamma), np.ones_like(gamma))
+
+    def with_parameters(self, parameters: Sequence[Array]) -> "BatchNorm":
+        gamma, beta = parameters
+        return BatchNorm(gamma, beta, self.activation, self.statistics)
+
+    def with_statistics(self, statistics: Sequence[Array]) -> "BatchNorm":
+        gamma, beta = self.parameters
+        return BatchNorm(gamma, beta, self.activation, statistics)
+
+    def shape_after(self, shape: Shape) -> Shape:
+        channels = self.parameters[0].size
+        if len(shape) not in (1, 3) or shape[0] != channels:
+            wanted = f"{channels} numbers, or images of {channels} channels"
+            raise CourseError(f"wanted samples of {wanted}, for a batch normalisation; got {shape}")
+        return shape
+
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        """Kept are mean and variance of each channel, and the group they were computed over; None without training."""
+        images = _as_images(A_below)
+        numbers, kept = self._numbers(images, backend, training)
+        if self.activation == "relu" and "batchnorm_relu" in backend.kernels:
+            return Pass(backend.batchnorm_relu(images, *numbers, EPSILON).reshape(A_below.shape), kept=kept)
+        Z = backend.batchnorm_forward(images, *numbers, EPSILON).reshape(A_below.shape)
+        if not self.activation:
+            return Pass(Z, kept=kept)
+        A = getattr(backend, self.activation)(Z)
+        return Pass(A, None if self.activation == "relu" else Z, kept)
+
+    def forward_onto(self, A_below: Array, shortcut: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        """max(0, what forward() gives + shortcut), in one pass over memory."""
+        images = _as_images(A_below)
+        numbers, kept = self._numbers(images, backend, training)
+        A = backend.batchnorm_shortcut_relu(images, *numbers, EPSILON, _as_images(shortcut))
+        return Pass(A.reshape(A_below.shape), kept=kept)
+
+    def _numbers(
+        self, images: Array, backend: Calls, training: Turn | None
+    ) -> tuple[tuple[Array, Array, Array, Array], Any]:
+        """mean, variance, gamma and beta, and what backward() needs of them."""
+        gamma, beta = self.parameters
+        running_mean, running_variance = self.statistics
+        if training is None:
+            return (running_mean, running_variance, gamma, beta), None
+        group = training.group
+        mean, variance = backend.batchnorm_statistics(images)
+        count = images.size // mean.size
+        if group is None:
+            unbiased, correction = variance, count / max(count - 1, 1)
+        else:
+            mean, variance, unbiased = _over_group(group, mean, variance, count)
+            correction = 1.0
+        backend.batchnorm_running(running_mean, running_variance, mean, unbiased, MOMENTUM, correction)
+        return (mean, variance, gamma, beta), (mean, variance, group)
+
+    def slope(self, Z: Array | None, backend: Calls) -> Array | None:
+        """σ'(Z); None for ReLU, whose slope backward() takes."""
+        return None if Z is None else getattr(backend, f"{self.activation}_derivative")(Z)
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        """D is dC/dZ; with ReLU, or without an activation, dC/dA."""
+        if here.kept is None:
+            raise CourseError("wanted a pass of training, with a turn, to go back through a batch normalisation")
+        mean, variance, group = here.kept
+        if self.activation == "relu":
+            D = backend.relu_delta(D, here.A)
+        deltas, images = _as_images(D), _as_images(A_below)
+        gradients = backend.batchnorm_gradients(deltas, images, mean, variance, EPSILON)
+        if not below:
+            return None, gradients
+        of_all = gradients if group is None else _mean_over_group(group, gradients, len(D))
+        G = backend.batchnorm_backward(deltas, images, mean, variance, self.parameters[0], *of_all, EPSILON)
+        return delta_below(G.reshape(A_below.shape), S_below, backend), gradients
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "batchnorm", "channels": self.parameters[0].size, "activation": self.activation}
+
+    def __repr__(self) -> str:
+        activation = f", {self.activation}" if self.activation else ""
+        return f"batch normalisation of {self.parameters[0].size} channels{activation}"
+
+
+def _as_images(A: Array) -> Array:
+    return A.reshape(*A.shape, 1, 1) if A.ndim == 2 else A
+
+
+def _over_group(group: Group, mean: Array, variance: Array, count: int) -> tuple[Array, Array, Array]:
+    """Mean and variance over all members' numbers, of which this one has `count` a channel; the unbiased variance.
+
+    First the mean of all; then the squares of the distances from it, so that no large sums are subtracted.
+    """
+    sums = np.empty_like(mean, shape=(mean.size + 1,))
+    sums[:-1] = mean * count
+    sums[-1] = count
+    group.all_reduce(sums)
+    counts = sums[-1:]  # an array: a GPU need not be waited for
+    of_all = sums[:-1] / counts
+    squares = (variance + (mean - of_all) ** 2) * count
+    group.all_reduce(squares)
+    return of_all, squares / counts, squares / np.maximum(counts - 1, 1)
+
+
+def _mean_over_group(group: Group, gradients: tuple[Array, Array], rows: int) -> tuple[Array, Array]:
+    """Gradients of gamma and beta as means over all members' rows."""
+    c = gradients[0].size
+    sums = np.empty_like(gradients[0], shape=(2 * c + 1,))
+    sums[:c], sums[c:-1] = gradients[0] * rows, gradients[1] * rows
+    sums[-1] = rows
+    group.all_reduce(sums)
+    means = sums[:-1] / sums[-1:]
+    return means[:c], means[c:]
+
+
+class Residual:
+    """A block with a shortcut: A = σ(body(A_below) + shortcut(A_below)), with ReLU or nothing as σ.
+
+    The shortcut is A_below itself without layers in it. ReLU is a part of the block: its slope is taken in backward().
+    """
+
+    def __init__(self, body: Sequence[Layer], shortcut: Sequence[Layer] = (), activation: str = "relu"):
+        if activation not in ("", "relu"):
+            raise CourseError(f'wanted relu, or "", as the activation behind a shortcut; got {activation!r}')
+        self.body = LayerSequence(body)
+        self.shortcut = LayerSequence(shortcut) if shortcut else None
+        self.activation = activation
+        self._parts = [self.body, *([self.shortcut] if self.shortcut else [])]
+        self.count: int = sum(part.count for part in self._parts)  # of layers, as in a LayerSequence
+        self.draws: bool = any(part.draws for part in self._parts)
+
+    @property
+    def parameters(self) -> tuple[Array, ...]:
+        return tuple(array for part in self._parts for array in part.parameters)
+
+    @property
+    def statistics(self) -> tuple[Array, ...]:
+        return tuple(array for part in self._parts for array in part.statistics)
+
+    def with_parameters(self, parameters: Sequence[Array]) -> "Residual":
+        return self.of_layers(distributed(self.layers, parameters))
+
+    def with_statistics(self, statistics: Sequence[Array]) -> "Residual":
+        return self.of_layers(filled(self.layers, statistics))
+
+    @property
+    def layers(self) -> list[Layer]:
+        """Those of the body, then those of the shortcut."""
+        return [layer for part in self._parts for layer in part.layers]
+
+    def of_layers(self, layers: Sequence[Layer]) -> "Residual":
+        """The same block of other layers: those of the body, then those of the shortcut."""
+        first = len(self.body.layers)
+        return Residual(layers[:first], layers[first:], self.activation)
+
+    def shape_after(self, shape: Shape) -> Shape:
+        of_body = self.body.shape_after(shape)
+        of_shortcut = self.shortcut.shape_after(shape) if self.shortcut else shape
+        if of_body != of_shortcut:
+            raise CourseError(f"wanted a shortcut that gives the body's shape, {of_body}; it gives {of_shortcut}")
+        return of_body
+
+    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+        """Kept are the passes of the body and of the shortcut."""
+        beside, B = None, A_below
+        if self.shortcut:
+            turn = training and training._replace(layer=training.layer + self.body.count)
+            beside = self.shortcut.forward(A_below, backend, turn)
+            B = beside.A
+        *front, last = self.body.layers
+        if self.activation and type(last) is BatchNorm and not last.activation and _fuses(backend):
+            before = LayerSequence(front).forward(A_below, backend, training) if front else Pass(A_below, kept=[])
+            end = last.forward_onto(before.A, B, backend, training)
+            return Pass(end.A, kept=([*before.kept, end], beside))
+        through = self.body.forward(A_below, backend, training)
+        A = backend.shortcut_sum(through.A, B)
+        return Pass(backend.relu(A) if self.activation else A, kept=(through.kept, beside))
+
+    def slope(self, Z: Array | None, backend: Calls) -> Array | None:
+        """None: backward() takes it."""
+        return None
+
+    def backward(
+        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        """What comes from above goes back through the body and through the shortcut; there it is added."""
+        passes, beside = here.kept
+        if self.activation:
+            D = backend.relu_delta(D, here.A)
+        G, gradients = self._through(self.body, D, Pass(passes[-1].A, passes[-1].Z, passes), A_below, backend, below)
+        of_shortcut: Array | None = D
+        if self.shortcut:
+            of_shortcut, more = self._through(self.shortcut, D, beside, A_below, backend, below)
+            gradients = (*gradients, *more)
+        if not below:
+            return None, gradients
+        return delta_below(backend.shortcut_sum(G, of_shortcut), S_below, backend), gradients
+
+    @staticmethod
+    def _through(
+        part: LayerSequence, G: Array, here: Pass, A_below: Array, backend: Calls, below: bool
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        """Back through a part from dC/dA of its last layer."""
+        D = delta_below(G, part.slope(here.Z, backend), backend)
+        return part.backward(D, here, A_below, None, backend, below)
+
+    def describe(self) -> dict[str, Any]:
+        parts = {"body": self.body.layers, "shortcut": self.shortcut.layers if self.shortcut else []}
+        described = {name: [layer.describe() for layer in layers] for name, layers in parts.items()}
+        return {"kind": "residual", **described, "activation": self.activation}
+
+    def __repr__(self) -> str:
+        shortcut = f"shortcut of {len(self.shortcut.layers)} layers" if self.shortcut else "shortcut"
+        return f"residual block of {len(self.body.layers)} layers with a {shortcut}"
+
+
+def _fuses(backend: Calls) -> bool:
+    return "batchnorm_shortcut_relu" in backend.kernels
+
+
+# ---- the layers of a ResNet (He and others, 2016), before its dense layer, as model files describe them
+
+
+def resnet_layers(depth: int, channels: int) -> list[dict[str, Any]]:
+    """A convolution of 7 x 7, a max-pool, four stages of blocks with two convolutions of 3 x 3 each, a global mean."""
+    refuse_unknown("a depth of a ResNet", str(depth), [str(known) for known in BLOCKS])
+    found = [_convolution(channels, 64, 7, 2, 3), _normalisation(64, "relu")]
+    found.append({"kind": "maxpool", "size": 3, "stride": 2, "padding": 1})
+    below = 64
+    for stage, (width, blocks) in enumerate(zip(WIDTHS, BLOCKS[depth], strict=True)):
+        for number in range(blocks):
+            found.append(_block(below, width, 2 if stage and not number else 1))
+            below = width
+    return [*found, {"kind": "globalpool"}]
+
+
+def _block(below: int, width: int, stride: int) -> dict[str, Any]:
+    """Two convolutions; where they change the shape, the shortcut has one of 1 x 1."""
+    body = [_convolution(below, width, 3, stride, 1), _normalisation(width, "relu")]
+    body += [_convolution(width, width, 3, 1, 1), _normalisation(width, "")]
+    changed = stride > 1 or below != width
+    shortcut = [_convolution(below, width, 1, stride, 0), _normalisation(width, "")] if changed else []
+    return {"kind": "residual", "body": body, "shortcut": shortcut, "activation": "relu"}
+
+
+def _convolution(c_in: int, c_out: int, k: int, stride: int, padding: int) -> dict[str, Any]:
+    steps = {"stride": stride, "before": padding, "after": padding}
+    return {"kind": "convolution", "c_in": c_in, "c_out": c_out, "k": k, **steps, "activation": "", "bias": False}
+
+
+def _normalisation(channels: int, activation: str) -> dict[str, Any]:
+    return {"kind": "batchnorm", "channels": channels, "activation": activation}

@@ -1,0 +1,1 @@
+"""How many devices learn together: groups of processes, how they are started, and the strategies."""

@@ -1,0 +1,225 @@
+"""Asynchronous SGD, as Downpour does it: nobody waits for the others, so nobody has quite the latest parameters.
+
+The first members are servers, and each holds a part of the parameters. The others are workers, and each has its shard
+of the rows: it computes a gradient, pushes it, fetches the parameters and goes on. A server applies a gradient when it
+arrives, W ← W − η g, whatever has changed since the fetch. The *staleness* of a gradient is the number of updates
+applied between its worker's fetch and its arrival: 0 is plain SGD, and K equal workers have about K − 1. A stale
+gradient leads from where the parameters were, not from where they are; so many workers want a smaller rate.
+
+Downpour saves messages: a worker pushes the sum of its gradients every `n_push` steps only, fetches every `n_fetch`
+steps, and moves its own copy in between.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from math import inf
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.calls import Array, Calls
+from nncourse.errors import CourseError
+from nncourse.group import ALONE, Group, shard
+from nncourse.model.data_parallel import shared_gradient
+from nncourse.model.layers import Turn
+from nncourse.model.network import Network
+from nncourse.model.training import evaluate, refuse_bad_options
+from nncourse.parallel.timeline import Timeline
+
+PUSHED, ANSWER, PART, FINAL = range(1, 5)  # tags of messages
+HEAD = 3  # numbers behind a gradient: version fetched, rows, 1 where the parameters are wanted; rows −1: it is over
+
+
+class Listening(Group, Protocol):
+    """A group whose members can hear from anyone: one of MPI, or a simulated one. NCCL has nothing like it."""
+
+    def next_sender(self, tag: int = 0, patience: float = inf) -> int | None:
+        """Wait for a message with this tag: who sent the one that comes first? It is still to be received.
+
+        None after so many seconds, and where none can come any more, as far as the group can know.
+        """
+
+
+@dataclass(frozen=True)
+class Downpour:
+    """How to train. `batch_size` is a worker's; n_fetch is a multiple of n_push."""
+
+    epochs: int
+    servers: int = 1
+    batch_size: int = 32
+    learning_rate: float = 0.1
+    n_fetch: int = 1
+    n_push: int = 1
+    seed: int = 0
+
+
+@dataclass
+class Arrivals:
+    """What the first server saw. An epoch is over when as many rows were pushed as there are."""
+
+    staleness: Counter[int] = field(default_factory=Counter)  # how many gradients had it
+    pushes: Counter[int] = field(default_factory=Counter)  # of each worker, by rank
+    seconds: list[float] = field(default_factory=list)  # since the start, at the end of each epoch
+    costs: list[float] = field(default_factory=list)  # of all rows, at the end of each epoch
+    lost: list[int] = field(default_factory=list)  # workers that were gone before the end
+
+
+class Task(NamedTuple):
+    """What is trained, on what; `cuts` are the servers' parts of the flat parameters."""
+
+    network: Network
+    X: Array
+    Y: Array
+    backend: Calls
+    cuts: list[slice]
+
+
+def train_asynchronously(
+    network: Network,
+    X: np.ndarray,
+    Y: np.ndarray,
+    backend: Calls,
+    group: Listening,
+    timeline: Timeline | None = None,
+    **settings: float,
+) -> Arrivals | None:
+    """Train `network` in place, at every member; `settings` are fields of Downpour. A timeline is filled.
+
+    Member 0 gets what its server saw, the others None. A worker may die; the servers may not.
+    """
+    plan = Downpour(**settings)
+    _refuse_bad_plan(plan, group, len(X))
+    if network.flat_statistics.size:
+        wanted = "a network without batch normalisation, since nobody has its statistics of all rows here"
+        raise CourseError(f"wanted {wanted}; got {network}")
+    timeline = Timeline(group.rank) if timeline is None else timeline
+    there = network.on(backend)
+    W, arrivals = there.flat_parameters, None
+    group.broadcast(W)
+    cuts = [shard(W.size, server, plan.servers) for server in range(plan.servers)]
+    task = Task(there, backend.to_device(X), backend.to_device(Y), backend, cuts)
+    if group.rank >= plan.servers:
+        work(task, group, plan, timeline)
+    else:
+        arrivals, parts = serve(task, group, plan, timeline)
+        if group.rank == 0:
+            put_together(task, parts, arrivals, group)
+        else:
+            for part in parts:
+                group.send(part, 0, PART)
+    if group.rank:
+        group.next_sender(FINAL)  # it is the first server, when it knows who is lost
+        group.receive(W, 0, FINAL)
+    network.flat_parameters[...] = devices.to_device(W, "cpu")
+    return arrivals if group.rank == 0 else None
+
+
+def work(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> None:
+    """Compute, push and fetch, until the first server says that it is enough."""
+    network, X, Y, backend, cuts = task
+    W, gathered, trained = network.flat_parameters, np.zeros_like(network.flat_parameters), 0
+    versions, enough = [0] * len(cuts), False
+    for step, (batch, turn) in enumerate(_batches(len(X), group, plan), 1):
+        with timeline.span("compute", step):
+            batch = backend.to_device(batch)
+            shared_gradient(network, X[batch], Y[batch], 1.0, backend, ALONE, turn)
+            gathered += network.flat_gradient
+            trained += len(batch)
+            backend.sgd_update(W, network.flat_gradient, plan.learning_rate)  # its own copy
+        if step % plan.n_push:
+            continue
+        wants = step % plan.n_fetch == 0
+        for server in reversed(range(plan.servers)):  # when the first one says "enough", the others have answered
+            cut = cuts[server]
+            with timeline.span("exchange", step):
+                group.send(_with(gathered[cut], versions[server], trained, wants), server, PUSHED)
+            if wants:
+                answer = np.empty_like(W, shape=cut.stop - cut.start + 2)
+                with timeline.span("wait", step):
+                    group.receive(answer, server, ANSWER)
+                W[cut], versions[server], enough = answer[:-2], int(answer[-2]), bool(answer[-1])
+        if enough:
+            return
+        gathered[...], trained = 0, 0
+
+
+def serve(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> tuple[Arrivals, list[Array]]:
+    """Apply what arrives until it is over. Also returns the server's part after each epoch, and at the very end."""
+    part, rows = task.network.flat_parameters[task.cuts[group.rank]], len(task.X)
+    seen, after_epochs, start = Arrivals(), [], timeline.clock()
+    here, version, trained = set(range(plan.servers, group.size)), 0, 0
+    message = np.empty_like(part, shape=part.size + HEAD)
+    while here:
+        with timeline.span("wait", version):
+            if (worker := group.next_sender(PUSHED)) is None:
+                break
+            group.receive(message, worker, PUSHED)
+        fetched, pushed, wants = map(int, message[-HEAD:].tolist())
+        if pushed < 0:
+            break
+        with timeline.span("update", version):
+            task.backend.sgd_update(part, message[:-HEAD], plan.learning_rate)
+        seen.staleness[version - fetched] += 1
+        seen.pushes[worker] += 1
+        version, trained = version + 1, trained + pushed
+        if len(after_epochs) < min(plan.epochs, trained // rows):
+            after_epochs.append(part.copy())
+            seen.seconds.append(timeline.clock() - start)
+        if wants:
+            enough = trained >= plan.epochs * rows
+            with timeline.span("exchange", version):
+                group.send(_with(part, version, enough), worker, ANSWER)
+            if enough and group.rank == 0:
+                here.discard(worker)  # it has heard that it is over
+    seen.lost = sorted(here)
+    return seen, after_epochs + [part.copy()] * (plan.epochs + 1 - len(after_epochs))  # as many on every server
+
+
+def put_together(task: Task, parts: list[Array], arrivals: Arrivals, group: Listening) -> None:
+    """End the other servers, compute the cost after each epoch from all parts, and hand out the last parameters."""
+    W, (first, *others) = task.network.flat_parameters, task.cuts
+    for server, cut in enumerate(others, 1):
+        group.send(np.full_like(W, -1, shape=cut.stop - cut.start + HEAD), server, PUSHED)
+    for number, part in enumerate(parts):
+        W[first] = part
+        for server, cut in enumerate(others, 1):
+            group.receive(W[cut], server, PART)
+        if number < len(arrivals.seconds):
+            arrivals.costs.append(evaluate(task.network, task.X, task.Y, task.backend))
+    for member in range(1, group.size):
+        if member not in arrivals.lost:
+            group.send(W, member, FINAL)
+
+
+def _with(vector: Array, *numbers: float) -> Array:
+    """A message: the vector with some numbers behind it."""
+    message = np.empty_like(vector, shape=vector.size + len(numbers))
+    message[: vector.size] = vector
+    for place, number in enumerate(numbers, vector.size):
+        message[place] = number
+    return message
+
+
+def _batches(rows: int, group: Group, plan: Downpour) -> Iterator[tuple[np.ndarray, Turn]]:
+    """The batches of this worker's shard, in a new order each time it has seen all of them, without end."""
+    mine = shard(rows, group.rank - plan.servers, group.size - plan.servers)
+    for epoch in count(1):
+        order = mine.start + np.random.default_rng([plan.seed, epoch, group.rank]).permutation(mine.stop - mine.start)
+        for first in range(0, len(order), plan.batch_size):
+            yield order[first : first + plan.batch_size], Turn(plan.seed, epoch, mine.start + first)
+
+
+def _refuse_bad_plan(plan: Downpour, group: Listening, rows: int) -> None:
+    """CourseError for a plan that does not fit the group, and for a group that cannot hear from anyone."""
+    refuse_bad_options(plan.epochs, plan.batch_size, plan.learning_rate)
+    if not 1 <= plan.servers < group.size or rows < group.size - plan.servers:
+        got = f"{group.size} members, {plan.servers} of them servers, and {rows} rows"
+        raise CourseError(f"wanted a server, a worker and a row for each worker at least; got {got}")
+    if plan.n_push < 1 or plan.n_fetch < 1 or plan.n_fetch % plan.n_push:
+        got = f"n_push {plan.n_push} and n_fetch {plan.n_fetch}"
+        raise CourseError(f"wanted n_push of at least 1, and n_fetch a multiple of it; got {got}")
+    if not hasattr(group, "next_sender"):
+        raise CourseError(f"wanted a group whose members can hear from anyone, such as one of MPI; got {group}")

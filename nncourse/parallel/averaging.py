@@ -1,0 +1,94 @@
+"""Parameter averaging: everyone trains alone for some batches, then all go on from the mean of their parameters.
+
+1. The parameters begin at random; make_network() does this.
+2. Everyone gets a copy of them.
+3. Everyone trains on some batches of its own rows, without a word to the others.
+4. Everyone gives its parameters away,
+5. and waits for all others; then the mean takes the parameters' place.
+6. Back to step 2, which needs no server: an all-reduce leaves the sum with everyone.
+
+A batch of `batch_size` rows is cut as in synchronous training, so everyone sees the same rows as there, and counts by
+their number. Averaged after every batch, the mean of W − η g is W − η times the mean of g: synchronous training, to
+rounding. That holds for plain SGD; with momentum and L2 too, since what the update remembers is averaged as well; but
+not for Adam, since the mean of squares is not the square of the mean. With more batches a round it holds for none of
+them: the later gradients are computed where each has gone alone.
+"""
+
+import time
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.calls import Calls
+from nncourse.errors import CourseError
+from nncourse.group import Group, shard
+from nncourse.model.layers import Turn
+from nncourse.model.network import Network, training_step
+from nncourse.model.training import Epoch, History, evaluate, refuse_bad_options
+from nncourse.model.updates import SGD, Update, remembered
+from nncourse.parallel.timeline import Timeline
+
+
+def train_by_averaging(
+    network: Network,
+    X: np.ndarray,
+    Y: np.ndarray,
+    backend: Calls,
+    group: Group,
+    *,
+    epochs: int,
+    batches_a_round: int = 1,
+    batch_size: int = 32,
+    learning_rate: float = 0.1,
+    update: Update | None = None,
+    seed: int = 0,
+    timeline: Timeline | None = None,
+) -> History:
+    """Train `network` in place; all members call this with the same rows and numbers, and end with the same parameters.
+
+    `batch_size` counts the rows of all members together. X and Y are whole: each member takes its own rows of them. A
+    timeline is filled.
+    """
+    refuse_bad_options(epochs, batch_size, learning_rate)
+    if batches_a_round < 1:
+        raise CourseError(f"wanted at least 1 batch a round, got {batches_a_round}")
+    update, history, there = update or SGD(), History(kernel="steps"), network.on(backend)
+    X, Y = backend.to_device(X), backend.to_device(Y)
+    group.broadcast(there.flat_parameters)  # step 2
+    timeline = Timeline(group.rank) if timeline is None else timeline
+    a_round, steps = batches_a_round * batch_size, update.steps
+    for epoch in range(1, epochs + 1):
+        start = time.perf_counter()
+        order = np.random.default_rng([seed, epoch]).permutation(len(X))
+        for first in range(0, len(X), a_round):
+            rows = 0  # which this member has trained on
+            for begin in range(first, min(first + a_round, len(X)), batch_size):
+                batch = order[begin : begin + batch_size]
+                mine = shard(len(batch), group.rank, group.size)
+                if len(batch[mine]):  # step 3
+                    with timeline.span("compute", steps):
+                        turn = Turn(seed, epoch, begin + mine.start)
+                        training_step(there, X[batch[mine]], Y[batch[mine]], learning_rate, backend, update, turn)
+                    rows += len(batch[mine])
+                steps += 1
+            update.steps = steps  # of everyone, although a small batch may have no row for this member
+            with timeline.span("exchange", steps):
+                average(there, update, rows / len(order[first : first + a_round]), group)  # steps 4 to 6
+        devices.synchronise(backend.device)
+        seconds = time.perf_counter() - start
+        history.epochs.append(Epoch(epoch, evaluate(there, X, Y, backend, group), None, seconds))
+    network.flat_parameters[...] = devices.to_device(there.flat_parameters, "cpu")
+    network.flat_statistics[...] = devices.to_device(there.flat_statistics, "cpu")
+    return history
+
+
+def average(network: Network, update: Update, share: float, group: Group) -> None:
+    """The mean over all members, each with its share, takes the place of the parameters and of the update's state.
+
+    So it does with the running statistics of layers, which a member has of its own rows.
+    """
+    remembers = [remembered(update.state, name, network.flat_parameters) for name in update.remembers]
+    for vector in (network.flat_parameters, *remembers, network.flat_statistics):
+        if vector.size:
+            vector *= share
+            group.all_reduce(vector)

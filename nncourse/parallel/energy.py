@@ -1,0 +1,257 @@
+"""Energy: read from counters, never estimated.
+
+A GPU counts its joules since the driver was loaded (NVML, by the package nvidia-ml-py); Intel's and AMD's processors
+count theirs (RAPL, below /sys/class/powercap), where the machine is not a virtual one and the administrator lets one
+read them. What no counter says is "not measurable here".
+
+    meters, missing = meters_here()
+    idle = idle_power(meters)                       # watts of each, while nothing runs
+    with measured(meters, idle) as measurement:
+        train(…)
+    for energy in measurement.energies: print(energy)
+
+A counter is renewed every 20 to 100 ms only: short work has to be repeated for LEAST seconds, as energy_of() does.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from nncourse.errors import CourseError
+
+LEAST = 2.0  # seconds of work, so that the steps of a counter are 5 % of it at most
+EVERY = 0.5  # seconds between two readings: of shorter ones a figure would show the counter's steps
+POWERCAP = Path("/sys/class/powercap")
+NOWHERE = "not measurable here"
+
+
+@dataclass(frozen=True)
+class Meter:
+    """One device's counter: `read()` gives joules, from any moment on. Behind `range` joules it begins at 0 again."""
+
+    name: str
+    kind: str  # "gpu" or "cpu"
+    read: Callable[[], float]
+    range: float = 0.0
+    number: int = 0  # of the device among those of its kind, as CUDA counts them
+
+
+@dataclass(frozen=True)
+class Energy:
+    """What one device took in some time. `idle_watts` is what it takes while nothing runs, None if that is unknown."""
+
+    name: str
+    kind: str
+    number: int
+    joules: float
+    seconds: float
+    idle_watts: float | None = None
+
+    @property
+    def watts(self) -> float:
+        return self.joules / self.seconds
+
+    @property
+    def above_idle(self) -> float | None:
+        """The joules less those that the device would have taken anyway."""
+        return None if self.idle_watts is None else self.joules - self.idle_watts * self.seconds
+
+    def __str__(self) -> str:
+        said = f"{self.name}: {self.joules:.4g} J in {self.seconds:.3g} s ({self.watts:.3g} W)"
+        return said + ("" if self.above_idle is None else f", {self.above_idle:.4g} J above idle")
+
+
+@dataclass
+class Measurement:
+    """What `measured` fills: at each of `times`, seconds from the start, the joules of each meter so far."""
+
+    meters: Sequence[Meter]
+    idle: Sequence[float | None]
+    times: list[float] = field(default_factory=list)
+    joules: list[list[float]] = field(default_factory=list)  # a list for each of the times
+
+    @property
+    def seconds(self) -> float:
+        return self.times[-1] - self.times[0]
+
+    @property
+    def energies(self) -> list[Energy]:
+        """One for each meter, of the whole time."""
+        return [
+            Energy(meter.name, meter.kind, meter.number, last, self.seconds, idle)
+            for meter, idle, last in zip(self.meters, self.idle, self.joules[-1], strict=True)
+        ]
+
+    def power(self) -> tuple[list[float], list[list[float]]]:
+        """For a figure: the middle of each interval between two readings, and each meter's watts in it."""
+        pairs = [
+            (earlier, later)
+            for earlier, later in pairwise(zip(self.times, self.joules, strict=True))
+            if later[0] > earlier[0]
+        ]
+        middles = [(earlier[0] + later[0]) / 2 for earlier, later in pairs]
+        watts = [
+            [(later[1][place] - earlier[1][place]) / (later[0] - earlier[0]) for earlier, later in pairs]
+            for place in range(len(self.meters))
+        ]
+        return middles, watts
+
+
+def edp(energies: Sequence[Energy]) -> float:
+    """The energy-delay product in joule seconds: the time, times the energy of all devices."""
+    return max(energy.seconds for energy in energies) * sum(energy.joules for energy in energies)
+
+
+@contextlib.contextmanager
+def measured(
+    meters: Sequence[Meter],
+    idle: Sequence[float | None] | None = None,
+    every: float = EVERY,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[Measurement]:
+    """Read all meters before, every `every` seconds and after what stands in the block. Wait for a GPU inside it."""
+    found = Measurement(meters, idle or [None] * len(meters))
+    reader = _Reader(found, clock)
+    over = threading.Event()
+
+    def go_on_reading() -> None:
+        while not over.wait(every):
+            reader.read()
+
+    thread = threading.Thread(target=go_on_reading, daemon=True)
+    reader.read()
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+        reader.read()
+
+
+class _Reader:
+    """Reads all meters of a measurement, and notices a counter that has begun at 0 again."""
+
+    def __init__(self, found: Measurement, clock: Callable[[], float]):
+        self.found, self.clock = found, clock
+        self.start = clock()
+        self.last = [meter.read() for meter in found.meters]
+        self.so_far = [0.0] * len(self.last)
+
+    def read(self) -> None:
+        for place, meter in enumerate(self.found.meters):
+            now = meter.read()
+            step = now - self.last[place]
+            self.so_far[place] += step + meter.range if step < 0 else step
+            self.last[place] = now
+        self.found.times.append(self.clock() - self.start)
+        self.found.joules.append(list(self.so_far))
+
+
+def idle_power(
+    meters: Sequence[Meter], seconds: float = LEAST, sleep: Callable[[float], None] = time.sleep, **options: Any
+) -> list[float]:
+    """The watts of each meter while this process does nothing. Nothing else should run on the devices meanwhile."""
+    with measured(meters, **options) as found:
+        sleep(seconds)
+    return [energy.watts for energy in found.energies]
+
+
+def energy_of(
+    work: Callable[[], object],
+    meters: Sequence[Meter],
+    idle: Sequence[float | None] | None = None,
+    least: float = LEAST,
+    clock: Callable[[], float] = time.perf_counter,
+    **options: Any,
+) -> tuple[list[Energy], int]:
+    """The energy of one call of work(), which is repeated for `least` seconds, and how many calls that took.
+
+    work() has to wait for what it queues on a GPU. CourseError without any meter.
+    """
+    if not meters:
+        raise CourseError(f"wanted a counter of energy; there is none: {NOWHERE}")
+    calls = 0
+    with measured(meters, idle, clock=clock, **options) as found:
+        start = clock()
+        while not calls or clock() - start < least:
+            work()
+            calls += 1
+    one = [
+        Energy(each.name, each.kind, each.number, each.joules / calls, each.seconds / calls, each.idle_watts)
+        for each in found.energies
+    ]
+    return one, calls
+
+
+# ---- the counters of this machine
+
+
+def meters_here(powercap: Path = POWERCAP) -> tuple[list[Meter], list[str]]:
+    """The counters that can be read here, GPUs first, and a line on each kind of device that has none."""
+    gpus, no_gpus = gpu_meters()
+    cpus, no_cpus = cpu_meters(powercap)
+    return [*gpus, *cpus], [line for line in (no_gpus, no_cpus) if line]
+
+
+def gpu_meters() -> tuple[list[Meter], str]:
+    """A meter for each GPU that CUDA sees, in CUDA's order; or none, and why."""
+    try:
+        import pynvml
+    except ImportError:
+        return [], f"energy of GPUs: {NOWHERE}, since nvidia-ml-py is not installed"
+    try:
+        pynvml.nvmlInit()
+        handles = _handles(pynvml)
+        for handle in handles:
+            pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+    except pynvml.NVMLError as error:
+        return [], f"energy of GPUs: {NOWHERE} ({error})"
+    meters = [
+        Meter(f"GPU {number}, {_text(pynvml.nvmlDeviceGetName(handle))}", "gpu", _counter(pynvml, handle), 0.0, number)
+        for number, handle in enumerate(handles)
+    ]
+    return meters, "" if meters else f"energy of GPUs: {NOWHERE}, since there is none"
+
+
+def _handles(pynvml: Any) -> list[Any]:
+    """NVML counts all GPUs of a host; CUDA those that this process may use, maybe in another order."""
+    try:
+        import cupy
+
+        buses = [cupy.cuda.runtime.deviceGetPCIBusId(n) for n in range(cupy.cuda.runtime.getDeviceCount())]
+    except Exception:  # no CuPy, no driver: whatever it is, NVML can say which GPUs there are
+        return [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+    return [pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus) for bus in buses]
+
+
+def _counter(pynvml: Any, handle: Any) -> Callable[[], float]:
+    return lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000  # from millijoules
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def cpu_meters(powercap: Path = POWERCAP) -> tuple[list[Meter], str]:
+    """A meter for each processor package that RAPL counts; or none, and why."""
+    packages = sorted(path for path in powercap.glob("intel-rapl:*") if path.name.count(":") == 1)
+    meters = []
+    for number, package in enumerate(packages):
+        try:
+            name, most = ((package / file).read_text().strip() for file in ("name", "max_energy_range_uj"))
+            int((package / "energy_uj").read_text())
+        except (OSError, ValueError) as error:
+            said = error.strerror if isinstance(error, OSError) else "no number"
+            return [], f"energy of the CPU: {NOWHERE} ({package / 'energy_uj'}: {said})"
+        meters.append(Meter(f"CPU {name}", "cpu", _file_counter(package / "energy_uj"), int(most) / 1e6, number))
+    return meters, "" if meters else f"energy of the CPU: {NOWHERE} ({powercap} has no RAPL counters)"
+
+
+def _file_counter(file: Path) -> Callable[[], float]:
+    return lambda: int(file.read_text()) / 1e6  # from microjoules

@@ -1,0 +1,105 @@
+"""Signs of life of one process, in memory that it shares with the process that guards it (guard.py).
+
+The one that learns says what it is doing: starting, working on so many rows, or waiting for the others. Its guard reads
+this, and decides whether it is slow or has hung. How long rows may take follows from how long the rows before took.
+"""
+
+import mmap
+import os
+import tempfile
+import time
+from typing import BinaryIO
+
+STARTING, WORKING, WAITING = range(3)
+SLOWER = 5  # times as long as the slowest rows so far, and still only slow
+TEXT = 64  # where the last words begin; the numbers are before
+SIZE = 8192
+VARIABLE = "NNCOURSE_MEMBER"  # in the environment: the file of the memory, for the process that is guarded
+
+
+def memory() -> BinaryIO:
+    """A file of zeros without a name. A child process may inherit it."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the two processes)
+    file.truncate(SIZE)
+    os.set_inheritable(file.fileno(), True)
+    return file
+
+
+class Heartbeat:
+    """Both ends of the memory: the process that learns writes, its guard reads."""
+
+    def __init__(self, descriptor: int):
+        self._bytes = mmap.mmap(descriptor, SIZE)
+        whole = memoryview(self._bytes)
+        self._counts, self._seconds = whole[:16].cast("q"), whole[16:24].cast("d")
+        self._started, self._rows, self._per_row, self._before = 0.0, 0, 0.0, STARTING
+
+    # What the process says
+
+    def works(self, rows: int) -> None:
+        """From here on it computes with so many rows, after which it says something again."""
+        now = time.perf_counter()
+        self._learn(now)
+        self._started, self._rows = now, rows
+        self._seconds[0] = SLOWER * rows * self._per_row
+        self._say(WORKING)
+
+    def waits(self) -> None:
+        """It waits for other processes, which have guards of their own."""
+        self._learn(time.perf_counter())
+        self._rows, self._before = 0, self.state
+        self._say(WAITING)
+
+    def goes_on(self) -> None:
+        """The others have come: it does again what it did before."""
+        self._say(self._before)
+
+    def rests(self) -> None:
+        """It does what nobody can foresee the time of: it reads files, compiles, or writes."""
+        self._rows = 0
+        self._say(STARTING)
+
+    def last_words(self, text: str, status: int) -> None:
+        """Why it ends with this status, which its guard will tell; "" if there is nothing to tell."""
+        words = f"{status} {text}".encode()[: SIZE - TEXT - 1]
+        self._bytes[TEXT : TEXT + len(words) + 1] = words + b"\0"
+
+    def _learn(self, now: float) -> None:
+        if self._rows:
+            self._per_row = max(self._per_row, (now - self._started) / self._rows)
+
+    def _say(self, state: int) -> None:
+        self._counts[1] = state
+        self._counts[0] += 1
+
+    # What its guard reads
+
+    @property
+    def beats(self) -> int:
+        """How often it has said something."""
+        return self._counts[0]
+
+    @property
+    def state(self) -> int:
+        return self._counts[1]
+
+    @property
+    def foreseen(self) -> float:
+        """The seconds after which the present rows take longer than any before by far."""
+        return self._seconds[0]
+
+    def read_last_words(self) -> tuple[int, str] | None:
+        """The status and the text; None if it ended without a word."""
+        words = self._bytes[TEXT:].partition(b"\0")[0].decode(errors="replace")
+        status, _, text = words.partition(" ")
+        return (int(status), text) if status else None
+
+
+def mine() -> Heartbeat | None:
+    """The heartbeat of this process, if a guard has started it. Its own children are not guarded."""
+    descriptor = os.environ.pop(VARIABLE, "")
+    if not descriptor:
+        return None
+    heart = Heartbeat(int(descriptor))
+    os.close(int(descriptor))
+    return heart

@@ -1,0 +1,126 @@
+"""Model parallelism: each device owns some layers, and the samples go through them like through a pipeline.
+
+A member computes its layers and sends the activations up; on the way back it receives dC/dA of its outputs, and sends
+dC/dA of its inputs down. With a whole batch at a time only one device works, and all others wait. So the batch is cut
+into M micro-batches, which follow each other: then K devices wait (K − 1) / (M + K − 1) of the time, the *bubble*, if
+all stages take equally long. The gradients of the micro-batches are added, each by its rows, and they are those of
+the whole batch, to rounding; only layers that compute statistics of the batch see the micro-batch instead.
+
+Pipelines stand side by side, too: each has its shard of the batch, and the gradients of a stage are added over its
+`replicas`, which is data parallelism. grid() of stages.py makes these groups; what a stage does is there too.
+"""
+
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.calls import Array, Calls
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.group import ALONE, Group, shard
+from nncourse.model.layers import Turn
+from nncourse.model.network import Network
+from nncourse.model.training import Epoch, History, evaluate, refuse_bad_options
+from nncourse.model.updates import SGD, Update
+from nncourse.parallel.stages import Stage, flops, partition
+from nncourse.parallel.timeline import Timeline
+
+Work = tuple[str, int]  # forward or backward, and the number of a micro-batch
+Schedule = Callable[[int, int, int], list[Work]]  # of a stage, of so many stages, for so many micro-batches
+
+
+def all_forward_first(stage: int, stages: int, count: int) -> list[Work]:
+    """Every micro-batch forward, then every one back. A stage keeps the activations of all of them."""
+    return [(what, number) for what in ("forward", "backward") for number in range(count)]
+
+
+def one_forward_one_back(stage: int, stages: int, count: int) -> list[Work]:
+    """Back as soon as possible: a stage keeps the activations of no more micro-batches than there are stages above it,
+    and its own. The bubble is the same."""
+    ahead = min(stages - 1 - stage, count)
+    order: list[Work] = [("forward", number) for number in range(ahead)]
+    for number in range(count):
+        if number + ahead < count:
+            order.append(("forward", number + ahead))
+        order.append(("backward", number))
+    return order
+
+
+SCHEDULES: dict[str, Schedule] = {each.__name__: each for each in (all_forward_first, one_forward_one_back)}
+
+
+def train_pipeline(
+    network: Network,
+    X: np.ndarray,
+    Y: np.ndarray,
+    backend: Calls,
+    pipeline: Group,
+    replicas: Group = ALONE,
+    *,
+    epochs: int,
+    batch_size: int = 256,
+    micro_batches: int = 4,
+    schedule: str = "all_forward_first",
+    learning_rate: float = 0.1,
+    update: Update | None = None,
+    seed: int = 0,
+    timeline: Timeline | None = None,
+) -> History:
+    """Train `network` in place; every member calls this with the same rows and numbers, and ends with all parameters.
+
+    `batch_size` counts the rows of all pipelines. A `timeline` holds the spans of the last batch afterwards. What the
+    update remembers stays with the stage.
+    """
+    refuse_bad_options(epochs, batch_size, learning_rate)
+    refuse_unknown("a schedule", schedule, SCHEDULES)
+    if micro_batches < 1:
+        raise CourseError(f"wanted at least 1 micro-batch, got {micro_batches}")
+    update, history, there = update or SGD(), History(kernel="steps"), network.on(backend)
+    timeline = Timeline(pipeline.rank) if timeline is None else timeline
+    X, Y = backend.to_device(X), backend.to_device(Y)
+    for group in (replicas, pipeline):  # one after the other: then all have those of the very first member
+        group.broadcast(there.flat_parameters)
+    stage = Stage(there, partition(flops(there), pipeline.size), backend, pipeline, timeline)
+    for epoch in range(1, epochs + 1):
+        start = time.perf_counter()
+        order = backend.to_device(np.random.default_rng([seed, epoch]).permutation(len(X)))
+        for first in range(0, len(X), batch_size):
+            batch = order[first : first + batch_size]
+            own = shard(len(batch), replicas.rank, replicas.size)
+            turn = Turn(seed, epoch, first + own.start)
+            timeline.clear()
+            pipeline_gradient(stage, X[batch[own]], Y[batch[own]], len(batch), micro_batches, SCHEDULES[schedule], turn)
+            if stage.gradient.size:
+                with timeline.span("exchange"):
+                    replicas.all_reduce(stage.gradient)
+                with timeline.span("update"):
+                    update.step(stage.parameters, stage.gradient, learning_rate, backend)
+        devices.synchronise(backend.device)
+        seconds = time.perf_counter() - start
+        stage.share_out(replicas)
+        history.epochs.append(Epoch(epoch, evaluate(there, X, Y, backend, pipeline), None, seconds))
+    network.flat_parameters[...] = devices.to_device(there.flat_parameters, "cpu")
+    network.flat_statistics[...] = devices.to_device(there.flat_statistics, "cpu")
+    return history
+
+
+def pipeline_gradient(
+    stage: Stage, X: Array, Y: Array, rows: int, micro_batches: int, schedule: Schedule, turn: Turn
+) -> None:
+    """The gradient of a batch in stage.gradient: the sum over this pipeline's samples X, Y, divided by `rows`."""
+    cuts = [shard(len(X), number, micro_batches) for number in range(min(micro_batches, len(X)))]
+    stage.gradient[...] = 0
+    work = schedule(stage.pipeline.rank, stage.pipeline.size, len(cuts))
+    for (what, number), (then, after) in pairwise([*work, ("", 0)]):
+        cut = cuts[number]
+        if what == "forward":
+            stage.take_input(number, X[cut])
+            stage.forward(number, turn._replace(first=turn.first + cut.start))
+            continue
+        G_below = stage.backward(number, Y[cut], (cut.stop - cut.start) / rows)
+        if then == "forward":
+            # The stage below sends this before it receives. Both would wait for ever if both sent first.
+            stage.take_input(after, X[cuts[after]])
+        stage.give_back(number, G_below)

@@ -1,0 +1,90 @@
+"""What each member did, and when: for figures, and for how long members wait."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nncourse import device as devices
+from nncourse.errors import refuse_unknown
+from nncourse.group import Group
+
+if TYPE_CHECKING:
+    from nncourse.simulation.members import SimulatedGroup
+    from nncourse.simulation.world import Event
+
+WORK = ("compute", "forward", "backward", "update")
+KINDS = (*WORK, "send", "receive", "exchange", "wait")
+
+
+class Span(NamedTuple):
+    """A time, in seconds, in which a member did one thing, one of KINDS.
+
+    `number` is that of a micro-batch or of a step; of send and receive the other's rank.
+    """
+
+    rank: int
+    what: str
+    start: float
+    end: float
+    number: int = 0
+
+
+class Timeline(list[Span]):
+    """The spans of one member, by its clock.
+
+    spend(what, number) is called before a span ends. A simulated group is told there how long such work takes; a member
+    that is to be slow sleeps there; one with a GPU waits there until it has computed what was launched.
+    """
+
+    def __init__(
+        self,
+        rank: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
+        spend: Callable[[str, int], None] = lambda what, number: None,
+    ):
+        super().__init__()
+        self.rank, self.clock, self.spend = rank, clock, spend
+
+    @contextmanager
+    def span(self, what: str, number: int = 0) -> Iterator[None]:
+        """The time of what is done within."""
+        refuse_unknown("something to do", what, KINDS)
+        start = self.clock()
+        yield
+        self.spend(what, number)
+        self.append(Span(self.rank, what, start, self.clock(), number))
+
+
+def gathered(timeline: Timeline, group: Group) -> list[Span] | None:
+    """The spans of all members, at member 0; None for the others. Their clocks must agree: those of one machine do."""
+    numbers = [(rank, KINDS.index(what), start, end, number) for rank, what, start, end, number in timeline]
+    parts = group.gather(devices.to_device(np.array(numbers, np.float64).ravel(), group.device))
+    if parts is None:
+        return None
+    rows = np.concatenate([devices.to_device(part, "cpu") for part in parts]).reshape(-1, 5).tolist()
+    return [Span(int(rank), KINDS[int(what)], start, end, int(number)) for rank, what, start, end, number in rows]
+
+
+def made_up(group: "SimulatedGroup", seconds: Mapping[str, float]) -> Timeline:
+    """The timeline of a simulated member, of whose work each kind that is named takes so many seconds."""
+    return Timeline(group.rank, group.clock, lambda what, number: group.work(seconds.get(what, 0.0)))
+
+
+def simulated(events: Sequence["Event"]) -> list[Span]:
+    """What the members of a simulated group did, by the simulation's own clock."""
+    kinds = {"work": "compute", "wait": "wait", "send": "send", "receive": "receive"}
+    numbers = [each.step if each.peer is None else each.peer for each in events]
+    return [
+        Span(each.rank, kinds.get(each.kind, "exchange"), each.begin, each.end, number)
+        for each, number in zip(events, numbers, strict=True)
+    ]
+
+
+def idle_share(spans: Sequence[Span]) -> float:
+    """The share of the members' time, from the first start to the last end, in which they do not work."""
+    members = {span.rank for span in spans}
+    whole = len(members) * (max(span.end for span in spans) - min(span.start for span in spans))
+    return 1 - sum(span.end - span.start for span in spans if span.what in WORK) / whole

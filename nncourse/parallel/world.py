@@ -1,0 +1,52 @@
+"""What a launcher tells a process of its world, before MPI starts: its rank, and how many there are."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nncourse.errors import CourseError
+
+# Who tells: the launchers of MPICH (and Intel, and Slurm's pmi2), of Open MPI, and Slurm itself for a step of srun.
+NAMES = {
+    "mpiexec": ("PMI_RANK", "PMI_SIZE"),
+    "Open MPI's mpiexec": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+}
+LAUNCHERS = ("PMI", "PMIX", "OMPI", "PRTE", "HYDRA", "MPIR", "MPICH")  # how variables of a launcher begin
+
+
+class Told(NamedTuple):
+    """A place in a world, and who told it."""
+
+    rank: int
+    size: int
+    by: str
+
+
+def told(environment: Mapping[str, str]) -> Told:
+    """This process's place. Where several tell, one was started inside another: the largest world counts."""
+    places = [Told(0, 1, "nobody")]
+    for by, (rank, size) in NAMES.items():
+        if environment.get(rank, "").isdecimal() and environment.get(size, "").isdecimal():
+            places.append(Told(int(environment[rank]), int(environment[size]), by))
+    return max(places, key=lambda place: place.size)
+
+
+def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what another launcher left there, which would mislead the next."""
+    mine = {name for names in NAMES.values() for name in names}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in mine and not name.startswith(tuple(f"{launcher}_" for launcher in LAUNCHERS))
+    }
+
+
+def refuse_wrong(place: Told, size: int) -> None:
+    """CourseError if MPI's world has another size than the launcher said: it and the MPI do not fit."""
+    if size == place.size:
+        return
+    advice = {
+        "srun": "say srun --mpi=pmi2 for the wheel mpich, or what `srun --mpi=list` has for your cluster's MPI",
+    }.get(place.by, "start it with the mpiexec of the same MPI, or let `nncourse train --processes` do so")
+    got = "each process is alone in its own" if size == 1 else f"it has {size}"
+    raise CourseError(f"wanted a world of {place.size} processes, as {place.by} said; {got}: {advice}")

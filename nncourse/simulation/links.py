@@ -1,0 +1,64 @@
+"""What a message costs, α + n/β: latency and bandwidth of a link, also fitted to measured times; all-reduces."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf, log2
+
+import numpy as np
+
+from nncourse.errors import CourseError
+
+
+@dataclass(frozen=True)
+class Link:
+    """A message of n bytes takes `latency` + n / `bandwidth` seconds: the bandwidth counts bytes a second.
+
+    Unless they are given, it takes no time.
+    """
+
+    latency: float = 0.0
+    bandwidth: float = inf
+
+    def __post_init__(self) -> None:
+        if not (self.latency >= 0 and self.bandwidth > 0):
+            raise CourseError(f"wanted a latency of at least 0 and a bandwidth above 0; got {self}")
+
+    def seconds(self, size: float) -> float:
+        """The time of a message of so many bytes."""
+        return self.latency + size / self.bandwidth
+
+
+def fit_link(sizes: Sequence[float], seconds: Sequence[float]) -> Link:
+    """The link whose times are closest to measured ones: least squares of the relative errors.
+
+    `sizes` are bytes, `seconds` the measured times; wanted are two different sizes at least.
+    """
+    n, t = np.asarray(sizes, float), np.asarray(seconds, float)
+    if n.ndim != 1 or n.shape != t.shape or len(set(n.tolist())) < 2 or not (np.isfinite(t).all() and t.min() > 0):
+        raise CourseError(f"wanted two different sizes at least and a time above 0 for each; got {sizes} and {seconds}")
+    # Each row is divided by its time: else only the largest messages would count, and the latency would be their noise.
+    rows = np.stack([1 / t, n / t], axis=1)
+    latency, slope = np.linalg.lstsq(rows, np.ones_like(t), rcond=None)[0]
+    if latency < 0:
+        latency, slope = 0.0, np.linalg.lstsq(rows[:, 1:], np.ones_like(t), rcond=None)[0][0]
+    if slope <= 0:  # larger messages were not slower
+        return Link(float(1 / np.mean(1 / t)), inf)
+    return Link(float(latency), float(1 / slope))
+
+
+def root_seconds(link: Link, size: float, members: int) -> float:
+    """An all-reduce of `size` bytes through one root, which takes one message after the other, then sends as many."""
+    return 2 * (members - 1) * link.seconds(size)
+
+
+def tree_seconds(link: Link, size: float, members: int) -> float:
+    """An all-reduce of `size` bytes in a tree: log₂ of the members' number of rounds up, and as many down."""
+    return 2 * ceil(log2(members)) * link.seconds(size)
+
+
+def ring_seconds(link: Link, size: float, members: int) -> float:
+    """An all-reduce of `size` bytes in a ring: 2 (K − 1) rounds, in each of which every member sends one chunk of K.
+
+    It does so while it receives another. Where each second member receives before it sends, it takes twice as long.
+    """
+    return 2 * (members - 1) * link.seconds(size / members)

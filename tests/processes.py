@@ -1,0 +1,104 @@
+"""Several real processes for a test: a function of its module runs in each of them, under mpiexec.
+
+    results = in_processes(function, 4, *arguments)
+
+The function takes the group, then the arguments. What it returns or raises in each process comes back, in order.
+As a program, this file is one of the processes.
+"""
+
+import contextlib
+import importlib
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nncourse import device
+from nncourse.child import kill_group
+
+HERE = Path(__file__).resolve().parent
+# Open MPI asks for these where there are more processes than cores, and as root; MPICH does not know them.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+
+
+def in_processes(function: Callable, processes: int, *arguments: Any, limit: float = 60.0, kind: str = "mpi") -> list:
+    """What the function returned in each process; the first exception is raised here. Skips where there is no MPI.
+
+    `kind` is the group's: "mpi"; "mpi, gpu", whose vectors go through the host's memory; "nccl".
+    """
+    command = [mpiexec(), "-n", str(processes), sys.executable, __file__]
+    folders = os.pathsep.join((str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")))
+    settings = os.environ | OPEN_MPI | {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory(prefix="nncourse-test-") as folder, tempfile.TemporaryFile() as said:
+        asked = function.__module__, function.__name__, kind, arguments
+        (Path(folder) / "asked").write_bytes(pickle.dumps(asked))
+        process = subprocess.Popen([*command, folder], env=settings, stdout=said, stderr=said, start_new_session=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(limit)
+        ended = process.poll()
+        kill_group(process)
+        said.seek(0)
+        words = said.read().decode(errors="replace")[-2000:]
+        assert ended is not None, f"{processes} processes did not end within {limit:g} s: {words}"
+        answers = [Path(folder) / str(rank) for rank in range(processes)]
+        results = [pickle.loads(answer.read_bytes()) for answer in answers if answer.exists()]
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    assert len(results) == processes, f"mpiexec ended with {ended}: {words}"
+    return results
+
+
+def mpiexec() -> str:
+    """The mpiexec beside Python, or another one; skips the test where there is none, or no mpi4py."""
+    if not find_spec("mpi4py"):
+        pytest.skip("mpi4py is not installed: pip install 'nncourse[devices]'")
+    found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    if not found:
+        pytest.skip("there is no mpiexec: pip install mpich")
+    return found
+
+
+def gpus() -> int:
+    """How many there are; skips the test below two."""
+    if not device.gpu_available():
+        pytest.skip(device.why_no_gpu())
+    import cupy
+
+    if (count := cupy.cuda.runtime.getDeviceCount()) < 2:
+        pytest.skip("there is one GPU, and NCCL wants one for each process")
+    return count
+
+
+def main(folder: Path) -> None:
+    """In each of the processes."""
+    from nncourse.parallel.mpi import MPIGroup
+    from nncourse.parallel.nccl import NCCLGroup
+
+    module, name, kind, arguments = pickle.loads((folder / "asked").read_bytes())
+    world = MPIGroup()
+    try:
+        group = {"mpi": lambda: world, "mpi, gpu": lambda: MPIGroup("gpu"), "nccl": NCCLGroup}[kind]()
+        result = getattr(importlib.import_module(module), name)(group, *arguments)
+    except Exception as error:
+        result = error
+    (folder / str(world.rank)).write_bytes(pickle.dumps(result))
+    if isinstance(result, Exception):
+        world.communicator.Abort(1)  # the others may be waiting for this one
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

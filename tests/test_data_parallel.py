@@ -1,0 +1,310 @@
+"""Synchronous data-parallel training: several processes learn what one device learns, to rounding."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from processes import gpus, in_processes
+
+from nncourse import datasets
+from nncourse.errors import CourseError
+from nncourse.group import ALONE
+from nncourse.kernels.backend import choose
+from nncourse.model import metrics
+from nncourse.model.data_parallel import shared_gradient
+from nncourse.model.image_layers import WithoutParameters
+from nncourse.model.layers import Dense, Pass, Turn
+from nncourse.model.network import Network, backpropagation, make_network
+from nncourse.model.training import evaluate, train
+from nncourse.model.updates import SGD, Adam
+
+ROWS, BATCH, EPOCHS = 53, 10, 4  # 24 steps; of four members one has no row of the last batch of each epoch
+NETWORKS = {
+    "dense": "12,9,7,3",
+    "dropout": "12,16,dropout0.5,9,dropout0.2,3",
+    "images": "image1x6x6,conv3x3same,pool2,dropout0.3,8,3",
+    "statistics": "image1x6x6,conv3x3same,batchnorm,conv2x2same,batchnorm,8,3",  # biases before a batchnorm do nothing
+}
+UPDATES = {
+    "SGD": (functools.partial(SGD, l2=0.01), 0.5),
+    "momentum": (functools.partial(SGD, momentum=0.9), 0.1),
+    "Adam": (Adam, 0.01),
+}
+SHARES = {1: (2.0,), 2: (0.7, 0.3), 4: (0.1, 0.5, 0.0, 0.4)}
+# The largest difference of a parameter that rounding makes in so many steps: 5·10⁻⁷ here; wrong weights make 2·10⁻².
+ROUNDING = 1e-5
+WHOLE_EPOCHS = ("dense_sgd_epoch", "convolutional_sgd_epoch", "convolutional_adam_epoch")
+NUMPY = choose("numpy")
+
+
+def data(words: str, rows: int = ROWS, seed: int = 3):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, *make_network(words).input_shape), dtype=np.float32)
+    return X, np.eye(3, dtype=np.float32)[rng.integers(0, 3, rows)]
+
+
+def network_of(words: str, seed: int = 0) -> Network:
+    return make_network(words, "tanh", "categorical_cross_entropy", seed=seed)
+
+
+def trained(group, backend, words: str, kind: str, shares=None, **options) -> dict:
+    """What a training comes to, with statistics synchronised where there are any.
+
+    Each member begins with other parameters: those of the first are taken.
+    """
+    make, rate = UPDATES[kind]
+    network, update = network_of(words, seed=group.rank), make()
+    X, Y = data(words)
+    held = X[:5], Y[:5]
+    options = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": rate, "validation": held, "seed": 7} | options
+    options = {"synchronise": "batchnorm" in words} | options
+    history = train(network, X, Y, backend, update=update, group=group, shares=shares, **options)
+    return {
+        "parameters": network.flat_parameters,
+        "statistics": network.flat_statistics,
+        "state": update.state,
+        "steps": update.steps,
+        "costs": history.costs,
+        "validation_costs": history.validation_costs,
+        "stopped": history.stopped,
+        "kernel": history.kernel,
+        "confusion": metrics.confusion(network, X, Y, backend, group),
+        "few": metrics.confusion(network, X[:3], Y[:3], backend, group),
+        "cost": evaluate(network.on(backend), *map(backend.to_device, held), backend, group),
+    }
+
+
+def everything(group) -> dict:
+    """In each process: all trainings, with equal and with given shares."""
+    backend = choose("numpy" if group.device == "cpu" else "cuda")
+    found = {
+        (name, kind, shares): trained(group, backend, words, kind, shares)
+        for name, words in NETWORKS.items()
+        for kind in UPDATES
+        for shares in (None, SHARES.get(group.size, tuple(range(1, group.size + 1))))
+    }
+    found["apart"] = trained(group, backend, NETWORKS["statistics"], "SGD", synchronise=False)
+    found["not finite"] = trained(group, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)
+    return found
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    """The same trainings without a group."""
+    backend = choose("numpy", **dict.fromkeys(WHOLE_EPOCHS, "steps"))
+    found = {(name, kind): trained(ALONE, backend, words, kind) for name, words in NETWORKS.items() for kind in UPDATES}
+    return found | {"not finite": trained(ALONE, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)}
+
+
+def compare(results: list[dict], one_device: dict, rounding: float = ROUNDING) -> None:
+    for key, first in results[0].items():
+        alone = one_device["statistics", "SGD"] if key == "apart" else one_device[key[:2] if len(key) == 3 else key]
+        for other in results:
+            same_bits(other[key], first, key)
+        assert first["kernel"] == "steps" or len(results) == 1
+        assert first["steps"] == alone["steps"] and first["stopped"] == alone["stopped"]
+        if key == "not finite":
+            np.testing.assert_array_equal(first["parameters"], alone["parameters"])  # those of the beginning
+            assert not math.isfinite(first["costs"][-1]) and len(first["costs"]) == len(alone["costs"])
+            continue
+        about = str(key)
+        for name in ("parameters", "statistics"):
+            difference = np.abs(first[name] - alone[name]).max(initial=0)
+            if key == "apart":  # every member took the statistics of its own rows
+                assert len(results) == 1 or difference > 1e-3
+            else:
+                assert difference <= rounding, f"{about}, {name}: {difference}"
+        if key == "apart":
+            continue
+        for name, array in alone["state"].items():
+            np.testing.assert_allclose(first["state"][name], array, 0, rounding, err_msg=about)
+        for name in ("costs", "validation_costs", "cost"):
+            np.testing.assert_allclose(first[name], alone[name], rounding, err_msg=about)
+        np.testing.assert_array_equal(first["confusion"], alone["confusion"])
+        np.testing.assert_array_equal(first["few"], alone["few"])
+
+
+def same_bits(found: dict, first: dict, about) -> None:
+    """Two members have come to the same."""
+    for name in ("parameters", "statistics"):
+        assert found[name].tobytes() == first[name].tobytes(), about
+    assert {name: array.tobytes() for name, array in found["state"].items()} == {
+        name: array.tobytes() for name, array in first["state"].items()
+    }
+    for name in ("steps", "stopped", "kernel"):
+        assert found[name] == first[name]
+    for name in ("costs", "validation_costs", "cost", "confusion", "few"):
+        np.testing.assert_array_equal(found[name], first[name])
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_processes_learn_what_one_device_learns(processes, one_device):
+    compare(in_processes(everything, processes), one_device)
+
+
+def accuracy_on_digits(group) -> float:
+    """In each process: of the digits that were not trained on, after ten epochs by momentum and dropout."""
+    digits = datasets.load("digits")
+    X = digits.X / np.float32(16)
+    network = make_network("64,30,dropout0.1,10", "relu", "categorical_cross_entropy")
+    options = {"epochs": 10, "batch_size": 32, "learning_rate": 0.05, "update": SGD(momentum=0.9)}
+    train(network, X[:1400], digits.Y[:1400], NUMPY, group=group, **options)
+    return metrics.accuracy(metrics.confusion(network, X[1400:], digits.Y[1400:], NUMPY, group))
+
+
+def test_accuracies_agree_at_the_end():
+    alone = accuracy_on_digits(ALONE)
+    assert alone > 0.88
+    for processes in (2, 4):
+        found = in_processes(accuracy_on_digits, processes)
+        assert len(set(found)) == 1 and abs(found[0] - alone) < 0.01
+
+
+def test_gpus_learn_what_one_gpu_learns():
+    """NCCL, with as many processes as there are GPUs."""
+    backend = choose("cuda", **dict.fromkeys(WHOLE_EPOCHS, "steps")) if gpus() else None
+    alone = {(name, kind): trained(ALONE, backend, words, kind) for name, words in NETWORKS.items() for kind in UPDATES}
+    alone["not finite"] = trained(ALONE, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)
+    compare(in_processes(everything, gpus(), kind="nccl", limit=250), alone)
+
+
+# ---- one member at a time, without processes
+
+
+class Recorded:
+    """A group of which only one member is there: what it adds is kept."""
+
+    device = "cpu"
+
+    def __init__(self, rank: int, size: int):
+        self.rank, self.size = rank, size
+        self.added: list[np.ndarray] = []
+
+    def all_reduce(self, vector):
+        self.added.append(vector.copy())
+
+    def broadcast(self, vector, root=0):
+        pass
+
+    def barrier(self):
+        pass
+
+
+@pytest.mark.parametrize("counts", [(6, 4), (9, 1), (10, 0), (5, 3, 2, 0)])
+def test_weighted_gradients_of_shards_add_up_to_that_of_the_batch(counts):
+    network, (X, Y) = network_of(NETWORKS["dropout"]), data(NETWORKS["dropout"], 10)
+    wanted = flat(backpropagation(network, X, Y, NUMPY, Turn(seed=1, first=30)))
+    parts, plain, start = [], [], 0
+    for rank, count in enumerate(counts):
+        rows, group = slice(start, start + count), Recorded(rank, len(counts))
+        turn = Turn(seed=1, first=30 + start)
+        shared_gradient(network, X[rows], Y[rows], count / len(X), NUMPY, group, turn)
+        parts += group.added
+        shared_gradient(network, X[rows], Y[rows], 1 / len(counts), NUMPY, group, turn)
+        plain.append(group.added[-1])
+        start += count
+    np.testing.assert_allclose(sum(parts), wanted, 0, 1e-7)
+    assert np.abs(sum(plain) - wanted).max() > 1e-3, "the plain mean of unequal shards is another gradient"
+
+
+def flat(gradients):
+    return np.concatenate([each.ravel() for of_layer in gradients for each in of_layer])
+
+
+class Counting(WithoutParameters):
+    """A layer that notes how many rows the batch has, over the group if it is given one."""
+
+    def __init__(self):
+        self.rows: list[int] = []
+
+    def shape_after(self, shape):
+        return shape
+
+    def forward(self, A_below, backend, training=None):
+        if training:
+            count = np.array([float(len(A_below))])
+            if training.group:
+                training.group.all_reduce(count)
+            self.rows.append(int(count[0]))
+        return Pass(A_below)
+
+    def backward(self, D, here, A_below, S_below, backend, below=True):
+        return D, ()
+
+    def describe(self):
+        return {"kind": "counting"}
+
+
+def counted(group) -> list[list[int]]:
+    """In each process: the rows that the layer has seen in each step of an epoch, synchronised and not."""
+    return [steps_of(group, synchronise) for synchronise in (True, False)]
+
+
+def steps_of(group, synchronise: bool) -> list[int]:
+    counting, (dense,) = Counting(), network_of("12,3").layers
+    network = Network([counting, Dense(dense.W, dense.b, "softmax")], "categorical_cross_entropy", (12,))
+    train(network, *data("12,3"), NUMPY, epochs=1, batch_size=BATCH, group=group, synchronise=synchronise)
+    return counting.rows[1:]  # the first is a trial, before the clock starts
+
+
+def test_layers_are_handed_the_group_where_statistics_are_synchronised():
+    """The last batch has 3 rows, of which one of four members has none: then all of them see the whole of it.
+
+    Without statistics to add, who has no rows computes nothing.
+    """
+    results = in_processes(counted, 4)
+    assert [synchronised for synchronised, _ in results] == [[10, 10, 10, 10, 10, 3]] * 4
+    assert [each for _, each in results] == [[3] * 5 + [1], [3] * 5 + [1], [2] * 5 + [1], [2] * 5]
+
+
+def test_a_group_of_one_is_trained_by_whole_epochs_as_ever():
+    (X, Y), rate = data("12,9,3"), 0.1
+    networks = [network_of("12,9,3") for _ in range(2)]
+    kernels = [
+        train(network, X, Y, NUMPY, epochs=2, learning_rate=rate, **options).kernel
+        for network, options in zip(networks, ({}, {"group": ALONE, "synchronise": True, "shares": (1,)}), strict=True)
+    ]
+    assert kernels == ["numpy", "numpy"]
+    np.testing.assert_array_equal(networks[0].flat_parameters, networks[1].flat_parameters)
+
+
+def test_several_are_trained_step_by_step_and_only_the_first_shows_it(capsys):
+    """The note says why; a kernel for whole epochs that was asked for is refused."""
+    for rank in (0, 1):
+        history = train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, group=Recorded(rank, 2), progress=True)
+        assert history.kernel == "steps" and "2 processes add their gradients" in history.note
+        shown = capsys.readouterr()
+        assert bool(shown.err + shown.out) == (rank == 0)
+    asked = choose("numpy", dense_sgd_epoch="numba")
+    with pytest.raises(
+        CourseError, match=r"dense_sgd_epoch \(numba\) computes whole epochs.*these are 2: leave it out"
+    ):
+        train(network_of("12,3"), *data("12,3"), asked, epochs=1, group=Recorded(0, 2))
+
+
+def test_a_member_that_is_interrupted_keeps_the_best_and_exchanges_nothing_more():
+    """The other members cannot know of it: they would be waited for in vain."""
+    group = Recorded(0, 2)
+    exchanged = []
+
+    def press(epoch):
+        if epoch.number == 2:
+            group.all_reduce = group.broadcast = group.barrier = lambda *arguments: exchanged.append(arguments)
+            raise KeyboardInterrupt
+
+    network, expected = network_of("12,3"), network_of("12,3")
+    history = train(network, *data("12,3"), NUMPY, epochs=3, group=group, on_epoch=press)
+    assert history.stopped.startswith("interrupted after epoch 2") and not exchanged
+    best = int(np.argmin(history.costs)) + 1
+    train(expected, *data("12,3"), NUMPY, epochs=best, group=Recorded(0, 2))
+    np.testing.assert_array_equal(network.flat_parameters, expected.flat_parameters)
+
+
+def test_what_does_not_fit_the_group_is_refused():
+    network, (X, Y), group = network_of("12,3"), data("12,3"), Recorded(0, 2)
+    with pytest.raises(CourseError, match="a share of at least 0 for each of 2 members"):
+        train(network, X, Y, NUMPY, epochs=1, group=group, shares=(1, 2, 3))
+    group.device = "gpu"
+    with pytest.raises(CourseError, match="on the same device; got gpu and cpu"):
+        train(network, X, Y, NUMPY, epochs=1, group=group)
