@@ -35,7 +35,10 @@ OPEN_MPI = {
 
 
 def in_processes(function: Callable, processes: int, *arguments: Any, limit: float = 60.0, kind: str = "mpi") -> list:
-    """What the function returned in each process; the first exception is raised here. Skips where there is no MPI."""
+    """What the function returned in each process; the first exception is raised here. Skips where there is no MPI.
+
+    `kind` is the group's: "mpi"; "mpi, gpu", whose vectors go through the host's memory; "nccl".
+    """
     command = [mpiexec(), "-n", str(processes), sys.executable, __file__]
     folders = os.pathsep.join((str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")))
     settings = os.environ | OPEN_MPI | {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -88,7 +91,7 @@ def main(folder: Path) -> None:
     module, name, kind, arguments = pickle.loads((folder / "asked").read_bytes())
     world = MPIGroup()
     try:
-        group = NCCLGroup() if kind == "nccl" else world
+        group = {"mpi": lambda: world, "mpi, gpu": lambda: MPIGroup("gpu"), "nccl": NCCLGroup}[kind]()
         result = getattr(importlib.import_module(module), name)(group, *arguments)
     except Exception as error:
         result = error

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from processes import gpus, in_processes
 
+from nncourse import datasets
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
 from nncourse.kernels.backend import choose
@@ -140,6 +141,24 @@ def same_bits(found: dict, first: dict, about) -> None:
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_processes_learn_what_one_device_learns(processes, one_device):
     compare(in_processes(everything, processes), one_device)
+
+
+def accuracy_on_digits(group) -> float:
+    """In each process: of the digits that were not trained on, after ten epochs by momentum and dropout."""
+    digits = datasets.load("digits")
+    X = digits.X / np.float32(16)
+    network = make_network("64,30,dropout0.1,10", "relu", "categorical_cross_entropy")
+    options = {"epochs": 10, "batch_size": 32, "learning_rate": 0.05, "update": SGD(momentum=0.9)}
+    train(network, X[:1400], digits.Y[:1400], NUMPY, group=group, **options)
+    return metrics.accuracy(metrics.confusion(network, X[1400:], digits.Y[1400:], NUMPY, group))
+
+
+def test_accuracies_agree_at_the_end():
+    alone = accuracy_on_digits(ALONE)
+    assert alone > 0.88
+    for processes in (2, 4):
+        found = in_processes(accuracy_on_digits, processes)
+        assert len(set(found)) == 1 and abs(found[0] - alone) < 0.01
 
 
 def test_gpus_learn_what_one_gpu_learns():

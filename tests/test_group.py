@@ -182,6 +182,11 @@ def test_without_mpi4py_one_line_says_what_to_install(monkeypatch):
         MPIGroup()
 
 
+def test_vectors_on_a_gpu_go_through_the_hosts_memory_by_mpi(gpu):
+    """The processes may share one GPU."""
+    agree(in_processes(everything, 2, kind="mpi, gpu", limit=120))
+
+
 def test_processes_exchange_by_nccl_with_a_gpu_each():
     agree(in_processes(everything, gpus(), kind="nccl", limit=120))
 

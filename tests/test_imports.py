@@ -36,8 +36,8 @@ BELOW = {
         "kernels", "model",
     },
     "classroom": {
-        "errors", "architecture", "calls", "reading", "device", "datasets", "cuda", "worker", "kernels", "model",
-        "nncourse", "sandbox", "parallel",
+        "errors", "architecture", "calls", "reading", "device", "group", "datasets", "cuda", "worker", "kernels",
+        "model", "parallel", "nncourse", "sandbox",
     },
     "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom", "parallel"},
     "__main__": {"cli"},
@@ -48,6 +48,7 @@ LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", 
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
 CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
+CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour")}
 
 
 def part_of(file: Path) -> str:

@@ -64,6 +64,23 @@ def test_what_remembers_is_told_so():
     assert verdict.kind == "remembers" and "after other calls" in verdict.line
 
 
+@pytest.mark.parametrize(
+    ("body", "processes"), [("return 2 * z", 1), ("return 1 / (1 + np.exp(-z)) + (z.size > 1)", 2)]
+)
+def test_who_is_wrong_at_the_first_call_remembers_nothing(body, processes, monkeypatch):
+    """Only who is wrong later is called once more, in a fresh process, which takes time: Numba compiles again."""
+    started = []
+
+    class Counted(outside.TextProcess):
+        def __enter__(self):
+            started.append(self)
+            return super().__enter__()
+
+    monkeypatch.setattr(outside, "TextProcess", Counted)
+    assert judged(f"def sigmoid(z):\n    {body}\n").kind == "wrong value"
+    assert len(started) == processes
+
+
 def test_who_counts_calls_is_found():
     text = SIGMOID.replace("    return", "    calls.append(1)\n    return (len(calls) < 95) *")
     assert not judged("calls = []\n" + text)

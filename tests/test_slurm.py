@@ -24,6 +24,7 @@ from nncourse.kernels.activations import sigmoid
 from nncourse.model import files
 
 ROOT = Path(__file__).resolve().parent.parent
+EXPERIMENT = "slurm/experiment.sbatch"
 SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 TRAIN, LAB, NOTEBOOKS, REPORT = (f"slurm/{name}.sbatch" for name in ("train", "jupyterlab", "notebooks", "report"))
 PARALLEL = "slurm/parallel.sbatch"
@@ -249,6 +250,28 @@ def test_a_task_that_is_killed_ends_the_job(slurm, course):
     (line,) = (line for line in log.read_text().splitlines() if line.startswith("nncourse: "))
     assert line.startswith(f"nncourse: rank 1: process {member} on ") and "was killed by SIGKILL" in line
     assert not slurm_cluster.processes_of(number) and not list(course.glob("*.npz"))
+
+
+# experiment.sbatch
+
+
+def test_the_experiment_takes_the_gpus_that_the_job_got(slurm, course, tmp_path):
+    stub = stub_python(tmp_path, 'echo "$@"')
+    for gpus, wanted in ((2, "cpu,1,2"), (1, "cpu,1")):
+        number = slurm.submit(f"--gres=gpu:{gpus}", EXPERIMENT, "--epochs", "5", cwd=course, VENV=stub)
+        assert slurm.wait(number)["ExitCode"] == "0:0", log_of(course, "experiment", number)
+        last = log_of(course, "experiment", number).splitlines()[-1]
+        assert last == f"-m nncourse experiment resnet34 --out experiment --devices {wanted} --epochs 5"
+
+
+def test_the_experiment_starts_its_processes_in_a_job(slurm, course):
+    pytest.importorskip("mpi4py")
+    options = {"devices": "cpu2", "runs": 1, "epochs": 1, "batch-size": 8, "images": 5, "size": "12x16"}
+    words = [text for name, value in (options | {"cpu-steps": 0}).items() for text in (f"--{name}", str(value))]
+    number = slurm.submit("--gres=gpu:2", EXPERIMENT, *words, cwd=course, NETWORK="small", OUT="found")
+    assert slurm.wait(number)["ExitCode"] == "0:0", log_of(course, "experiment", number)
+    assert len(list((course / "found" / "runs").iterdir())) == 2
+    assert "2 CPU processes" in (course / "found" / "experiment.html").read_text("utf-8")
 
 
 # notebooks.sbatch

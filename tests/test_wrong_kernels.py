@@ -174,6 +174,100 @@ CONVOLUTION_GRADIENTS = [
     )
 ]
 
+OF_CHANNEL = "int k = i / (h * w) % c;"
+NORMALISATION = [
+    Mutant(mistake, operation, kernel, right, wrong, gpu)
+    for operation, kernel, mistake, right, wrong, gpu in (
+        ("batchnorm_statistics", "naive", "no bounds guard", "if (k >= c) return;", "", True),
+        ("batchnorm_statistics", "naive", "n - 1", "squares / count", "squares / (count - 1.0f)", True),
+        ("batchnorm_statistics", "naive", "mean over the samples", "sum / count", "sum / batch", True),
+        ("batchnorm_statistics", "naive", "the first sample", "s < batch", "s < 1", True),
+        ("batchnorm_statistics", "naive", "samples for channels", "(s * c + k)", "(k * batch + s)", True),
+        ("batchnorm_statistics", "naive", "the deviation", "= squares / count", "= sqrtf(squares / count)", True),
+        ("batchnorm_statistics", "tree", "pieces left out", "number += warps", "number += 2 * warps", True),
+        ("batchnorm_statistics", "tree", "the first piece only", "number % pieces * (32 * MANY)", "0", True),
+        ("batchnorm_statistics", "tree", "zeros counted", "int count = min(", "int count = MANY; min(", True),
+        ("batchnorm_statistics", "tree", "half of the warps", "lane < warps", "lane < warps / 2", True),
+        ("batchnorm_statistics", "tree", "never waits for the warps", "__syncthreads();", "", False),
+        ("batchnorm_statistics", "tree", "reads past the channel", "first + 32 * n < plane ?", "true ?", False),
+        ("batchnorm_statistics", "tree", "not divided", "here.squares / here.count", "here.squares", True),
+        ("batchnorm_gradients", "naive", "sum, not mean", "= sum / batch", "= sum", True),
+        ("batchnorm_gradients", "naive", "not normal", " * scale_of(variance[k], epsilon)", "", True),
+        ("batchnorm_gradients", "naive", "the mean forgotten", "(A[i] - mean[k])", "A[i]", True),
+        ("batchnorm_gradients", "tree", "the first channel's mean", "float m = mean[k], ", "float m = mean[0], ", True),
+        ("batchnorm_gradients", "tree", "all pixels of an image", "= first + 32 * n < plane", "= true", False),
+        ("batchnorm_gradients", "tree", "one result for all", "dbeta[k] = sum", "dbeta[0] = sum", True),
+        ("batchnorm_gradients", "tree", "never waits for the warps", "__syncthreads();", "", False),
+        ("batchnorm_forward", "naive", "no bounds guard", "if (i >= batch * c * h * w) return;", "", True),
+        ("batchnorm_forward", "naive", "the pixel's number", OF_CHANNEL, "int k = i % c;", True),
+        ("batchnorm_forward", "naive", "the image's number", OF_CHANNEL, "int k = min(i / (h * w), c - 1);", True),
+        ("batchnorm_forward", "naive", "rows for images", OF_CHANNEL, "int k = i / w % c;", True),
+        ("batchnorm_forward", "naive", "beta scaled too", "epsilon) + beta[k]", "epsilon) * (1.0f + beta[k])", True),
+        ("batchnorm_forward", "naive", "beta forgotten", " + beta[k]", "", True),
+        ("batchnorm_forward", "naive", "gamma forgotten", "gamma[k] * ", "", True),
+        ("batchnorm_forward", "pieces", "lanes side by side", "first + 32 * n", "first + n", True),
+        ("batchnorm_forward", "pieces", "writes past the channel", "if (i < here.end) Z", "Z", True),
+        ("batchnorm_forward", "pieces", "pieces past the last", "if (piece_of_warp() >=", "if (false && c >=", False),
+        ("batchnorm_relu", "naive", "no ReLU", "fmaxf(gamma", "(gamma", True),
+        (
+            "batchnorm_relu",
+            "pieces",
+            "ReLU too early",
+            "(a[n] - m) * scale + shift, 0.0f)",
+            "a[n] - m, 0.0f) * scale + shift",
+            True,
+        ),
+        ("batchnorm_shortcut_relu", "naive", "no shortcut", " + B[i]", "", True),
+        (
+            "batchnorm_shortcut_relu",
+            "pieces",
+            "added behind ReLU",
+            "+ shift + b[n], 0.0f)",
+            "+ shift, 0.0f) + b[n]",
+            True,
+        ),
+        ("batchnorm_backward", "naive", "the mean's share forgotten", "dbeta[k] + ", "", True),
+        ("batchnorm_backward", "naive", "the deviation's share forgotten", " + normal * dgamma[k]", "", True),
+        ("batchnorm_backward", "naive", "mean over the samples", ") / (h * w));", "));", True),
+        ("batchnorm_backward", "naive", "gamma forgotten", "gamma[k] * scale", "scale", True),
+        ("batchnorm_backward", "naive", "the sums' sign", "D[i] - (dbeta", "D[i] + (dbeta", True),
+        (
+            "batchnorm_backward",
+            "pieces",
+            "scaled twice",
+            "of_normal = dgamma[k] * scale",
+            "of_normal = dgamma[k]",
+            True,
+        ),
+        (
+            "batchnorm_running",
+            "naive",
+            "the weights exchanged",
+            "(1.0f - momentum) * running_mean",
+            "momentum * running_mean",
+            True,
+        ),
+        ("batchnorm_running", "naive", "no correction", "momentum * correction", "momentum", True),
+        ("shortcut_sum", "naive", "A alone", "A[i] + B[i]", "A[i]", True),
+        ("shortcut_sum", "eights", "one element a thread", "i < n) C[i]", "e == 0 && i < n) C[i]", True),
+        ("shortcut_sum", "eights", "writes past the end", "if (i < n) C[i]", "C[i]", True),
+        (
+            "relu_delta",
+            "eights",
+            "blocks one upon the other",
+            "blockDim.x * EACH + threadIdx.x",
+            "blockDim.x + threadIdx.x",
+            False,
+        ),
+        ("relu_delta", "naive", "at 0 too", "A[i] > 0.0f", "A[i] >= 0.0f", True),
+        ("relu_delta", "naive", "where G is positive", "A[i] > 0.0f", "G[i] > 0.0f", True),
+        ("globalpool_forward", "naive", "a row", "place < h * w", "place < w", True),
+        ("globalpool_forward", "naive", "a sum", "sum / (h * w)", "sum", True),
+        ("globalpool_backward", "naive", "no share", "] / (h * w)", "]", True),
+        ("globalpool_backward", "naive", "the pixel's number", "D[t / (h * w)]", "D[t % (batch * c)]", True),
+    )
+]
+
 MUTANTS = [
     # dense_forward
     Mutant("no bounds guard", "dense_forward", "naive", DENSE_GUARD, ""),
@@ -469,6 +563,7 @@ MUTANTS = [
     # convolution
     *CONVOLUTION,
     *CONVOLUTION_GRADIENTS,
+    *NORMALISATION,
     # costs
     Mutant("half forgotten", "mse", "tree", "*C = sum / (2.0f * batch);", "*C = sum / batch;"),
     Mutant("mean over all numbers", "mse", "shuffle", "*C = sum / (2.0f * batch);", "*C = sum / (2.0f * batch * n);"),

@@ -58,6 +58,26 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         images = D.new_empty((*D.shape[:2], h_in, w_in))
         return aten.avg_pool2d_backward(D, images, [size] * 2, [stride] * 2, [0, 0], False, True, None)
 
+    def batchnorm(A, mean, variance, gamma, beta, epsilon):
+        return F.batch_norm(A, mean, variance, gamma, beta, eps=epsilon)
+
+    def batchnorm_gradients(D, A, mean, variance, epsilon):
+        scale = (variance + epsilon).rsqrt()
+        mask = [False, True, True]
+        found = aten.native_batch_norm_backward(D, A, None, None, None, mean, scale, True, epsilon, mask)
+        return found[1] / len(D), found[2] / len(D)
+
+    def batchnorm_backward(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+        scale = (variance + epsilon).rsqrt()
+        if D.is_cuda:
+            numbers = torch.tensor([A.numel() // len(mean)], dtype=torch.int32, device=D.device)
+            sums = len(D) * dbeta, len(D) * dgamma / scale
+            return aten.batch_norm_backward_elemt(D, A, mean, scale, gamma, *sums, numbers)
+        channels = (slice(None), None, None)
+        normal = (A - mean[channels]) * scale[channels]
+        means = (dbeta[channels] + normal * dgamma[channels]) / (A.shape[2] * A.shape[3])
+        return (gamma * scale)[channels] * (D - means)
+
     return {
         "convolution_forward": convolution,
         "convolution_weight_gradient": weight_gradient,
@@ -88,6 +108,16 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         "maxpool_backward": maxpool_backward,
         "averagepool_forward": F.avg_pool2d,
         "averagepool_backward": averagepool_backward,
+        "globalpool_forward": lambda A: A.mean(dim=(2, 3)),
+        "batchnorm_statistics": lambda A: torch.var_mean(A, dim=(0, 2, 3), correction=0)[::-1],
+        "batchnorm_forward": batchnorm,
+        "batchnorm_gradients": batchnorm_gradients,
+        "batchnorm_backward": batchnorm_backward,
+        "batchnorm_relu": lambda *arguments: torch.relu_(batchnorm(*arguments)),
+        "batchnorm_shortcut_relu": lambda *arguments: torch.relu_(batchnorm(*arguments[:-1]).add_(arguments[-1])),
+        "shortcut_sum": torch.add,
+        "relu_delta": lambda G, A: aten.threshold_backward(G, A, 0),
+        "residual_backward": lambda G, A_above, W: (D := aten.threshold_backward(G, A_above, 0)) @ W + D,
         "dropout": lambda A, rate, seed, epoch, first, layer: F.dropout(A, rate),
         "sgd_update": lambda W, G, rate: W.sub_(G, alpha=rate),
         "confusion_matrix": lambda labels, predictions, classes: torch.bincount(

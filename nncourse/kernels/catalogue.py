@@ -21,6 +21,7 @@ from nncourse.kernels import (
     peer,
     pooling,
     residual,
+    residual_exercises,
     update,
     update_exercises,
 )
@@ -49,7 +50,14 @@ CONVOLUTIONAL_EPOCHS = (
 EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
-EXERCISES = (gpu_exercises, update_exercises, exchange, peer, measuring)  # operations that only exercises have
+EXERCISES = (
+    gpu_exercises,
+    update_exercises,
+    exchange,
+    peer,
+    measuring,
+    residual_exercises,
+)  # only exercises have these
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 

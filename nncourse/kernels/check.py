@@ -51,6 +51,9 @@ MOST_THREADS = {True: 1_200_000, False: 2_500_000}
 RACES: Mapping[str, Any] = {"races": True}
 LOOKING = "looking for races"
 
+# A text that writes into the conversation with the judge.
+BROKEN_OFF = Fault("crash", {"status": "?", "reason": "broke off"})
+
 Run = tuple[str, Mapping[str, Any]]  # a label, and options of the emulator
 Runner = Callable[[Case, Mapping[str, Any]], "Returned | Fault"]
 
@@ -323,6 +326,8 @@ def _fault(operation: "Operation", case: Case, returned: "Returned | Fault") -> 
     truths = truths_of(operation, case.arguments)
     before = dict(zip(operation.names, case.arguments, strict=True))
     in_place = {named.name: named for named in operation.shapes.in_place}
+    if returned.in_place.keys() != in_place.keys():
+        return BROKEN_OFF
     for name, value in returned.in_place.items():
         fault = _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
         if fault and name not in returned.changed:

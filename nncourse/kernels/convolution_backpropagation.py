@@ -19,11 +19,15 @@ OUT = (
     "where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
     "k >= 1, stride >= 1"
 )
+LARGE_STRIDES = [
+    dict(zip(forward.shapes.free_names, sizes, strict=True))
+    for sizes in ((1, 2, 19, 11, 2, 6, 5, 4, 6), (2, 1, 13, 8, 3, 2, 7, 1, 0))
+]
 LIKE_FORWARD = {
     "tolerance": 16.0,
     "hostile": ("zeros", "large"),  # kernels may put zeros between the deltas, and ∞ · 0 is NaN
     "flops": forward.flops,
-    "sizes_to_check": forward.sizes_to_check,
+    "sizes_to_check": [*forward.sizes_to_check, *LARGE_STRIDES],
     "draw_sizes": forward.draw_sizes,
     "large_sizes": forward.large_sizes,
     "sizes_to_time": forward.sizes_to_time,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nncourse.errors import CourseError
-from nncourse.kernels.check import Returned, form_fault, judge, raised
+from nncourse.kernels.check import BROKEN_OFF, Returned, form_fault, judge, raised
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import Kernel
 from nncourse.kernels.operation import Operation
@@ -110,11 +110,11 @@ class GroupOperation(Operation):
         return judge(self, kernel.name, partial(run_here, self, kernel), "cpu", seed, sandbox)
 
 
-def world_of(operation: GroupOperation, case: Case) -> World:
+def world_of(operation: GroupOperation, case: Case, buffered: bool = True) -> World:
     """The world in which a case is tried."""
     size = int(operation.sizes(*case.arguments)[RANKS])
     numbers = max(np.size(value) for value in case.arguments)
-    return World(size, ONE_EACH, most_steps=STEPS + STEPS_A_NUMBER * numbers)
+    return World(size, ONE_EACH, buffered=buffered, most_steps=STEPS + STEPS_A_NUMBER * numbers)
 
 
 def member_arguments(operation: GroupOperation, arguments: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
@@ -134,7 +134,7 @@ def run_here(operation: GroupOperation, kernel: Kernel, case: Case, options: Map
     before = [member_arguments(operation, case.arguments, rank) for rank in range(world.size)]
     try:
         with np.errstate(all="ignore"):
-            results = run_members(world, kernel.function, given, operation.methods)
+            results = run_members(world, partial(Kernel.__call__, kernel), given, operation.methods)
     except ExchangeError as error:
         return Fault(error.kind, {"said": str(error)})
     except CourseError as error:
@@ -161,11 +161,15 @@ def together(
     """What all members returned, as the results of the operation; or the first member's fault."""
     own = {argument.name for argument in operation.shapes.in_place}
     for rank, member in enumerate(members):
-        for changed in member.changed:
-            if changed not in own:
-                return Fault("changes an argument", {"name": changed, "rank": rank})
+        for name_there in member.changed:
+            if name_there not in own:
+                return Fault("changes an argument", {"name": name_there, "rank": rank})
         if fault := _returned_fault(operation, case, member):
             return Fault(fault.kind, {**fault.facts, "rank": rank})
+    shapes = operation.shapes.result_shapes(case.arguments, operation.sizes(*case.arguments))
+    for member in members:
+        if not all(_has(named, member, number, shapes[number][1:]) for number, named in enumerate(operation.results)):
+            return BROKEN_OFF
     in_place = {each: np.stack([member.in_place[each] for member in members]) for each in own}
     arrays = []
     for number, named in enumerate(operation.results):
@@ -183,7 +187,7 @@ def together(
     changed = sorted({each for member in members for each in member.changed})
     otherwise = _bits_fault(operation, named_arrays) or _traffic_fault(operation, name, exchanged)
     several = len(arrays) if len(arrays) > 1 else None
-    return Returned(about, several, arrays, in_place, changed, (*case.arguments, exchanged), otherwise=otherwise)
+    return Returned(about, several, list(arrays), in_place, changed, (*case.arguments, exchanged), otherwise=otherwise)
 
 
 def _returned_fault(operation: GroupOperation, case: Case, member: Returned) -> Fault | None:
@@ -203,6 +207,17 @@ def _returned_fault(operation: GroupOperation, case: Case, member: Returned) -> 
         if fault := form_fault(_own(named), about, shape[1:], named.name in own):
             return fault
     return None
+
+
+def _has(named: Argument, member: Returned, number: int, shape: tuple[int, ...]) -> bool:
+    """Whether the elements of a result came, as many as there should be."""
+    if named.name in member.in_place:
+        array: np.ndarray | None = member.in_place[named.name]
+    elif member.results[number]["what"] == "number":
+        return True
+    else:
+        array = member.arrays[number]
+    return array is not None and array.shape == shape and array.dtype == named.dtype
 
 
 def _own(named: Argument) -> Argument:

@@ -28,7 +28,7 @@ from nncourse import device as devices
 from nncourse import text_process
 from nncourse.errors import CourseError
 from nncourse.kernels import jit
-from nncourse.kernels.check import Returned, judge, raised
+from nncourse.kernels.check import BROKEN_OFF, Returned, judge, raised
 from nncourse.kernels.forbidden import forbidden, imports_the_course
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.verdict import RIGHT, Case, Fault, Verdict
@@ -68,7 +68,7 @@ def check_text(
             return Verdict(operation.name, name, process.building.kind, process.building.facts)
         verdict = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", seed)
     case = verdict.case
-    if verdict.kind == "wrong value" and case is not None:
+    if verdict.kind == "wrong value" and case is not None and process.calls > 1:
         with TextProcess(operation, name, text, seconds, sandbox=sandbox) as process:
             again = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", only=case)
         if again.kind == RIGHT:  # in a fresh process
@@ -114,6 +114,7 @@ class TextProcess:
         self.process = _forked(imports) if CAN_FORK and not sandbox else _Started(sandbox)
         self.objects: list[Any] = []
         self.used_before = 0.0  # seconds of computing that do not count
+        self.calls = 0  # of run()
 
     def __enter__(self) -> "TextProcess":
         self.start = time.monotonic() + START_SECONDS  # Python and Numba may need some time to start
@@ -151,6 +152,7 @@ class TextProcess:
         """Call the function on one case: what check.py calls a Runner."""
         if self.building:
             return self.building
+        self.calls += 1
         given = tuple(copy.deepcopy(value) for value in case.arguments)
         self.objects = []
         blocks: list[bytes] = []
@@ -254,7 +256,7 @@ class TextProcess:
         except CourseError as error:
             return Fault("forbidden", {"said": str(error)})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-            raise EndedError(broken_off()) from None
+            raise EndedError(BROKEN_OFF) from None
         return Returned(about, several, arrays, in_place, changed, given)
 
     def _raised(self, said: dict[str, Any]) -> Fault:
@@ -293,7 +295,7 @@ class TextProcess:
             nonlocal left
             left -= count
             if left < 0:
-                raise EndedError(broken_off())
+                raise EndedError(BROKEN_OFF)
             return self.process.read(count, self._refuse_late)
 
         try:
@@ -301,9 +303,9 @@ class TextProcess:
         except EOFError:
             raise EndedError(self._why_ended()) from None
         except (ValueError, RecursionError):
-            raise EndedError(broken_off()) from None
+            raise EndedError(BROKEN_OFF) from None
         if not isinstance(message, dict):
-            raise EndedError(broken_off())
+            raise EndedError(BROKEN_OFF)
         return message, blocks
 
     def _refuse_late(self) -> None:
@@ -343,11 +345,6 @@ def _refused(said: Any) -> Fault:
     said = " ".join(str(said).split())[:160]
     course = said.partition(".")[0] == "nncourse"
     return imports_the_course(said) if course else Fault("forbidden", {"said": said, "hints": ["computes"]})
-
-
-def broken_off() -> Fault:
-    """The fault of a text that writes into the conversation with the judge."""
-    return Fault("crash", {"status": "?", "reason": "broke off"})
 
 
 def array_from(about: Mapping[str, Any], blocks: list[bytes]) -> np.ndarray:

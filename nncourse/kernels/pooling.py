@@ -83,6 +83,7 @@ MAXPOOL_SIZES = {
         (1, 2, 33, 17, 5, 2, 2),
         (1, 1, 20, 18, 17, 1, 0),  # more than 255 pixels in a window
         (17, 5, 4, 6, 3, 3, 0),
+        (1, 1, 20, 23, 9, 8, 4),
     ),
     "draw_sizes": _draw_padded,
     "large_sizes": _sizes(

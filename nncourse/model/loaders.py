@@ -104,7 +104,7 @@ class _Prefetched:
         current = self.cupy.cuda.get_current_stream()
         for number, piece in enumerate(pieces):
             rows = np.arange(len(self.images))[piece] if isinstance(piece, slice) else piece
-            self._make_places(len(rows), current)
+            self._make_places(max(1, len(rows)), current)
             waiting.append(self._sent(rows, number % AHEAD))
             if len(waiting) > 1:
                 yield from self._ready(*waiting.pop(0), current)

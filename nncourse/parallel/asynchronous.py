@@ -92,6 +92,9 @@ def train_asynchronously(
     """
     plan = Downpour(**settings)
     _refuse_bad_plan(plan, group, len(X))
+    if network.flat_statistics.size:
+        wanted = "a network without batch normalisation, since nobody has its statistics of all rows here"
+        raise CourseError(f"wanted {wanted}; got {network}")
     timeline = Timeline(group.rank) if timeline is None else timeline
     there = network.on(backend)
     W, arrivals = there.flat_parameters, None

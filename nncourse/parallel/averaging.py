@@ -78,12 +78,17 @@ def train_by_averaging(
         seconds = time.perf_counter() - start
         history.epochs.append(Epoch(epoch, evaluate(there, X, Y, backend, group), None, seconds))
     network.flat_parameters[...] = devices.to_device(there.flat_parameters, "cpu")
+    network.flat_statistics[...] = devices.to_device(there.flat_statistics, "cpu")
     return history
 
 
 def average(network: Network, update: Update, share: float, group: Group) -> None:
-    """The mean over all members, each with its share, takes the place of the parameters and of the update's state."""
+    """The mean over all members, each with its share, takes the place of the parameters and of the update's state.
+
+    So it does with the running statistics of layers, which a member has of its own rows.
+    """
     remembers = [remembered(update.state, name, network.flat_parameters) for name in update.remembers]
-    for vector in (network.flat_parameters, *remembers):
-        vector *= share
-        group.all_reduce(vector)
+    for vector in (network.flat_parameters, *remembers, network.flat_statistics):
+        if vector.size:
+            vector *= share
+            group.all_reduce(vector)

@@ -7,7 +7,7 @@ after the other and keeps a file of each, and experiment_numbers.py computes wit
 import datetime
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -163,14 +163,14 @@ def _pairs(parts: Parts) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
 
 def make_experiment_network(plan: Plan, seed: int) -> Network:
     """The network of the plan for its images; "small" is one for trying, of two convolutions."""
-    classes, shape = len(silhouettes.CLASSES), (1, plan.height, plan.width)
+    classes = len(silhouettes.CLASSES)
     if plan.network == "small":
         pool = max(1, min(plan.height, plan.width) // 6)
         words = f"image1x{plan.height}x{plan.width},conv4x3same,conv4x3same,pool{pool},{classes}"
         return make_network(words, "relu", "categorical_cross_entropy", "he", seed)
     from nncourse.model.resnet import resnet
 
-    return resnet(int(plan.network.removeprefix("resnet")), classes=classes, input_shape=shape, seed=seed)
+    return resnet(int(plan.network.removeprefix("resnet")), classes, 1, seed, plan.height, plan.width)
 
 
 def make_backend(kind: str) -> Calls:
@@ -189,23 +189,31 @@ def make_backend(kind: str) -> Calls:
 
 
 def run_job(
-    plan: Plan, job: Job, parts: Parts, group: Group, meters: Sequence[Meter], progress: bool = False
+    plan: Plan,
+    job: Job,
+    parts: Parts,
+    group: Group,
+    meters: Sequence[Meter],
+    progress: bool = False,
+    on_rows: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Train, validate after each epoch, and test; every member of the group calls it and gets the same times.
 
     The clock covers that, and neither data, start nor compiling. The energy is that of all `meters`, which one member
-    alone should have; the others hand over none.
+    alone should have; the others hand over none. `on_rows` is told how many rows are computed with next.
     """
     from tqdm import tqdm
 
     partial = is_partial(plan, job.devices)
     backend = make_backend(job.devices.kind)
     network = make_experiment_network(plan, plan.seed + job.number).on(backend)
-    group.broadcast(network.flat_parameters)
+    for vector in (network.flat_parameters, network.flat_statistics):
+        if vector.size:
+            group.broadcast(vector)
     X, Y = placed(parts.train[0], backend.device, plan.send), backend.to_device(parts.train[1])
-    train = _Training(plan, job, network, SGD(), X, Y, backend, group)
-    held = _Shown(parts.validation, plan, backend, group, 0)
-    test = _Shown(parts.test, plan, backend, group, plan.cpu_steps * job.batch if partial else 0)
+    train = _Training(plan, job, network, SGD(), X, Y, backend, group, on_rows)
+    held = _Shown(parts.validation, plan, backend, group, 0, on_rows)
+    test = _Shown(parts.test, plan, backend, group, plan.cpu_steps * job.batch if partial else 0, on_rows)
     if backend.device == "gpu":
         train.try_out()
         held.accuracy(network), test.accuracy(network)
@@ -272,6 +280,7 @@ class _Training:
     Y: Array
     backend: Calls
     group: Group
+    on_rows: Callable[[int], None] | None
 
     def epoch(self, number: int, most_steps: int = 0) -> tuple[int, int]:
         """All batches in an order of this epoch's, or some of them; how many, and how many images."""
@@ -294,8 +303,9 @@ class _Training:
     def _steps(self, order: np.ndarray, rate: float, turn: Turn) -> None:
         # samples that the host keeps are looked for by the host
         there = order if isinstance(self.X, HostSamples) else self.backend.to_device(order)
+        batch, more = self.job.batch, {"on_rows": self.on_rows}
         data_parallel_epoch(
-            self.network, self.X, self.Y, there, self.job.batch, rate, self.backend, self.update, turn, self.group
+            self.network, self.X, self.Y, there, batch, rate, self.backend, self.update, turn, self.group, **more
         )
 
 
@@ -303,11 +313,11 @@ class _Shown:
     """Images with known classes on the device: the share that a network gets right."""
 
     def __init__(
-        self, pair: tuple[np.ndarray, np.ndarray], plan: Plan, backend: Calls, group: Group, most: int
+        self, pair: tuple[np.ndarray, np.ndarray], plan: Plan, backend: Calls, group: Group, most: int, on_rows: Any
     ) -> None:
         images, targets = (array[: most or None] for array in pair)
         self.X, self.Y = placed(images, backend.device, plan.send), targets
-        self.backend, self.group = backend, group
+        self.backend, self.group, self.on_rows = backend, group, on_rows
         self.at_once = plan.batch_size
 
     def __len__(self) -> int:
@@ -319,6 +329,8 @@ class _Shown:
         right = np.zeros(1)
         for start in range(own.start, own.stop, self.at_once):
             rows = slice(start, min(start + self.at_once, own.stop))
+            if self.on_rows:
+                self.on_rows(rows.stop - rows.start)
             outputs = network.outputs(self.X[rows], self.backend).A
             predicted = devices.to_device(datasets.predicted_classes(outputs), "cpu")
             right += (predicted == self.Y[rows].argmax(axis=1)).sum()

@@ -19,6 +19,7 @@ from nncourse.group import Group
 from nncourse.parallel import member, start
 from nncourse.parallel.energy import meters_here
 from nncourse.parallel.experiment import Devices, Job, Plan, jobs, load_parts, make_parts, run_job, save_parts
+from nncourse.parallel.guard import INTERRUPTED
 from nncourse.parallel.heartbeat import Heartbeat
 
 ADDED = ("runs", "pause")  # what may differ when an experiment goes on
@@ -45,6 +46,8 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, s
         say(f"run {number} of {len(missing)}: {job.name}")
         began = time.perf_counter()
         status = begin(folder, job)
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
         if status or not file_of(folder, job).exists():
             again = "the same command goes on with what is missing"
             raise CourseError(f"{job.name} ended with status {status} and left no result; {again}")
@@ -52,7 +55,9 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, s
     images.unlink()
 
 
-def run_one(folder: Path, name: str, group: Group, progress: bool = True) -> None:
+def run_one(
+    folder: Path, name: str, group: Group, progress: bool = True, on_rows: Callable[[int], None] | None = None
+) -> None:
     """One run, in each of its processes; the first one measures energy and writes the file."""
     plan = read_plan(folder)
     job = job_called(plan, name)
@@ -60,7 +65,7 @@ def run_one(folder: Path, name: str, group: Group, progress: bool = True) -> Non
         raise CourseError(f"wanted {job.devices.count} processes for {name}; got {group.size}")
     first = group.rank == 0
     meters, missing = meters_here() if first else ([], [])
-    result = run_job(plan, job, load_parts(folder / "images.npz"), group, meters, progress and first)
+    result = run_job(plan, job, load_parts(folder / "images.npz"), group, meters, progress and first, on_rows)
     if first:
         text = json.dumps(result | {"not_measured": missing}, indent=1)
         write_atomically(file_of(folder, job), lambda new: new.write_text(text + "\n", "utf-8"))
@@ -82,7 +87,9 @@ def _alone(heart: Heartbeat | None) -> int:
 def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
     """run_one() with the processes that were started together with this one."""
     kind = job_called(read_plan(folder), name).devices.kind
-    run_one(folder, name, member.join(kind, heart))
+    run_one(folder, name, member.join(kind, heart), on_rows=heart.works if heart else None)
+    if heart:
+        heart.rests()
     return 0
 
 
@@ -137,7 +144,10 @@ def settle(plan: Plan, folder: Path) -> None:
 
 
 def refuse_missing(wanted: Sequence[Devices]) -> None:
-    """CourseError if there are fewer GPUs than were asked for."""
+    """CourseError if there are fewer GPUs than were asked for, or no MPI for several processes."""
+    if any(each.count > 1 for each in wanted):
+        start.refuse_without_mpi()
+        start.find_mpiexec()
     most = max((each.count for each in wanted if each.kind == "gpu"), default=0)
     if not most:
         return

@@ -12,11 +12,16 @@ import numpy as np
 
 from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
+from nncourse.cuda.launch import launch
 from nncourse.errors import CourseError
 from nncourse.group import shard
-from nncourse.kernels.epoch.dense import batches, dense_sgd_epoch
+from nncourse.kernels.epoch.dense import MATHEMATICS, batches, dense_sgd_epoch
+from nncourse.kernels.epoch.dense_graph import SOURCES as DENSE
 from nncourse.kernels.epoch.dense_graph import THREADS, deltas_function
+from nncourse.kernels.operation import cuda_beside
 from nncourse.kernels.peer import GPUs, Simulated
+
+SOURCES = {side: cuda_beside(__file__, *text.defines, before=(MATHEMATICS, text)) for side, text in DENSE.items()}
 
 
 def epoch_function(
@@ -58,22 +63,14 @@ def epoch_function(
                         gradients[rank].fill(0)
                         continue
                     member.to_deltas(x, y)
-                    member.run(
-                        "gradients",
-                        member.largest,
-                        gradients[rank],
-                        x,
-                        member.A,
-                        member.D,
-                        member.table,
-                        len(x),
-                        1 / count,
-                    )
+                    sums = [gradients[rank], x, member.A, member.D, member.table, len(x), 1 / count]
+                    launch(SOURCES[member.side], "gradients", member.largest, (THREADS,), sums, **emulator)
             peers.all_reduce(gradients, **emulator)
             for rank, member in enumerate(members):
                 with peers.on(rank):
-                    p = parameters[rank].size
-                    member.run("descend", (ceil(p / THREADS),), parameters[rank], gradients[rank], p, rate)
+                    moved = [parameters[rank], gradients[rank], parameters[rank].size, rate]
+                    grid = (ceil(parameters[rank].size / THREADS),)
+                    launch(SOURCES[member.side], "descend", grid, (THREADS,), moved, **emulator)
 
     return epoch
 

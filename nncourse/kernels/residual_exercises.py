@@ -1,0 +1,26 @@
+"""The operation that only an exercise of notebook 14 has: no network calls it, and no backend has kernels for it.
+
+residual_backward    a block with a shortcut, on the way back
+"""
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation
+
+residual_backward = Operation(
+    "residual_backward",
+    "D = G where A_above > 0, else 0; G_below = D W + D: the way back through A_above = max(0, A Wᵀ + A)",
+    contract="G (batch, n), A_above (batch, n), W (n, n) -> G_below (batch, n)",
+    truth=lambda G, A_above, W: np.einsum("ij,jk->ik", np.where(A_above > 0, G, 0.0), W + np.eye(len(W))),
+    magnitude=lambda G, A_above, W: np.einsum("ij,jk->ik", abs(G) * (A_above > 0), abs(W) + np.eye(len(W))),
+    values={"A_above": lambda rng, shape, sizes: np.maximum(rng.standard_normal(shape), 0).astype(np.float32)},
+    hostile=("zeros", "large"),
+    advice=lambda place, *arguments: "what comes from above goes through W and through the shortcut",
+    flops=None,
+)
+
+
+@residual_backward.kernel("numpy", device="cpu")
+def array(G, A_above, W):
+    D = G * (A_above > 0)
+    return D @ W + D

@@ -1,0 +1,94 @@
+"""Samples that stay on the host: the same numbers, whatever way they are sent."""
+
+import numpy as np
+import pytest
+
+from nncourse import device
+from nncourse.errors import CourseError
+from nncourse.group import ALONE, Alone
+from nncourse.kernels.backend import choose
+from nncourse.model.data_parallel import data_parallel_epoch
+from nncourse.model.layers import Turn
+from nncourse.model.loaders import AHEAD, HostSamples, bytes_on_device, in_turn, placed
+from nncourse.model.network import make_network
+from nncourse.model.updates import SGD
+
+PLACES = ["cpu", "gpu"]
+
+
+@pytest.fixture(params=PLACES)
+def place(request):
+    if request.param == "gpu" and not device.gpu_available():
+        pytest.skip(device.why_no_gpu())
+    return request.param
+
+
+def images(dtype, n=50):
+    rng = np.random.default_rng(1)
+    pixels = rng.integers(0, 256, (n, 1, 6, 5))
+    return pixels.astype(np.uint8) if dtype == np.uint8 else (pixels / 255).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_each_batch_and_all_at_once_give_the_same_floats(place, dtype):
+    given = images(dtype)
+    wanted = given.astype(np.float32) / np.float32(255) if dtype == np.uint8 else given
+    for send in ("all", "batch"):
+        X = placed(given, place, send)
+        assert len(X) == 50 and X.shape == (50, 1, 6, 5) and X.dtype == np.float32
+        rng = np.random.default_rng(0)
+        pieces = [rng.permutation(50)[:8] for _ in range(7)] + [np.arange(3), np.arange(0), slice(2, 9)]
+        if send == "all":
+            pieces = [piece if isinstance(piece, slice) else device.to_device(piece, place) for piece in pieces]
+        found = [device.to_device(part, "cpu").copy() for part in in_turn(X, pieces)]
+        assert len(found) == len(pieces)
+        for part, piece in zip(found, pieces, strict=True):
+            rows = piece if isinstance(piece, slice) else device.to_device(piece, "cpu")
+            assert part.dtype == np.float32 and (part == wanted[rows]).all()
+        assert (device.to_device(X[4:7], "cpu") == wanted[4:7]).all()
+
+
+def test_many_batches_on_their_way_do_not_overwrite_what_is_computed_with(place):
+    """More steps than places; on a GPU each part is used in a slow kernel before the next is asked for."""
+    given = images(np.uint8, 400)
+    X = HostSamples(given, place)
+    pieces = [np.arange(start, start + 20) for start in range(0, 400, 20)] * 3
+    sums = []
+    for part in in_turn(X, pieces):
+        work = part
+        for _ in range(20):
+            work = work + 0 * part
+        sums.append(work.sum())
+    wanted = [(given[piece].astype(np.float32) / np.float32(255)).sum() for piece in pieces]
+    assert [float(each) for each in sums] == pytest.approx([float(each) for each in wanted], rel=1e-5)
+    assert len(pieces) > AHEAD
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_training_is_the_same_by_either_way(place, dtype):
+    backend = choose("numpy" if place == "cpu" else "cupy")
+    given, trained = images(dtype), []
+    Y = backend.to_device(np.eye(3, dtype=np.float32)[np.arange(50) % 3])
+    order = np.random.default_rng(2).permutation(50)
+    for send in ("all", "batch"):
+        network = make_network("image1x6x5,conv2x3same,3", "relu", "categorical_cross_entropy", seed=1).on(backend)
+        there = order if send == "batch" else backend.to_device(order)
+        X, group = placed(given, place, send), ALONE if place == "cpu" else Alone("gpu")
+        data_parallel_epoch(network, X, Y, there, 8, 0.1, backend, SGD(), Turn(), group)
+        trained.append(device.to_device(network.flat_parameters, "cpu"))
+    assert (trained[0] == trained[1]).all()
+
+
+def test_the_memory_of_both_ways_is_known():
+    given = np.zeros((9_000, 1, 148, 197), np.uint8)
+    floats = bytes_on_device(given.view(), 128)
+    row = 148 * 197
+    assert floats == {"all": 9_000 * 5 * row, "batch": AHEAD * 128 * 5 * row}
+    assert bytes_on_device(np.zeros((10, 4), np.float32), 128) == {"all": 160, "batch": AHEAD * 160}
+
+
+def test_other_types_and_other_ways_are_refused():
+    with pytest.raises(CourseError, match="float32 or uint8"):
+        HostSamples(np.zeros((2, 2)), "cpu")
+    with pytest.raises(CourseError, match="all, batch"):
+        placed(np.zeros((2, 2), np.float32), "cpu", "some")

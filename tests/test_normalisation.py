@@ -1,0 +1,310 @@
+"""Batch normalisation and shortcuts: PyTorch and finite differences agree; hard numbers; wrong kernels in Python."""
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import pytorch
+from nncourse.kernels.backend import choose
+from nncourse.kernels.catalogue import find, operations
+from nncourse.kernels.check import random_case
+from nncourse.kernels.normalisation import (
+    batchnorm_backward,
+    batchnorm_forward,
+    batchnorm_gradients,
+    batchnorm_statistics,
+)
+from nncourse.kernels.residual_exercises import residual_backward
+
+CPU = ("loops", "numpy", "numba")
+SHAPES = [(4, 3, 5, 7), (9, 6, 1, 1), (1, 2, 8, 3)]
+WITH_PYTORCH = [name for name in operations() if name.startswith(("batchnorm", "shortcut", "relu_delta", "globalpool"))]
+WITH_PYTORCH = [*(name for name in WITH_PYTORCH if name not in ("batchnorm_running", "globalpool_backward"))]
+EPSILON = 1e-5
+
+
+def numbers(shape, rng):
+    A, D = rng.normal(3, 2, shape), rng.normal(size=shape)
+    gamma, beta = rng.uniform(0.5, 2, shape[1]), rng.normal(size=shape[1])
+    return tuple(array.astype(np.float32) for array in (A, D, gamma, beta))
+
+
+# ---- beside PyTorch, and beside finite differences
+
+
+@pytest.mark.parametrize("kernel", CPU)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_training_s_outputs_and_gradients_are_pytorchs(shape, kernel, rng):
+    torch = pytest.importorskip("torch")
+    A, D, gamma, beta = numbers(shape, rng)
+    tensors = [torch.from_numpy(array).requires_grad_() for array in (A, gamma, beta)]
+    wanted = torch.nn.functional.batch_norm(tensors[0], None, None, *tensors[1:], training=True, eps=EPSILON)
+    wanted.backward(torch.from_numpy(D))
+    mean, variance = batchnorm_statistics[kernel](A)
+    Z = batchnorm_forward[kernel](A, mean, variance, gamma, beta, EPSILON)
+    dgamma, dbeta = batchnorm_gradients[kernel](D, A, mean, variance, EPSILON)
+    G = batchnorm_backward[kernel](D, A, mean, variance, gamma, dgamma, dbeta, EPSILON)
+    for got, tensor in ((G, tensors[0]), (dgamma * len(A), tensors[1]), (dbeta * len(A), tensors[2])):
+        np.testing.assert_allclose(got, tensor.grad.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(Z, wanted.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", WITH_PYTORCH)
+def test_pytorch_s_counterparts_compute_the_same(name):
+    torch = pytest.importorskip("torch")
+    operation = find(name)
+    sizes = dict(zip(operation.shapes.free_names, (3, 4, 5, 2), strict=False))
+    arguments = random_case(operation, sizes).arguments
+    wanted = operation["numpy"](*arguments)
+    given = [torch.from_numpy(each.copy()) if isinstance(each, np.ndarray) else each for each in arguments]
+    got = pytorch.counterpart(name, torch)(*given)
+    several = len(operation.results) > 1
+    for one, other in zip(got if several else (got,), wanted if several else (wanted,), strict=True):
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-4, atol=1e-5)
+
+
+def test_the_way_back_is_the_slope_of_the_way_there(rng):
+    A, D, gamma, beta = (array.astype(np.float64) for array in numbers((3, 2, 2, 3), rng))
+
+    def output(A):
+        return batchnorm_forward["numpy"](A, *batchnorm_statistics["numpy"](A), gamma, beta, EPSILON)
+
+    mean, variance = batchnorm_statistics["numpy"](A)
+    sums = batchnorm_gradients["numpy"](D, A, mean, variance, EPSILON)
+    wanted = np.empty_like(A)
+    for place in np.ndindex(A.shape):
+        step = np.zeros_like(A)
+        step[place] = 1e-6
+        wanted[place] = np.sum(D * (output(A + step) - output(A - step))) / 2e-6
+    for kernel in ("loops", "numpy"):
+        G = batchnorm_backward[kernel](D, A, mean, variance, gamma, *sums, EPSILON)
+        np.testing.assert_allclose(G, wanted, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(G.sum(axis=(0, 2, 3)), 0, atol=1e-9)  # a shift of all inputs changes nothing
+
+
+def test_a_block_s_way_back_is_the_slope_of_the_way_there(rng):
+    A, G, W = rng.normal(size=(4, 5)), rng.normal(size=(4, 5)), rng.normal(size=(5, 5))
+    wanted = np.empty_like(A)
+    for place in np.ndindex(A.shape):
+        step = np.zeros_like(A)
+        step[place] = 1e-6
+        above = [np.maximum(0, (A + sign * step) @ W.T + A + sign * step) for sign in (1, -1)]
+        wanted[place] = np.sum(G * (above[0] - above[1])) / 2e-6
+    np.testing.assert_allclose(residual_backward["numpy"](G, np.maximum(0, A @ W.T + A), W), wanted, atol=1e-6)
+
+
+# ---- hard numbers
+
+
+@pytest.mark.parametrize("kernel", CPU)
+def test_a_small_variance_beside_a_large_mean_is_no_rounding_error(kernel, rng):
+    A = (4000 + 0.25 * rng.integers(-4, 5, (20, 2, 10, 10))).astype(np.float32)
+    mean, variance = batchnorm_statistics[kernel](A)
+    np.testing.assert_allclose(variance, A.astype(np.float64).var(axis=(0, 2, 3)), rtol=1e-3)
+    np.testing.assert_allclose(mean, A.astype(np.float64).mean(axis=(0, 2, 3)), rtol=3e-6)
+
+
+@pytest.mark.parametrize("kernel", CPU)
+@pytest.mark.parametrize("shape", [(5, 2, 3, 3), (1, 2, 1, 1)], ids=["a channel of equal numbers", "one pixel"])
+def test_without_a_variance_the_output_is_beta_and_nothing_goes_back(shape, kernel, rng):
+    A = np.full(shape, 1.5, np.float32)
+    gamma, beta = np.array([2, 3], np.float32), np.array([-1, 1], np.float32)
+    mean, variance = batchnorm_statistics[kernel](A)
+    assert not variance.any()
+    Z = batchnorm_forward[kernel](A, mean, variance, gamma, beta, EPSILON)
+    np.testing.assert_array_equal(Z, np.broadcast_to(beta[:, None, None], shape))
+    D = np.ones(shape, np.float32)
+    sums = batchnorm_gradients[kernel](D, A, mean, variance, EPSILON)
+    G = batchnorm_backward[kernel](D, A, mean, variance, gamma, *sums, EPSILON)
+    np.testing.assert_allclose(G, 0, atol=1e-3)
+
+
+@pytest.mark.parametrize("kernel", CPU)
+def test_nan_stays_in_its_channel(kernel, rng):
+    A, D, gamma, beta = numbers((4, 3, 2, 2), rng)
+    A[1, 1, 0, 0] = np.nan
+    mean, variance = batchnorm_statistics[kernel](A)
+    Z = batchnorm_forward[kernel](A, mean, variance, gamma, beta, EPSILON)
+    sums = batchnorm_gradients[kernel](D, A, mean, variance, EPSILON)
+    G = batchnorm_backward[kernel](D, A, mean, variance, gamma, *sums, EPSILON)
+    for found in (mean, variance, sums[0]):
+        np.testing.assert_array_equal(np.isnan(found), [False, True, False])
+    for found in (Z, G):
+        assert np.isnan(found[:, 1]).all() and not np.isnan(found[:, ::2]).any()
+
+
+# ---- what does several operations at once makes way for a kernel that was chosen
+
+
+def test_a_chosen_kernel_runs_and_is_not_passed_over():
+    fused = {"batchnorm_relu", "batchnorm_shortcut_relu"}
+    assert fused <= choose("numpy").kernels.keys()
+    for name in ("batchnorm_forward", "relu"):
+        assert not fused & choose("numpy", **{name: "loops"}).kernels.keys()
+    assert fused & choose("numpy", shortcut_sum="loops").kernels.keys() == {"batchnorm_relu"}
+    kept = choose("numpy", relu="loops", batchnorm_relu="numba").kernels
+    assert kept["batchnorm_relu"].name == "numba"
+
+
+# ---- wrong kernels
+
+
+def each(values):
+    return values[:, None, None]
+
+
+def with_all(variance=None, mean=None, Z=None):
+    def statistics(A):
+        return A.mean(axis=(0, 2, 3)) if mean is None else mean(A), variance(A)
+
+    return statistics
+
+
+def deltas(change):
+    def backward(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+        deviation = each(np.sqrt(variance + np.float32(epsilon)))
+        normal = (A - each(mean)) / deviation
+        return change(D, normal, each(gamma) / deviation, each(dgamma), each(dbeta), A)
+
+    return backward
+
+
+def pixels(A):
+    return A.shape[2] * A.shape[3]
+
+
+WRONG = [
+    ("E[x²] − E[x]²", "batchnorm_statistics", with_all(lambda A: (A**2).mean((0, 2, 3)) - A.mean((0, 2, 3)) ** 2)),
+    ("unbiased", "batchnorm_statistics", with_all(lambda A: A.var((0, 2, 3), ddof=1))),
+    ("deviation", "batchnorm_statistics", with_all(lambda A: A.std((0, 2, 3)))),
+    (
+        "over the samples alone",
+        "batchnorm_statistics",
+        with_all(lambda A: A.var((0, 2, 3)), lambda A: A[:, :, 0, 0].mean(0)),
+    ),
+    (
+        "epsilon behind the root",
+        "batchnorm_forward",
+        lambda A, m, v, gamma, beta, epsilon: (
+            (A - each(m)) / each(np.sqrt(v) + np.float32(epsilon)) * each(gamma) + each(beta)
+        ),
+    ),
+    (
+        "no root",
+        "batchnorm_forward",
+        lambda A, m, v, gamma, beta, epsilon: (A - each(m)) / each(v + np.float32(epsilon)) * each(gamma) + each(beta),
+    ),
+    (
+        "statistics of its own",
+        "batchnorm_forward",
+        lambda A, m, v, *rest: batchnorm_forward["numpy"](A, *batchnorm_statistics["numpy"](A), *rest),
+    ),
+    (
+        "along the columns",
+        "batchnorm_forward",
+        lambda A, m, v, gamma, beta, epsilon: batchnorm_forward["numpy"](
+            A, np.resize(m, A.shape[1])[::-1].copy(), v, gamma, beta, epsilon
+        ),
+    ),
+    (
+        "a sum over the batch",
+        "batchnorm_gradients",
+        lambda D, A, *rest: tuple(found * np.float32(len(A)) for found in batchnorm_gradients["numpy"](D, A, *rest)),
+    ),
+    (
+        "a mean over the pixels too",
+        "batchnorm_gradients",
+        lambda D, A, *rest: tuple(found / np.float32(pixels(A)) for found in batchnorm_gradients["numpy"](D, A, *rest)),
+    ),
+    ("scaled alone", "batchnorm_backward", deltas(lambda D, x, scale, dgamma, dbeta, A: scale * D)),
+    (
+        "the mean's share alone",
+        "batchnorm_backward",
+        deltas(lambda D, x, scale, dgamma, dbeta, A: scale * (D - dbeta / pixels(A))),
+    ),
+    (
+        "divided by the batch too",
+        "batchnorm_backward",
+        deltas(lambda D, x, scale, dgamma, dbeta, A: scale * (D - (dbeta + x * dgamma) / (len(A) * pixels(A)))),
+    ),
+    (
+        "not divided",
+        "batchnorm_backward",
+        deltas(lambda D, x, scale, dgamma, dbeta, A: scale * (D - dbeta - x * dgamma)),
+    ),
+    (
+        "sums of D, not those of all members",
+        "batchnorm_backward",
+        deltas(lambda D, x, scale, dgamma, dbeta, A: scale * (D - D.mean((0, 2, 3), keepdims=True)[0])),
+    ),
+    ("no ReLU", "batchnorm_relu", batchnorm_forward["numpy"].function),
+    (
+        "ReLU before the sum",
+        "batchnorm_shortcut_relu",
+        lambda *a: operations()["batchnorm_relu"]["numpy"](*a[:-1]) + a[-1],
+    ),
+    ("no shortcut", "residual_backward", lambda G, A, W: (G * (A > 0)) @ W),
+    ("the shortcut past ReLU", "residual_backward", lambda G, A, W: (G * (A > 0)) @ W + G),
+    ("W transposed", "residual_backward", lambda G, A, W: (D := G * (A > 0)) @ W.T + D),
+    ("ReLU behind", "residual_backward", lambda G, A, W: (G @ W + G) * (A > 0)),
+]
+
+
+@pytest.mark.parametrize(("operation", "wrong"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
+def test_a_wrong_python_kernel_is_rejected(operation, wrong):
+    verdict = find(operation).check(wrong)
+    assert not verdict, f"accepted: {verdict}"
+    assert "\n" not in verdict.line
+
+
+def welford(A):
+    """One pass, number by number."""
+    batch, c = A.shape[:2]
+    mean, variance = np.zeros(c, np.float32), np.zeros(c, np.float32)
+    for k in range(c):
+        squares = np.float32(0)
+        for n, a in enumerate(A[:, k].ravel(), 1):
+            difference = a - mean[k]
+            mean[k] += difference / np.float32(n)
+            squares += difference * (a - mean[k])
+        variance[k] = squares / np.float32(A[:, k].size)
+    return mean, variance
+
+
+def shifted(A):
+    """One pass, with sums of distances from a rough mean."""
+    near = A[:, :, :1, :1].mean(axis=0)
+    away = A - near
+    mean = away.mean(axis=(0, 2, 3))
+    return mean + near[:, 0, 0], (away - each(mean)).var(axis=(0, 2, 3))
+
+
+RIGHT = [
+    ("welford", "batchnorm_statistics", welford),
+    ("shifted", "batchnorm_statistics", shifted),
+    ("in double precision", "batchnorm_statistics", with_all(lambda A: np.float64(A).var((0, 2, 3)).astype("f"))),
+    (
+        "scale and shift",
+        "batchnorm_forward",
+        lambda A, m, v, gamma, beta, epsilon: (
+            A * each(scale := gamma / np.sqrt(v + np.float32(epsilon))) + each(beta - m * scale)
+        ),
+    ),
+    (
+        "all from D",
+        "batchnorm_backward",
+        deltas(lambda D, x, scale, dgamma, dbeta, A: scale / pixels(A) * (pixels(A) * D - dbeta - x * dgamma)),
+    ),
+    ("a product with W + 1", "residual_backward", lambda G, A, W: (G * (A > 0)) @ (W + np.eye(len(W), dtype="f"))),
+]
+
+
+@pytest.mark.parametrize(("operation", "right"), [each[1:] for each in RIGHT], ids=[each[0] for each in RIGHT])
+def test_a_right_kernel_is_accepted_whatever_the_seed(operation, right):
+    for seed in range(4):
+        verdict = find(operation).check(right, seed=seed)
+        assert verdict, str(verdict)
+
+
+def test_the_exercise_s_own_kernels_are_right_and_belong_to_no_backend():
+    assert all(residual_backward.check(name) for name in residual_backward.kernels)
+    assert "residual_backward" not in choose("numpy").kernels
