@@ -15,7 +15,7 @@ from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwrita
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
 PATIENCE = 6.0  # seconds without a step
-SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR or cosine,EPOCHS"
+SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nncourse.cuda.emulator_program import why_no_compiler
-from nncourse.cuda.launch import launch
+from nncourse.cuda.launch import launch, prepared
 from nncourse.cuda.source import CudaSource
 from nncourse.errors import CourseError
 
@@ -290,3 +290,21 @@ def test_gpu_empty_arrays(gpu):
     import cupy
 
     assert scaled(cupy.zeros(0, cupy.float32), cupy.zeros(0, cupy.float32), n=0).shape == (0,)
+
+
+def test_a_launch_is_prepared_for_a_gpu_only():
+    with pytest.raises(CourseError, match="wanted CuPy arrays, to prepare a launch"):
+        prepared(SOURCE, "scaled", (1,), (32,), [A, np.zeros(10, np.float32), 2.0, 10])
+    with pytest.raises(CourseError, match="wanted 4 arguments"):
+        prepared(SOURCE, "scaled", (1,), (32,), [A])
+
+
+def test_gpu_a_prepared_launch_is_made_again_and_again(gpu):
+    import cupy
+
+    a, out = cupy.asarray(A), cupy.zeros(A.size, cupy.float32)
+    again = prepared(SOURCE, "scaled", (1,), (32,), [a, out, 2.0, A.size])
+    for factor in (1, 3):
+        a[...] = factor * cupy.asarray(A)
+        again()
+        assert np.array_equal(out.get(), 2 * factor * A)

@@ -38,14 +38,14 @@ def test_stale_gradients_want_a_smaller_rate():
     high, low = run(Settings(16, 1.0, 0.3)), run(Settings(16, 1.0, 0.03))
     assert high["alone"].costs[-1] < 0.1 and high["Downpour"].costs[-1] > downpour.TOO_HIGH
     assert low["Downpour"].costs[-1] < 0.01
-    words = words_of(Settings(16, 1.0, 0.3), high)
-    assert "Downpour diverges: take a smaller rate" in words and "alone: " in words and "alone diverges" not in words
+    words = words_of(high)
+    assert "Downpour diverges: take a smaller rate" in words and "Alone: " in words and "Alone diverges" not in words
 
 
 def test_the_still_picture_has_words_and_labels_and_fits_on_its_page():
     shown = plot_downpour("title", workers=3, slowness=2.0)
     assert widgets.png(shown.figure).startswith(b"\x89PNG")
-    assert "stale by" in shown.words and "synchronous: 5" in shown.words
+    assert "stale by" in shown.words and "Synchronous: 5" in shown.words
     assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
     page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
     assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1

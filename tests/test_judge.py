@@ -59,6 +59,9 @@ def test_a_wrong_answer_is_refused(answer, monkeypatch, request):
         request.applymarker(pytest.mark.xfail(reason=f"the judge accepts it: {answer['accepted']}", strict=False))
     if "time limit" in answer["kinds"]:
         monkeypatch.setattr(kept_kernels, "TIME_LIMIT", 2.0)
+    # On a GPU some wait for ever. Who is cut off there is judged on the emulator once more, without this limit.
+    if device.gpu_available():
+        monkeypatch.setattr(kept_kernels, "TIME_LIMIT_CUDA", 15.0)
     verdict = judged(answer)
     assert verdict is not None, "open"
     assert not verdict, str(verdict)

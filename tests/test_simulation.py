@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 
 from nncourse.errors import CourseError
+from nncourse.group import ALONE
+from nncourse.kernels.backend import choose
+from nncourse.model.network import make_network
+from nncourse.model.training import train
 from nncourse.parallel.simulated import (
     ExchangeError,
     Link,
@@ -86,6 +90,22 @@ def test_every_run_is_the_same():
     first, second = (simulate(part, 4, link=Link(0.01)) for _ in range(2))
     assert first.results == second.results and first.events == second.events
     assert [sender for sender, _, _ in first.results[0]] == [1, 2, 1, 3, 1, 2, 3, 2, 3]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_members_train_as_one_device_does(size):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((23, 6), dtype=np.float32), np.eye(3, dtype=np.float32)[rng.integers(0, 3, 23)]
+
+    def part(group):
+        network = make_network("6,5,3", seed=1)
+        train(network, X, Y, choose("numpy"), epochs=2, batch_size=7, learning_rate=0.5, group=group)
+        return network.flat_parameters.copy()
+
+    alone, members = part(ALONE), simulate(part, size).results
+    for parameters in members:
+        np.testing.assert_array_equal(parameters, members[0])
+        np.testing.assert_allclose(parameters, alone, atol=1e-5)
 
 
 # ---- clocks
@@ -224,13 +244,14 @@ def test_a_circle_of_members_that_wait_is_shown_at_once_with_ranks_steps_and_lin
     assert time.perf_counter() - start < 2
     line = all_receive_first.__code__.co_firstlineno + 1
     assert error.kind == "deadlock" and error.circle == (0, 3, 2, 1) and (error.rank, error.step) == (0, 1)
-    assert f"step 1 (line {line})" in str(error) and "0 for 3, 3 for 2, 2 for 1, 1 for 0" in str(error)
+    assert f"step 1 (line {line})" in str(error) and "0 for 3, 3 for 2, 2 for 1, 1 for 0: a circle" in str(error)
     assert "must send before it receives" in str(error)
 
 
 def test_all_send_first_is_right_where_sends_are_buffered_and_a_deadlock_where_they_wait():
     assert simulate(all_send_first, 4, vectors(4)).seconds == 0
     error = failed(all_send_first, buffered=False)
+    assert error.run and [message.to for message in error.run.messages] == [1, 2, 3, 0]
     assert error.circle == (0, 1, 2, 3) and "must receive before it sends" in str(error)
 
     def one_receives_first(group, vector):
@@ -331,6 +352,11 @@ def test_partners_that_do_not_exist(to):
 
     error = failed(part)
     assert error.kind == "wrong rank" and error.rank == 2 and f"send to rank {to}" in str(error)
+
+
+def test_a_root_that_does_not_exist():
+    error = failed(lambda group, vector: group.broadcast(vector, 4))
+    assert error.kind == "wrong rank" and "wants to broadcast with root 4, but ranks go from 0 to 3" in str(error)
 
 
 def test_members_that_meet_for_different_things():

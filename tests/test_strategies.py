@@ -4,10 +4,11 @@ import functools
 
 import numpy as np
 import pytest
-from processes import in_processes
+from processes import gpus, in_processes
 
+from nncourse import datasets
 from nncourse.errors import CourseError
-from nncourse.group import ALONE
+from nncourse.group import ALONE, Alone
 from nncourse.kernels.backend import choose
 from nncourse.model.network import make_network, training_step
 from nncourse.model.training import evaluate, train
@@ -15,15 +16,21 @@ from nncourse.model.updates import SGD, Adam
 from nncourse.parallel.asynchronous import train_asynchronously
 from nncourse.parallel.averaging import train_by_averaging
 from nncourse.parallel.hybrid import ideal_share, measured_shares, measured_step, step_seconds, take_device
-from nncourse.parallel.pipeline import SCHEDULES, flops, grid, partition, train_pipeline
+from nncourse.parallel.larger_batches import larger_batches
+from nncourse.parallel.pipeline import SCHEDULES, train_pipeline
 from nncourse.parallel.simulated import Link, simulate
+from nncourse.parallel.stages import flops, grid, partition
 from nncourse.parallel.subgroup import Subgroup
-from nncourse.parallel.timeline import Timeline, gathered, idle_share
+from nncourse.parallel.timeline import gathered, idle_share, made_up
 
 NUMPY = choose("numpy")
 ROWS = 43
 ROUNDING = 1e-5
 SIZES = (6, 8, 7, 5, 3)
+
+
+def backend_of(group):
+    return choose("cuda") if group.device == "gpu" else NUMPY
 
 
 def data(rows: int = ROWS):
@@ -42,7 +49,7 @@ def network_of(words=SIZES, seed: int = 0):
 def averaged(group, make=SGD, rate: float = 0.3, rounds: int = 1):
     network, update = network_of(seed=group.rank), make()
     options = {"epochs": 2, "batch_size": 10, "learning_rate": rate, "update": update, "batches_a_round": rounds}
-    history = train_by_averaging(network, *data(), NUMPY, group, **options)
+    history = train_by_averaging(network, *data(), backend_of(group), group, **options)
     return network.flat_parameters, history.costs, update
 
 
@@ -98,12 +105,10 @@ def test_running_statistics_are_averaged_or_refused():
 def asynchronously(group, seconds: float = 1.0, **options):
     """A worker's gradient takes so many seconds; a simulated group is told so."""
     network = network_of(seed=group.rank)
-    timeline = Timeline(group.rank)
-    if hasattr(group, "work"):
-        takes = {"compute": seconds, "update": seconds / 100}
-        timeline = Timeline(group.rank, group.clock, lambda what, number: group.work(takes.get(what, 0.0)))
+    takes = {"compute": seconds, "update": seconds / 100}
+    timeline = made_up(group, takes) if hasattr(group, "work") else None
     options = {"epochs": 4, "batch_size": 5, "learning_rate": 0.2, "seed": 1} | options
-    arrivals = train_asynchronously(network, *learnable(), NUMPY, group, timeline, **options)
+    arrivals = train_asynchronously(network, *learnable(), backend_of(group), group, timeline, **options)
     return network.flat_parameters, arrivals
 
 
@@ -151,7 +156,7 @@ def test_a_slow_worker_does_not_hold_up_the_others_and_its_gradients_are_stale()
 
 
 def averaging_in_simulated_time(epochs: int, group):
-    timeline = Timeline(group.rank, group.clock, lambda what, number: group.work(what == "compute"))
+    timeline = made_up(group, {"compute": 1.0})
     options = {"epochs": epochs, "batch_size": 5 * group.size, "timeline": timeline}
     return train_by_averaging(network_of(), *learnable(), NUMPY, group, **options)
 
@@ -189,7 +194,12 @@ def test_plans_that_cannot_be_are_refused(options):
         simulate(functools.partial(asynchronously, **options), 4)
 
 
-def test_alone_or_by_nccl_nobody_can_hear_from_anyone():
+def test_groups_that_cannot_hear_from_anyone_are_refused():
+    class Deaf(Alone):  # as NCCL's group is
+        size = 2
+
+    with pytest.raises(CourseError, match="can hear from anyone"):
+        asynchronously(Deaf())
     with pytest.raises(CourseError, match="a server, a worker"):
         asynchronously(ALONE)
 
@@ -208,7 +218,7 @@ def through_a_pipeline(group, words: str, stages: int, schedule: str, make=SGD, 
     X, Y = samples_for(network)
     pipeline, replicas = grid(group, stages)
     options = {"epochs": 2, "batch_size": 10, "update": make(), "seed": 7, "schedule": schedule} | options
-    history = train_pipeline(network, X, Y, NUMPY, pipeline, replicas, **options)
+    history = train_pipeline(network, X, Y, backend_of(group), pipeline, replicas, **options)
     return np.concatenate([network.flat_parameters, network.flat_statistics]), history.costs
 
 
@@ -252,8 +262,7 @@ def test_the_bubble_is_that_of_theory(schedule, stages, count):
     """Equal stages; the way back takes twice as long as the way forward; messages take no time."""
 
     def part(group):
-        takes = {"forward": 1.0, "backward": 2.0}
-        timeline = Timeline(group.rank, group.clock, lambda what, number: group.work(takes.get(what, 0.0)))
+        timeline = made_up(group, {"forward": 1.0, "backward": 2.0})
         network = make_network([5] * (2 * group.size + 1), "tanh", "mse")
         X, Y = samples_for(network, count)
         options = {"epochs": 1, "batch_size": count, "micro_batches": count, "schedule": schedule}
@@ -292,8 +301,25 @@ def test_flops_are_those_of_the_matrix_products():
 def test_stages_that_cannot_be_are_refused():
     with pytest.raises(CourseError, match="from 1 to 4 stages"):
         simulate(functools.partial(through_a_pipeline, words="dense", stages=5, schedule="all_forward_first"), 5)
+    with pytest.raises(CourseError, match="1 micro-batch"):
+        through_a_pipeline(ALONE, "dense", 1, "all_forward_first", micro_batches=0)
     with pytest.raises(CourseError, match="equal length for 3 members"):
         simulate(functools.partial(through_a_pipeline, words="dense", stages=2, schedule="all_forward_first"), 3)
+
+
+# ---- larger batches
+
+
+def test_many_workers_learn_less_in_as_many_epochs_unless_the_rate_grows():
+    data = datasets.blobs(480, seed=1)
+    first, second = datasets.split(data, 0.25)
+    options = {"workers": 12, "batch_size": 4, "rate": 0.01, "epochs": 2, "rows": 240, "seeds": (0, 1)}
+    one, many, large, warm = larger_batches(first, second, NUMPY, **options).values()
+    assert len(one) == 2 and np.mean(one) > np.mean(many) + 0.05
+    assert np.mean(large) > np.mean(many) + 0.05 and np.mean(warm) > np.mean(many)
+    part = functools.partial(larger_batches, first, second, NUMPY, **options)
+    for together in simulate(lambda group: list(part(group=group).values()), 2).results:
+        assert np.ravel(together) == pytest.approx(np.ravel([one, many, large, warm]), abs=0.01)
 
 
 # ---- subgroups
@@ -349,18 +375,14 @@ def test_with_the_ideal_share_all_end_together_and_no_other_is_faster(f, gpus, s
 # ---- real processes
 
 
-def all_strategies(group):
+def all_strategies(group, stages: int = 2):
     """In each process: what every strategy ends with."""
-    pipelines = [
-        through_a_pipeline(group, "dense", 2, schedule, micro_batches=4, learning_rate=0.2) for schedule in SCHEDULES
-    ]
-    parameters, costs, _ = averaged(group)
-    return {
-        "averaged": parameters,
-        "pipelines": pipelines,
-        "asynchronous": asynchronously(group, servers=2),
-        "hybrid": hybrid(group),
-    }
+    options = {"micro_batches": 4, "learning_rate": 0.2}
+    pipelines = [through_a_pipeline(group, "dense", stages, schedule, **options) for schedule in SCHEDULES]
+    found = {"averaged": averaged(group)[0], "pipelines": pipelines}
+    if hasattr(group, "next_sender"):
+        found["asynchronous"] = asynchronously(group, servers=group.size // 2)
+    return found
 
 
 def hybrid(world):
@@ -375,23 +397,47 @@ def hybrid(world):
     return {"parameters": network.flat_parameters, "shares": shares, "seconds": seconds, "what": what}
 
 
-def test_on_real_processes():
-    results = in_processes(all_strategies, 4)
+def agree(results: list[dict]) -> None:
+    """All members have the same, and it is what one device learns."""
     np.testing.assert_allclose(results[0]["averaged"], synchronous()[0].flat_parameters, atol=ROUNDING)
     network = network_of()
     train(network, *samples_for(network), NUMPY, epochs=2, batch_size=10, seed=7, learning_rate=0.2)
     for result in results:
         for parameters, _ in result["pipelines"]:
             np.testing.assert_allclose(parameters, network.flat_parameters, atol=ROUNDING)
-        assert (result["asynchronous"][0] == results[0]["asynchronous"][0]).all()
+        if "asynchronous" in result:
+            assert (result["asynchronous"][0] == results[0]["asynchronous"][0]).all()
+
+
+def agree_asynchronously(results: list[dict], workers: set[int]) -> None:
+    arrivals = results[0]["asynchronous"][1]
+    assert arrivals.pushes.total() == arrivals.staleness.total() >= 80 and set(arrivals.pushes) <= workers
+    assert len(arrivals.costs) == 4 and arrivals.costs[-1] < arrivals.costs[0] and not arrivals.lost
+
+
+def test_on_real_processes():
+    results = in_processes(all_strategies, 4)
+    agree(results)
+    agree_asynchronously(results, {2, 3})
+
+
+def test_with_a_gpu(gpu):
+    """All on one GPU; what they exchange goes through the host's memory."""
+    results = in_processes(all_strategies, 2, kind="mpi, gpu", limit=200)
+    agree(results)
+    agree_asynchronously(results, {1})
+
+
+def test_on_gpus():
+    agree(in_processes(all_strategies, gpus(), gpus(), kind="nccl", limit=200))
+
+
+def test_shares_by_speed_on_real_processes():
+    results = in_processes(hybrid, 2)
     alone = network_of((6, 40, 5))
     train(alone, *samples_for(alone, 400), NUMPY, epochs=1, batch_size=200, learning_rate=0.2)
-    first = results[0]["hybrid"]
-    assert sum(first["shares"]) == pytest.approx(1) and min(first["shares"]) > 0
-    for each in (result["hybrid"] for result in results):
+    assert sum(results[0]["shares"]) == pytest.approx(1) and min(results[0]["shares"]) > 0
+    for each in results:
         np.testing.assert_allclose(each["parameters"], alone.flat_parameters, atol=ROUNDING)
-        assert each["shares"] == first["shares"] and each["seconds"] == first["seconds"] > 0
-    assert first["what"] != results[1]["hybrid"]["what"]
-    arrivals = results[0]["asynchronous"][1]
-    assert arrivals.pushes.total() == arrivals.staleness.total() >= 80 and set(arrivals.pushes) <= {2, 3}
-    assert len(arrivals.costs) == 4 and arrivals.costs[-1] < arrivals.costs[0]
+        assert each["shares"] == results[0]["shares"] and each["seconds"] == results[0]["seconds"] > 0
+    assert results[0]["what"] != results[1]["what"]

@@ -130,6 +130,8 @@ def test_plain_sgd_of_the_vector_is_that_of_each_array_bit_for_bit(moons, backen
         ("exponential,0.5", [0.8, 0.4, 0.2, 0.1, 0.05]),
         ("cosine,4", [0.8, 0.4 + 0.4 * math.sqrt(0.5), 0.4, 0.4 - 0.4 * math.sqrt(0.5), 0.4 - 0.4 * math.sqrt(0.5)]),
         ("cosine,1", [0.8, 0.8, 0.8, 0.8, 0.8]),
+        ("warmup,4", [0.2, 0.4, 0.6, 0.8, 0.8]),
+        ("warmup,1", [0.8, 0.8, 0.8, 0.8, 0.8]),
     ],
 )
 def test_schedules(text, rates):
@@ -142,7 +144,7 @@ def test_schedules(text, rates):
     ["", "linear", "Constant", "constant,2", "constant,", "step", "step,2", "step,2,0.5,1", "step,0,0.5", "step,-1,0.5"]
     + ["step,1.5,0.5", "step,x,0.5", "step,2,0", "step,2,1.1", "step,2,-0.5", "step,2,nan", "step,2,x", "exponential"]
     + ["exponential,0", "exponential,2", "exponential,inf", "exponential,", "cosine", "cosine,0", "cosine,2.5"]
-    + ["cosine,4,0.5", "cosine 4"],
+    + ["cosine,4,0.5", "cosine 4", "warmup", "warmup,0", "warm-up,3"],
 )
 def test_schedules_that_are_refused(text):
     with pytest.raises(CourseError) as caught:

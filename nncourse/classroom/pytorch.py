@@ -68,9 +68,15 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         return found[1] / len(D), found[2] / len(D)
 
     def batchnorm_backward(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
-        scale = (variance + epsilon).rsqrt()  # it computes the sums again, of which we are given the means
-        mask = [True, False, False]
-        return aten.native_batch_norm_backward(D, A, gamma, None, None, mean, scale, True, epsilon, mask)[0]
+        scale = (variance + epsilon).rsqrt()
+        if D.is_cuda:
+            numbers = torch.tensor([A.numel() // len(mean)], dtype=torch.int32, device=D.device)
+            sums = len(D) * dbeta, len(D) * dgamma / scale
+            return aten.batch_norm_backward_elemt(D, A, mean, scale, gamma, *sums, numbers)
+        channels = (slice(None), None, None)
+        normal = (A - mean[channels]) * scale[channels]
+        means = (dbeta[channels] + normal * dgamma[channels]) / (A.shape[2] * A.shape[3])
+        return (gamma * scale)[channels] * (D - means)
 
     return {
         "convolution_forward": convolution,

@@ -87,7 +87,7 @@ def program_for(source: CudaSource, races: bool = False, sandbox: tuple[str, ...
         raise CourseError(f"{source.file}: {reason}")
     text = _program_text(source)
     programs = {kind: _kept("emulator", "", text, *_options(kind)) for kind in (races, not races)}
-    there = {kind: _is_there(program) for kind, program in programs.items()}
+    there = {kind: is_there(program) for kind, program in programs.items()}
     if not there[races]:
         to_make = {kind: program for kind, program in programs.items() if not there[kind]}
         _make(source, text, to_make, races, sandbox)
@@ -114,7 +114,7 @@ def _make(source: CudaSource, text: str, programs: dict[bool, Path], races: bool
     finally:
         pool.shutdown(wait=False)
     builds[races].result()
-    _remove_unused(programs[races].parent)
+    remove_unused(programs[races].parent)
 
 
 def _ask_nvrtc(source: CudaSource) -> None:
@@ -126,10 +126,10 @@ def _kept(folder: str, suffix: str, *made_of: str) -> Path:
     """Where a file is kept that is made of these texts and options, by this compiler, with these headers."""
     parts = [part.read_text(encoding="utf-8") for part in PARTS]
     key = "\0".join([*made_of, *parts, *_compiler(), said_by(*_compiler(), "--version")])
-    return _cache_folder(folder) / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)
+    return cache_folder(folder) / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
     """Whether a file is kept. If so, it is marked as used."""
     try:
         os.utime(path)
@@ -143,9 +143,9 @@ def _shared_object(races: bool) -> Path:
     paints = [] if _sets_patterns(*_compiler()) else [PAINTS_STACKS]
     options = [*FLAGS, *(SHARED_FOR_RACES if races else SHARED_FOR_MEMORY), *paints, "-x", "c++", "-c"]
     path = _kept("emulator_parts", ".o", "cuda_on_cpu_program.h", *options)
-    if not _is_there(path):
+    if not is_there(path):
         write_atomically(path, lambda new: _succeed(*options, FOLDER / "cuda_on_cpu_program.h", "-o", new))
-        _remove_unused(path.parent)
+        remove_unused(path.parent)
     return path
 
 
@@ -154,7 +154,7 @@ def _prepared_header(*options: str) -> Path:
     text = f'#include "{FOLDER / "cuda_on_cpu.h"}"\n'
     path = _kept("emulator_parts", ".h", text, *options)
     prepared = path.with_suffix(".h.gch")
-    if not (_is_there(path) and _is_there(prepared)):
+    if not (is_there(path) and is_there(prepared)):
         write_atomically(path, lambda new: new.write_text(text, encoding="utf-8"))
         with contextlib.suppress(CourseError):
             write_atomically(prepared, lambda new: _succeed(*options, "-x", "c++-header", path, "-o", new))
@@ -339,10 +339,10 @@ def line_in(report: str, source: CudaSource) -> int:
 
 def read_in_a_sandbox() -> list[Path]:
     """What the compiler and the programs read besides the folder that they write to: headers, and what is kept."""
-    return [*PARTS, _cache_folder("emulator_parts"), _cache_folder("emulator")]
+    return [*PARTS, cache_folder("emulator_parts"), cache_folder("emulator")]
 
 
-def _cache_folder(name: str) -> Path:
+def cache_folder(name: str) -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nncourse" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -351,7 +351,7 @@ def _cache_folder(name: str) -> Path:
     return folder
 
 
-def _remove_unused(folder: Path) -> None:
+def remove_unused(folder: Path) -> None:
     oldest = time.time() - UNUSED_DAYS * 86400
     for program in folder.iterdir():
         if program.is_file() and program.stat().st_mtime < oldest:

@@ -102,7 +102,7 @@ def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str
     for counts in _guesses(exchanged.size) if len(set(parts[:, first])) == exchanged.size else ():
         fits = np.abs(got - counts @ parts) <= 1e-6 * np.abs(parts).sum(axis=0)
         if fits[first]:
-            words.append(f"{_numbers(rank, first, fits[first:])} {_counted(counts, rank)}")
+            words.append(f"{_numbers(rank, first, fits[first:])}: {_counted(counts, rank)}")
             break
     else:
         words += _of_another_place(got, parts, rank, first)
@@ -123,12 +123,13 @@ def _of_another_place(got: np.ndarray, parts: np.ndarray, rank: int, first: int)
 
 def _numbers(rank: int, first: int, fits: np.ndarray) -> str:
     end = first + int(np.argmin(np.append(fits, False)))
-    return f"rank {rank}'s " + (f"number {first}" if end == first + 1 else f"numbers {first} to {end - 1}")
+    return (f"number {first}" if end == first + 1 else f"numbers {first} to {end - 1}") + f" of rank {rank}"
 
 
 def _guesses(size: int) -> Iterator[np.ndarray]:
     """How often each rank may have been counted: likely mistakes first."""
     once, ranks = np.ones(size), np.arange(size)
+    yield once / size
     for left_out in range(1, size + 1):
         for some in combinations(range(size), left_out):
             yield once - np.isin(ranks, some)
@@ -141,18 +142,18 @@ def _guesses(size: int) -> Iterator[np.ndarray]:
 
 def _counted(counts: np.ndarray, rank: int) -> str:
     """In words: which ranks are missing, and which are counted more than once."""
+    if counts[0] == 1 / len(counts):
+        return "the mean, not the sum"
     if not counts.any():
-        return "hold nothing of any rank"
+        return "nothing of any rank"
     if counts.sum() == 1:
         only = int(np.argmax(counts))
-        return "are its own alone" if only == rank else f"are rank {only}'s alone"
+        return "its own alone, no sum" if only == rank else f"rank {only}'s alone, no sum"
     words = []
     for times in sorted(set(counts.astype(int).tolist()) - {1}):
         ranks = [str(each) for each in np.flatnonzero(counts == times)]
-        listed = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]}"
-        words.append(
-            f"lack {listed}" if times == 0 else f"count {listed} {'twice' if times == 2 else f'{times} times'}"
-        )
+        who = f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]} are"
+        words.append(f"{who} missing" if times == 0 else f"{who} counted {'twice' if times == 2 else f'{times} times'}")
     return ", ".join(words)
 
 
@@ -216,17 +217,23 @@ def in_a_tree(group, vector):
 
 @all_reduce.kernel("ring", device="cpu")
 def in_a_ring(group, vector):
-    size, right, left = group.size, (group.rank + 1) % group.size, (group.rank - 1) % group.size
+    size, rank = group.size, group.rank
     chunks = np.array_split(vector, size)  # views: who changes a chunk changes the vector
+
+    def pass_on(out, into):  # to the right, from the left; if all sent first, all might wait for a receiver
+        if rank % 2 == 0:
+            group.send(out, (rank + 1) % size)
+        group.receive(into, (rank - 1) % size)
+        if rank % 2 == 1:
+            group.send(out, (rank + 1) % size)
+
     for step in range(size - 1):  # reduce-scatter: a chunk goes round, and each rank adds its own
-        chunk = chunks[(group.rank - step - 1) % size]
+        chunk = chunks[(rank - step - 1) % size]
         part = np.empty_like(chunk)
-        group.send(chunks[(group.rank - step) % size], right)
-        group.receive(part, left)
+        pass_on(chunks[(rank - step) % size], part)
         chunk += part
     for step in range(size - 1):  # all-gather: each finished chunk goes round
-        group.send(chunks[(group.rank + 1 - step) % size], right)
-        group.receive(chunks[(group.rank - step) % size], left)
+        pass_on(chunks[(rank + 1 - step) % size], chunks[(rank - step) % size])
 
 
 # ---- gradients of shards, and means of parameters

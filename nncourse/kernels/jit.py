@@ -1,9 +1,26 @@
-"""Compile with Numba on demand: importing it takes a second, and compiling a kernel another."""
+"""Compile with Numba on demand: importing it takes a second, and compiling a kernel another.
 
+What was compiled is kept in a folder, for all later processes. The name of each file is a hash of all it was made of:
+the function, those that it calls, the numbers that it reads, the types of its arguments, Numba, and the processor. So
+none is ever out of date, and all processes may share the folder.
+"""
+
+import contextlib
 import functools
+import hashlib
+import pickle
+import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+import numpy as np
+
+from nncourse.cuda.emulator_program import cache_folder, is_there, remove_unused
+from nncourse.errors import CourseError, write_atomically
+
+ADDRESS = " at 0x"  # in the text of an object that another process has elsewhere
+NUMBERS = (bool, int, float, complex, str, tuple, type, np.generic)  # what compiled code reads besides arrays
 
 
 def options() -> dict[str, Any]:
@@ -16,7 +33,10 @@ def jit(function: Callable) -> Callable:
     import numba
 
     chosen = options()
-    return numba.njit(**{**chosen, "fastmath": set(chosen["fastmath"])})(function)
+    compiled = numba.njit(**{**chosen, "fastmath": set(chosen["fastmath"])})(function)
+    if ADDRESS not in (made_of := made_from(function)):
+        compiled._cache = Kept(made_of)
+    return compiled
 
 
 def compiled_together(*functions: Callable) -> Callable:
@@ -43,3 +63,78 @@ def at_first_call(build: Callable[[], Callable]) -> Callable:
         return built()(*arguments)
 
     return call
+
+
+# ---- what was compiled, on disk
+
+
+class Kept:
+    """What Numba asks of a cache: to load what was compiled for these types, and to save it."""
+
+    def __init__(self, made_of: str):
+        self._made_of = made_of
+
+    def load_overload(self, types: Any, target: Any) -> Any:
+        """What was compiled for these types of arguments; None if nothing is kept."""
+        from numba.core.compiler import CompileResult
+
+        target.refresh()
+        with contextlib.suppress(Exception):  # a damaged file may raise anything: then it is compiled again
+            path = self._path(types, target.codegen())
+            if is_there(path):
+                return CompileResult._rebuild(target, *pickle.loads(path.read_bytes()))
+        return None
+
+    def save_overload(self, types: Any, result: Any) -> None:
+        """Keep it, if it can be, and the folder be written."""
+        from numba.core.serialize import dumps
+
+        dynamic = result.library.has_dynamic_globals or any(not lifted.can_cache for lifted in result.lifted)
+        if dynamic or ADDRESS in str(types):
+            return
+        with contextlib.suppress(OSError, CourseError):
+            path, data = self._path(types, result.codegen), dumps(result._reduce())
+            write_atomically(path, lambda new: new.write_bytes(data))
+            remove_unused(path.parent)
+
+    def _path(self, types: Any, codegen: Any) -> Any:
+        import numba
+
+        parts = self._made_of, options(), types, codegen.magic_tuple(), numba.__version__, sys.version_info
+        return cache_folder("compiled") / hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
+
+
+def made_from(function: Callable, known: tuple[Callable, ...] = ()) -> str:
+    """All that a function's compiled form depends on, as text: code, constants, globals, and the functions it calls.
+
+    `known` are those that led here.
+    """
+    function = getattr(function, "py_func", function)  # of a compiled one
+    if function in known:
+        return function.__qualname__
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    read = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
+    values = [*zip(function.__code__.co_freevars, cells, strict=True), *sorted(read.items(), key=lambda item: item[0])]
+    said = [f"{name}: {_value(value, (*known, function))}" for name, value in values]
+    return "\n".join([_code(function.__code__), *said])
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that a code and those inside it read."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _code(code: CodeType) -> str:
+    constants = [_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
+    return repr((code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants))
+
+
+def _value(value: Any, known: tuple[Callable, ...]) -> str:
+    if isinstance(value, FunctionType) or hasattr(value, "py_func"):
+        return made_from(value, known)
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {value.tobytes()!r}"
+    return f"{type(value)} {value!r}" if isinstance(value, NUMBERS) else str(type(value))

@@ -16,8 +16,8 @@ def _device_counts(rng, shape, sizes):
     """1, and then others in rising order: 1, 2, 4, 8, or any."""
     n = shape[0]
     if sizes["turn"] % 2:
-        return (2 ** np.arange(n, dtype=np.int32) if n < 20 else np.arange(1, n + 1)).astype(np.int32)
-    return np.concatenate([[1], 1 + np.cumsum(rng.integers(1, 5, n - 1))]).astype(np.int32)
+        return (2.0 ** np.arange(n)).astype(np.float32)
+    return np.concatenate([[1], 1 + np.cumsum(rng.integers(1, 5, n - 1))]).astype(np.float32)
 
 
 def _positive(low: float, high: float):
@@ -39,11 +39,13 @@ def _by_sorting(times, devices):
 speedup_and_efficiency = Operation(
     "speedup_and_efficiency",
     "S_K = T_1 / T_K, E_K = S_K / K; T is the median of the runs, and the first row's are those with one device",
-    contract="times (n, runs), devices (n,) int -> S (n,), E (n,)",
+    contract="times (n, runs), devices (n,) -> S (n,), E (n,)",
     truth=_by_sorting,
     values={"devices": _device_counts, "times": _positive(0.5, 200)},
     hostile=(),
-    advice=lambda place, times, devices: f"K is {devices[place[0]]} there; its runs took {times[place[0]].tolist()} s",
+    advice=lambda place, times, devices: (
+        f"K is {devices[place[0]]:g} there; its runs took {times[place[0]].tolist()} s"
+    ),
     flops=None,
     sizes_to_check=tuple(
         {"n": n, "runs": runs} for n, runs in ((2, 1), (1, 1), (3, 3), (2, 4), (4, 5), (1, 3), (6, 2), (5, 10), (12, 7))
@@ -55,26 +57,26 @@ speedup_and_efficiency = Operation(
 def median_over_runs(times, devices):
     T = np.median(times, axis=1)
     S = T[0] / T
-    return S, (S / devices).astype(np.float32)
+    return S, S / devices
 
 
 # ---- Amdahl's law, fitted
 
 
 def _least_squares(devices, S):
-    x, y = 1 - 1 / np.asarray(devices, np.float64), 1 - 1 / S
+    x, y = 1 - 1 / devices, 1 - 1 / S
     slope = np.linalg.lstsq(x[:, None], y, rcond=None)[0][0]
     return min(max(slope, 0.0), 1.0)
 
 
 def _terms(devices, S):
-    x = 1 - 1 / np.asarray(devices, np.float64)
+    x = 1 - 1 / devices
     return (x * (1 + 1 / S)).sum() / (x * x).sum()
 
 
 def _several_devices(rng, shape, sizes):
     """At least one number above 1, in any order; now and then 1 too, or the same number again."""
-    K = rng.choice([1, 2, 2, 3, 4, 8, 16, 64], shape).astype(np.int32)
+    K = rng.choice([1, 2, 2, 3, 4, 8, 16, 64], shape).astype(np.float32)
     K[rng.integers(len(K))] = rng.choice([2, 4, 8])
     return K
 
@@ -88,7 +90,7 @@ def _speedups(rng, shape, sizes):
 amdahl_fit = Operation(
     "amdahl_fit",
     "the p from 0 to 1 for which Σ (1/S_K − ((1 − p) + p/K))² is smallest",
-    contract="devices (n,) int, S (n,) -> p ()",
+    contract="devices (n,), S (n,) -> p ()",
     truth=_least_squares,
     magnitude=_terms,
     values={"devices": _several_devices, "S": _speedups},
@@ -118,16 +120,16 @@ def _by_work(p, devices):
 scaling_laws = Operation(
     "scaling_laws",
     "Amdahl, the same work on K devices: S = 1 / ((1 − p) + p/K); Gustafson, K times the work: S = (1 − p) + p K",
-    contract="p (), devices (n,) int -> strong (n,), weak (n,)",
+    contract="p (), devices (n,) -> strong (n,), weak (n,)",
     truth=_by_work,
     # Where p is nearly 1, the rounding of 1 − p shows in the quotient.
     magnitude=lambda p, devices: ((1 + p + p / devices) / (1 - p + p / devices) ** 2, 1 + p + p * devices),
     values={
         "p": lambda rng, shape, sizes: (0.9, 0.5, 1.0, 0.0, 0.99, float(rng.uniform()))[sizes["turn"] % 6],
-        "devices": lambda rng, shape, sizes: rng.choice([1, 2, 3, 4, 8, 64, 1024], shape).astype(np.int32),
+        "devices": lambda rng, shape, sizes: rng.choice([1, 2, 3, 4, 8, 64, 1024], shape).astype(np.float32),
     },
     hostile=(),
-    advice=lambda place, p, devices: f"p is {p:.4g} and K {devices[place]} there",
+    advice=lambda place, p, devices: f"p is {p:.4g} and K {devices[place]:g} there",
     flops=None,
     sizes_to_check=tuple({"n": n} for n in (3, 1, 2, 4, 7, 12, 5, 20, 50, 9, 33, 64)),
 )
@@ -137,7 +139,7 @@ scaling_laws = Operation(
 def amdahl_and_gustafson(p, devices):
     strong = 1 / ((1 - p) + p / devices)
     weak = (1 - p) + p * devices
-    return strong.astype(np.float32), weak.astype(np.float32)
+    return strong, weak
 
 
 # ---- the CPU beside the GPUs

@@ -278,13 +278,14 @@ __device__ void add_piece(const Exchange& at, float* V, const long long* rows, i
     for (int i0 = begin + at.first(); i0 < end; i0 += AHEAD * at.stride()) {
         T sums[AHEAD];
 #pragma unroll
-        for (int d = 0; d < DEVICES; d++)
+        for (int d = 0; d < DEVICES; d++) {
+            T numbers[AHEAD] = {};
 #pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                const int i = i0 + k * at.stride();
-                if (i >= end) continue;
-                sums[k] = d == 0 ? vectors[d][i] : plus(sums[k], vectors[d][i]);
-            }
+            for (int k = 0; k < AHEAD; k++)
+                if (i0 + k * at.stride() < end) numbers[k] = vectors[d][i0 + k * at.stride()];
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) sums[k] = d == 0 ? numbers[k] : plus(sums[k], numbers[k]);
+        }
 #pragma unroll
         for (int d = 0; d < DEVICES; d++)
 #pragma unroll
@@ -302,7 +303,7 @@ __device__ void change_own(const Exchange& at, T* own, int begin, int end, Use u
     for (int i = begin + at.first(); i < end; i += at.stride()) own[i] = use(own[i], at.rank);
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(512, 1)
     pieces(float* V, const long long* rows, float* memory, const long long* distances, int n, int first, int blocks,
            int most, int rounds) {
     Exchange at = enter(memory, distances, first, blocks, most);

@@ -70,7 +70,7 @@ def _memory_size(size: int, most: int) -> int:
 def _shape(way: str, n: int, size: int) -> tuple[int, int]:
     """Blocks of each device, and their threads."""
     items = {"flags": n / 4, "words": n / 2, "pieces": n / 4 / size}[way]
-    threads = 512 if items <= 512 * MOST_BLOCKS else 1024
+    threads = 512 if items <= 512 * MOST_BLOCKS or way == "pieces" else 1024  # as __launch_bounds__ in peer.cu
     return max(1, min(MOST_BLOCKS, ceil(items / threads))), threads
 
 
@@ -153,7 +153,10 @@ class Simulated:
 
 
 class GPUs:
-    """GPUs of this host that reach each other's memory. CourseError if they do not."""
+    """GPUs of this host that reach each other's memory, with memory for their exchanges. CourseError if they do not.
+
+    All-reduces with the same memory must follow one another: for each GPU on one stream, or with waiting between.
+    """
 
     def __init__(self, devices: Sequence[int], most: int = 1 << 18):
         import cupy

@@ -158,8 +158,16 @@ def cosine_decay(rate: float, epochs: int) -> Schedule:
     return lambda epoch: rate * (1 + math.cos(math.pi * (min(epoch, epochs) - 1) / epochs)) / 2
 
 
+def warm_up(rate: float, epochs: int) -> Schedule:
+    """η · epoch / epochs, from the first so many epochs on η: a large rate that would leap out at the start."""
+    return lambda epoch: rate * min(epoch, epochs) / epochs
+
+
 def make_schedule(text: str, rate: float) -> Schedule:
-    """A schedule from text: "constant", "step,10,0.5", "exponential,0.95", "cosine,30"; CourseError for any other."""
+    """A schedule from text: "constant", "step,10,0.5", "exponential,0.95", "cosine,30" or "warmup,5".
+
+    CourseError for any other.
+    """
     kind, *numbers = text.split(",")
     try:
         match kind, numbers:
@@ -171,9 +179,11 @@ def make_schedule(text: str, rate: float) -> Schedule:
                 return exponential_decay(rate, _factor(factor))
             case "cosine", [epochs]:
                 return cosine_decay(rate, _epochs(epochs))
+            case "warmup", [epochs]:
+                return warm_up(rate, _epochs(epochs))
     except ValueError:
         pass
-    wanted = "constant, step,EPOCHS,FACTOR, exponential,FACTOR or cosine,EPOCHS"
+    wanted = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
     wanted += ", with epochs of at least 1 and a factor above 0 and up to 1"
     raise CourseError(f"wanted a schedule, {wanted}; got {text!r}")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nncourse.errors import CourseError
 
 if TYPE_CHECKING:
+    from nncourse.simulation.members import Run
     from nncourse.simulation.world import Message, Wait, World
 
 KINDS = ("deadlock", "lost message", "doubled message", "wrong chunk", "wrong rank", "mismatch", "endless exchange")
@@ -16,7 +17,12 @@ MOST_SHOWN = 8  # members of a circle
 
 
 class ExchangeError(CourseError):
-    """A group cannot go on. `rank` and `step` say where it shows first, `circle` who waits for whom in a deadlock."""
+    """A group cannot go on. `rank` and `step` say where it shows first, `circle` who waits for whom in a deadlock.
+
+    `run` is what simulate() had until then: its clocks, its events and its messages.
+    """
+
+    run: "Run | None" = None
 
     def __init__(self, kind: str, words: str, rank: int, step: int, circle: tuple[int, ...] = ()):
         super().__init__(f"{kind}: {words}")
@@ -66,16 +72,16 @@ def _circle(world: "World", circle: list[int]) -> ExchangeError:
     more = f", and so on through {len(circle)} ranks" if len(circle) > MOST_SHOWN else ""
     if len(places) == 1:
         pairs = ", ".join(f"{rank} for {_waits_for(world, rank)}" for rank, _ in shown)
-        words = f"{_ranks(circle)} wait {_place(waits[0])}, each to {_method(waits[0])}: {pairs}{more}"
+        words = f"{_ranks(circle)} wait {_place(waits[0])}, each to {_method(waits[0])}, {pairs}{more}"
     else:
-        words = ", ".join(f"rank {rank} waits {_place(wait)} to {doing_to(wait)}" for rank, wait in shown) + more
+        words = ", and ".join(f"rank {rank} waits {_place(wait)} to {doing_to(wait)}" for rank, wait in shown) + more
     methods = {wait.method for wait in waits}
     advice = ""
     if methods <= {"receive", "next_sender"}:
         advice = _tags(world, circle) or "; nobody's message is on the way, so one of them must send before it receives"
     elif methods == {"send"}:
         advice = "; a send waits here until the other receives, so one of them must receive before it sends"
-    words = f"{words}, a circle{advice}{_behind(world, circle)}"
+    words = f"{words}: a circle{advice}{_behind(world, circle)}"
     return ExchangeError("deadlock", words, circle[0], waits[0].step, tuple(circle))
 
 
@@ -168,7 +174,8 @@ def wrong_chunk(rank: int, wait: "Wait", message: "Message") -> ExchangeError:
 def wrong_rank(world: "World", rank: int, method: str, other: int) -> ExchangeError:
     """A partner that does not exist, or oneself."""
     where = _at(world.steps[rank], world.lines[rank])
-    words = f"rank {rank} {where} wants to {doing(method, other)}"
+    what = f"{method} with root {other}" if method in ("broadcast", "gather") else doing(method, other)
+    words = f"rank {rank} {where} wants to {what}"
     last = world.size - 1
     there = "itself" if other == rank else "but there is only rank 0" if last == 0 else f"but ranks go from 0 to {last}"
     advice = "; in a ring (rank ± 1) % size is the neighbour" if other in (-1, world.size) and world.size > 1 else ""
@@ -248,6 +255,6 @@ def _array(values, other=None) -> str:  # type: ignore[no-untyped-def]
 
 
 def _meeting(wait: "Wait") -> str:
-    size = f" of {wait.values.size} numbers" if wait.values is not None else ""
+    size = f" of {_array(wait.values, wait.values)}" if wait.values is not None else ""
     root = f" with root {wait.root}" if wait.method in ("broadcast", "gather") else ""
     return f"{wait.method}{size}{root}"

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from nncourse.errors import CourseError
+from nncourse.simulation.faults import ExchangeError
 from nncourse.simulation.links import Link
 from nncourse.simulation.world import Died, Event, Message, World
 
@@ -120,7 +121,11 @@ def simulate(
     given = arguments if arguments is not None else [()] * size
     if len(given) != size:
         raise CourseError(f"wanted arguments for each of {size} members; got {len(given)}")
-    results = run_members(world, part, given, patience=patience)
+    try:
+        results = run_members(world, part, given, patience=patience)
+    except ExchangeError as error:
+        error.run = Run([None] * size, world.clocks, world.events, world.messages, frozenset(world.died))
+        raise
     return Run(results, world.clocks, world.events, world.messages, frozenset(world.died))
 
 
@@ -229,8 +234,10 @@ class _Turns:
             self._may_run[rank].release()
 
     def _stop(self, error: BaseException) -> None:
-        self.error, self.over = error, True
-        self._done.release()
+        """End the simulation, because of the first error."""
+        if not self.over:
+            self.error, self.over = error, True
+            self._done.release()
 
     def _wait(self, threads: list[threading.Thread], patience: float) -> None:
         """Until all is over, or until one turn has lasted too long."""

@@ -1,0 +1,302 @@
+"""The thesis's experiment: what is run, what is computed from it, the page, and all of it once at tiny size."""
+
+import json
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from nncourse import cli
+from nncourse.classroom import experiment_page
+from nncourse.errors import CourseError
+from nncourse.group import ALONE
+from nncourse.parallel import experiment_numbers as numbers
+from nncourse.parallel import experiment_runs as runs
+from nncourse.parallel.experiment import (
+    Devices,
+    Job,
+    Plan,
+    image_counts,
+    jobs,
+    make_experiment_network,
+    make_parts,
+    parsed_devices,
+    run_job,
+)
+
+TINY = Plan("small", runs=1, epochs=2, batch_size=16, images=8, height=24, width=32, cpu_steps=0)
+CPU, GPU, GPUS = Devices("cpu", 1), Devices("gpu", 1), Devices("gpu", 2)
+
+
+# ---- what is run
+
+
+def test_devices_in_words_of_the_command_line():
+    assert parsed_devices("cpu,1,2,2,cpu2") == [CPU, GPU, GPUS, Devices("cpu", 2)]
+    for wrong in ("", "gpu", "cpu,,1", "0", "1.5", "cpu-1"):
+        with pytest.raises(CourseError, match="wanted"):
+            parsed_devices(wrong)
+
+
+def test_several_devices_get_a_batch_each_and_share_one_and_all_take_turns():
+    found = jobs(Plan(runs=2), [CPU, GPU, GPUS])
+    assert [job.name for job in found] == [
+        "cpu1-batch128-run1",
+        *("gpu1-batch128-run1", "gpu2-batch256-run1", "gpu2-batch128-run1"),
+        *("gpu1-batch128-run2", "gpu2-batch256-run2", "gpu2-batch128-run2"),
+    ]
+    assert len(jobs(Plan(runs=2, cpu_steps=0), [CPU, GPU])) == 4
+
+
+def test_the_parts_are_the_thesis_and_of_each_class_alike():
+    assert image_counts(Plan()) == (7_650, 180, 1_170)
+    parts = make_parts(TINY)
+    assert [len(part[1]) for part in (parts.train, parts.validation, parts.test)] == list(image_counts(TINY))
+    for images, targets in (parts.train, parts.validation, parts.test):
+        assert images.dtype == np.uint8 and images.shape[1:] == (1, 24, 32)
+        assert len(set(targets.sum(axis=0))) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"network": "vgg"}, {"runs": 0}, {"images": 2}, {"learning_rate": 0.0}, {"send": "x"}]
+)
+def test_a_plan_that_cannot_be_is_refused(options):
+    with pytest.raises(CourseError, match="wanted"):
+        Plan(**options)
+
+
+def test_the_network_of_the_thesis_has_21_million_parameters():
+    network = make_experiment_network(Plan("resnet34", height=32, width=32), 0)
+    assert network.flat_parameters.size == 21_283_017 and network.sizes[-1] == 9
+
+
+def test_a_run_learns_and_says_what_it_took():
+    plan = Plan("small", epochs=4, batch_size=8, images=12, height=18, width=24, cpu_steps=0)
+    first, again = (run_job(plan, Job(CPU, 8, 0), make_parts(plan), ALONE, []) for _ in range(2))
+    assert len(first["accuracies"]) == len(first["seconds"]["train"]) == 4
+    assert first["accuracies"] == again["accuracies"] and first["accuracy"] == again["accuracy"]
+    assert first["finite"] and first["energies"] == [] and not first["energy_is_trusted"]
+    trained, _, tested = image_counts(plan)
+    assert (first["images_an_epoch"], first["images_tested"]) == (trained, tested)
+    assert json.loads(json.dumps(first)) == first
+
+
+def test_the_cpu_may_train_some_steps_only():
+    plan = Plan("small", epochs=50, batch_size=4, images=8, height=12, width=16, cpu_steps=2)
+    found = run_job(plan, Job(CPU, 4, 0), make_parts(plan), ALONE, [])
+    assert found["partial"] and found["steps_an_epoch"] == 2 and found["images_an_epoch"] == 8
+    assert found["accuracy"] is None and found["accuracies"] == []
+
+
+# ---- what is computed
+
+
+def result(kind, count, batch, run=1, seconds=100.0, watts=200.0, idle=70.0, gpus=2, **more):
+    """A run of 10 epochs of 1,000 images on a machine of two GPUs; those that are not used are idle."""
+    energies = [
+        {
+            "name": f"GPU {n}, X",
+            "kind": "gpu",
+            "number": n,
+            "joules": (watts if kind == "gpu" and n < count else idle) * seconds,
+            "seconds": seconds,
+            "idle_watts": idle,
+        }
+        for n in range(gpus)
+    ]
+    about = {"name": "", "partial": False, "epochs": 10, "steps_an_epoch": 8, "images_an_epoch": 1000}
+    about |= {"images_tested": 100, "accuracies": [0.2 + 0.01 * run] * 10, "accuracy": 0.7 + 0.05 * run}
+    about |= {
+        "energies": energies,
+        "energy_is_trusted": True,
+        "power": {"seconds": [1, 2], "watts": [[watts] * 2] * gpus},
+    }
+    about |= {
+        "memory": {"all": 1e9, "batch": 1e6},
+        "parameters": 5,
+        "finite": True,
+        "machine": "M",
+        "versions": {"n": "1"},
+    }
+    parts = {"train": [0.08 * seconds] * 10, "validation": [0.01 * seconds] * 10, "test": [0.1 * seconds]}
+    return (
+        about | {"kind": kind, "count": count, "batch": batch, "run": run, "seconds": parts, "not_measured": []} | more
+    )
+
+
+def measured(p=0.9):
+    """One GPU and two, which follow Amdahl's law."""
+    two = 100 * (1 - p + p / 2)
+    return [
+        result("gpu", 1, 128),
+        result("gpu", 1, 128, 2),
+        result("gpu", 2, 256, seconds=two),
+        result("gpu", 2, 128, seconds=60.0),
+    ]
+
+
+def test_speedup_efficiency_and_amdahls_p():
+    rows = numbers.rows_of(measured(), 10, 1000, 100)
+    base = numbers.base_of(rows)
+    assert [row.label for row in rows] == ["1 GPU, 128", "2 GPUs, 128 each", "2 GPUs, 64 each"]
+    assert base is rows[0] and base.runs == 2 and base.total == pytest.approx(100)
+    assert numbers.speedups(rows, base)[1] == pytest.approx((100 / 55, 100 / 55))
+    found = numbers.series(rows, base)
+    assert {name: [row.count for row in some] for name, some in found.items()} == {
+        "batch 128 a device": [1, 2],
+        "batch 128 in all": [1, 2],
+    }
+    assert numbers.amdahl(found["batch 128 a device"], base) == pytest.approx(0.9, abs=1e-4)
+    assert rows[0].accuracy == pytest.approx((0.75, 0.775, 0.8))
+    assert numbers.amdahl(rows[:1], base) is None
+
+
+def test_energy_of_what_is_used_above_idle_and_of_all():
+    one, two = (numbers.consumed_by(each) for each in (result("gpu", 1, 128), result("gpu", 2, 256, seconds=50.0)))
+    assert (one.used, one.all, one.above_idle) == pytest.approx((20_000, 27_000, 13_000))
+    assert (two.used, two.all, two.above_idle) == pytest.approx((20_000, 20_000, 13_000))
+    assert two.edp_used / one.edp_used == pytest.approx(0.5)  # equal energy, half the EDP
+    assert two.edp_all / one.edp_all == pytest.approx(0.5 * 20 / 27)
+    assert numbers.consumed_by(result("cpu", 1, 128)) is None  # the GPUs' counters say nothing of the CPU
+    assert numbers.consumed_by(result("gpu", 1, 128, energies=[])) is None
+    assert numbers.consumed_by(result("gpu", 2, 128, gpus=1)) is None  # one of two has a counter
+
+
+def test_some_steps_are_scaled_up_and_marked():
+    partial = result("cpu", 1, 128, partial=True, epochs=1, steps_an_epoch=3, images_an_epoch=384, accuracy=None)
+    partial["seconds"] = {"train": [38.4], "validation": [], "test": [1.0]}
+    (row,) = numbers.rows_of([partial], 10, 1000, 200)
+    assert row.partial == 3 and row.accuracy is None and row.consumed is None
+    assert row.loop == pytest.approx(0.1 * 10 * 1000) and row.test == pytest.approx(2)
+
+
+# ---- the page
+
+
+class Page(HTMLParser):
+    """Its texts by tag, and whether every tag is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.found, self.images = [], {}, []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "img":
+            self.images.append(dict(attributes)["alt"])
+        elif tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open:
+            self.found.setdefault(self.open[-1], []).append(data)
+
+
+def page_of(tmp_path, results):
+    experiment_page.write(tmp_path / "page.html", Plan(epochs=10), results)
+    return Page((tmp_path / "page.html").read_text("utf-8"))
+
+
+def test_the_page_shows_numbers_beside_the_thesis(tmp_path):
+    page = page_of(tmp_path, measured())
+    cells, words = page.found["td"], " ".join(page.found["p"])
+    assert {"2 GPUs, 64 each", "1.79", "8.48e6", "0.51"} <= set(cells)
+    assert "Amdahl's p = 0.9000" in words
+    assert any(text.startswith("Speedup over 1 GPU, 128") for text in page.images)
+    assert sum(text.startswith("Power over time") for text in page.images) == 3
+    assert "Energy" in page.found["h2"]
+
+
+def test_the_page_says_what_was_not_measured_and_what_was_not_run_whole(tmp_path):
+    partial = result("cpu", 1, 128, partial=True, epochs=1, accuracy=None, energies=[], accuracies=[])
+    partial |= {"not_measured": ["energy of the CPU: not measurable here (no)"], "power": {"seconds": [], "watts": []}}
+    page = page_of(tmp_path, [partial])
+    words = " ".join(page.found["p"])
+    assert "Energy of the CPU: not measurable here" in words and "only 8 steps were trained" in words
+    assert any(cell.startswith("≈") for cell in page.found["td"])
+    broken = page_of(tmp_path, [result("gpu", 1, 128, finite=False, name="gpu1-batch128-run1")])
+    assert "no longer finite" in " ".join(broken.found["p"])
+
+
+# ---- runs in a folder
+
+
+def here(folder, job):
+    runs.run_one(folder, job.name, ALONE, progress=False)
+    return 0
+
+
+def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
+    plan, folder, said, done = Plan(**(vars(TINY) | {"runs": 3, "epochs": 1})), tmp_path / "new", [], []
+
+    def until_the_second(folder, job):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(job.name)
+        return here(folder, job)
+
+    with pytest.raises(KeyboardInterrupt):
+        runs.run_all(plan, [CPU], folder, until_the_second, said.append)
+    before = {file.name: file.stat().st_mtime_ns for file in (folder / "runs").iterdir()}
+    assert len(before) == 2 and len(runs.results_in(folder, plan, [CPU])) == 2
+    runs.run_all(plan, [CPU], folder, here, said.append)
+    assert "2 of 3 runs" in "".join(said)
+    after = {file.name: file.stat().st_mtime_ns for file in (folder / "runs").iterdir()}
+    assert len(after) == 3 and before.items() <= after.items()
+    assert sorted(file.name for file in folder.iterdir()) == ["plan.json", "runs"]
+    more = Plan(**(vars(plan) | {"runs": 4}))
+    runs.run_all(more, [CPU], folder, here, said.append)
+    assert len(runs.results_in(folder, more, [CPU])) == 4
+
+
+def test_a_run_without_a_result_ends_the_experiment_in_one_line(tmp_path):
+    with pytest.raises(CourseError, match="ended with status 3 and left no result; the same command"):
+        runs.run_all(TINY, [CPU], tmp_path / "new", lambda folder, job: 3, lambda line: None)
+
+
+def test_other_options_and_other_files_are_refused(tmp_path):
+    runs.settle(TINY, tmp_path / "one")
+    with pytest.raises(CourseError, match="holds an experiment with epochs 2; you said 3"):
+        runs.settle(Plan(**(vars(TINY) | {"epochs": 3})), tmp_path / "one")
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "mine.txt").write_text("x")
+    with pytest.raises(CourseError, match="it has other files"):
+        runs.settle(TINY, tmp_path / "two")
+    with pytest.raises(CourseError, match="with its plan.json"):
+        runs.read_plan(tmp_path / "two")
+    for name in ("cpu1-batch16-run2", "gpu-batch1-run1", "x", "tpu1-batch16-run1", "../cpu1-batch16-run1"):
+        with pytest.raises(CourseError, match="wanted a run such as"):
+            runs.job_called(TINY, name)
+
+
+def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
+    pytest.importorskip("mpi4py")
+    if not sys.platform.startswith("linux"):
+        pytest.skip("several processes are started on Linux only")
+    out = tmp_path / "found"
+    options = {"devices": "cpu,cpu2", "runs": 1, "epochs": 1, "batch-size": 8, "images": 5, "size": "12x16"}
+    options |= {"cpu-steps": 0, "out": out}
+    words = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    assert cli.main(["experiment", "small", *words]) == 0, capsys.readouterr().err
+    assert [file.stem for file in sorted((out / "runs").iterdir())] == [
+        "cpu1-batch8-run1",
+        "cpu2-batch16-run1",
+        "cpu2-batch8-run1",
+    ]
+    page = Page((out / "experiment.html").read_text("utf-8"))
+    assert "2 CPU processes, 4 each" in page.found["td"] and "Speedup" in page.found["h2"]
+    one, _, two = (json.loads(file.read_text()) for file in sorted((out / "runs").iterdir()))
+    assert one["images_an_epoch"] == two["images_an_epoch"] == 27
+
+
+@pytest.mark.parametrize("options", [["--size", "148"], ["--devices", "gpu"], ["--epochs", "0"], ["--send", "none"]])
+def test_wrong_options_are_one_line(tmp_path, capsys, options):
+    assert cli.main(["experiment", "small", "--out", str(tmp_path / "x"), *options]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("nncourse: wanted") and said.count("\n") == 1
+    assert not (tmp_path / "x").exists()
