@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from nncourse.classroom import overheads
-from nncourse.classroom.course import CUDA_FUNCTION
 from nncourse.classroom.plots import INK, Described
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError, refuse_unknown
@@ -97,7 +96,9 @@ def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: st
             if step % columns == 0:
                 axes.text(-0.2, rank + 0.5, f"rank {rank}", ha="right", va="center", fontsize=9, color=INK)
         axes.set(xlim=(-0.06, size + 0.06), ylim=(size + 0.06, -0.06))
-    note = "the digits: whose numbers are added up in a chunk; framed: sent next, to the rank below (the last to rank 0)"
+    note = (
+        "the digits: whose numbers are added up in a chunk; framed: sent next, to the rank below (the last to rank 0)"
+    )
     figure.text(0.5, 0.02, note, ha="center", fontsize=9, color=INK)
     return Described(figure, " ".join(_told(states, size)))
 
@@ -129,12 +130,12 @@ def _told(states: Sequence[Sequence[tuple[np.ndarray, int]]], size: int) -> Iter
 
 
 def peer_text(*names: str) -> str:
-    """The text of some functions of kernels/peer.cu, as they stand there, without the comments above them."""
-    found = {match[1]: match[0] for match in CUDA_FUNCTION.finditer(peer.source(2).text)}
+    """Some functions of kernels/peer.cu, as they stand there, without the comments above them."""
+    parts = [re.sub(r"^(?://.*\n)+", "", part) for part in peer.source(2).text.split("\n\n")]
+    found = {match[1]: part for part in parts if (match := re.search(r"void (?:__launch\S+\s+)?(\w+)\(", part))}
     for name in names:
         refuse_unknown("a function of peer.cu", name, found)
-    texts = [found[name] for name in found if name in names]
-    return "\n\n".join(re.sub(r"^(?://.*\n)+", "", text) for text in texts)
+    return "\n\n".join(found[name] for name in found if name in names)
 
 
 def emulated_all_reduce(devices: int = 4, n: int = 100, way: str = "flags") -> str:
@@ -145,7 +146,9 @@ def emulated_all_reduce(devices: int = 4, n: int = 100, way: str = "flags") -> s
     (truth,) = peer.after_rounds(vectors, 1)[:1]
     peer.Simulated(devices).all_reduce(vectors, way)
     same = all((vector == truth).all() for vector in vectors)
-    return f"{way}, {devices} devices, {n} numbers: {'the right sum, and the same bits everywhere' if same else 'wrong'}"
+    return (
+        f"{way}, {devices} devices, {n} numbers: {'the right sum, and the same bits everywhere' if same else 'wrong'}"
+    )
 
 
 # ---- recorded times

@@ -1,11 +1,11 @@
 """A group whose sums are made by a kernel of all_reduce: so a network learns by an exchange of one's own.
 
-    kernel, whose = own_all_reduce()
+kernel, whose = own_all_reduce()
 
-    def part(group):
-        train(network, X, Y, backend, group=ByKernel(group, kernel), epochs=1)
+def part(group):
+    train(network, X, Y, backend, group=ByKernel(group, kernel), epochs=1)
 
-    simulate(part, size=4)
+simulate(part, size=4)
 """
 
 from collections.abc import Callable
