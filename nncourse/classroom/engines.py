@@ -157,7 +157,9 @@ class Engines:
         )
         try:
             with _quiet():
-                client = self._cluster.start_and_connect_sync(activate=False)
+                self._cluster.start_cluster_sync(self.count)
+                client = self._cluster.connect_client_sync()
+                client.wait_for_engines(self.count, timeout=STARTS, interactive=False)  # no progress bar as a widget
                 controller = [number for number in [getattr(self._cluster.controller, "pid", None)] if number]
                 about = os.getpid(), controller, os.getcwd(), list(sys.path), self._folder.name
                 every = client[:].apply_async(_joins, *about)

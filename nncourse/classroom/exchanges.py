@@ -38,24 +38,25 @@ def letters(messages: Sequence[Message]) -> str:
 
 
 class _Watched:
-    """A member's group that keeps what the member's vector is whenever it sends, and where it sends from."""
+    """A member's group that keeps what the member's vector is before each letter comes, and where it sends from."""
 
     def __init__(self, group: SimulatedGroup, vector: np.ndarray):
         self.group, self.vector = group, vector
         self.rank, self.size = group.rank, group.size
-        self.seen: list[tuple[np.ndarray, int]] = []
+        self.seen: list[np.ndarray] = []
+        self.sent: list[int] = []
 
     def send(self, vector: np.ndarray, to: int, tag: int = 0) -> None:
-        there = (vector.ctypes.data - self.vector.ctypes.data) // self.vector.itemsize
-        self.seen.append((self.vector.copy(), there))
+        self.sent.append((vector.ctypes.data - self.vector.ctypes.data) // self.vector.itemsize)
         self.group.send(vector, to, tag)
 
     def receive(self, vector: np.ndarray, source: int, tag: int = 0) -> None:
+        self.seen.append(self.vector.copy())
         self.group.receive(vector, source, tag)
 
 
 def ring_states(kernel: Callable[..., Any], size: int) -> list[list[tuple[np.ndarray, int]]]:
-    """For each rank what its chunks hold before each of its sends, and at the end; and which chunk it sends, or −1.
+    """For each rank what its chunks hold before each letter, and at the end; and which chunk it sends then, or −1.
 
     Every chunk is one number here, and rank r's are all 2^r: so the sum says who is in it.
     """
@@ -64,7 +65,7 @@ def ring_states(kernel: Callable[..., Any], size: int) -> list[list[tuple[np.nda
         vector = np.full(size, 2**group.rank, np.float32)
         watched = _Watched(group, vector)
         kernel(watched, vector)
-        return [*watched.seen, (vector, -1)]
+        return list(zip([*watched.seen, vector], [*watched.sent, -1], strict=True))
 
     return simulate(part, size).results
 
