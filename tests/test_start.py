@@ -285,6 +285,10 @@ def test_a_world_is_told_by_its_launcher():
     inside = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMI_RANK": "1", "PMI_SIZE": "2", "PATH": "/bin"}
     assert world.told(inside) == (1, 2, "mpiexec")
     assert world.without_launcher(inside) == {"PATH": "/bin"}
+    settings = {"OMPI_MCA_plm": "isolated", "OMPI_ALLOW_RUN_AS_ROOT": "1"}
+    assert world.without_launcher(inside | settings) == {"PATH": "/bin"} | settings
+    by_open_mpi = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_MCA_ess": "pmi"}
+    assert world.without_launcher(by_open_mpi | {"PATH": "/bin"}) == {"PATH": "/bin"}
 
 
 @pytest.mark.parametrize(
