@@ -415,3 +415,12 @@ def test_last_words_reach_the_guard_whole_or_shortened(heart):
     heart.last_words("x" * 100_000, 1)
     status, text = heart.read_last_words()
     assert status == 1 and set(text) == {"x"} and len(text) > 1000
+
+
+@MPI
+def test_without_a_folder_for_the_socket_one_line_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(start.tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(
+        CourseError, match="wanted a folder for a socket; No such file or directory: name one in TMPDIR"
+    ):
+        start.run(["train"], 2, 6, lambda heart: 0)
