@@ -28,7 +28,7 @@ EXPERIMENT = "slurm/experiment.sbatch"
 SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 TRAIN, LAB, NOTEBOOKS, REPORT = (f"slurm/{name}.sbatch" for name in ("train", "jupyterlab", "notebooks", "report"))
 PARALLEL = "slurm/parallel.sbatch"
-TWO_GPUS = ("parallel",)  # the scripts that ask for two
+TWO_GPUS = ("parallel", "experiment")  # the scripts that ask for two
 MPI = pytest.mark.skipif(not find_spec("mpi4py"), reason="mpi4py is not installed: pip install 'nncourse[devices]'")
 pytestmark = pytest.mark.skipif(bool(slurm_cluster.why_not()), reason=slurm_cluster.why_not() or "-")
 
@@ -264,8 +264,8 @@ def test_the_experiment_takes_the_gpus_that_the_job_got(slurm, course, tmp_path)
         assert last == f"-m nncourse experiment resnet34 --out experiment --devices {wanted} --epochs 5"
 
 
+@MPI
 def test_the_experiment_starts_its_processes_in_a_job(slurm, course):
-    pytest.importorskip("mpi4py")
     options = {"devices": "cpu2", "runs": 1, "epochs": 1, "batch-size": 8, "images": 5, "size": "12x16"}
     words = [text for name, value in (options | {"cpu-steps": 0}).items() for text in (f"--{name}", str(value))]
     number = slurm.submit("--gres=gpu:2", EXPERIMENT, *words, cwd=course, NETWORK="small", OUT="found")

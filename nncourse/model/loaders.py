@@ -137,7 +137,8 @@ class _Prefetched:
         np.take(self.images, rows, axis=0, out=here, mode="clip")  # without a mode it copies once more
         with self.stream:
             self.stream.wait_event(self.used[place])
-            there.set(here, stream=self.stream)
+            if len(rows):
+                there.set(here, stream=self.stream)
             if there.dtype == np.uint8:
                 self.cupy.true_divide(there, np.float32(255), out=floats, dtype=np.float32)
             self.copied[place].record(self.stream)
