@@ -35,9 +35,9 @@ def data_parallel(result: dict) -> tuple[str, Rows]:
         speedup = f"{base[r['batch']] / r['seconds_an_epoch']:.2f}"
         rows.append([f"{r['batch']:,}", str(r["devices"]), r["contender"], *times, speedup])
     said = (
-        "784-192-10, SGD, an epoch of 50,000 samples that lie on the GPUs. `shared batches`: each GPU computes its rows "
-        "of each batch, and the gradients are added inside a kernel. The speedup is over `graph` on one GPU with the same "
-        "batch. Small batches are faster on one GPU."
+        "784-192-10, SGD, an epoch of 50,000 samples that lie on the GPUs. `shared batches`: each GPU computes its "
+        "rows of each batch, and the gradients are added inside a kernel. The speedup is over `graph` on one GPU with "
+        "the same batch. Small batches are faster on one GPU."
     )
     return said, rows
 
