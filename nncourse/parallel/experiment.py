@@ -65,12 +65,6 @@ class Devices:
     kind: str  # "cpu" or "gpu"
     count: int
 
-    @property
-    def in_words(self) -> str:
-        if self.kind == "cpu":
-            return "CPU" if self.count == 1 else f"{self.count} CPU processes"
-        return "1 GPU" if self.count == 1 else f"{self.count} GPUs"
-
 
 @dataclass(frozen=True)
 class Job:
