@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,8 @@ from nncourse import device
 from nncourse.child import kill_group
 
 HERE = Path(__file__).resolve().parent
+NO_MPI = "mpi4py is not installed: pip install 'nncourse[devices]'"
+MPI = pytest.mark.skipif(not find_spec("mpi4py"), reason=NO_MPI)
 # Open MPI asks for these where there are more processes than cores, and as root; MPICH does not know them.
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -62,10 +65,20 @@ def in_processes(function: Callable, processes: int, *arguments: Any, limit: flo
     return results
 
 
+def until(happened: Callable[[], Any], patience: float = 60.0) -> bool:
+    """Whether something happens within so many seconds."""
+    end = time.monotonic() + patience
+    while not happened():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 def mpiexec() -> str:
     """The mpiexec beside Python, or another one; skips the test where there is none, or no mpi4py."""
     if not find_spec("mpi4py"):
-        pytest.skip("mpi4py is not installed: pip install 'nncourse[devices]'")
+        pytest.skip(NO_MPI)
     found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
     if not found:
         pytest.skip("there is no mpiexec: pip install mpich")

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from processes import MPI
 
 from nncourse import cli
 from nncourse.classroom import experiment_page
@@ -274,8 +275,8 @@ def test_other_options_and_other_files_are_refused(tmp_path):
             runs.job_called(TINY, name)
 
 
+@MPI
 def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
-    pytest.importorskip("mpi4py")
     if not sys.platform.startswith("linux"):
         pytest.skip("several processes are started on Linux only")
     out = tmp_path / "found"
