@@ -404,6 +404,14 @@ def heart():
     memory.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no files in memory")
+def test_signs_of_life_need_no_disk(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
+    with heartbeat.memory() as memory:
+        Heartbeat(memory.fileno()).last_words("the disk is full", 2)
+        assert Heartbeat(memory.fileno()).read_last_words() == (2, "the disk is full")
+
+
 def watched(heart, monkeypatch, state: str, used, seconds: float, say=lambda: None) -> str:
     """What a guard with a patience of 2 seconds thinks at the end of so many seconds."""
     now = [0.0]

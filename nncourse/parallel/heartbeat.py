@@ -18,9 +18,12 @@ VARIABLE = "NNCOURSE_MEMBER"  # in the environment: the file of the memory, for 
 
 
 def memory() -> BinaryIO:
-    """A file of zeros without a name. A child process may inherit it."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the two processes)
-    file.truncate(SIZE)
+    """A file of zeros without a name, on Linux in memory. A child process may inherit it."""
+    # On a disk that is full, writing to mapped memory would end both processes by a signal.
+    in_memory = hasattr(os, "memfd_create")
+    file = os.fdopen(os.memfd_create("nncourse"), "w+b") if in_memory else tempfile.TemporaryFile()  # noqa: SIM115
+    file.write(bytes(SIZE))
+    file.flush()
     os.set_inheritable(file.fileno(), True)
     return file
 

@@ -42,10 +42,8 @@ def run(arguments: Sequence[str], processes: int | None, patience: float, work: 
         from nncourse.parallel import member
 
         return member.run(work, heart)
-    if processes is not None and not 1 <= processes <= MOST_PROCESSES:
-        raise CourseError(f"wanted from 1 to {MOST_PROCESSES} processes, got {processes}")
-    if not patience > 0:
-        raise CourseError(f"wanted a patience of more than 0 seconds, got {patience:g}")
+    refuse_number(1 if processes is None else processes)
+    refuse_patience(patience)
     place = world.told(os.environ)
     if place.size > 1:
         if processes not in (None, place.size):
@@ -56,6 +54,18 @@ def run(arguments: Sequence[str], processes: int | None, patience: float, work: 
     if (processes or 1) > 1:
         return _start(arguments, processes or 1)
     return work(None)
+
+
+def refuse_number(processes: int) -> None:
+    """CourseError for a number of processes that nobody means."""
+    if not 1 <= processes <= MOST_PROCESSES:
+        raise CourseError(f"wanted from 1 to {MOST_PROCESSES} processes, got {processes}")
+
+
+def refuse_patience(seconds: float) -> None:
+    """CourseError for a patience that ends at once."""
+    if not seconds > 0:
+        raise CourseError(f"wanted a patience of more than 0 seconds, got {seconds:g}")
 
 
 # Which mpiexec
