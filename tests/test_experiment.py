@@ -13,6 +13,11 @@ from nncourse import cli
 from nncourse.classroom import experiment_page
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
+from nncourse.kernels.backend import choose
+from nncourse.model.data_parallel import data_parallel_epoch
+from nncourse.model.loaders import as_floats
+from nncourse.model.training import evaluate
+from nncourse.parallel import experiment
 from nncourse.parallel import experiment_numbers as numbers
 from nncourse.parallel import experiment_runs as runs
 from nncourse.parallel.experiment import (
@@ -26,6 +31,7 @@ from nncourse.parallel.experiment import (
     parsed_devices,
     run_job,
 )
+from nncourse.parallel.simulated import simulate
 
 TINY = Plan("small", runs=1, epochs=2, batch_size=16, images=8, height=24, width=32, cpu_steps=0)
 CPU, GPU, GPUS = Devices("cpu", 1), Devices("gpu", 1), Devices("gpu", 2)
@@ -74,7 +80,7 @@ def test_the_network_of_the_thesis_has_21_million_parameters():
     assert network.flat_parameters.size == 21_283_017 and network.sizes[-1] == 9
 
 
-def test_a_run_learns_and_says_what_it_took():
+def test_a_run_can_be_repeated_and_says_what_it_took():
     plan = Plan("small", epochs=4, batch_size=8, images=12, height=18, width=24, cpu_steps=0)
     first, again = (run_job(plan, Job(CPU, 8, 0), make_parts(plan), ALONE, []) for _ in range(2))
     assert len(first["accuracies"]) == len(first["seconds"]["train"]) == 4
@@ -83,6 +89,40 @@ def test_a_run_learns_and_says_what_it_took():
     trained, _, tested = image_counts(plan)
     assert (first["images_an_epoch"], first["images_tested"]) == (trained, tested)
     assert json.loads(json.dumps(first)) == first
+
+
+def test_runs_begin_with_weights_of_their_own_epochs_have_their_own_orders_and_something_is_learnt(monkeypatch):
+    seeds, orders, trained, parts = [], [], [], make_parts(TINY)
+
+    def network(plan, seed):
+        seeds.append(seed)
+        return make_experiment_network(plan, seed)
+
+    def epoch(network, X, Y, order, *arguments, **more):
+        orders.append(order)
+        trained.append(network)
+        data_parallel_epoch(network, X, Y, order, *arguments, **more)
+
+    monkeypatch.setattr(experiment, "make_experiment_network", network)
+    monkeypatch.setattr(experiment, "data_parallel_epoch", epoch)
+    for number in range(2):
+        run_job(TINY, Job(CPU, 16, number), parts, ALONE, [])
+    assert seeds == [0, 1] and len({tuple(order) for order in orders}) == len(orders) == 4
+    assert all(sorted(order) == list(range(image_counts(TINY)[0])) for order in orders)
+    X, Y, numpy = as_floats(parts.train[0], "cpu"), parts.train[1], choose("numpy")
+    before, after = (evaluate(each, X, Y, numpy) for each in (make_experiment_network(TINY, 1), trained[-1]))
+    assert after < before
+
+
+def test_two_members_come_to_what_one_does():
+    plan, rows = Plan("small", epochs=3, batch_size=16, images=12, height=18, width=24, cpu_steps=0), []
+    parts = make_parts(plan)
+    alone = run_job(plan, Job(CPU, 16, 0), parts, ALONE, [])
+    two = Job(Devices("cpu", 2), 16, 0)
+    for found in simulate(lambda group: run_job(plan, two, parts, group, [], on_rows=rows.append), 2).results:
+        assert found["accuracies"] == alone["accuracies"] and found["accuracy"] == alone["accuracy"] > 0
+    trained, held, tested = image_counts(plan)
+    assert sum(rows) == 3 * (trained + held) + tested
 
 
 def test_the_cpu_may_train_some_steps_only():
@@ -264,6 +304,13 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
 def test_a_run_without_a_result_ends_the_experiment_in_one_line(tmp_path):
     with pytest.raises(CourseError, match="ended with status 3 and left no result; the same command"):
         runs.run_all(TINY, [CPU], tmp_path / "new", lambda folder, job: 3, lambda line: None)
+
+
+def test_ctrl_c_in_a_run_is_ctrl_c_and_another_number_of_processes_is_refused(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        runs.run_all(TINY, [CPU], tmp_path / "new", lambda folder, job: 130, lambda line: None)
+    with pytest.raises(CourseError, match="wanted 2 processes for cpu2-batch16-run1; got 1"):
+        here(tmp_path / "new", Job(Devices("cpu", 2), 16, 0))
 
 
 def test_other_options_and_other_files_are_refused(tmp_path):

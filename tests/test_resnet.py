@@ -15,7 +15,7 @@ from nncourse.errors import CourseError
 from nncourse.kernels import cudnn
 from nncourse.kernels.backend import choose
 from nncourse.model import files
-from nncourse.model.image_layers import Convolution, Flatten, GlobalAveragePool, MaxPool
+from nncourse.model.image_layers import Convolution, Dropout, Flatten, GlobalAveragePool, MaxPool
 from nncourse.model.layers import Dense, Turn
 from nncourse.model.network import (
     Network,
@@ -361,6 +361,12 @@ def test_a_resnet_in_words_is_the_same_network(tmp_path):
     with pytest.raises(CourseError) as caught:
         network.architecture  # noqa: B018
     assert "\n" not in str(caught.value)
+
+
+def test_dropout_in_the_shortcut_draws_other_numbers_than_that_in_the_body():
+    block = Residual([Dropout(0.5)], [Dropout(0.5)], "")
+    A = block.forward(np.ones((4, 50), np.float32), NUMPY, TURN).A
+    assert set(A.ravel().tolist()) == {0, 2, 4}  # kept by neither, by one, by both
 
 
 # ---- over a group

@@ -15,8 +15,10 @@ from processes import MPI, until
 from nncourse.errors import CourseError
 from nncourse.model import files
 from nncourse.parallel import guard, heartbeat, start, world
+from nncourse.parallel import member as member_of
 from nncourse.parallel.guard import Watch
 from nncourse.parallel.heartbeat import STARTING, WAITING, WORKING, Heartbeat
+from nncourse.parallel.simulated import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 10  # within which all of them are gone
@@ -403,15 +405,15 @@ def test_signs_of_life_need_no_disk(monkeypatch):
         assert Heartbeat(memory.fileno()).read_last_words() == (2, "the disk is full")
 
 
-def watched(heart, monkeypatch, state: str, used, seconds: float, say=lambda: None) -> str:
-    """What a guard with a patience of 2 seconds thinks at the end of so many seconds."""
+def watched(heart, monkeypatch, state: str, used, seconds: float, say=lambda: None, every: float = 0.25) -> str:
+    """What a guard with a patience of 2 seconds, which looks so often, thinks at the end of so many seconds."""
     now = [0.0]
     monkeypatch.setattr(guard, "_in_kernel", lambda process: (state, used(now[0])))
     monkeypatch.setattr(guard.time, "monotonic", lambda: now[0])
     watch = Watch(heart, 123, 2.0)
     problem = ""
     while now[0] < seconds and not problem:
-        now[0] += 0.25
+        now[0] += every
         say()
         problem = watch.problem()
     return problem
@@ -430,6 +432,7 @@ def test_hung_is_told_from_slow(heart, monkeypatch):
     assert watched(heart, monkeypatch, "S", BUSY, 2.5) == ""
     assert "no step for 3 s" in watched(heart, monkeypatch, "R", BUSY, 4)
     assert watched(heart, monkeypatch, "S", IDLE, 100, say=lambda: heart.works(10)) == ""
+    assert watched(heart, monkeypatch, "S", IDLE, 150, every=50) == ""  # the guard itself was stopped
     assert watched(heart, monkeypatch, "D", lambda now: now // 100, 2.5) == ""  # a disk that is slow
     heart.waits()
     assert heart.state == WAITING
@@ -450,6 +453,19 @@ def test_how_long_rows_may_take_follows_from_those_before(heart, monkeypatch):
     assert heart.foreseen == pytest.approx(heartbeat.SLOWER * 20)
     assert watched(heart, monkeypatch, "R", BUSY, 90) == ""
     assert "no step" in watched(heart, monkeypatch, "R", BUSY, 110)
+
+
+def test_the_first_member_works_before_all_others():
+    order, box = [], np.zeros(1)
+
+    def part(group):
+        if group.rank == 0:
+            group.receive(box, 1)  # it comes later than the others
+        if group.rank == 1:
+            group.send(box, 0)
+        return member_of.first_one(group, lambda: order.append(group.rank) or 10 * group.rank)
+
+    assert simulate(part, 3).results == [0, 10, 20] and order[0] == 0 and sorted(order) == [0, 1, 2]
 
 
 def test_last_words_reach_the_guard_whole_or_shortened(heart):
