@@ -116,7 +116,7 @@ def draw(title: str = "", **settings: float | str) -> tuple[Figure, str]:
     figure = Figure(figsize=(9.2, 3.8), dpi=100)  # a layout that is computed would take as long again as the rest
     figure.suptitle(title, fontsize=11)
     left, right = figure.subplots(1, 2)
-    figure.subplots_adjust(left=0.07, right=0.98, bottom=0.27, top=0.9 if title else 0.97, wspace=0.2)
+    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.27, top=0.9 if title else 0.97, wspace=0.2)
     lines = (
         ("strong scaling", curves.strong, "tab:blue", "o-"),
         ("Amdahl", curves.amdahl, "tab:blue", "--"),

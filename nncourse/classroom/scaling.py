@@ -4,10 +4,7 @@ Where MPI is missing, times of several processes are simulated from those of one
 """
 
 import statistics
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nncourse import device as devices
-from nncourse.child import kill_group
 from nncourse.classroom.plots import Described, plain_numbers
 from nncourse.classroom.timing import duration
 from nncourse.errors import CourseError
@@ -60,9 +56,10 @@ def measure_steps(alone: Sequence[int], together_: Sequence[int], processes: int
         found = _numbered(scaling.alone_here(alone, **options))
         fitted = fit_steps(found)
         exchange = ring_seconds(MADE_UP, GRADIENT, processes)
-        by_all = {batch: [fitted.seconds(batch / processes) + exchange] for batch in together_}
+        rounds = len(found[alone[0]])
+        by_all = {batch: [fitted.seconds(batch / processes) + exchange] * rounds for batch in together_}
         source = f"one process measured, {processes} simulated: {why}"
-        return Steps(found, by_all, {batch: [exchange] for batch in together_}, processes, source)
+        return Steps(found, by_all, {batch: [exchange] * rounds for batch in together_}, processes, source)
     answer = together(scaling.steps, processes, alone=list(alone), together=list(together_), **options)[0]
     source = f"measured here: {processes} processes, {devices.describe('cpu')}"
     return Steps(*(_numbered(answer[part]) for part in ("alone", "together", "exchange")), processes, source)
@@ -97,24 +94,6 @@ def fit_steps(runs: Runs) -> Link:
     """A step of so many rows takes `latency` + rows / `bandwidth` seconds: its fixed cost, and rows a second."""
     middle = medians(runs)
     return fit_link(list(middle), list(middle.values()))
-
-
-BUSY = """
-import time
-end = time.monotonic() + 60
-while time.monotonic() < end:
-    sum(i * i for i in range(100_000))
-"""
-
-
-@contextmanager
-def neighbour() -> Iterator[None]:
-    """Another program that keeps one core of this machine busy, for as long as the block lasts, at most a minute."""
-    process = subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True)
-    try:
-        yield
-    finally:
-        kill_group(process)
 
 
 def own_energy(work: Callable[[], object], least: float = energy.LEAST) -> list[str]:
@@ -194,7 +173,6 @@ def plot_steps(steps: Steps, title: str = "") -> Described:
     left.set(
         xlabel="batch of one process alone, samples", ylabel=f"speedup with {count} processes", ylim=(0, 1.15 * count)
     )
-    left.legend(frameon=False, fontsize=8)
     batches = list(steps.together)
     whole, exchange = (np.array([medians(part)[b] for b in batches]) * 1e3 for part in (steps.together, steps.exchange))
     places = range(len(batches))
@@ -205,7 +183,8 @@ def plot_steps(steps: Steps, title: str = "") -> Described:
         right.text(place, 1.02, f"{time:.3g} ms", ha="center", fontsize=8)
     right.set_xticks(places, [str(batch) for batch in batches])
     right.set(xlabel="batch of all processes together, samples", ylabel="part of a step", ylim=(0, 1.12))
-    figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False, fontsize=8)
+    for axes in (left, right):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False, fontsize=8)
     left.set_xscale("log", base=2)
     left.set_xticks(list(steps.alone))
     _plain((left, right))
@@ -273,6 +252,8 @@ def plot_lines(
         plain_numbers(axes.xaxis)
     if yscale == "log":
         plain_numbers(axes.yaxis)
+    else:
+        axes.set_ylim(bottom=0)
     if simulated:
         axes.text(0.99, 0.02, "simulated", transform=axes.transAxes, ha="right", color="0.5", fontsize=16)
     axes.legend(frameon=False, fontsize=9)

@@ -5,13 +5,17 @@ Measurements take turns, round by round, so that whatever slows the machine down
 """
 
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from nncourse.calls import Array
+from nncourse.child import kill_group
 from nncourse.group import ALONE, Group
 from nncourse.kernels.backend import choose
 from nncourse.model.data_parallel import data_parallel_epoch
@@ -130,6 +134,26 @@ def _sleep_until_done(world: MPIGroup) -> None:
             world.send(word, other, DONE)
 
 
+# ---- a disturbance
+
+BUSY = """
+import time
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    sum(i * i for i in range(100_000))
+"""
+
+
+@contextmanager
+def neighbour() -> Iterator[subprocess.Popen]:
+    """Another program that keeps one core of this machine busy, for as long as the block lasts, at most a minute."""
+    process = subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True)
+    try:
+        yield process
+    finally:
+        kill_group(process)
+
+
 # ---- messages
 
 
@@ -199,7 +223,7 @@ def simulated_step(
     size: int,
     link: Link,
     spread: Sequence[float] = (1.0,),
-    steps: int = 4,
+    steps: int = 3,
     seed: int = 0,
 ) -> float:
     """Seconds of a data-parallel step on so many simulated devices: the median of some.
