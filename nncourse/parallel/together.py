@@ -23,6 +23,7 @@ from nncourse.errors import CourseError
 from nncourse.parallel import start, world
 
 LIMIT = 60.0  # seconds
+ENDING = 3.0  # seconds that mpiexec has to end its members
 # Each process gets one core: else the libraries of all of them would start a thread for every core.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
@@ -55,7 +56,7 @@ def together(function: Callable[..., Any], processes: int, limit: float = LIMIT,
                 process.wait(limit)
             ended = process.poll()
         finally:
-            kill_group(process)
+            _end(process)
         answers = [_answer(Path(folder) / str(rank)) for rank in range(processes)]
         said.seek(0)
         words = said.read().decode(errors="replace").strip().splitlines()
@@ -67,6 +68,15 @@ def together(function: Callable[..., Any], processes: int, limit: float = LIMIT,
     if not all(answers):
         raise CourseError(f"{processes} processes ended with {ended}: {words[-1] if words else 'without a word'}")
     return [answer["result"] for answer in answers]
+
+
+def _end(process: subprocess.Popen) -> None:
+    """mpiexec's members may be in sessions of their own: asked to end, it ends them; killed, it would not."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING)
+    kill_group(process)
 
 
 def _answer(file: Path) -> dict[str, Any]:
