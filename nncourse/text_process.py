@@ -230,7 +230,7 @@ class Talk:
         if "raised" in answer:
             raise type(answer["raised"], (Exception,), {})(answer["text"])
         if "fills" in answer:  # a vector that a group exchanges
-            array = [*arguments, *named.values()][0]
+            array = named["vector"] if "vector" in named else arguments[0]
             array[...] = array_of(answer["fills"], blocks).reshape(array.shape)
             return None
         if "list" in answer:

@@ -24,6 +24,8 @@ PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 SLURM_CONF = """
 ClusterName=course
+# Not the numbers of the cluster of another test, after which MPI names its shared memory.
+FirstJobId={first}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller_port}
 SlurmdPort={node_port}
@@ -181,7 +183,9 @@ def _configure(folder: Path) -> Cluster:
     """Write the files that the daemons read."""
     host = socket.gethostname().split(".")[0]
     controller_port, node_port = free_ports(2)
-    text = SLURM_CONF.format(host=host, folder=folder, controller_port=controller_port, node_port=node_port)
+    first = 1000 + secrets.randbelow(1_000_000)
+    ports = {"controller_port": controller_port, "node_port": node_port}
+    text = SLURM_CONF.format(host=host, folder=folder, first=first, **ports)
     (folder / "slurm.conf").write_text(text)
     gpus = [folder / f"gpu{number}" for number in range(2)]
     for gpu in gpus:

@@ -1,33 +1,61 @@
-"""The benchmark of data-parallel training on the CPU runs, and its table says what was measured."""
+"""The benchmark of several GPUs: its numbers, and all of it on the CPU with two processes."""
 
 import json
 
-from processes import mpiexec
+import pytest
 
-from benchmarks import devices_cpu, tables
-
-
-def test_it_runs(tmp_path, capsys):
-    mpiexec()
-    out = tmp_path / "devices_cpu.json"
-    assert devices_cpu.main(["--rounds", "1", "--rows", "64", "--samples", "1000", "--out", str(out)]) == 0
-    found = json.loads(out.read_text("utf-8"))
-    times = found["seconds"]["64"]
-    assert set(times) == {"one process", "one process, whole epochs", "2 processes"}
-    assert all(len(rounds) == 1 and rounds[0] > 0 for rounds in times.values())
-    assert len(found["exchange"]) == 15 and "numpy" in found["versions"] and "mpi" in found["versions"]
-    assert tables.table("devices_cpu", tmp_path) in capsys.readouterr().out.replace("now", found["date"])
+from benchmarks import devices_gpu
 
 
-def test_its_table_has_the_median_of_the_rounds_efficiencies():
-    """Not the efficiency of medians: alone and together are near each other in time."""
-    times = {
-        "one process": [1e-3, 1e-3, 3e-3],
-        "one process, whole epochs": [0.9e-3] * 3,
-        "2 processes": [2e-3, 1.25e-3, 3e-3],
-    }
-    about = {"machine": "A processor", "date": "2026-01-01", "versions": {"nncourse": "1", "numpy": "2"}}
-    result = {"sizes": [784, 192, 10], "samples": 5000, "processes": 2, "exchange": [1e-4, 3e-4, 2e-4]} | about
-    lines = devices_cpu.table(result | {"seconds": {"1024": times}}).splitlines()
-    assert lines[2] == "| 1,024 | 1.00 | 0.90 | 2.00 | 0.80 | 0.50 to 1.00 |"
-    assert "784-192-10" in lines[-1] and "takes 200 µs. A processor; 2026-01-01; numpy 2." in lines[-1]
+def record(library, devices, rate, joules=(), round=1):
+    energies = [
+        {"name": "", "kind": "gpu", "number": n, "joules": value, "seconds": 10.0, "idle_watts": 10.0}
+        for n, value in enumerate(joules)
+    ]
+    about = {"library": library, "devices": devices, "round": round, "images": 10 * rate}
+    return about | {"images_a_second": rate, "seconds_a_step": 1 / rate, "energies": energies}
+
+
+def test_what_two_gain_is_over_the_mean_of_each_alone():
+    records = [record("x", [0], 90.0), record("x", [1], 110.0), record("x", [0, 1], 198.0)]
+    records += [record("x", [0, 1], 150.0, round=2), record("x", [0, 1], 197.0, round=3)]
+    found = devices_gpu.scaling([*records, record("y", [0], 50.0)])
+    together = next(each for each in found if each["devices"] == [0, 1])
+    assert together["over_alone"] == pytest.approx(1.97) and together["efficiency"] == pytest.approx(0.985)
+    assert together["rounds"] == [198.0, 150.0, 197.0] and "joules" not in together
+    assert [each["over_alone"] for each in found if len(each["devices"]) == 1] == pytest.approx([1, 1, 1])
+
+
+def test_equal_energy_in_half_the_time_is_half_the_edp():
+    records = [record("x", [0], 100.0, (3000.0, 500.0)), record("x", [1], 100.0, (500.0, 3000.0))]
+    records.append(record("x", [0, 1], 200.0, (3000.0, 3000.0)))
+    *_, together = devices_gpu.scaling(records)
+    assert together["joules"] == pytest.approx(6000 * devices_gpu.IMAGES / 2000)
+    assert together["joules_over_alone"] == pytest.approx(1) and together["edp_over_alone"] == pytest.approx(0.5)
+    assert together["joules_of_all_over_alone"] == pytest.approx(6 / 7)
+    assert together["joules_above_idle"] == pytest.approx((6000 - 2 * 100) * devices_gpu.IMAGES / 2000)
+
+
+def test_a_gpu_without_a_counter_leaves_the_energy_out():
+    assert devices_gpu.consumption(record("x", [0, 1], 100.0, (5.0,))) == {}
+
+
+def test_all_of_it_runs_on_the_cpu_with_two_processes(tmp_path, capfd):
+    pytest.importorskip("mpi4py")
+    if devices_gpu.gpus_here():
+        pytest.skip("there are GPUs here: run the benchmark itself")
+    out = tmp_path / "found.json"
+    assert devices_gpu.main(["--quick", "--only", "nncourse", "--out", str(out)]) == 0, capfd.readouterr().err
+    found = json.loads(out.read_text())
+    assert [each["devices"] for each in found["records"]] == [[0], [1], [0, 1]]
+    assert all(each["images_a_second"] > 0 for each in found["scaling"]) and found["left_out"] == {}
+    assert found["setting"]["device"] == "cpu" and found["not_measured"]
+    assert "nncourse on 0, 1" in capfd.readouterr().out
+
+
+def test_without_gpus_there_is_one_line(capsys):
+    if devices_gpu.gpus_here():
+        assert devices_gpu.main(["--counts", "512"]) == 2
+    else:
+        assert devices_gpu.main([]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -81,6 +81,16 @@ def test_cudnn_agrees_with_pytorch_in_networks(windows, library):
         assert error < limit, name
 
 
+def test_cudnn_without_biases_adds_none(library, rng):
+    import cupy
+
+    A, W = (cupy.asarray(rng.normal(size=shape), np.float32) for shape in ((2, 3, 6, 5), (4, 3, 3, 3)))
+    kernel = operations()["convolution_forward"]["cudnn"]
+    assert kernel.optional == ("b",)
+    there = kernel(A, W, cupy.zeros(4, np.float32), 1, 1, 1)
+    assert (kernel(A, W, None, 1, 1, 1) == there).all()
+
+
 def test_cudnn_trains_in_a_backend(library):
     chosen = choose("cuda", convolution_forward="cudnn")
     assert chosen.kernels["convolution_forward"].name == "cudnn"

@@ -38,7 +38,7 @@ def test_stale_gradients_want_a_smaller_rate():
     high, low = run(Settings(16, 1.0, 0.3)), run(Settings(16, 1.0, 0.03))
     assert high["alone"].costs[-1] < 0.1 and high["Downpour"].costs[-1] > downpour.TOO_HIGH
     assert low["Downpour"].costs[-1] < 0.01
-    words = words_of(Settings(16, 1.0, 0.3), high)
+    words = words_of(high)
     assert "Downpour diverges: take a smaller rate" in words and "Alone: " in words and "Alone diverges" not in words
 
 

@@ -1,5 +1,6 @@
 """What many devices exchange, as operations: the course's kernels, and what the verdicts say of a student's."""
 
+import inspect
 import os
 import tomllib
 from pathlib import Path
@@ -53,7 +54,43 @@ def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation
 def test_an_all_reduce_takes_the_time_of_its_closed_form(kernel, seconds, size):
     arguments = [(np.ones(8 * size, np.float32),) for _ in range(size)]
     run = simulate(all_reduce[kernel], size, arguments, link=LINK)
-    assert run.seconds == pytest.approx(seconds(LINK, 32 * size, size))
+    one_after_the_other = 2 if kernel == "ring" else 1  # each second rank receives before it sends
+    assert run.seconds == pytest.approx(one_after_the_other * seconds(LINK, 32 * size, size))
+
+
+def all_send_first(group, vector):
+    chunks, right, left = np.array_split(vector, group.size), (group.rank + 1) % group.size, group.rank - 1
+    for step in range(group.size - 1):
+        part = np.empty_like(chunks[(group.rank - step - 1) % group.size])
+        group.send(chunks[(group.rank - step) % group.size], right)
+        group.receive(part, left % group.size)
+        chunks[(group.rank - step - 1) % group.size] += part
+    for step in range(group.size - 1):
+        group.send(chunks[(group.rank + 1 - step) % group.size], right)
+        group.receive(chunks[(group.rank - step) % group.size], left % group.size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_a_ring_that_sends_while_it_receives_takes_the_time_of_its_closed_form(size):
+    run = simulate(all_send_first, size, [(np.ones(8 * size, np.float32),) for _ in range(size)], link=LINK)
+    assert run.seconds == pytest.approx(ring_seconds(LINK, 32 * size, size))
+
+
+def test_who_sends_first_everywhere_is_right_and_told_of_sends_that_wait():
+    verdict = judged("ring", inspect.getsource(all_send_first).replace("all_send_first", "all_reduce"))
+    assert verdict and "but if a send waits" in verdict.line and "deadlock: ranks 0, 1, 2 and 3 wait" in verdict.line
+    for kernel in all_reduce.kernels:
+        verdict = judged(kernel, text_of(kernel))
+        assert verdict and "waits" not in verdict.line
+
+
+@pytest.mark.parametrize("kernel", all_reduce.kernels)
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 8])
+def test_the_courses_kernels_never_wait_for_ever_even_if_sends_wait(kernel, size):
+    arguments = [(np.full(11, rank, np.float32),) for rank in range(size)]
+    simulate(all_reduce[kernel], size, arguments, buffered=False)
+    for (vector,) in arguments:
+        np.testing.assert_array_equal(vector, np.full(11, size * (size - 1) / 2))
 
 
 def test_called_with_all_vectors_a_kernel_runs_on_a_simulated_group_and_with_a_group_it_is_a_members_part():
@@ -109,7 +146,7 @@ def test_the_bubble_of_a_pipeline_of_equal_devices():
 def by_each_kernel(group):
     """In each process: the sums of all kernels, and a mean and a gradient."""
     found = []
-    for n in (1, 3, 1000):
+    for n in (1, 3, 200_000):
         for kernel in all_reduce.kernels.values():
             vector = np.random.default_rng([group.rank, n]).standard_normal(n).astype(np.float32)
             kernel(group, vector)
@@ -170,7 +207,7 @@ def test_a_deadlock_names_ranks_steps_and_lines_of_the_text():
         ),
         ("root", "vector += part", "pass", "numbers 0 to 7 of rank 0: its own alone, no sum"),
         ("tree", "vector += part", "vector += part * (group.rank < 2)", "numbers 0 to 7 of rank 0: rank 3 is missing"),
-        ("ring", "chunks[(group.rank + 1 - step) % size]", "chunks[(group.rank - step) % size]", "of another chunk"),
+        ("ring", "chunks[(rank + 1 - step) % size]", "chunks[(rank - step) % size]", "of another chunk"),
         ("ring", "chunk += part", "chunk += 0", "came at step"),
         ("ring", "range(size - 1):  # all", "range(size - 2):  # all", "rank 1 is missing"),
     ],
@@ -245,6 +282,14 @@ def all_reduce(group, vector):
 def all_reduce(group, vector):
     group._methods.append("all_reduce")
     group.all_reduce(vector)
+""",
+    "calls that fail, without an end": """
+def all_reduce(group, vector):
+    while True:
+        try:
+            group.send(3, 0)
+        except Exception:
+            pass
 """,
     "results made up": """
 def all_reduce(group, vector):

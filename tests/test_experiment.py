@@ -160,6 +160,7 @@ def test_energy_of_what_is_used_above_idle_and_of_all():
     assert two.edp_all / one.edp_all == pytest.approx(0.5 * 20 / 27)
     assert numbers.consumed_by(result("cpu", 1, 128)) is None  # the GPUs' counters say nothing of the CPU
     assert numbers.consumed_by(result("gpu", 1, 128, energies=[])) is None
+    assert numbers.consumed_by(result("gpu", 2, 128, gpus=1)) is None  # one of two has a counter
 
 
 def test_some_steps_are_scaled_up_and_marked():

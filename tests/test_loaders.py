@@ -11,6 +11,7 @@ from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.loaders import AHEAD, HostSamples, bytes_on_device, in_turn, placed
 from nncourse.model.network import make_network
+from nncourse.model.training import train
 from nncourse.model.updates import SGD
 
 PLACES = ["cpu", "gpu"]
@@ -77,6 +78,29 @@ def test_training_is_the_same_by_either_way(place, dtype):
         data_parallel_epoch(network, X, Y, there, 8, 0.1, backend, SGD(), Turn(), group)
         trained.append(device.to_device(network.flat_parameters, "cpu"))
     assert (trained[0] == trained[1]).all()
+
+
+@pytest.mark.parametrize("words", ["image1x6x5,conv2x3same,3", "image1x6x5,4,dropout0.3,3"])
+def test_whole_trainings_are_the_same_by_either_way(place, words):
+    given, trained = images(np.float32), []
+    Y = np.eye(3, dtype=np.float32)[np.arange(50) % 3]
+    backend = choose("numpy" if place == "cpu" else "cupy", dense_sgd_epoch="steps", convolutional_sgd_epoch="steps")
+    for X in (given, HostSamples(given, place)):
+        network = make_network(words, "relu", "categorical_cross_entropy", seed=1)
+        history = train(network, X, Y, backend, epochs=3, batch_size=8, seed=4)
+        trained.append((network.flat_parameters, history.costs))
+        assert history.kernel == "steps"
+    assert (trained[0][0] == trained[1][0]).all() and trained[0][1] == trained[1][1]
+
+
+def test_whole_epochs_at_once_want_all_samples_on_the_device():
+    given, Y = images(np.float32), np.eye(3, dtype=np.float32)[np.arange(50) % 3]
+    network = make_network("image1x6x5,conv2x3same,3", "relu", "categorical_cross_entropy")
+    assert train(network, given, Y, choose("numpy"), epochs=1).kernel == "numpy"
+    history = train(network, HostSamples(given, "cpu"), Y, choose("numpy"), epochs=1)
+    assert history.kernel == "steps" and "batch by batch" in history.note
+    with pytest.raises(CourseError, match="leave it out"):
+        train(network, HostSamples(given, "cpu"), Y, choose("numpy", convolutional_sgd_epoch="numpy"), epochs=1)
 
 
 def test_the_memory_of_both_ways_is_known():

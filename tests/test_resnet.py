@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 from resnet_pytorch import resnet as in_pytorch
 
+from benchmarks import resnet as benchmark
+from nncourse import device as devices
+from nncourse.cuda import emulate
 from nncourse.errors import CourseError
+from nncourse.kernels import cudnn
 from nncourse.kernels.backend import choose
 from nncourse.model import files
 from nncourse.model.image_layers import Convolution, Flatten, GlobalAveragePool, MaxPool
@@ -111,6 +115,40 @@ def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name
         np.testing.assert_allclose(gradient, wanted, rtol=2e-5, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["normalised", "another shape", "dense, normalised"])
+def test_cuda_kernels_compute_the_same_under_the_emulator(name, rng):
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+    found = []
+    images, targets = rng.normal(size=(3, 2, 5, 4)).astype(np.float32), rng.random((3, 2)).astype(np.float32)
+    for backend in (NUMPY, choose("cuda", emulate=True)):
+        network = mixed(name)
+        vectors = network.flat_parameters, network.flat_statistics
+        network = Network(network.layers, "mse", (2, 5, 4), *(vector.astype(np.float32) for vector in vectors))
+        training_step(network, images, targets, 0.1, backend)
+        found.append((network.flat_parameters, network.flat_statistics, network.predict(images, backend)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cupy", "cudnn"])
+def test_a_resnet_s_outputs_and_its_step_are_the_same_on_a_gpu(name, gpu, rng):
+    if name == "cudnn" and (said := cudnn.missing()):
+        pytest.skip(said)
+    kinds = ("forward", "weight_gradient", "input_gradient")
+    chosen = {f"convolution_{kind}": "cudnn" for kind in kinds} if name == "cudnn" else {}
+    backend = choose("cupy" if name == "cupy" else "cuda", **chosen)
+    images, targets = rng.random((6, 1, 37, 50)).astype(np.float32), np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1, 2]]
+    before, *found = (resnet(18, 3, height=37, width=50) for _ in range(3))
+    outputs = devices.to_device(before.predict(images, backend), "cpu")
+    np.testing.assert_allclose(outputs, before.predict(images, NUMPY), atol=1e-4)
+    for network, calls in zip(found, (NUMPY, backend), strict=True):
+        train(network, images, targets, calls, epochs=1, batch_size=6, learning_rate=0.02)
+    np.testing.assert_allclose(found[1].flat_statistics, found[0].flat_statistics, rtol=1e-3, atol=1e-5)
+    moved, apart = (found[0].flat_parameters - other.flat_parameters for other in (before, found[1]))
+    assert np.linalg.norm(apart) < 0.05 * np.linalg.norm(moved)  # roundings decide which ReLUs are open
+
+
 # ---- PyTorch
 
 
@@ -198,6 +236,15 @@ def test_states_of_other_models_are_refused_in_one_line():
     for wrong in ({"depth": 50}, {"classes": 1}):
         with pytest.raises(CourseError):
             resnet(**wrong)
+
+
+def test_the_benchmark_takes_the_same_steps_as_torchvision():
+    found = benchmark.measure(4, 1, 1, device="cpu", depth=18, sides=(33, 40))
+    assert found["steps"][0]["contender"] == benchmark.OURS and len(benchmark.shown(found).splitlines()) >= 4
+    if len(found["steps"]) > 1:
+        assert found["difference"] < 0.02  # of float32 gradients, where roundings decide which ReLUs are open
+    else:
+        assert "torchvision" in found["left_out"][benchmark.PYTORCH] or "torch" in found["left_out"][benchmark.PYTORCH]
 
 
 # ---- training

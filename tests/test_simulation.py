@@ -354,6 +354,11 @@ def test_partners_that_do_not_exist(to):
     assert error.kind == "wrong rank" and error.rank == 2 and f"send to rank {to}" in str(error)
 
 
+def test_a_root_that_does_not_exist():
+    error = failed(lambda group, vector: group.broadcast(vector, 4))
+    assert error.kind == "wrong rank" and "wants to broadcast with root 4, but ranks go from 0 to 3" in str(error)
+
+
 def test_members_that_meet_for_different_things():
     def part(group, vector):
         group.barrier() if group.rank == 3 else group.all_reduce(vector)

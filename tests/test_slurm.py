@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import signal
 import socket
 import stat
 import sys
 import time
 import urllib.error
 import urllib.request
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -22,8 +24,12 @@ from nncourse.kernels.activations import sigmoid
 from nncourse.model import files
 
 ROOT = Path(__file__).resolve().parent.parent
+EXPERIMENT = "slurm/experiment.sbatch"
 SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 TRAIN, LAB, NOTEBOOKS, REPORT = (f"slurm/{name}.sbatch" for name in ("train", "jupyterlab", "notebooks", "report"))
+PARALLEL = "slurm/parallel.sbatch"
+TWO_GPUS = ("parallel", "experiment")  # the scripts that ask for two
+MPI = pytest.mark.skipif(not find_spec("mpi4py"), reason="mpi4py is not installed: pip install 'nncourse[devices]'")
 pytestmark = pytest.mark.skipif(bool(slurm_cluster.why_not()), reason=slurm_cluster.why_not() or "-")
 
 
@@ -96,10 +102,11 @@ def write_cc(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_a_script_is_accepted_and_asks_for_one_gpu(slurm, course, script):
+def test_a_script_is_accepted_and_asks_for_its_gpus(slurm, course, script):
+    gpus = 2 if script.stem in TWO_GPUS else 1
     assert slurm.run("sbatch", "--test-only", script, cwd=course).returncode == 0
     job = slurm.job(slurm.submit("--hold", script, cwd=course))
-    assert job["TresPerNode"] == "gres:gpu:1" or "gres/gpu=1" in job.get("ReqTRES", "")
+    assert job["TresPerNode"] == f"gres:gpu:{gpus}" or f"gres/gpu={gpus}" in job.get("ReqTRES", "")
     assert job["StdOut"] == f"{course}/{job['JobName']}-{job['JobId']}.log"
     assert job["TimeLimit"] != "UNLIMITED" and job["MinMemoryNode"].endswith("G")
     assert slurm.run("scancel", job["JobId"]).returncode == 0
@@ -124,7 +131,7 @@ def test_what_the_cluster_cannot_give_is_refused_at_once(slurm, course, option):
     assert "Batch job submission failed" in result.stderr
 
 
-@pytest.mark.parametrize(("script", "status"), [(TRAIN, 0), (TRAIN, 7), (NOTEBOOKS, 0), (REPORT, 7)])
+@pytest.mark.parametrize(("script", "status"), [(TRAIN, 0), (TRAIN, 7), (NOTEBOOKS, 0), (REPORT, 7), (PARALLEL, 7)])
 def test_the_exit_status_comes_back_to_sbatch(slurm, course, tmp_path, script, status):
     environment = {"VENV": stub_python(tmp_path, f"exit {status}"), "DATASET": "breast_cancer"}
     assert slurm.run("sbatch", "--wait", script, cwd=course, **environment).returncode == status
@@ -201,6 +208,70 @@ def test_train_with_cuda_on_a_node_without_it_ends_with_one_line(slurm, course):
     lines = log_of(course, "train", result.stdout.strip()).splitlines()
     assert len(lines) == 2 and lines[1].startswith("nncourse: the backend cuda needs a GPU")
     assert not list(course.glob("*.npz"))
+
+
+# parallel.sbatch
+
+ENDLESS = ("--layers", "2,3,1", "--epochs", "100000000")
+
+
+@MPI
+def test_two_tasks_train_one_network(slurm, course):
+    """Each of them sees both GPUs; in the log one of them speaks."""
+    environment = {"DATASET": "xor", "BACKEND": "numpy"}
+    number = slurm.submit(PARALLEL, "--layers", "2,3,1", "--epochs", "2", cwd=course, **environment)
+    assert slurm.wait(number)["ExitCode"] == "0:0", log_of(course, "parallel", number)
+    told = files.load(course / f"nncourse-parallel-{number}.npz").provenance
+    assert (told["epochs"], told["processes"], told["batch_size"]) == (2, 2, 256)
+    log = log_of(course, "parallel", number)
+    assert log.count("2 processes train together: of each batch of 256, 128 rows for each of them\n") == 1
+    assert "GPU 0,1, cores 2" in log and log.count("cost") == 2 and "xor: 400 samples, network 2-3-1" in log
+
+
+@MPI
+def test_tasks_that_find_no_common_world_are_refused(slurm, course):
+    """Under plain srun each would train the whole network, and all would write the same file."""
+    number = slurm.submit(PARALLEL, *ENDLESS, cwd=course, MPI="none", DATASET="xor", BACKEND="numpy")
+    assert slurm.wait(number)["ExitCode"] == "2:0", log_of(course, "parallel", number)
+    (line,) = (line for line in log_of(course, "parallel", number).splitlines() if line.startswith("nncourse: "))
+    assert "wanted a world of 2 processes, as srun said; each process is alone in its own: say srun --mpi=pmi2" in line
+    assert not list(course.glob("*.npz"))
+
+
+@MPI
+def test_a_task_that_is_killed_ends_the_job(slurm, course):
+    number = slurm.submit(PARALLEL, *ENDLESS, cwd=course, DATASET="xor", BACKEND="numpy")
+    log = course / f"nncourse-parallel-{number}.log"
+    assert until(lambda: log.exists() and "train together" in log.read_text()), log.read_text()
+    variables = {each: Path(f"/proc/{each}/environ").read_text() for each in slurm_cluster.processes_of(number)}
+    (member,) = (each for each, text in variables.items() if "NNCOURSE_MEMBER" in text and "SLURM_PROCID=1" in text)
+    os.kill(member, signal.SIGKILL)
+    assert slurm.wait(number, patience=10)["ExitCode"] == "1:0"
+    (line,) = (line for line in log.read_text().splitlines() if line.startswith("nncourse: "))
+    assert line.startswith(f"nncourse: rank 1: process {member} on ") and "was killed by SIGKILL" in line
+    assert not slurm_cluster.processes_of(number) and not list(course.glob("*.npz"))
+
+
+# experiment.sbatch
+
+
+def test_the_experiment_takes_the_gpus_that_the_job_got(slurm, course, tmp_path):
+    stub = stub_python(tmp_path, 'echo "$@"')
+    for gpus, wanted in ((2, "cpu,1,2"), (1, "cpu,1")):
+        number = slurm.submit(f"--gres=gpu:{gpus}", EXPERIMENT, "--epochs", "5", cwd=course, VENV=stub)
+        assert slurm.wait(number)["ExitCode"] == "0:0", log_of(course, "experiment", number)
+        last = log_of(course, "experiment", number).splitlines()[-1]
+        assert last == f"-m nncourse experiment resnet34 --out experiment --devices {wanted} --epochs 5"
+
+
+@MPI
+def test_the_experiment_starts_its_processes_in_a_job(slurm, course):
+    options = {"devices": "cpu2", "runs": 1, "epochs": 1, "batch-size": 8, "images": 5, "size": "12x16"}
+    words = [text for name, value in (options | {"cpu-steps": 0}).items() for text in (f"--{name}", str(value))]
+    number = slurm.submit("--gres=gpu:2", EXPERIMENT, *words, cwd=course, NETWORK="small", OUT="found")
+    assert slurm.wait(number)["ExitCode"] == "0:0", log_of(course, "experiment", number)
+    assert len(list((course / "found" / "runs").iterdir())) == 2
+    assert "2 CPU processes" in (course / "found" / "experiment.html").read_text("utf-8")
 
 
 # notebooks.sbatch

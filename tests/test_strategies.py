@@ -17,10 +17,11 @@ from nncourse.parallel.asynchronous import train_asynchronously
 from nncourse.parallel.averaging import train_by_averaging
 from nncourse.parallel.hybrid import ideal_share, measured_shares, measured_step, step_seconds, take_device
 from nncourse.parallel.larger_batches import larger_batches
-from nncourse.parallel.pipeline import SCHEDULES, flops, grid, partition, train_pipeline
+from nncourse.parallel.pipeline import SCHEDULES, train_pipeline
 from nncourse.parallel.simulated import Link, simulate
+from nncourse.parallel.stages import flops, grid, partition
 from nncourse.parallel.subgroup import Subgroup
-from nncourse.parallel.timeline import Timeline, gathered, idle_share
+from nncourse.parallel.timeline import gathered, idle_share, made_up
 
 NUMPY = choose("numpy")
 ROWS = 43
@@ -104,10 +105,8 @@ def test_running_statistics_are_averaged_or_refused():
 def asynchronously(group, seconds: float = 1.0, **options):
     """A worker's gradient takes so many seconds; a simulated group is told so."""
     network = network_of(seed=group.rank)
-    timeline = Timeline(group.rank)
-    if hasattr(group, "work"):
-        takes = {"compute": seconds, "update": seconds / 100}
-        timeline = Timeline(group.rank, group.clock, lambda what, number: group.work(takes.get(what, 0.0)))
+    takes = {"compute": seconds, "update": seconds / 100}
+    timeline = made_up(group, takes) if hasattr(group, "work") else None
     options = {"epochs": 4, "batch_size": 5, "learning_rate": 0.2, "seed": 1} | options
     arrivals = train_asynchronously(network, *learnable(), backend_of(group), group, timeline, **options)
     return network.flat_parameters, arrivals
@@ -157,7 +156,7 @@ def test_a_slow_worker_does_not_hold_up_the_others_and_its_gradients_are_stale()
 
 
 def averaging_in_simulated_time(epochs: int, group):
-    timeline = Timeline(group.rank, group.clock, lambda what, number: group.work(what == "compute"))
+    timeline = made_up(group, {"compute": 1.0})
     options = {"epochs": epochs, "batch_size": 5 * group.size, "timeline": timeline}
     return train_by_averaging(network_of(), *learnable(), NUMPY, group, **options)
 
@@ -263,8 +262,7 @@ def test_the_bubble_is_that_of_theory(schedule, stages, count):
     """Equal stages; the way back takes twice as long as the way forward; messages take no time."""
 
     def part(group):
-        takes = {"forward": 1.0, "backward": 2.0}
-        timeline = Timeline(group.rank, group.clock, lambda what, number: group.work(takes.get(what, 0.0)))
+        timeline = made_up(group, {"forward": 1.0, "backward": 2.0})
         network = make_network([5] * (2 * group.size + 1), "tanh", "mse")
         X, Y = samples_for(network, count)
         options = {"epochs": 1, "batch_size": count, "micro_batches": count, "schedule": schedule}
@@ -303,6 +301,8 @@ def test_flops_are_those_of_the_matrix_products():
 def test_stages_that_cannot_be_are_refused():
     with pytest.raises(CourseError, match="from 1 to 4 stages"):
         simulate(functools.partial(through_a_pipeline, words="dense", stages=5, schedule="all_forward_first"), 5)
+    with pytest.raises(CourseError, match="1 micro-batch"):
+        through_a_pipeline(ALONE, "dense", 1, "all_forward_first", micro_batches=0)
     with pytest.raises(CourseError, match="equal length for 3 members"):
         simulate(functools.partial(through_a_pipeline, words="dense", stages=2, schedule="all_forward_first"), 3)
 

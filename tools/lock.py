@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKED_EXTRAS = ("cpu", "cuda12", "cuda13", "toolkit12", "toolkit13", "devices", "test")  # oracles, cudnn: at will
+LOCKED_EXTRAS = ("cpu", "cuda12", "cuda13", "toolkit12", "toolkit13", "devices", "test")  # all others at will
 
 
 def locked_requirements() -> dict[str, list[str]]:

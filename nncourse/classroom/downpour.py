@@ -83,10 +83,11 @@ def synchronous(settings: Settings) -> Course:
     """A round for each update, which takes as long as its slowest worker. With one worker: plain descent."""
     problem, w, slow = Problem(), np.zeros(FEATURES), _slowness(settings)
     course = [(0.0, problem.cost(w), 0)]
-    while course[-1][0] < UNTIL and course[-1][1] < TOO_HIGH:
+    time = max(times * problem.seconds() for times in slow)
+    while time < UNTIL and course[-1][1] < TOO_HIGH:
         w = w - settings.rate * np.mean([problem.gradient(w) for _ in slow], axis=0)
-        time = max(times * problem.seconds() for times in slow)
-        course.append((course[-1][0] + time, problem.cost(w), 0))
+        course.append((time, problem.cost(w), 0))
+        time += max(times * problem.seconds() for times in slow)
     return Course(*map(np.array, zip(*course, strict=True)))
 
 
@@ -120,7 +121,7 @@ def run(settings: Settings) -> dict[str, Course]:
     }
 
 
-def words_of(settings: Settings, courses: dict[str, Course]) -> str:
+def words_of(courses: dict[str, Course]) -> str:
     """How stale the gradients were, and what each of the three came to."""
     stale = courses["Downpour"].staleness[1:]
     said = [f"Downpour's gradients are stale by {stale.mean():.2g} updates on average, at most by {stale.max()}."]
@@ -130,7 +131,8 @@ def words_of(settings: Settings, courses: dict[str, Course]) -> str:
         if course.costs[-1] > course.costs[0]:
             said.append(f"{name} diverges: take a smaller rate.")
         else:
-            said.append(f"{name}: {updates}, cost {course.costs[-20:].mean():.2g} at the end.")
+            last = course.costs[-max(1, len(course.costs) // 10) :].mean()  # it goes up and down
+            said.append(f"{name}: {updates}, cost {last:.2g} at the end.")
     return " ".join(said)
 
 
@@ -155,7 +157,7 @@ def draw(title: str = "", **settings: float) -> tuple[Figure, str]:
     left.set(xlabel="updates of the parameters", ylabel="cost")
     right.set(xlabel="time, in gradients of a quick worker", ylabel="cost")
     figure.legend(loc="lower center", ncols=3, frameon=False, fontsize=9)
-    return figure, words_of(chosen, courses)
+    return figure, words_of(courses)
 
 
 def plot_downpour(title: str = "", **settings: float) -> plots.Described:

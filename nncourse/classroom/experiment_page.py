@@ -36,6 +36,11 @@ def write(path: Path, plan: Plan, results: Sequence[Result]) -> None:
     write_atomically(path, lambda new: new.write_text(page, "utf-8"))
 
 
+def seconds(value: float) -> str:
+    """A time on one line of a narrow column."""
+    return duration(value).replace(" ", "\u00a0")
+
+
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     body = "".join(cells(line) for line in lines)
     return f'<table class="whole"><thead>{cells(heads, tag="th")}</thead>{body}</table>'
@@ -72,15 +77,15 @@ def times(rows: Sequence[Row], base: Row | None) -> str:
             whole, loop = base.total / row.total, base.loop / row.loop
             ratios = [f"{mark}{ratio:.3g}" for ratio in (whole, loop)]
             ratios += [f"{ratio / row.count:.3f}" if row.kind == base.kind else "–" for ratio in (whole, loop)]
-        spread = f" ({duration(row.spread[0])} to {duration(row.spread[1])})" if row.runs > 1 else ""
+        spread = f" ({seconds(row.spread[0])} to {seconds(row.spread[1])})" if row.runs > 1 else ""
         lines.append(
             [
                 row.label,
                 str(row.runs),
-                mark + duration(row.loop),
-                duration(row.validation) if row.validation else "–",
-                mark + duration(row.test),
-                mark + duration(row.total) + spread,
+                mark + seconds(row.loop),
+                seconds(row.validation) if row.validation else "–",
+                mark + seconds(row.test),
+                mark + seconds(row.total) + spread,
                 f"{row.images_a_second:,.4g}",
                 *ratios,
             ]

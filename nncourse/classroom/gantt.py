@@ -16,9 +16,13 @@ STYLES = {
     "forward": ("tab:blue", "", "white", "forward"),
     "backward": ("tab:orange", "", "black", "backward"),
     "update": ("tab:green", "...", "", "updates"),
-    "exchange": ("tab:purple", "////", "", "sends, receives, adds"),
+    "send": ("tab:purple", "", "white", "sends to"),
+    "receive": ("plum", "", "black", "receives from"),
+    "exchange": ("tab:purple", "////", "", "exchanges"),
     "wait": ("0.93", "", "", "waits"),
 }
+NUMBERED = {"forward": "{}", "backward": "{}", "send": "→{}", "receive": "←{}"}  # what stands in a bar
+VERBS = {"works": WORK, "exchanges": ("send", "receive", "exchange"), "waits": ("wait",)}
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 NARROW = 0.02  # of the width: a bar that is narrower holds no number
 
@@ -28,7 +32,8 @@ def plot_gantt(
 ) -> Described:
     """Plot what the members of a group did, from the first start on. `names` are the rows' where "rank 0" will not do.
 
-    Bars of forward and backward hold the number of their micro-batch. With `until`, only so many seconds are shown.
+    Bars of forward and backward hold the number of their micro-batch, those of send and receive the other's rank. With
+    `until`, only so many seconds are shown.
     """
     if not spans:
         raise CourseError("wanted the spans of a timeline, at least one; got none")
@@ -50,9 +55,9 @@ def plot_gantt(
             style = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
             axes.broken_barh(places, (place - 0.4, 0.8), **style)
             for span, (left, width) in zip(bars, places, strict=True):
-                if what in ("forward", "backward") and width > NARROW * (end - start) * scale:
+                if what in NUMBERED and width > NARROW * (end - start) * scale:
                     middle = {"ha": "center", "va": "center", "fontsize": 8, "color": ink}
-                    axes.text(left + width / 2, place, str(span.number), **middle)
+                    axes.text(left + width / 2, place, NUMBERED[what].format(span.number), **middle)
     axes.set_yticks(range(len(rows)), rows.values(), fontsize=9)
     axes.set(xlabel=f"time, {unit}", xlim=(0, (end - start) * scale), ylim=(len(rows) - 0.5, -0.5))
     there = [what for what in STYLES if any(span.what == what and span.end > span.start for span in shown)]
@@ -63,10 +68,15 @@ def plot_gantt(
 
 
 def _in_words(spans: Sequence[Span], rows: Mapping[int, str], seconds: float) -> str:
-    """What a figure says: how long it all took, and how much of it each row worked."""
-    shares = []
+    """How long it all took, and what share of it each row worked, exchanged and waited."""
+    said = []
     for rank, name in rows.items():
-        busy = sum(span.end - span.start for span in spans if span.rank == rank and span.what in WORK)
-        shares.append(f"{name} works {busy / seconds:.0%} of it")
-    idle = f"{idle_share(spans):.0%} of all members' time is without work"
-    return f"Timelines of {len(rows)} members over {duration(seconds)}: {', '.join(shares)}; {idle}."
+        shares = []
+        for verb, kinds in VERBS.items():
+            share = sum(span.end - span.start for span in spans if span.rank == rank and span.what in kinds) / seconds
+            shares += [f"{verb} {share:.0%}"] * (share > 0)
+        said.append(f"{name} {', '.join(shares) or 'does nothing'}")
+    words = f"Timelines of {len(rows)} members over {duration(seconds)}, and what each does of it: {'; '.join(said)}."
+    if any(span.what in WORK for span in spans):
+        words += f" {idle_share(spans):.0%} of all members' time is without work."
+    return words

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nncourse.kernels.operation import Operation
 
 GROWTH = 16.0  # four loops one inside the other, each of that size
+MOST_HALVINGS = 4  # who is slow even then, is slow throughout: the limit is what 16 times as much would take
 MOST_SECONDS = 40.0  # beyond, who is slow is not watched any longer
 
 
@@ -28,7 +29,7 @@ def endless(
     that does not end within a limit, None of one that does.
     """
     too_long = [case]
-    while smaller := halved(operation, too_long[-1]):
+    while len(too_long) <= MOST_HALVINGS and (smaller := halved(operation, too_long[-1])):
         if not run(smaller, seconds / GROWTH):
             break
         too_long.append(smaller)

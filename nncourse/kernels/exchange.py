@@ -217,17 +217,23 @@ def in_a_tree(group, vector):
 
 @all_reduce.kernel("ring", device="cpu")
 def in_a_ring(group, vector):
-    size, right, left = group.size, (group.rank + 1) % group.size, (group.rank - 1) % group.size
+    size, rank = group.size, group.rank
     chunks = np.array_split(vector, size)  # views: who changes a chunk changes the vector
+
+    def pass_on(out, into):  # to the right, from the left; if all sent first, all might wait for a receiver
+        if rank % 2 == 0:
+            group.send(out, (rank + 1) % size)
+        group.receive(into, (rank - 1) % size)
+        if rank % 2 == 1:
+            group.send(out, (rank + 1) % size)
+
     for step in range(size - 1):  # reduce-scatter: a chunk goes round, and each rank adds its own
-        chunk = chunks[(group.rank - step - 1) % size]
+        chunk = chunks[(rank - step - 1) % size]
         part = np.empty_like(chunk)
-        group.send(chunks[(group.rank - step) % size], right)
-        group.receive(part, left)
+        pass_on(chunks[(rank - step) % size], part)
         chunk += part
     for step in range(size - 1):  # all-gather: each finished chunk goes round
-        group.send(chunks[(group.rank + 1 - step) % size], right)
-        group.receive(chunks[(group.rank - step) % size], left)
+        pass_on(chunks[(rank + 1 - step) % size], chunks[(rank - step) % size])
 
 
 # ---- gradients of shards, and means of parameters

@@ -110,11 +110,11 @@ class GroupOperation(Operation):
         return judge(self, kernel.name, partial(run_here, self, kernel), "cpu", seed, sandbox)
 
 
-def world_of(operation: GroupOperation, case: Case) -> World:
+def world_of(operation: GroupOperation, case: Case, buffered: bool = True) -> World:
     """The world in which a case is tried."""
     size = int(operation.sizes(*case.arguments)[RANKS])
     numbers = max(np.size(value) for value in case.arguments)
-    return World(size, ONE_EACH, most_steps=STEPS + STEPS_A_NUMBER * numbers)
+    return World(size, ONE_EACH, buffered=buffered, most_steps=STEPS + STEPS_A_NUMBER * numbers)
 
 
 def member_arguments(operation: GroupOperation, arguments: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
@@ -134,7 +134,7 @@ def run_here(operation: GroupOperation, kernel: Kernel, case: Case, options: Map
     before = [member_arguments(operation, case.arguments, rank) for rank in range(world.size)]
     try:
         with np.errstate(all="ignore"):
-            results = run_members(world, kernel.function, given, operation.methods)
+            results = run_members(world, partial(Kernel.__call__, kernel), given, operation.methods)
     except ExchangeError as error:
         return Fault(error.kind, {"said": str(error)})
     except CourseError as error:
@@ -161,9 +161,9 @@ def together(
     """What all members returned, as the results of the operation; or the first member's fault."""
     own = {argument.name for argument in operation.shapes.in_place}
     for rank, member in enumerate(members):
-        for changed in member.changed:
-            if changed not in own:
-                return Fault("changes an argument", {"name": changed, "rank": rank})
+        for name_there in member.changed:
+            if name_there not in own:
+                return Fault("changes an argument", {"name": name_there, "rank": rank})
         if fault := _returned_fault(operation, case, member):
             return Fault(fault.kind, {**fault.facts, "rank": rank})
     shapes = operation.shapes.result_shapes(case.arguments, operation.sizes(*case.arguments))
@@ -187,7 +187,7 @@ def together(
     changed = sorted({each for member in members for each in member.changed})
     otherwise = _bits_fault(operation, named_arrays) or _traffic_fault(operation, name, exchanged)
     several = len(arrays) if len(arrays) > 1 else None
-    return Returned(about, several, arrays, in_place, changed, (*case.arguments, exchanged), otherwise=otherwise)
+    return Returned(about, several, list(arrays), in_place, changed, (*case.arguments, exchanged), otherwise=otherwise)
 
 
 def _returned_fault(operation: GroupOperation, case: Case, member: Returned) -> Fault | None:

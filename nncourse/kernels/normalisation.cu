@@ -85,7 +85,8 @@ extern "C" __global__ void batchnorm_running_naive(float* running_mean, float* r
 }
 
 // ---- the same in pieces: a warp takes 256 neighbouring pixels of a channel, 8 a lane. It finds out once which channel
-// that is, and its 8 reads are on their way together. A channel of a sample seldom begins at a multiple of 16 bytes, so
+// that is. All 8 are read before the first is written, so that they are on their way together: the compiler may not
+// read ahead itself, for all it knows Z may be A. A channel of a sample seldom begins at a multiple of 16 bytes, so
 // numbers are read one by one, and the lanes' neighbours make them wide.
 #define EACH 8
 #define PIECE (32 * EACH)
@@ -100,6 +101,12 @@ __device__ Piece piece_of(int number, int c, int plane) {
     return {image % c, image * plane + number % pieces * PIECE + (int)threadIdx.x % 32, (image + 1) * plane};
 }
 
+// The lane's numbers of a piece.
+__device__ __forceinline__ void read(float (&numbers)[EACH], const float* A, Piece here) {
+#pragma unroll
+    for (int n = 0; n < EACH; n++) numbers[n] = here.first + 32 * n < here.end ? A[here.first + 32 * n] : 0.0f;
+}
+
 __device__ int piece_of_warp() { return (blockIdx.x * blockDim.x + threadIdx.x) / 32; }
 
 __device__ int pieces_of(int batch, int c, int plane) { return batch * c * ((plane + PIECE - 1) / PIECE); }
@@ -111,10 +118,12 @@ extern "C" __global__ void batchnorm_forward_pieces(const float* A, const float*
     Piece here = piece_of(piece_of_warp(), c, h * w);
     int k = here.channel;
     float m = mean[k], scale = gamma[k] * scale_of(variance[k], epsilon), shift = beta[k];
+    float a[EACH];
+    read(a, A, here);
 #pragma unroll
     for (int n = 0; n < EACH; n++) {
         int i = here.first + 32 * n;
-        if (i < here.end) Z[i] = (A[i] - m) * scale + shift;
+        if (i < here.end) Z[i] = (a[n] - m) * scale + shift;
     }
 }
 
@@ -125,10 +134,12 @@ extern "C" __global__ void batchnorm_relu_pieces(const float* A, const float* me
     Piece here = piece_of(piece_of_warp(), c, h * w);
     int k = here.channel;
     float m = mean[k], scale = gamma[k] * scale_of(variance[k], epsilon), shift = beta[k];
+    float a[EACH];
+    read(a, A, here);
 #pragma unroll
     for (int n = 0; n < EACH; n++) {
         int i = here.first + 32 * n;
-        if (i < here.end) Z[i] = fmaxf((A[i] - m) * scale + shift, 0.0f);
+        if (i < here.end) Z[i] = fmaxf((a[n] - m) * scale + shift, 0.0f);
     }
 }
 
@@ -139,10 +150,13 @@ extern "C" __global__ void batchnorm_shortcut_relu_pieces(const float* A, const 
     Piece here = piece_of(piece_of_warp(), c, h * w);
     int k = here.channel;
     float m = mean[k], scale = gamma[k] * scale_of(variance[k], epsilon), shift = beta[k];
+    float a[EACH], b[EACH];
+    read(a, A, here);
+    read(b, B, here);
 #pragma unroll
     for (int n = 0; n < EACH; n++) {
         int i = here.first + 32 * n;
-        if (i < here.end) Z[i] = fmaxf((A[i] - m) * scale + shift + B[i], 0.0f);
+        if (i < here.end) Z[i] = fmaxf((a[n] - m) * scale + shift + b[n], 0.0f);
     }
 }
 
@@ -156,15 +170,20 @@ extern "C" __global__ void batchnorm_backward_pieces(const float* D, const float
     float m = mean[k], scale = scale_of(variance[k], epsilon);
     float of_all = dbeta[k] / (h * w), of_normal = dgamma[k] * scale / (h * w);
     scale *= gamma[k];
+    float d[EACH], a[EACH];
+    read(d, D, here);
+    read(a, A, here);
 #pragma unroll
     for (int n = 0; n < EACH; n++) {
         int i = here.first + 32 * n;
-        if (i < here.end) G[i] = scale * (D[i] - of_all - (A[i] - m) * of_normal);
+        if (i < here.end) G[i] = scale * (d[n] - of_all - (a[n] - m) * of_normal);
     }
 }
 
 // ---- a block for each channel: its warps take the channel's pieces in turn, then a tree joins what the lanes have.
-// The order is always the same, and so are all digits.
+// The order is always the same, and so are all digits. Here a lane takes 16 pixels: with 64 channels half of the GPU has
+// no block, and the other half must have enough reads on their way.
+#define MANY 16
 
 // How many numbers, their mean, and the squares of their distances from it: two such are joined without any large sum
 // being subtracted from another (Chan, Golub and LeVeque, 1979).
@@ -195,21 +214,21 @@ extern "C" __global__ __launch_bounds__(1024) void batchnorm_statistics_tree(con
                                                                              int w) {
     __shared__ float counts[32], means[32], squares_of[32];
     int k = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, plane = h * w;
-    int pieces = (plane + PIECE - 1) / PIECE;
+    int pieces = (plane + 32 * MANY - 1) / (32 * MANY);
     Moments here = {0.0f, 0.0f, 0.0f};
     for (int number = warp; number < batch * pieces; number += warps) {
-        int first = number % pieces * PIECE + lane;
+        int first = number % pieces * (32 * MANY) + lane;
         const float* a = A + (number / pieces * c + k) * plane;
-        float numbers[EACH], sum = 0.0f, squares = 0.0f;
+        float numbers[MANY], sum = 0.0f, squares = 0.0f;
 #pragma unroll
-        for (int n = 0; n < EACH; n++) numbers[n] = first + 32 * n < plane ? a[first + 32 * n] : 0.0f;
-        int count = min((plane - first + 31) / 32, EACH);
+        for (int n = 0; n < MANY; n++) numbers[n] = first + 32 * n < plane ? a[first + 32 * n] : 0.0f;
+        int count = min((plane - first + 31) / 32, MANY);
         if (first >= plane) continue;
 #pragma unroll
-        for (int n = 0; n < EACH; n++) sum += numbers[n];
+        for (int n = 0; n < MANY; n++) sum += numbers[n];
         float m = sum / count;
 #pragma unroll
-        for (int n = 0; n < EACH; n++)
+        for (int n = 0; n < MANY; n++)
             if (n < count) squares += (numbers[n] - m) * (numbers[n] - m);
         here = joined(here, {(float)count, m, squares});
     }
@@ -241,19 +260,19 @@ extern "C" __global__ __launch_bounds__(1024) void batchnorm_gradients_tree(cons
                                                                             int batch, int c, int h, int w) {
     __shared__ float products_of[32], sums[32];
     int k = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, plane = h * w;
-    int pieces = (plane + PIECE - 1) / PIECE;
+    int pieces = (plane + 32 * MANY - 1) / (32 * MANY);
     float m = mean[k], products = 0.0f, sum = 0.0f;
     for (int number = warp; number < batch * pieces; number += warps) {
-        int first = number % pieces * PIECE + lane, image = (number / pieces * c + k) * plane;
-        float d[EACH], a[EACH];
+        int first = number % pieces * (32 * MANY) + lane, image = (number / pieces * c + k) * plane;
+        float d[MANY], a[MANY];
 #pragma unroll
-        for (int n = 0; n < EACH; n++) {
+        for (int n = 0; n < MANY; n++) {
             bool inside = first + 32 * n < plane;
             d[n] = inside ? D[image + first + 32 * n] : 0.0f;
             a[n] = inside ? A[image + first + 32 * n] : 0.0f;
         }
 #pragma unroll
-        for (int n = 0; n < EACH; n++) {
+        for (int n = 0; n < MANY; n++) {
             products += d[n] * (a[n] - m);
             sum += d[n];
         }

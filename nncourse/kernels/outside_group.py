@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nncourse import text_process
+from nncourse.kernels.cases import cases
 from nncourse.kernels.check import BROKEN_OFF, Returned, judge
 from nncourse.kernels.forbidden import forbidden
 from nncourse.kernels.members import GroupOperation, member_arguments, together, world_of
@@ -47,6 +48,10 @@ def check_text(
         if fault := processes.start(1):
             return Verdict(operation.name, name, fault.kind, fault.facts)
         verdict = judge(operation, name, processes.run, "cpu", seed)
+        if verdict:  # a note: sends of a real group may wait
+            waiting = processes.run(next(cases(operation, seed)), {"buffered": False})
+            if isinstance(waiting, Fault) and waiting.kind == "deadlock":
+                return dataclasses.replace(verdict, facts={**verdict.facts, "waiting sends": str(waiting)})
     if verdict.kind == "wrong value" and verdict.case is not None:
         with MemberProcesses(operation, name, text, seconds, sandbox) as processes:
             again = judge(operation, name, processes.run, "cpu", only=verdict.case)
@@ -81,7 +86,7 @@ class MemberProcesses:
 
     def run(self, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
         """Call the function in every member's process: what check.py calls a Runner."""
-        world = world_of(self.operation, case)
+        world = world_of(self.operation, case, options.get("buffered", True))
         if fault := self.start(world.size):
             return fault
         returned: dict[int, Returned] = {}
@@ -164,6 +169,7 @@ class MemberProcess(TextProcess):
             except (KeyError, ValueError, AttributeError, IndexError):
                 raise EndedError(BROKEN_OFF) from None
             except TypeError as error:
+                self._refuse_late()  # such a call is no step: there may be any number of them
                 self._send({"raised": "TypeError", "text": str(error)})
             else:
                 if world.is_waiting(rank):
@@ -203,7 +209,9 @@ class MemberProcess(TextProcess):
         self.vector = vector if method in ("receive", "all_reduce", "broadcast") else None
         if method in MEETINGS:
             world.meet(rank, method, vector, numbers.get("root", 0), line=line)
-        elif method == "send":
+            return
+        assert vector is not None
+        if method == "send":
             world.send(rank, vector, numbers["to"], numbers.get("tag", 0), line)
         else:
             world.receive(rank, vector, numbers["source"], numbers.get("tag", 0), line)

@@ -57,5 +57,6 @@ def relu_delta_array(G, A):
 
 
 SOURCE = cuda_beside(__file__)
-shortcut_sum.cuda_kernel("naive", SOURCE)
-relu_delta.cuda_kernel("naive", SOURCE)
+for _operation in (shortcut_sum, relu_delta):
+    _operation.cuda_kernel("naive", SOURCE)
+    _operation.cuda_kernel("eights", SOURCE, tile=(8 * 256,), default=True)

@@ -45,6 +45,7 @@ WHERE = {
     "emulator": "on the CPU emulator, in three thread orders, and no races",
 }
 ALSO_EMULATED = ", and on the CPU emulator without races"
+ALSO_WAITING = "; but if a send waits until it is received, as MPI's does with large messages, there is a {said}"
 PHRASES = {
     "as it was": "is as it was: {wrong} of {size} wrong, first {place}: got {got}, expected {expected}",
     "another array": "another array is returned: change {name} itself, with {name}[:] = … or {name} -= …",
@@ -139,6 +140,8 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
     """The words for a fault, or for a kernel that is right or open."""
     if kind == RIGHT:
         also = ALSO_EMULATED if facts.get("emulated too") else ""
+        if facts.get("waiting sends"):
+            also = ALSO_WAITING.format(said=facts["waiting sends"])
         return RIGHT_WORDS.format(count=facts["count"], where=WHERE[facts["device"]], also=also)
     if kind == OPEN:
         return OPEN_WORDS

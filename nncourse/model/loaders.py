@@ -104,7 +104,7 @@ class _Prefetched:
         current = self.cupy.cuda.get_current_stream()
         for number, piece in enumerate(pieces):
             rows = np.arange(len(self.images))[piece] if isinstance(piece, slice) else piece
-            self._make_places(len(rows), current)
+            self._make_places(max(1, len(rows)), current)
             waiting.append(self._sent(rows, number % AHEAD))
             if len(waiting) > 1:
                 yield from self._ready(*waiting.pop(0), current)
@@ -137,7 +137,8 @@ class _Prefetched:
         np.take(self.images, rows, axis=0, out=here, mode="clip")  # without a mode it copies once more
         with self.stream:
             self.stream.wait_event(self.used[place])
-            there.set(here, stream=self.stream)
+            if len(rows):
+                there.set(here, stream=self.stream)
             if there.dtype == np.uint8:
                 self.cupy.true_divide(there, np.float32(255), out=floats, dtype=np.float32)
             self.copied[place].record(self.stream)

@@ -17,6 +17,7 @@ from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.group import ALONE, Group, shard, shard_sizes, total
 from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
+from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, cost_of, training_step
 from nncourse.model.updates import SGD, Adam, Schedule, Update, constant, remembered
 
@@ -63,7 +64,7 @@ class History:
 @np.errstate(over="ignore", invalid="ignore")  # a cost that is not finite is noticed, and said once
 def train(
     network: Network,
-    X: np.ndarray,
+    X: np.ndarray | HostSamples,
     Y: np.ndarray,
     backend: Calls,
     *,
@@ -93,6 +94,9 @@ def train(
     epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
     keeps the best parameters so far (by the validation cost where there is a validation set, else by the cost).
 
+    Samples X are sent to the device at once, unless they are HostSamples: then batch by batch, as they are needed, and
+    training goes step by step.
+
     Every member of a `group` calls it with the same arguments. A batch is then cut into a shard for each, in proportion
     to `shares` if they are given; the parameters are those of one device to rounding, and the same for all members.
     Except for layers that compute statistics of the batch: with `synchronise` they do so over the group, otherwise each
@@ -113,7 +117,9 @@ def train(
     there = network.on(backend)
     update.state = {name: backend.to_device(array.copy()) for name, array in update.state.items()}
     # Kernels want contiguous arrays; some columns of a larger array are not contiguous.
-    X, Y = (backend.to_device(np.ascontiguousarray(array)) for array in (X, Y))
+    kept_by_host = isinstance(X, HostSamples)
+    X = X if isinstance(X, HostSamples) else backend.to_device(np.ascontiguousarray(X))
+    Y = backend.to_device(np.ascontiguousarray(Y))
     held = [backend.to_device(np.ascontiguousarray(array)) for array in validation or ()]
     X_validation, Y_validation = held or (X, Y)
     for vector in (there.flat_parameters, there.flat_statistics) if group.size > 1 else ():
@@ -132,8 +138,8 @@ def train(
                 bar.write(history.note)
             for number in bar:
                 start = time.perf_counter()
-                order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
-                train_epoch(order, rate_of(number), Turn(seed, number))
+                order = np.random.default_rng([seed, number]).permutation(len(X))
+                train_epoch(order if kept_by_host else backend.to_device(order), rate_of(number), Turn(seed, number))
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
                 cost = evaluate(there, X, Y, backend, group, on_rows)
@@ -209,7 +215,14 @@ def _snapshot(network: Network, update: Update) -> tuple[Array, Array, dict[str,
 
 
 def _made_ready(
-    backend: Calls, history: History, network: Network, update: Update, X: Array, Y: Array, batch_size: int, rate: float
+    backend: Calls,
+    history: History,
+    network: Network,
+    update: Update,
+    X: Array | HostSamples,
+    Y: Array,
+    batch_size: int,
+    rate: float,
 ) -> Callable[[Array, float, Turn], None]:
     """train_epoch(order, rate, turn): by the backend's kernel for whole epochs, by its fallback, or step by step.
 
@@ -222,6 +235,8 @@ def _made_ready(
         name = fused_epoch(network, update)
     except CourseError as error:
         reason = f"trained step by step: {error}"
+    if isinstance(X, HostSamples):
+        name, reason = None, "trained step by step, since the samples are sent batch by batch"
     for other, kernel in wholes.items():
         if other != name and backend.notes.get(other) == "asked for":
             kind = update.describe()["kind"]
@@ -249,10 +264,11 @@ def _made_ready(
         # Many rows are put in order at a time, so that each batch is a slice and not another gathering; not all of
         # them, since the copy would be as large as X.
         some = batch_size * max(1, MOST_COPIED // (batch_size * prod(X.shape[1:])))
-        for start in range(0, len(X), some):
-            rows = order[start : start + some]
+        starts = range(0, len(X), some)
+        parts = [order[start : start + some] for start in starts]
+        for start, rows, samples in zip(starts, parts, in_turn(X, parts), strict=True):
             there = turn._replace(first=start)
-            train_step_by_step(network, X[rows], Y[rows], batch_size, rate, backend, update, there)
+            train_step_by_step(network, samples, Y[rows], batch_size, rate, backend, update, there)
 
     return train_epoch
 
@@ -262,7 +278,7 @@ def _made_ready_together(
     history: History,
     network: Network,
     update: Update,
-    X: Array,
+    X: Array | HostSamples,
     Y: Array,
     batch_size: int,
     group: Group,
@@ -323,14 +339,14 @@ def train_step_by_step(
         training_step(network, X[rows], Y[rows], rate, backend, update, of_batch)
 
 
-def _refuse_bad_data(network: Network, X: np.ndarray, Y: np.ndarray) -> None:
+def _refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray) -> None:
     """CourseError for samples and targets that are not for this network."""
     shape, n_out = network.input_shape, network.sizes[-1]
     fit = X.size > 0 and X.shape[1:] == shape and Y.shape == (len(X), n_out)
     if not fit or X.dtype != np.float32 or Y.dtype != np.float32:
         inputs = ", ".join(map(str, shape))
         wanted = f"float32 samples of shape (n, {inputs}) and targets of shape (n, {n_out})"
-        advice = "; take the images of a data set, data.images" if len(shape) == 3 and X.ndim == 2 else ""
+        advice = "; take the images of a data set, data.images" if len(shape) == 3 and len(X.shape) == 2 else ""
         raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}{advice}")
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from nncourse.errors import CourseError
 
 LEAST = 2.0  # seconds of work, so that the steps of a counter are 5 % of it at most
-EVERY = 0.1  # seconds between two readings
+EVERY = 0.5  # seconds between two readings: of shorter ones a figure would show the counter's steps
 POWERCAP = Path("/sys/class/powercap")
 NOWHERE = "not measurable here"
 

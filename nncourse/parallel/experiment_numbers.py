@@ -112,15 +112,15 @@ def label_of(result: Result) -> str:
 
 
 def consumed_by(result: Result) -> Consumed | None:
-    """The energy of one run; None where no device that it used has a counter.
+    """The energy of one run; None where a GPU that it used has no counter, or the CPU where that computes.
 
     A processor package is always used: it launches what GPUs compute. GPUs are used in their order.
     """
     energies = [Energy(**each) for each in result["energies"]]
     gpus = result["count"] if result["kind"] == "gpu" else 0
     used = [each for each in energies if each.kind == "cpu" or each.number < gpus]
-    wanted = "gpu" if gpus else "cpu"
-    if not any(each.kind == wanted for each in used):
+    counters = sum(each.kind == result["kind"] for each in used)
+    if counters < max(1, gpus):
         return None
     above, seconds = sum(each.above_idle or 0.0 for each in used), used[0].seconds
     joules, whole = sum(each.joules for each in used), sum(each.joules for each in energies)

@@ -19,6 +19,7 @@ from nncourse.group import Group
 from nncourse.parallel import member, start
 from nncourse.parallel.energy import meters_here
 from nncourse.parallel.experiment import Devices, Job, Plan, jobs, load_parts, make_parts, run_job, save_parts
+from nncourse.parallel.guard import INTERRUPTED
 from nncourse.parallel.heartbeat import Heartbeat
 
 ADDED = ("runs", "pause")  # what may differ when an experiment goes on
@@ -45,6 +46,8 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, s
         say(f"run {number} of {len(missing)}: {job.name}")
         began = time.perf_counter()
         status = begin(folder, job)
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
         if status or not file_of(folder, job).exists():
             again = "the same command goes on with what is missing"
             raise CourseError(f"{job.name} ended with status {status} and left no result; {again}")
@@ -141,7 +144,10 @@ def settle(plan: Plan, folder: Path) -> None:
 
 
 def refuse_missing(wanted: Sequence[Devices]) -> None:
-    """CourseError if there are fewer GPUs than were asked for."""
+    """CourseError if there are fewer GPUs than were asked for, or no MPI for several processes."""
+    if any(each.count > 1 for each in wanted):
+        start.refuse_without_mpi()
+        start.find_mpiexec()
     most = max((each.count for each in wanted if each.kind == "gpu"), default=0)
     if not most:
         return

@@ -17,7 +17,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,12 +34,20 @@ VARIABLE = "NNCOURSE_START"  # in the environment: the socket of the process tha
 
 def guard(arguments: Sequence[str], told: Told, patience: float) -> int:
     """Run `nncourse` with these arguments as a child, which finds that it is guarded; its exit status."""
+    try:
+        return _guard(arguments, told, patience)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # a signal in Python's last moments would change the status
+
+
+def _guard(arguments: Sequence[str], told: Told, patience: float) -> int:
     channel = Channel.to_start(told.rank)
     ended = _noticed(signal.SIGTERM, signal.SIGHUP)
     interrupted = _noticed(signal.SIGINT)  # by Ctrl-C at an mpiexec that somebody typed
     memory = heartbeat.memory()
     # Warnings are the same for all, and one of them is enough; should the process not even start, this is the reason.
-    errors = None if told.rank == 0 else tempfile.TemporaryFile()  # noqa: SIM115
+    errors = None if told.rank == 0 else heartbeat.nameless_file()
     environment = os.environ | {heartbeat.VARIABLE: str(memory.fileno())}
     command = [sys.executable, "-m", "nncourse", *arguments]
     # All open files are inherited, since one of them may lead to the launcher. Ctrl-C comes from here alone.
@@ -58,6 +65,10 @@ def guard(arguments: Sequence[str], told: Told, patience: float) -> int:
         problem = watch.problem() if os.getppid() == launcher else "the launcher was killed"
         time.sleep(LOOKS)
     _end(process, 0)
+    if process.returncode == -signal.SIGTERM:
+        time.sleep(LOOKS)  # whoever sent it may have sent it to both
+        if ended:
+            return ENDED
     status, text = (ENDED, problem) if problem else _how_it_ended(process, heart, errors)
     if status == 0:
         return 0
@@ -227,8 +238,11 @@ def _in_kernel(process: int) -> tuple[str, float]:
 
 
 def _end_step(environment: "os._Environ[str]") -> None:
-    """Under Slurm end the other tasks of this step, which srun does of itself only if it was told to."""
+    """Under Slurm ask the other tasks of this step to end, which srun does of itself only if it was told to.
+
+    Whoever is asked ends with status 1, so that srun, which takes the highest, ends with that of the one that failed.
+    """
     job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
     if job and step and shutil.which("scancel"):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this one has a status to bring home
-        subprocess.run(["scancel", "--quiet", f"{job}.{step}"], capture_output=True, timeout=20)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this guard has a status to bring home
+        subprocess.run(["scancel", "--quiet", "--signal=TERM", f"{job}.{step}"], capture_output=True, timeout=20)

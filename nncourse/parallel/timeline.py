@@ -1,7 +1,7 @@
 """What each member did, and when: for figures, and for how long members wait."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,14 +12,18 @@ from nncourse.errors import refuse_unknown
 from nncourse.group import Group
 
 if TYPE_CHECKING:
+    from nncourse.simulation.members import SimulatedGroup
     from nncourse.simulation.world import Event
 
 WORK = ("compute", "forward", "backward", "update")
-KINDS = (*WORK, "exchange", "wait")
+KINDS = (*WORK, "send", "receive", "exchange", "wait")
 
 
 class Span(NamedTuple):
-    """A time in which a member did one thing, one of KINDS. Seconds; `number` is a micro-batch's or a step's."""
+    """A time, in seconds, in which a member did one thing, one of KINDS.
+
+    `number` is that of a micro-batch or of a step; of send and receive the other's rank.
+    """
 
     rank: int
     what: str
@@ -64,10 +68,19 @@ def gathered(timeline: Timeline, group: Group) -> list[Span] | None:
     return [Span(int(rank), KINDS[int(what)], start, end, int(number)) for rank, what, start, end, number in rows]
 
 
+def made_up(group: "SimulatedGroup", seconds: Mapping[str, float]) -> Timeline:
+    """The timeline of a simulated member, of whose work each kind that is named takes so many seconds."""
+    return Timeline(group.rank, group.clock, lambda what, number: group.work(seconds.get(what, 0.0)))
+
+
 def simulated(events: Sequence["Event"]) -> list[Span]:
     """What the members of a simulated group did, by the simulation's own clock."""
-    kinds = {"work": "compute", "wait": "wait"}
-    return [Span(each.rank, kinds.get(each.kind, "exchange"), each.begin, each.end, each.step) for each in events]
+    kinds = {"work": "compute", "wait": "wait", "send": "send", "receive": "receive"}
+    numbers = [each.step if each.peer is None else each.peer for each in events]
+    return [
+        Span(each.rank, kinds.get(each.kind, "exchange"), each.begin, each.end, number)
+        for each, number in zip(events, numbers, strict=True)
+    ]
 
 
 def idle_share(spans: Sequence[Span]) -> float:

@@ -174,7 +174,8 @@ def wrong_chunk(rank: int, wait: "Wait", message: "Message") -> ExchangeError:
 def wrong_rank(world: "World", rank: int, method: str, other: int) -> ExchangeError:
     """A partner that does not exist, or oneself."""
     where = _at(world.steps[rank], world.lines[rank])
-    words = f"rank {rank} {where} wants to {doing(method, other)}"
+    what = f"{method} with root {other}" if method in ("broadcast", "gather") else doing(method, other)
+    words = f"rank {rank} {where} wants to {what}"
     last = world.size - 1
     there = "itself" if other == rank else "but there is only rank 0" if last == 0 else f"but ranks go from 0 to {last}"
     advice = "; in a ring (rank ± 1) % size is the neighbour" if other in (-1, world.size) and world.size > 1 else ""

@@ -57,5 +57,8 @@ def tree_seconds(link: Link, size: float, members: int) -> float:
 
 
 def ring_seconds(link: Link, size: float, members: int) -> float:
-    """An all-reduce of `size` bytes in a ring: 2 (K − 1) rounds, in each of which every member sends one chunk of K."""
+    """An all-reduce of `size` bytes in a ring: 2 (K − 1) rounds, in each of which every member sends one chunk of K.
+
+    It does so while it receives another. Where each second member receives before it sends, it takes twice as long.
+    """
     return 2 * (members - 1) * link.seconds(size / members)

@@ -259,6 +259,8 @@ class World:
         """The member takes part in one of MEETINGS, which ends when the last one comes."""
         if not self._step(rank, method, line):
             return
+        if not 0 <= root < self.size:
+            raise faults.wrong_rank(self, rank, method, root)
         wait = Wait(method, self.steps[rank], line, values=values, root=root)
         meeting = self._meetings[self._met[rank]]
         for other, theirs in meeting.items():

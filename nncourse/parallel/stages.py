@@ -1,0 +1,135 @@
+"""What a device of a pipeline owns, computes and sends: its layers, and their part of the parameters."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from math import prod
+
+import numpy as np
+
+from nncourse.calls import Array, Calls
+from nncourse.errors import CourseError
+from nncourse.group import Group
+from nncourse.model.layers import LayerSequence, Pass, Shape, Turn, delta_below, views
+from nncourse.model.network import Network, first_delta
+from nncourse.parallel.subgroup import Subgroup
+from nncourse.parallel.timeline import Timeline
+
+
+def flops(network: Network) -> list[int]:
+    """About how many FLOPs each layer takes for a sample on the way forward: 2 for each weight and place, else 1."""
+    costs = []
+    for layer, shape in zip(network.layers, network.shapes[1:], strict=True):
+        weights = sum(array.size for array in layer.parameters if array.ndim > 1)
+        costs.append(2 * weights * prod(shape[1:]) + prod(shape))
+    return costs
+
+
+def partition(costs: Sequence[float], parts: int) -> list[slice]:
+    """The layers of each stage: consecutive ones, so that the sum of the costs of the dearest stage is smallest."""
+    if not 1 <= parts <= len(costs):
+        raise CourseError(f"wanted from 1 to {len(costs)} stages for {len(costs)} layers; got {parts}")
+    sums = [0, *accumulate(costs)]
+
+    @cache
+    def best(layers: int, parts: int) -> tuple[float, tuple[int, ...]]:
+        """The cost of the dearest of so many parts of the first layers, and where the parts end."""
+        if parts == 1:
+            return sums[layers], (layers,)
+        return min(
+            (max(best(start, parts - 1)[0], sums[layers] - sums[start]), (*best(start, parts - 1)[1], layers))
+            for start in range(parts - 1, layers)
+        )
+
+    return [slice(start, stop) for start, stop in pairwise((0, *best(len(costs), parts)[1]))]
+
+
+def grid(group: Group, stages: int) -> tuple[Group, Group]:
+    """This member's pipeline, of so many stages, and its replicas: the same stage of all pipelines."""
+    if stages < 1 or group.size % stages:
+        raise CourseError(f"wanted pipelines of equal length for {group.size} members; got {stages} stages")
+    number, stage = divmod(group.rank, stages)
+    pipeline = Subgroup(group, range(number * stages, (number + 1) * stages))
+    return pipeline, Subgroup(group, range(stage, group.size, stages))
+
+
+class Stage:
+    """This member's layers, the part of the parameters that is theirs, and what waits to go back."""
+
+    def __init__(self, network: Network, parts: Sequence[slice], backend: Calls, pipeline: Group, timeline: Timeline):
+        self.network, self.backend, self.pipeline, self.timeline = network, backend, pipeline, timeline
+        self.part = parts[pipeline.rank]
+        self.layers = LayerSequence(network.layers[self.part])
+        self.is_first, self.is_last = pipeline.rank == 0, pipeline.rank == pipeline.size - 1
+        below = network.layers[: self.part.start]
+        self.first_layer = LayerSequence(below).count if below else 0  # its number, as dropout counts them
+        self.shape_below, self.shape = network.shapes[self.part.start], network.shapes[self.part.stop]
+        self.cuts = _cuts(LayerSequence(network.layers[part]).parameters for part in parts)
+        self.statistics_cuts = _cuts(LayerSequence(network.layers[part]).statistics for part in parts)
+        self.parameters = network.flat_parameters[self.cuts[pipeline.rank]]
+        self.statistics = network.flat_statistics[self.statistics_cuts[pipeline.rank]]
+        self.gradient = np.zeros_like(self.parameters)
+        self.gradients = views(self.gradient, [array.shape for array in self.layers.parameters])
+        self.inputs: dict[int, Array] = {}
+        self.passes: dict[int, Pass] = {}
+
+    def take_input(self, number: int, X: Array) -> None:
+        """The activations of a micro-batch from the stage below; the first stage has the samples themselves."""
+        if not self.is_first and number not in self.inputs:
+            self.inputs[number] = self._receive((len(X), *self.shape_below), self.pipeline.rank - 1, number)
+        elif self.is_first:
+            self.inputs[number] = X
+
+    def forward(self, number: int, turn: Turn) -> None:
+        with self.timeline.span("forward", number):
+            here = self.layers.forward(self.inputs[number], self.backend, turn._replace(layer=self.first_layer))
+        self.passes[number] = here
+        if not self.is_last:
+            self._send(here.A, self.pipeline.rank + 1, number)
+
+    def backward(self, number: int, Y: Array, weight: float) -> Array | None:
+        """Add the micro-batch's gradient, times its weight; dC/dA of the stage's inputs, None for the first stage."""
+        here, A_below, G = self.passes.pop(number), self.inputs.pop(number), None
+        if not self.is_last:
+            G = self._receive((len(Y), *self.shape), self.pipeline.rank + 1, number)
+        with self.timeline.span("backward", number):
+            if self.is_last:
+                D = first_delta(self.network, [here.Z], [here.A], Y, self.backend)
+            else:
+                D = delta_below(G, self.layers.slope(here.Z, self.backend), self.backend)
+            G_below, gradients = self.layers.backward(D, here, A_below, None, self.backend, below=not self.is_first)
+            for place, gradient in zip(self.gradients, gradients, strict=True):
+                place += weight * gradient
+        return G_below
+
+    def give_back(self, number: int, G_below: Array | None) -> None:
+        """Send dC/dA of the inputs to the stage below, if there is one."""
+        if not self.is_first:
+            self._send(G_below, self.pipeline.rank - 1, number)
+
+    def share_out(self, replicas: Group) -> None:
+        """Every member gets all parameters, and the statistics of all layers: the mean of those of the replicas."""
+        if self.statistics.size:
+            self.statistics /= replicas.size
+            replicas.all_reduce(self.statistics)
+        vectors = (self.network.flat_parameters, self.cuts), (self.network.flat_statistics, self.statistics_cuts)
+        for vector, cuts in vectors:
+            for member, cut in enumerate(cuts):
+                if cut.start < cut.stop:
+                    self.pipeline.broadcast(vector[cut], root=member)
+
+    def _send(self, array: Array, to: int, number: int) -> None:
+        with self.timeline.span("exchange", number):
+            self.pipeline.send(array.ravel(), to, tag=number)
+
+    def _receive(self, shape: Shape, source: int, number: int) -> Array:
+        vector = np.empty_like(self.network.flat_parameters, shape=prod(shape))
+        with self.timeline.span("wait", number):
+            self.pipeline.receive(vector, source, tag=number)
+        return vector.reshape(shape)
+
+
+def _cuts(arrays_of_parts: Iterable[Sequence[Array]]) -> list[slice]:
+    """Where the arrays of each part lie in a flat vector of all."""
+    sizes = [sum(array.size for array in arrays) for arrays in arrays_of_parts]
+    return [slice(start, stop) for start, stop in pairwise((0, *accumulate(sizes)))]

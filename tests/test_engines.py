@@ -1,0 +1,117 @@
+"""`%%px` cells on real processes: labelled, limited in time, and ended with the notebook."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nncourse.classroom import engines
+from nncourse.errors import CourseError
+
+ROOT = Path(__file__).resolve().parent.parent
+needs_mpi = pytest.mark.skipif(bool(engines.why_not()), reason=engines.why_not() or "-")
+BEGIN = "from nncourse.parallel.mpi import MPIGroup\ngroup = MPIGroup()\n"
+
+
+@pytest.fixture(scope="module")
+def two():
+    """Two processes; the tests below use them in turn, and the last of them ends them."""
+    if engines.why_not():
+        pytest.skip(engines.why_not())
+    started = engines.start(2, seconds=20)
+    yield started
+    engines.stop()
+
+
+def alive(process: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(processes: list[int], patience: float) -> bool:
+    end = time.monotonic() + patience
+    while any(map(alive, processes)):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_each_rank_s_output_has_its_label(two, capsys):
+    two.run(f"{BEGIN}import numpy as np\nvector = np.ones(2) * (group.rank + 1)\ngroup.all_reduce(vector)")
+    two.run("print('of', group.size)\nprint('sum', *vector)\ngroup.rank * 10")
+    assert capsys.readouterr().out.splitlines()[-6:] == [
+        *("rank 0: of 2", "rank 0: sum 3.0 3.0", "rank 0: 0", "rank 1: of 2", "rank 1: sum 3.0 3.0", "rank 1: 10")
+    ]
+    engines.px("--ranks 1", "print('here')")
+    assert capsys.readouterr().out == "rank 1: here\n"
+
+
+def test_a_rank_that_fails_is_named_with_its_line_and_the_processes_stay(two, capsys):
+    with pytest.raises(CourseError) as error:
+        two.run("a = 5\nif group.rank == 1:\n    a = 1 / 0\n")
+    assert str(error.value) == "rank 1 failed: ZeroDivisionError: division by zero (line 3)"
+    two.run("a")
+    assert capsys.readouterr().out.splitlines() == ["rank 0: 5", "rank 1: 5"]
+
+
+@pytest.mark.parametrize("line", ["--second 5", "--seconds five", "--ranks one", "cell"])
+def test_a_magic_that_is_not_understood_is_refused(two, line):
+    with pytest.raises(CourseError, match="wanted %%px, perhaps with --seconds 5 or --ranks 0,1; got"):
+        engines.px(line, "1")
+
+
+def test_ranks_that_are_not_there_are_refused(two):
+    with pytest.raises(CourseError, match=r"wanted ranks from 0 to 1, got \[2\]"):
+        engines.px("--ranks 2", "1")
+
+
+def test_a_deadlock_is_told_with_its_lines_and_the_next_cell_has_new_processes(two, capsys):
+    two.run("import os\nos.getpid()")
+    old = [int(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
+    began = time.monotonic()
+    with pytest.raises(CourseError) as error:
+        engines.px("--seconds 0.5", "if group.rank == 0:\n    group.receive(vector, 1)\nelse:\n    group.barrier()")
+    assert time.monotonic() - began < 5
+    for rank, line in ((0, "line 2: group.receive(vector, 1)"), (1, "line 4: group.barrier()")):
+        assert f"rank {rank} did not end within 0.5 s in {line}" in str(error.value)
+    assert str(error.value).endswith("all processes were ended, and the next %%px cell starts new ones")
+    assert gone(old, 3)
+    with pytest.raises(CourseError, match="rank 0 failed: NameError: name 'vector' is not defined"):
+        two.run("vector")
+
+
+def test_a_stop_ends_them(two, capsys):
+    two.run("import os\nos.getpid()")
+    processes = [int(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
+    engines.stop()
+    assert len(processes) == 2 and gone(processes, 3)
+    with pytest.raises(CourseError, match=r"say engines.start\(\) first"):
+        engines.px("", "1")
+
+
+@needs_mpi
+def test_they_end_with_a_notebook_that_is_killed():
+    code = "from nncourse.classroom import engines\ntwo = engines.start(2)\ntwo.run('import os; print(os.getpid())')\n"
+    code += "two._cluster and print('controller', two._cluster.controller.pid, flush=True)\nimport time; time.sleep(99)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as notebook:
+        lines = [notebook.stdout.readline() for _ in range(4)]
+        processes = [int(line.split()[-1]) for line in lines[1:]]
+        assert all(map(alive, processes))
+        notebook.send_signal(signal.SIGKILL)
+        assert gone(processes, 8)
+
+
+def test_where_something_is_missing_one_line_says_so_and_the_notebook_goes_on(monkeypatch, capsys):
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    assert engines.start() is None
+    assert capsys.readouterr().out.count("\n") == 1
+    assert "no mpi4py and no ipyparallel here" in engines.why_not() and "simulated group" in engines.why_not()
