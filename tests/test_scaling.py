@@ -163,6 +163,6 @@ def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tm
     lines = recorded_devices.training_on_cpu()
     assert re.search(r"256 .* 0\.80   0\.50 to 1\.20", lines[1]) and lines[-1] == "recorded, A machine, 2026-11-22"
     lines = recorded_devices.training_on_gpus()
-    assert re.search(r"nncourse on 0, 1 .*1\.980 +0\.990 +– +– +0\.510", lines[2])
+    assert re.search(r"nncourse on 0, 1 .*1\.980 +0\.990 +– +– +– +0\.510 +–", lines[2])
     assert lines[-1] == "recorded, A machine, 2026-11-22" and "no CPU meter" in lines
     overheads.recorded.cache_clear()
