@@ -2,6 +2,7 @@
 
 import math
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -129,6 +130,30 @@ def test_cuda_kernels_compute_the_same_under_the_emulator(name, rng):
         found.append((network.flat_parameters, network.flat_statistics, network.predict(images, backend)))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("calls", [NUMPY, PLAIN], ids=["fused", "in parts"])
+def test_what_a_shortcut_gave_is_not_held_until_the_way_back(calls, rng):
+    given = []
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(calls, name)
+
+        def convolution_forward(self, A, W, *more):
+            Z = calls.convolution_forward(A, W, *more)
+            given.extend([weakref.ref(Z)] * (W.shape[-1] == 1))  # of the shortcut
+            return Z
+
+        def batchnorm_forward(self, A, *more):
+            Z = calls.batchnorm_forward(A, *more)
+            given.extend([weakref.ref(Z)] * (bool(given) and A is given[0]()))
+            return Z
+
+    block = mixed("another shape").layers[0]
+    here = block.forward(rng.normal(size=(8, 2, 5, 4)), Watched(), TURN)
+    assert [each() is not None for each in given] == [True, False]
+    assert here.A.shape[1] == 3
 
 
 @pytest.mark.parametrize("name", ["cuda", "cupy", "cudnn"])
