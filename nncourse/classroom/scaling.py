@@ -53,13 +53,13 @@ def why_no_processes() -> str:
 def measure_steps(alone: Sequence[int], together_: Sequence[int], processes: int = 2, **options: Any) -> Steps:
     """Steps of 784-192-10 by one process and by several, in turns: scaling.steps()."""
     if why := why_no_processes():
-        found = _numbered(scaling.alone_here(alone, **options))
-        fitted = fit_steps(found)
+        parts = {batch: max(1, batch // processes) for batch in together_}
+        found = _numbered(scaling.alone_here(sorted({*alone, *parts.values()}), **options))
         exchange = ring_seconds(MADE_UP, GRADIENT, processes)
-        rounds = len(found[alone[0]])
-        by_all = {batch: [fitted.seconds(batch / processes) + exchange] * rounds for batch in together_}
+        by_all = {batch: [seconds + exchange for seconds in found[rows]] for batch, rows in parts.items()}
+        exchanges = {batch: [exchange] * len(seconds) for batch, seconds in by_all.items()}
         source = f"one process measured, {processes} simulated: {why}"
-        return Steps(found, by_all, {batch: [exchange] * rounds for batch in together_}, processes, source)
+        return Steps({batch: found[batch] for batch in alone}, by_all, exchanges, processes, source)
     answer = together(scaling.steps, processes, alone=list(alone), together=list(together_), **options)[0]
     source = f"measured here: {processes} processes, {devices.describe('cpu')}"
     return Steps(*(_numbered(answer[part]) for part in ("alone", "together", "exchange")), processes, source)
@@ -163,7 +163,7 @@ def plot_steps(steps: Steps, title: str = "") -> Described:
             batch: times * statistics.median(one) / statistics.median(all_)
             for batch, (one, all_, times) in found.items()
         }
-        ranges = [sorted(times * a / b for a, b in zip(one, all_, strict=False)) for one, all_, times in found.values()]
+        ranges = [sorted(times * a / b for a, b in zip(one, all_, strict=True)) for one, all_, times in found.values()]
         below = [max(0.0, value - each[0]) for value, each in zip(S.values(), ranges, strict=True)]
         above = [max(0.0, each[-1] - value) for value, each in zip(S.values(), ranges, strict=True)]
         left.errorbar(list(S), list(S.values()), [below, above], fmt=style, capsize=4, label=label)
@@ -185,6 +185,9 @@ def plot_steps(steps: Steps, title: str = "") -> Described:
     right.set(xlabel="batch of all processes together, samples", ylabel="part of a step", ylim=(0, 1.12))
     for axes in (left, right):
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False, fontsize=8)
+    if "simulated" in steps.source:
+        for axes in (left, right):
+            axes.text(0.98, 0.03, "simulated", transform=axes.transAxes, ha="right", color="0.3", fontsize=14)
     left.set_xscale("log", base=2)
     left.set_xticks(list(steps.alone))
     _plain((left, right))
