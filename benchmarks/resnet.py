@@ -69,14 +69,13 @@ def our_step(network: Network, X: np.ndarray, labels: np.ndarray, backend: Backe
     return lambda calls=backend: training_step(there, there_X, Y, RATE, calls, update, Turn()), there
 
 
-def pytorch_step(network: Network, X: np.ndarray, labels: np.ndarray, device: str):
+def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray, device: str):
     """step(), and its gradient as one vector. The model is torchvision's."""
     import torch
     import torchvision
 
     torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = False, True
     torch.set_float32_matmul_precision("highest")
-    depth = len(to_torchvision(network)) > 130 and 34 or 18
     model = getattr(torchvision.models, f"resnet{depth}")(num_classes=CLASSES)
     model.conv1 = torch.nn.Conv2d(1, 64, 7, 2, 3, bias=False)
     model.load_state_dict({name: torch.tensor(array) for name, array in to_torchvision(network).items()})
@@ -110,7 +109,7 @@ def measure(rows: int, rounds: int, steps: int, device: str = "gpu", depth: int 
     found["memory"][OURS] = held(device)
     wait = synchronised(device)
     try:
-        work[PYTORCH], theirs = pytorch_step(network, X, labels, "cuda" if device == "gpu" else "cpu")
+        work[PYTORCH], theirs = pytorch_step(network, depth, X, labels, "cuda" if device == "gpu" else "cpu")
         work[PYTORCH]()
         wait()
         wanted = theirs()

@@ -2,10 +2,12 @@
 
 import json
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from processes import MPI
 
 from nncourse import cli
 from nncourse.classroom import experiment_page
@@ -148,6 +150,9 @@ def test_speedup_efficiency_and_amdahls_p():
         "batch 128 in all": [1, 2],
     }
     assert numbers.amdahl(found["batch 128 a device"], base) == pytest.approx(0.9, abs=1e-4)
+    loops = [replace(row, loop=row.loop / row.count**2) for row in found["batch 128 a device"]]
+    assert numbers.amdahl(loops, base) == pytest.approx(0.9, abs=1e-4)  # of whole runs, not of the loop
+    assert rows[0].images_a_second == pytest.approx(125)
     assert rows[0].accuracy == pytest.approx((0.75, 0.775, 0.8))
     assert numbers.amdahl(rows[:1], base) is None
 
@@ -156,6 +161,7 @@ def test_energy_of_what_is_used_above_idle_and_of_all():
     one, two = (numbers.consumed_by(each) for each in (result("gpu", 1, 128), result("gpu", 2, 256, seconds=50.0)))
     assert (one.used, one.all, one.above_idle) == pytest.approx((20_000, 27_000, 13_000))
     assert (two.used, two.all, two.above_idle) == pytest.approx((20_000, 20_000, 13_000))
+    assert (one.edp_used, one.edp_above_idle, one.edp_all) == pytest.approx((2e6, 1.3e6, 2.7e6))
     assert two.edp_used / one.edp_used == pytest.approx(0.5)  # equal energy, half the EDP
     assert two.edp_all / one.edp_all == pytest.approx(0.5 * 20 / 27)
     assert numbers.consumed_by(result("cpu", 1, 128)) is None  # the GPUs' counters say nothing of the CPU
@@ -274,8 +280,8 @@ def test_other_options_and_other_files_are_refused(tmp_path):
             runs.job_called(TINY, name)
 
 
+@MPI
 def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
-    pytest.importorskip("mpi4py")
     if not sys.platform.startswith("linux"):
         pytest.skip("several processes are started on Linux only")
     out = tmp_path / "found"

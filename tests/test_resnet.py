@@ -1,7 +1,7 @@
 """ResNets: PyTorch and torchvision as oracles; their names; training, files, words; with statistics over a group."""
 
+import hashlib
 import math
-import threading
 import weakref
 
 import numpy as np
@@ -30,6 +30,7 @@ from nncourse.model.residual import BatchNorm, Residual
 from nncourse.model.resnet import from_torchvision, resnet, to_torchvision
 from nncourse.model.training import train
 from nncourse.model.updates import SGD
+from nncourse.parallel.simulated import simulate
 
 NUMPY = choose("numpy")
 PLAIN = choose("numpy", batchnorm_forward="loops")  # without what does it together with ReLU
@@ -248,6 +249,14 @@ def test_a_resnet_34_has_its_parameters_and_names_in_pytorchs_order():
     np.testing.assert_array_equal(from_torchvision(state).flat_parameters, network.flat_parameters)
 
 
+@pytest.mark.parametrize(("depth", "digest"), [(18, "761022b221a39ceb"), (34, "1a060acae7a42530")])
+def test_names_and_shapes_are_those_of_torchvision(depth, digest):
+    """The digest is of torchvision 0.28.0: a line such as "conv1.weight (64, 3, 7, 7)" for each array."""
+    state = to_torchvision(resnet(depth, 1000, 3))
+    lines = "".join(f"{name} {array.shape}\n" for name, array in state.items())
+    assert hashlib.sha256(lines.encode()).hexdigest().startswith(digest)
+
+
 def test_states_of_other_models_are_refused_in_one_line():
     state = to_torchvision(resnet(18, height=32, width=32))
     lost = {name: array for name, array in state.items() if name != "layer2.0.downsample.0.weight"}
@@ -357,43 +366,19 @@ def test_a_resnet_in_words_is_the_same_network(tmp_path):
 # ---- over a group
 
 
-class Member:
-    """One of several threads that add vectors: in the order of their ranks, so that all get the same bits."""
-
-    device = "cpu"
-
-    def __init__(self, rank, size, shared):
-        self.rank, self.size, self.shared = rank, size, shared
-
-    def all_reduce(self, vector):
-        vectors, barrier = self.shared
-        vectors[self.rank] = vector.copy()
-        barrier.wait(20)
-        vector[...] = sum(vectors)
-        barrier.wait(20)
-
-
 @pytest.mark.parametrize("cuts", [(0, 3, 8), (0, 1, 3, 8)], ids=["3 and 5 rows", "1, 2 and 5 rows"])
 def test_members_of_a_group_compute_what_one_computes_with_all_rows(cuts, rng):
-    size = len(cuts) - 1
-    shared = [None] * size, threading.Barrier(size)
     whole = mixed("another shape")
     images, targets = 30 + rng.normal(size=(8, 2, 5, 4)), rng.random((8, 2))
     wanted = np.concatenate([a.ravel() for of in backpropagation(whole, images, targets, NUMPY, TURN) for a in of])
-    gradients, statistics = [None] * size, [None] * size
 
-    def work(rank):
-        network, rows = mixed("another shape"), slice(cuts[rank], cuts[rank + 1])
-        turn = TURN._replace(group=Member(rank, size, shared))
-        found = backpropagation(network, images[rows], targets[rows], NUMPY, turn)
-        gradients[rank] = np.concatenate([a.ravel() for of in found for a in of]) * (rows.stop - rows.start) / 8
-        statistics[rank] = network.flat_statistics
+    def part(group):
+        network, rows = mixed("another shape"), slice(cuts[group.rank], cuts[group.rank + 1])
+        found = backpropagation(network, images[rows], targets[rows], NUMPY, TURN._replace(group=group))
+        gradient = np.concatenate([a.ravel() for of in found for a in of])
+        return gradient * (rows.stop - rows.start) / 8, network.flat_statistics
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    gradients, statistics = zip(*simulate(part, len(cuts) - 1).results, strict=True)
     np.testing.assert_allclose(sum(gradients), wanted, rtol=1e-9, atol=1e-12)
     for found in statistics:
         np.testing.assert_array_equal(found, statistics[0])
