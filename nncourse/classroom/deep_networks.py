@@ -82,7 +82,7 @@ def _block(axes: Axes, upwards: bool) -> None:
     ends = ((right - 0.6, 5.32), (2.24, 5.32)) if upwards else ((right - 0.6, 0.45), (1.99, 0.45))
     _arrow(axes, *ends, True, colour)
     axes.text(right + 0.12, 2.9, "shortcut", rotation=90, va="center", color=INK, fontsize=10)
-    below, above = ("A", "max(0, F(A) + A)") if upwards else ("D through F, plus D", "G;  D = G where A > 0")
+    below, above = ("A", "max(0, F(A) + A)") if upwards else ("D through F, plus D", "G;  behind ReLU: D")
     axes.text(1.8, 0.0, below, ha="right", va="center", fontsize=10, color=INK)
     axes.text(2.15, 6.9, above, ha="left", va="center", fontsize=10, color=INK)
 
