@@ -8,7 +8,6 @@ its processes anew, so that none is left to wait and to disturb; alone and toget
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -40,10 +39,15 @@ def main(arguments: list[str] | None = None) -> int:
         return member(options.member, options.samples, options.whole)
     refuse_out(parser, options.out)
     from nncourse import device as devices
+    from nncourse.errors import CourseError
 
     found = {"machine": devices.describe("cpu"), "sizes": SIZES, "samples": options.samples}
     found |= {"processes": options.processes}
-    found |= compare(options.rounds, options.processes, options.rows, options.samples)
+    try:
+        found |= compare(options.rounds, options.processes, options.rows, options.samples)
+    except (CourseError, FailedError) as error:
+        print(f"benchmarks.devices_cpu: {error}", file=sys.stderr)
+        return 1
     print(table(found | {"date": "now"}))
     save(found, options.out)
     return 0
@@ -73,8 +77,9 @@ def together_of(processes: int) -> str:
 
 def measured(processes: int, rows: int, samples: int, whole: bool) -> dict:
     """What the first of so many new processes says, which train together with batches of so many rows each."""
-    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-    command = [beside or "mpiexec", "-n", str(processes), sys.executable, "-m", "benchmarks.devices_cpu"]
+    from nncourse.parallel.start import find_mpiexec, mpiexec_command
+
+    command = [*mpiexec_command(find_mpiexec(), processes), sys.executable, "-m", "benchmarks.devices_cpu"]
     command += ["--member", str(rows), "--samples", str(samples), *["--whole"] * whole]
     folder = Path(__file__).resolve().parent.parent
     done = subprocess.run(

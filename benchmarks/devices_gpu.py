@@ -119,14 +119,8 @@ def run(setting: Setting, libraries: Sequence[str]) -> dict[str, Any]:
     if not found:
         raise FailedError("; ".join(f"{name}: {why}" for name, why in left_out.items()))
     about = {"machine": devices.describe(setting.device), "cpu": devices.describe("cpu"), "setting": asdict(setting)}
-    return (
-        about
-        | {"versions": versions, "records": found, "scaling": scaling(found)}
-        | {
-            "not_measured": list(missing),
-            "left_out": left_out,
-        }
-    )
+    about |= {"versions": versions, "not_measured": list(missing), "left_out": left_out}
+    return about | {"records": found, "scaling": scaling(found)}
 
 
 def started(library: str, setting: Setting) -> dict[str, Any]:

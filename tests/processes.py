@@ -10,10 +10,10 @@ import contextlib
 import importlib
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,15 +23,12 @@ import pytest
 
 from nncourse import device
 from nncourse.child import kill_group
+from nncourse.errors import CourseError
+from nncourse.parallel.start import find_mpiexec, mpiexec_command
 
 HERE = Path(__file__).resolve().parent
-# Open MPI asks for these where there are more processes than cores, and as root; MPICH does not know them.
-OPEN_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
+NO_MPI = "mpi4py is not installed: pip install 'nncourse[devices]'"
+MPI = pytest.mark.skipif(not find_spec("mpi4py"), reason=NO_MPI)
 
 
 def in_processes(function: Callable, processes: int, *arguments: Any, limit: float = 60.0, kind: str = "mpi") -> list:
@@ -39,9 +36,9 @@ def in_processes(function: Callable, processes: int, *arguments: Any, limit: flo
 
     `kind` is the group's: "mpi"; "mpi, gpu", whose vectors go through the host's memory; "nccl".
     """
-    command = [mpiexec(), "-n", str(processes), sys.executable, __file__]
+    command = [*mpiexec(processes), sys.executable, __file__]
     folders = os.pathsep.join((str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")))
-    settings = os.environ | OPEN_MPI | {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    settings = os.environ | {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory(prefix="nncourse-test-") as folder, tempfile.TemporaryFile() as said:
         asked = function.__module__, function.__name__, kind, arguments
         (Path(folder) / "asked").write_bytes(pickle.dumps(asked))
@@ -62,14 +59,24 @@ def in_processes(function: Callable, processes: int, *arguments: Any, limit: flo
     return results
 
 
-def mpiexec() -> str:
-    """The mpiexec beside Python, or another one; skips the test where there is none, or no mpi4py."""
+def until(happened: Callable[[], Any], patience: float = 60.0) -> bool:
+    """Whether something happens within so many seconds."""
+    end = time.monotonic() + patience
+    while not happened():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def mpiexec(processes: int) -> list[str]:
+    """The command that starts so many processes; skips the test where there is no mpiexec, or no mpi4py."""
     if not find_spec("mpi4py"):
-        pytest.skip("mpi4py is not installed: pip install 'nncourse[devices]'")
-    found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
-    if not found:
-        pytest.skip("there is no mpiexec: pip install mpich")
-    return found
+        pytest.skip(NO_MPI)
+    try:
+        return mpiexec_command(find_mpiexec(), processes)
+    except CourseError as error:
+        pytest.skip(str(error))
 
 
 def gpus() -> int:

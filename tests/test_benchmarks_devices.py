@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from processes import MPI
 
 from benchmarks import devices_gpu
 
@@ -40,8 +41,8 @@ def test_a_gpu_without_a_counter_leaves_the_energy_out():
     assert devices_gpu.consumption(record("x", [0, 1], 100.0, (5.0,))) == {}
 
 
+@MPI
 def test_all_of_it_runs_on_the_cpu_with_two_processes(tmp_path, capfd):
-    pytest.importorskip("mpi4py")
     if devices_gpu.gpus_here():
         pytest.skip("there are GPUs here: run the benchmark itself")
     out = tmp_path / "found.json"

@@ -7,7 +7,9 @@ from nncourse.cuda.source import CudaSource
 from nncourse.kernels import cases, check
 from nncourse.kernels.activations import relu
 from nncourse.kernels.convolution_backpropagation import convolution_bias_gradient
+from nncourse.kernels.endless import endless
 from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.verdict import Fault
 
 LOOKS_FOR_ITSELF = """
 extern "C" __global__ void relu(const float* z, float* a, int n) {
@@ -52,3 +54,14 @@ def test_large_cases_become_smaller_by_halves(operation):
             smaller = cases.halved(operation, case)
             half = max(array.size for array in smaller.arguments if hasattr(array, "size"))
             assert 0.4 * elements < half < 0.6 * elements
+
+
+def test_who_never_ends_above_some_size_is_endless_from_there_on():
+    case = next(case for case in cases.cases(relu, 0) if case.large)
+    size, fault = case.arguments[0].size, Fault("time limit", {})
+
+    def run(tried, seconds):
+        return fault if tried.arguments[0].size > size / 6 else None
+
+    found, said = endless(relu, case, fault, run, 0.5)
+    assert size / 6 < found.arguments[0].size < size / 3 and said is fault

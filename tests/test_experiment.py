@@ -7,16 +7,23 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import MPI
 
 from nncourse import cli
 from nncourse.classroom import experiment_page
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
+from nncourse.kernels.backend import choose
+from nncourse.model.data_parallel import data_parallel_epoch
+from nncourse.model.loaders import as_floats
+from nncourse.model.training import evaluate
+from nncourse.parallel import experiment
 from nncourse.parallel import experiment_numbers as numbers
 from nncourse.parallel import experiment_runs as runs
 from nncourse.parallel.experiment import (
@@ -30,6 +37,7 @@ from nncourse.parallel.experiment import (
     parsed_devices,
     run_job,
 )
+from nncourse.parallel.simulated import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = Plan("small", runs=1, epochs=2, batch_size=16, images=8, height=24, width=32, cpu_steps=0)
@@ -79,7 +87,7 @@ def test_the_network_of_the_thesis_has_21_million_parameters():
     assert network.flat_parameters.size == 21_283_017 and network.sizes[-1] == 9
 
 
-def test_a_run_learns_and_says_what_it_took():
+def test_a_run_can_be_repeated_and_says_what_it_took():
     plan = Plan("small", epochs=4, batch_size=8, images=12, height=18, width=24, cpu_steps=0)
     first, again = (run_job(plan, Job(CPU, 8, 0), make_parts(plan), ALONE, []) for _ in range(2))
     assert len(first["accuracies"]) == len(first["seconds"]["train"]) == 4
@@ -88,6 +96,40 @@ def test_a_run_learns_and_says_what_it_took():
     trained, _, tested = image_counts(plan)
     assert (first["images_an_epoch"], first["images_tested"]) == (trained, tested)
     assert json.loads(json.dumps(first)) == first
+
+
+def test_runs_begin_with_weights_of_their_own_epochs_have_their_own_orders_and_something_is_learnt(monkeypatch):
+    seeds, orders, trained, parts = [], [], [], make_parts(TINY)
+
+    def network(plan, seed):
+        seeds.append(seed)
+        return make_experiment_network(plan, seed)
+
+    def epoch(network, X, Y, order, *arguments, **more):
+        orders.append(order)
+        trained.append(network)
+        data_parallel_epoch(network, X, Y, order, *arguments, **more)
+
+    monkeypatch.setattr(experiment, "make_experiment_network", network)
+    monkeypatch.setattr(experiment, "data_parallel_epoch", epoch)
+    for number in range(2):
+        run_job(TINY, Job(CPU, 16, number), parts, ALONE, [])
+    assert seeds == [0, 1] and len({tuple(order) for order in orders}) == len(orders) == 4
+    assert all(sorted(order) == list(range(image_counts(TINY)[0])) for order in orders)
+    X, Y, numpy = as_floats(parts.train[0], "cpu"), parts.train[1], choose("numpy")
+    before, after = (evaluate(each, X, Y, numpy) for each in (make_experiment_network(TINY, 1), trained[-1]))
+    assert after < before
+
+
+def test_two_members_come_to_what_one_does():
+    plan, rows = Plan("small", epochs=3, batch_size=16, images=12, height=18, width=24, cpu_steps=0), []
+    parts = make_parts(plan)
+    alone = run_job(plan, Job(CPU, 16, 0), parts, ALONE, [])
+    two = Job(Devices("cpu", 2), 16, 0)
+    for found in simulate(lambda group: run_job(plan, two, parts, group, [], on_rows=rows.append), 2).results:
+        assert found["accuracies"] == alone["accuracies"] and found["accuracy"] == alone["accuracy"] > 0
+    trained, held, tested = image_counts(plan)
+    assert sum(rows) == 3 * (trained + held) + tested
 
 
 def test_the_cpu_may_train_some_steps_only():
@@ -156,6 +198,9 @@ def test_speedup_efficiency_and_amdahls_p():
         "batch 128 in all": [1, 2],
     }
     assert numbers.amdahl(found["batch 128 a device"], base) == pytest.approx(0.9, abs=1e-4)
+    loops = [replace(row, loop=row.loop / row.count**2) for row in found["batch 128 a device"]]
+    assert numbers.amdahl(loops, base) == pytest.approx(0.9, abs=1e-4)  # of whole runs, not of the loop
+    assert rows[0].images_a_second == pytest.approx(125)
     assert rows[0].accuracy == pytest.approx((0.75, 0.775, 0.8))
     assert numbers.amdahl(rows[:1], base) is None
 
@@ -164,6 +209,7 @@ def test_energy_of_what_is_used_above_idle_and_of_all():
     one, two = (numbers.consumed_by(each) for each in (result("gpu", 1, 128), result("gpu", 2, 256, seconds=50.0)))
     assert (one.used, one.all, one.above_idle) == pytest.approx((20_000, 27_000, 13_000))
     assert (two.used, two.all, two.above_idle) == pytest.approx((20_000, 20_000, 13_000))
+    assert (one.edp_used, one.edp_above_idle, one.edp_all) == pytest.approx((2e6, 1.3e6, 2.7e6))
     assert two.edp_used / one.edp_used == pytest.approx(0.5)  # equal energy, half the EDP
     assert two.edp_all / one.edp_all == pytest.approx(0.5 * 20 / 27)
     assert numbers.consumed_by(result("cpu", 1, 128)) is None  # the GPUs' counters say nothing of the CPU
@@ -305,6 +351,15 @@ def test_a_run_without_a_result_ends_the_experiment_in_one_line(tmp_path):
         runs.run_all(TINY, [CPU], tmp_path / "new", lambda folder, job: 3, lambda line: None)
 
 
+def test_ctrl_c_in_a_run_ends_all_and_another_number_of_processes_is_refused(tmp_path):
+    begun = []
+    plan = replace(TINY, runs=2)
+    assert runs.run_all(plan, [CPU], tmp_path / "new", lambda *job: begun.append(job) or 130, lambda line: None) == 130
+    assert len(begun) == 1
+    with pytest.raises(CourseError, match="wanted 2 processes for cpu2-batch16-run1; got 1"):
+        here(tmp_path / "new", Job(Devices("cpu", 2), 16, 0))
+
+
 def test_other_options_and_other_files_are_refused(tmp_path):
     runs.settle(TINY, tmp_path / "one")
     with pytest.raises(CourseError, match="holds an experiment with epochs 2; you said 3"):
@@ -325,8 +380,8 @@ def test_other_options_and_other_files_are_refused(tmp_path):
             runs.job_called(TINY, name)
 
 
+@MPI
 def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
-    pytest.importorskip("mpi4py")
     if not sys.platform.startswith("linux"):
         pytest.skip("several processes are started on Linux only")
     out = tmp_path / "found"

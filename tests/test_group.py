@@ -38,6 +38,14 @@ def test_rows_left_over_go_to_the_largest_remainders():
     assert shard_sizes(10, 2, (1, 1e-9)) == [10, 0]
 
 
+def test_equal_remainders_go_to_the_first_members_whatever_is_lost_by_rounding():
+    for shares in (
+        (1, 4, 1),
+        (0.1, 0.4, 0.1),
+    ):  # exact: 1/3, 4/3, 1/3; of the latter numbers rounding makes the last larger
+        assert shard_sizes(2, 3, shares) == [1, 1, 0]
+
+
 @pytest.mark.parametrize("shares", [(1, 1), (1, -1, 1), (0, 0, 0), (1, np.nan, 1), (1, np.inf, 1), 1.0])
 def test_wrong_shares_are_refused(shares):
     with pytest.raises(CourseError, match="a share of at least 0 for each of 3 members"):

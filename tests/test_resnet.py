@@ -1,19 +1,21 @@
 """ResNets: PyTorch and torchvision as oracles; their names; training, files, words; with statistics over a group."""
 
+import hashlib
 import math
-import threading
+import weakref
 
 import numpy as np
 import pytest
 from resnet_pytorch import resnet as in_pytorch
 
 from benchmarks import resnet as benchmark
+from nncourse import device as devices
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError
 from nncourse.kernels import cudnn
 from nncourse.kernels.backend import choose
 from nncourse.model import files
-from nncourse.model.image_layers import Convolution, Flatten, GlobalAveragePool, MaxPool
+from nncourse.model.image_layers import Convolution, Dropout, Flatten, GlobalAveragePool, MaxPool
 from nncourse.model.layers import Dense, Turn
 from nncourse.model.network import (
     Network,
@@ -28,6 +30,7 @@ from nncourse.model.residual import BatchNorm, Residual
 from nncourse.model.resnet import from_torchvision, resnet, to_torchvision
 from nncourse.model.training import train
 from nncourse.model.updates import SGD
+from nncourse.parallel.simulated import simulate
 
 NUMPY = choose("numpy")
 PLAIN = choose("numpy", batchnorm_forward="loops")  # without what does it together with ReLU
@@ -130,6 +133,30 @@ def test_cuda_kernels_compute_the_same_under_the_emulator(name, rng):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("calls", [NUMPY, PLAIN], ids=["fused", "in parts"])
+def test_what_a_shortcut_gave_is_not_held_until_the_way_back(calls, rng):
+    given = []
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(calls, name)
+
+        def convolution_forward(self, A, W, *more):
+            Z = calls.convolution_forward(A, W, *more)
+            given.extend([weakref.ref(Z)] * (W.shape[-1] == 1))  # of the shortcut
+            return Z
+
+        def batchnorm_forward(self, A, *more):
+            Z = calls.batchnorm_forward(A, *more)
+            given.extend([weakref.ref(Z)] * (bool(given) and A is given[0]()))
+            return Z
+
+    block = mixed("another shape").layers[0]
+    here = block.forward(rng.normal(size=(8, 2, 5, 4)), Watched(), TURN)
+    assert [each() is not None for each in given] == [True, False]
+    assert here.A.shape[1] == 3
+
+
 @pytest.mark.parametrize("name", ["cuda", "cupy", "cudnn"])
 def test_a_resnet_s_outputs_and_its_step_are_the_same_on_a_gpu(name, gpu, rng):
     if name == "cudnn" and (said := cudnn.missing()):
@@ -139,7 +166,8 @@ def test_a_resnet_s_outputs_and_its_step_are_the_same_on_a_gpu(name, gpu, rng):
     backend = choose("cupy" if name == "cupy" else "cuda", **chosen)
     images, targets = rng.random((6, 1, 37, 50)).astype(np.float32), np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1, 2]]
     before, *found = (resnet(18, 3, height=37, width=50) for _ in range(3))
-    np.testing.assert_allclose(before.predict(images, backend), before.predict(images, NUMPY), atol=1e-4)
+    outputs = devices.to_device(before.predict(images, backend), "cpu")
+    np.testing.assert_allclose(outputs, before.predict(images, NUMPY), atol=1e-4)
     for network, calls in zip(found, (NUMPY, backend), strict=True):
         train(network, images, targets, calls, epochs=1, batch_size=6, learning_rate=0.02)
     np.testing.assert_allclose(found[1].flat_statistics, found[0].flat_statistics, rtol=1e-3, atol=1e-5)
@@ -219,6 +247,14 @@ def test_a_resnet_34_has_its_parameters_and_names_in_pytorchs_order():
     assert wide.std() == pytest.approx(math.sqrt(2 / (512 * 9)), rel=0.01) and abs(wide.mean()) < 1e-4
     assert network.shapes[0] == (1, 148, 197) and network.shapes[-3] == (512, 5, 7)
     np.testing.assert_array_equal(from_torchvision(state).flat_parameters, network.flat_parameters)
+
+
+@pytest.mark.parametrize(("depth", "digest"), [(18, "761022b221a39ceb"), (34, "1a060acae7a42530")])
+def test_names_and_shapes_are_those_of_torchvision(depth, digest):
+    """The digest is of torchvision 0.28.0: a line such as "conv1.weight (64, 3, 7, 7)" for each array."""
+    state = to_torchvision(resnet(depth, 1000, 3))
+    lines = "".join(f"{name} {array.shape}\n" for name, array in state.items())
+    assert hashlib.sha256(lines.encode()).hexdigest().startswith(digest)
 
 
 def test_states_of_other_models_are_refused_in_one_line():
@@ -327,46 +363,28 @@ def test_a_resnet_in_words_is_the_same_network(tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_dropout_in_the_shortcut_draws_other_numbers_than_that_in_the_body():
+    block = Residual([Dropout(0.5)], [Dropout(0.5)], "")
+    A = block.forward(np.ones((4, 50), np.float32), NUMPY, TURN).A
+    assert set(A.ravel().tolist()) == {0, 2, 4}  # kept by neither, by one, by both
+
+
 # ---- over a group
-
-
-class Member:
-    """One of several threads that add vectors: in the order of their ranks, so that all get the same bits."""
-
-    device = "cpu"
-
-    def __init__(self, rank, size, shared):
-        self.rank, self.size, self.shared = rank, size, shared
-
-    def all_reduce(self, vector):
-        vectors, barrier = self.shared
-        vectors[self.rank] = vector.copy()
-        barrier.wait(20)
-        vector[...] = sum(vectors)
-        barrier.wait(20)
 
 
 @pytest.mark.parametrize("cuts", [(0, 3, 8), (0, 1, 3, 8)], ids=["3 and 5 rows", "1, 2 and 5 rows"])
 def test_members_of_a_group_compute_what_one_computes_with_all_rows(cuts, rng):
-    size = len(cuts) - 1
-    shared = [None] * size, threading.Barrier(size)
     whole = mixed("another shape")
     images, targets = 30 + rng.normal(size=(8, 2, 5, 4)), rng.random((8, 2))
     wanted = np.concatenate([a.ravel() for of in backpropagation(whole, images, targets, NUMPY, TURN) for a in of])
-    gradients, statistics = [None] * size, [None] * size
 
-    def work(rank):
-        network, rows = mixed("another shape"), slice(cuts[rank], cuts[rank + 1])
-        turn = TURN._replace(group=Member(rank, size, shared))
-        found = backpropagation(network, images[rows], targets[rows], NUMPY, turn)
-        gradients[rank] = np.concatenate([a.ravel() for of in found for a in of]) * (rows.stop - rows.start) / 8
-        statistics[rank] = network.flat_statistics
+    def part(group):
+        network, rows = mixed("another shape"), slice(cuts[group.rank], cuts[group.rank + 1])
+        found = backpropagation(network, images[rows], targets[rows], NUMPY, TURN._replace(group=group))
+        gradient = np.concatenate([a.ravel() for of in found for a in of])
+        return gradient * (rows.stop - rows.start) / 8, network.flat_statistics
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    gradients, statistics = zip(*simulate(part, len(cuts) - 1).results, strict=True)
     np.testing.assert_allclose(sum(gradients), wanted, rtol=1e-9, atol=1e-12)
     for found in statistics:
         np.testing.assert_array_equal(found, statistics[0])

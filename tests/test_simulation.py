@@ -157,6 +157,12 @@ def test_slow_members_and_slow_links_are_waited_for():
     slower = simulate(through_root, 3, vectors(3), link=LINK, links={(2, 0): Link(100.0, 4.0)})
     assert slower.seconds > simulate(through_root, 3, vectors(3), link=LINK).seconds + 90
 
+    def one_way(group, vector):
+        group.send(vector, 0) if group.rank else group.receive(vector, 1)
+
+    for link, seconds in (((1, 0), 100.0), ((0, 1), 0.0)):  # by sender and receiver
+        assert simulate(one_way, 2, vectors(2), links={link: Link(100.0)}).seconds == seconds
+
 
 def test_who_dies_is_waited_for_no_longer_than_its_messages():
     def part(group):
@@ -174,6 +180,13 @@ def test_who_dies_is_waited_for_no_longer_than_its_messages():
 
     run = simulate(part, 3, dies={2: 2.5})
     assert run.results == [[1, 2, 1, 2, 1, 1], "done", None] and run.died == {2} and run.clocks[2] == 2.5
+
+
+def test_what_is_sent_to_one_that_died_is_not_lost():
+    def part(group):
+        group.work(1.0) if group.rank == 0 else group.send(np.zeros(1), 0)
+
+    assert simulate(part, 2, dies={0: 0.5}).died == {0}
 
 
 def test_next_sender_ends_with_its_patience():

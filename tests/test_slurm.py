@@ -10,13 +10,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 import numpy as np
 import pytest
 import slurm_cluster
+from processes import MPI, until
 
 from nncourse import device
 from nncourse.kernels import kept_kernels
@@ -29,7 +29,6 @@ SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 TRAIN, LAB, NOTEBOOKS, REPORT = (f"slurm/{name}.sbatch" for name in ("train", "jupyterlab", "notebooks", "report"))
 PARALLEL = "slurm/parallel.sbatch"
 TWO_GPUS = ("parallel", "experiment")  # the scripts that ask for two
-MPI = pytest.mark.skipif(not find_spec("mpi4py"), reason="mpi4py is not installed: pip install 'nncourse[devices]'")
 pytestmark = pytest.mark.skipif(bool(slurm_cluster.why_not()), reason=slurm_cluster.why_not() or "-")
 
 
@@ -318,16 +317,6 @@ def ask(address: str, token: str = "", send: dict | None = None) -> tuple[int, d
         return error.code, {}
     except OSError:
         return 0, {}
-
-
-def until(happened, patience: float = 60) -> bool:
-    """Whether something happens before patience ends, in seconds."""
-    end = time.monotonic() + patience
-    while not happened():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.2)
-    return True
 
 
 def listeners(port: int) -> list[str]:

@@ -1,18 +1,21 @@
 """Averaging, asynchronous training and pipelines, on the simulated group and on real processes."""
 
 import functools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from processes import gpus, in_processes
 
 from nncourse import datasets
+from nncourse import device as devices
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Alone
 from nncourse.kernels.backend import choose
 from nncourse.model.network import make_network, training_step
 from nncourse.model.training import evaluate, train
 from nncourse.model.updates import SGD, Adam
+from nncourse.parallel import hybrid as hybrid_training
 from nncourse.parallel.asynchronous import train_asynchronously
 from nncourse.parallel.averaging import train_by_averaging
 from nncourse.parallel.hybrid import ideal_share, measured_shares, measured_step, step_seconds, take_device
@@ -87,15 +90,16 @@ def test_averaging_is_not_synchronous_training_for_adam_or_with_more_batches_a_r
 
 
 def test_running_statistics_are_averaged_or_refused():
-    def part(group):
+    def part(group, apart):
         network = network_of(NETWORKS["normalised"])
+        network.flat_statistics += apart * group.rank  # whatever the others have, the first one's are taken
         train_by_averaging(network, *samples_for(network), NUMPY, group, epochs=1, batch_size=10)
         with pytest.raises(CourseError, match="without batch normalisation"):
             train_asynchronously(network, *samples_for(network), NUMPY, group, epochs=1)
         return network.flat_statistics
 
-    one, other = simulate(part, 2).results
-    assert (one == other).all()
+    one, *others = (found for apart in (0, 1) for found in simulate(functools.partial(part, apart=apart), 2).results)
+    assert all((found == one).all() for found in others)
     assert abs(one - network_of(NETWORKS["normalised"]).flat_statistics).max() > 0.01
 
 
@@ -215,6 +219,7 @@ NETWORKS = {
 
 def through_a_pipeline(group, words: str, stages: int, schedule: str, make=SGD, **options):
     network = network_of(NETWORKS[words], seed=group.rank)
+    network.flat_statistics += group.rank
     X, Y = samples_for(network)
     pipeline, replicas = grid(group, stages)
     options = {"epochs": 2, "batch_size": 10, "update": make(), "seed": 7, "schedule": schedule} | options
@@ -370,6 +375,35 @@ def test_with_the_ideal_share_all_end_together_and_no_other_is_faster(f, gpus, s
     assert best == pytest.approx(share * f) and best == pytest.approx((1 - share) / gpus)
     assert all(step_seconds(other, f, gpus) > best for other in (0, share / 2, share * 1.1, 1))
     assert step_seconds(0, f, gpus) / best == pytest.approx(1 / (1 - share))
+
+
+def test_measured_shares_are_those_of_theory(monkeypatch):
+    """The first member takes 12 times as long for a row as each of two others."""
+    took: list[float] = []
+    monkeypatch.setattr(hybrid_training, "training_step", lambda network, X, *rest: took.append(float(X.sum())))
+    monkeypatch.setattr(devices, "seconds", lambda work, device: work() or took.pop())
+
+    def part(group):
+        X = np.full((250, 1), 12.0 if group.rank == 0 else 1.0, np.float32)  # seconds of each row
+        return measured_shares(network_of((1, 2)), X, np.zeros((250, 2), np.float32), NUMPY, group, batch_size=250)
+
+    share = ideal_share(12, 2)
+    assert simulate(part, 3).results == [pytest.approx([share, 12 * share, 12 * share])] * 3
+
+
+def test_a_step_takes_as_long_as_its_slowest_member(monkeypatch):
+    now = [0.0]
+
+    def epoch(*arguments, **options):
+        now[0] += 1.0 + arguments[9].rank
+
+    monkeypatch.setattr(hybrid_training, "data_parallel_epoch", epoch)
+    monkeypatch.setattr(hybrid_training, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def part(group):
+        return measured_step(network_of(), *data(), NUMPY, group, [0.5, 0.5], batch_size=10, steps=3)
+
+    assert simulate(part, 2).results == [2.0, 2.0]
 
 
 # ---- real processes

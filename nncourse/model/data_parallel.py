@@ -4,7 +4,7 @@ The gradients are added over the group before the parameters move. So the member
 are those of one device that is given whole batches, to rounding.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +14,23 @@ from nncourse.model.layers import Turn
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, backpropagation
 from nncourse.model.updates import Update
+
+
+def begin_alike(network: Network, group: Group) -> None:
+    """Everyone gets the first member's parameters and running statistics."""
+    for vector in (network.flat_parameters, network.flat_statistics):
+        if vector.size:
+            group.broadcast(vector)
+
+
+def own_pieces(rows: int, at_once: int, group: Group, on_rows: Callable[[int], None] | None = None) -> Iterator[slice]:
+    """This member's shard of so many rows, some at a time. `on_rows` is told how many come next."""
+    own = shard(rows, group.rank, group.size)
+    for start in range(own.start, own.stop, at_once):
+        piece = slice(start, min(start + at_once, own.stop))
+        if on_rows:
+            on_rows(piece.stop - piece.start)
+        yield piece
 
 
 def data_parallel_epoch(

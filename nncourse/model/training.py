@@ -15,7 +15,7 @@ from nncourse.architecture import DenseArchitecture
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.group import ALONE, Group, shard, shard_sizes, total
-from nncourse.model.data_parallel import data_parallel_epoch
+from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
 from nncourse.model.layers import Turn
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, cost_of, training_step
@@ -122,8 +122,7 @@ def train(
     Y = backend.to_device(np.ascontiguousarray(Y))
     held = [backend.to_device(np.ascontiguousarray(array)) for array in validation or ()]
     X_validation, Y_validation = held or (X, Y)
-    for vector in (there.flat_parameters, there.flat_statistics) if group.size > 1 else ():
-        group.broadcast(vector)  # whatever the others were given
+    begin_alike(there, group)  # whatever the others were given
     best, best_cost = _snapshot(there, update), math.inf
     progress = progress and group.rank == 0
     try:
@@ -183,13 +182,9 @@ def evaluate(
     Every member of a group holds all of them, computes the costs of its shard, and gets the mean over all. `on_rows` is
     told how many rows it computes with next.
     """
-    own, at_once = shard(len(X), group.rank, group.size), network.rows_at_once
     cost = 0.0
-    for start in range(own.start, own.stop, at_once):
-        piece = slice(start, min(start + at_once, own.stop))
+    for piece in own_pieces(len(X), network.rows_at_once, group, on_rows):
         rows, targets = X[piece], Y[piece]
-        if on_rows:
-            on_rows(len(rows))
         last = network.outputs(rows, backend)
         cost += cost_of(network, [last.Z], [last.A], targets, backend) * len(rows)
     return float(total(np.array([cost]), group)[0]) / len(X)

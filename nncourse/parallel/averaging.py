@@ -22,6 +22,7 @@ from nncourse import device as devices
 from nncourse.calls import Calls
 from nncourse.errors import CourseError
 from nncourse.group import Group, shard
+from nncourse.model.data_parallel import begin_alike
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, training_step
 from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
@@ -55,7 +56,7 @@ def train_by_averaging(
         raise CourseError(f"wanted at least 1 batch a round, got {batches_a_round}")
     update, history, there = update or SGD(), History(kernel="steps"), network.on(backend)
     X, Y = backend.to_device(X), backend.to_device(Y)
-    group.broadcast(there.flat_parameters)  # step 2
+    begin_alike(there, group)  # step 2
     timeline = Timeline(group.rank) if timeline is None else timeline
     a_round, steps = batches_a_round * batch_size, update.steps
     for epoch in range(1, epochs + 1):

@@ -19,10 +19,10 @@ from nncourse import datasets, silhouettes
 from nncourse import device as devices
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.group import Group, shard, total
+from nncourse.group import Group, total
 from nncourse.kernels.backend import choose
 from nncourse.kernels.catalogue import operations
-from nncourse.model.data_parallel import data_parallel_epoch
+from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
 from nncourse.model.layers import Turn
 from nncourse.model.loaders import WAYS, HostSamples, bytes_on_device, placed
 from nncourse.model.network import Network, make_network
@@ -78,12 +78,6 @@ class Devices:
 
     kind: str  # "cpu" or "gpu"
     count: int
-
-    @property
-    def in_words(self) -> str:
-        if self.kind == "cpu":
-            return "CPU" if self.count == 1 else f"{self.count} CPU processes"
-        return "1 GPU" if self.count == 1 else f"{self.count} GPUs"
 
 
 @dataclass(frozen=True)
@@ -221,9 +215,7 @@ def run_job(
     partial = is_partial(plan, job.devices)
     backend = make_backend(job.devices.kind)
     network = make_experiment_network(plan, plan.seed + job.number).on(backend)
-    for vector in (network.flat_parameters, network.flat_statistics):
-        if vector.size:
-            group.broadcast(vector)
+    begin_alike(network, group)
     X, Y = placed(parts.train[0], backend.device, plan.send), backend.to_device(parts.train[1])
     train = _Training(plan, job, network, SGD(), X, Y, backend, group, on_rows)
     held = _Shown(parts.validation, plan, backend, group, 0, on_rows)
@@ -339,12 +331,8 @@ class _Shown:
 
     def accuracy(self, network: Network) -> float:
         """Each member counts its rows, `at_once` at a time."""
-        own = shard(len(self.Y), self.group.rank, self.group.size)
         right = np.zeros(1)
-        for start in range(own.start, own.stop, self.at_once):
-            rows = slice(start, min(start + self.at_once, own.stop))
-            if self.on_rows:
-                self.on_rows(rows.stop - rows.start)
+        for rows in own_pieces(len(self.Y), self.at_once, self.group, self.on_rows):
             outputs = network.outputs(self.X[rows], self.backend).A
             predicted = devices.to_device(datasets.predicted_classes(outputs), "cpu")
             right += (predicted == self.Y[rows].argmax(axis=1)).sum()

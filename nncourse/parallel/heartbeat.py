@@ -17,12 +17,17 @@ SIZE = 8192
 VARIABLE = "NNCOURSE_MEMBER"  # in the environment: the file of the memory, for the process that is guarded
 
 
+def nameless_file() -> BinaryIO:
+    """A file without a name: on Linux in memory, so that a full disk does no harm."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("nncourse"), "w+b")
+    return tempfile.TemporaryFile()
+
+
 def memory() -> BinaryIO:
-    """A file of zeros without a name, on Linux in memory. A child process may inherit it."""
-    # On a disk that is full, writing to mapped memory would end both processes by a signal.
-    in_memory = hasattr(os, "memfd_create")
-    file = os.fdopen(os.memfd_create("nncourse"), "w+b") if in_memory else tempfile.TemporaryFile()  # noqa: SIM115
-    file.write(bytes(SIZE))
+    """A file of zeros for a Heartbeat. A child process may inherit it."""
+    file = nameless_file()
+    file.write(bytes(SIZE))  # not truncate(): a full disk would end both processes when they write to mapped memory
     file.flush()
     os.set_inheritable(file.fileno(), True)
     return file

@@ -20,6 +20,7 @@ from nncourse import device as devices
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import ALONE, Group, shard
+from nncourse.model.data_parallel import begin_alike
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network
 from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
@@ -82,7 +83,7 @@ def train_pipeline(
     timeline = Timeline(pipeline.rank) if timeline is None else timeline
     X, Y = backend.to_device(X), backend.to_device(Y)
     for group in (replicas, pipeline):  # one after the other: then all have those of the very first member
-        group.broadcast(there.flat_parameters)
+        begin_alike(there, group)
     stage = Stage(there, partition(flops(there), pipeline.size), backend, pipeline, timeline)
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()

@@ -7,7 +7,8 @@ import numpy as np
 from nncourse import device as devices
 from nncourse.calls import Array
 from nncourse.errors import CourseError
-from nncourse.group import Group, shard
+from nncourse.group import Group
+from nncourse.kernels.exchange import in_a_ring
 
 
 class Subgroup:
@@ -26,31 +27,8 @@ class Subgroup:
         self.group.receive(vector, self.ranks[source], tag)
 
     def all_reduce(self, vector: Array) -> None:
-        """By a ring: first each chunk goes round and is summed on its way, then the sums go round.
-
-        A chunk is summed in one order and copied, so all members get the same bits.
-        """
-        cuts = [vector[shard(vector.size, chunk, self.size)] for chunk in range(self.size)]
-        arrived = np.empty_like(cuts[0])  # the largest
-        for step in range(self.size - 1):
-            to_send, to_add = cuts[(self.rank - step) % self.size], cuts[(self.rank - step - 1) % self.size]
-            self._pass_on(to_send, arrived[: to_add.size])
-            to_add += arrived[: to_add.size]
-        for step in range(self.size - 1):
-            self._pass_on(cuts[(self.rank + 1 - step) % self.size], cuts[(self.rank - step) % self.size])
-
-    def _pass_on(self, vector: Array, arriving: Array) -> None:
-        """Send to the next member and receive from the one before; each second one receives first.
-
-        Otherwise all might wait for their receivers, in a group whose send does.
-        """
-        after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
-        if self.rank % 2:
-            self.receive(arriving, before)
-            self.send(vector, after)
-        else:
-            self.send(vector, after)
-            self.receive(arriving, before)
+        """By the ring of notebook 12. A chunk is summed in one order and copied: all members get the same bits."""
+        in_a_ring(self, vector)
 
     def broadcast(self, vector: Array, root: int = 0) -> None:
         if self.rank != root:

@@ -241,10 +241,6 @@ def _ranks(ranks: list[int]) -> str:
     return f"ranks {', '.join(listed[:-1])} and {listed[-1]}"
 
 
-def _count(messages: int) -> str:
-    return {0: "nothing", 1: "one message"}.get(messages, f"{messages} messages")
-
-
 def _numbers(message: "Message") -> str:
     return f"{message.values.size} number{'s' * (message.values.size != 1)}"
 
