@@ -1,8 +1,8 @@
 """A training step of ResNet-34 beside PyTorch's: python -m benchmarks.resnet, on a machine with an NVIDIA GPU.
 
 Grey images of 148 × 197 pixels, nine classes, float32 without TF32, plain SGD; all begin with the same weights and take
-steps on the same batch, which lies on the GPU. Contenders take turns, some steps a round. PyTorch runs eagerly, once as
-it is by default and once with cuDNN's kernels chosen by timing.
+steps on the same batch, which lies on the GPU. Contenders take turns, some steps a round. PyTorch runs eagerly, with
+cuDNN's kernels chosen by timing: by default it chooses by rules, and a step took 61 ms in place of 54 on an H200.
 
 Beside the times: the memory that each holds, the seconds in which Python issues a step of ours, how far gradients are
 apart, and where our step spends its time, by operation, as CUDA events around each call see it.
@@ -30,7 +30,7 @@ from nncourse.model.updates import SGD
 
 CLASSES, RATE = 9, 0.01
 CONVOLUTIONS = ("convolution_forward", "convolution_weight_gradient", "convolution_input_gradient")
-OURS, PYTORCH, TUNED = "nncourse", "PyTorch", "PyTorch, cuDNN chosen by timing"
+OURS, PYTORCH = "nncourse", "PyTorch"
 
 
 class Timed:
@@ -69,12 +69,12 @@ def our_step(network: Network, X: np.ndarray, labels: np.ndarray, backend: Backe
     return lambda calls=backend: training_step(there, there_X, Y, RATE, calls, update, Turn()), there
 
 
-def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray, device: str, benchmark: bool):
+def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray, device: str):
     """step(), and its gradient as one vector. The model is torchvision's."""
     import torch
     import torchvision
 
-    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = False, True
     torch.set_float32_matmul_precision("highest")
     model = getattr(torchvision.models, f"resnet{depth}")(num_classes=CLASSES)
     model.conv1 = torch.nn.Conv2d(1, 64, 7, 2, 3, bias=False)
@@ -84,7 +84,6 @@ def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray
     optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
 
     def step() -> None:
-        torch.backends.cudnn.benchmark = benchmark
         optimiser.zero_grad()
         torch.nn.functional.cross_entropy(model(images), classes).backward()
         optimiser.step()
@@ -110,15 +109,12 @@ def measure(rows: int, rounds: int, steps: int, device: str = "gpu", depth: int 
     found["memory"][OURS] = held(device)
     wait = synchronised(device)
     try:
-        for name, benchmark in ((PYTORCH, False), (TUNED, True)):
-            step, theirs = pytorch_step(network, depth, X, labels, "cuda" if device == "gpu" else "cpu", benchmark)
-            step()
-            wait()
-            if name == PYTORCH:
-                wanted = theirs()
-                found["difference"] = float(np.linalg.norm(gradient - wanted) / np.linalg.norm(wanted))
-                found["memory"][name] = held_by_pytorch(device)
-            work[name] = step
+        work[PYTORCH], theirs = pytorch_step(network, depth, X, labels, "cuda" if device == "gpu" else "cpu")
+        work[PYTORCH]()
+        wait()
+        wanted = theirs()
+        found["difference"] = float(np.linalg.norm(gradient - wanted) / np.linalg.norm(wanted))
+        found["memory"][PYTORCH] = held_by_pytorch(device)
     except ImportError as error:
         found["left_out"][PYTORCH] = str(error)
     seconds: dict[str, list[float]] = {name: [] for name in work}

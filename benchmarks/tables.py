@@ -7,7 +7,7 @@ import sys
 from math import ceil
 from pathlib import Path
 
-from benchmarks import devices_cpu, digits
+from benchmarks import device_tables, devices_cpu, digits
 from benchmarks.saved import RESULTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +19,10 @@ def table(name: str, results: Path = RESULTS) -> str:
     result = json.loads((results / f"{name}.json").read_text("utf-8"))
     if "exchange" in result:
         return devices_cpu.table(result)
+    if make := device_tables.MAKERS.get(name):
+        said, rows = make(result)
+        machine = "; ".join(filter(None, (result["machine"], result.get("cpu"), _made(result))))
+        return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", f"{machine}."])
     return gpu_tables(result) if "tables" in result else call_table(result)
 
 

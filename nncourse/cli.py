@@ -313,7 +313,11 @@ def _test_here(options: argparse.Namespace, heart) -> int:
     M = metrics.confusion(model.network, X, data.Y, backend, group)
     _say_backend(backend, options)
     there = model.network.on(backend)
-    cost = evaluate(there, backend.to_device(X), backend.to_device(data.Y), backend, group)
+    cost = evaluate(
+        there, backend.to_device(X), backend.to_device(data.Y), backend, group, heart.works if heart else None
+    )
+    if heart:
+        heart.rests()
     print(f"{data.name}: {len(X)} samples, network {model.network.in_words}, cost {cost:.6g}")
     classes = model.classes if len(model.classes) == len(M) else data.classes
     if options.verbose:

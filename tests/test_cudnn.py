@@ -96,6 +96,25 @@ def test_cudnn_trains_in_a_backend(library):
     assert chosen.kernels["convolution_forward"].name == "cudnn"
 
 
+def test_a_second_process_takes_the_kept_plan_untimed(library, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    windows, times, plans_of = cudnn.Windows(16, 8, 30, 30, 8, 3, 1, 1, 1), [], cudnn.plans_of
+    monkeypatch.setattr(cudnn, "plans_of", lambda offer: times.append(1) or plans_of(offer))
+
+    def start(kind):
+        cudnn.fastest.cache_clear()
+        return cudnn.fastest(kind, windows, 0).name
+
+    chosen = {kind: start(kind) for kind in NAMES}
+    assert len(times) == 3
+    assert {kind: start(kind) for kind in NAMES} == chosen and len(times) == 3
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            path.write_text("a plan that nothing offers")
+    start("forward")
+    assert len(times) == 4
+
+
 def test_that_cudnn_is_missing_is_said_in_one_line(nothing_installed):
     said = cudnn.missing()
     assert "'.[cudnn1" in said and "\n" not in said

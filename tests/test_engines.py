@@ -88,6 +88,13 @@ def test_a_deadlock_is_told_with_its_lines_and_the_next_cell_has_new_processes(t
         two.run("vector")
 
 
+def test_a_cell_may_be_meant_to_fail(two, capsys):
+    engines.px("--fails", "1 / 0")
+    assert "rank 0 failed: ZeroDivisionError: division by zero (line 1); rank 1 failed" in capsys.readouterr().out
+    with pytest.raises(CourseError, match="meant to fail, and did not"):
+        engines.px("--fails", "1")
+
+
 def test_a_stop_ends_them(two, capsys):
     two.run("import os\nos.getpid()")
     processes = [int(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
@@ -114,4 +121,6 @@ def test_where_something_is_missing_one_line_says_so_and_the_notebook_goes_on(mo
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
     assert engines.start() is None
     assert capsys.readouterr().out.count("\n") == 1
+    engines.px("--seconds 5", "1 / 0")
+    assert capsys.readouterr().out == ""
     assert "no mpi4py and no ipyparallel here" in engines.why_not() and "simulated group" in engines.why_not()

@@ -165,6 +165,17 @@ def test_kernels_of_notebooks_09_to_11_train_the_digits_cnn_and_on_the_command_l
         assert f"{operation}: {kernel}, yours" in result.stdout
 
 
+def test_an_all_reduce_of_notebook_12_trains_a_network_there(my_kernels, tmp_path, monkeypatch):
+    """On the digits that ship, in the simulated group."""
+    for name in ("NNCOURSE_SOLVE", "NNCOURSE_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    notebook = nbformat.read(PATHS[0].parent / "12_many_devices.ipynb", as_version=4)
+    answer = filled_in(notebook, "all_reduce", "ring")
+    cells = {cell.id: cell for cell in notebook.cells}
+    told = text_of(run(notebook, [cells["setup"], cells["data"], answer, cells["training"]], tmp_path).cells)
+    assert "all_reduce (ring): yours" in told and told.count("equal to one device to 1e-6") == 4
+
+
 @pytest.mark.parametrize(("deaths", "passes"), [(1, True), (99, False)])
 def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, passes):
     """A conftest.py for nbval alone: the kernel here counts its starts, and dies the first few times."""

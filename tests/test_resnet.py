@@ -2,12 +2,14 @@
 
 import hashlib
 import math
+import weakref
 
 import numpy as np
 import pytest
 from resnet_pytorch import resnet as in_pytorch
 
 from benchmarks import resnet as benchmark
+from nncourse import device as devices
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError
 from nncourse.kernels import cudnn
@@ -131,6 +133,30 @@ def test_cuda_kernels_compute_the_same_under_the_emulator(name, rng):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("calls", [NUMPY, PLAIN], ids=["fused", "in parts"])
+def test_what_a_shortcut_gave_is_not_held_until_the_way_back(calls, rng):
+    given = []
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(calls, name)
+
+        def convolution_forward(self, A, W, *more):
+            Z = calls.convolution_forward(A, W, *more)
+            given.extend([weakref.ref(Z)] * (W.shape[-1] == 1))  # of the shortcut
+            return Z
+
+        def batchnorm_forward(self, A, *more):
+            Z = calls.batchnorm_forward(A, *more)
+            given.extend([weakref.ref(Z)] * (bool(given) and A is given[0]()))
+            return Z
+
+    block = mixed("another shape").layers[0]
+    here = block.forward(rng.normal(size=(8, 2, 5, 4)), Watched(), TURN)
+    assert [each() is not None for each in given] == [True, False]
+    assert here.A.shape[1] == 3
+
+
 @pytest.mark.parametrize("name", ["cuda", "cupy", "cudnn"])
 def test_a_resnet_s_outputs_and_its_step_are_the_same_on_a_gpu(name, gpu, rng):
     if name == "cudnn" and (said := cudnn.missing()):
@@ -140,7 +166,8 @@ def test_a_resnet_s_outputs_and_its_step_are_the_same_on_a_gpu(name, gpu, rng):
     backend = choose("cupy" if name == "cupy" else "cuda", **chosen)
     images, targets = rng.random((6, 1, 37, 50)).astype(np.float32), np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1, 2]]
     before, *found = (resnet(18, 3, height=37, width=50) for _ in range(3))
-    np.testing.assert_allclose(before.predict(images, backend), before.predict(images, NUMPY), atol=1e-4)
+    outputs = devices.to_device(before.predict(images, backend), "cpu")
+    np.testing.assert_allclose(outputs, before.predict(images, NUMPY), atol=1e-4)
     for network, calls in zip(found, (NUMPY, backend), strict=True):
         train(network, images, targets, calls, epochs=1, batch_size=6, learning_rate=0.02)
     np.testing.assert_allclose(found[1].flat_statistics, found[0].flat_statistics, rtol=1e-3, atol=1e-5)

@@ -53,6 +53,7 @@ def start(count: int | None = None, seconds: float = SECONDS) -> "Engines | None
     """
     if reason := why_not():
         print(reason)
+        _register()  # %%px cells do nothing then
         return None
     stop()
     tasks = os.environ.get("SLURM_NTASKS", "")
@@ -94,10 +95,14 @@ def _register() -> None:
 
 
 def px(line: str, cell: str) -> None:
-    """The magic: `%%px`, `%%px --seconds 5`, `%%px --ranks 0,1`."""
+    """The magic: `%%px`, `%%px --seconds 5`, `%%px --ranks 0,1`. It does nothing where no processes can be started.
+
+    With `--fails` the cell is meant to fail: its line is shown, and is no error of the notebook.
+    """
     parser = argparse.ArgumentParser(prog="%%px", add_help=False, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--ranks", type=lambda text: [int(word) for word in text.split(",")])
+    parser.add_argument("--fails", action="store_true")
     try:
         options, unknown = parser.parse_known_args(shlex.split(line))
     except (argparse.ArgumentError, ValueError) as error:
@@ -105,8 +110,18 @@ def px(line: str, cell: str) -> None:
     if unknown:
         raise CourseError(f"wanted %%px, perhaps with --seconds 5 or --ranks 0,1; got {line!r}")
     if not _kept():
+        if why_not():
+            return
         raise CourseError("there are no processes for %%px: say engines.start() first")
-    _kept()[0].run(cell, options.seconds, options.ranks)
+    try:
+        _kept()[0].run(cell, options.seconds, options.ranks)
+    except CourseError as error:
+        if not options.fails:
+            raise
+        print(error)
+    else:
+        if options.fails:
+            raise CourseError("this cell was meant to fail, and did not")
 
 
 class Engines:
@@ -142,7 +157,9 @@ class Engines:
         )
         try:
             with _quiet():
-                client = self._cluster.start_and_connect_sync(activate=False)
+                self._cluster.start_cluster_sync(self.count)
+                client = self._cluster.connect_client_sync()
+                client.wait_for_engines(self.count, timeout=STARTS, interactive=False)  # no progress bar as a widget
                 controller = [number for number in [getattr(self._cluster.controller, "pid", None)] if number]
                 about = os.getpid(), controller, os.getcwd(), list(sys.path), self._folder.name
                 every = client[:].apply_async(_joins, *about)
@@ -156,6 +173,7 @@ class Engines:
                 f"wanted ranks 0 to {self.count - 1} of one MPI world; got {ranks}: does mpiexec fit mpi4py?"
             )
         self._ranks = [client[ranks.index(rank)] for rank in range(self.count)]
+        _register()  # ipyparallel has put a %%px of its own there
 
     def end(self) -> None:
         """End the processes, whatever they do. run() starts new ones."""

@@ -2,7 +2,8 @@
 
 The operation is described to cuDNN as a graph of one node. For each combination of shapes cuDNN offers plans, ways to
 compute it that differ in speed by factors; its own guess which is fastest is often wrong. So at the first call for some
-shapes all plans are timed, which takes about a second, and the fastest right one is kept.
+shapes all plans are timed, which takes about a second, and the fastest right one is kept: its name is on disk for later
+processes, which build this plan alone, and see again whether it is right.
 
 Right means: no tensor cores, which round each factor to 11 bits (TF32), and no float atomics, which give other last
 digits at each call. Some plans transform the image (Winograd's and Fourier's, and one without such a name): then
@@ -12,14 +13,17 @@ beside numbers of any size. check() tries sizes below.
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import numpy as np
 
+from nncourse.device import describe
 from nncourse.errors import CourseError
 from nncourse.kernels import convolution, convolution_backpropagation
+from nncourse.kernels.kept_plans import file_for, kept_or_chosen
 from nncourse.kernels.truth import EPS
 
 REFUSED = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "NONDETERMINISTIC")
@@ -27,6 +31,7 @@ LARGE = 1 << 30  # FLOPs
 LARGEST_ERROR = 1e-3  # of a large size: of the root mean square of the results; TF32's is above
 MOST_WORKSPACE = 1 << 30  # bytes
 CALLS = 5  # of a plan that is timed
+NUMBERS = 100_003  # random ones, which are repeated; a prime, so that neither rows nor images are alike
 
 
 @functools.cache
@@ -88,6 +93,7 @@ class Windows:
 class Plan:
     """One way to compute a graph: its number there, the tensors to fill, and the bytes that it needs beside them."""
 
+    name: str  # the engine and its settings
     graph: Any
     tensors: tuple[Any, ...]  # two arguments and the result
     shapes: tuple[tuple[int, ...], ...]  # theirs
@@ -148,8 +154,29 @@ def _steps(shape: tuple[int, ...]) -> list[int]:
     return [int(np.prod(shape[axis + 1 :], dtype=np.int64)) for axis in range(len(shape))]
 
 
-def plans_for(kind: str, windows: Windows, refused: tuple[str, ...] = REFUSED) -> list[tuple[float, Plan]]:
-    """Seconds and plan for each plan that computes this, the fastest first; [] if there is none."""
+@dataclass(frozen=True)
+class Offer:
+    """A graph with all plans that cuDNN offers for it and that are not refused; none is built yet."""
+
+    graph: Any
+    tensors: tuple[Any, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def built(self, number: int) -> Plan:
+        """Plan `number`; raises what cuDNN raises if it is refused, or does not fit the GPU."""
+        self.graph.build_plan_at_index(number)
+        name, workspace = self.name(number), self.graph.get_workspace_size_plan_at_index(number)
+        return Plan(name, self.graph, self.tensors, self.shapes, number, workspace)
+
+    def name(self, number: int) -> str:
+        return self.graph.get_plan_name_at_index(number)
+
+    def __len__(self) -> int:
+        return self.graph.get_execution_plan_count()
+
+
+def offer_for(kind: str, windows: Windows, refused: tuple[str, ...] = REFUSED) -> Offer | None:
+    """What cuDNN offers to compute this; None if it cannot."""
     import cudnn
     import cupy
 
@@ -161,18 +188,34 @@ def plans_for(kind: str, windows: Windows, refused: tuple[str, ...] = REFUSED) -
         graph.deselect_numeric_notes([getattr(cudnn.numerical_note, note) for note in refused])
         graph.deselect_workspace_greater_than(MOST_WORKSPACE)
     except Exception:  # of several types, differing between versions
-        return []
-    arrays = [cupy.zeros(shape, np.float32) for shape in shapes]
+        return None
+    return Offer(graph, tensors, shapes)
+
+
+def plans_of(offer: Offer) -> list[tuple[float, Plan]]:
+    """Seconds and plan for each plan that can be built, the fastest first."""
+    import cupy
+
+    arrays = [cupy.zeros(shape, np.float32) for shape in offer.shapes]
     timed: list[tuple[float, Plan]] = []
-    for number in range(graph.get_execution_plan_count()):
+    for number in range(len(offer)):
         try:
-            graph.build_plan_at_index(number)
-            plan = Plan(graph, tensors, shapes, number, graph.get_workspace_size_plan_at_index(number))
+            plan = offer.built(number)
             best = min((seconds for seconds, _ in timed), default=inf)
             timed.append((_seconds(plan, arrays, best), plan))
         except Exception:  # a plan that is refused, or that does not fit the GPU
             continue
     return sorted(timed, key=lambda pair: pair[0])
+
+
+def plan_named(offer: Offer, name: str, is_right: Callable[[Plan], bool]) -> Plan | None:
+    """The plan of that name; None if there is none, it cannot be built or called any more, or is not right."""
+    try:
+        number = [offer.name(number) for number in range(len(offer))].index(name)
+        plan = offer.built(number)
+        return plan if is_right(plan) else None
+    except Exception:
+        return None
 
 
 def _seconds(plan: Plan, arrays: list[Any], best: float) -> float:
@@ -204,13 +247,9 @@ def _is_right(plan: Plan, kind: str, windows: Windows, large: bool) -> bool:
     import cupy
 
     rng = np.random.default_rng(0)
-    images, filters, deltas = (rng.standard_normal(n) for n in (windows.images, windows.filters, windows.deltas))
-    given = {"forward": [images, filters], "weight_gradient": [deltas, images], "input_gradient": [deltas, filters]}[
-        kind
-    ]
+    arrays = [_repeated(rng.standard_normal(NUMBERS), shape) for shape in plan.shapes[:2]]
     if not large:  # rows of very different size, none alike in both arrays
-        given[0] *= 10.0 ** rng.uniform(-3, 3, (*given[0].shape[:3], 1))
-    arrays = [cupy.asarray(array, np.float32) for array in given]
+        arrays[0] *= cupy.asarray(10.0 ** rng.uniform(-3, 3, (*arrays[0].shape[:3], 1)), np.float32)
     got = cupy.empty(plan.shapes[2], np.float32)
     plan(*arrays, got)
     exact = [array.astype(np.float64) for array in arrays]
@@ -219,6 +258,14 @@ def _is_right(plan: Plan, kind: str, windows: Windows, large: bool) -> bool:
     if large:
         return bool(error.max() <= LARGEST_ERROR * cupy.sqrt((wanted**2).mean()))
     return bool((error <= 16 * EPS * _by_cupy(kind, windows, *map(abs, exact))).all())
+
+
+def _repeated(numbers: np.ndarray, shape: tuple[int, ...]) -> Any:
+    """An array on the GPU filled with these numbers, again and again: to draw all of them takes a second."""
+    import cupy
+
+    size = int(np.prod(shape))
+    return cupy.tile(cupy.asarray(numbers, np.float32), -(-size // len(numbers)))[:size].reshape(shape)
 
 
 def _by_cupy(kind: str, windows: Windows, first: Any, second: Any) -> Any:
@@ -232,10 +279,23 @@ def _by_cupy(kind: str, windows: Windows, first: Any, second: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=512)
-def _fastest(kind: str, windows: Windows, device: int) -> Plan | None:
+def fastest(kind: str, windows: Windows, device: int) -> Plan | None:
     """The fastest right plan on the GPU in use, which is number `device`; None if there is none."""
-    large = flops_of(windows) >= LARGE
-    return next((plan for _, plan in plans_for(kind, windows) if _is_right(plan, kind, windows, large)), None)
+    import cudnn
+
+    offer = offer_for(kind, windows)
+    if offer is None:
+        return None
+
+    def is_right(plan: Plan) -> bool:
+        return _is_right(plan, kind, windows, flops_of(windows) >= LARGE)
+
+    def chosen() -> Plan | None:
+        return next((plan for _, plan in plans_of(offer) if is_right(plan)), None)
+
+    versions = cudnn.backend_version(), cudnn.__version__
+    file = file_for(kind, windows, describe("gpu"), versions, REFUSED, LARGE, LARGEST_ERROR, MOST_WORKSPACE)
+    return kept_or_chosen(file, lambda name: plan_named(offer, name, is_right), chosen)
 
 
 def _ready(kind: str, windows: Windows) -> tuple[Plan, Windows]:
@@ -245,12 +305,12 @@ def _ready(kind: str, windows: Windows) -> tuple[Plan, Windows]:
     refuse_missing()
     device = cupy.cuda.runtime.getDevice()
     within = max(windows.before, windows.after) < windows.k
-    plan = _fastest(kind, windows, device) if within else None
+    plan = fastest(kind, windows, device) if within else None
     if plan is None:
         more = windows.before + windows.after
         padded = {"h_in": windows.h_in + more, "w_in": windows.w_in + more, "before": 0, "after": 0}
         windows = Windows(**{**vars(windows), **padded})
-        plan = _fastest(kind, windows, device)
+        plan = fastest(kind, windows, device)
     if plan is None:
         raise CourseError(f"cuDNN has no plan in float32 for the {kind} of {windows}: take another kernel")
     return plan, windows

@@ -4,7 +4,7 @@ Images are (batch, channels, height, width); batch normalisation also takes rows
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -202,8 +202,10 @@ class Residual:
             turn = training and training._replace(layer=training.layer + self.body.count)
             beside = self.shortcut.forward(A_below, backend, turn)
             B = beside.A
+            if _is_plain_norm(self.shortcut.layers[-1]):  # goes back without its output: that need not be kept
+                beside = Pass(None, kept=[*beside.kept[:-1], beside.kept[-1]._replace(A=None)])
         *front, last = self.body.layers
-        if self.activation and type(last) is BatchNorm and not last.activation and _fuses(backend):
+        if self.activation and _is_plain_norm(last) and _fuses(backend):
             before = LayerSequence(front).forward(A_below, backend, training) if front else Pass(A_below, kept=[])
             end = last.forward_onto(before.A, B, backend, training)
             return Pass(end.A, kept=([*before.kept, end], beside))
@@ -247,6 +249,10 @@ class Residual:
     def __repr__(self) -> str:
         shortcut = f"shortcut of {len(self.shortcut.layers)} layers" if self.shortcut else "shortcut"
         return f"residual block of {len(self.body.layers)} layers with a {shortcut}"
+
+
+def _is_plain_norm(layer: Layer) -> TypeGuard[BatchNorm]:
+    return type(layer) is BatchNorm and not layer.activation
 
 
 def _fuses(backend: Calls) -> bool:

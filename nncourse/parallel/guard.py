@@ -17,7 +17,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,7 +47,7 @@ def _guard(arguments: Sequence[str], told: Told, patience: float) -> int:
     interrupted = _noticed(signal.SIGINT)  # by Ctrl-C at an mpiexec that somebody typed
     memory = heartbeat.memory()
     # Warnings are the same for all, and one of them is enough; should the process not even start, this is the reason.
-    errors = None if told.rank == 0 else tempfile.TemporaryFile()  # noqa: SIM115
+    errors = None if told.rank == 0 else heartbeat.nameless_file()
     environment = os.environ | {heartbeat.VARIABLE: str(memory.fileno())}
     command = [sys.executable, "-m", "nncourse", *arguments]
     # All open files are inherited, since one of them may lead to the launcher. Ctrl-C comes from here alone.

@@ -17,9 +17,16 @@ SIZE = 8192
 VARIABLE = "NNCOURSE_MEMBER"  # in the environment: the file of the memory, for the process that is guarded
 
 
+def nameless_file() -> BinaryIO:
+    """A file without a name: on Linux in memory, so that a full disk does no harm."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("nncourse"), "w+b")
+    return tempfile.TemporaryFile()
+
+
 def memory() -> BinaryIO:
-    """A file of zeros without a name. A child process may inherit it."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the two processes)
+    """A file of zeros for a Heartbeat. A child process may inherit it."""
+    file = nameless_file()
     file.truncate(SIZE)
     os.set_inheritable(file.fileno(), True)
     return file

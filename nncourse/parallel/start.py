@@ -102,11 +102,14 @@ def _start(arguments: Sequence[str], processes: int) -> int:
     environment = world.without_launcher(os.environ)
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nncourse-"))
         listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        listening.bind(f"{folder}/start")
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nncourse-"))
+            listening.bind(f"{folder}/start")
+        except OSError as error:
+            raise CourseError(f"wanted a folder for a socket; {error.strerror or error}: name one in TMPDIR") from None
         listening.listen(processes)
-        said = stack.enter_context(tempfile.TemporaryFile())  # what mpiexec itself says
+        said = stack.enter_context(heartbeat.nameless_file())  # what mpiexec itself says
         program = [sys.executable, "-m", "nncourse", *arguments]
         interrupted = stack.enter_context(_instead(signal.SIGINT))
         ended = stack.enter_context(_instead(signal.SIGTERM, signal.SIGHUP))

@@ -32,12 +32,16 @@ def told(environment: Mapping[str, str]) -> Told:
 
 
 def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what another launcher left there, which would mislead the next."""
+    """The environment without what another launcher left there, which would mislead the next.
+
+    Variables of Open MPI stay where its launcher has not run: then they are the user's settings.
+    """
     mine = {name for names in NAMES.values() for name in names}
+    launchers = [each for each in LAUNCHERS if each != "OMPI" or NAMES["Open MPI's mpiexec"][1] in environment]
     return {
         name: value
         for name, value in environment.items()
-        if name not in mine and not name.startswith(tuple(f"{launcher}_" for launcher in LAUNCHERS))
+        if name not in mine and not name.startswith(tuple(f"{launcher}_" for launcher in launchers))
     }
 
 

@@ -1,0 +1,80 @@
+"""README's tables of what several GPUs do together, from the results of all_reduce, data_parallel, devices_gpu, resnet.
+
+Used by benchmarks.tables; not a command.
+"""
+
+Rows = list[list[str]]
+
+
+def all_reduce(result: dict) -> tuple[str, Rows]:
+    """Words, and a row for each way to add the vectors of so many GPUs: microseconds by size, then the fitted line."""
+    records = {(r["devices"], r["contender"], r["n"]): r for r in result["records"]}
+    fits = {(fit["devices"], fit["contender"]): fit for fit in result["fits"]}
+    sizes = sorted({n for _, _, n in records})
+    rows = [["µs for so many numbers, float32", *(f"{n:,}" for n in sizes), "α, µs", "4/β, GB/s"]]
+    for count, contender in dict.fromkeys((count, contender) for count, contender, _ in records):
+        cells = [records.get((count, contender, n)) for n in sizes]
+        fit = fits.get((count, contender))
+        line = [f"{fit['alpha'] * 1e6:.1f}", f"{4e-9 / fit['beta']:.0f}"] if fit else ["–", "–"]
+        times = [f"{cell['seconds'] * 1e6:,.1f}" if cell else "–" for cell in cells]
+        rows.append([f"{count} GPUs: {contender}", *times, *line])
+    said = (
+        "The sum of the vectors of several GPUs (all-reduce): inside running kernels through each other's memory "
+        "(`nncourse/kernels/peer.cu`; three ways), the same launched from Python and in a CUDA graph, and NCCL. Each "
+        "sum was checked; those of the course are the same bits on all GPUs. α + β n is fitted to the times."
+    )
+    return said, rows
+
+
+def data_parallel(result: dict) -> tuple[str, Rows]:
+    """Words, and a row for each batch and contender."""
+    base = {r["batch"]: r["seconds_an_epoch"] for r in result["records"] if r["contender"] == "graph"}
+    rows = [["batch", "GPUs", "kernel of an epoch", "ms an epoch", "µs a step", "speedup"]]
+    for r in result["records"]:
+        times = [f"{r['seconds_an_epoch'] * 1e3:.2f}", f"{r['seconds_a_step'] * 1e6:.1f}"]
+        speedup = f"{base[r['batch']] / r['seconds_an_epoch']:.2f}"
+        rows.append([f"{r['batch']:,}", str(r["devices"]), r["contender"], *times, speedup])
+    said = (
+        "784-192-10, SGD, an epoch of 50,000 samples that lie on the GPUs. `shared batches`: each GPU computes its "
+        "rows of each batch, and the gradients are added inside a kernel. The speedup is over `graph` on one GPU with "
+        "the same batch. Small batches are faster on one GPU."
+    )
+    return said, rows
+
+
+def devices_gpu(result: dict) -> tuple[str, Rows]:
+    """Words, and a row for each library on one GPU alone and on several."""
+    setting = result["setting"]
+    heads = ["images a second", "ms a step", "over the mean alone", "J an epoch", "above idle", "EDP over one GPU's"]
+    rows = [["", *heads]]
+    for each in result["scaling"]:
+        count = len(each["devices"])
+        name = f"GPU {each['devices'][0]} alone" if count == 1 else f"{count} GPUs"
+        cells = [f"{each['images_a_second']:,.0f}", f"{each['seconds_a_step'] * 1e3:.2f}", f"{each['over_alone']:.3f}"]
+        cells += [f"{each[key]:,.0f}" if key in each else "–" for key in ("joules", "joules_above_idle")]
+        cells.append(f"{each['edp_over_alone']:.3f}" if "edp_over_alone" in each else "–")
+        rows.append([f"{each['library']}, {name}", *cells])
+    said = (
+        f"ResNet-{setting['depth']} with 9 classes, grey images of {setting['height']} × {setting['width']} pixels, "
+        f"float32 without TF32, {setting['batch']} images a GPU, SGD; PyTorch with DistributedDataParallel on several. "
+        "Energy by NVML's counters, of the GPUs in use, for an epoch of the Cantabria thesis, 7,650 images."
+    )
+    return said, rows
+
+
+def resnet(result: dict) -> tuple[str, Rows]:
+    """Words, and a row for each operation of a step: where the time goes."""
+    times = {each["contender"]: each["seconds_a_step"] * 1e3 for each in result["steps"]}
+    rows = [["operation", "ms", "calls"]]
+    for each in result["operations"]:
+        if each["seconds"] >= 1e-4:
+            rows.append([f"`{each['operation']}`", f"{each['seconds'] * 1e3:.2f}", str(each["calls"] or "–")])
+    beside = ", ".join(f"{name} {time:.1f} ms" for name, time in times.items())
+    said = (
+        f"Where a step of ResNet-34 spends its time on one GPU, with {result['batch']} images, in turn with PyTorch, "
+        f"whose cuDNN kernels were chosen by timing: {beside}. Operations below 0.1 ms are left out."
+    )
+    return said, rows
+
+
+MAKERS = {"all_reduce": all_reduce, "data_parallel": data_parallel, "devices_gpu": devices_gpu, "resnet": resnet}

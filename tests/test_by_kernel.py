@@ -1,0 +1,116 @@
+"""Groups whose sums are made by a student's kernel, and over MPI one in which nobody waits for ever."""
+
+import time
+
+import numpy as np
+import pytest
+from processes import in_processes
+
+from nncourse.errors import CourseError
+from nncourse.group import ALONE
+from nncourse.kernels import kept_kernels
+from nncourse.kernels.backend import choose
+from nncourse.kernels.exchange import all_reduce
+from nncourse.model.network import make_network
+from nncourse.model.training import train
+from nncourse.parallel.by_kernel import ByKernel, own_all_reduce
+from nncourse.parallel.simulated import simulate
+
+ALL_SEND_FIRST = """
+def all_reduce(group, vector):
+    K, r = group.size, group.rank
+    chunks = np.array_split(vector, K)
+    for step in range(2 * K - 2):
+        coming = chunks[(r - step - 1) % K]
+        part = np.empty_like(coming)
+        group.send(chunks[(r - step) % K], (r + 1) % K)
+        group.receive(part, (r - 1) % K)
+        coming[:] = coming + part if step < K - 1 else part
+"""
+
+
+def learn(group):
+    rng = np.random.default_rng(2)
+    X, Y = rng.standard_normal((43, 6), dtype=np.float32), np.eye(3, dtype=np.float32)[rng.integers(0, 3, 43)]
+    network = make_network((6, 8, 3), "tanh", "categorical_cross_entropy", seed=group.rank)
+    train(network, X, Y, choose("numpy"), epochs=2, batch_size=10, group=group)
+    return network.flat_parameters
+
+
+@pytest.mark.parametrize("kernel", all_reduce.kernels)
+def test_a_network_learns_by_each_all_reduce_as_on_one_device(kernel):
+    def part(group):
+        own = ByKernel(group, all_reduce[kernel])
+        return learn(own), own.sums
+
+    for parameters, sums in simulate(part, 3).results:
+        np.testing.assert_allclose(parameters, learn(ALONE), atol=1e-5)
+        assert sums == 10  # one for each batch
+    with pytest.raises(AttributeError):
+        _ = ByKernel(ALONE, all_reduce[kernel]).next_sender  # what the group itself lacks
+
+
+def test_the_kernel_adds_float32_and_the_group_adds_costs():
+    def doubled(group, vector):
+        group.all_reduce(vector)
+        vector *= 2
+
+    def part(group):
+        sums = [np.ones(3, np.float32), np.ones(3)]
+        for vector in sums:
+            ByKernel(group, doubled).all_reduce(vector)
+        return [float(vector[0]) for vector in sums]
+
+    assert simulate(part, 2).results == [[4, 2], [4, 2]]
+
+
+def test_a_kept_ring_comes_before_a_root_and_what_is_wrong_now_is_not_taken(my_kernels):
+    assert own_all_reduce() == (all_reduce["ring"], "the course's")
+    root = "def all_reduce(group, vector):\n" + "".join(
+        f"    {line}\n"
+        for line in (
+            "part = np.empty_like(vector)",
+            "for other in range(1, group.size) if group.rank == 0 else ():",
+            "    group.receive(part, other)",
+            "    vector += part",
+            "if group.rank:",
+            "    group.send(vector, 0)",
+            "    group.receive(vector, 0)",
+            "for other in range(1, group.size) if group.rank == 0 else ():",
+            "    group.send(vector, other)",
+        )
+    )
+    kept_kernels.keep(all_reduce, "root", root)
+    kernel, whose = own_all_reduce()
+    assert (kernel.name, whose) == ("root", "yours")
+    kept_kernels.keep(all_reduce, "ring", ALL_SEND_FIRST)
+    assert own_all_reduce()[0].name == "ring"
+    kept_kernels.keep(all_reduce, "ring", ALL_SEND_FIRST.replace("+ part", "- part"))
+    assert own_all_reduce()[0].name == "root"
+
+
+def send_first_with_long_vectors(group):
+    """Right with boxes for letters; without them each says in time whom it waits for; the next exchange is clean."""
+    from nncourse.parallel.patient import PatientGroup
+
+    namespace = {"np": np}
+    exec(ALL_SEND_FIRST, namespace)
+    patient, strict = PatientGroup(), PatientGroup(patience=0.3, buffered=False)
+    vector, start = np.ones(100_000, np.float32), time.monotonic()
+    namespace["all_reduce"](patient, vector)
+    with pytest.raises(CourseError) as waited:
+        namespace["all_reduce"](strict, np.ones(4, np.float32))
+    with pytest.raises(CourseError) as shorter:
+        patient.send(np.ones(3), 1 - group.rank)
+        patient.receive(np.ones(2), 1 - group.rank)
+    again = np.ones(4, np.float32)
+    namespace["all_reduce"](PatientGroup(), again)
+    return vector, again, str(waited.value), str(shorter.value), time.monotonic() - start
+
+
+def test_over_mpi_who_waits_in_vain_is_told_so():
+    for rank, (vector, again, waited, shorter, seconds) in enumerate(in_processes(send_first_with_long_vectors, 2)):
+        assert (vector == 2).all() and (again == 2).all() and seconds < 10
+        place = f"rank {rank} has waited 0.3 s at its step 1 to send 2 numbers to rank {1 - rank}"
+        assert waited == f"{place}: it does not receive them"
+        assert shorter.endswith(f"receive 2 numbers from rank {1 - rank}: 24 bytes came instead of 16")

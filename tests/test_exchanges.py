@@ -1,0 +1,66 @@
+"""What notebook 12 shows of exchanges."""
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import exchanges, overheads
+from nncourse.classroom.widgets import png
+from nncourse.cuda import emulate
+from nncourse.errors import CourseError
+from nncourse.kernels.exchange import all_reduce
+from nncourse.parallel.simulated import Link, simulate
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 6])
+def test_the_picture_of_a_ring_says_which_chunk_goes_when_and_ends_whole(size):
+    shown = exchanges.plot_ring(size=size)
+    assert "In step 1 are sent: rank 0 chunk 0, rank 1 chunk 1" in shown.words
+    assert f"then {size} of {size * size} chunks are whole. In step {size} " in shown.words
+    assert shown.words.endswith(f"then {size * size} of {size * size} chunks are whole.")
+    titles = [axes.get_title() for axes in shown.figure.axes if axes.get_title()]
+    assert titles[0] == "start" and titles[-1] == f"after step {2 * size - 2}: done" and len(titles) == 2 * size - 1
+    assert png(shown.figure).startswith(b"\x89PNG")
+
+
+def test_what_is_no_ring_has_no_picture():
+    for kernel, size in (("root", 4), ("tree", 4), ("ring", 1), ("ring", 9)):
+        with pytest.raises(CourseError, match="wanted"):
+            exchanges.plot_ring(all_reduce[kernel], size)
+
+
+def test_letters_tell_when_they_leave_and_come():
+    def part(group):
+        if group.rank:
+            group.receive(np.empty(2), 0)
+        else:
+            group.work(3)
+            group.send(np.ones(2), 1)
+
+    run = simulate(part, 2, link=Link(latency=1))
+    assert exchanges.letters(run.messages) == "rank 0 → rank 1: 2 numbers, leaves at 3 s, is there at 4 s"
+
+
+def test_functions_of_the_all_reduce_inside_kernels_are_shown_whole_and_run():
+    text = exchanges.peer_text("flags", "send_to_all")
+    assert text.count("__global__") == 1 and text.count("{") == text.count("}") > 0 and not text.startswith("//")
+    with pytest.raises(CourseError, match="wanted a function of peer.cu"):
+        exchanges.peer_text("flag")
+    if not emulate.why_not():
+        assert "right sum" in exchanges.emulated_all_reduce(2, 10)
+
+
+def test_recorded_times_are_shown_with_machine_and_date_or_in_a_line_that_there_are_none(monkeypatch):
+    monkeypatch.setattr(overheads, "recorded", lambda name: {})
+    assert exchanges.recorded_all_reduce() == "The sum over several GPUs: not recorded yet."
+    records = [
+        {"devices": devices, "n": n, "contender": "NCCL", "seconds": 1e-6 * (15 + n / 50_000)}
+        for devices in (2, 4)
+        for n in (1000, 10_000, 100_000, 1_000_000)
+    ]
+    found = {"machine": "GPU X, 1 GiB", "date": "2026-01-02", "records": [*records, records[0] | {"contender": "ours"}]}
+    monkeypatch.setattr(overheads, "recorded", lambda name: found)
+    lines = exchanges.recorded_all_reduce().splitlines()
+    assert lines[0].startswith("2 × GPU X, 2026-01-02") and any(line.startswith("4 × GPU X") for line in lines)
+    (nccl, _) = [line.split() for line in lines if line.startswith("NCCL")]
+    assert nccl == ["NCCL", "15.0", "15.2", "17.0", "35.0", "15.0", "200"]
+    assert "–" in next(line for line in lines if line.startswith("ours"))
