@@ -74,17 +74,25 @@ def _parser() -> argparse.ArgumentParser:
     both.add_argument("--use", action="append", default=[], metavar="OPERATION=KERNEL", help="dense_forward=tiled, …")
     both.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
     both.add_argument("-v", "--verbose", action="store_true", help="show progress and the kernels that are used")
-    both.add_argument("--processes", type=int, metavar="K", help="that share each batch, by MPI (default 1, or srun's)")
     both.add_argument(
-        "--patience", type=_number, default=PATIENCE, help=f"seconds until a process has hung (default {PATIENCE:g})"
+        "--processes", type=_whole, metavar="K", help="so many share each batch, by MPI (default 1, or srun's number)"
+    )
+    both.add_argument(
+        "--patience",
+        type=_number,
+        default=PATIENCE,
+        metavar="SECONDS",
+        help=f"a process that takes longer for a step, and longer than ever, has hung (default {PATIENCE:g})",
     )
     train = command("train", _train, "train a network and save it", allow_abbrev=False, parents=[both])
     train.add_argument(
         "--layers", help="inputs and neurons a layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10"
     )
     train.add_argument("--dropout", type=_number, help="behind each hidden dense layer, the share that is left out")
-    train.add_argument("--epochs", type=int, default=100)
-    train.add_argument("--batch-size", "--batch_number", "--batch_size", type=int, help="default 10")
+    train.add_argument("--epochs", type=_whole, default=100, help="default 100")
+    train.add_argument(
+        "--batch-size", "--batch_number", "--batch_size", type=_whole, help="of all processes together (default 10)"
+    )
     train.add_argument(
         "--learning-rate", "--learning_rate", type=_number, help="default 0.1, with momentum 0.01, with adam 0.001"
     )
@@ -124,24 +132,52 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--epochs", type=int, default=100, help="of the training whose results are shown (default 100)")
 
     experiment = command("experiment", _experiment, "the thesis's experiment: on a CPU, on one GPU and on several")
-    experiment.add_argument("network", help="resnet34, resnet18 or small")
-    experiment.add_argument("--devices", default="cpu,1,2", help="cpu, cpu2 (processes), numbers of GPUs (cpu,1,2)")
-    experiment.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="goes on where it was cut off")
+    experiment.add_argument("network", help="resnet34, resnet18, or small: one for trying, of two convolutions")
+    experiment.add_argument(
+        "--devices",
+        default="cpu,1,2",
+        help="cpu, cpu2 (two processes on the CPU), or numbers of GPUs (default cpu,1,2); on a laptop cpu,cpu2",
+    )
+    experiment.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="of the results; the same command again goes on where it was cut off",
+    )
     experiment.add_argument("--runs", type=_whole, default=3, help="of each kind (default 3)")
-    experiment.add_argument("--epochs", type=_whole, default=100)
-    experiment.add_argument("--batch-size", type=_whole, default=128, help="a device, and in all (default 128)")
+    experiment.add_argument("--epochs", type=_whole, default=100, help="default 100")
+    experiment.add_argument(
+        "--batch-size",
+        type=_whole,
+        default=128,
+        help="several devices train twice: so many images for each, and so many together (default 128)",
+    )
     experiment.add_argument("--learning-rate", type=_number, default=0.05, help="of plain SGD (default 0.05)")
     experiment.add_argument("--images", type=_whole, default=1000, help="of each class (default 1000)")
-    experiment.add_argument("--size", default="148x197", metavar="HEIGHTxWIDTH", help="default 148x197")
-    experiment.add_argument("-s", "--seed", type=_whole, default=0)
+    experiment.add_argument("--size", default="148x197", metavar="HEIGHTxWIDTH", help="of the images (default 148x197)")
     experiment.add_argument(
-        "--cpu-steps", type=_whole, default=3, help="the CPU trains only so many; 0: all (default 3)"
+        "-s", "--seed", type=_whole, default=0, help="for the images, the weights and the order (default 0)"
     )
-    experiment.add_argument("--send", default="all", help="samples to the device: all at once (default), or each batch")
+    experiment.add_argument(
+        "--cpu-steps", type=_whole, default=3, help="the CPU trains only so many steps, once; 0: all (default 3)"
+    )
+    experiment.add_argument(
+        "--send",
+        default="all",
+        metavar="WAY",
+        help="images to the device: all, before (default), or batch by batch: batch",
+    )
     experiment.add_argument(
         "--pause", type=_number, default=0.0, metavar="SECONDS", help="between two runs (default 0)"
     )
-    experiment.add_argument("--patience", type=_number, default=120.0, help="seconds until a process has hung")
+    experiment.add_argument(
+        "--patience",
+        type=_number,
+        default=120.0,
+        metavar="SECONDS",
+        help="a process that takes longer for a step, and longer than ever, has hung (default 120)",
+    )
     experiment.add_argument("--only", help=argparse.SUPPRESS)  # one of the runs, in a process of its own
 
     submit = command("submit", _submit, "pack your kept kernels in one file to hand in")
@@ -403,6 +439,7 @@ def _experiment(options: argparse.Namespace) -> int:
     if options.only:
         work = functools.partial(experiment_runs.run_here, options.out, options.only)
         return start.run(options.arguments, None, options.patience, work)
+    start.refuse_patience(options.patience)
     height, _, width = options.size.partition("x")
     if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):
         raise CourseError(f"wanted --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")

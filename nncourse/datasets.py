@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from nncourse import silhouettes as shapes
-from nncourse.errors import CourseError, refuse_unknown
+from nncourse.errors import CourseError, nearest, refuse_unknown
 from nncourse.reading import Rows, fetch, read_idx, read_table
 
 FOLDER = Path(__file__).resolve().parent.parent / "datasets"
@@ -101,8 +101,9 @@ def load(
     elif os.path.exists(name) or Path(name).suffix:
         return read_csv(name, inputs=inputs, outputs=outputs)
     else:
-        names = ", ".join([*SHIPPED, *GENERATORS, SILHOUETTES, *MNIST_SETS])
-        raise CourseError(f"wanted the path of a CSV file or a data set, one of {names}; got {name!r}")
+        names = [*SHIPPED, *GENERATORS, SILHOUETTES, *MNIST_SETS]
+        wanted = f"the path of a CSV file or a data set, one of {', '.join(names)}"
+        raise CourseError(f"wanted {wanted}; got {name!r}{nearest(name, names)}")
     if inputs not in (None, data.X.shape[1]):
         pixels = f", images of {'x'.join(map(str, data.image_shape))}" if data.image_shape else ""
         got = f"{data.name} has {data.X.shape[1]}{pixels}"

@@ -70,8 +70,9 @@ def test_the_parts_are_the_thesis_and_of_each_class_alike():
     "options", [{"network": "vgg"}, {"runs": 0}, {"images": 2}, {"learning_rate": 0.0}, {"send": "x"}]
 )
 def test_a_plan_that_cannot_be_is_refused(options):
-    with pytest.raises(CourseError, match="wanted"):
+    with pytest.raises(CourseError, match="wanted") as caught:
         Plan(**options)
+    assert str(caught.value).count("got") == 1 and len(str(caught.value)) < 90  # it names that one alone
 
 
 def test_the_network_of_the_thesis_has_21_million_parameters():
@@ -318,6 +319,11 @@ def test_other_options_and_other_files_are_refused(tmp_path):
         runs.settle(Plan(**(vars(TINY) | {"epochs": 3})), tmp_path / "one")
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "mine.txt").write_text("x")
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(CourseError, match="wanted a folder for the results"):
+        runs.settle(TINY, tmp_path / "file")
+    with pytest.raises(CourseError, match="wanted from 1 to 512 processes, got 1000"):
+        runs.refuse_missing([Devices("cpu", 1000)])
     with pytest.raises(CourseError, match="it has other files"):
         runs.settle(TINY, tmp_path / "two")
     with pytest.raises(CourseError, match="with its plan.json"):

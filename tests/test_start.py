@@ -98,6 +98,16 @@ def test_a_killed_process_ends_all_of_them(tmp_path):
     assert not (tmp_path / "model.npz").exists()
 
 
+@MPI
+def test_where_a_guard_is_killed_its_rank_is_named(tmp_path):
+    with training(tmp_path) as process:
+        os.kill(
+            int(Path(f"/proc/{member(tmp_path, 1)}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
+        )
+        status, line = ends_in_time(process, tmp_path)
+    assert (status, line) == (1, "nncourse: rank 1: the process that looked after it has ended; was it killed?")
+
+
 def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
     """Variables under which each step of one rank does this harm first; `step` counts them from 0."""
     (folder.parent / "harm").mkdir(exist_ok=True)
@@ -175,6 +185,41 @@ def test_ctrl_c_where_rank_0_cannot_save_ends_all_of_them(tmp_path):
         status, line = ends_in_time(process, tmp_path)
     assert (status, line) == (130, "nncourse: interrupted, nothing is saved")
     assert not (tmp_path / "model.npz").exists()
+
+
+@MPI
+@pytest.mark.parametrize("ready", ["mpiexec", "a member"])
+def test_ctrl_c_before_anything_is_learnt_is_one_line(tmp_path, ready):
+    """While mpiexec, Python or MPI start there is nothing to save, and nobody who could be told to."""
+    arguments = ("train", *ENDLESS, "--processes", "2", "--model", tmp_path / "model.npz")
+    least = {"mpiexec": 2, "a member": 6}[ready]  # with the first, mpiexec, its proxy and two guards
+    with open(tmp_path / "err", "w") as err:
+        process = subprocess.Popen(
+            command(*arguments), env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=err
+        )
+        try:
+            assert until(lambda: len(processes_of(tmp_path)) >= least, 30)
+            process.send_signal(signal.SIGINT)
+            status, line = ends_in_time(process, tmp_path)
+        finally:
+            process.kill()
+    assert (status, line) == (130, "nncourse: interrupted, nothing is saved")
+    assert not (tmp_path / "model.npz").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm")
+def test_the_shared_memory_of_a_process_that_is_killed_has_no_name_left():
+    name = Path(f"/dev/shm/mpich_shm_test_{os.getpid()}")
+    text = f"import mmap, sys; f = open({str(name)!r}, 'r+b'); m = mmap.mmap(f.fileno(), 9); print(); sys.stdin.read()"
+    name.write_bytes(bytes(9))
+    try:
+        with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout.read(1)
+            guard.unlink_shared_memory(process.pid)
+            process.kill()
+        assert not name.exists()
+    finally:
+        name.unlink(missing_ok=True)
 
 
 @MPI
@@ -350,6 +395,14 @@ def heart():
     memory = heartbeat.memory()
     yield Heartbeat(memory.fileno())
     memory.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no files in memory")
+def test_signs_of_life_need_no_disk(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
+    with heartbeat.memory() as memory:
+        Heartbeat(memory.fileno()).last_words("the disk is full", 2)
+        assert Heartbeat(memory.fileno()).read_last_words() == (2, "the disk is full")
 
 
 def watched(heart, monkeypatch, state: str, used, seconds: float, say=lambda: None, every: float = 0.25) -> str:

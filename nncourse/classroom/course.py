@@ -17,10 +17,10 @@ from nncourse.kernels import kept_kernels
 from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel
 
-# A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace.
+# A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace, or a single line.
 CUDA_FUNCTION = re.compile(
     r"(?:^//[^\n]*\n)*^(?:extern|__device__|template)[^\n]*?(?:__launch_bounds__ ?\([^\n)]*\)[^\n]*?)?(\w+)\("
-    r"[^\n]*(?:\n[^\n]*?)*?^\}",
+    r"(?:[^\n]*\}$|[^\n]*(?:\n[^\n]*?)*?^\})",
     re.MULTILINE,
 )
 CUDA_DEFINITION = re.compile(r"^(?:#define|__constant__ \w+) (\w+)\b.*", re.MULTILINE)  # of one line, at the top level

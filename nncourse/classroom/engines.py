@@ -318,9 +318,10 @@ def _joins(notebook: int, others: list[int], folder: str, path: list[str], trace
     sys.path[:] = [each for each in path if each not in sys.path] + sys.path
     from mpi4py import MPI
 
-    from nncourse.parallel.member import unlink_shared_memory
+    from nncourse.parallel.guard import unlink_shared_memory
 
-    unlink_shared_memory(MPI.COMM_WORLD)
+    MPI.COMM_WORLD.Barrier()  # here all have opened the shared memory
+    unlink_shared_memory()
     rank = MPI.COMM_WORLD.Get_rank()
     if os.path.isdir(traces):
         trace = open(f"{traces}/rank{rank}", "a")  # noqa: SIM115 (open for the signal, even while MPI waits)

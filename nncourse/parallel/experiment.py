@@ -5,6 +5,7 @@ after the other and keeps a file of each, and experiment_numbers.py computes wit
 """
 
 import datetime
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -52,10 +53,23 @@ class Plan:
     def __post_init__(self) -> None:
         refuse_unknown("a network", self.network, NETWORKS)
         refuse_unknown("a way to send samples", self.send, WAYS)
-        least = min(self.runs, self.epochs, self.batch_size, self.images - 2, self.height, self.width)
-        if least < 1 or self.cpu_steps < 0 or self.seed < 0 or not (self.learning_rate > 0 and 0 <= self.pause < 1e6):
-            wanted = "runs, epochs, batch size and sides of at least 1, at least 3 images a class, a rate above 0"
-            raise CourseError(f"wanted {wanted}, and cpu-steps, seed and pause of at least 0; got {self}")
+        least = {
+            "runs": 1,
+            "epochs": 1,
+            "batch_size": 1,
+            "images": 3,
+            "height": 1,
+            "width": 1,
+            "seed": 0,
+            "cpu_steps": 0,
+        }
+        for name, number in least.items():
+            if (got := getattr(self, name)) < number:
+                raise CourseError(f"wanted at least {number} for {name.replace('_', ' ')}; got {got}")
+        if not 0 < self.learning_rate < math.inf:
+            raise CourseError(f"wanted a learning rate above 0; got {self.learning_rate:g}")
+        if not 0 <= self.pause < 1e6:
+            raise CourseError(f"wanted a pause from 0 to 1e6 seconds; got {self.pause:g}")
 
 
 @dataclass(frozen=True)

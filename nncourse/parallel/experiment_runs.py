@@ -133,7 +133,7 @@ def settle(plan: Plan, folder: Path) -> None:
                 found, asked = getattr(there, field.name), getattr(plan, field.name)
                 advice = "say the same as before, or take another folder"
                 raise CourseError(f"{folder} holds an experiment with {field.name} {found}; you said {asked}: {advice}")
-    elif folder.exists() and any(folder.iterdir()):
+    elif folder.is_dir() and any(folder.iterdir()):
         raise CourseError(f"{folder}: wanted a new folder, an empty one, or that of an experiment; it has other files")
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
@@ -146,13 +146,14 @@ def settle(plan: Plan, folder: Path) -> None:
 def refuse_missing(wanted: Sequence[Devices]) -> None:
     """CourseError if there are fewer GPUs than were asked for, or no MPI for several processes."""
     if any(each.count > 1 for each in wanted):
+        start.refuse_number(max(each.count for each in wanted))
         start.refuse_without_mpi()
         start.find_mpiexec()
     most = max((each.count for each in wanted if each.kind == "gpu"), default=0)
     if not most:
         return
     if reason := devices.why_no_gpu():
-        raise CourseError(f"wanted {most} GPUs; {reason}; --devices cpu,cpu2 runs without")
+        raise CourseError(f"wanted {most} {'GPU' if most == 1 else 'GPUs'}; {reason}; --devices cpu,cpu2 runs without")
     import cupy
 
     if (there := cupy.cuda.runtime.getDeviceCount()) < most:

@@ -60,8 +60,11 @@ def _guard(arguments: Sequence[str], told: Told, patience: float) -> int:
             return _end(process, ENDED)
         if interrupted or (channel and channel.says_interrupt()):
             interrupted.clear()
-            if told.rank == 0:  # it saves what is best so far, and does not need the others for that
+            if told.rank == 0 and heart.beats:  # it saves what is best so far, and does not need the others for that
                 process.send_signal(signal.SIGINT)
+            elif told.rank == 0:  # Python or MPI is still starting, where it would be a traceback
+                _end(process, 0)
+                heart.last_words("interrupted, nothing is saved", INTERRUPTED)
         problem = watch.problem() if os.getppid() == launcher else "the launcher was killed"
         time.sleep(LOOKS)
     _end(process, 0)
@@ -200,7 +203,21 @@ def _noticed(*numbers: int) -> list[int]:
     return came
 
 
+def unlink_shared_memory(process: int | str = "self") -> None:
+    """Take the names off the shared memory of MPICH that a process has opened.
+
+    Else it stays in /dev/shm if a process is killed; and the next job that Slurm gives the same number would open it.
+    """
+    with contextlib.suppress(OSError):  # not Linux, the process has ended, or another was faster
+        for line in Path(f"/proc/{process}/maps").read_text().splitlines():
+            path = line.partition("/dev/shm/")[2]
+            if path.startswith("mpich_shm_") and " " not in path:
+                os.unlink(f"/dev/shm/{path}")
+
+
 def _end(process: subprocess.Popen, status: int) -> int:
+    if process.poll() is None:
+        unlink_shared_memory(process.pid)  # it may not have come so far as to do so itself
     process.kill()
     process.wait()
     return status

@@ -27,7 +27,8 @@ def nameless_file() -> BinaryIO:
 def memory() -> BinaryIO:
     """A file of zeros for a Heartbeat. A child process may inherit it."""
     file = nameless_file()
-    file.truncate(SIZE)
+    file.write(bytes(SIZE))  # not truncate(): a full disk would end both processes when they write to mapped memory
+    file.flush()
     os.set_inheritable(file.fileno(), True)
     return file
 

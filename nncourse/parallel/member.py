@@ -1,6 +1,5 @@
 """A process that learns with others, guarded (guard.py): how it joins them, what it says, and how it leaves."""
 
-import contextlib
 import os
 import signal
 import sys
@@ -8,7 +7,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nncourse.calls import Array
 from nncourse.errors import CourseError
@@ -65,25 +64,13 @@ def join(device: str, heart: Heartbeat | None) -> Group:
 
     everyone = mpi().COMM_WORLD
     world.refuse_wrong(world.told(os.environ), everyone.Get_size())
-    unlink_shared_memory(everyone)
+    everyone.Barrier()  # here all have opened the shared memory of MPICH
+    guard.unlink_shared_memory()
     if device == "cpu":
         return Watched(MPIGroup(device), heart)
     from nncourse.parallel.nccl import NCCLGroup
 
     return Watched(NCCLGroup(), heart)
-
-
-def unlink_shared_memory(communicator: Any) -> None:
-    """Take the names off the shared memory of MPICH, which all have opened by now.
-
-    Else it stays in /dev/shm if a process is killed; and the next job that Slurm gives the same number would open it.
-    """
-    communicator.Barrier()
-    with contextlib.suppress(OSError):  # not Linux, or another member was faster
-        for line in Path("/proc/self/maps").read_text().splitlines():
-            path = line.partition("/dev/shm/")[2]
-            if path.startswith("mpich_shm_") and " " not in path:
-                os.unlink(f"/dev/shm/{path}")
 
 
 def first_one(group: Group, work: Callable[[], Something]) -> Something:

@@ -42,10 +42,8 @@ def run(arguments: Sequence[str], processes: int | None, patience: float, work: 
         from nncourse.parallel import member
 
         return member.run(work, heart)
-    if processes is not None and not 1 <= processes <= MOST_PROCESSES:
-        raise CourseError(f"wanted from 1 to {MOST_PROCESSES} processes, got {processes}")
-    if not patience > 0:
-        raise CourseError(f"wanted a patience of more than 0 seconds, got {patience:g}")
+    refuse_number(1 if processes is None else processes)
+    refuse_patience(patience)
     place = world.told(os.environ)
     if place.size > 1:
         if processes not in (None, place.size):
@@ -56,6 +54,18 @@ def run(arguments: Sequence[str], processes: int | None, patience: float, work: 
     if (processes or 1) > 1:
         return _start(arguments, processes or 1)
     return work(None)
+
+
+def refuse_number(processes: int) -> None:
+    """CourseError for a number of processes that nobody means."""
+    if not 1 <= processes <= MOST_PROCESSES:
+        raise CourseError(f"wanted from 1 to {MOST_PROCESSES} processes, got {processes}")
+
+
+def refuse_patience(seconds: float) -> None:
+    """CourseError for a patience that ends at once."""
+    if not seconds > 0:
+        raise CourseError(f"wanted a patience of more than 0 seconds, got {seconds:g}")
 
 
 # Which mpiexec
@@ -137,7 +147,8 @@ def _wait(
             return _tell("interrupted, nothing is saved", guard.INTERRUPTED)
         if interrupted and not last:
             last = time.monotonic() + SAVING
-            guards.interrupt()
+            if not guards.interrupt():
+                return _tell("interrupted, nothing is saved", guard.INTERRUPTED)
     if ended:
         return _tell(f"ended by {signal.Signals(ended[0]).name}, nothing is saved", 128 + ended[0])
     until = time.monotonic() + OTHERS
@@ -149,6 +160,8 @@ def _wait(
         return _tell(f"every rank: {text}" if together and text else text and guard.named(rank, text), status)
     if interrupted:
         return _tell("interrupted, nothing is saved", guard.INTERRUPTED)
+    if mpiexec.returncode and guards.lost:
+        return _tell(f"rank {guards.lost[0]}: the process that looked after it has ended; was it killed?", 1)
     if mpiexec.returncode:
         said.seek(0)
         lines = said.read().decode(errors="replace").strip().splitlines()
@@ -184,12 +197,16 @@ def _instead(*numbers: int) -> Iterator[list[int]]:
 
 
 class Guards:
-    """The connections to the guards. A report is (rank, status, text), in the order in which they came."""
+    """The connections to the guards. A report is (rank, status, text), in the order in which they came.
+
+    `lost` are the ranks whose guards have ended, in that order too.
+    """
 
     def __init__(self, listening: socket.socket, expected: int):
         self.expected = expected
         self.open: dict[socket.socket, int] = {}
         self.reports: list[tuple[int, int, str]] = []
+        self.lost: list[int] = []
         self._heard: dict[socket.socket, bytes] = {}
         self._listening = listening
         self._selector = selectors.DefaultSelector()
@@ -218,7 +235,7 @@ class Guards:
             heard = b""
         if not heard:
             self._selector.unregister(connection)
-            del self.open[connection]
+            self.lost.append(self.open.pop(connection))
             connection.close()
             return
         *lines, self._heard[connection] = (self._heard[connection] + heard).split(b"\n")
@@ -231,11 +248,14 @@ class Guards:
     def all_reported(self) -> bool:
         return len(self.reports) == self.expected
 
-    def interrupt(self) -> None:
-        """Let rank 0 know of Ctrl-C."""
+    def interrupt(self) -> bool:
+        """Let rank 0 know of Ctrl-C; False if it is not there, or not yet."""
         for connection, rank in self.open.items():
             if rank == 0:
-                connection.sendall(b"!")
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"!")
+                    return True
+        return False
 
     def end(self) -> None:
         """Close the connections, which ends the guards and what they guard."""

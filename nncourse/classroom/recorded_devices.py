@@ -1,0 +1,68 @@
+"""Recorded results of several devices, as lines to print: machine and date with them; one line where there are none.
+
+training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices_cpu`
+training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices_gpu`
+small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
+"""
+
+import statistics
+
+from nncourse.classroom import overheads
+from nncourse.classroom.timing import duration
+
+
+def training_on_cpu() -> list[str]:
+    """Weak scaling of a dense network over processes: a line for each number of rows a process has in a batch."""
+    if not (found := overheads.recorded("devices_cpu")):
+        return [_missing("processes on a CPU", "devices_cpu")]
+    together = f"{found['processes']} processes"
+    lines = [f"{'rows each':>9} {'alone':>9} {together:>13} {'efficiency':>11}   smallest and largest"]
+    for rows, seconds in found["seconds"].items():
+        alone, all_ = seconds["one process"], seconds[together]
+        each = sorted(one / many for one, many in zip(alone, all_, strict=True))
+        times = f"{duration(statistics.median(alone)):>9} {duration(statistics.median(all_)):>13}"
+        lines.append(f"{int(rows):9,} {times} {statistics.median(each):11.2f}   {each[0]:.2f} to {each[-1]:.2f}")
+    sizes = "-".join(map(str, found["sizes"]))
+    about = f"{sizes}, a batch for each process; an all-reduce takes {duration(statistics.median(found['exchange']))}"
+    return [*lines, about, _where(found)]
+
+
+def training_on_gpus() -> list[str]:
+    """ResNet on one GPU and on several: a line for each library and choice of devices."""
+    if not (found := overheads.recorded("devices_gpu")):
+        return [_missing("ResNet-34 on several GPUs", "devices_gpu")]
+    setting = found["setting"]
+    head = "images/s", "speedup", "efficiency", "energy", "above idle", "of all", "EDP", "of all"
+    lines = [f"{'':18}" + "".join(f"{name:>11}" for name in head)]
+    keys = [f"{name}_over_alone" for name in ("joules", "joules_above_idle", "joules_of_all", "edp", "edp_of_all")]
+    for each in found["scaling"]:
+        numbers = ", ".join(map(str, each["devices"]))
+        cells = [f"{each['images_a_second']:,.0f}", f"{each['over_alone']:.3f}", f"{each['efficiency']:.3f}"]
+        cells += [f"{each[key]:.3f}" if key in each else "–" for key in keys]
+        lines.append(f"{each['library']} on {numbers}".ljust(18) + "".join(f"{cell:>11}" for cell in cells))
+    about = f"ResNet-{setting['depth']}, {setting['batch']} images a GPU; speedup, energy and EDP over one GPU alone"
+    return [*lines, about, *found.get("not_measured", []), _where(found)]
+
+
+def small_networks() -> list[str]:
+    """Microseconds a step of small networks: NumPy on one core; on a GPU kernel by kernel, and in one kernel."""
+    cpu, gpu = overheads.recorded("cpu"), overheads.table("epochs")
+    if not (cpu and gpu):
+        return [_missing("steps of small networks", "cpu, then benchmarks.gpu,")]
+    lines = [f"{'network':12} {'batch':>6} {'CPU, NumPy':>12} {'GPU, step by step':>18} {'GPU, one kernel':>16}"]
+    for network, batch in dict.fromkeys((record["network"], record["batch"]) for record in gpu):
+        rounds = cpu["seconds"].get(f"step {network}, batch {batch}", {}).get("nncourse numpy")
+        times = {each["contender"]: each["seconds_a_step"] for each in gpu if each["network"] == network}
+        on_gpu = [times.get(f"nncourse {kernel}") for kernel in ("steps", "one_kernel")]
+        found = [statistics.median(rounds) if rounds else None, *on_gpu]
+        cells = [duration(seconds) if seconds else "–" for seconds in found]
+        lines.append(f"{network:12} {batch:6} {cells[0]:>12} {cells[1]:>18} {cells[2]:>16}")
+    return [*lines, f"CPU: {_where(cpu)}", f"GPU: {_where(overheads.recorded('gpu'))}"]
+
+
+def _missing(what: str, name: str) -> str:
+    return f"{what}: not recorded yet (python -m benchmarks.{name} does)"
+
+
+def _where(found: dict) -> str:
+    return f"recorded, {found['machine'].split(',')[0]}, {found['date']}"

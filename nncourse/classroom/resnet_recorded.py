@@ -1,0 +1,125 @@
+"""What was recorded of ResNet-34 on GPUs, as tables with machine and date: each is text for a notebook.
+
+convolutions()   its layers' convolutions by the course's kernels, by cuDNN and by PyTorch
+step()           a training step beside PyTorch's, and where the time goes
+devices()        one GPU, and several
+thesis()         the Cantabria thesis's own table
+"""
+
+from collections.abc import Sequence
+
+from nncourse.classroom import overheads
+from nncourse.classroom.timing import duration
+from nncourse.parallel.experiment_numbers import THESIS, THESIS_COLUMNS
+
+PASSES = "forward", "input gradient", "weight gradient"
+LIBRARIES = "cudnn", "PyTorch", "cupy"
+DETAILED = 12  # operations of a step, in lines of their own
+
+
+def not_recorded(command: str) -> str:
+    return f"not recorded yet: {command} does it, on a machine with an NVIDIA GPU"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns with two blanks between them: the first to the left, the others to the right."""
+    lines = [heads, *rows]
+    widths = [max(len(line[number]) for line in lines) for number in range(len(heads))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) if not number else cell.rjust(width)
+                  for number, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        for line in lines
+    )  # fmt: skip
+
+
+def convolutions() -> str:
+    """For layers of ResNet-34, each pass: `naive`, the course's fastest kernel, cuDNN's and PyTorch's."""
+    records = [each for each in overheads.table("convolutions") if "channels" in each["layer"]]
+    if not records:
+        return not_recorded("python -m benchmarks.gpu")
+    seconds: dict[tuple[str, str], dict[str, float]] = {}
+    for each in records:
+        seconds.setdefault((each["layer"], each["pass"]), {})[each["kernel"]] = each["seconds"]
+    rows = []
+    for (layer, which), times in seconds.items():
+        own = min((name for name in times if name not in LIBRARIES), key=times.__getitem__)
+        cells = [duration(times[name]) if name in times else "–" for name in ("naive", own, "cudnn", "PyTorch")]
+        rows.append([f"{layer}, {which}", cells[0], f"{own} {cells[1]}", *cells[2:]])
+    heads = ["", "naive", "our fastest", "cuDNN", "PyTorch"]
+    about = f"batch {records[0]['batch']}, 3 × 3, float32 ({overheads.recorded_where('gpu', 'convolutions')})"
+    return f"{about}\n{table(heads, rows)}"
+
+
+def step() -> str:
+    """Milliseconds and memory of each contender's step, then those of ours by operation, the longest first."""
+    found = overheads.recorded("resnet")
+    if not found:
+        return not_recorded("python -m benchmarks.resnet")
+    rows = []
+    for each in found["steps"]:
+        seconds, held = each["seconds_a_step"], found["memory"].get(each["contender"])
+        rate = f"{found['batch'] / seconds:,.0f}"
+        rows.append([each["contender"], _ms(seconds), rate, f"{held / 1e9:.1f} GB" if held else ""])
+    about = f"ResNet-34, batch {found['batch']}, float32 ({overheads.recorded_where('resnet')})"
+    text = f"{about}\n{table(['', 'a step', 'images/s', 'memory'], rows)}"
+    if not found["operations"]:
+        return text
+    whole = sum(each["seconds"] for each in found["operations"])
+    first, others = found["operations"][:DETAILED], found["operations"][DETAILED:]
+    lines = [[each["operation"], str(each["calls"] or ""), _ms(each["seconds"]), _share(each, whole)] for each in first]
+    if others:
+        rest = {"seconds": sum(each["seconds"] for each in others)}
+        calls = sum(each["calls"] for each in others)
+        lines.append([f"{len(others)} others", str(calls), _ms(rest["seconds"]), _share(rest, whole)])
+    return f"{text}\n\n{table(['our step', 'calls', 'time', 'share'], lines)}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms"
+
+
+def _share(each: dict, whole: float) -> str:
+    return f"{each['seconds'] / whole:.1%}"
+
+
+def devices() -> str:
+    """Images a second of one GPU (the mean of each alone) and of several, efficiency, energy and EDP of an epoch."""
+    found = overheads.recorded("devices_gpu")
+    if not found:
+        return not_recorded("python -m benchmarks.devices_gpu")
+    rows = []
+    for library in dict.fromkeys(each["library"] for each in found["scaling"]):
+        mine = [each for each in found["scaling"] if each["library"] == library]
+        alone = [each for each in mine if len(each["devices"]) == 1]
+        rows.append(_devices_row(library, 1, _mean(alone)))
+        rows += [_devices_row(library, len(each["devices"]), each) for each in mine if len(each["devices"]) > 1]
+    heads = ["", "images/s", "speedup", "efficiency", "J an epoch", "EDP"]
+    about = f"ResNet-{found['setting']['depth']}, {found['setting']['batch']} images a GPU, float32"
+    notes = [f"{what} was not run: {why}" for what, why in found["left_out"].items()] + found["not_measured"]
+    return "\n".join([f"{about} ({overheads.recorded_where('devices_gpu')})", table(heads, rows), *notes])
+
+
+def _mean(records: Sequence[dict]) -> dict:
+    """The mean of what all of these have in common, number by number."""
+    names = [name for name, value in records[0].items() if isinstance(value, int | float)]
+    common = [name for name in names if all(name in each for each in records)]
+    return {name: sum(each[name] for each in records) / len(records) for name in common}
+
+
+def _devices_row(library: str, count: int, each: dict) -> list[str]:
+    joules = f"{each['joules']:,.0f}" if "joules" in each else "–"
+    edp = f"{each['edp_over_alone']:.2f}" if "edp_over_alone" in each else "–"
+    name = f"{library}, {count} GPU{'s' * (count > 1)}"
+    return [
+        name,
+        f"{each['images_a_second']:,.0f}",
+        f"{each['over_alone']:.2f}",
+        f"{each['efficiency']:.3f}",
+        joules,
+        edp,
+    ]
+
+
+def thesis() -> str:
+    """The thesis's table of speedup, efficiency, energy, EDP and accuracy."""
+    return f"two Tesla K20m (the Cantabria thesis)\n{table(THESIS_COLUMNS, THESIS)}"

@@ -1,0 +1,249 @@
+"""How training scales, measured on this machine's processes: steps, messages, shares; and simulated for many devices.
+
+steps, messages and shares are called in each process of a group (together.py does so) and return lists and dicts.
+Measurements take turns, round by round, so that whatever slows the machine down for a while slows all of them.
+"""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from nncourse.calls import Array
+from nncourse.child import kill_group
+from nncourse.group import ALONE, Group
+from nncourse.kernels.backend import choose
+from nncourse.model.data_parallel import data_parallel_epoch
+from nncourse.model.layers import Turn
+from nncourse.model.network import Network, make_network
+from nncourse.model.updates import SGD
+from nncourse.parallel.hybrid import measured_shares, measured_step, take_device
+from nncourse.parallel.mpi import MPIGroup
+from nncourse.parallel.simulated import Link, SimulatedGroup, simulate
+
+SIZES = (784, 192, 10)
+DONE = 72  # a tag
+
+
+class Clocked:
+    """A group that adds up the seconds which all-reduces take, with the wait for the others."""
+
+    def __init__(self, group: Group):
+        self.group, self.exchange = group, 0.0
+        self.rank, self.size, self.device = group.rank, group.size, group.device
+
+    def all_reduce(self, vector: Array) -> None:
+        start = time.perf_counter()
+        self.group.all_reduce(vector)
+        self.exchange += time.perf_counter() - start
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.group, name)
+
+
+# ---- steps of training
+
+
+def steps(
+    world: MPIGroup,
+    alone: Sequence[int],
+    together: Sequence[int],
+    rounds: int = 5,
+    seconds: float = 0.08,
+    sizes: Sequence[int] = SIZES,
+) -> dict[str, dict[str, list[float]]]:
+    """Seconds a step of data-parallel training, by one process and by all, a list with a number for each round.
+
+    `alone` and `together` are batch sizes, of all processes together. Each measurement takes about so many `seconds`.
+    While one process trains alone the others sleep. What rank 0 returns is {"alone": …, "together": …, "exchange": …}
+    by batch size, where "exchange" is the part of "together" that went into all-reduces.
+    """
+    network, X, Y = _problem(sizes, max((*alone, *together)))
+    found: dict[str, dict[str, list[float]]] = {"alone": {}, "together": {}, "exchange": {}}
+    for turn in range(rounds + 1):
+        for batch in alone:
+            if world.rank == 0:
+                taken = _step(ALONE, network, X, Y, batch, seconds)
+                _note(found["alone"], batch, taken[0], turn)
+            _sleep_until_done(world)
+        for batch in together:
+            taken = _step(world, network, X, Y, batch, seconds)
+            _note(found["together"], batch, taken[0], turn)
+            _note(found["exchange"], batch, taken[1], turn)
+    return found
+
+
+def alone_here(
+    batches: Sequence[int], rounds: int = 5, seconds: float = 0.08, sizes: Sequence[int] = SIZES
+) -> dict[str, list[float]]:
+    """The first part of steps(), in this process."""
+    network, X, Y = _problem(sizes, max(batches))
+    found: dict[str, list[float]] = {}
+    for turn in range(rounds + 1):
+        for batch in batches:
+            _note(found, batch, _step(ALONE, network, X, Y, batch, seconds)[0], turn)
+    return found
+
+
+def _problem(sizes: Sequence[int], rows: int) -> tuple[Network, np.ndarray, np.ndarray]:
+    """A network, and random samples: what is in them takes no other time."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, sizes[0]), dtype=np.float32)
+    return make_network(list(sizes)), X, np.eye(sizes[-1], dtype=np.float32)[rng.integers(0, sizes[-1], rows)]
+
+
+def _note(into: dict[str, list[float]], batch: int, seconds: float, turn: int) -> None:
+    if turn:  # the first round warms up
+        into.setdefault(str(batch), []).append(seconds)
+
+
+def _step(
+    group: Group, network: Network, X: np.ndarray, Y: np.ndarray, batch: int, seconds: float
+) -> tuple[float, float]:
+    """The mean seconds of a step, and the part of it that went into all-reduces, of so many steps as fit."""
+    clocked, backend, order = Clocked(group), choose("numpy"), np.arange(batch)
+
+    def step() -> None:
+        data_parallel_epoch(network, X, Y, order, batch, 1e-6, backend, SGD(), Turn(), clocked)
+
+    group.barrier()
+    start = time.perf_counter()
+    step()
+    count = np.array([max(2, round(seconds / (time.perf_counter() - start)))], np.int64)
+    group.broadcast(count)
+    group.barrier()
+    clocked.exchange, start = 0.0, time.perf_counter()
+    for _ in range(count[0]):
+        step()
+    return (time.perf_counter() - start) / int(count[0]), clocked.exchange / int(count[0])
+
+
+def _sleep_until_done(world: MPIGroup) -> None:
+    """Rank 0 comes when it is done; the others sleep until then. MPI's own barrier would keep their cores busy."""
+    word = np.zeros(1, np.int64)
+    if world.rank:
+        world.next_sender(DONE)
+        world.receive(word, 0, DONE)
+    else:
+        for other in range(1, world.size):
+            world.send(word, other, DONE)
+
+
+# ---- a disturbance
+
+BUSY = """
+import time
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    sum(i * i for i in range(100_000))
+"""
+
+
+@contextmanager
+def neighbour() -> Iterator[subprocess.Popen]:
+    """Another program that keeps one core of this machine busy, for as long as the block lasts, at most a minute."""
+    process = subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True)
+    try:
+        yield process
+    finally:
+        kill_group(process)
+
+
+# ---- messages
+
+
+def messages(world: MPIGroup, sizes: Sequence[int], rounds: int = 7) -> dict[str, list[float]]:
+    """Seconds of a message of so many bytes from rank 0 to rank 1, half of a way there and back, for each round."""
+    found: dict[str, list[float]] = {}
+    for turn in range(rounds + 1):
+        for size in sizes:
+            vector = np.zeros(size // 4, np.float32)
+            times = max(4, min(200, int(2e6 / max(size, 1))))
+            world.barrier()
+            start = time.perf_counter()
+            for _ in range(times):
+                if world.rank == 0:
+                    world.send(vector, 1)
+                    world.receive(vector, 1)
+                elif world.rank == 1:
+                    world.receive(vector, 0)
+                    world.send(vector, 0)
+            _note(found, size, (time.perf_counter() - start) / times / 2, turn)
+    return found
+
+
+# ---- shares of two unequal devices
+
+
+def shares(world: MPIGroup, batch: int, tried: Sequence[float], rounds: int = 2, steps: int = 7) -> dict[str, Any]:
+    """A step with each of these shares for rank 0, the slower device, and the rest in equal parts for the others.
+
+    "times": the share -> seconds of each round; "alone": of rank 1 with the whole batch, the others asleep; "f": how
+    many times as long as rank 1 rank 0 takes for a row, both at work; "what": each rank's device in words.
+    """
+    group, backend, what = take_device(world)
+    network, X, Y = _problem(SIZES, batch)
+    found = measured_shares(network, X, Y, backend, group, batch)
+    times: dict[str, list[float]] = {}
+    alone: dict[str, list[float]] = {}
+    for turn in range(rounds + 1):
+        for share in tried:
+            parts = [share] + [(1 - share) / (group.size - 1)] * (group.size - 1)
+            seconds = measured_step(network, X, Y, backend, group, parts, batch, steps)
+            _note_share(times, share, seconds, turn)
+        word = np.zeros(1)
+        if group.rank == 1:
+            word[0] = measured_step(network, X, Y, backend, ALONE, [1.0], batch, steps)
+            for other in set(range(group.size)) - {1}:
+                group.send(word, other, DONE)
+        else:
+            group.next_sender(DONE)
+            group.receive(word, 1, DONE)
+        _note(alone, batch, float(word[0]), turn)
+    return {"times": times, "alone": alone[str(batch)], "f": found[1] / found[0], "what": what}
+
+
+def _note_share(into: dict[str, list[float]], share: float, seconds: float, turn: int) -> None:
+    if turn:
+        into.setdefault(f"{share:g}", []).append(seconds)
+
+
+# ---- many devices, simulated
+
+
+def simulated_step(
+    devices: int,
+    batch: int,
+    compute: Callable[[int], float],
+    size: int,
+    link: Link,
+    spread: Sequence[float] = (1.0,),
+    steps: int = 3,
+    seed: int = 0,
+) -> float:
+    """Seconds of a data-parallel step on so many simulated devices: the median of some.
+
+    Each computes its rows of the batch for compute(rows) seconds, times one of the `spread`, drawn at random; then the
+    gradient of `size` bytes is added over all, by whichever of root, tree and ring is fastest.
+    """
+    rng = np.random.default_rng(seed)
+    factors = rng.choice(np.asarray(spread), (devices, steps))
+    rows = -(-batch // devices)  # who has most decides
+    # A vector of one number over a link that is slower in proportion takes the same time, and no memory.
+    scaled = Link(link.latency, link.bandwidth * 4 / size)
+
+    def part(group: SimulatedGroup) -> list[float]:
+        number, ends = np.zeros(1, np.float32), [0.0]
+        for step in range(steps):
+            group.work(compute(rows) * float(factors[group.rank, step]))
+            group.all_reduce(number)
+            ends.append(group.clock())
+        return ends
+
+    ends = simulate(part, devices, link=scaled).results[0]
+    return statistics.median(np.diff(ends).tolist())

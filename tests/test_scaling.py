@@ -1,0 +1,168 @@
+"""What notebook 13 measures and shows: real processes where there is MPI, a simulation in their place, and figures."""
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import overheads, recorded_devices, scaling, widgets
+from nncourse.errors import CourseError
+from nncourse.kernels.catalogue import find
+from nncourse.parallel import scaling as measuring
+from nncourse.parallel.energy import Meter
+from nncourse.parallel.simulated import Link, ring_seconds
+from nncourse.parallel.together import together
+
+NEEDS_MPI = pytest.mark.skipif(bool(scaling.why_no_processes()), reason=scaling.why_no_processes() or "there is MPI")
+
+
+def assert_whole(shown) -> None:
+    """A figure that can be drawn, with labels, words, and everything on its page."""
+    assert widgets.png(shown.figure).startswith(b"\x89PNG\r\n") and len(shown.words.split()) > 5
+    assert all(axes.get_xlabel() for axes in shown.figure.axes)
+    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
+    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+
+
+def fails(group, why: str) -> None:
+    if group.rank == 1:
+        raise CourseError(why) if why else ZeroDivisionError("by 0")
+    group.barrier()
+
+
+def waits(group, folder: str) -> None:
+    (Path(folder) / str(group.rank)).write_text(str(os.getpid()))
+    time.sleep(30)
+
+
+def is_running(pid: int) -> bool:
+    """Not if it has ended and nobody has asked for its status yet."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+@NEEDS_MPI
+def test_a_member_that_fails_is_named_and_one_that_never_ends_is_stopped(tmp_path):
+    with pytest.raises(CourseError, match="rank 1: wanted more"):
+        together(fails, 2, why="wanted more")
+    with pytest.raises(CourseError, match="rank 1: ZeroDivisionError: by 0"):
+        together(fails, 2, why="")
+    with pytest.raises(CourseError, match="within 5 s; they were stopped"):
+        together(waits, 2, limit=5, folder=str(tmp_path))
+    pids = [int(file.read_text()) for file in tmp_path.iterdir()]
+    assert len(pids) == 2
+    end = time.monotonic() + 5
+    while any(map(is_running, pids)):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    with pytest.raises(CourseError, match="from 1 to"):
+        together(fails, 0, why="")
+
+
+@NEEDS_MPI
+def test_two_processes_are_measured():
+    steps = scaling.measure_steps([8], [8, 16], rounds=3, seconds=0.002, sizes=(20, 10, 3))
+    assert set(steps.alone) == {8} and set(steps.together) == set(steps.exchange) == {8, 16}
+    assert all(len(seconds) == 3 and min(seconds) > 0 for seconds in (*steps.alone.values(), *steps.together.values()))
+    for batch, seconds in steps.together.items():
+        assert all(part < whole for part, whole in zip(steps.exchange[batch], seconds, strict=True))
+    assert steps.source.startswith("measured here")
+    assert_whole(scaling.plot_steps(steps))
+    messages, source = scaling.measure_messages([4, 4096], rounds=2)
+    assert source == "measured here" and min(map(min, messages.values())) > 0
+    assert_whole(scaling.plot_messages(messages, Link(1e-6, 1e9)))
+
+
+@NEEDS_MPI
+def test_shares_of_two_unequal_devices_are_measured():
+    found = scaling.measure_shares(64, [0, 0.5], rounds=1, steps=2)
+    assert set(found["times"]) == {0, 0.5} and len(found["alone"]) == 1 and found["f"] > 0 and len(found["what"]) == 2
+    assert_whole(scaling.plot_shares(found, lambda share: 1e-3 * (1 + share), 0.2))
+
+
+def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch, capsys):
+    def none() -> None:
+        raise CourseError("wanted mpi4py, found none")
+
+    monkeypatch.setattr(scaling.start, "refuse_without_mpi", none)
+    steps = scaling.measure_steps([8], [8, 64], rounds=2, seconds=0.002, sizes=(20, 10, 3))
+    assert "simulated: wanted mpi4py" in steps.source
+    assert len(steps.together[64]) == len(steps.alone[8]) == 2 and set(steps.alone) == {8}
+    assert steps.exchange[8][0] == pytest.approx(ring_seconds(scaling.MADE_UP, scaling.GRADIENT, 2))
+    assert_whole(scaling.plot_steps(steps))
+    assert scaling.measure_messages([4, 64])[1].startswith("made up: ")
+    assert scaling.measure_shares(64, [0]) is None and "not measured: wanted mpi4py" in capsys.readouterr().out
+
+
+def test_a_neighbour_ends_with_its_block():
+    with pytest.raises(KeyError), measuring.neighbour() as process:
+        assert process.poll() is None
+        raise KeyError
+    assert process.poll() is not None
+
+
+def test_simulated_steps_are_work_and_exchange_and_the_slowest_counts():
+    link, work = Link(1e-5, 1e9), lambda rows: 1e-3 + 1e-5 * rows
+    assert measuring.simulated_step(1, 64, work, 4000, link) == pytest.approx(1e-3 + 64e-5)
+    two = measuring.simulated_step(2, 64, work, 4000, link)
+    assert two == pytest.approx(1e-3 + 32e-5 + ring_seconds(link, 4000, 2))
+    noisy = [measuring.simulated_step(K, 8 * K, work, 4000, link, (1.0, 1.0, 1.0, 3.0)) for K in (1, 256)]
+    assert noisy[1] > 2.5 * noisy[0] or noisy[0] > 2e-3
+
+
+def test_the_example_of_power_has_the_energy_it_says():
+    fine = np.arange(0, 9.3, 1e-4) + 5e-5
+    assert scaling.example_power(fine).sum() * 1e-4 == pytest.approx(scaling.example_joules(9.3), rel=1e-6)
+    t = np.arange(43, dtype=np.float32) * 0.25
+    P = scaling.example_power(t + 1e-6)[None].astype(np.float32)
+    E, _, _ = find("energy_and_edp")["numpy"](t, P, np.zeros(1, np.float32))
+    assert E[0] == pytest.approx(scaling.example_joules(10.5), rel=1e-6)
+    assert_whole(scaling.plot_power(t, P))
+
+
+def test_energy_by_counters_or_said_not_to_be_measurable(monkeypatch):
+    monkeypatch.setattr(scaling.energy, "meters_here", lambda: ([], ["energy of GPUs: not measurable here"]))
+    assert scaling.own_energy(lambda: None) == ["energy of GPUs: not measurable here"]
+    start = time.monotonic()
+    counter = Meter("a meter", "gpu", lambda: 100 * (time.monotonic() - start))
+    monkeypatch.setattr(scaling.energy, "meters_here", lambda: ([counter], []))
+    monkeypatch.setattr(scaling.energy, "idle_power", lambda meters: [40.0])
+    first, second = scaling.own_energy(lambda: time.sleep(0.01), least=0.1)
+    assert first.startswith("a meter: ") and "above idle" in first and second.startswith("EDP ")
+
+
+def test_figures_of_runs_and_lines():
+    shown = scaling.plot_runs({"one": [1e-3, 2e-3, 9e-3], "two": [3e-3]}, "title")
+    assert_whole(shown)
+    assert "one: median 2 ms, from 1 to 9" in shown.words
+    shown = scaling.plot_lines({"a": ([1, 4], [1, 3.5])}, "devices", "speedup", simulated=True)
+    assert_whole(shown)
+    assert shown.words.startswith("Simulated.") and "3.5 at 4" in shown.words
+
+
+def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(overheads, "RESULTS", tmp_path)
+    overheads.recorded.cache_clear()
+    for lines in (recorded_devices.training_on_cpu(), recorded_devices.training_on_gpus()):
+        assert len(lines) == 1 and "not recorded yet" in lines[0]
+    overheads.recorded.cache_clear()
+    head = {"machine": "A machine, 2 cores", "date": "2026-11-22"}
+    seconds = {"256": {"one process": [1.0, 1.2, 1.0], "2 processes": [2.0, 1.0, 1.25]}}
+    on_cpu = head | {"sizes": [784, 192, 10], "processes": 2, "seconds": seconds, "exchange": [1e-4]}
+    (tmp_path / "devices_cpu.json").write_text(json.dumps(on_cpu))
+    one = {"library": "nncourse", "images_a_second": 2000.0, "over_alone": 1.0, "efficiency": 1.0, "devices": [0]}
+    both = one | {"devices": [0, 1], "over_alone": 1.98, "efficiency": 0.99, "edp_over_alone": 0.51}
+    on_gpu = head | {"setting": {"depth": 34, "batch": 128}, "scaling": [one, both], "not_measured": ["no CPU meter"]}
+    (tmp_path / "devices_gpu.json").write_text(json.dumps(on_gpu))
+    lines = recorded_devices.training_on_cpu()
+    assert re.search(r"256 .* 0\.80   0\.50 to 1\.20", lines[1]) and lines[-1] == "recorded, A machine, 2026-11-22"
+    lines = recorded_devices.training_on_gpus()
+    assert re.search(r"nncourse on 0, 1 .*1\.980 +0\.990 +– +– +– +0\.510 +–", lines[2])
+    assert lines[-1] == "recorded, A machine, 2026-11-22" and "no CPU meter" in lines
+    overheads.recorded.cache_clear()
