@@ -405,5 +405,11 @@ def test_errors_can_be_pickled_and_arguments_are_counted():
     assert (str(again), again.kind, again.circle) == (str(error), error.kind, error.circle)
     with pytest.raises(CourseError, match="arguments for each of 3 members"):
         simulate(all_send_first, 3, vectors(2))
-    with pytest.raises(CourseError, match="at least 1 member"):
-        simulate(all_send_first, 0)
+    for size in (0, -1, 2.5, "2", 1_000_000):
+        with pytest.raises(CourseError, match="wanted a group of 1 to 4096 members"):
+            simulate(lambda group: None, size)
+    with pytest.raises(CourseError, match="wanted a function of the group"):
+        simulate(2, 2)
+    for strange in ({"slow": {7: 2.0}}, {"dies": {-1: 2.0}}, {"links": {(0, 2): Link()}}):
+        with pytest.raises(CourseError, match="wanted ranks from 0 to 1 in links, slow and dies"):
+            simulate(lambda group: None, 2, **strange)
