@@ -3,6 +3,11 @@
 Used by benchmarks.tables; not a command.
 """
 
+import json
+from pathlib import Path
+
+from nncourse.parallel import experiment_numbers
+
 Rows = list[list[str]]
 
 
@@ -77,4 +82,50 @@ def resnet(result: dict) -> tuple[str, Rows]:
     return said, rows
 
 
-MAKERS = {"all_reduce": all_reduce, "data_parallel": data_parallel, "devices_gpu": devices_gpu, "resnet": resnet}
+def experiment(result: dict) -> tuple[str, Rows]:
+    """Words, and a row for each number of GPUs and each batch, from the files of `nncourse experiment`."""
+    plan, runs = result["plan"], result["runs"]
+    rows = experiment_numbers.rows_of(runs, plan["epochs"], runs[0]["images_an_epoch"], runs[0]["images_tested"])
+    base = experiment_numbers.base_of(rows)
+    heads = [
+        "training, s",
+        "test, s",
+        "speedup",
+        "of the loop",
+        "efficiency",
+        "J, used GPUs",
+        "J, all",
+        "EDP",
+        "EDP, all",
+    ]
+    table = [["GPUs, images each", *heads]]
+    for row, (whole, loop) in zip(rows, experiment_numbers.speedups(rows, base), strict=True):
+        cells = [f"{row.loop:.2f}", f"{row.test:.3f}", f"{whole:.2f}", f"{loop:.2f}", f"{whole / row.count:.3f}"]
+        if row.consumed and base.consumed:
+            cells += [f"{row.consumed.used:,.0f}", f"{row.consumed.all:,.0f}"]
+            cells.append(f"{row.consumed.edp_used / base.consumed.edp_used:.3f}")
+            cells.append(f"{row.consumed.edp_all / base.consumed.edp_all:.3f}")
+        table.append([row.label, *cells, *["–"] * (len(heads) - len(cells))])
+    said = (
+        f"The Cantabria thesis's experiment, `nncourse experiment {plan['network']}`: {plan['epochs']} epochs of "
+        f"{runs[0]['images_an_epoch']:,} generated images, {plan['runs']} run each; the thesis trained 100 epochs of "
+        "its own. Efficiency is speedup over GPUs; EDP is over that of one GPU. `all` counts the GPUs that were idle, too."
+    )
+    return said, table
+
+
+def read_experiment(folder: Path) -> dict:
+    """What `nncourse experiment` left in its folder: the plan, and the runs by GPUs, larger batches first."""
+    runs = [json.loads(file.read_text("utf-8")) for file in (folder / "runs").glob("*.json")]
+    runs.sort(key=lambda run: (run["count"], -run["batch"], run["run"]))
+    about = {name: runs[0][name] for name in ("machine", "versions")} | {"date": runs[0]["date"][:10]}
+    return about | {"plan": json.loads((folder / "plan.json").read_text("utf-8")), "runs": runs}
+
+
+MAKERS = {
+    "all_reduce": all_reduce,
+    "data_parallel": data_parallel,
+    "devices_gpu": devices_gpu,
+    "resnet": resnet,
+    "experiment": experiment,
+}

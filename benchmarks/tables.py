@@ -16,7 +16,10 @@ REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the ref
 
 def table(name: str, results: Path = RESULTS) -> str:
     """A results file as Markdown: one table of contenders from `seconds`, or one table per part from `tables`."""
-    result = json.loads((results / f"{name}.json").read_text("utf-8"))
+    if (results / name).is_dir():
+        result = device_tables.read_experiment(results / name)
+    else:
+        result = json.loads((results / f"{name}.json").read_text("utf-8"))
     if "exchange" in result:
         return devices_cpu.table(result)
     if make := device_tables.MAKERS.get(name):

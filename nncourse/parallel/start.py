@@ -98,7 +98,9 @@ def mpiexec_command(mpiexec: str, processes: int) -> list[str]:
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
     if "Open MPI" in version or "OpenRTE" in version:
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        return [mpiexec, "--oversubscribe", "--host", f"localhost:{processes}", *as_root, "-n", str(processes)]
+        # It would bind the processes of each start to the same cores, whatever else was started.
+        free = ["--oversubscribe", "--bind-to", "none", "--host", f"localhost:{processes}"]
+        return [mpiexec, *free, *as_root, "-n", str(processes)]
     return [mpiexec, "-launcher", "fork", "-n", str(processes)]
 
 
