@@ -109,7 +109,7 @@ def experiment(result: dict) -> tuple[str, Rows]:
     said = (
         f"The Cantabria thesis's experiment, `nncourse experiment {plan['network']}`: {plan['epochs']} epochs of "
         f"{runs[0]['images_an_epoch']:,} generated images, {plan['runs']} run each; the thesis trained 100 epochs of "
-        "its own. Efficiency is speedup over GPUs; EDP is over that of one GPU. `all` counts the GPUs that were idle, too."
+        "its own. Efficiency is speedup over GPUs; EDP is over that of one GPU. `all` counts idle GPUs, too."
     )
     return said, table
 
