@@ -448,7 +448,9 @@ def _experiment(options: argparse.Namespace) -> int:
     plan = experiment.Plan(**{name: getattr(options, name) for name in names}, **sides)
     wanted = experiment.parsed_devices(options.devices)
     begin = functools.partial(experiment_runs.begin, plan.network, patience=options.patience)
-    experiment_runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True))
+    status = experiment_runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True))
+    if status:
+        return status
     page = options.out / "experiment.html"
     experiment_page.write(page, plan, experiment_runs.results_in(options.out, plan, wanted))
     print(f"experiment: {page}")

@@ -6,11 +6,8 @@ The function takes the group, then the arguments. What it returns or raises in e
 As a program, this file is one of the processes.
 """
 
-import contextlib
 import importlib
-import os
 import pickle
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,13 +19,11 @@ from typing import Any
 import pytest
 
 from nncourse import device
-from nncourse.child import kill_group
 from nncourse.errors import CourseError
-from nncourse.parallel.start import find_mpiexec, mpiexec_command
+from nncourse.parallel.start import find_mpiexec, refuse_without_mpi
+from nncourse.parallel.together import run_python
 
-HERE = Path(__file__).resolve().parent
-NO_MPI = "mpi4py is not installed: pip install 'nncourse[devices]'"
-MPI = pytest.mark.skipif(not find_spec("mpi4py"), reason=NO_MPI)
+MPI = pytest.mark.skipif(not find_spec("mpi4py"), reason="mpi4py is not installed: pip install 'nncourse[devices]'")
 
 
 def in_processes(function: Callable, processes: int, *arguments: Any, limit: float = 60.0, kind: str = "mpi") -> list:
@@ -36,26 +31,18 @@ def in_processes(function: Callable, processes: int, *arguments: Any, limit: flo
 
     `kind` is the group's: "mpi"; "mpi, gpu", whose vectors go through the host's memory; "nccl".
     """
-    command = [*mpiexec(processes), sys.executable, __file__]
-    folders = os.pathsep.join((str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")))
-    settings = os.environ | {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory(prefix="nncourse-test-") as folder, tempfile.TemporaryFile() as said:
+    skip_without_mpi()
+    with tempfile.TemporaryDirectory(prefix="nncourse-test-") as folder:
         asked = function.__module__, function.__name__, kind, arguments
         (Path(folder) / "asked").write_bytes(pickle.dumps(asked))
-        process = subprocess.Popen([*command, folder], env=settings, stdout=said, stderr=said, start_new_session=True)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(limit)
-        ended = process.poll()
-        kill_group(process)
-        said.seek(0)
-        words = said.read().decode(errors="replace")[-2000:]
-        assert ended is not None, f"{processes} processes did not end within {limit:g} s: {words}"
+        ended, words = run_python([__file__, folder], processes, limit)
+        assert ended is not None, f"{processes} processes did not end within {limit:g} s: {words[-2000:]}"
         answers = [Path(folder) / str(rank) for rank in range(processes)]
         results = [pickle.loads(answer.read_bytes()) for answer in answers if answer.exists()]
     for result in results:
         if isinstance(result, Exception):
             raise result
-    assert len(results) == processes, f"mpiexec ended with {ended}: {words}"
+    assert len(results) == processes, f"mpiexec ended with {ended}: {words[-2000:]}"
     return results
 
 
@@ -69,12 +56,10 @@ def until(happened: Callable[[], Any], patience: float = 60.0) -> bool:
     return True
 
 
-def mpiexec(processes: int) -> list[str]:
-    """The command that starts so many processes; skips the test where there is no mpiexec, or no mpi4py."""
-    if not find_spec("mpi4py"):
-        pytest.skip(NO_MPI)
+def skip_without_mpi() -> None:
     try:
-        return mpiexec_command(find_mpiexec(), processes)
+        refuse_without_mpi()
+        find_mpiexec()
     except CourseError as error:
         pytest.skip(str(error))
 

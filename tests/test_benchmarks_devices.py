@@ -1,11 +1,12 @@
-"""The benchmark of several GPUs: its numbers, and all of it on the CPU with two processes."""
+"""The benchmarks of several devices: their numbers, and all of it on the CPU with two processes."""
 
 import json
+import sys
 
 import pytest
 from processes import MPI
 
-from benchmarks import devices_gpu
+from benchmarks import devices_cpu, devices_gpu
 
 
 def record(library, devices, rate, joules=(), round=1):
@@ -59,4 +60,24 @@ def test_without_gpus_there_is_one_line(capsys):
         assert devices_gpu.main(["--counts", "512"]) == 2
     else:
         assert devices_gpu.main([]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@MPI
+def test_two_processes_on_the_cpu_are_compared_with_one(tmp_path, capfd):
+    out = tmp_path / "found.json"
+    options = ["--rounds", "1", "--rows", "16", "--samples", "64", "--out", str(out)]
+    assert devices_cpu.main(options) == 0, capfd.readouterr().err
+    found = json.loads(out.read_text())
+    assert found["seconds"]["16"].keys() == {devices_cpu.ALONE, devices_cpu.WHOLE, "2 processes"}
+    assert all(seconds > 0 for (seconds,) in found["seconds"]["16"].values()) and min(found["exchange"]) > 0
+    (row,) = (line for line in devices_cpu.table(found).splitlines() if line.startswith("| 16 |"))
+    ratio = found["seconds"]["16"][devices_cpu.ALONE][0] / found["seconds"]["16"]["2 processes"][0]
+    assert f"| {ratio:.2f} |" in row
+
+
+def test_without_mpi_a_benchmark_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert devices_cpu.main(["--out", str(tmp_path / "found.json")]) == 1
     assert capsys.readouterr().err.count("\n") == 1

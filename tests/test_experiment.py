@@ -1,9 +1,15 @@
 """The thesis's experiment: what is run, what is computed from it, the page, and all of it once at tiny size."""
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +39,7 @@ from nncourse.parallel.experiment import (
 )
 from nncourse.parallel.simulated import simulate
 
+ROOT = Path(__file__).resolve().parent.parent
 TINY = Plan("small", runs=1, epochs=2, batch_size=16, images=8, height=24, width=32, cpu_steps=0)
 CPU, GPU, GPUS = Devices("cpu", 1), Devices("gpu", 1), Devices("gpu", 2)
 
@@ -301,14 +308,54 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
     assert len(runs.results_in(folder, more, [CPU])) == 4
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, ["nncourse: interrupted"]), (signal.SIGKILL, [])])
+def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path, number, words):
+    options = "small --devices cpu --images 8 --size 24x32 --epochs 100000 --cpu-steps 0 --out"
+    command = [sys.executable, "-m", "nncourse", "experiment", *options.split(), tmp_path / "new"]
+    settings = os.environ | {"PYTHONPATH": str(ROOT), "NNCOURSE_TEST": str(tmp_path)}
+    with open(tmp_path / "err", "w+") as err:
+        process = subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=err)
+        try:
+            wait_until(lambda: len(those_of(tmp_path, used=2)) == 1)  # the run has started, and computes
+            process.send_signal(number)
+            assert process.wait(10) == (130 if words else -number)
+            wait_until(lambda: not those_of(tmp_path))
+        finally:
+            process.kill()
+    assert [line for line in (tmp_path / "err").read_text().splitlines() if line.startswith("nncourse")] == words
+    assert not list((tmp_path / "new" / "runs").iterdir())
+
+
+def wait_until(happened, patience=20):
+    end = time.monotonic() + patience
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def those_of(folder, used=0):
+    """The processes that a test has started and that have not ended, and have used so many seconds of a processor."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            times = (each / "stat").read_text().rpartition(")")[2].split()[11:13]
+            seconds = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+            if f"NNCOURSE_TEST={folder}".encode() in (each / "environ").read_bytes() and seconds >= used:
+                found.append(each.name)
+    return found
+
+
 def test_a_run_without_a_result_ends_the_experiment_in_one_line(tmp_path):
     with pytest.raises(CourseError, match="ended with status 3 and left no result; the same command"):
         runs.run_all(TINY, [CPU], tmp_path / "new", lambda folder, job: 3, lambda line: None)
 
 
-def test_ctrl_c_in_a_run_is_ctrl_c_and_another_number_of_processes_is_refused(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        runs.run_all(TINY, [CPU], tmp_path / "new", lambda folder, job: 130, lambda line: None)
+def test_ctrl_c_in_a_run_ends_all_and_another_number_of_processes_is_refused(tmp_path):
+    begun = []
+    plan = replace(TINY, runs=2)
+    assert runs.run_all(plan, [CPU], tmp_path / "new", lambda *job: begun.append(job) or 130, lambda line: None) == 130
+    assert len(begun) == 1
     with pytest.raises(CourseError, match="wanted 2 processes for cpu2-batch16-run1; got 1"):
         here(tmp_path / "new", Job(Devices("cpu", 2), 16, 0))
 

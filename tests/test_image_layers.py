@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from finite_differences import compare_gradients
 
 from nncourse import datasets
 from nncourse.errors import CourseError
@@ -16,8 +17,6 @@ from nncourse.model.network import (
     MOST_NUMBERS,
     Network,
     backpropagation,
-    cost_of,
-    first_delta,
     make_network,
     training_step,
 )
@@ -83,23 +82,7 @@ TURN = Turn(seed=3, epoch=2, first=70)
 
 @pytest.mark.parametrize("name", MIXED)
 def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, rng):
-    network, X, Y = mixed(name), rng.normal(size=(3, 2, 6, 5)), rng.random((3, 2))
-    got = np.concatenate([a.ravel() for layer in backpropagation(network, X, Y, NUMPY, TURN) for a in layer])
-    here = network.forward(X, NUMPY, TURN)
-    D = first_delta(network, [here.Z], [here.A], Y, NUMPY)
-    of_inputs = network.backward(D, here, X, None, NUMPY)[0].ravel() / len(X)
-    for vector, gradient in ((network.flat_parameters, got), (X.reshape(-1), of_inputs)):
-        wanted = np.empty(vector.size)
-        for place, before in enumerate(vector.copy()):
-            costs = []
-            for step in (1e-5, -1e-5):
-                vector[place] = before + step
-                passed = network.forward(X, NUMPY, TURN)
-                costs.append(cost_of(network, [passed.Z], [passed.A], Y, NUMPY))
-            vector[place] = before
-            wanted[place] = (costs[0] - costs[1]) / 2e-5
-        assert gradient.shape == wanted.shape and np.abs(wanted).max() > 1e-3
-        np.testing.assert_allclose(gradient, wanted, rtol=1e-6, atol=1e-8)
+    compare_gradients(mixed(name), rng.normal(size=(3, 2, 6, 5)), rng.random((3, 2)), TURN)
 
 
 @pytest.mark.parametrize("name", MIXED)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from finite_differences import compare_gradients
 
 from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
@@ -9,7 +10,7 @@ from nncourse.model import network as networks
 from nncourse.model.descriptions import rebuilt
 from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters
 from nncourse.model.layers import Dense, LayerSequence, Pass, Turn
-from nncourse.model.network import Network, backpropagation, cost_of, first_delta, forward, make_network, training_step
+from nncourse.model.network import Network, forward, make_network, training_step
 from nncourse.model.training import evaluate, train
 from nncourse.model.updates import Adam
 
@@ -76,29 +77,9 @@ MIXED = ["flatten first", "parameters without activation first", "between dense 
 MIXED += ["dropout first", "sequence first", "sequence within", "sequence at the end", "sequence in a sequence"]
 
 
-def cost_in_training(network: Network, X, Y) -> float:
-    here = network.forward(X, NUMPY, training=Turn())
-    return cost_of(network, [here.Z], [here.A], Y, NUMPY)
-
-
 @pytest.mark.parametrize("name", MIXED)
 def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, rng):
-    network, X, Y = mixed(name), rng.normal(size=(5, 2, 3)), rng.random((5, 2))
-    got = np.concatenate([a.ravel() for of_layer in backpropagation(network, X, Y, NUMPY, Turn()) for a in of_layer])
-    here = network.forward(X, NUMPY, training=Turn())
-    D = first_delta(network, [here.Z], [here.A], Y, NUMPY)
-    of_inputs = network.backward(D, here, X, None, NUMPY)[0].ravel() / len(X)
-    for vector, gradient in ((network.flat_parameters, got), (X.reshape(-1), of_inputs)):
-        wanted = np.empty(vector.size)
-        for place, before in enumerate(vector.copy()):
-            costs = []
-            for step in (1e-5, -1e-5):
-                vector[place] = before + step
-                costs.append(cost_in_training(network, X, Y))
-            vector[place] = before
-            wanted[place] = (costs[0] - costs[1]) / 2e-5
-        assert gradient.shape == wanted.shape and np.abs(wanted).max() > 1e-3
-        np.testing.assert_allclose(gradient, wanted, rtol=1e-6, atol=1e-8)
+    compare_gradients(mixed(name), rng.normal(size=(5, 2, 3)), rng.random((5, 2)), Turn())
 
 
 def test_only_training_leaves_numbers_out(rng):

@@ -6,6 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
+from finite_differences import compare_gradients
 from resnet_pytorch import resnet as in_pytorch
 
 from benchmarks import resnet as benchmark
@@ -20,8 +21,6 @@ from nncourse.model.layers import Dense, Turn
 from nncourse.model.network import (
     Network,
     backpropagation,
-    cost_of,
-    first_delta,
     make_network,
     refuse_other_layers,
     training_step,
@@ -98,23 +97,8 @@ MIXED += ["behind a slope", "another shape", "other blocks"]
 @pytest.mark.parametrize("backend", [NUMPY, PLAIN], ids=["fused", "one by one"])
 @pytest.mark.parametrize("name", MIXED)
 def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, backend, rng):
-    network, X, Y = mixed(name), rng.normal(size=(3, 2, 5, 4)), rng.random((3, 2))
-    got = np.concatenate([a.ravel() for layer in backpropagation(network, X, Y, backend, TURN) for a in layer])
-    here = network.forward(X, backend, TURN)
-    D = first_delta(network, [here.Z], [here.A], Y, backend)
-    of_inputs = network.backward(D, here, X, None, backend)[0].ravel() / len(X)
-    for vector, gradient in ((network.flat_parameters, got), (X.reshape(-1), of_inputs)):
-        wanted = np.empty(vector.size)
-        for place, before in enumerate(vector.copy()):
-            costs = []
-            for step in (1e-6, -1e-6):
-                vector[place] = before + step
-                passed = network.forward(X, NUMPY, TURN)
-                costs.append(cost_of(network, [passed.Z], [passed.A], Y, NUMPY))
-            vector[place] = before
-            wanted[place] = (costs[0] - costs[1]) / 2e-6
-        assert gradient.shape == wanted.shape and np.abs(wanted).max() > 1e-3
-        np.testing.assert_allclose(gradient, wanted, rtol=2e-5, atol=1e-8)
+    options = {"step": 1e-6, "rtol": 2e-5}
+    compare_gradients(mixed(name), rng.normal(size=(3, 2, 5, 4)), rng.random((3, 2)), TURN, backend, **options)
 
 
 @pytest.mark.parametrize("name", ["normalised", "another shape", "dense, normalised"])

@@ -9,6 +9,7 @@ import pytest
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
 from nncourse.kernels.backend import choose
+from nncourse.kernels.exchange import through_a_root
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.parallel.simulated import (
@@ -111,21 +112,8 @@ def test_members_train_as_one_device_does(size):
 # ---- clocks
 
 
-def through_root(group, vector):
-    if group.rank:
-        group.send(vector, 0)
-        group.receive(vector, 0)
-        return
-    part = np.empty_like(vector)
-    for other in range(1, group.size):
-        group.receive(part, other)
-        vector += part
-    for other in range(1, group.size):
-        group.send(vector, other)
-
-
 def test_a_message_takes_latency_and_its_bytes_over_the_bandwidth():
-    run = simulate(through_root, 2, vectors(2, 8), link=LINK)
+    run = simulate(through_a_root, 2, vectors(2, 8), link=LINK)
     assert run.seconds == 2 * (2.0 + 8.0)
     of_rank_1 = [(event.kind, event.begin, event.end) for event in run.events if event.rank == 1]
     assert of_rank_1 == [("send", 0.0, 10.0), ("receive", 10.0, 20.0)]
@@ -134,7 +122,7 @@ def test_a_message_takes_latency_and_its_bytes_over_the_bandwidth():
 
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_one_root_takes_one_message_after_the_other(size):
-    run = simulate(through_root, size, vectors(size), link=LINK)
+    run = simulate(through_a_root, size, vectors(size), link=LINK)
     assert run.seconds == pytest.approx(root_seconds(LINK, 32, size))
 
 
@@ -154,8 +142,8 @@ def test_slow_members_and_slow_links_are_waited_for():
 
     assert simulate(part, 4).seconds == 1.0
     assert simulate(part, 4, slow={2: 5.0}).clocks == [5.0] * 4
-    slower = simulate(through_root, 3, vectors(3), link=LINK, links={(2, 0): Link(100.0, 4.0)})
-    assert slower.seconds > simulate(through_root, 3, vectors(3), link=LINK).seconds + 90
+    slower = simulate(through_a_root, 3, vectors(3), link=LINK, links={(2, 0): Link(100.0, 4.0)})
+    assert slower.seconds > simulate(through_a_root, 3, vectors(3), link=LINK).seconds + 90
 
     def one_way(group, vector):
         group.send(vector, 0) if group.rank else group.receive(vector, 1)
@@ -317,7 +305,7 @@ def test_a_tag_that_nobody_sends():
 def test_a_member_that_died_is_named():
     def part(group, vector):
         group.work(1.0)
-        through_root(group, vector)
+        through_a_root(group, vector)
 
     error = failed(part, dies={2: 0.5})
     assert error.kind == "deadlock" and "rank 2, which sends nothing, and died at 0.5 s" in str(error)
@@ -417,5 +405,11 @@ def test_errors_can_be_pickled_and_arguments_are_counted():
     assert (str(again), again.kind, again.circle) == (str(error), error.kind, error.circle)
     with pytest.raises(CourseError, match="arguments for each of 3 members"):
         simulate(all_send_first, 3, vectors(2))
-    with pytest.raises(CourseError, match="at least 1 member"):
-        simulate(all_send_first, 0)
+    for size in (0, -1, 2.5, "2", 1_000_000):
+        with pytest.raises(CourseError, match="wanted a group of 1 to 4096 members"):
+            simulate(lambda group: None, size)
+    with pytest.raises(CourseError, match="wanted a function of the group"):
+        simulate(2, 2)
+    for strange in ({"slow": {7: 2.0}}, {"dies": {-1: 2.0}}, {"links": {(0, 2): Link()}}):
+        with pytest.raises(CourseError, match="wanted ranks from 0 to 1 in links, slow and dies"):
+            simulate(lambda group: None, 2, **strange)

@@ -475,3 +475,19 @@ def test_shares_by_speed_on_real_processes():
         np.testing.assert_allclose(each["parameters"], alone.flat_parameters, atol=ROUNDING)
         assert each["shares"] == results[0]["shares"] and each["seconds"] == results[0]["seconds"] > 0
     assert results[0]["what"] != results[1]["what"]
+
+
+@pytest.mark.parametrize(
+    "strategy", [train_by_averaging, train_asynchronously, train_pipeline], ids=lambda each: each.__name__
+)
+def test_samples_for_another_network_are_refused_in_one_line(strategy):
+    X, Y = np.zeros((8, 3), np.float32), np.zeros((8, 1), np.float32)
+    for samples, targets in ((X[:, :2], Y), (X, Y[:4]), (X.astype(float), Y)):
+        with pytest.raises(CourseError, match=r"wanted float32 samples of shape \(n, 3\) and targets"):
+            simulate(
+                lambda group, samples, targets: strategy(
+                    make_network("3,4,1"), samples, targets, choose("numpy"), group, epochs=1
+                ),
+                2,
+                [(samples, targets)] * 2,
+            )

@@ -61,6 +61,7 @@ def head(plan: Plan, results: Sequence[Result], trained: int, tested: int) -> st
             f"of the thesis's fish: {trained:,} to train, {tested:,} to test",
         ),
         ("runs", f"{plan.runs} of each kind in turn, {plan.pause:g} s apart; medians are shown"),
+        ("batch", "the number behind the devices: so many images a step on each of them"),
         ("clock", "training, validation after each epoch, and the test; neither data nor start nor compiling"),
     ]
     about = "".join(cells(line, words=2) for line in lines)

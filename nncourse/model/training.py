@@ -105,9 +105,9 @@ def train(
     """
     from tqdm import tqdm
 
-    _refuse_bad_data(network, X, Y)
+    refuse_bad_data(network, X, Y)
     if validation:
-        _refuse_bad_data(network, *validation)
+        refuse_bad_data(network, *validation)
     numbers = range(epochs_done + 1, epochs_done + epochs + 1)
     rate_of = schedule or constant(learning_rate)
     refuse_bad_options(epochs, batch_size, rate_of(epochs_done + 1))
@@ -334,7 +334,7 @@ def train_step_by_step(
         training_step(network, X[rows], Y[rows], rate, backend, update, of_batch)
 
 
-def _refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray) -> None:
+def refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray) -> None:
     """CourseError for samples and targets that are not for this network."""
     shape, n_out = network.input_shape, network.sizes[-1]
     fit = X.size > 0 and X.shape[1:] == shape and Y.shape == (len(X), n_out)

@@ -26,7 +26,7 @@ from nncourse.group import ALONE, Group, shard
 from nncourse.model.data_parallel import shared_gradient
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network
-from nncourse.model.training import evaluate, refuse_bad_options
+from nncourse.model.training import evaluate, refuse_bad_data, refuse_bad_options
 from nncourse.parallel.timeline import Timeline
 
 PUSHED, ANSWER, PART, FINAL = range(1, 5)  # tags of messages
@@ -92,6 +92,7 @@ def train_asynchronously(
     """
     plan = Downpour(**settings)
     _refuse_bad_plan(plan, group, len(X))
+    refuse_bad_data(network, X, Y)
     if network.flat_statistics.size:
         wanted = "a network without batch normalisation, since nobody has its statistics of all rows here"
         raise CourseError(f"wanted {wanted}; got {network}")

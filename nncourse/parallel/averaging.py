@@ -25,7 +25,7 @@ from nncourse.group import Group, shard
 from nncourse.model.data_parallel import begin_alike
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, training_step
-from nncourse.model.training import Epoch, History, evaluate, refuse_bad_options
+from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
 from nncourse.model.updates import SGD, Update, remembered
 from nncourse.parallel.timeline import Timeline
 
@@ -51,6 +51,7 @@ def train_by_averaging(
     timeline is filled.
     """
     refuse_bad_options(epochs, batch_size, learning_rate)
+    refuse_bad_data(network, X, Y)
     if batches_a_round < 1:
         raise CourseError(f"wanted at least 1 batch a round, got {batches_a_round}")
     update, history, there = update or SGD(), History(kernel="steps"), network.on(backend)

@@ -5,6 +5,7 @@ repeated: so what was cut off goes on where it stopped, and more runs or devices
 """
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -19,15 +20,18 @@ from nncourse.group import Group
 from nncourse.parallel import member, start
 from nncourse.parallel.energy import meters_here
 from nncourse.parallel.experiment import Devices, Job, Plan, jobs, load_parts, make_parts, run_job, save_parts
-from nncourse.parallel.guard import INTERRUPTED
+from nncourse.parallel.guard import INTERRUPTED, die_with_parent
 from nncourse.parallel.heartbeat import Heartbeat
 
 ADDED = ("runs", "pause")  # what may differ when an experiment goes on
 Begin = Callable[[Path, Job], int]  # starts run_one() for a job in its processes, and waits; the exit status
 
 
-def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, say: Callable[[str], None]) -> None:
-    """Run what is missing in the folder. CourseError, before anything starts, where that cannot be done here."""
+def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, say: Callable[[str], None]) -> int:
+    """Run what is missing in the folder; the exit status: 0, or INTERRUPTED, of which the run has told already.
+
+    CourseError, before anything starts, where it cannot be done here.
+    """
     refuse_missing(wanted)
     settle(plan, folder)
     todo = jobs(plan, wanted)
@@ -35,7 +39,7 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, s
     if len(missing) < len(todo):
         say(f"{len(todo) - len(missing)} of {len(todo)} runs are in {folder} already")
     if not missing:
-        return
+        return 0
     images = folder / "images.npz"
     if not images.exists():
         say(f"drawing {9 * plan.images} images")
@@ -47,12 +51,13 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, s
         began = time.perf_counter()
         status = begin(folder, job)
         if status == INTERRUPTED:
-            raise KeyboardInterrupt
+            return INTERRUPTED
         if status or not file_of(folder, job).exists():
             again = "the same command goes on with what is missing"
             raise CourseError(f"{job.name} ended with status {status} and left no result; {again}")
         say(f"  {said_of(json.loads(file_of(folder, job).read_text('utf-8')))}; {time.perf_counter() - began:.1f} s")
     images.unlink()
+    return 0
 
 
 def run_one(
@@ -76,8 +81,25 @@ def begin(network: str, folder: Path, job: Job, patience: float) -> int:
     """A run in processes of its own: one, or several that MPI joins; the exit status."""
     arguments = ["experiment", network, "--out", str(folder), "--only", job.name, "--patience", str(patience)]
     if job.devices.count == 1:
-        return subprocess.run([sys.executable, "-m", "nncourse", *arguments], check=False).returncode
+        return _in_a_process(arguments)
     return start.run(arguments, job.devices.count, patience, _alone)
+
+
+def _in_a_process(arguments: Sequence[str]) -> int:
+    """`nncourse` with these arguments; the exit status. Ctrl-C is handed on to that process, which tells of it."""
+    process = subprocess.Popen([sys.executable, "-m", "nncourse", *arguments], process_group=0)
+    came = []
+
+    def hand_on(number: int, frame: object) -> None:
+        came.append(number)
+        process.send_signal(number)
+
+    before = signal.signal(signal.SIGINT, hand_on)
+    try:
+        status = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return INTERRUPTED if came and status else status
 
 
 def _alone(heart: Heartbeat | None) -> int:
@@ -86,6 +108,8 @@ def _alone(heart: Heartbeat | None) -> int:
 
 def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
     """run_one() with the processes that were started together with this one."""
+    if heart is None:
+        die_with_parent(signal.SIGKILL)  # the process that goes through all runs
     kind = job_called(read_plan(folder), name).devices.kind
     run_one(folder, name, member.join(kind, heart), on_rows=heart.works if heart else None)
     if heart:

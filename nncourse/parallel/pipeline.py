@@ -23,7 +23,7 @@ from nncourse.group import ALONE, Group, shard
 from nncourse.model.data_parallel import begin_alike
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network
-from nncourse.model.training import Epoch, History, evaluate, refuse_bad_options
+from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
 from nncourse.model.updates import SGD, Update
 from nncourse.parallel.stages import Stage, flops, partition
 from nncourse.parallel.timeline import Timeline
@@ -75,6 +75,7 @@ def train_pipeline(
     update remembers stays with the stage.
     """
     refuse_bad_options(epochs, batch_size, learning_rate)
+    refuse_bad_data(network, X, Y)
     refuse_unknown("a schedule", schedule, SCHEDULES)
     if micro_batches < 1:
         raise CourseError(f"wanted at least 1 micro-batch, got {micro_batches}")

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,32 @@ def together(function: Callable[..., Any], processes: int, limit: float = LIMIT,
     if not 1 <= processes <= start.MOST_PROCESSES:
         raise CourseError(f"wanted from 1 to {start.MOST_PROCESSES} processes, got {processes}")
     start.refuse_without_mpi()
-    command = start.mpiexec_command(start.find_mpiexec(), processes)
-    command += [sys.executable, "-m", "nncourse.parallel.together", function.__module__, function.__name__]
-    with tempfile.TemporaryDirectory(prefix="nncourse-") as folder, tempfile.TemporaryFile() as said:
+    program = ["-m", "nncourse.parallel.together", function.__module__, function.__name__]
+    with tempfile.TemporaryDirectory(prefix="nncourse-") as folder:
         (Path(folder) / "options").write_text(json.dumps(options))
+        ended, words = run_python([*program, folder], processes, limit)
+        answers = [_answer(Path(folder) / str(rank)) for rank in range(processes)]
+    for rank, answer in enumerate(answers):
+        if "error" in answer:
+            raise CourseError(f"rank {rank}: {answer['error']}")
+    if ended is None:
+        raise CourseError(f"wanted {processes} processes to end within {limit:g} s; they were stopped")
+    if not all(answers):
+        last = words.strip().splitlines()[-1:] or ["without a word"]
+        raise CourseError(f"{processes} processes ended with {ended}: {last[0]}")
+    return [answer["result"] for answer in answers]
+
+
+def run_python(program: Sequence[str], processes: int, limit: float) -> tuple[int | None, str]:
+    """Run Python with these arguments in several processes, with this one's modules at hand and one thread each.
+
+    Returns mpiexec's status, None if they had to be ended after `limit` seconds, and all that they have printed.
+    """
+    modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [*command, folder],
-            env=world.without_launcher(os.environ)
-            | ONE_THREAD
-            | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            [*start.mpiexec_command(start.find_mpiexec(), processes), sys.executable, *program],
+            env=world.without_launcher(os.environ) | ONE_THREAD | modules,
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -57,17 +74,8 @@ def together(function: Callable[..., Any], processes: int, limit: float = LIMIT,
             ended = process.poll()
         finally:
             _end(process)
-        answers = [_answer(Path(folder) / str(rank)) for rank in range(processes)]
         said.seek(0)
-        words = said.read().decode(errors="replace").strip().splitlines()
-    for rank, answer in enumerate(answers):
-        if "error" in answer:
-            raise CourseError(f"rank {rank}: {answer['error']}")
-    if ended is None:
-        raise CourseError(f"wanted {processes} processes to end within {limit:g} s; they were stopped")
-    if not all(answers):
-        raise CourseError(f"{processes} processes ended with {ended}: {words[-1] if words else 'without a word'}")
-    return [answer["result"] for answer in answers]
+        return ended, said.read().decode(errors="replace")
 
 
 def _end(process: subprocess.Popen) -> None:

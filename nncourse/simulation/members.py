@@ -117,6 +117,8 @@ def simulate(
     ExchangeError says who waits for whom, or which message was lost. What a member raises is raised here, with its rank
     as a note. A member that takes longer than `patience` seconds of real time for one turn is stopped.
     """
+    if not callable(part):
+        raise CourseError(f"wanted a function of the group, then how many members; got {part!r}")
     world = World(size, link, links or {}, slow or {}, dies or {}, buffered)
     given = arguments if arguments is not None else [()] * size
     if len(given) != size:

@@ -11,6 +11,7 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from math import ceil, inf, log2
 from typing import Any
 
@@ -21,6 +22,7 @@ from nncourse.simulation import faults
 from nncourse.simulation.links import Link, ring_seconds, root_seconds, tree_seconds
 
 ANY = -1  # a wait for whoever sends first
+MOST_MEMBERS = 4096  # each is a thread
 MEETINGS = ("all_reduce", "broadcast", "gather", "barrier")  # every member takes part
 
 
@@ -98,9 +100,11 @@ class World:
     record: bool = True  # keep events and messages that were received
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise CourseError(f"wanted a group of at least 1 member; got {self.size}")
+        if not isinstance(self.size, int) or not 1 <= self.size <= MOST_MEMBERS:
+            raise CourseError(f"wanted a group of 1 to {MOST_MEMBERS} members, a whole number; got {self.size!r}")
         ranks = range(self.size)
+        if strange := [rank for rank in (*chain(*self.links), *self.slow, *self.dies) if rank not in ranks]:
+            raise CourseError(f"wanted ranks from 0 to {self.size - 1} in links, slow and dies; got {strange[0]!r}")
         self.clocks = [0.0] * self.size
         self.steps = [0] * self.size
         self.lines = [0] * self.size  # where each member's last step stands in its text, if that is known
