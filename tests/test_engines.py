@@ -80,7 +80,7 @@ def test_a_deadlock_is_told_with_its_lines_and_the_next_cell_has_new_processes(t
     with pytest.raises(CourseError) as error:
         engines.px("--seconds 0.5", "if group.rank == 0:\n    group.receive(vector, 1)\nelse:\n    group.barrier()")
     assert time.monotonic() - began < 5
-    for rank, line in ((0, "line 2: group.receive(vector, 1)"), (1, "line 4: group.barrier()")):
+    for rank, line in ((0, "line 3: group.receive(vector, 1)"), (1, "line 5: group.barrier()")):
         assert f"rank {rank} did not end within 0.5 s in {line}" in str(error.value)
     assert str(error.value).endswith("all processes were ended, and the next %%px cell starts new ones")
     assert gone(old, 3)
@@ -90,7 +90,7 @@ def test_a_deadlock_is_told_with_its_lines_and_the_next_cell_has_new_processes(t
 
 def test_a_cell_may_be_meant_to_fail(two, capsys):
     engines.px("--fails", "1 / 0")
-    assert "rank 0 failed: ZeroDivisionError: division by zero (line 1); rank 1 failed" in capsys.readouterr().out
+    assert "rank 0 failed: ZeroDivisionError: division by zero (line 2); rank 1 failed" in capsys.readouterr().out
     with pytest.raises(CourseError, match="meant to fail, and did not"):
         engines.px("--fails", "1")
 

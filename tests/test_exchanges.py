@@ -28,6 +28,28 @@ def test_what_is_no_ring_has_no_picture():
             exchanges.plot_ring(all_reduce[kernel], size)
 
 
+def test_the_picture_of_a_ring_that_goes_round_to_the_left_says_so():
+    class Mirrored:
+        """The group with ranks counted the other way round."""
+
+        def __init__(self, group):
+            self.group, self.size, self.rank = group, group.size, -group.rank % group.size
+
+        def send(self, vector, to):
+            self.group.send(vector, -to % self.size)
+
+        def receive(self, vector, source):
+            self.group.receive(vector, -source % self.size)
+
+    def words(shown):
+        return " ".join(text.get_text() for text in shown.figure.texts)
+
+    ring = all_reduce["ring"]
+    left = exchanges.plot_ring(lambda group, vector: ring(Mirrored(group), vector), 4)
+    assert "to the rank above (rank 0 to the last)" in words(left)
+    assert "to the rank below (the last to rank 0)" in words(exchanges.plot_ring(ring, 4))
+
+
 def test_letters_tell_when_they_leave_and_come():
     def part(group):
         if group.rank:
@@ -64,3 +86,22 @@ def test_recorded_times_are_shown_with_machine_and_date_or_in_a_line_that_there_
     (nccl, _) = [line.split() for line in lines if line.startswith("NCCL")]
     assert nccl == ["NCCL", "15.0", "15.2", "17.0", "35.0", "15.0", "200"]
     assert "–" in next(line for line in lines if line.startswith("ours"))
+
+
+def test_recorded_epochs_show_the_best_time_of_each_batch_and_number_of_gpus(monkeypatch):
+    monkeypatch.setattr(overheads, "recorded", lambda name: {})
+    assert exchanges.recorded_epochs() == "Epochs on several GPUs: not recorded yet."
+    records = [
+        {"devices": devices, "contender": contender, "batch": batch, "seconds_an_epoch": 1e-3 * times}
+        for devices, contender, batch, times in (
+            (1, "graph", 64, 13),
+            (1, "one_kernel", 64, 10),
+            (2, "shared batches", 64, 18),
+            (1, "graph", 1024, 5.5),
+        )
+    ]
+    found = {"machine": "GPU X, 1 GiB", "date": "2026-01-02", "records": records}
+    monkeypatch.setattr(overheads, "recorded", lambda name: found)
+    lines = exchanges.recorded_epochs().splitlines()
+    assert lines[0] == "GPU X, 2026-01-02; ms an epoch"
+    assert [line.split() for line in lines[2:]] == [["64", "10.0", "18.0"], ["1,024", "5.5", "–"]]

@@ -114,7 +114,8 @@ def px(line: str, cell: str) -> None:
             return
         raise CourseError("there are no processes for %%px: say engines.start() first")
     try:
-        _kept()[0].run(cell, options.seconds, options.ranks)
+        # The magic's own line counts, as in the notebook's numbers of lines.
+        _kept()[0].run(f"# %%px {line}\n{cell}", options.seconds, options.ranks)
     except CourseError as error:
         if not options.fails:
             raise

@@ -45,9 +45,11 @@ class _Watched:
         self.rank, self.size = group.rank, group.size
         self.seen: list[np.ndarray] = []
         self.sent: list[int] = []
+        self.to = self.rank
 
     def send(self, vector: np.ndarray, to: int, tag: int = 0) -> None:
         self.sent.append((vector.ctypes.data - self.vector.ctypes.data) // self.vector.itemsize)
+        self.to = to
         self.group.send(vector, to, tag)
 
     def receive(self, vector: np.ndarray, source: int, tag: int = 0) -> None:
@@ -55,26 +57,28 @@ class _Watched:
         self.group.receive(vector, source, tag)
 
 
-def ring_states(kernel: Callable[..., Any], size: int) -> list[list[tuple[np.ndarray, int]]]:
+def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[tuple[np.ndarray, int]]], int]:
     """For each rank what its chunks hold before each letter, and at the end; and which chunk it sends then, or −1.
 
-    Every chunk is one number here, and rank r's are all 2^r: so the sum says who is in it.
+    Every chunk is one number here, and rank r's are all 2^r: so the sum says who is in it. The second result is whom
+    rank 0 sends to.
     """
 
-    def part(group: SimulatedGroup) -> list[tuple[np.ndarray, int]]:
+    def part(group: SimulatedGroup) -> tuple[list[tuple[np.ndarray, int]], int]:
         vector = np.full(size, 2**group.rank, np.float32)
         watched = _Watched(group, vector)
         kernel(watched, vector)
-        return list(zip([*watched.seen, vector], [*watched.sent, -1], strict=True))
+        return list(zip([*watched.seen, vector], [*watched.sent, -1], strict=True)), watched.to
 
-    return simulate(part, size).results
+    results = simulate(part, size).results
+    return [states for states, _ in results], results[0][1]
 
 
 def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: str = "") -> Described:
     """The steps of a ring, the course's unless another is given: for each rank its chunks, and who is in them."""
     if not 2 <= size <= MOST_RANKS:
         raise CourseError(f"wanted from 2 to {MOST_RANKS} ranks for the picture of a ring; got {size}")
-    states = ring_states(kernel or find("all_reduce")["ring"], size)
+    states, first = ring_states(kernel or find("all_reduce")["ring"], size)
     steps = len(states[0])
     if steps != 2 * size - 1 or any(len(each) != steps for each in states):
         raise CourseError(f"wanted a ring, in which each of {size} ranks sends {2 * size - 2} times")
@@ -97,9 +101,8 @@ def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: st
             if step % columns == 0:
                 axes.text(-0.2, rank + 0.5, f"rank {rank}", ha="right", va="center", fontsize=9, color=INK)
         axes.set(xlim=(-0.06, size + 0.06), ylim=(size + 0.06, -0.06))
-    note = (
-        "the digits: whose numbers are added up in a chunk; framed: sent next, to the rank below (the last to rank 0)"
-    )
+    goes = "below (the last to rank 0)" if first == 1 else "above (rank 0 to the last)"
+    note = f"the digits: whose numbers are added up in a chunk; framed: sent next, to the rank {goes}"
     figure.text(0.5, 0.02, note, ha="center", fontsize=9, color=INK)
     return Described(figure, " ".join(_told(states, size)))
 
@@ -169,7 +172,7 @@ def recorded_all_reduce() -> str:
 
 
 def _table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each contender, its α and 4/β fitted to its times."""
+    """A line for each contender, its α and β fitted to its times."""
     sizes = sorted({record["n"] for record in records})
     yield f"{'n':24}" + "".join(f"{n:>12,}" for n in sizes) + f"{'α, µs':>9}{'β, GB/s':>9}"
     for contender in dict.fromkeys(record["contender"] for record in records):
@@ -180,3 +183,24 @@ def _table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             link = fit_link([4 * n for n in times], list(times.values()))
             fitted = f"{1e6 * link.latency:9.1f}{link.bandwidth / 1e9:9.0f}"
         yield f"{contender:24}{cells}{fitted}"
+
+
+def recorded_epochs() -> str:
+    """The times of epochs by one GPU and by several that share each batch, as recorded, with machine and date."""
+    found = overheads.recorded("data_parallel")
+    if not found:
+        return "Epochs on several GPUs: not recorded yet."
+    counts = sorted({record["devices"] for record in found["records"]})
+    lines = [
+        f"{found['machine'].split(',')[0]}, {found['date']}; ms an epoch",
+        f"{'rows of a batch':16}" + "".join(f"{f'{count} GPU' + 's' * (count > 1):>10}" for count in counts),
+    ]
+    for batch in sorted({record["batch"] for record in found["records"]}):
+        best: dict[int, float] = {}
+        for record in found["records"]:
+            if record["batch"] == batch:
+                count, seconds = record["devices"], record["seconds_an_epoch"]
+                best[count] = min(seconds, best.get(count, seconds))
+        cells = (f"{1e3 * best[count]:.1f}" if count in best else "–" for count in counts)
+        lines.append(f"{batch:<16,}" + "".join(f"{cell:>10}" for cell in cells))
+    return "\n".join(lines)

@@ -20,6 +20,7 @@ import numpy as np
 from nncourse.kernels.members import Exchanged, GroupOperation
 from nncourse.kernels.operation import Operation
 
+MOST_PUSHES = 8  # that a verdict tells of
 MEETINGS = ("send", "receive", "barrier", "all_reduce", "broadcast", "gather")
 
 # ---- shards
@@ -247,6 +248,43 @@ def _rows(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.n
     return rows
 
 
+def _says(result: str, exchanged: Exchanged, mistakes: dict[str, np.ndarray]) -> str:
+    """The first of these mistakes whose values came out."""
+    got = exchanged.got[result]
+    for words, values in mistakes.items():
+        if np.allclose(got, values, rtol=1e-4, atol=1e-6):
+            return words
+    return ""
+
+
+def _of_weights(place: tuple[int, ...], G: np.ndarray, rows: np.ndarray, exchanged: Exchanged) -> str:
+    shares = rows[:, None] / rows.sum()
+    mistakes = {
+        "the plain mean: a rank has to count by its rows": np.broadcast_to(G.mean(axis=0), G.shape),
+        "the plain sum: a rank has to count by its rows": np.broadcast_to(G.sum(axis=0), G.shape),
+        "the sum of rows times gradients, not divided by all rows": np.broadcast_to(rows @ G, G.shape),
+        "each rank has the plain sum, times its own share": shares * G.sum(axis=0),
+        "each rank has its own gradient times its share: their sum is missing": shares * G,
+    }
+    return _says("G", exchanged, mistakes)
+
+
+def _of_averages(place: tuple[int, ...], W: np.ndarray, G: np.ndarray, rate: float, exchanged: Exchanged) -> str:
+    own, first, mean = W - rate * G.sum(axis=1), W - rate * G[:, 0], W - rate * G.mean(axis=1)
+    every = W
+    for step in range(G.shape[1]):
+        every = np.broadcast_to((every - rate * G[:, step]).sum(axis=0), W.shape)
+    mistakes = {
+        "the sum of the parameters, not their mean": np.broadcast_to(own.sum(axis=0), W.shape),
+        "each rank has its own parameters: their mean is missing": own,
+        "the mean came before the steps": W.mean(axis=0) - rate * G.sum(axis=1),
+        "the first step alone": np.broadcast_to(first.mean(axis=0), W.shape),
+        "one step by the mean of G: each of its rows is a step": np.broadcast_to(mean.mean(axis=0), W.shape),
+        "the ranks' sum after every step, not once at the end": every / len(W),
+    }
+    return _says("W", exchanged, mistakes)
+
+
 def _of_all_rows(G: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.average(G, axis=0, weights=rows), G.shape).copy()
 
@@ -266,6 +304,7 @@ weighted_gradient = GroupOperation(
     hostile=("zeros",),
     same_bits=True,
     methods=MEETINGS,
+    advice=_of_weights,
     flops=None,
     sizes_to_check=SIZES,
     draw_sizes=_draw,
@@ -289,6 +328,7 @@ averaging_round = GroupOperation(
     hostile=("zeros",),
     same_bits=True,
     methods=MEETINGS,
+    advice=_of_averages,
     flops=None,
     sizes_to_check=tuple(sizes | {"steps": steps} for sizes, steps in zip(SIZES, (1, 3, 2, 4, 1, 5), strict=True)),
     draw_sizes=lambda rng: _draw(rng) | {"steps": int(rng.integers(1, 6))},
@@ -330,6 +370,10 @@ server_update = Operation(
     truth=_by_server,
     magnitude=_server_magnitude,
     values={"worker": lambda rng, shape, sizes: rng.integers(0, rng.integers(1, 6), shape, dtype=np.int32)},
+    advice=lambda place, W, G, worker, rate: (
+        f"the staleness of pushes of workers {', '.join(map(str, worker[:MOST_PUSHES]))} is "
+        f"{', '.join(map(str, _stale(worker)[:MOST_PUSHES]))}"
+    ),
     hostile=("zeros", "large"),
     flops=None,
     sizes_to_check=tuple(

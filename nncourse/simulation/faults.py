@@ -178,7 +178,8 @@ def wrong_rank(world: "World", rank: int, method: str, other: int) -> ExchangeEr
     words = f"rank {rank} {where} wants to {what}"
     last = world.size - 1
     there = "itself" if other == rank else "but there is only rank 0" if last == 0 else f"but ranks go from 0 to {last}"
-    advice = "; in a ring (rank ± 1) % size is the neighbour" if other in (-1, world.size) and world.size > 1 else ""
+    outside = other in (-1, world.size) and world.size > 1
+    advice = "; in a ring (rank ± 1) % size is the neighbour, elsewhere there is none" if outside else ""
     return ExchangeError("wrong rank", f"{words}, {there}{advice}", rank, world.steps[rank])
 
 
