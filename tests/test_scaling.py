@@ -100,6 +100,18 @@ def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch,
     assert scaling.measure_shares(64, [0]) is None and "not measured: wanted mpi4py" in capsys.readouterr().out
 
 
+def test_an_mpi4py_that_cannot_be_imported_counts_as_none(monkeypatch, tmp_path):
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('no libmpi.so')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for name in ("refuse_without_mpi", "find_mpiexec"):
+        monkeypatch.setattr(scaling.start, name, str)  # they find what they look for
+    scaling._import_error.cache_clear()
+    try:
+        assert scaling.why_no_processes().endswith("cannot be imported: ImportError: no libmpi.so")
+    finally:
+        scaling._import_error.cache_clear()
+
+
 def test_a_neighbour_ends_with_its_block():
     with pytest.raises(KeyError), measuring.neighbour() as process:
         assert process.poll() is None

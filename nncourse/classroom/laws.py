@@ -92,20 +92,29 @@ def words_of(settings: Settings, curves: Curves) -> str:
     """What the largest number of devices gains, and where its time goes."""
     count, strong, weak = settings.devices, curves.strong[-1], curves.weak[-1]
     said = [
-        f"{count} devices. Strong: {strong:.3g} times as fast, efficiency {strong / count:.0%}; Amdahl alone "
-        f"{curves.amdahl[-1]:.3g}.",
-        f"Weak: {weak:.3g} times, efficiency {weak / count:.0%}; Gustafson alone {curves.gustafson[-1]:.3g}.",
+        f"{count} devices. Strong: {_times(strong)} times as fast, efficiency {_share(strong / count)}; Amdahl alone "
+        f"{_times(curves.amdahl[-1])}.",
+        f"Weak: {_times(weak)} times, efficiency {_share(weak / count)}; Gustafson alone "
+        f"{_times(curves.gustafson[-1])}.",
     ]
     best = int(curves.strong.argmax())
     if best == 0:
         said.append("Strong scaling: one device alone is fastest.")
     elif curves.strong[best] > 1.01 * strong:
-        said.append(f"Strong scaling is best with {curves.devices[best]}: {curves.strong[best]:.3g} times.")
+        said.append(f"Strong scaling is best with {curves.devices[best]}: {_times(curves.strong[best])} times.")
     batch = duration(curves.alone)
     said.append(f"One device computes a batch in {batch}; an exchange takes {duration(curves.exchange[-1])}.")
     if count == 1:
         return f"1 device: there is nothing to gain. It computes a batch in {batch}."
     return " ".join(said)
+
+
+def _times(speedup: float) -> str:
+    return f"{speedup:.3g}" if speedup < 999 else f"{speedup:,.0f}"
+
+
+def _share(efficiency: float) -> str:
+    return f"{efficiency:.0%}" if efficiency > 0.1 else f"{efficiency:.1%}"
 
 
 def draw(title: str = "", **settings: float | str) -> tuple[Figure, str]:
@@ -137,6 +146,7 @@ def draw(title: str = "", **settings: float | str) -> tuple[Figure, str]:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.grid(True, alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
+    left.yaxis.set_minor_locator(NullLocator())  # a fifth of the drawing time
     plots.plain_numbers(left.xaxis, left.yaxis, right.xaxis)
     figure.legend(loc="lower center", ncols=5, frameon=False, fontsize=9)
     return figure, words_of(chosen, curves)
@@ -154,7 +164,7 @@ def laws(**settings: float | str) -> widgets.Panel:
     count = {"value": now.devices, "min": 1, "max": MOST}
     rows = {"value": now.batch, "base": 2, "min": 0, "max": 14, "step": 1, "readout_format": ".0f"}
     controls = {
-        "network": widgets.menu("network", "What is trained, and on what", now.network, tuple(NETWORKS)),
+        "network": widgets.menu("network", "What is trained, and on what", now.network, tuple(NETWORKS), "280px"),
         "p": widgets.slider("p", "The part of the work that is divided", now.p, 0, 1, 0.005),
         "devices": widgets.control(ipywidgets.IntSlider, "devices K", "How many share the work", **count),
         "latency": _factors("latency, µs", "What a message costs, however short", now.latency, 0, 4),

@@ -4,8 +4,11 @@ Where MPI is missing, times of several processes are simulated from those of one
 """
 
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from nncourse.parallel import energy, scaling, start
 from nncourse.parallel.simulated import Link, fit_link, ring_seconds
 from nncourse.parallel.together import together
 
+LOADS_MPI = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"  # and starts nothing
 MADE_UP = Link(5e-6, 4e9)  # between two processes, where MPI is missing
 GRADIENT = 4 * make_network(list(scaling.SIZES)).flat_parameters.size  # bytes
 EXAMPLE = 2.5, 1.0, 0.5  # seconds of training between two validations, of a validation, and between two peaks
@@ -47,7 +51,16 @@ def why_no_processes() -> str:
         start.find_mpiexec()
     except CourseError as error:
         return str(error)
+    if error := _import_error(LOADS_MPI):
+        return f"mpi4py is installed, but cannot be imported: {error}"
     return ""
+
+
+@cache
+def _import_error(text: str) -> str:
+    """What Python says at the end when it runs this; "" if all is well. In a process of its own: MPI stays there."""
+    tried = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    return (tried.stderr.strip().splitlines() or ["no reason given"])[-1] if tried.returncode else ""
 
 
 def measure_steps(alone: Sequence[int], together_: Sequence[int], processes: int = 2, **options: Any) -> Steps:
@@ -258,7 +271,7 @@ def plot_lines(
     else:
         axes.set_ylim(bottom=0)
     if simulated:
-        axes.text(0.99, 0.02, "simulated", transform=axes.transAxes, ha="right", color="0.5", fontsize=16)
+        axes.text(0.99, 0.98, "simulated", transform=axes.transAxes, ha="right", va="top", color="0.4", fontsize=16)
     axes.legend(frameon=False, fontsize=9)
     return Described(figure, f"{'Simulated. ' if simulated else ''}{'; '.join(said)}.")
 

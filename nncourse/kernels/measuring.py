@@ -159,7 +159,7 @@ cpu_share = Operation(
     truth=_ending_together,
     values={"f": _positive(0.2, 300)},
     hostile=(),
-    advice=lambda place, f, gpus: f"f is {f[place]:.4g} there, beside {gpus} GPUs",
+    advice=lambda place, f, gpus: f"f is {f[place]:.4g} there, and K is {gpus}",
     flops=None,
     sizes_to_check=tuple(
         {"n": n, "gpus": gpus} for n, gpus in ((2, 1), (1, 2), (1, 1), (3, 4), (5, 3), (8, 2), (13, 8), (40, 1), (4, 6))
