@@ -210,7 +210,8 @@ def test_ctrl_c_before_anything_is_learnt_is_one_line(tmp_path, ready):
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm")
 def test_the_shared_memory_of_a_process_that_is_killed_has_no_name_left():
     name = Path(f"/dev/shm/mpich_shm_test_{os.getpid()}")
-    text = f"import mmap, sys; f = open({str(name)!r}, 'r+b'); m = mmap.mmap(f.fileno(), 9); print(flush=True); sys.stdin.read()"
+    opened = f"import mmap, sys; f = open({str(name)!r}, 'r+b'); m = mmap.mmap(f.fileno(), 9)"
+    text = f"{opened}; print(flush=True); sys.stdin.read()"
     name.write_bytes(bytes(9))
     try:
         with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
