@@ -49,7 +49,7 @@ def processes_of(folder: Path) -> dict[int, dict[str, str]]:
 def member(folder: Path, rank: int) -> int:
     """The process that learns as this rank."""
     for process, variables in processes_of(folder).items():
-        if variables.get("PMI_RANK", variables.get("SLURM_PROCID")) == str(rank) and heartbeat.VARIABLE in variables:
+        if heartbeat.VARIABLE in variables and world.told(variables).rank == rank:
             return process
     raise AssertionError(f"rank {rank} is not there")
 
@@ -113,7 +113,8 @@ def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
     (folder.parent / "harm").mkdir(exist_ok=True)
     lines = [
         "import os, sys, time",
-        f"if os.environ.get('{heartbeat.VARIABLE}') and os.environ.get('PMI_RANK') == '{rank}':",
+        "from nncourse.parallel import world",
+        f"if os.environ.get('{heartbeat.VARIABLE}') and world.told(os.environ).rank == {rank}:",
         "    import itertools",
         "    import nncourse.model.data_parallel as there",
         "    real, steps = there.shared_gradient, itertools.count()",
@@ -137,7 +138,7 @@ def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
         ("time.sleep(1000 if step == 20 else 0)", "rank 1: hung: no step for 1 s, and no processor time used"),
         ("burn(1000 if step == 20 else 0)", "rank 1: hung: no step for 2 s (process "),
         ("os.kill(os.getpid(), 19 if step == 20 else 0)", "rank 1: hung: it was stopped by a signal"),
-        ("assert step < 20, 'a mistake'", "rank 1: AssertionError: a mistake (sitecustomize.py, line 11)"),
+        ("assert step < 20, 'a mistake'", "rank 1: AssertionError: a mistake (sitecustomize.py, line 12)"),
     ],
     ids=["sleeps", "an endless loop", "stopped", "an exception"],
 )
