@@ -62,6 +62,13 @@ def test_a_rank_that_fails_is_named_with_its_line_and_the_processes_stay(two, ca
     assert capsys.readouterr().out.splitlines() == ["rank 0: 5", "rank 1: 5"]
 
 
+def test_a_long_message_arrives_though_its_sender_has_ended_its_cell(two, capsys):
+    two.run("from nncourse.parallel.patient import PatientGroup\nimport numpy as np\npatient = PatientGroup()")
+    two.run("if patient.rank == 1:\n    patient.send(np.full(10**6, 7.0), 0)")
+    two.run("if patient.rank == 0:\n    box = np.empty(10**6)\n    patient.receive(box, 1)\n    print(box.sum())", 9)
+    assert capsys.readouterr().out.splitlines()[-1] == "rank 0: 7000000.0"
+
+
 @pytest.mark.parametrize("line", ["--second 5", "--seconds five", "--ranks one", "cell"])
 def test_a_magic_that_is_not_understood_is_refused(two, line):
     with pytest.raises(CourseError, match="wanted %%px, perhaps with --seconds 5 or --ranks 0,1; got"):
@@ -108,7 +115,8 @@ def test_a_stop_ends_them(two, capsys):
 def test_they_end_with_a_notebook_that_is_killed():
     code = "from nncourse.classroom import engines\ntwo = engines.start(2)\ntwo.run('import os; print(os.getpid())')\n"
     code += "two._cluster and print('controller', two._cluster.controller.pid, flush=True)\nimport time; time.sleep(99)"
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    places = os.pathsep.join([str(ROOT), *filter(None, sys.path)])  # ipyparallel may be anywhere
+    environment = os.environ | {"PYTHONPATH": places, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as notebook:
         lines = [notebook.stdout.readline() for _ in range(4)]
         processes = [int(line.split()[-1]) for line in lines[1:]]

@@ -143,10 +143,9 @@ class Engines:
 
         self._folder = tempfile.TemporaryDirectory(prefix="nncourse-engines-", ignore_cleanup_errors=True)
         several = _many_nodes()
-        launch = (
-            ["srun", "--mpi=pmi2", "--overlap"] if several else starting.mpiexec_command(starting.find_mpiexec(), 1)
-        )
-        settings = {"mpi_cmd": launch[:1], "mpi_args": launch[1:] if several else launch[1:-2]}
+        by_srun = ["srun", "--mpi=pmi2", "--overlap"]
+        launch = by_srun if several else starting.mpiexec_command(starting.find_mpiexec(), self.count)[:-2]
+        settings = {"mpi_cmd": launch[:1], "mpi_args": launch[1:]}
         profile = {} if several else {"profile_dir": self._folder.name}  # which all nodes have to see
         self._cluster = ipyparallel.Cluster(
             engines="mpi",
@@ -290,6 +289,7 @@ def _quiet():
 
 def _joins(notebook: int, others: list[int], folder: str, path: list[str], traces: str) -> int:
     """Make this engine a rank that ends with the notebook, and the processes `others` too; its rank."""
+    import asyncio
     import contextlib
     import faulthandler
     import os
@@ -323,6 +323,13 @@ def _joins(notebook: int, others: list[int], folder: str, path: list[str], trace
 
     MPI.COMM_WORLD.Barrier()  # here all have opened the shared memory
     unlink_shared_memory()
+    kernel = asyncio.get_running_loop()
+
+    def between_cells() -> None:  # MPI may send the rest of a long message only while it is called
+        MPI.COMM_WORLD.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
+        kernel.call_later(0.02, between_cells)
+
+    between_cells()
     rank = MPI.COMM_WORLD.Get_rank()
     if os.path.isdir(traces):
         trace = open(f"{traces}/rank{rank}", "a")  # noqa: SIM115 (open for the signal, even while MPI waits)

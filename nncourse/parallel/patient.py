@@ -29,17 +29,17 @@ class PatientGroup(MPIGroup):
         super().__init__("cpu", communicator)
         self.communicator = self.communicator.Dup()
         self.patience, self.buffered, self.step = patience, buffered, 0
-        self._sent: list[tuple[Any, np.ndarray]] = []  # a copy must live until MPI has read it
+        self._under_way: list[tuple[Any, np.ndarray]] = []  # what MPI reads or writes must live until it has
 
     def send(self, vector: np.ndarray, to: int, tag: int = 0) -> None:
         self.step += 1
         copy = vector.copy()
         if self.buffered:
-            self._sent = [(request, kept) for request, kept in self._sent if not request.Test()]
-            self._sent.append((self.communicator.Isend(copy, to, tag), copy))
+            self._under_way = [(request, kept) for request, kept in self._under_way if not request.Test()]
+            self._under_way.append((self.communicator.Isend(copy, to, tag), copy))
             return
         request = self.communicator.Issend(copy, to, tag)
-        self._sent.append((request, copy))
+        self._under_way.append((request, copy))
         self._wait(request.Test, f"send {_numbers(vector)} to rank {to}", "it does not receive them")
 
     def receive(self, vector: np.ndarray, source: int, tag: int = 0) -> None:
@@ -50,7 +50,10 @@ class PatientGroup(MPIGroup):
         if status.Get_count(self._MPI.BYTE) != vector.nbytes:
             got = f"{status.Get_count(self._MPI.BYTE)} bytes came instead of {vector.nbytes}"
             raise CourseError(f"rank {self.rank} wanted at its step {self.step} to {wanted}: {got}")
-        message.Recv(vector)
+        # A long one comes in parts, which MPI may send only while the other side calls it.
+        request = message.Irecv(vector)
+        self._under_way.append((request, vector))
+        self._wait(request.Test, wanted, "it has begun to come, and does not end")
 
     def _wait(self, asked: Callable[[], Any], wanted: str, why: str) -> Any:
         """What is answered, as soon as it is something."""

@@ -100,7 +100,9 @@ def mpiexec_command(mpiexec: str, processes: int) -> list[str]:
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         # It would bind the processes of each start to the same cores, whatever else was started.
         free = ["--oversubscribe", "--bind-to", "none", "--host", f"localhost:{processes}"]
-        return [mpiexec, *free, *as_root, "-n", str(processes)]
+        # Else those who wait keep their core from those who work: four on two cores take 100 times as long.
+        polite = ["--mca", "mpi_yield_when_idle", "1"]
+        return [mpiexec, *free, *polite, *as_root, "-n", str(processes)]
     return [mpiexec, "-launcher", "fork", "-n", str(processes)]
 
 
