@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from figures import fits_on_its_page
 
 from nncourse.classroom import downpour, widgets
 from nncourse.classroom.downpour import Problem, Settings, asynchronous, plot_downpour, run, synchronous, words_of
@@ -47,8 +48,7 @@ def test_the_still_picture_has_words_and_labels_and_fits_on_its_page():
     assert widgets.png(shown.figure).startswith(b"\x89PNG")
     assert "stale by" in shown.words and "Synchronous: 5" in shown.words
     assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
-    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
-    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+    assert fits_on_its_page(shown.figure)
 
 
 def test_every_slider_changes_picture_and_words():

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from figures import fits_on_its_page
 
 from nncourse.classroom import filter_by_hand
 from nncourse.classroom.filter_by_hand import FILTERS, Walk
@@ -103,8 +104,7 @@ def test_a_saved_page_says_what_it_is(made):
 def test_the_still_picture_fits_its_page_and_says_its_sum(walk):
     shown = filter_by_hand.still(walk, 0, 1, "title")
     assert f"= {filter_by_hand.number(walk.sum(0, 1))}." in shown.words
-    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
-    assert png(shown.figure) and box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+    assert png(shown.figure) and fits_on_its_page(shown.figure)
 
 
 def test_a_filter_that_fits_nowhere_is_refused():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from figures import fits_on_its_page
 
 from nncourse.classroom.gantt import plot_gantt
 from nncourse.classroom.widgets import png
@@ -39,8 +40,7 @@ def test_each_member_has_a_row_with_its_bars_and_numbers():
         "55% of all members' time",
     ):
         assert words in shown.words
-    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
-    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+    assert fits_on_its_page(shown.figure)
 
 
 def test_a_part_may_be_shown():

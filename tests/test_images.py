@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from figures import fits_on_its_page
 
 from nncourse.classroom import images
 from nncourse.classroom.widgets import png
@@ -24,9 +25,8 @@ def texts(figure):
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_fits_on_its_page_and_has_a_text_alternative(name):
     shown = FIGURES[name]()
-    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
     assert png(shown.figure) and len(shown.words.split()) > 12
-    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+    assert fits_on_its_page(shown.figure)
 
 
 def test_black_is_zero_and_so_is_white_where_numbers_are_negative():

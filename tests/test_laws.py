@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from figures import fits_on_its_page
 
 from nncourse.classroom import laws, widgets
 from nncourse.errors import CourseError
@@ -47,8 +48,7 @@ def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(devices):
     assert widgets.png(shown.figure).startswith(PNG)
     assert f"{devices} device" in shown.words
     assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
-    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
-    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+    assert fits_on_its_page(shown.figure)
 
 
 def test_every_control_changes_picture_and_words():

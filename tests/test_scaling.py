@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from figures import fits_on_its_page
 
 from nncourse.classroom import overheads, recorded_devices, scaling, widgets
 from nncourse.errors import CourseError
@@ -24,8 +25,7 @@ def assert_whole(shown) -> None:
     """A figure that can be drawn, with labels, words, and everything on its page."""
     assert widgets.png(shown.figure).startswith(b"\x89PNG\r\n") and len(shown.words.split()) > 5
     assert all(axes.get_xlabel() for axes in shown.figure.axes)
-    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
-    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+    assert fits_on_its_page(shown.figure)
 
 
 def fails(group, why: str) -> None:

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from figures import fits_on_its_page
 
 from nncourse.classroom import valley, widgets
 from nncourse.kernels import kept_kernels
@@ -95,8 +96,7 @@ def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(name):
     assert widgets.png(shown.figure).startswith(PNG)
     assert name in shown.words and "momentum" in shown.words and "Step 150" in shown.words
     assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
-    page, box = shown.figure.bbox, shown.figure.get_tightbbox().transformed(shown.figure.dpi_scale_trans)
-    assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+    assert fits_on_its_page(shown.figure)
 
 
 # ---- the panel

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from figures import fits_on_its_page
 from matplotlib.figure import Figure
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
@@ -172,8 +173,7 @@ def test_still_figures_have_labels_and_fit_on_their_page(scores):
         assert widgets.png(figure).startswith(PNG)
         for axes in figure.axes:
             assert axes.get_xlabel() or axes.get_ylabel(), name
-        page, box = figure.bbox, figure.get_tightbbox().transformed(figure.dpi_scale_trans)
-        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1, name
+        assert fits_on_its_page(figure), name
 
 
 def test_a_closed_panel_is_closed_in_all_its_parts():

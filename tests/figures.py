@@ -1,0 +1,7 @@
+"""What tests look for in figures."""
+
+
+def fits_on_its_page(figure) -> bool:
+    """Nothing of the figure, its labels included, is cut off: to a pixel."""
+    page, box = figure.bbox, figure.get_tightbbox().transformed(figure.dpi_scale_trans)
+    return box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
