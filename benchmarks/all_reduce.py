@@ -5,19 +5,18 @@ multicast stays off. A contender that adds wrongly, or leaves other bits on one 
 status 1.
 """
 
-import argparse
 import contextlib
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.saved import RESULTS, refuse_out, save
+from benchmarks.several_gpus import command
+from benchmarks.workers import WrongResultError
 from nncourse import device as devices
 from nncourse.errors import CourseError
 from nncourse.kernels.peer import GPUs, after_rounds, way_for
@@ -31,37 +30,20 @@ CALLS = 20  # in one graph, and timed together
 SAMPLES = 5
 
 
-class WrongSumError(Exception):
+class WrongSumError(WrongResultError):
     """A contender has added wrongly."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--devices", type=lambda text: [int(number) for number in text.split(",")], default=[2, 4])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="two small sizes, to see that everything runs")
-    options = parser.parse_args(arguments)
-    out = options.out or (None if options.quick else RESULTS / "all_reduce.json")
-    if out:
-        refuse_out(parser, out)
-    if reason := devices.why_no_gpu():
-        print(f"benchmarks.all_reduce: {reason}", file=sys.stderr)
-        return 2
-    try:
-        result = run(options.devices, SIZES[:2] if options.quick else SIZES)
-    except (CourseError, WrongSumError) as error:
-        print(f"benchmarks.all_reduce: {error}", file=sys.stderr)
-        return 2 if isinstance(error, CourseError) else 1
-    if out:
-        save(result, out)
-    print(table(result))
-    return 0
+    about, quick = __doc__.splitlines()[0], "two small sizes, to see that everything runs"
+    return command("all_reduce", about, [2, 4], quick, run, table, arguments)
 
 
-def run(counts: list[int], sizes: tuple[int, ...]) -> dict:
+def run(counts: list[int], quick: bool) -> dict:
     """All contenders for each of these numbers of GPUs, as far as there are so many."""
     import cupy
 
+    sizes = SIZES[:2] if quick else SIZES
     there = cupy.cuda.runtime.getDeviceCount()
     records, left_out = [], {f"{count} GPUs": f"there are {there}" for count in counts if count > there}
     for count in counts:

@@ -5,16 +5,15 @@ Beside it one GPU alone: the package's `graph`, and one_kernel where the network
 --quick, writes results/data_parallel.json.
 """
 
-import argparse
 import statistics
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.all_reduce import made_streams, on, recorded, replay, timed, using, wait
-from benchmarks.saved import RESULTS, refuse_out, save
+from benchmarks.several_gpus import command
+from benchmarks.workers import WrongResultError
 from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
 from nncourse.errors import CourseError
@@ -29,37 +28,20 @@ BATCHES = (64, 256, 1_024, 4_096)
 APART = 1e-2  # parameters after an epoch on several GPUs, from those of one: rounding, over many steps
 
 
-class WrongTrainingError(Exception):
+class WrongTrainingError(WrongResultError):
     """GPUs that share batches have not trained as one would."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--devices", type=lambda text: [int(number) for number in text.split(",")], default=[1, 2, 4])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="few samples, to see that everything runs")
-    options = parser.parse_args(arguments)
-    out = options.out or (None if options.quick else RESULTS / "data_parallel.json")
-    if out:
-        refuse_out(parser, out)
-    if reason := devices.why_no_gpu():
-        print(f"benchmarks.data_parallel: {reason}", file=sys.stderr)
-        return 2
-    try:
-        result = run(options.devices, 2_000 if options.quick else SAMPLES)
-    except (CourseError, WrongTrainingError) as error:
-        print(f"benchmarks.data_parallel: {error}", file=sys.stderr)
-        return 2 if isinstance(error, CourseError) else 1
-    if out:
-        save(result, out)
-    print(table(result))
-    return 0
+    about, quick = __doc__.splitlines()[0], "few samples, to see that everything runs"
+    return command("data_parallel", about, [1, 2, 4], quick, run, table, arguments)
 
 
-def run(counts: list[int], samples: int) -> dict:
+def run(counts: list[int], quick: bool) -> dict:
     """Seconds an epoch for each batch, on one GPU in two ways, and on each of these numbers of GPUs."""
     import cupy
 
+    samples = 2_000 if quick else SAMPLES
     there = cupy.cuda.runtime.getDeviceCount()
     rng = np.random.default_rng(0)
     parameters = (0.05 * rng.standard_normal(ARCHITECTURE.contract_sizes["p"])).astype(np.float32)
