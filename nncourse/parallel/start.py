@@ -112,10 +112,14 @@ def mpiexec_command(mpiexec: str, processes: int) -> list[str]:
 def _start(arguments: Sequence[str], processes: int) -> int:
     """Have so many processes on this machine do it, and speak for them; the exit status."""
     refuse_without_mpi()
-    command = mpiexec_command(find_mpiexec(), processes)
+    mpiexec = find_mpiexec()
     environment = world.without_launcher(os.environ)
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     with contextlib.ExitStack() as stack:
+        # Before the first process is started: from then on Ctrl-C is answered by _wait.
+        interrupted = stack.enter_context(_instead(signal.SIGINT))
+        ended = stack.enter_context(_instead(signal.SIGTERM, signal.SIGHUP))
+        command = mpiexec_command(mpiexec, processes)
         listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         try:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nncourse-"))
@@ -125,9 +129,7 @@ def _start(arguments: Sequence[str], processes: int) -> int:
         listening.listen(processes)
         said = stack.enter_context(heartbeat.nameless_file())  # what mpiexec itself says
         program = [sys.executable, "-m", "nncourse", *arguments]
-        interrupted = stack.enter_context(_instead(signal.SIGINT))
-        ended = stack.enter_context(_instead(signal.SIGTERM, signal.SIGHUP))
-        mpiexec = subprocess.Popen(
+        started = subprocess.Popen(
             [*command, *program],
             env=environment | {guard.VARIABLE: f"{folder}/start"},
             stdin=subprocess.DEVNULL,
@@ -136,8 +138,8 @@ def _start(arguments: Sequence[str], processes: int) -> int:
             start_new_session=True,
         )
         guards = Guards(listening, processes)
-        stack.callback(_end, mpiexec, guards)
-        return _wait(mpiexec, guards, interrupted, ended, said)
+        stack.callback(_end, started, guards)
+        return _wait(started, guards, interrupted, ended, said)
 
 
 def _wait(
