@@ -22,6 +22,7 @@ from nncourse.kernels import (
     pooling,
     residual,
     residual_exercises,
+    training_exercises,
     update,
     update_exercises,
 )
@@ -51,6 +52,7 @@ EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 EXERCISES = (
+    training_exercises,
     gpu_exercises,
     update_exercises,
     exchange,
@@ -58,6 +60,7 @@ EXERCISES = (
     measuring,
     residual_exercises,
 )  # only exercises have these
+WHOLE_STEP = "algorithm_1"  # of a student; where it is kept, training steps run it
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 
