@@ -85,9 +85,14 @@ class Steps:
             said = f"{wrong} wrong" if wrong else "–" if "○" in marks else "all right"
             judged = [(said, f"{truth.shape}", "✗" if wrong else "○ open" if "○" in marks else "✓")]
         return [
-            (self._quantity(name, place), self._equation(name, place), *three)
+            (self._quantity(name, place), self._shown(name, place, three[-1]), *three)
             for place, three in zip(places, judged, strict=True)
         ]
+
+    def _shown(self, name: str, place: tuple[int, ...], mark: str) -> str:
+        """The equation; of deltas and gradients that are open its number alone, since it is to be found."""
+        equation = self._equation(name, place)
+        return equation.partition(" ")[0] if mark == "○ open" and name.startswith("d") else equation
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
         """z2, (0,) becomes z²₁; dw3, (0, 1) becomes ∂C/∂w³₁₂; for a batch D³ and dW³."""
