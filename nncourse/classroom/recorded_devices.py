@@ -62,7 +62,7 @@ def small_networks() -> list[str]:
 
 
 def order_of_threads() -> list[str]:
-    """Seconds of dense_forward where neighbouring threads read rows of W, where they read side by side, and in tiles."""
+    """Times of dense_forward where neighbouring threads read different rows of W, side by side, and in tiles."""
     ideas = {
         "naive": "neighbours in different rows of W",
         "coalesced": "neighbours side by side",
