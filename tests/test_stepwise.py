@@ -82,6 +82,13 @@ def test_right_wrong_open(steps):
     assert shown[0] not in str(table) and shown[1] in str(table)  # the truth is not given away
 
 
+def test_the_equation_of_a_gradient_is_to_be_found(steps):
+    """It stands in the table as soon as something is written; how to go forward is known before."""
+    lines = {line[0]: line[1] for line in steps.check(z2=None, d2=[None, 7.0, None], dw3=None, db3=None).lines}
+    assert [lines[name] for name in ("δ²₁", "∂C/∂w³₁₁", "∂C/∂b³₁")] == ["(4b)", "(4d)", "(4c)"]
+    assert "w³ᵢ₂" in lines["δ²₂"] and "w²₁ₖ" in lines["z²₁"]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "mark"),
     [
