@@ -22,7 +22,8 @@ class Derivation(Steps):
 
     def __init__(self, truth: Mapping[str, np.ndarray], signs: Mapping[str, str], texts: Mapping[str, str]):
         self.batch = False
-        self.truth = {name: np.asarray(value, np.float64) for name, value in truth.items()}
+        # + 0 turns −0 into 0
+        self.truth = {name: np.asarray(value, np.float64) + 0 for name, value in truth.items()}
         self.signs, self.texts = dict(signs), dict(texts)
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
