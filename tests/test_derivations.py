@@ -1,4 +1,4 @@
-"""By-hand tables of several ways and of a softmax: their truth by finite differences."""
+"""By-hand tables of several paths and of a softmax: their truth by finite differences."""
 
 import numpy as np
 import pytest
@@ -15,23 +15,29 @@ def unsolved(monkeypatch):
 
 
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh"])
-def test_the_ways_of_a_weight_add_up_to_its_slope(activation):
+def test_the_paths_of_a_weight_add_up_to_its_slope(activation):
     network, backend, h = make_network((2, 3, 4, 1), activation, "mse", "normal", seed=4), choose("numpy"), 1e-5
     network = network.with_flat_parameters(np.float64(network.flat_parameters))
     X, Y, W = np.array([[2.0, -1.0]]), np.array([[1.0]]), network.layers[0].W
-    found, kept, costs = derivations.ways(network, X[0], 1.0, k=1, j=2), W[2, 1], []
+    found, kept, costs = derivations.paths_of_weight(network, X[0], 1.0, k=1, j=2), W[2, 1], []
     for step in (h, -h):
         W[2, 1] = kept + step
         costs.append(cost_of(network, *forward(network, X, backend), Y, backend))
-    ways = [float(found[f"way_{number}"]) for number in (1, 2, 3, 4)]
-    assert (costs[0] - costs[1]) / (2 * h) == pytest.approx(sum(ways), rel=1e-6) == pytest.approx(float(found["slope"]))
-    assert min(map(abs, ways)) > 0
-    assert [line[-1] for line in found.check(way_1=ways[0], way_2=ways[0], slope=None).lines] == ["✓", "✗", "○ open"]
+    paths = [float(found[f"path_{number}"]) for number in (1, 2, 3, 4)]
+    assert (
+        (costs[0] - costs[1]) / (2 * h) == pytest.approx(sum(paths), rel=1e-6) == pytest.approx(float(found["slope"]))
+    )
+    assert min(map(abs, paths)) > 0
+    assert [line[-1] for line in found.check(path_1=paths[0], path_2=paths[0], slope=None).lines] == [
+        "✓",
+        "✗",
+        "○ open",
+    ]
 
 
-def test_one_way_is_no_table_of_ways():
+def test_one_path_is_no_table_of_paths():
     with pytest.raises(CourseError, match="two hidden layers"):
-        derivations.ways(make_network((2, 3, 1)), [1.0, 2.0], 1.0, 0, 0)
+        derivations.paths_of_weight(make_network((2, 3, 1)), [1.0, 2.0], 1.0, 0, 0)
 
 
 def test_every_step_of_the_softmax_is_a_slope():

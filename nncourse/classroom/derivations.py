@@ -1,7 +1,7 @@
-"""By-hand tables for what lies between the steps of a network: ways of one weight, and a softmax with its cost.
+"""By-hand tables for what lies between the steps of a network: paths of one weight, and a softmax with its cost.
 
-ways = derivations.ways(network, x, y, k=1, j=0)
-ways.check(way_1=None, way_2=None, slope=None)
+paths = derivations.paths_of_weight(network, x, y, k=1, j=0)
+paths.check(path_1=None, path_2=None, slope=None)
 
 steps = derivations.softmax([1.0, 2.0, 0.5], [0.2, 0.0, 0.8])
 steps.check(a=None, g=None)
@@ -38,8 +38,8 @@ class Derivation(Steps):
         return self.texts[name]
 
 
-def ways(network: Network, x: Sequence[float], y: Sequence[float] | float, k: int, j: int) -> Derivation:
-    """The products along each way from a weight of the first layer to the cost, and the slope of the cost.
+def paths_of_weight(network: Network, x: Sequence[float], y: Sequence[float] | float, k: int, j: int) -> Derivation:
+    """The products along each path from a weight of the first layer to the cost, and the slope of the cost.
 
     The weight leads from input k to hidden neuron j, both from 0. The network has two hidden layers and one output.
     """
@@ -50,9 +50,9 @@ def ways(network: Network, x: Sequence[float], y: Sequence[float] | float, k: in
     slopes = [layer.slope(found[f"z{number}"], backend)[0] for number, layer in enumerate(network.layers, 2)]
     first, second, third = (np.float64(layer.W) for layer in network.layers)
     along = found["d4"][0, 0] * third[0] * slopes[1] * second[:, j] * slopes[0][j] * X[0, k]
-    names = [f"way_{number}" for number in range(1, len(along) + 1)]
-    signs = {name: f"way {name[4:]}" for name in names} | {"slope": "∂C/∂w"}
-    texts = {name: f"the product through a³{name[4:].translate(DOWN)}" for name in names} | {"slope": "from the ways"}
+    names = [f"path_{number}" for number in range(1, len(along) + 1)]
+    signs = {name: f"path {name[5:]}" for name in names} | {"slope": "∂C/∂w"}
+    texts = {name: f"the product through a³{name[5:].translate(DOWN)}" for name in names} | {"slope": "from the paths"}
     return Derivation(dict(zip(names, along, strict=True)) | {"slope": found["dw2"][j, k]}, signs, texts)
 
 
@@ -68,5 +68,5 @@ def softmax(z: Sequence[float], y: Sequence[float]) -> Derivation:
     g, J = -target / a, np.diag(a) - np.outer(a, a)
     truth = {"a": a, "g": g, "J": J, "delta": g @ J, "short": a - target}
     signs = {"a": "a", "g": "∂C/∂a", "J": "∂a/∂z", "delta": "δ", "short": "δ"}
-    texts = {"a": "softmax", "g": "slope of −Σ y log a", "J": "softmax's slope", "delta": "over all ways"}
+    texts = {"a": "softmax", "g": "slope of −Σ y log a", "J": "softmax's slope", "delta": "over all paths"}
     return Derivation(truth, signs, texts | {"short": "from a and y only"})

@@ -1,4 +1,4 @@
-"""Figures of notebook 05: the ways on which a number reaches the cost, and the four equations as shapes.
+"""Figures of notebook 05: the paths on which a number reaches the cost, and the four equations as shapes.
 
 paths.plot_influence((2, 3, 1), k=1, j=0)      # a weight of the first layer, forward and backward
 paths.plot_softmax(outputs=3, j=0)             # one sum z before a softmax
