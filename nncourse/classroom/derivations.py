@@ -24,6 +24,9 @@ class Derivation(Steps):
         self.batch = False
         # + 0 turns −0 into 0
         self.truth = {name: np.asarray(value, np.float64) + 0 for name, value in truth.items()}
+        self.mistaken = {
+            name: {"sign": -value, "twice": 2 * value, "half": value / 2} for name, value in self.truth.items()
+        }
         self.signs, self.texts = dict(signs), dict(texts)
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
@@ -34,7 +37,7 @@ class Derivation(Steps):
             return f"{above}{indices[0]}/{below}{indices[1]}"
         return sign + "".join(indices)
 
-    def _shown(self, name: str, place: tuple[int, ...], mark: str) -> str:
+    def _equation_shown(self, name: str, place: tuple[int, ...], mark: str) -> str:
         return self.texts[name]
 
 
