@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nncourse.classroom.plots import Described
+from nncourse.classroom.described import Described
 from nncourse.errors import CourseError
 
 LINE = {"shrinkA": 11, "shrinkB": 11}  # points that stay free around a circle
