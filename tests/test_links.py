@@ -1,6 +1,7 @@
 """What pages and notebooks refer to is there: files, notebooks by their numbers, exercises by their notebooks."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import nbformat
@@ -89,3 +90,9 @@ def test_the_lists_of_notebooks_name_each_once():
     assert table == sorted(NUMBERS)
     linked = [target for _, target in links(ROOT / "notebooks/00_start_here.ipynb")]
     assert sorted(set(linked)) == [path.name for path in NOTEBOOKS[1:]]
+
+
+def test_names_that_students_have_kept_are_still_there():
+    stay = tomllib.loads((ROOT / "tests" / "names_that_stay.toml").read_text("utf-8"))
+    assert set(stay["exercises"]) <= {each.key for each in exercises()}
+    assert set(stay["notebooks"]) <= {path.stem for path in NOTEBOOKS}
