@@ -55,6 +55,16 @@ def test_an_exercise_that_does_not_say_its_lines_is_named(tmp_path, capsys):
     assert lengths.main([str(path)]) == 2 and capsys.readouterr().err.count("\n") == 1
 
 
+def test_hours_are_corrected_where_they_are_stated(tmp_path, capsys):
+    wrong = write(tmp_path / "wrong.ipynb", ("words", "# One\n\nTime: about 3 hours. Go."), ("code", "x = 1"))
+    silent = write(tmp_path / "silent.ipynb", ("words", "# Two"), ("words", "Time: about 3 hours."))
+    before = silent.read_bytes()
+    assert lengths.main(["--write", str(wrong), str(silent)]) == 0
+    assert lengths.length(wrong).stated == "¼ hour" and silent.read_bytes() == before
+    assert nbformat.read(wrong, as_version=4).cells[0].source == "# One\n\nTime: about ¼ hour. Go."
+    assert "silent" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("hours", "words"),
     [(0.5, "half an hour"), (0.75, "¾ hour"), (1, "1 hour"), (1.25, "1¼ hours"), (2.5, "2½ hours"), (3, "3 hours")],
