@@ -204,7 +204,7 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
     there = [torch.from_numpy(a).to(place) if isinstance(a, np.ndarray) else a for a in arguments]
     # cuDNN's convolutions would round to 10 bits before they multiply; the course's are float32
     with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
-        seconds = pytorch.best_over_threads(torch, lambda: devices.seconds(lambda: function(*there), device))
+        seconds = devices.seconds(lambda: function(*there), device)
     return [_row("PyTorch", device, seconds, *operation.count(*arguments))]
 
 
