@@ -235,7 +235,7 @@ def training(
     more = "; ".join(f"{label} {_by_size(values)}" for label, values in by_batch.items())
     alt = f"Speedup over loops, batch {BATCH}: {said}. Over numpy, by batch size: {more}."
     about = (
-        f"Batch size {BATCH}, learning rate {RATE}; median of up to {speedup.EPOCHS} epochs, with the data on the "
+        f"Batch size {BATCH}, learning rate {RATE}; median over some epochs, with the data on the "
         "device already. Test: all test rows through the network, and counted. Speedups are those of a step. "
         "What is called fused, graph or one kernel computes whole epochs, and so does C; the others are called as "
         "yours are, operation by operation. C is a plain program of one thread (kernels/epoch/dense_plain.c), in "
