@@ -204,12 +204,12 @@ GPU = {
 }
 # The handout's base and what the course makes of it, on the CPU and on the GPU in one run.
 BASE = {
-    **{name: trainers.checked(trainers.ours("numpy", kernel), steps=1000) for name, kernel in C.items()},
+    **{name: trainers.checked(trainers.ours("numpy", kernel), steps=200) for name, kernel in C.items()},
     "nncourse loops": trainers.checked(trainers.ours("loops", "steps"), steps=20),
-    "nncourse numpy": trainers.checked(trainers.ours("numpy", "steps"), steps=1000),
-    "nncourse numba": trainers.checked(trainers.ours("numba", "steps"), steps=1000),
-    "nncourse numpy, fused": trainers.checked(trainers.ours("numpy", "numpy"), steps=1000),
-    "nncourse numba, fused": trainers.checked(trainers.ours("numba", "numba"), steps=1000),
+    "nncourse numpy": trainers.checked(trainers.ours("numpy", "steps"), steps=200),
+    "nncourse numba": trainers.checked(trainers.ours("numba", "steps"), steps=200),
+    "nncourse numpy, fused": trainers.checked(trainers.ours("numpy", "numpy"), steps=200),
+    "nncourse numba, fused": trainers.checked(trainers.ours("numba", "numba"), steps=200),
     "nncourse graph, GPU": trainers.checked(trainers.ours("cuda", "graph")),
     "nncourse one_kernel, GPU": trainers.checked(trainers.ours("cuda", "one_kernel")),
 }

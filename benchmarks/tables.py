@@ -144,8 +144,10 @@ def _base(records: list[dict]) -> list[str]:
     medians: dict[str, dict[str, float]] = {}
     for record in records:
         medians.setdefault(_network(record), {})[record["contender"]] = record["seconds_a_step"]
-    epoch = f"An epoch of {records[0]['samples']:,} samples; one thread of the CPU, or the GPU."
-    return _over_base(medians, epoch)
+    how = (
+        f"Batches of {records[0]['samples']:,} samples; on one thread of the CPU, or on the GPU, where the samples lie."
+    )
+    return _over_base(medians, how)
 
 
 def _over_base(medians: dict[str, dict[str, float]], how: str) -> list[str]:
