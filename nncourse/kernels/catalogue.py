@@ -35,12 +35,13 @@ from nncourse.kernels.epoch import (
     dense_cpu,
     dense_graph,
     dense_one_kernel,
+    dense_plain,
 )
 from nncourse.kernels.epoch import dense as dense_epoch
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
-DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
+DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_plain, dense_graph, dense_one_kernel)
 CONVOLUTIONAL_EPOCHS = (
     convolutional_epoch,
     convolutional_cpu,
