@@ -49,7 +49,7 @@ LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
 CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
 CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges")}
-CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks")}
+CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks", "matrices")}
 
 
 def part_of(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""The small kernels that only exercises of notebook 03b have: one new idea each, on the way to `dense_forward` in tiles.
+"""The operations that only exercises of notebook 03b have: small steps towards `dense_forward` in tiles, an idea each.
 
     add_bias      two axes of threads, and a guard for each
     turn_round    shared memory: a thread reads what another one has loaded, behind a barrier
@@ -68,8 +68,7 @@ def _of_steps(n_in: int, n_out: int) -> dict[str, int]:
 one_sample = Operation(
     "one_sample",
     f"z = W x + b: a layer for one sample; n_in and n_out are multiples of {STEP}",
-    contract="x (n_in,), W (n_out, n_in), b (n_out,) -> z (n_out,)"
-    f" where n_in // {STEP} * {STEP} >= n_in, n_out // {STEP} * {STEP} >= n_out",
+    contract="x (n_in,), W (n_out, n_in), b (n_out,) -> z (n_out,)",
     truth=lambda x, W, b: np.einsum("k,jk->j", x, W) + b,
     flops=None,
     sizes_to_check=tuple(_of_steps(*steps) for steps in ((1, 1), (2, 1), (1, 3), (3, 2), (5, 4), (16, 1), (1, 16))),
