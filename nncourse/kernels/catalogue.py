@@ -10,6 +10,7 @@ from nncourse.kernels import (
     convolution,
     convolution_backpropagation,
     cost,
+    cost_exercises,
     cudnn,
     dense,
     dropout,
@@ -53,6 +54,7 @@ IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, nor
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 EXERCISES = (
     warm_up,
+    cost_exercises,
     gpu_exercises,
     update_exercises,
     exchange,
