@@ -50,6 +50,7 @@ CORNERS = {f"classroom/{name}.py" for name in ("described", "plots", "widgets", 
 CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
 CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges")}
 CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks", "perceptron", "sums", "on_the_gpu")}
+CORNERS |= {"classroom/matrices.py"}
 
 
 def part_of(file: Path) -> str:

@@ -25,6 +25,7 @@ from nncourse.kernels import (
     residual_exercises,
     update,
     update_exercises,
+    warm_up,
 )
 from nncourse.kernels.epoch import convolutional as convolutional_epoch
 from nncourse.kernels.epoch import (
@@ -53,6 +54,7 @@ EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 EXERCISES = (
+    warm_up,
     cost_exercises,
     gpu_exercises,
     update_exercises,
