@@ -187,6 +187,31 @@ def test_a_cell_that_moves_to_a_notebook_that_was_there(course):
     assert texts(copy / "02_activations.ipynb") == found and list(texts(copy / "02_activations.ipynb")) == list(found)
 
 
+def test_the_same_id_in_another_notebook_is_no_move(course):
+    bring(course)
+    copy = course / "my_notebooks"
+    edit(copy / "01_neurons.ipynb", last="half written")
+    write(course / "notebooks/01_neurons.ipynb", **{name: FIRST[name] for name in ("mtitle", "predict", "blank")})
+    write(course / "notebooks/02_activations.ipynb", **SECOND, last="something else")
+    publish(course)
+    bring(course)
+    assert texts(copy / "01_neurons.ipynb")["last"] == "half written"
+    assert texts(copy / "02_activations.ipynb") == SECOND | {"last": "something else"}
+
+
+def test_a_cell_that_moves_and_changes_stands_below_the_attempt(course):
+    bring(course)
+    copy = course / "my_notebooks"
+    edit(copy / "01_neurons.ipynb", blank="half written")
+    write(course / "notebooks/01_neurons.ipynb", **{name: FIRST[name] for name in ("mtitle", "predict")})
+    write(course / "notebooks/01b_more.ipynb", mb="# 01b", blank="raise NotImplementedError  # new", last=FIRST["last"])
+    publish(course)
+    bring(course)
+    found = list(texts(copy / "01b_more.ipynb").values())
+    assert found[:2] == ["# 01b", "half written"] and "Update of the course" in found[2]
+    assert found[3:] == ["raise NotImplementedError  # new", FIRST["last"]]
+
+
 def test_a_renamed_notebook_takes_everything_along(course):
     bring(course)
     copy = course / "my_notebooks"

@@ -1,5 +1,7 @@
 """How long a notebook takes a reader, by one formula: `python -m nncourse.classroom.lengths` prints all.
 
+With --write it first corrects the hours in the heads that state them.
+
 minutes = words / 100 + 2/3 · code cells + Σ over its exercises (5 + lines)
 
 Words are those of all markdown cells. An exercise is a cell with `your code here: about 6 lines`, and these are its
@@ -89,10 +91,21 @@ def table(lengths: Sequence[Length]) -> list[str]:
     return lines
 
 
+def write_hours(path: Path) -> None:
+    """Correct the hours that a notebook's head states; what is not stated is not added."""
+    found, hours = length(path), in_words(length(path).hours)
+    if found.stated and found.stated != hours:
+        text = path.read_text("utf-8")
+        path.write_text(STATED.sub(lambda match: match[0].replace(match[1], hours), text, count=1), "utf-8")
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Print the table of these notebooks, or of all; the exit status."""
-    paths = [Path(name) for name in arguments] or sorted((PACKAGE.parent / "notebooks").glob("*.ipynb"))
+    """Print the table of these notebooks, or of all, after --write; the exit status."""
+    named = [Path(name) for name in arguments if name != "--write"]
+    paths = named or sorted((PACKAGE.parent / "notebooks").glob("*.ipynb"))
     try:
+        for path in paths if "--write" in arguments else ():
+            write_hours(path)
         print("\n".join(table([length(path) for path in paths])))
     except (CourseError, OSError) as error:
         print(f"lengths: {error}", file=sys.stderr)

@@ -94,7 +94,8 @@ def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[s
         else:
             _write(folder / name, content)
     write_manifest(folder, new)
-    said.append(f"from course {base['course']} to {new['course']}; {_saved(backup, folder)}")
+    way = f"from course {base['course']} to {new['course']}; " if base["course"] != new["course"] else ""
+    said.append(way + _saved(backup, folder))
     if {"pyproject.toml", *(name for name in todo if name.startswith("requirements/"))} & todo.keys():
         said.append("run `make lab` once more: the course wants other packages now")
     return said
