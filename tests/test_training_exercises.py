@@ -5,6 +5,7 @@ import pytest
 from test_answers import RIGHT
 
 from nncourse import datasets
+from nncourse.classroom import speedup
 from nncourse.classroom.course import solution, solution_text
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.backend import choose
@@ -138,3 +139,12 @@ def test_half_of_the_largest_rate_that_falls():
 )
 def test_stopping(costs, patience, wanted):
     assert stop_early["loops"](np.array(costs, np.float32), patience) == wanted
+
+
+def test_a_report_that_refuses_it_measures_the_other_kernels(my_kernels):
+    kept_kernels.keep(find("sigmoid"), "numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n", seconds=1e-9)
+    kept_kernels.keep(algorithm_1, "loops", counting())
+    contender, network = speedup.Contender("yours", "numpy", {"mine": True}), make_network((2, 3, 1))
+    assert speedup.backend_of(contender, network).notes == {"sigmoid": "yours", "algorithm_1": "yours"}
+    backend = speedup.backend_of(contender, network, refused={"algorithm_1.loops"})
+    assert backend.notes == {"sigmoid": "yours"} and "algorithm_1" not in backend.kernels
