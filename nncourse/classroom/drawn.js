@@ -488,6 +488,9 @@ function describe(place, node, words) {
 // ---- the widget
 
 const REST = 400; // milliseconds without a change after which screen readers are told
+const UNDER_WAY = 4; // messages to Python, as long as it answers within SLOW seconds; then one
+const SLOW = 0.02;
+const PATIENCE = 3000; // milliseconds after which an answer is taken for lost
 
 // A widget for anywidget. `height` is that of the picture in pixels, or a function of its width. draw() draws a frame;
 // clicked({ x, y, send, press, ... }), where there is one, is told of clicks on the picture, in its pixels.
@@ -500,16 +503,30 @@ function widget({ height, draw, clicked, most = 960 }) {
       closing.push(() => model.off(event, handler));
     };
     let values = { ...model.get("values") };
-    let pending = false;
 
+    // Messages to Python. A few may be under way: a server that gathers small packets holds each one back until the next
+    // message confirms it, and would wait for 40 ms. Of what has to wait here only the newest values are kept.
+    const view = `${Date.now()} ${Math.random()}`;
+    let [sent, answered, sentAt, waits] = [0, 0, 0, false];
+    const transmit = () => {
+      const most = model.get("turn")[2] < SLOW ? UNDER_WAY : 1;
+      waits = sent - answered >= most && performance.now() - sentAt < PATIENCE;
+      if (waits) return;
+      sentAt = performance.now();
+      model.send({ values, turn: [view, ++sent] });
+    };
     const send = (name, value) => {
       values = { ...values, [name]: value };
-      pending = true;
-      model.set("values", values); // ipywidgets keeps one message under way, and of the others only the newest
-      model.save_changes();
       controls[name]?.show?.(value);
+      transmit();
     };
     const press = (name) => model.send({ pressed: name });
+    listen("change:turn", () => {
+      const [who, number] = model.get("turn");
+      if (who !== view) return;
+      answered = number;
+      if (waits) transmit();
+    });
 
     // controls
     const panel = element("div", "controls", el);
@@ -524,7 +541,7 @@ function widget({ height, draw, clicked, most = 960 }) {
         press,
         onClose: (end) => closing.push(end),
         move: (value) => send(target, value),
-        get: () => ({ value: values[target], pending }),
+        get: () => ({ value: values[target], pending: sent > answered }),
       };
       const part = CONTROLS[about.kind](place, { ...about, moves: known[target] }, (v) => send(about.name, v), means);
       controls[about.name] = part;
@@ -591,13 +608,16 @@ function widget({ height, draw, clicked, most = 960 }) {
 
     listen("change:frame", () => {
       frame = unpacked(model.get("frame"));
-      pending = false;
       soon();
     });
     listen("change:given", () => ((given = unpacked(model.get("given"))), soon()));
-    listen("change:words", () => ((pending = false), say()));
+    listen("change:words", say);
     listen("change:states", showStates);
-    listen("change:values", () => ((values = { ...model.get("values") }), showValues()));
+    listen("change:values", () => {
+      if (sent > answered || waits) return; // an older value than the control's
+      values = { ...model.get("values") };
+      showValues();
+    });
     if (clicked) {
       canvas.addEventListener("click", (event) => {
         const box = canvas.getBoundingClientRect();

@@ -2,14 +2,15 @@
 
     Drawn("drawn_neuron.js", {"b": slider("bias b", "…", 0, -5, 5)}, answer, "What is to be seen.")
 
-Whenever a control moves, the browser sends the values of all of them, `answer(**values)` computes a frame and words, and
-the browser draws the frame. Only one message is under way at a time and the newest values win, so nothing lags behind.
+Whenever a control moves, the browser sends the values of all of them, `answer(**values)` computes a frame and words,
+and the browser draws the frame. A few messages at most are under way, and the newest values win: nothing lags behind.
 
 A script is the text of drawn.js followed by a file of the widget's own, which ends with `export default widget({…})`.
 A callback may run on another thread while a notebook cell runs, so it computes under a lock, on the CPU.
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -80,14 +81,15 @@ def play(label: str, plays: str) -> Control:
 class Drawn(anywidget.AnyWidget):
     """Controls, a picture drawn in the browser, and words, which screen readers announce when the controls rest.
 
-    `given` goes to the browser once, a frame whenever a value changes. Both are dictionaries of numbers, texts, lists and
-    NumPy arrays (sent as float32, or as uint8). `still()` is the figure that a saved notebook shows.
+    `given` goes to the browser once, a frame whenever a value changes. Both are dictionaries of numbers, texts, lists
+    and NumPy arrays (sent as float32, or as uint8). `still()` is the figure that a saved notebook shows.
     """
 
     _css = HERE / "drawn.css"
     controls = traitlets.List().tag(sync=True)
     states = traitlets.Dict().tag(sync=True)  # of controls, by name: label, pressed, disabled, hidden
-    values = traitlets.Dict().tag(sync=True, echo_update=False)
+    values = traitlets.Dict().tag(sync=True)
+    turn = traitlets.List(["", 0, 0.0]).tag(sync=True)  # which message of which view was answered, and in what time, s
     given = traitlets.Dict().tag(sync=True)
     frame = traitlets.Dict().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
@@ -119,7 +121,7 @@ class Drawn(anywidget.AnyWidget):
             caption=caption,
         )
         self.observe(lambda change: self.redraw(), "values")
-        self.on_msg(lambda widget, content, buffers: self._press(content))
+        self.on_msg(lambda widget, content, buffers: self._take(content))
 
     def __repr__(self) -> str:
         return SAVED
@@ -162,16 +164,15 @@ class Drawn(anywidget.AnyWidget):
         with self.lock:
             self.states = self.states | {name: self.states.get(name, {}) | state}
 
-    def set_state(self, sync_data: dict) -> None:
-        """Take values from the browser, while no other thread sends a frame."""
-        with self.lock:
-            super().set_state(sync_data)
-
-    def _press(self, content: dict) -> None:
-        name = content.get("pressed") if isinstance(content, dict) else None
-        if self.pressed and name in self.by_name:
-            with self.lock:
-                self.pressed(name)
+    def _take(self, content: dict) -> None:
+        """A message from the browser: the values of the controls, or the name of a button that was pressed."""
+        start = time.perf_counter()
+        with self.lock, self.hold_sync():
+            if "values" in content:
+                self.values = self.values | content["values"]
+                self.turn = [*content["turn"], time.perf_counter() - start]
+            elif self.pressed and content.get("pressed") in self.by_name:
+                self.pressed(content["pressed"])
 
     def close(self) -> None:
         """Close the widget, after calling on_close()."""
