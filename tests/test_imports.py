@@ -46,9 +46,8 @@ BELOW = {
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
 LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
-CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
-CORNERS |= {"classroom/drawn.py"}
-CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
+CORNERS = {f"classroom/{name}.py" for name in ("described", "plots", "widgets", "playground", "picture")}
+CORNERS |= {f"classroom/{name}.py" for name in ("drawn", "filter_by_hand", "images", "way_back", "drawing", "valley")}
 CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges")}
 CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks")}
 

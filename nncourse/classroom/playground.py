@@ -18,11 +18,11 @@ import ipywidgets
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 
 from nncourse import datasets
 from nncourse import device as devices
 from nncourse.classroom import plots, widgets
+from nncourse.classroom.described import Drawn
 from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
 from nncourse.model.network import COSTS, forward, make_network, training_step
@@ -148,7 +148,7 @@ class Picture:
     """Decision regions, cost curves and weights. Text and axes are drawn once; a frame redraws only what changes."""
 
     def __init__(self, engine: Engine):
-        self.figure = Figure(figsize=(9.6, 3.4), dpi=100)
+        self.figure = Drawn(figsize=(9.6, 3.4), dpi=100)
         self.canvas, self.background = FigureCanvasAgg(self.figure), None
         self.plane = self.figure.add_axes((0.075, 0.14, 0.275, 0.76))
         self.costs = self.figure.add_axes((0.43, 0.14, 0.23, 0.76))
@@ -243,13 +243,17 @@ class Picture:
         return widgets.frame(self.canvas)
 
 
-def still(epochs: int = 100, **settings) -> Figure:
+def still(epochs: int = 100, **settings) -> Drawn:
     """The playground's picture after some epochs of training, as a Figure that a notebook can save."""
     engine = Engine(Settings(**settings))
     while engine.epoch < epochs:
         engine.train(epochs=max(1, epochs // 100))
         engine.measure()
-    return Picture(engine).figure
+    figure, chosen = Picture(engine).figure, engine.settings
+    three = "The regions of the classes, the costs over the epochs, and the network with its weights."
+    network = f"hidden layers {chosen.hidden}, {chosen.activation}, learning rate {chosen.learning_rate:g}"
+    figure.words = f"{three} Data {chosen.data}, {network}: {engine.words()}."
+    return figure
 
 
 # ---- the thread and the controls
