@@ -60,7 +60,7 @@ function themeOf(element) {
   const ink = dark ? "#e4e4e4" : "#222222";
   const colours = dark ? DARK : LIGHT;
   const ends = [colours.blue, paper, colours.orange].map(parts);
-  const strength = dark ? 0.55 : 0.5;
+  const strength = dark ? 0.5 : 0.38;
   const ramp = (v) => {
     const share = Math.min(1, Math.max(0, v)) * 2 - 1;
     const end = share < 0 ? ends[0] : ends[2];
@@ -231,7 +231,7 @@ class Plot {
       for (let i = 0; i < xs.length; i++) {
         const [x, y] = [this.X(xs[i]), this.Y(ys[i])];
         const there = Number.isFinite(x) && Number.isFinite(y);
-        if (there) down ? pen.lineTo(x, far(y)) : pen.moveTo(x, far(y));
+        if (there) down ? pen.lineTo(far(x), far(y)) : pen.moveTo(far(x), far(y));
         down = there;
       }
       pen.stroke();

@@ -20,6 +20,7 @@ import numpy as np
 import traitlets
 from matplotlib.figure import Figure
 
+from nncourse.classroom import described
 from nncourse.errors import CourseError
 
 HERE = Path(__file__).parent
@@ -82,7 +83,7 @@ class Drawn(anywidget.AnyWidget):
     """Controls, a picture drawn in the browser, and words, which screen readers announce when the controls rest.
 
     `given` goes to the browser once, a frame whenever a value changes. Both are dictionaries of numbers, texts, lists
-    and NumPy arrays (sent as float32, or as uint8). `still()` is the figure that a saved notebook shows.
+    and NumPy arrays (sent as float32, or as uint8). `still()` is the figure, with words, that a saved notebook shows.
     """
 
     _css = HERE / "drawn.css"
@@ -102,7 +103,7 @@ class Drawn(anywidget.AnyWidget):
         answer: Answer,
         caption: str,
         given: Mapping | None = None,
-        still: Callable[[], Figure] | None = None,
+        still: Callable[[], Figure | described.Described] | None = None,
         pressed: Callable[[str], None] | None = None,
     ):
         self._esm = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("drawn.js", script))
@@ -133,7 +134,7 @@ class Drawn(anywidget.AnyWidget):
         data, metadata = self._repr_mimebundle_()
         display(data, metadata=metadata, raw=True)
         if self.still:
-            display_still(self.still(), self.words)
+            display_still(self.still())
 
     def set(self, **values: float | str | bool) -> None:
         """Move controls, as a user does."""
@@ -198,13 +199,18 @@ def in_one_line(error: BaseException) -> str:
     return f"{kind}{' '.join(str(error).split())}"
 
 
-def display_still(figure: Figure, words: str) -> None:
-    """Display a figure with `words` as its text alternative, after the line that says what to do."""
-    from IPython.core.pylabtools import print_figure
+def display_still(figure: Figure | described.Described) -> None:
+    """Display a figure that has words, with them as its text alternative, after the line that says what to do."""
     from IPython.display import display
 
-    alternative = f"{SAVED} Here it stands still. {words}"
-    figure.text(0.005, 0.995, SAVED, ha="left", va="top", fontsize=8, style="italic", color="0.35", in_layout=False)
-    picture = print_figure(figure, bbox_inches=None, base64=True)
-    data = {"image/png": picture, "text/plain": alternative}
-    display(data, metadata={"image/png": {"alt": alternative}}, raw=True)
+    data, metadata = figure._repr_mimebundle_()
+    data["text/html"] = f'<p class="nncourse-still"><em>{SAVED} Here it stands still.</em></p>{data["text/html"]}'
+    data["text/plain"] = f"{SAVED} {data['text/plain']}"
+    display(data, metadata=metadata, raw=True)
+
+
+def contours(x: np.ndarray, y: np.ndarray, heights: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Lines of equal height over places x and y, all of them grids: points (n, 2), with NaN between two lines."""
+    lines = Figure().subplots().contour(x, y, heights, levels=levels)
+    gap = np.full((1, 2), np.nan)
+    return np.concatenate([part for level in lines.allsegs for line in level for part in (line, gap)])
