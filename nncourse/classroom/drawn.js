@@ -372,9 +372,11 @@ function element(kind, className, parent, text = "") {
 const CONTROLS = {
   slider(place, about, send) {
     const { low, high, step, log } = about;
-    const along = (value) => (log ? Math.log10(value) : value);
+    const along = (value) => (log ? Math.log(value) / Math.log(log) : value);
+    const at = (place) => (log === 2 ? Math.round(2 ** place) : log ? Number((10 ** place).toPrecision(3)) : place);
     const decimals = (String(step).split(".")[1] ?? "").length;
-    const text = (value) => (log ? written(value) : Number(value).toFixed(decimals).replace("-", "−"));
+    const text = (value) =>
+      log ? written(value, log === 2 ? 6 : 3) : Number(value).toFixed(decimals).replace("-", "−");
     const head = element("div", "head", place);
     const range = Object.assign(element("input", "range"), { type: "range", id: `nncourse-${++made}` });
     const label = element("label", "", head, about.label);
@@ -382,11 +384,11 @@ const CONTROLS = {
     const field = Object.assign(element("input", "field", head), { type: "text", inputMode: "decimal" });
     field.setAttribute("aria-label", `${about.label}, typed`);
     const track = element("div", "track", place);
-    element("span", "end", track, written(low, 4));
+    element("span", "end", track, written(low, 5));
     track.append(range);
-    element("span", "end", track, written(high, 4));
+    element("span", "end", track, written(high, 5));
     Object.assign(range, { min: along(low), max: along(high), step });
-    describe(place, range, `${about.tip}. From ${written(low, 4)} to ${written(high, 4)}.`);
+    describe(place, range, `${about.tip}. From ${written(low, 5)} to ${written(high, 5)}.`);
     const show = (value) => {
       if (document.activeElement !== range || Math.abs(Number(range.value) - along(value)) > step) {
         range.value = along(value);
@@ -395,15 +397,12 @@ const CONTROLS = {
       if (document.activeElement !== field) field.value = text(value);
     };
     const take = (value) => (show(value), send(value));
-    range.addEventListener("input", () => {
-      const at = Number(range.value);
-      take(log ? Math.min(high, Math.max(low, Number((10 ** at).toPrecision(3)))) : at);
-    });
+    range.addEventListener("input", () => take(Math.min(high, Math.max(low, at(Number(range.value))))));
     field.addEventListener("change", () => {
       const typed = Number(field.value.replace("−", "-").replace(",", "."));
       field.blur();
       if (field.value.trim() === "" || !Number.isFinite(typed)) return show(Number(field.dataset.value));
-      const whole = Number.isInteger(step) && !log;
+      const whole = Number.isInteger(step);
       take(Math.min(high, Math.max(low, whole ? Math.round(typed) : typed)));
     });
     field.addEventListener("keydown", (event) => event.key === "Enter" && field.blur());

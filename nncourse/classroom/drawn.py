@@ -40,18 +40,23 @@ class Control:
     high: float | None = None
     step: float | None = None
     options: tuple[str, ...] = ()
-    log: bool = False  # a slider on which each notch is a factor
+    log: int = 0  # the base of a slider on which each notch is a factor: 10, or 2 for whole powers of two
     plays: str = ""  # the slider that a Play button moves
 
 
 def slider(label: str, tip: str, value: float, low: float, high: float, step: float = 0.1) -> Control:
-    """A slider for a number; with step 1 for a whole number. Its ends are shown."""
-    return Control("slider", label, tip, value, low, high, step)
+    """A slider for a number; with step 1 for a whole number. Its ends are shown, and wide enough for its value."""
+    return Control("slider", label, tip, value, min(low, value), max(high, value), step)
 
 
 def factors(label: str, tip: str, value: float, low: float, high: float, step: float = 0.05) -> Control:
     """A slider from 10^low to 10^high, with three digits; a notch is a factor of 10^step."""
-    return Control("slider", label, tip, value, 10.0**low, 10.0**high, step, log=True)
+    return Control("slider", label, tip, value, min(10.0**low, value), max(10.0**high, value), step, log=10)
+
+
+def powers_of_two(label: str, tip: str, value: int, highest: int) -> Control:
+    """A slider from 1 over 2, 4, 8 … to 2^highest."""
+    return Control("slider", label, tip, value, 1, max(2**highest, value), 1, log=2)
 
 
 def learning_rate(value: float, low: float = -3, high: float = 0) -> Control:
