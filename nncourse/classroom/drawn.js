@@ -491,8 +491,8 @@ const UNDER_WAY = 4; // messages to Python, as long as it answers within SLOW se
 const SLOW = 0.02;
 const PATIENCE = 3000; // milliseconds after which an answer is taken for lost
 
-// A widget for anywidget. `height` is that of the picture in pixels, or a function of its width. draw() draws a frame;
-// clicked({ x, y, send, press, ... }), where there is one, is told of clicks on the picture, in its pixels.
+// A widget for anywidget. `height` is that of the picture in pixels, or a function of its width and of
+// what was given. draw() draws a frame; clicked({ x, y, send, press, ... }), where there is one, is told of clicks on the picture, in its pixels.
 function widget({ height, draw, clicked, most = 960 }) {
   function render({ model, el }) {
     el.classList.add("nncourse-drawn");
@@ -578,7 +578,7 @@ function widget({ height, draw, clicked, most = 960 }) {
       due = false;
       const wide = Math.min(most, el.clientWidth);
       if (wide < 10) return; // not on the page yet
-      const high = typeof height === "function" ? height(wide) : height;
+      const high = Math.round(typeof height === "function" ? height(wide, given) : height);
       const dots = window.devicePixelRatio || 1;
       if (canvas.width !== Math.round(wide * dots) || canvas.height !== Math.round(high * dots)) {
         canvas.width = Math.round(wide * dots);
