@@ -100,6 +100,7 @@ class Drawn(anywidget.AnyWidget):
     frame = traitlets.Dict().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
     caption = traitlets.Unicode().tag(sync=True)
+    on_close: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -114,7 +115,6 @@ class Drawn(anywidget.AnyWidget):
         self._esm = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("drawn.js", script))
         self.answer, self.still, self.pressed = answer, still, pressed
         self.lock = threading.RLock()
-        self.on_close: Callable[[], None] = lambda: None
         self.by_name = dict(controls)
         values = {name: control.value for name, control in controls.items() if control.value is not None}
         frame, words = answer(**values)

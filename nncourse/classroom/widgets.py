@@ -1,11 +1,10 @@
-"""Interactive widgets: sliders, a picture, and a description in words. Each has a static counterpart in plots.py.
+"""The widgets of notebooks 01, 02, 06 and 07: sliders, a picture drawn in the browser, and words. See drawn.py.
 
-A callback may run on another thread while a notebook cell runs, so it draws under a lock and only its own figure.
+Each has a still counterpart in plots.py.
 """
 
 import html
 import io
-import threading
 from collections.abc import Callable, Sequence
 
 import ipywidgets
@@ -102,22 +101,6 @@ def frame(canvas: FigureCanvasAgg) -> bytes:
     picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
     picture.save(file, "png", compress_level=1)
     return file.getvalue()
-
-
-def live(controls: dict[str, ipywidgets.Widget], caption: str, draw: Callable) -> Panel:
-    """A panel that is redrawn when a control changes: draw(**values) returns a Figure and words."""
-    panel, lock = Panel(controls, caption), threading.Lock()
-
-    def redraw(change=None):
-        with lock:
-            figure, words = draw(**{name: widget.value for name, widget in controls.items()})
-            panel.image.value = png(figure)
-            say(panel.words, words)
-
-    for widget in controls.values():
-        widget.observe(redraw, "value")
-    redraw()
-    return panel
 
 
 def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> drawn.Drawn:
