@@ -49,7 +49,7 @@ LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNERS = {f"classroom/{name}.py" for name in ("described", "plots", "widgets", "playground", "picture")}
 CORNERS |= {f"classroom/{name}.py" for name in ("drawn", "filter_by_hand", "images", "way_back", "drawing", "valley")}
 CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges")}
-CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks")}
+CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks", "perceptron", "sums", "on_the_gpu")}
 
 
 def part_of(file: Path) -> str:

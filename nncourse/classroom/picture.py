@@ -85,12 +85,14 @@ def show(
     kernel: str | CudaKernel,
     block: int | tuple[int, ...] | None = None,
     grid: int | tuple[int | str, ...] | None = None,
+    seed: int = 0,
     **sizes: int,
 ) -> Picture:
     """The picture of a CUDA kernel on random data. `kernel` is a kernel of the operation, its name, or a CUDA text.
 
-    `block` (threads per block) and `grid` are the kernel's own unless given. `sizes` sets sizes of the contract by
-    letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for anything unknown.
+    `block` (threads per block) and `grid` are the kernel's own unless given; `seed` chooses the data. `sizes` sets
+    sizes of the contract by letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for
+    anything unknown.
 
     A notebook shows the value of a cell's last line only. A call that is a line of its own is shown wherever it stands.
     """
@@ -105,7 +107,7 @@ def show(
             raise CourseError(f"{operation.name}: wanted sizes from {least} up, got {name}={size!r}")
     small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL
     sizes = {name: small.get(name, 4) for name in operation.shapes.free_names} | sizes
-    arguments = zip(operation.arguments, check.random_case(operation, sizes).arguments, strict=True)
+    arguments = zip(operation.arguments, check.random_case(operation, sizes, seed).arguments, strict=True)
     shown = Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
     if running_ipython() and _is_dropped(sys._getframe(1)):
         shown._ipython_display_()
