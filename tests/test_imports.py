@@ -47,6 +47,7 @@ WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
 LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
+CORNERS |= {"classroom/drawn.py"}
 CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
 CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges")}
 CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks")}

@@ -15,11 +15,12 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from nncourse import datasets
-from nncourse.classroom import plots
+from nncourse.classroom import drawn, plots
 from nncourse.kernels.backend import choose
 from nncourse.model import metrics
 
 ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
+PLANE = 120  # numbers along each side of a plane of colours
 
 
 class Panel(ipywidgets.VBox):
@@ -119,25 +120,51 @@ def live(controls: dict[str, ipywidgets.Widget], caption: str, draw: Callable) -
     return panel
 
 
-def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> Panel:
+def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> drawn.Drawn:
     """One neuron with two inputs: change its weights and bias until its line separates classes 0 and 1 of y."""
     if X is None or y is None:
         data = datasets.blobs(120, noise=0.45, seed=3)
         X, y = data.X[data.labels < 2], data.labels[data.labels < 2]
     X, y = np.asarray(X, float), np.asarray(y).astype(int).reshape(-1)
+    low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
+    plane = np.stack(np.meshgrid(*np.linspace(low, high, PLANE).T), axis=-1).reshape(-1, 2)
     controls = {
-        "w1": slider("weight w1", "How much the first input counts", 1, -5, 5),
-        "w2": slider("weight w2", "How much the second input counts", 1, -5, 5),
-        "b": slider("bias b", "Moves the line away from the origin", 0, -5, 5),
-        "activation": menu("activation", "What turns z into the output", "step", ("step", "sigmoid")),
+        "w1": drawn.slider("weight w1", "How much the first input counts", 1, -5, 5),
+        "w2": drawn.slider("weight w2", "How much the second input counts", 1, -5, 5),
+        "b": drawn.slider("bias b", "Moves the line away from the origin", 0, -5, 5),
+        "activation": drawn.menu("activation", "What turns z into the output", "step", ("step", "sigmoid")),
     }
 
-    def draw(w1: float, w2: float, b: float, activation: str):
-        wrong = int((plots.neuron_says((w1, w2), b, X) != y).sum())
-        words = f"z = {w1:g}·x1 {w2:+g}·x2 {b:+g}. {wrong} of {len(y)} points are on the wrong side."
-        return plots.plot_neuron((w1, w2), b, X, y, activation=activation), words
+    def answer(w1: float, w2: float, b: float, activation: str) -> tuple[dict, str]:
+        backend, w = choose("numpy"), np.array([w1, w2], float)
+        z = backend.dense_forward(plane, w[None], np.array([b], float))
+        shades = getattr(backend, activation)(z).reshape(PLANE, PLANE)
+        wrong = plots.neuron_says(w, b, X) != y
+        frame = {"plane": np.uint8(255 * shades), "wrong": np.uint8(wrong), **_line_of(w, b, low, high)}
+        words = f"z = {w1:g}·x1 {w2:+g}·x2 {b:+g}. {wrong.sum()} of {len(y)} points are on the wrong side."
+        return frame, words
 
-    return live(controls, "The plane of the two inputs, the neuron's decision line, and points of two classes.", draw)
+    return drawn.Drawn(
+        "drawn_neuron.js",
+        controls,
+        answer,
+        "The plane of the two inputs, the neuron's decision line, and points of two classes.",
+        given={"X": X, "y": y, "low": low.tolist(), "high": high.tolist()},
+        still=lambda: plots.plot_neuron((1, 1), 0, X, y),
+    )
+
+
+def _line_of(w: np.ndarray, b: float, low: np.ndarray, high: np.ndarray) -> dict:
+    """Two points of the line z = 0, beyond the plane; and the arrow w, if it begins on the plane. Nothing if w is 0."""
+    if not w.any():
+        return {}
+    middle, length = (low + high) / 2, np.linalg.norm(high - low)
+    foot = middle - (w @ middle + b) * w / (w @ w)
+    along = length * np.array([-w[1], w[0]]) / np.linalg.norm(w)
+    found: dict = {"line": np.array([foot - along, foot + along])}
+    if (low < foot).all() and (foot < high).all():
+        found |= {"foot": foot.tolist(), "tip": (foot + 0.3 * w).tolist()}
+    return found
 
 
 def activations() -> Panel:
