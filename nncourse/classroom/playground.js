@@ -1,22 +1,13 @@
-// The playground in the browser. Python sends arrays (playground_frames.py); here they are drawn, and commands are sent
-// back. Nothing is computed here that the network computes.
+// The playground in the browser, after the text of drawn.js. Python sends arrays (playground_frames.py); here they are
+// drawn, and commands are sent back. Nothing is computed here that the network computes.
 
-const BLUE = [31, 119, 180], ORANGE = [255, 127, 14], GREEN = [44, 160, 44]; // classes 0, 1, 2; low and high
-const CLASSES = [BLUE, ORANGE, GREEN];
+const CLASSES = [["blue", "o"], ["orange", "^"], ["green", "s"]]; // colour and mark; low is blue, high is orange
 const PALE = 0.6; // how much of its colour the plane has; points have all
 const ACKNOWLEDGE = 4; // every so many frames Python is told which was drawn
 const WORDS_EVERY = 200; // milliseconds between two texts while it trains
 const NET_HEAD = 46, MOST_SIDE = 38, LEAST_SIDE = 17; // pixels: above the neurons; a neuron's picture
 const HINT =
   "Point at a neuron, or move to it with Tab and the arrow keys: it is shown large, with its weights. Click an input to use it or not.";
-
-function element(kind, className, parent, text = "") {
-  const made = document.createElement(kind);
-  made.className = className;
-  made.textContent = text;
-  parent?.append(made);
-  return made;
-}
 
 function button(className, parent, text, name, press) {
   const made = element("button", className, parent, text);
@@ -26,192 +17,133 @@ function button(className, parent, text, name, press) {
   return made;
 }
 
-const bytes = (view) => (view ? new Uint8Array(view.buffer, view.byteOffset, view.byteLength) : new Uint8Array());
-const floats = (view) => (view ? new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength)) : new Float32Array());
-const short = (number) => Number(number.toPrecision(3)).toString().replace("-", "−");
-const css = (colour, alpha = 1) => `rgba(${colour.map(Math.round).join(",")},${alpha})`;
-const mix = (from, to, share) => from.map((value, i) => value + share * (to[i] - value));
-
-// ---- colours: the page's own ground and ink, so that the picture is light or dark as the page is
-
-function parsed(colour, otherwise) {
-  const pen = document.createElement("canvas").getContext("2d");
-  pen.fillStyle = otherwise;
-  pen.fillStyle = colour.trim() || otherwise;
-  pen.fillRect(0, 0, 1, 1);
-  return [...pen.getImageData(0, 0, 1, 1).data.slice(0, 3)];
-}
-
-function theme(style) {
-  const ground = parsed(style.getPropertyValue("--jp-layout-color0"), "#fff");
-  const says = Array.from({ length: 256 }, (_, byte) => {
-    const value = (byte - 128) / 127;
-    return mix(ground, value < 0 ? BLUE : ORANGE, Math.min(1, Math.abs(value)));
-  });
-  return { ground, ink: parsed(style.getPropertyValue("--jp-ui-font-color0"), "#222"), says };
-}
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 // ---- pictures
 
-function paint(canvas, side, colourAt) {
-  if (canvas.width !== side) canvas.width = canvas.height = side;
-  const pen = canvas.getContext("2d");
-  const image = pen.createImageData(side, side);
-  for (let row = 0, from = 0; row < side; row++) {
-    let to = 4 * (side - 1 - row) * side; // Python's first row is the lowest
-    for (let column = 0; column < side; column++, from++, to += 4) {
-      const colour = colourAt(from);
-      image.data[to] = colour[0];
-      image.data[to + 1] = colour[1];
-      image.data[to + 2] = colour[2];
-      image.data[to + 3] = 255;
-    }
-  }
-  pen.putImageData(image, 0, 0);
+// A colour as a pixel of an image: red, green, blue and alpha in the order of memory.
+function pixel(colour) {
+  const [red, green, blue] = colour.map(Math.round);
+  return new Uint32Array(new Uint8ClampedArray([red, green, blue, 255]).buffer)[0];
 }
 
-// The colour of the likeliest class, paler where the classes share the place.
-function shares(plane, classes, { ground }) {
-  const steps = CLASSES.map((colour) => Array.from({ length: 256 }, (_, i) => mix(ground, colour, (PALE * i) / 255)));
-  return (place) => {
+// The pixels of a byte from 0 (all blue) over the page's own ground to 255 (all orange).
+function palette(theme, strength = 1) {
+  const [ground, blue, orange] = [theme.paper, theme.colours.blue, theme.colours.orange].map(parts);
+  return Uint32Array.from({ length: 256 }, (_, byte) => {
+    const value = Math.max(-1, (byte - 128) / 127);
+    const end = value < 0 ? blue : orange;
+    return pixel(ground.map((part, i) => part + strength * Math.abs(value) * (end[i] - part)));
+  });
+}
+
+// Bytes as a picture; Python's first row is the lowest.
+function paint(canvas, side, values, start, pixels) {
+  if (canvas.width !== side) canvas.width = canvas.height = side;
+  canvas.pen ??= canvas.getContext("2d");
+  if (canvas.image?.width !== side) canvas.image = canvas.pen.createImageData(side, side);
+  const to = new Uint32Array(canvas.image.data.buffer);
+  for (let row = 0, from = start; row < side; row++) {
+    for (let at = (side - 1 - row) * side, end = at + side; at < end; at++, from++) to[at] = pixels(values, from);
+  }
+  canvas.pen.putImageData(canvas.image, 0, 0);
+}
+
+// The colour of the likeliest class for a place, paler where the classes share it.
+function likeliest(classes, steps) {
+  const even = 255 / classes;
+  return (plane, place) => {
     let [best, most, rest] = [0, 0, 255];
     for (let other = 1; other < classes; other++) {
       const share = plane[place * (classes - 1) + other - 1];
       rest -= share;
-      if (share > most) [best, most] = [other, share];
+      if (share > most) {
+        best = other;
+        most = share;
+      }
     }
-    if (rest > most) [best, most] = [0, rest];
-    const sure = (most - 255 / classes) / (255 - 255 / classes);
-    return steps[best][Math.max(0, Math.round(255 * sure))];
+    if (rest > most) {
+      best = 0;
+      most = rest;
+    }
+    return steps[best][Math.max(0, Math.round((255 * (most - even)) / (255 - even)))];
   };
+}
+
+function classSteps(theme) {
+  const ground = parts(theme.paper);
+  return CLASSES.map(([name]) => {
+    const colour = parts(theme.colours[name]);
+    const at = (i) => pixel(ground.map((part, j) => part + ((PALE * i) / 255) * (colour[j] - part)));
+    return Uint32Array.from({ length: 256 }, (_, i) => at(i));
+  });
 }
 
 // A canvas whose unit is the CSS pixel, wiped.
 function fresh(canvas, wide, high) {
-  const scale = window.devicePixelRatio || 1;
-  const size = [Math.round(wide * scale), Math.round(high * scale)];
+  const dots = window.devicePixelRatio || 1;
+  const size = [Math.round(wide * dots), Math.round(high * dots)];
   if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size;
   const pen = canvas.getContext("2d");
-  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  pen.setTransform(dots, 0, 0, dots, 0, 0);
   pen.clearRect(0, 0, wide, high);
-  pen.font = "11px sans-serif";
   return pen;
 }
 
-function mark(pen, label, x, y, radius) {
-  pen.beginPath();
-  if (label === 0) pen.arc(x, y, radius, 0, 2 * Math.PI);
-  else if (label === 2) pen.rect(x - radius, y - radius, 2 * radius, 2 * radius);
-  else {
-    pen.moveTo(x, y - 1.2 * radius);
-    pen.lineTo(x + 1.1 * radius, y + 0.8 * radius);
-    pen.lineTo(x - 1.1 * radius, y + 0.8 * radius);
-    pen.closePath();
-  }
-  pen.fill();
-  pen.stroke();
-}
-
-// 1, 2 or 5 times a power of ten: about `count` of them fit into the range.
-function ticks(low, high, count) {
-  const raw = (high - low) / count;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].find((factor) => factor * power >= raw) * power;
-  const found = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) found.push(Number(at.toPrecision(6)));
-  return found;
-}
-
-function drawPlane(canvas, picture, scene, look, wide) {
-  const [left, foot] = [26, 16];
-  const side = wide - left - 2;
-  const pen = fresh(canvas, wide, side + foot + 2);
-  const [x0, x1, y0, y1] = scene.extent;
-  const across = (x) => left + ((x - x0) / (x1 - x0)) * side;
-  const up = (y) => ((y1 - y) / (y1 - y0)) * side;
-  pen.imageSmoothingEnabled = true;
-  pen.imageSmoothingQuality = "high";
-  pen.drawImage(picture, left, 0, side, side);
-  const points = scene.at;
-  for (const training of [true, false]) {
-    for (let i = 0; i < scene.kinds.length; i++) {
-      if (i < scene.training !== training) continue;
-      const colour = CLASSES[scene.kinds[i]];
-      pen.fillStyle = training ? css(colour) : css(look.ground);
-      pen.strokeStyle = training ? css(look.ground) : css(mix(colour, look.ink, 0.25));
-      pen.lineWidth = training ? 0.7 : 1.1;
-      mark(pen, scene.kinds[i], across(points[2 * i]), up(points[2 * i + 1]), 3);
-    }
-  }
-  pen.fillStyle = css(look.ink);
-  pen.textAlign = "center";
-  for (const x of ticks(x0, x1, 4)) pen.fillText(short(x), across(x), side + 12);
-  pen.fillText("x1", left + side - 6, side + 12);
-  pen.textAlign = "right";
-  for (const y of ticks(y0, y1, 4)) if (up(y) > 16) pen.fillText(short(y), left - 4, up(y) + 4);
-  pen.fillText("x2", left - 4, 10);
-}
-
-function drawCosts(canvas, history, look, wide, high) {
+// Axes and points, which stay while it trains: a layer of its own.
+function pointsLayer(scene, theme, wide, high) {
+  const canvas = document.createElement("canvas");
   const pen = fresh(canvas, wide, high);
-  const count = history.length / 3;
-  const costs = [];
-  for (let i = 0; i < count; i++) {
-    for (const cost of [history[3 * i + 1], history[3 * i + 2]]) if (Number.isFinite(cost) && cost > 0) costs.push(cost);
-  }
-  const [left, foot, top, right] = [38, 16, 6, 66];
-  let [low, high10] = [Infinity, -Infinity];
-  for (const cost of costs) [low, high10] = [Math.min(low, cost), Math.max(high10, cost)];
-  if (!costs.length) [low, high10] = [0.1, 1];
-  low = Math.log10(low) - 0.05;
-  high10 = Math.max(Math.log10(high10) + 0.05, low + 0.3);
-  const last = Math.max(1, history[3 * count - 3] || 0);
-  const across = (epoch) => left + (epoch / last) * (wide - left - right);
-  const up = (cost) => top + ((high10 - Math.log10(cost)) / (high10 - low)) * (high - top - foot);
-  pen.strokeStyle = css(look.ink, 0.15);
-  pen.fillStyle = css(look.ink);
-  pen.textAlign = "right";
-  const factors = high10 - low > 1.5 ? [1] : [1, 2, 5];
-  for (let power = Math.floor(low); power <= high10; power++) {
-    for (const factor of factors) {
-      const cost = factor * 10 ** power;
-      if (Math.log10(cost) < low || Math.log10(cost) > high10) continue;
-      pen.beginPath();
-      pen.moveTo(left, up(cost));
-      pen.lineTo(wide - right, up(cost));
-      pen.stroke();
-      pen.fillText(Number(cost.toPrecision(2)), left - 5, up(cost) + 4);
+  const [x0, x1, y0, y1] = scene.extent;
+  const margins = { left: 32, right: 2, top: 2, bottom: 20 };
+  const box = { left: 0, top: 0, width: wide, height: high };
+  const plot = new Plot(pen, theme, box, { x: { from: x0, to: x1 }, y: { from: y0, to: y1 }, grid: false, margins });
+  const { shape, values } = scene.points;
+  for (const training of [true, false]) {
+    for (let i = 0; i < shape[0]; i++) {
+      if (i < scene.training !== training) continue;
+      const [name, kind] = CLASSES[scene.labels.values[i]];
+      const style = training
+        ? { colour: theme.colours[name], edge: theme.paper, width: 0.7, size: 3.2 }
+        : { colour: theme.paper, edge: between(theme.colours[name], theme.ink, 0.3), width: 1.2, size: 3 };
+      plot.at(kind, values[2 * i], values[2 * i + 1], style);
     }
   }
-  pen.textAlign = "center";
-  for (const epoch of ticks(0, last, 4)) if (across(epoch) < wide - right - 10) pen.fillText(short(epoch), across(epoch), high - 3);
-  pen.fillText("epoch", wide - right + 4, high - 3);
-  const ends = [];
-  for (const [column, colour, dash] of [[1, BLUE, []], [2, ORANGE, [5, 3]]]) {
-    pen.strokeStyle = css(colour);
-    pen.lineWidth = 1.8;
-    pen.setLineDash(dash);
-    pen.beginPath();
-    let end = null;
-    for (let i = 0; i < count; i++) {
-      const cost = history[3 * i + column];
-      if (!(cost > 0) || !Number.isFinite(cost)) continue;
-      end = up(cost);
-      if (i) pen.lineTo(across(history[3 * i]), end);
-      else pen.moveTo(across(history[3 * i]), end);
-    }
-    pen.stroke();
-    ends.push(end ?? top);
+  write(pen, theme, "x1", wide - 4, high - 24, { align: "right", bold: true });
+  write(pen, theme, "x2", plot.left + 4, 14, { bold: true });
+  return { canvas, plot };
+}
+
+function drawPlane(canvas, picture, { canvas: points, plot }, wide, high) {
+  const pen = fresh(canvas, wide, high);
+  pen.imageSmoothingEnabled = true;
+  pen.drawImage(picture, plot.left, plot.top, plot.width, plot.height);
+  pen.drawImage(points, 0, 0, wide, high);
+}
+
+function drawCosts(canvas, history, theme, wide, high, names) {
+  const pen = fresh(canvas, wide, high);
+  const [epochs, training, held] = [0, 1, 2].map((number) => column(history, number));
+  const costs = [...training, ...held].filter((cost) => Number.isFinite(cost) && cost > 0);
+  const low = costs.length ? 0.9 * Math.min(...costs) : 0.1;
+  const y = { from: low, to: Math.max(1.1 * Math.max(...costs, 0), 2 * low), log: true };
+  const places = ticks([y.from, y.to], true, 4);
+  y.ticks = places.length > 5 ? places.filter((cost) => Math.abs(Math.log10(cost) % 1) < 1e-6) : places;
+  const margins = { left: 40, right: 58, top: 4, bottom: 20 };
+  const box = { left: 0, top: 0, width: wide, height: high };
+  const x = { from: 0, to: Math.max(1, epochs.at(-1)), ticks: 3 };
+  const plot = new Plot(pen, theme, box, { x, y, margins });
+  const { blue, orange } = theme.colours;
+  plot.line(epochs, held, { colour: orange, dash: [5, 3], width: 1.8 });
+  plot.line(epochs, training, { colour: blue, width: 1.8 });
+  write(pen, theme, names[2], wide - 54, high - 5, { colour: theme.soft });
+  const ends = [training, held].map((values) => Math.min(Math.max(plot.Y(values.at(-1)) || 0, 12), high - 28));
+  if (Math.abs(ends[0] - ends[1]) < 13) { // the names would cover each other
+    const [middle, up] = [(ends[0] + ends[1]) / 2, ends[0] <= ends[1] ? -7 : 7];
+    [ends[0], ends[1]] = [middle + up, middle - up];
   }
-  pen.setLineDash([]);
-  pen.textAlign = "left";
-  const apart = Math.abs(ends[0] - ends[1]) < 12; // the two names would cover each other
-  const middle = Math.min(Math.max((ends[0] + ends[1]) / 2, top + 10), high - foot - 8);
-  const heights = apart ? (ends[0] <= ends[1] ? [middle - 6, middle + 7] : [middle + 7, middle - 6]) : ends;
-  ["training", "held out"].forEach((name, i) => {
-    pen.fillStyle = css(mix(i ? ORANGE : BLUE, look.ink, 0.25));
-    pen.fillText(name, wide - right + 5, heights[i] + 4);
-  });
+  write(pen, theme, names[0], wide - 54, ends[0], { colour: blue, base: "middle" });
+  write(pen, theme, names[1], wide - 54, ends[1], { colour: orange, base: "middle" });
 }
 
 // ---- controls
@@ -261,20 +193,21 @@ function control(about, parent, send) {
 function layout(scene, wide, high, small) {
   const inputs = small ? scene.chosen : scene.features;
   const counts = [inputs.length, ...scene.sizes.slice(1)];
-  const room = high - NET_HEAD;
+  const head = small ? 20 : NET_HEAD;
+  const room = high - head;
   const side = Math.max(LEAST_SIDE, Math.min(MOST_SIDE, Math.floor(room / Math.max(...counts)) - 5));
   const [first, last] = [small ? 46 : 78, wide - side / 2 - 4];
   const columns = counts.map((count, level) => {
     const x = first + ((last - first) * level) / (counts.length - 1);
     const pitch = Math.min(side + 12, room / count);
-    const top = NET_HEAD + (room - pitch * count) / 2;
+    const top = head + (room - pitch * count) / 2;
     return Array.from({ length: count }, (_, number) => ({ x, y: top + pitch * (number + 0.5) }));
   });
   return { inputs, side, columns };
 }
 
 // The weights of each layer: W[to * inputs + from] and b[to].
-function parts(scene, weights) {
+function layersOf(scene, weights) {
   let at = 0;
   return scene.sizes.slice(1).map((to, layer) => {
     const from = scene.sizes[layer];
@@ -283,9 +216,9 @@ function parts(scene, weights) {
   });
 }
 
-function drawLinks(canvas, scene, place, weights, shown, look, wide, high) {
+function drawLinks(canvas, scene, place, weights, shown, theme, wide, high) {
   const pen = fresh(canvas, wide, high);
-  const layers = parts(scene, weights);
+  const layers = layersOf(scene, weights);
   let most = 1e-6;
   for (const { W } of layers) for (const weight of W) if (Math.abs(weight) > most) most = Math.abs(weight);
   const labels = [];
@@ -297,43 +230,43 @@ function drawLinks(canvas, scene, place, weights, shown, look, wide, high) {
         const number = layer ? j : place.inputs.indexOf(scene.chosen[j]);
         const [start, end] = [place.columns[layer][number], place.columns[layer + 1][i]];
         const leaves = shown && shown.level === layer && shown.number === number;
-        const alpha = !shown || own || leaves ? 0.9 : 0.12;
-        pen.strokeStyle = css(weight > 0 ? ORANGE : BLUE, alpha);
+        pen.globalAlpha = !shown || own || leaves ? 0.9 : 0.12;
+        pen.strokeStyle = weight > 0 ? theme.colours.orange : theme.colours.blue;
         pen.lineWidth = 0.25 + (3.5 * Math.abs(weight)) / most;
         const [x0, x1] = [start.x + place.side / 2, end.x - place.side / 2];
         pen.beginPath();
         pen.moveTo(x0, start.y);
         pen.bezierCurveTo((x0 + x1) / 2, start.y, (x0 + x1) / 2, end.y, x1, end.y);
         pen.stroke();
-        if (own) labels.push([short(weight), x0 + 4, start.y]);
+        if (own) labels.push([written(weight), x0 + 4, start.y]);
       }
     }
   });
+  pen.globalAlpha = 1;
+  pen.font = `11px ${theme.font}`;
   for (const [text, x, y] of labels) {
-    const width = pen.measureText(text).width;
-    pen.fillStyle = css(look.ground, 0.85);
-    pen.fillRect(x - 2, y - 7, width + 4, 14);
-    pen.fillStyle = css(look.ink);
-    pen.fillText(text, x, y + 4);
+    pen.fillStyle = theme.paper;
+    pen.fillRect(x - 2, y - 7, pen.measureText(text).width + 4, 14);
+    write(pen, theme, text, x, y, { size: 11, base: "middle" });
   }
 }
 
 // What a neuron computes, with its numbers.
 function formula(scene, weights, ranges, { level, number }) {
-  const { from, W, b } = parts(scene, weights)[level - 1];
+  const { from, W, b } = layersOf(scene, weights)[level - 1];
   const names = level === 1 ? scene.chosen : Array.from({ length: from }, (_, j) => `a${j + 1}`);
-  let sum = "";
+  let terms = "";
   for (let j = 0; j < from; j++) {
     const weight = W[number * from + j];
-    const sign = weight < 0 ? (sum ? " − " : "−") : sum ? " + " : "";
-    sum += sign + short(Math.abs(weight)) + "·" + names[j];
+    const sign = weight < 0 ? (terms ? " − " : "−") : terms ? " + " : "";
+    terms += sign + written(Math.abs(weight)) + "·" + names[j];
   }
-  sum += (b[number] < 0 ? " − " : " + ") + short(Math.abs(b[number]));
-  const before = scene.sizes.slice(1, level).reduce((total, size) => total + size, 0);
+  terms += (b[number] < 0 ? " − " : " + ") + written(Math.abs(b[number]));
+  const before = sum(scene.sizes.slice(1, level));
   const [low, high] = ranges.subarray(2 * (before + number), 2 * (before + number) + 2);
   const whose = level > 1 ? `, where a1, a2, … are the neurons of layer ${level - 1}` : "";
   const activation = scene.activations[level - 1];
-  return `${activation}(${sum})${whose}. Here from ${short(low)} to ${short(high)}.`;
+  return `${activation}(${terms})${whose}. Here from ${written(low)} to ${written(high)}.`;
 }
 
 // ---- the widget
@@ -391,8 +324,10 @@ function render({ model, el }) {
   remove.addEventListener("pointerdown", (event) => event.preventDefault()); // the neuron keeps the focus
   remove.hidden = true;
 
+  const curves = small ? ["seen", "not seen", "round"] : ["training", "held out", "epoch"];
   const picture = document.createElement("canvas");
-  let scene = null, place = null, look = null, ground = "";
+  let scene = null, place = null, frame = null, points = null;
+  let [theme, says, pale, steps] = [null, null, null, null];
   let over = null, focused = null; // neurons: what the mouse points at, and where the keyboard is
   let stop = null; // the neuron to which Tab goes
   let drawn = 0, acknowledged = 0, saidAt = 0, planned = false, alive = true;
@@ -511,17 +446,17 @@ function render({ model, el }) {
   const another = button("step", layers, "+", "Add a hidden layer", () =>
     scene.sizes.length - 2 < limits.layers ? now("add_layer") : say(`There are at most ${limits.layers} hidden layers.`));
   element("span", "limits", layers, `At most ${limits.layers} layers of ${limits.neurons} neurons.`);
-  const legend = element("span", "limits", layers, "Pictures and lines: ");
-  for (const [colour, words] of [[BLUE, "− blue"], [ORANGE, "+ orange"]]) {
-    const patch = element("i", "", legend);
-    patch.style.background = css(colour);
-    legend.append(words + " ");
+  const signs = element("span", "limits", layers, "Pictures and lines: ");
+  for (const [colour, words] of [["blue", "− blue"], ["orange", "+ orange"]]) {
+    element("i", colour, signs);
+    signs.append(words + " ");
   }
 
   function newScene() {
-    const sent = model.get("scene");
+    const sent = unpacked(model.get("scene"));
     if (!sent.sizes) return;
-    scene = { ...sent, at: floats(sent.points), kinds: bytes(sent.labels), small: bytes(sent.pictures), side: sent.small };
+    scene = sent;
+    points = null;
     arrange();
   }
 
@@ -534,7 +469,7 @@ function render({ model, el }) {
     const lost = focused;
     place.columns.forEach((column, level) => {
       const last = level === place.columns.length - 1;
-      const box = head(level, level ? (last ? "output" : `layer ${level}`) : "inputs", last);
+      const box = head(level, level ? (last ? "output" : small ? "neurons" : `layer ${level}`) : "inputs", last);
       box.style.left = `${column[0].x}px`;
       column.forEach(({ x, y }, number) => {
         const made = node({ level, number });
@@ -565,23 +500,25 @@ function render({ model, el }) {
     }
     roving();
     const inputs = place.inputs.map((name) => scene.features.indexOf(name));
-    if (look) paintInputs(inputs);
+    paintInputs(inputs);
     layerCount.textContent = scene.sizes.length - 2;
     fewer.classList.toggle("off", scene.sizes.length <= 2);
     another.classList.toggle("off", scene.sizes.length - 2 >= limits.layers);
   }
 
+  // One of many small pictures.
+  function paintSmall(canvas, { values }, number, pixels = says) {
+    paint(canvas, scene.small, values, number * scene.small * scene.small, pixels);
+  }
+
   function paintInputs(inputs) {
-    const size = scene.side * scene.side;
-    inputs.forEach((feature, number) =>
-      paint(nodes.get(key({ level: 0, number })).picture, scene.side, (i) => look.says[scene.small[feature * size + i]]));
+    inputs.forEach((feature, number) => paintSmall(nodes.get(key({ level: 0, number })).picture, scene.pictures, feature));
   }
 
   function describe() {
     const at = shown();
-    const frame = model.get("frame");
     let [text, removable] = [HINT, false];
-    if (at && scene && frame.weights) {
+    if (at && scene && frame?.weights) {
       if (!at.level) {
         const name = place.inputs[at.number];
         const used = scene.chosen.includes(name);
@@ -590,7 +527,7 @@ function render({ model, el }) {
       } else {
         const last = at.level === scene.sizes.length - 1;
         const name = last ? "Output" : `Layer ${at.level}, neuron ${at.number + 1}`;
-        text = `${name}: ${formula(scene, floats(frame.weights), floats(frame.ranges), at)}`;
+        text = `${name}: ${formula(scene, frame.weights.values, frame.ranges.values, at)}`;
         removable = !last && focused !== null;
       }
     } else if (small) text = "Each small picture shows what one neuron makes of the plane. Point at one to see it large.";
@@ -598,66 +535,46 @@ function render({ model, el }) {
     remove.hidden = small || !removable;
   }
 
-  function drawLarge(frame) {
+  function drawLarge() {
     const at = shown();
     if (at && !at.level) {
-      const feature = scene.features.indexOf(place.inputs[at.number]);
-      const size = scene.side * scene.side;
-      paint(picture, scene.side, (i) => look.says[scene.small[feature * size + i]]);
+      paintSmall(picture, scene.pictures, scene.features.indexOf(place.inputs[at.number]), pale);
       title.textContent = `Input ${place.inputs[at.number]} over the plane`;
     } else if (at) {
-      const large = frame.look[0] === at.level && frame.look[1] === at.number;
-      if (large) {
-        const values = bytes(frame.large);
-        paint(picture, scene.grid, (i) => look.says[values[i]]);
-      } else { // the sharp one is on its way
-        const before = scene.sizes.slice(1, at.level).reduce((total, size) => total + size, 0) + at.number;
-        const [values, size] = [bytes(frame.neurons), scene.side * scene.side];
-        paint(picture, scene.side, (i) => look.says[values[before * size + i]]);
-      }
+      if (frame.look[0] === at.level && frame.look[1] === at.number) paint(picture, scene.grid, frame.large.values, 0, pale);
+      else paintSmall(picture, frame.neurons, sum(scene.sizes.slice(1, at.level)) + at.number, pale); // until that comes
       const last = at.level === scene.sizes.length - 1;
       title.textContent = last ? `Output ${at.number + 1}` : `What neuron ${at.number + 1} of layer ${at.level} computes`;
     } else {
-      paint(picture, scene.grid, shares(bytes(frame.plane), scene.classes, look));
-      title.textContent = small ? "What the network says of each place" : "The class at each place (hollow: held out)";
+      paint(picture, scene.grid, frame.plane.values, 0, likeliest(scene.classes, steps));
+      title.textContent = small ? "What the network says (hollow: points not seen)" : "The class at each place (hollow: held out)";
     }
   }
 
   function draw() {
     planned = false;
     if (!alive) return;
-    const [frame, state] = [model.get("frame"), model.get("state")];
-    const style = getComputedStyle(root);
-    const colours = style.getPropertyValue("--jp-layout-color0") + style.getPropertyValue("--jp-ui-font-color0");
-    if (!look || colours !== ground) {
-      look = theme(style);
-      ground = colours;
-      if (scene) arrange();
+    tell(model.get("state"));
+    frame = unpacked(model.get("frame"));
+    const neurons = scene ? sum(scene.sizes.slice(1)) : 0;
+    if (!frame.plane || frame.ranges.shape[0] !== neurons || net.clientWidth === 0) return;
+    let number = 0;
+    for (let level = 1; level < scene.sizes.length; level++) {
+      for (let own = 0; own < scene.sizes[level]; own++) {
+        paintSmall(nodes.get(key({ level, number: own })).picture, frame.neurons, number++);
+      }
     }
-    tell(state);
-    if (!scene || !frame.plane || net.clientWidth === 0) return;
-    const size = scene.side * scene.side;
-    const values = bytes(frame.neurons);
-    const all = scene.sizes.slice(1).reduce((total, count) => total + count, 0);
-    if (values.length === all * size) {
-      let from = 0;
-      scene.sizes.slice(1).forEach((count, layer) => {
-        for (let number = 0; number < count; number++, from += size) {
-          paint(nodes.get(key({ level: layer + 1, number })).picture, scene.side, (i) => look.says[values[from + i]]);
-        }
-      });
-      drawLinks(links, scene, place, floats(frame.weights), shown(), look, net.clientWidth, net.clientHeight);
-      drawLarge(frame);
-      drawPlane(plane, picture, scene, look, plane.clientWidth);
-    }
-    const history = floats(frame.history);
-    drawCosts(costs, history, look, costs.clientWidth, costs.clientHeight);
-    const [cost, held] = history.slice(-2);
+    drawLinks(links, scene, place, frame.weights.values, shown(), theme, net.clientWidth, net.clientHeight);
+    drawLarge();
+    points ??= pointsLayer(scene, theme, plane.clientWidth, plane.clientHeight);
+    drawPlane(plane, picture, points, plane.clientWidth, plane.clientHeight);
+    drawCosts(costs, frame.history, theme, costs.clientWidth, costs.clientHeight, curves);
+    const [cost, held] = frame.history.values.slice(-2);
     plane.setAttribute("aria-label", `${title.textContent}. ${Math.round(100 * frame.right)} % of the held-out points are right.`);
-    costs.setAttribute("aria-label", `Cost over the epochs, now ${short(cost)} in training and ${short(held)} held out.`);
+    costs.setAttribute("aria-label", `Cost over the ${curves[2]}s, now ${written(cost)} (${curves[0]}) and ${written(held)} (${curves[1]}).`);
     describe();
-    if (frame.number !== root.frameShown) root.dataset.drawn = ++drawn;
-    root.frameShown = frame.number;
+    if (frame.number !== root.last) root.dataset.frames = ++drawn;
+    root.last = frame.number;
     if (frame.number - acknowledged >= ACKNOWLEDGE || frame.number < acknowledged) {
       acknowledged = frame.number;
       model.send({ name: "seen", value: frame.number });
@@ -686,10 +603,19 @@ function render({ model, el }) {
 
   model.on("change:scene", newScene);
   model.on("change:frame change:state", plan);
-  const watcher = new ResizeObserver(() => (arrange(), plan()));
+  const watcher = new ResizeObserver(() => ((points = null), arrange(), plan()));
   watcher.observe(net);
-  const themes = new MutationObserver(() => (plan(), setTimeout(plan, 500)));
+  const recolour = () => {
+    theme = themeOf(root);
+    [says, pale] = [palette(theme), palette(theme, PALE + 0.1)].map((pixels) => (values, at) => pixels[values[at]]);
+    [steps, points] = [classSteps(theme), null];
+    for (const name of ["blue", "orange"]) root.style.setProperty(`--${name}`, theme.colours[name]);
+    arrange();
+    plan();
+  };
+  const themes = new MutationObserver(() => (recolour(), setTimeout(recolour, 500))); // its colours may come late
   themes.observe(document.body, { attributes: true });
+  recolour();
   newScene();
   plan();
   return () => {

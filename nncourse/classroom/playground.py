@@ -18,6 +18,7 @@ import traitlets
 
 from nncourse import device as devices
 from nncourse.classroom import plots
+from nncourse.classroom.drawn import SAVED, packed
 from nncourse.classroom.playground_engine import (
     DATA,
     MOST_LAYERS,
@@ -39,8 +40,8 @@ BUTTONS = ("start", "pause", "step", "reset")
 RATES = tuple(round(factor * 10.0**power, 6) for power in range(-3, 2) for factor in (1, 1.5, 2, 3, 5, 7)) + (100.0,)
 L2 = (0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 BATCHES = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 150, 200)
-SPEEDS = ((0.2, "0.2 epochs a second"), (1, "1 epoch a second"), (5, "5 epochs a second"), (20, "20 epochs a second"))
-SPEEDS += ((100, "100 epochs a second"), (0, "as fast as it can"))
+SPEEDS = [(speed, f"{speed:g} epochs/s") for speed in (0.2, 1, 5, 20, 100)] + [(0, "fastest")]
+COST_WORDS = {"binary_cross_entropy": "binary cross-entropy", "categorical_cross_entropy": "categorical c.-e."}
 SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "learning_rate": 0.2}  # of a taste
 SMALL_DATA = (("circles", "rings"), ("moons", "moons"))
 
@@ -48,8 +49,8 @@ SMALL_DATA = (("circles", "rings"), ("moons", "moons"))
 class Playground(anywidget.AnyWidget):
     """The widget. Python sets the traits, the browser sends commands."""
 
-    _esm = HERE / "playground.js"
-    _css = HERE / "playground.css"
+    _esm = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("drawn.js", "playground.js"))
+    _css = (HERE / "playground.css").read_text(encoding="utf-8")  # of a path anywidget would keep every widget alive
     form = traitlets.Unicode("full").tag(sync=True)  # or "small"
     controls = traitlets.List().tag(sync=True)
     limits = traitlets.Dict().tag(sync=True)
@@ -86,7 +87,7 @@ class Playground(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         """What a saved notebook shows where no kernel runs."""
-        return "Run this cell to play."
+        return SAVED
 
     def close(self) -> None:
         """End the thread and close the widget."""
@@ -97,10 +98,12 @@ class Playground(anywidget.AnyWidget):
 
 def as_traits(shown: Shown) -> dict[str, Any]:
     """What the widget's traits are to be; those that stay are left out."""
-    settings = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(shown.settings).items()}
+    settings = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in vars(shown.settings).items()
+    }
     state = {"running": shown.running, "words": shown.words, "aloud": shown.aloud, "settings": settings}
     new = {"scene": shown.scene, "frame": shown.frame, "state": state}
-    return {name: value for name, value in new.items() if value is not None}
+    return {name: packed(value) for name, value in new.items() if value is not None}
 
 
 def playground(**defaults) -> Playground:
@@ -127,8 +130,9 @@ def taste() -> Playground:
 
 def plainly(engine: Engine) -> str:
     """The state of the training for somebody who has never seen a network."""
-    rounds = f"after {engine.epoch} round{'s' * (engine.epoch != 1)} through the points"
-    return f"{rounds}, of the points that it has never seen it gets {engine.right():.0%} right"
+    return (
+        f"round {engine.epoch} through the points. Of those that it has never seen, it gets {engine.right():.0%} right"
+    )
 
 
 def taste_still(epochs: int = 60) -> plots.Described:
@@ -167,11 +171,16 @@ def controls(now: Settings) -> list[dict[str, Any]]:
         stepped("learning_rate", "learning rate", "How far a step moves; acts at once", now.learning_rate, RATES),
         stepped("l2", "L2 regularisation", "Pulls weights towards 0; acts at once", now.l2, L2),
         menu("activation", "activation", "Of the hidden layers", _same(names)),
-        menu("cost", "cost", "What training makes small", [(name, name.replace("_", " ")) for name in COSTS]),
+        menu("cost", "cost", "What training makes small", [(name, COST_WORDS.get(name, name)) for name in COSTS]),
         menu("backend", "backend", "Which kernels compute", _same(backends)),
-        menu("speed", "speed", "How fast it trains; acts at once", SPEEDS),
+        menu("speed", "speed", "Epochs a second; acts at once", SPEEDS),
         stepped("seed", "seed", "Another seed, other weights and points", now.seed, range(100)),
-        {"kind": "tick", "name": "mine", "label": "my own kernels", "tip": "Take your own kept kernels where there are any"},
+        {
+            "kind": "tick",
+            "name": "mine",
+            "label": "my own kernels",
+            "tip": "Take your own kept kernels where there are any",
+        },
     ]
 
 
@@ -183,6 +192,11 @@ def menu(name: str, label: str, tip: str, options) -> dict[str, Any]:
 def stepped(name: str, label: str, tip: str, value: float, values) -> dict[str, Any]:
     """A slider over a list of numbers; the value that it begins with is one of them."""
     return {"kind": "slider", "name": name, "label": label, "tip": tip, "values": sorted({*values, value})}
+
+
+def tick(name: str, label: str, tip: str) -> dict[str, Any]:
+    """A box to tick."""
+    return {"kind": "tick", "name": name, "label": label, "tip": tip}
 
 
 def _same(names) -> list[tuple[str, str]]:

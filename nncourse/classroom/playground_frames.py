@@ -1,4 +1,4 @@
-"""What the browser draws of the playground, as flat arrays of bytes and numbers that it need only colour."""
+"""What the browser draws of the playground, as arrays of bytes and numbers that it need only colour."""
 
 from typing import Any
 
@@ -48,13 +48,13 @@ def scene(engine: Engine) -> dict[str, Any]:
         "activations": list(engine.network.activations),
         "features": list(FEATURES),
         "chosen": list(engine.settings.features),
-        "pictures": thinned(as_bytes(every)).tobytes(),
+        "pictures": thinned(as_bytes(every)),
         "grid": GRID,
         "small": SMALL,
         "extent": [float(value) for pair in zip(engine.low, engine.high, strict=True) for value in pair],
         "classes": len(engine.training.classes),
-        "points": np.concatenate([data.X for data in sets]).astype(np.float32).tobytes(),
-        "labels": np.concatenate([data.labels for data in sets]).astype(np.uint8).tobytes(),
+        "points": np.concatenate([data.X for data in sets]).astype(np.float32),
+        "labels": np.concatenate([data.labels for data in sets]).astype(np.uint8),
         "training": len(engine.training.X),
     }
 
@@ -69,18 +69,18 @@ def frame(engine: Engine, look: list[int] | None = None) -> dict[str, Any]:
     small = [thinned(as_bytes(A, name)) for A, name in zip(activities, names, strict=True)]
     ranges = np.concatenate([np.stack([A.min(axis=0), A.max(axis=0)], axis=1) for A in activities])
     drawn = {
-        "plane": np.uint8(255 * as_shares(activities[-1])[:, 1:]).tobytes(),  # of class 1, 2, …; class 0 is the rest
-        "neurons": np.concatenate(small).tobytes(),
-        "ranges": ranges.astype(np.float32).tobytes(),
-        "weights": devices.to_device(engine.network.flat_parameters, "cpu").astype(np.float32).tobytes(),
-        "history": np.array(engine.history, np.float32).tobytes(),
+        "plane": np.uint8(255 * as_shares(activities[-1])[:, 1:]),  # of class 1, 2, …; class 0 is the rest
+        "neurons": np.concatenate(small),
+        "ranges": ranges.astype(np.float32),
+        "weights": devices.to_device(engine.network.flat_parameters, "cpu").astype(np.float32),
+        "history": np.array(engine.history, np.float32),
         "right": engine.right(),
         "epoch": engine.epoch,
         "look": [],
-        "large": b"",
+        "large": np.zeros(0, np.uint8),
     }
     if look and 1 <= look[0] < len(engine.network.sizes) and look[1] < engine.network.sizes[look[0]]:
         level, number = look
         column = activities[level - 1][:, number : number + 1]
-        drawn |= {"look": list(look), "large": as_bytes(column, names[level - 1]).tobytes()}
+        drawn |= {"look": list(look), "large": as_bytes(column, names[level - 1])}
     return drawn

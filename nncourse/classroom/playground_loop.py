@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from nncourse.classroom import playground_frames as frames
+from nncourse.classroom.drawn import in_one_line
 from nncourse.classroom.playground_engine import AT_ONCE, Engine, Settings
-from nncourse.errors import CourseError
 
 FRAME_EVERY = 0.022  # seconds
 SLICE = 0.012  # seconds of training between two frames, at most
@@ -92,7 +92,7 @@ class Loop(threading.Thread):
         next_frame = 0.0
         while True:
             commands = self.waiting(next_frame)
-            next_frame = time.monotonic() + FRAME_EVERY
+            next_frame = max(next_frame + FRAME_EVERY, time.monotonic())  # late once is not late for ever
             for name, value in commands:
                 if name == "end":
                     return self.show(Shown(False, value, True, self.settings))
@@ -122,8 +122,7 @@ class Loop(threading.Thread):
                 self.send()
         except (Exception, SystemExit) as error:  # a student's kernel may raise anything
             self.running = self.stale = False
-            kind = "" if isinstance(error, CourseError) else f"{type(error).__name__}: "
-            self.show(Shown(False, f"Paused: {kind}{' '.join(str(error).split())}", True, self.settings))
+            self.show(Shown(False, f"Paused: {in_one_line(error)}", True, self.settings))
 
     def may_send(self) -> bool:
         """Whether the browser keeps up, or has been silent for so long that it may be gone."""
@@ -145,7 +144,9 @@ class Loop(threading.Thread):
         self.number, self.sent_at = self.number + 1, time.monotonic()
         aloud, self.aloud = self.aloud, False
         state = "Running" if self.running else "Paused"
-        self.show(Shown(self.running, f"{state}: {words}", aloud, self.settings, scene, frame | {"number": self.number}))
+        self.show(
+            Shown(self.running, f"{state}: {words}", aloud, self.settings, scene, frame | {"number": self.number})
+        )
         self.shape_shown, self.stale = shape, False
 
     def obey(self, commands: list[tuple[str, Any]]) -> bool:

@@ -103,4 +103,6 @@ def _net(axes: Axes, engine: Engine, activities: list[np.ndarray]) -> None:
 
 def _frame(place: tuple[float, float, float, float]) -> Rectangle:
     left, right, bottom, top = place
-    return Rectangle((left, bottom), right - left, top - bottom, fill=False, edgecolor=plots.INK, linewidth=0.7, zorder=3)
+    return Rectangle(
+        (left, bottom), right - left, top - bottom, fill=False, edgecolor=plots.INK, linewidth=0.7, zorder=3
+    )
