@@ -475,7 +475,7 @@ def test_an_exception_in_a_students_kernel_is_one_line_and_the_playground_lives_
 
 
 def test_a_kernel_that_fails_at_once_leaves_a_widget_that_says_so(my_kernels, open_playground):
-    text = "def tanh(z):\n    if len(z) > 100:\n        raise RuntimeError('no luck')\n    return np.tanh(z)\n"
+    text = "def tanh(z):\n    if len(z) == 3600:\n        raise RuntimeError('no luck')\n    return np.tanh(z)\n"
     kept_kernels.keep(find("tanh"), "numpy", text)
     widget = open_playground(mine=True)
     assert words_of(widget) == "Paused: RuntimeError: no luck" and not widget.frame

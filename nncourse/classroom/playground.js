@@ -9,8 +9,15 @@ const NET_HEAD = 46, MOST_SIDE = 38, LEAST_SIDE = 17; // pixels: above the neuro
 const HINT =
   "Point at a neuron, or move to it with Tab and the arrow keys: it is shown large, with its weights. Click an input to use it or not.";
 
+// What can have the focus: the notebook leaves its keys to it.
+function focusable(kind, className, parent, text = "") {
+  const made = element(kind, className, parent, text);
+  made.setAttribute("data-lm-suppress-shortcuts", "true");
+  return made;
+}
+
 function button(className, parent, text, name, press) {
-  const made = element("button", className, parent, text);
+  const made = focusable("button", className, parent, text);
   made.type = "button";
   if (name) made.setAttribute("aria-label", name);
   made.addEventListener("click", press);
@@ -153,13 +160,13 @@ function control(about, parent, send) {
   box.title = about.tip;
   const name = element("span", "name", box, about.label);
   if (about.kind === "menu") {
-    const menu = element("select", "", box);
+    const menu = focusable("select", "", box);
     about.options.forEach(([, words]) => element("option", "", menu, words));
     menu.setAttribute("aria-label", about.label);
     menu.addEventListener("change", () => send(about.name, about.options[menu.selectedIndex][0]));
     return (value) => (menu.selectedIndex = about.options.findIndex(([option]) => option === value));
   }
-  const field = element("input", "", box);
+  const field = focusable("input", "", box);
   field.setAttribute("aria-label", about.label);
   if (about.kind === "tick") {
     field.type = "checkbox";
@@ -275,7 +282,6 @@ function render({ model, el }) {
   const small = model.get("form") === "small";
   const limits = model.get("limits");
   const root = element("div", "nncourse-playground" + (small ? " small" : ""), el);
-  root.setAttribute("data-lm-suppress-shortcuts", "true"); // the notebook leaves the keys to the widget
   root.setAttribute("role", "region");
   root.setAttribute("aria-label", "Playground: a network that learns");
 

@@ -130,9 +130,7 @@ def taste() -> Playground:
 
 def plainly(engine: Engine) -> str:
     """The state of the training for somebody who has never seen a network."""
-    return (
-        f"round {engine.epoch} through the points. Of those that it has never seen, it gets {engine.right():.0%} right"
-    )
+    return f"round {engine.epoch}. Of the points that it has never seen, it gets {engine.right():.0%} right"
 
 
 def taste_still(epochs: int = 60) -> plots.Described:
