@@ -85,12 +85,14 @@ def show(
     kernel: str | CudaKernel,
     block: int | tuple[int, ...] | None = None,
     grid: int | tuple[int | str, ...] | None = None,
+    seed: int = 0,
     **sizes: int,
 ) -> Picture:
     """The picture of a CUDA kernel on random data. `kernel` is a kernel of the operation, its name, or a CUDA text.
 
-    `block` (threads per block) and `grid` are the kernel's own unless given. `sizes` sets sizes of the contract by
-    letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for anything unknown.
+    `block` (threads per block) and `grid` are the kernel's own unless given; `seed` chooses the data. `sizes` sets
+    sizes of the contract by letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for
+    anything unknown.
 
     A notebook shows the value of a cell's last line only. A call that is a line of its own is shown wherever it stands.
     """
@@ -105,7 +107,7 @@ def show(
             raise CourseError(f"{operation.name}: wanted sizes from {least} up, got {name}={size!r}")
     small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL
     sizes = {name: small.get(name, 4) for name in operation.shapes.free_names} | sizes
-    arguments = zip(operation.arguments, check.random_case(operation, sizes).arguments, strict=True)
+    arguments = zip(operation.arguments, check.random_case(operation, sizes, seed).arguments, strict=True)
     shown = Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
     if running_ipython() and _is_dropped(sys._getframe(1)):
         shown._ipython_display_()
@@ -190,7 +192,8 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
         if height <= TALLEST and places:
             break
     handles = _legend(trace, panels, block)
-    foot = 0.45 + 0.2 * -(-len(handles) // 4)
+    across = 4 if block is None else 3  # their names are longer
+    foot = 0.45 + 0.2 * -(-len(handles) // across)
     which = "" if block is None else f"; colours: the threads of block {block}"
     title = textwrap.wrap(accesses.title + which, LETTERS)
     head = 0.2 + 0.2 * len(title)
@@ -202,7 +205,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
         frame = (left + LEFT) / WIDTH, (height - head - top - TOP - high) / height, wide / WIDTH, high / height
         _draw(figure.add_axes(frame), panel, inches)
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
-    figure.legend(handles=handles, **place, ncols=4, frameon=False, fontsize=8)
+    figure.legend(handles=handles, **place, ncols=across, frameon=False, fontsize=8)
     words = "In a cell: 5 is the one thread that touches it, by its number in the block; 8× are 8 accesses by several."
     figure.text(0.1 / WIDTH, 0.1 / height, words, fontsize=8, color="0.25")
     return figure
@@ -325,10 +328,10 @@ def _title(title: str, rows: range, columns: range, size: int) -> str:
 
 
 def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
-    """The number of the only thread, or the number of accesses; for reads of shared memory always the latter."""
+    """The number of the only thread, or the number of accesses; the latter for repeated reads of shared memory."""
     if not who:
         return ""
-    alone = len(set(who)) == 1 and not (memory.shared and kind == READ)
+    alone = len(who) == 1 or (len(set(who)) == 1 and not (memory.shared and kind == READ))
     return str(who[0][1]) if alone else f"{len(who)}×"
 
 
