@@ -32,6 +32,7 @@ def test_each_notebook_has_two_exercises_or_more_and_most_have_them_for_both_dev
     assert list(by_notebook) == notebooks[1:]  # all but the first
     assert all(len(devices) >= 2 for devices in by_notebook.values())
     on_one = {"01_neurons", "03_dense_layers", "03b_dense_on_the_gpu", "12_many_devices", "13_measuring"}
+    on_one |= {"05_backpropagation", "05b_backpropagation_on_the_gpu"}
     assert {name for name, devices in by_notebook.items() if len(set(devices)) == 1} == on_one
 
 

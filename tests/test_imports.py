@@ -48,7 +48,7 @@ LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", 
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNERS = {f"classroom/{name}.py" for name in ("described", "plots", "widgets", "playground", "picture")}
 CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
-CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges")}
+CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges", "paths")}
 CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks", "perceptron", "sums", "on_the_gpu")}
 CORNERS |= {"classroom/matrices.py"}
 

@@ -148,6 +148,13 @@ def test_a_number_from_nowhere_is_only_wrong(steps, seed):
     assert set(marks(steps.check(**wrong))) == {"✗"}
 
 
+def test_the_equation_of_a_gradient_is_to_be_found(steps):
+    """It stands in the table as soon as something is written; how to go forward is known before."""
+    lines = {line[0]: line[1] for line in steps.check(z2=None, d2=[None, 7.0, None], dw3=None, db3=None).lines}
+    assert [lines[name] for name in ("δ²₁", "∂C/∂w³₁₁", "∂C/∂b³₁")] == ["(4b)", "(4d)", "(4c)"]
+    assert "w³ᵢ₂" in lines["δ²₂"] and "w²₁ₖ" in lines["z²₁"]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "mark"),
     [

@@ -104,12 +104,14 @@ class Steps:
         if "all" in os.environ.get("NNCOURSE_SOLVE", "").split(","):
             entries = np.where(np.equal(entries, None), truth, entries)
         if self.batch and truth.ndim:
-            return [(self._quantity(name), self._equation(name, ()), *self._judged_as_one(name, entries))]
+            judged = self._judged_as_one(name, entries)
+            return [(self._quantity(name), self._equation_shown(name, (), judged[-1]), *judged)]
         lines = []
         for place in np.ndindex(truth.shape):
             mark = self._mark(name, entries, place)
             said = "–" if mark[0] == "○" else f"{truth[place]:.5g}"
-            lines.append((self._quantity(name, place), self._equation(name, place), _text(entries[place]), said, mark))
+            equation = self._equation_shown(name, place, mark)
+            lines.append((self._quantity(name, place), equation, _text(entries[place]), said, mark))
         return lines
 
     def _judged_as_one(self, name: str, entries: np.ndarray) -> tuple[str, str, str]:
@@ -139,6 +141,11 @@ class Steps:
             if _close(numbers, given, scale):
                 found.append(kind)
         return f"✗ {found[0]}" if len(found) == 1 else "✗"
+
+    def _equation_shown(self, name: str, place: tuple[int, ...], mark: str) -> str:
+        """The equation; of deltas and gradients that are open its number alone, since it is to be found."""
+        equation = self._equation(name, place)
+        return equation.partition(" ")[0] if mark == "○ open" and name.startswith("d") else equation
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
         """z2, (0,) becomes z²₁; dw3, (0, 1) becomes ∂C/∂w³₁₂; for a batch D³ and dW³."""
