@@ -31,7 +31,8 @@ SETTINGS = {  # no questions, no news, and a notebook that is drawn whole, so th
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
 CELLS = [
-    "import numpy as np\nfrom nncourse.classroom import widgets\nfrom nncourse.classroom.playground import playground",
+    "import numpy as np\nfrom nncourse.classroom import widgets\n"
+    "from nncourse.classroom.playground import playground, taste\ntaste()",
     "widgets.neuron()",
     "widgets.activations()",
     "widgets.descent()",
@@ -232,23 +233,138 @@ def test_a_slider_moves_by_keyboard_and_draws_picture_and_words_anew(page, numbe
         assert time.monotonic() < end, "the words stand still"
 
 
+def play_widget(page, number: int = 5):
+    """The playground in that cell."""
+    where = cell(page, number).locator(".nncourse-playground")
+    where.scroll_into_view_if_needed()
+    return where
+
+
+def frames(where) -> int:
+    """How many frames were drawn so far."""
+    return int(where.get_attribute("data-frames") or 0)
+
+
+def frames_a_second(where, seconds: float) -> float:
+    before, start = frames(where), time.monotonic()
+    time.sleep(seconds)
+    return (frames(where) - before) / (time.monotonic() - start)
+
+
+def colours(where, canvas: str) -> int:
+    """How many colours a canvas shows, about."""
+    return where.locator(canvas).evaluate("""canvas => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return new Set(Array.from({ length: data.length / 40 }, (_, i) => data.slice(40 * i, 40 * i + 3).join())).size;
+    }""")
+
+
+def pressed(where, name: str) -> str:
+    return where.get_by_role("button", name=name, exact=True).get_attribute("aria-pressed")
+
+
+def test_the_playgrounds_first_picture_is_there_before_start(page):
+    where = play_widget(page)
+    assert frames(where) >= 1 and where.locator("[role=status]").inner_text().startswith("Paused: epoch 0,")
+    assert colours(where, ".plane") > 20 and colours(where, ".links") > 5
+    assert where.locator(".neuron").count() == 7 + 8 + 8 + 1
+    assert (pressed(where, "Start"), pressed(where, "Pause")) == ("false", "true")
+
+
+def test_everything_in_the_playground_has_a_name_and_the_learning_rate_says_its_value(page):
+    where = play_widget(page)
+    unnamed = where.evaluate("""root => [...root.querySelectorAll("button, input, select, [role]")]
+        .filter(node => !(node.getAttribute("aria-label") || node.textContent.trim())).map(node => node.outerHTML)""")
+    assert unnamed == []
+    assert where.locator("canvas[role=img]").count() == 2
+    rate = where.get_by_role("slider", name="learning rate", exact=True)
+    assert rate.get_attribute("aria-valuetext") == "0.1"
+    rate.press("ArrowRight")
+    rate.press("ArrowRight")
+    assert rate.get_attribute("aria-valuetext") == "0.2"
+
+
 def test_the_playground_starts_obeys_and_pauses(page):
-    where = cell(page, 5)
-    first = picture(where)
+    where = play_widget(page)
     where.get_by_role("button", name="Start").press("Enter")
-    second = wait_for_another(where, first)
-    turn(where, "learning rate", "ArrowRight", 2)
-    assert float(slider(where, "learning rate").locator(".widget-readout").inner_text()) > 0.1
-    wait_for_another(where, second)
+    wait_for_words(where, lambda words: words.startswith("Running"))
+    assert (pressed(where, "Start"), pressed(where, "Pause")) == ("true", "false")
+    print(f"playground: {frames_a_second(where, 3):.0f} frames a second at 20 epochs a second", end=", ")
+    where.get_by_role("combobox", name="speed").select_option("fastest")
+    print(f"{frames_a_second(where, 3):.0f} as fast as it can", end=", ")
+    box = where.get_by_role("slider", name="noise").bounding_box()
+    page.mouse.move(box["x"] + 10, box["y"] + 7)
+    page.mouse.down()
+    before, start = frames(where), time.monotonic()
+    for step in range(60):
+        page.mouse.move(box["x"] + 10 + 2 * step, box["y"] + 7)
+        time.sleep(0.02)
+    page.mouse.up()
+    print(f"{(frames(where) - before) / (time.monotonic() - start):.0f} while sliding")
     photograph(page, "light.png")
     where.get_by_role("button", name="Pause").click()
-    status = where.locator("[role=status]")
-    where.locator("[role=status]", has_text="Paused").wait_for()
+    words = wait_for_words(where, lambda words: words.startswith("Paused"))
+    assert not words.startswith("Paused: epoch 0,")
     time.sleep(0.5)
-    pause = picture(where), status.inner_text()
-    assert not pause[1].startswith("Paused: epoch 0,")
-    time.sleep(1.5)
-    assert (picture(where), status.inner_text()) == pause
+    pause = frames(where)
+    time.sleep(1)
+    assert frames(where) == pause
+    assert (pressed(where, "Start"), pressed(where, "Pause")) == ("false", "true")
+
+
+def test_neurons_layers_and_inputs_come_and_go_by_mouse_and_keyboard(page):
+    where = play_widget(page)
+
+    def button(name):
+        return where.get_by_role("button", name=name, exact=True)
+
+    button("Add a neuron to layer 1").click()
+    button("Layer 1, neuron 9").wait_for()
+    button("Remove a neuron from layer 1").press("Enter")
+    button("Layer 1, neuron 9").wait_for(state="detached")
+    last = button("Layer 2, neuron 8")
+    last.focus()
+    assert "tanh(" in where.locator(".detail").inner_text()
+    last.press("ArrowUp")
+    page.keyboard.press("Delete")
+    last.wait_for(state="detached")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("Layer 2, neuron")
+    for key in ("Enter", "Space"):
+        button("Add a hidden layer").press(key)
+    button("Layer 4, neuron 4").wait_for()
+    button("Add a hidden layer").click()
+    where.locator("[role=status]", has_text="at most 4 hidden layers").wait_for()
+    button("Remove the last hidden layer").click()
+    button("Layer 4, neuron 4").wait_for(state="detached")
+    square = button("Input x1²")
+    assert square.get_attribute("aria-pressed") == "false"
+    square.click()
+    where.locator("[aria-label='Input x1²'][aria-pressed=true]").wait_for()
+    square.press("Enter")
+    where.locator("[aria-label='Input x1²'][aria-pressed=false]").wait_for()
+
+
+def test_a_neuron_is_shown_large_with_its_weights(page):
+    where = play_widget(page)
+    neuron = where.get_by_role("button", name="Layer 1, neuron 3", exact=True)
+    neuron.hover()
+    where.locator(".title", has_text="What neuron 3 of layer 1 computes").wait_for()
+    assert re.search(r"tanh\(.*·x1 .*·x2 .*\)", where.locator(".detail").inner_text())
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+    where.locator(".title", has_text="The class at each place").wait_for()
+
+
+def test_the_playground_fits_on_one_screen(page):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    try:
+        where = play_widget(page)
+        box, screen = where.bounding_box(), page.locator(".jp-WindowedPanel-outer").bounding_box()
+        assert box["height"] < screen["height"] and box["width"] < screen["width"]
+        assert where.evaluate("root => root.scrollWidth <= root.clientWidth")
+        page.screenshot(path=PICTURES / "playground.png")
+    finally:
+        page.set_viewport_size(VIEW)
 
 
 def by_hand(page):
@@ -380,6 +496,22 @@ def test_a_digit_drawn_by_keyboard_is_recognised_and_the_notebook_does_not_run_a
     says(where, "Nothing is drawn yet.")
 
 
+def test_a_taste_of_the_playground_learns_and_grows(page):
+    cell(page, 0).locator(".cm-content").click()
+    page.keyboard.press("Control+Enter")  # again: another playground has ended it
+    where = play_widget(page, 0)
+    wait_for_words(where, lambda words: words.startswith("Paused: round 0."))
+    neurons = where.get_by_role("slider", name="neurons", exact=True)
+    neurons.press("ArrowRight")
+    where.get_by_role("button", name="Layer 1, neuron 4").wait_for()
+    where.get_by_role("button", name="Start").click()
+    wait_for_words(where, lambda words: words.startswith("Running: round "))
+    print(f"taste: {frames_a_second(where, 2):.0f} frames a second")
+    where.get_by_role("button", name="Pause").click()
+    wait_for_words(where, lambda words: words.startswith("Paused"))
+    where.screenshot(path=PICTURES / "taste.png")
+
+
 def test_nothing_went_wrong_in_the_notebook(page):
     for kind in ("stderr", "error"):
         assert page.locator(f".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.{kind}']").count() == 0
@@ -392,6 +524,14 @@ def test_the_dark_theme_is_readable(page):
     page.locator(".lm-Menu-itemLabel", has_text=re.compile("^JupyterLab Dark$")).click()
     page.locator("body[data-jp-theme-light=false]").wait_for(state="attached")
     photograph(page, "dark.png")
+    ground = (
+        play_widget(page)
+        .locator(".neuron canvas")
+        .first.evaluate(
+            "canvas => Math.min(...canvas.getContext('2d').getImageData(0, 0, 20, 20).data.filter((_, i) => i % 4 < 3))"
+        )
+    )
+    assert ground < 60  # the middle of a picture is the page's own dark ground
     for words in (
         cell(page, 5).locator("[role=status]"),
         pad(page).locator("[role=status]"),

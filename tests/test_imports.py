@@ -46,11 +46,12 @@ BELOW = {
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
 LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml", "threadpoolctl"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
-CORNERS = {f"classroom/{name}.py" for name in ("described", "plots", "widgets", "playground", "picture")}
-CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
-CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges", "paths")}
-CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks", "perceptron", "sums", "on_the_gpu")}
-CORNERS |= {f"classroom/{name}.py" for name in ("matrices", "training_figures")}
+CORNER_NAMES = """
+    deep_networks described downpour drawing drawn exchanges filter_by_hand gantt images laws matrices
+    on_the_gpu paths perceptron picture playground playground_still plots scaling sums training_figures valley way_back
+    widgets
+"""
+CORNERS = {f"classroom/{name}.py" for name in CORNER_NAMES.split()}
 
 
 def part_of(file: Path) -> str:

@@ -1,26 +1,30 @@
-"""The playground without a browser: its engine, its picture, and the thread behind the controls."""
+"""The playground without a browser: its engine, its frames, its figure, and the thread that obeys the browser."""
 
 import gc
-import re
+import io
 import subprocess
 import sys
 import threading
 import time
 
-import ipywidgets
 import numpy as np
 import pytest
 
 from nncourse.classroom import playground as play
-from nncourse.classroom.playground import Engine, Loop, Picture, Settings, playground, still
+from nncourse.classroom import playground_engine, playground_loop
+from nncourse.classroom.playground import playground, still, taste
+from nncourse.classroom.playground_engine import FEATURES, Engine, Settings, features_of
+from nncourse.classroom.playground_frames import GRID, as_bytes, frame, grid, scene, thinned
+from nncourse.classroom.playground_loop import Loop
 from nncourse.errors import CourseError
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.catalogue import find
 from nncourse.model.network import COSTS, make_network
 from nncourse.model.training import train
+from nncourse.model.updates import SGD
 
-PNG = b"\x89PNG\r\n"
 PATIENCE = 30  # seconds, on a busy machine
+PLACES = np.random.default_rng(0).uniform(-2, 2, (50, 2)).astype(np.float32)
 
 
 def until(true, what: str = ""):
@@ -32,8 +36,13 @@ def until(true, what: str = ""):
     return result
 
 
-def words_of(panel):
-    return re.sub("<[^>]*>", "", panel.words.value)
+def words_of(widget):
+    return widget.state["words"]
+
+
+def send(widget, name, value=None):
+    """What the browser does."""
+    widget._handle_custom_msg({"name": name, "value": value}, [])
 
 
 def threads():
@@ -42,18 +51,18 @@ def threads():
 
 @pytest.fixture
 def open_playground():
-    """Lets a test open playgrounds that have drawn their first frame, and sees that no thread outlives it."""
-    before, panels = threading.active_count(), []
+    """Lets a test open playgrounds whose frames are seen at once, and sees that no thread outlives it."""
+    before, widgets = threading.active_count(), []
 
-    def opened(**settings):
-        panel = playground(**settings)
-        panels.append(panel)
-        until(lambda: words_of(panel))
-        return panel
+    def opened(make=playground, **settings):
+        widget = make(**settings)
+        widget.observe(lambda change: send(widget, "seen", change["new"]["number"]), "frame")
+        widgets.append(widget)
+        return widget
 
     yield opened
-    for panel in panels:
-        panel.close()
+    for widget in widgets:
+        widget.close()
     until(lambda: threading.active_count() == before, "a thread is left")
 
 
@@ -70,12 +79,14 @@ def test_an_engine_learns_the_moons_in_a_second_or_two():
     assert engine.history[-1][1] < 0.1 < engine.history[0][1]
 
 
-def test_an_engine_computes_what_train_computes():
-    engine = Engine(Settings(hidden=(5,), samples=101))
+@pytest.mark.parametrize("l2", [0, 0.01])
+def test_an_engine_computes_what_train_computes(l2):
+    engine = Engine(Settings(hidden=(5,), samples=101, l2=l2))
     engine.train(epochs=3)
     data = engine.training
     network = make_network((2, 5, 1), "tanh", "binary_cross_entropy", seed=0)
-    train(network, data.X, data.Y, engine.backend, epochs=3, batch_size=10, learning_rate=0.1, seed=0)
+    options = {"epochs": 3, "batch_size": 10, "learning_rate": 0.1, "seed": 0, "update": SGD(l2=l2)}
+    train(network, data.X, data.Y, engine.backend, **options)
     for ours, theirs in zip(engine.network.parameters, network.parameters, strict=True):
         assert np.array_equal(ours, theirs)
 
@@ -99,7 +110,7 @@ def test_a_batch_size_of_all_samples_makes_one_step_an_epoch():
 
 
 def test_a_long_history_is_thinned_out_and_keeps_its_ends(monkeypatch):
-    monkeypatch.setattr(play, "MOST_POINTS", 20)
+    monkeypatch.setattr(playground_engine, "MOST_POINTS", 20)
     engine = Engine(Settings(samples=50, hidden=()))
     for _ in range(100):
         engine.train(epochs=1)
@@ -108,102 +119,217 @@ def test_a_long_history_is_thinned_out_and_keeps_its_ends(monkeypatch):
     assert len(epochs) <= 20 and epochs[0] == 0 and epochs[-1] == 100 and epochs == sorted(epochs)
 
 
-# The picture
+def test_features_are_what_their_names_say():
+    X = np.array([[0.5, -2.0]], np.float32)
+    wanted = [0.5, -2, 0.25, 4, -1, 1, 0]
+    assert features_of(X, list(FEATURES))[0] == pytest.approx(wanted, abs=1e-6)
+    with pytest.raises(CourseError, match="input feature"):
+        features_of(X, ["x3"])
+
+
+def test_one_neuron_learns_the_circles_with_squares_and_not_without():
+    costs = []
+    for features in (("x1", "x2"), ("x1²", "x2²")):
+        engine = Engine(Settings(data="circles", noise=0.05, hidden=(), features=features, learning_rate=1))
+        engine.train(epochs=40)
+        engine.measure()
+        costs.append(engine.history[-1][1])
+    assert costs[0] > 0.6 and costs[1] < 0.2
+
+
+def test_regularisation_makes_the_weights_small():
+    sizes = []
+    for l2 in (0, 0.1):
+        engine = Engine(Settings(l2=l2))
+        engine.train(epochs=30)
+        sizes.append(np.abs(engine.network.flat_parameters).mean())
+    assert sizes[1] < sizes[0] / 2
+
+
+# Another shape
+
+
+def trained() -> Engine:
+    engine = Engine(Settings(hidden=(5, 4), samples=60))
+    engine.train(epochs=10.4)
+    return engine
+
+
+def test_a_neuron_or_a_feature_that_is_added_changes_nothing_at_first_and_then_learns():
+    engine = trained()
+    before, epochs = engine.shares(PLACES), engine.progress
+    engine.resize(0, 6)
+    engine.resize(1, 5)
+    engine.choose_features(("x1", "x2", "x1·x2"))
+    assert engine.network.sizes == (3, 6, 5, 1) and engine.settings.hidden == (6, 5)
+    assert np.allclose(engine.shares(PLACES), before, atol=1e-6) and engine.progress == epochs
+    engine.train(epochs=2)
+    assert np.abs(engine.network.layers[1].W[:, 5]).min() > 0 and np.abs(engine.network.layers[0].W[:, 2]).min() > 0
+
+
+def test_a_neuron_that_is_removed_leaves_the_others_their_weights():
+    engine = trained()
+    below, above = (layer.W.copy() for layer in engine.network.layers[:2])
+    engine.remove(0, 1)
+    left = [0, 2, 3, 4]
+    assert np.array_equal(engine.network.layers[0].W, below[left])
+    assert np.array_equal(engine.network.layers[1].W, above[:, left])
+    engine.resize(0, 2)
+    assert np.array_equal(engine.network.layers[1].W, above[:, [0, 2]])
+    engine.train(epochs=1)
+
+
+def test_layers_are_added_and_removed_before_the_output():
+    engine = trained()
+    kept = [layer.W.copy() for layer in engine.network.layers[:2]]
+    engine.add_layer()
+    assert engine.network.sizes == (2, 5, 4, playground_engine.NEW_LAYER, 1)
+    assert all(np.array_equal(old, layer.W) for old, layer in zip(kept, engine.network.layers, strict=False))
+    assert np.abs(engine.network.layers[-1].W).min() > 0
+    for sizes in ((2, 5, 4, 1), (2, 5, 1), (2, 1)):
+        engine.remove_layer()
+        assert engine.network.sizes == sizes
+        engine.train(epochs=1)
+    with pytest.raises(CourseError, match="no hidden layer left"):
+        engine.remove_layer()
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"data": "blobs"}, {"hidden": ()}, {"hidden": (16,) * 4}, {"data": "spirals"}]
+    "change",
+    [
+        lambda engine: engine.resize(0, 17),
+        lambda engine: engine.resize(0, 0),
+        lambda engine: engine.resize(2, 3),
+        lambda engine: [engine.add_layer() for _ in range(3)],
+        lambda engine: engine.choose_features(()),
+    ],
 )
-def test_a_frame_shows_the_network_as_it_is(settings):
+def test_what_is_too_large_or_empty_is_refused_and_the_network_stays(change):
+    engine = trained()
+    with pytest.raises(CourseError):
+        change(engine)
+    engine.train(epochs=1)
+    assert engine.network.sizes[1] == 5 and len(engine.settings.features) == 2
+
+
+# What the browser gets
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"data": "blobs"}, {"hidden": ()}, {"hidden": (16,) * 4}, {"features": ("x2", "x1·x2")}]
+)
+def test_a_frame_says_what_the_network_computes(settings):
     engine = Engine(Settings(**settings))
-    picture = Picture(engine)
-    first = picture.png()
-    assert first == picture.png()  # nothing has changed
     engine.train(epochs=2)
-    engine.measure()
-    picture.update(engine)
-    second = picture.png()
-    assert second.startswith(PNG) and second != first
-    fresh = Picture(engine)
-    fresh.costs.set(xlim=picture.costs.get_xlim(), ylim=picture.costs.get_ylim())
-    assert fresh.png() == second  # the kept background hides nothing
+    fixed, drawn = scene(engine), frame(engine)
+    sizes, places = engine.network.sizes, grid(engine)
+    assert fixed["sizes"] == list(sizes) and len(places) == GRID * GRID
+    classes = len(engine.training.classes)
+    shares = engine.shares(places)[:, 1:]
+    assert np.abs(drawn["plane"].reshape(-1, classes - 1) / 255 - shares).max() < 0.01
+    activities = engine.activities(places)
+    assert drawn["neurons"].shape == (sum(sizes[1:]), fixed["small"] ** 2)
+    assert np.array_equal(drawn["neurons"][-1], thinned(as_bytes(activities[-1], engine.network.activation))[-1])
+    low, high = drawn["ranges"][-1]
+    assert (low, high) == (activities[-1][:, -1].min(), activities[-1][:, -1].max())
+    assert np.array_equal(drawn["weights"], engine.network.flat_parameters)
 
 
-def test_the_axes_of_the_costs_grow_with_the_curves():
-    engine = Engine(Settings())
-    picture = Picture(engine)
-    engine.history += [(7, 0.5, 0.5), (11, 0.0004, 30.0), (12, float("nan"), float("inf"))]
-    picture.update(engine)
-    assert picture.costs.get_xlim() == (0, 20)
-    assert picture.costs.get_ylim() == pytest.approx((1e-4, 100))
+def test_a_neuron_that_is_looked_at_is_sent_large():
+    engine = Engine(Settings(hidden=(3,)))
+    drawn = frame(engine, [1, 2])
+    assert drawn["look"] == [1, 2]
+    said = engine.activities(grid(engine))[0][:, 2]
+    assert np.abs((drawn["large"][:, 0] - 128.0) / 127 - said).max() < 0.01
+    for gone in ([1, 3], [3, 0], None):
+        assert frame(engine, gone)["look"] == []
 
 
-def test_every_part_of_the_picture_is_labelled_and_on_the_page():
-    figure = still(epochs=3, samples=60)
+def test_the_middle_of_a_picture_is_the_middle_of_the_activation():
+    values = np.array([[-1.0], [0.0], [0.5], [1.0], [np.nan]])
+    assert as_bytes(values, "tanh")[:, 0].tolist() == [1, 128, 191, 255, 128]
+    assert as_bytes(values, "sigmoid")[1:4, 0].tolist() == [1, 128, 255]
+    assert as_bytes(3 * values, "relu")[:4, 0].tolist() == [1, 128, 191, 255]
+
+
+def test_a_still_is_labelled_says_what_it_shows_and_is_on_the_page():
+    described = still(epochs=3, samples=60, features=("x1", "x2²"), hidden=(16, 3))
+    figure = described.figure
     assert [bool(axes.get_xlabel() and axes.get_ylabel()) for axes in figure.axes[:2]] == [True, True]
+    assert "2-16-3-1" in described.words and "x2²" in described.words and "epoch 3" in described.words
+    assert len(figure.axes[2].images) == 2 + 16 + 3 + 1  # of each neuron one
     box, page = figure.get_tightbbox().transformed(figure.dpi_scale_trans), figure.bbox
     assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= page.x1 and box.y1 <= page.y1
+    figure.savefig(io.BytesIO())
 
 
-def test_a_still_keeps_what_a_frame_leaves_to_move():
-    import io
-
-    figure, files = still(epochs=20, samples=60), [io.BytesIO(), io.BytesIO()]
-    figure.savefig(files[0])
-    for axes in figure.axes:
-        for line in axes.lines:
-            line.remove()
-    figure.savefig(files[1])
-    assert files[0].getvalue() != files[1].getvalue()
+# The thread and the widget
 
 
-# The thread and the controls
+def test_the_first_picture_is_there_before_start_and_a_saved_notebook_says_what_to_do(open_playground):
+    for make in (playground, taste):
+        widget = open_playground(make)
+        assert widget.frame["number"] == 1 and len(widget.frame["plane"]["bytes"]) == GRID * GRID
+        assert words_of(widget).startswith("Paused: ") and not widget.state["running"]
+        assert repr(widget) == "Run this cell to play."
+        assert widget._repr_mimebundle_()[0]["text/plain"] == "Run this cell to play."
 
 
-def test_every_control_has_a_label_and_a_tooltip(open_playground):
-    panel = open_playground()
-    for name, control in panel.controls.items():
-        assert control.description and control.tooltip, name
-    assert bytes(panel.image.value).startswith(PNG)
+def test_every_control_has_a_label_a_tip_and_the_value_it_begins_with(open_playground):
+    widget = open_playground(noise=0.123, learning_rate=0.33, seed=4567)
+    now = widget.state["settings"]
+    for control in widget.controls:
+        assert control["label"] and control["tip"]
+        values = control.get("values") or [value for value, _ in control.get("options", [])]
+        assert not values or now[control["name"]] in values, control["name"]
 
 
 def test_start_trains_and_pause_really_pauses(open_playground):
-    panel = open_playground()
-    first = panel.image.value
-    assert words_of(panel).startswith("Paused: epoch 0")
-    panel.controls["start"].click()
-    until(lambda: panel.loop.engine.epoch >= 3 and "Running" in words_of(panel))
-    assert panel.image.value != first
-    panel.controls["pause"].click()
-    until(lambda: "Paused" in words_of(panel))
-    still_standing, epoch = panel.image.value, panel.loop.engine.epoch
+    widget = open_playground()
+    first = widget.frame["plane"]
+    send(widget, "start")
+    until(lambda: widget.loop.engine.epoch >= 3 and widget.state["running"])
+    until(lambda: words_of(widget).startswith("Running"))
+    assert widget.frame["plane"] != first
+    send(widget, "pause")
+    until(lambda: "Paused" in words_of(widget))
+    number, epoch = widget.frame["number"], widget.loop.engine.epoch
     used = time.process_time()
     time.sleep(1)
     assert time.process_time() - used < 0.2  # it sleeps, and does not go round and round
-    assert (panel.image.value, panel.loop.engine.epoch) == (still_standing, epoch)
+    assert (widget.frame["number"], widget.loop.engine.epoch) == (number, epoch)
 
 
 def test_a_step_is_one_batch(open_playground):
-    panel = open_playground()
+    widget = open_playground()
     for done in (10, 20):
-        panel.controls["step"].click()
-        until(lambda: f"epoch 0 and {done} samples" in words_of(panel))  # noqa: B023
-    panel.controls["start"].click()
-    until(lambda: "Running" in words_of(panel))
-    panel.controls["step"].click()
-    until(lambda: "Paused" in words_of(panel))
+        send(widget, "step")
+        until(lambda: f"epoch 0 and {done} samples" in words_of(widget))  # noqa: B023
+    send(widget, "start")
+    until(lambda: "Running" in words_of(widget))
+    send(widget, "step")
+    until(lambda: "Paused" in words_of(widget))
 
 
-def test_learning_rate_and_batch_size_act_at_once_on_the_running_training(open_playground):
-    panel = open_playground()
-    panel.controls["start"].click()
-    until(lambda: panel.loop.engine.epoch >= 4)
-    engine, before = panel.loop.engine, panel.loop.engine.epoch
-    panel.controls["learning_rate"].value = 0.02
-    panel.controls["batch_size"].value = 30
-    until(lambda: (engine.settings.learning_rate, engine.settings.batch_size) == (0.02, 30))
+def test_the_speed_is_in_epochs_a_second():
+    pace = playground_loop.Pace()
+    pace.begin(0)
+    pace.since -= 0.05  # as long ago was the last frame
+    assert pace.epochs(0, 20) == pytest.approx(1, rel=0.1)
+    assert pace.epochs(1, 20) < 0.1
+    assert pace.epochs(1, 0) == float("inf")
+
+
+def test_learning_rate_l2_and_batch_size_act_at_once_on_the_running_training(open_playground):
+    widget = open_playground()
+    send(widget, "start")
+    until(lambda: widget.loop.engine.epoch >= 4)
+    engine, before = widget.loop.engine, widget.loop.engine.epoch
+    for name, value in (("learning_rate", 0.02), ("batch_size", 30), ("l2", 0.01)):
+        send(widget, name, value)
+        until(lambda: getattr(engine.settings, name) == value)  # noqa: B023
     until(lambda: engine.epoch > before + 2)
-    assert panel.loop.engine is engine and panel.loop.running
+    assert widget.loop.engine is engine and widget.loop.running
     epochs = [entry[0] for entry in engine.history]
     assert epochs[0] == 0 and epochs == sorted(epochs)
 
@@ -213,75 +339,123 @@ def test_learning_rate_and_batch_size_act_at_once_on_the_running_training(open_p
     [("data", "circles"), ("noise", 0.3), ("samples", 100), ("activation", "relu"), ("cost", "mse"), ("seed", 3)],
 )
 def test_what_changes_the_task_restarts_and_goes_on_running(open_playground, name, value):
-    panel = open_playground()
-    panel.controls["start"].click()
-    until(lambda: panel.loop.engine.epoch >= 2)
-    before = panel.loop.engine
-    panel.controls[name].value = value
-    after = until(lambda: panel.loop.engine is not before and panel.loop.engine)
-    until(lambda: after.epoch >= 1)
-    assert getattr(after.settings, name) == value and panel.loop.running
+    widget = open_playground()
+    send(widget, "start")
+    until(lambda: widget.loop.engine.epoch >= 2)
+    before = widget.loop.engine
+    send(widget, name, value)
+    after = until(lambda: widget.loop.engine is not before and widget.loop.engine)
+    until(lambda: after.epoch >= 1 and widget.state["settings"][name] == value)
+    assert getattr(after.settings, name) == value and widget.loop.running
 
 
-def test_layers_are_added_removed_and_resized(open_playground):
-    panel = open_playground(hidden=(3,))
-
-    def sizes(*wanted):
-        until(lambda: panel.loop.engine and panel.loop.engine.network.sizes == wanted)
-
-    panel.controls["add_layer"].click()
-    sizes(2, 3, 4, 1)
-    panel.controls["layer_2"].value = 6
-    sizes(2, 3, 6, 1)
-    for _ in range(5):
-        panel.controls["remove_layer"].click()
-    sizes(2, 1)
-    for _ in range(5):
-        panel.controls["add_layer"].click()
-    sizes(2, 3, 6, 4, 4, 1)
-    assert not panel.loop.running
+def test_neurons_layers_and_features_change_while_it_trains(open_playground):
+    widget = open_playground(hidden=(3,))
+    send(widget, "start")
+    engine = until(lambda: widget.loop.engine.epoch and widget.loop.engine)
+    for name, value, sizes in (
+        ("add_layer", None, [2, 3, 4, 1]),
+        ("resize", [1, 6], [2, 3, 6, 1]),
+        ("remove", [0, 1], [2, 2, 6, 1]),
+        ("features", ["x1", "x2", "sin πx1"], [3, 2, 6, 1]),
+        ("remove_layer", None, [3, 2, 1]),
+    ):
+        send(widget, name, value)
+        until(lambda: widget.scene["sizes"] == sizes)  # noqa: B023
+    assert widget.loop.engine is engine and widget.loop.running
+    assert widget.state["settings"]["hidden"] == [2]
+    send(widget, "reset")
+    until(lambda: widget.loop.engine not in (engine, None))
+    assert widget.loop.engine.network.sizes == (3, 2, 1)
 
 
 def test_reset_begins_again(open_playground):
-    panel = open_playground()
-    first = panel.image.value
-    panel.controls["step"].click()
-    until(lambda: "and 10 samples" in words_of(panel))
-    panel.controls["reset"].click()
-    until(lambda: "epoch 0, " in words_of(panel))
-    assert panel.image.value == first
+    widget = open_playground()
+    first = widget.frame["plane"]
+    send(widget, "step")
+    until(lambda: "and 10 samples" in words_of(widget))
+    assert widget.frame["plane"] != first
+    send(widget, "reset")
+    until(lambda: "epoch 0, " in words_of(widget))
+    assert widget.frame["plane"] == first
+
+
+def test_a_browser_that_does_not_keep_up_misses_frames_and_then_gets_the_newest():
+    shown = []
+    loop = Loop(Settings(speed=0), shown.append)
+    loop.turn([("start", None)])
+    for _ in range(3 * playground_loop.MOST_AHEAD):
+        loop.turn([])
+    assert len(shown) == playground_loop.MOST_AHEAD
+    loop.turn([("seen", loop.number)])
+    assert shown[-1].frame["number"] == playground_loop.MOST_AHEAD + 1
+    assert shown[-1].frame["history"][-1, 0] == pytest.approx(loop.engine.progress)
+
+
+def test_of_many_values_on_the_way_only_the_newest_is_computed():
+    loop = Loop(Settings(), lambda shown: None)
+    loop.turn([])
+    before = loop.engine
+    loop.turn([("noise", value / 100) for value in range(40)])
+    assert loop.engine is not before and loop.settings.noise == 0.39 and loop.number == 2
 
 
 def test_a_cost_that_is_no_number_pauses_with_advice_and_reset_mends_it(open_playground):
-    panel = open_playground(activation="relu", learning_rate=1e30)
-    panel.controls["start"].click()
-    words = until(lambda: "no number" in words_of(panel) and words_of(panel))
-    assert words.startswith("Paused") and "learning rate below 1e+30" in words and not panel.loop.running
-    panel.controls["learning_rate"].value = 0.1
-    panel.controls["reset"].click()
-    panel.controls["start"].click()
-    until(lambda: panel.loop.engine and panel.loop.engine.epoch >= 3 and panel.loop.running)
+    widget = open_playground(activation="relu", learning_rate=1e30)
+    send(widget, "start")
+    words = until(lambda: "no number" in words_of(widget) and words_of(widget))
+    assert words.startswith("Paused") and "learning rate below 1e+30" in words and not widget.loop.running
+    send(widget, "learning_rate", 0.1)
+    send(widget, "reset")
+    send(widget, "start")
+    until(lambda: widget.loop.engine and widget.loop.engine.epoch >= 3 and widget.loop.running)
 
 
 def test_numba_trains_too(open_playground):
-    panel = open_playground(samples=60)
-    panel.controls["backend"].value = "numba"
-    panel.controls["step"].click()
-    until(lambda: "and 10 samples" in words_of(panel))
-    assert panel.loop.engine.backend.name == "numba"
+    widget = open_playground(samples=60)
+    send(widget, "backend", "numba")
+    send(widget, "step")
+    until(lambda: "and 10 samples" in words_of(widget))
+    assert widget.loop.engine.backend.name == "numba"
+
+
+def test_what_the_browser_may_not_ask_for_is_ignored(open_playground):
+    widget = open_playground(taste)
+    for name in ("backend", "nonsense", "end"):
+        send(widget, name, "abacus")
+    send(widget, "step")
+    until(lambda: widget.frame["number"] == 2)
+    assert widget.loop.engine.backend.name == "numpy" and widget.loop.is_alive()
+
+
+def test_a_taste_has_two_data_sets_and_two_sliders_and_grows(open_playground):
+    widget = open_playground(taste)
+    kinds = [control["kind"] for control in widget.controls]
+    assert sorted(kinds) == ["menu", "slider", "slider"] and len(widget.controls[0]["options"]) == 2
+    send(widget, "resize", [0, 5])
+    until(lambda: widget.scene["sizes"] == [2, 5, 1])
+    send(widget, "start")
+    until(lambda: "round 5 " in words_of(widget))
 
 
 # The student's own kernels
 
 
-def test_my_own_kernels_are_used_and_named(my_kernels, open_playground):
-    text = "def tanh(z):\n    return np.tanh(z)\n"
-    kept_kernels.keep(find("tanh"), "numpy", text)
-    panel = open_playground()
-    assert "kernels" not in words_of(panel)
-    panel.controls["mine"].value = True
-    until(lambda: "Your own kernels: tanh." in words_of(panel))
-    assert panel.loop.engine.backend.kernels["tanh"].where.startswith("tanh.numpy.py")
+def test_my_own_kernels_are_used_and_named_if_the_training_calls_them(my_kernels, open_playground):
+    kept_kernels.keep(find("tanh"), "numpy", "def tanh(z):\n    return np.tanh(z)\n")
+    kept_kernels.keep(find("softplus"), "numpy", "def softplus(z):\n    return np.log1p(np.exp(z))\n")
+    widget = open_playground()
+    assert "kernels" not in words_of(widget)
+    send(widget, "mine", True)
+    until(lambda: "Your own kernels: tanh." in words_of(widget))
+    assert widget.loop.engine.backend.kernels["tanh"].where.startswith("tanh.numpy.py")
+
+
+def test_l2_and_features_are_trained_with_the_students_kernels_too(my_kernels):
+    kept_kernels.keep(find("l2_gradient"), "numpy", "def l2_gradient(G, W, l2):\n    G += l2 * W\n")
+    engine = Engine(Settings(mine=True, l2=0.01, features=("x1", "x1·x2"), samples=60))
+    assert "l2_gradient" in engine.used() and "l2_gradient" in engine.yours()
+    assert "l2_gradient" not in Engine(Settings(mine=True, samples=60)).yours()
 
 
 def test_without_kept_kernels_that_is_said(my_kernels, open_playground):
@@ -291,21 +465,30 @@ def test_without_kept_kernels_that_is_said(my_kernels, open_playground):
 def test_an_exception_in_a_students_kernel_is_one_line_and_the_playground_lives_on(my_kernels, open_playground):
     text = "def tanh(z):\n    if z.shape == (10, 8):\n        raise RuntimeError('no\\nluck')\n    return np.tanh(z)\n"
     kept_kernels.keep(find("tanh"), "numpy", text)
-    panel = open_playground(mine=True)
-    panel.controls["start"].click()
-    words = until(lambda: "RuntimeError" in words_of(panel) and words_of(panel))
-    assert words == "Paused: RuntimeError: no luck" and not panel.loop.running
-    panel.controls["mine"].value = False
-    panel.controls["start"].click()
-    until(lambda: panel.loop.engine and panel.loop.engine.epoch >= 2)
+    widget = open_playground(mine=True)
+    send(widget, "start")
+    words = until(lambda: "RuntimeError" in words_of(widget) and words_of(widget))
+    assert words == "Paused: RuntimeError: no luck" and not widget.loop.running
+    send(widget, "mine", False)
+    send(widget, "start")
+    until(lambda: widget.loop.engine and widget.loop.engine.epoch >= 2)
+
+
+def test_a_kernel_that_fails_at_once_leaves_a_widget_that_says_so(my_kernels, open_playground):
+    text = "def tanh(z):\n    if len(z) == 3600:\n        raise RuntimeError('no luck')\n    return np.tanh(z)\n"
+    kept_kernels.keep(find("tanh"), "numpy", text)
+    widget = open_playground(mine=True)
+    assert words_of(widget) == "Paused: RuntimeError: no luck" and not widget.frame
+    send(widget, "mine", False)
+    until(lambda: widget.frame)
 
 
 def test_what_cannot_be_made_is_said_and_can_be_mended(open_playground):
-    panel = open_playground(backend="numpy")
-    panel.loop.put("backend", "abacus")
-    until(lambda: "wanted a backend" in words_of(panel))
-    panel.controls["backend"].value = "numba"
-    until(lambda: "epoch 0" in words_of(panel))
+    widget = open_playground(backend="numpy")
+    send(widget, "backend", "abacus")
+    until(lambda: "wanted a backend" in words_of(widget))
+    send(widget, "backend", "numba")
+    until(lambda: "epoch 0" in words_of(widget))
 
 
 def test_unknown_settings_are_refused():
@@ -313,6 +496,8 @@ def test_unknown_settings_are_refused():
         playground(colour="red")
     with pytest.raises(CourseError, match="at most 4 hidden layers"):
         playground(hidden=(8,) * 5)
+    with pytest.raises(CourseError, match="input feature"):
+        playground(features=("x3",))
     with pytest.raises(CourseError):
         Engine(Settings(backend="abacus"))
     assert not threads()
@@ -324,28 +509,26 @@ def test_unknown_settings_are_refused():
 def test_a_closed_playground_leaves_no_thread():
     before = threading.active_count()
     for _ in range(3):
-        panel = playground()
-        panel.controls["start"].click()
+        widget = playground()
+        send(widget, "start")
         until(lambda: threads())
-        panel.close()
+        widget.close()
         assert not threads() and threading.active_count() <= before
-    assert panel.comm is None and panel.controls["start"].comm is None
+    assert widget.comm is None
 
 
 def test_a_new_playground_ends_the_one_before(open_playground):
-    first, second = open_playground(), open_playground()
+    first, second = open_playground(), open_playground(taste)
     assert threads() == [second.loop]
     assert "Another playground was opened" in words_of(first)
 
 
 def test_a_forgotten_playground_ends_its_thread():
     """ipywidgets itself keeps a widget until it is closed; here it is closed without the playground's knowing."""
-    panel = playground()
+    widget = playground()
     until(lambda: threads())
-    ipywidgets.VBox.close(panel)
-    for control in panel.controls.values():  # an observer of a control must not keep the panel
-        assert control.comm is not None
-    del panel, control
+    super(play.Playground, widget).close()
+    del widget
     gc.collect()
     until(lambda: not threads())
 
@@ -353,8 +536,8 @@ def test_a_forgotten_playground_ends_its_thread():
 def test_python_exits_at_once_while_a_playground_runs():
     code = (
         "import time\nfrom nncourse.classroom.playground import playground\n"
-        "panel = playground()\npanel.controls['start'].click()\nend = time.time() + 30\n"
-        "def epoch(): return getattr(panel.loop.engine, 'epoch', 0)\n"
+        "widget = playground()\nwidget.loop.put('start')\nend = time.time() + 30\n"
+        "def epoch(): return getattr(widget.loop.engine, 'epoch', 0)\n"
         "while not epoch() and time.time() < end: time.sleep(0.1)\nprint(epoch() > 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
