@@ -7,6 +7,7 @@ from test_answers import RIGHT
 from nncourse import datasets
 from nncourse.classroom import speedup
 from nncourse.classroom.course import solution, solution_text
+from nncourse.classroom.playground_engine import Engine, Settings
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.backend import choose
 from nncourse.kernels.catalogue import find, operations
@@ -148,3 +149,12 @@ def test_a_report_that_refuses_it_measures_the_other_kernels(my_kernels):
     assert speedup.backend_of(contender, network).notes == {"sigmoid": "yours", "algorithm_1": "yours"}
     backend = speedup.backend_of(contender, network, refused={"algorithm_1.loops"})
     assert backend.notes == {"sigmoid": "yours"} and "algorithm_1" not in backend.kernels
+
+
+def test_the_playground_says_whether_it_steps_by_it(my_kernels):
+    kept_kernels.keep(
+        algorithm_1, "loops", solution_text("algorithm_1", "loops").replace("layer_by_layer", "algorithm_1")
+    )
+    fits = Engine(Settings(mine=True, activation="sigmoid", cost="mse", samples=50))
+    assert "algorithm_1" in fits.yours()
+    assert "algorithm_1" not in Engine(Settings(mine=True, samples=50)).yours()
