@@ -43,10 +43,11 @@ def in_words(engine: Engine) -> str:
 
 
 def _plane(axes: Axes, engine: Engine, shares: np.ndarray) -> None:
-    mixed = shares @ COLOURS[: len(engine.training.classes)]
-    pale = (1 - 0.5 * (1 - mixed)).clip(0, 1).reshape(GRID, GRID, 3)  # paler than the points
+    classes = len(engine.training.classes)
+    sure = (shares.max(axis=1, keepdims=True) - 1 / classes) / (1 - 1 / classes)
+    pale = 1 - 0.55 * sure * (1 - COLOURS[shares.argmax(axis=1)])  # white where the classes share the place
     extent = (engine.low[0], engine.high[0], engine.low[1], engine.high[1])
-    axes.imshow(pale, extent=extent, origin="lower", aspect="auto", interpolation="bilinear")
+    axes.imshow(pale.reshape(GRID, GRID, 3), extent=extent, origin="lower", aspect="auto", interpolation="bilinear")
     axes.set(xlabel="input x1", ylabel="input x2")
     axes.set_title("filled: training, hollow: held out", fontsize=9)
     for data, filled in ((engine.training, True), (engine.held_out, False)):
