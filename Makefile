@@ -1,4 +1,4 @@
-# make lab     sets the course up in .venv and opens JupyterLab at notebooks/00_start_here.ipynb
+# make lab     sets the course up in .venv and opens JupyterLab at your copy of the notebooks, my_notebooks/
 # make test    sets the course up, the tests' packages included, and runs all tests (ARGS="-k dense" runs some)
 # make setup   what make test needs, without running it
 # make shared  sets the course up for all users of a machine (docs/jupyterhub.md)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn_widgets import every_control_is_described_and_changes_picture_and_words
 from figures import fits_on_its_page
 
 from nncourse.classroom import downpour, widgets
@@ -53,13 +54,13 @@ def test_the_still_picture_has_words_and_labels_and_fits_on_its_page():
 
 def test_every_slider_changes_picture_and_words():
     panel = downpour.downpour()
-    assert panel.caption.value and 'aria-live="polite"' in panel.words.value
-    for name, control in panel.controls.items():
-        assert control.description and control.tooltip
-        before = panel.image.value, panel.words.value
-        control.value = 6 if name == "workers" else 2.0 if name == "slowness" else 0.01
-        assert panel.image.value != before[0] and panel.words.value != before[1], name
+    every_control_is_described_and_changes_picture_and_words(panel)
     panel.close()
+
+
+def test_the_cost_is_the_mean_of_the_squares(rng):
+    problem, w = Problem(), rng.standard_normal(downpour.FEATURES)
+    assert problem.cost(w) == pytest.approx(np.mean((problem.X @ w - problem.y) ** 2) / 2)
 
 
 @pytest.mark.parametrize("settings", [{"workers": 0}, {"workers": 17}, {"slowness": 0.5}, {"rate": 0.0}])

@@ -46,11 +46,11 @@ BELOW = {
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
 LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
-CORNERS = {f"classroom/{name}.py" for name in ("plots", "widgets", "playground", "picture")}
-CORNERS |= {"classroom/drawn.py", "classroom/playground_still.py"}
-CORNERS |= {f"classroom/{name}.py" for name in ("filter_by_hand", "images", "way_back", "drawing", "valley")}
+CORNERS = {f"classroom/{name}.py" for name in ("described", "plots", "widgets", "playground", "picture")}
+CORNERS |= {f"classroom/{name}.py" for name in ("drawn", "filter_by_hand", "images", "way_back", "drawing", "valley")}
+CORNERS |= {"classroom/playground_still.py"}
 CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges")}
-CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks")}
+CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks", "perceptron", "sums", "on_the_gpu")}
 
 
 def part_of(file: Path) -> str:

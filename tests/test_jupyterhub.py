@@ -15,7 +15,10 @@ import uuid
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pytest
+
+from nncourse.classroom.handout import cell_hash, packed, to_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGURATION = ROOT / "hub" / "jupyterhub_config.py"
@@ -124,6 +127,56 @@ def test_without_a_handout_the_notebooks_of_the_course_are_copied(home):
     assert start(home, "true").returncode == 0
     names = {path.name for path in (home / "nn-course" / "notebooks").glob("*.ipynb")}
     assert names == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+
+
+def outputs(path: Path) -> list:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [cell["outputs"] for cell in cells if cell["cell_type"] == "code" and cell["outputs"]]
+
+
+def test_a_copy_of_the_courses_notebooks_has_no_outputs_and_is_brought_up_to_date(home):
+    """The manifest of an older course is put in place of the copy's own."""
+    assert start(home, "true").returncode == 0
+    copy = home / "nn-course" / "notebooks"
+    assert not any(outputs(path) for path in copy.glob("*.ipynb"))
+    first = copy / "01_neurons.ipynb"
+    as_given, manifest = first.read_bytes(), json.loads((copy / "MANIFEST.json").read_text())
+    older = json.loads(as_given)
+    older["cells"][0]["source"], older["cells"][1]["source"] = "as it was", "typed"
+    first.write_text(json.dumps(older))
+    manifest["notebooks"][first.name][older["cells"][0]["id"]] = cell_hash(nbformat.from_dict(older["cells"][0]))
+    manifest["source"] = "older"
+    (copy / "MANIFEST.json").write_text(json.dumps(manifest))
+    result = start(home, "echo", "started")
+    assert (result.stdout, result.stderr) == ("started\n", "")
+    now = json.loads(first.read_text())["cells"]
+    assert now[0]["source"] == json.loads(as_given)["cells"][0]["source"] and now[1]["source"] == ["typed"]
+    assert "updated 01_neurons" in (home / "nn-course" / "updates.txt").read_text()
+
+
+def hand_out(folder: Path, text: str) -> Path:
+    """A small hand-out, unpacked: one notebook with one cell."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text, id="title")])
+    files = {"notebooks/00_start_here.ipynb": to_bytes(notebook)}
+    for name, content in packed(files, folder.name, {"kind": "notebooks", "language": "en"}).items():
+        (folder.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder.parent / name).write_bytes(content)
+    return folder
+
+
+def test_a_new_hand_out_comes_in_at_the_next_start_and_a_damaged_one_stops_nobody(home, tmp_path):
+    given = {"NNCOURSE_HANDOUT": str(hand_out(tmp_path / "course", "old"))}
+    copy = home / "nn-course" / "notebooks" / "00_start_here.ipynb"
+    for text in ("old", "new"):
+        hand_out(tmp_path / "course", text)
+        assert start(home, "echo", "started", **given).stdout == "started\n"
+        assert json.loads(copy.read_text())["cells"][0]["source"] in (text, [text])
+    (tmp_path / "course" / "notebooks" / "00_start_here.ipynb").write_text("damaged")
+    (tmp_path / "course" / "MANIFEST.json").write_text("damaged too")
+    result = start(home, "echo", "started", **given)
+    assert (result.stdout, result.returncode) == ("started\n", 0)
+    assert "MANIFEST.json" in (home / "nn-course" / "updates.txt").read_text()
+    assert "new" in copy.read_text()
 
 
 def test_what_the_server_makes_is_private_and_it_finds_the_course(home, handout):

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from drawn_widgets import every_control_is_described_and_changes_picture_and_words
 from figures import fits_on_its_page
 
 from nncourse.classroom import laws, widgets
@@ -53,14 +54,5 @@ def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(devices):
 
 def test_every_control_changes_picture_and_words():
     panel = laws.laws()
-    assert panel.caption.value and 'aria-live="polite"' in panel.words.value
-    for name, control in panel.controls.items():
-        assert control.description and control.tooltip
-        before = panel.image.value, panel.words.value
-        assert bytes(before[0]).startswith(PNG)
-        if hasattr(control, "options"):
-            control.value = next(option for option in control.options if option != control.value)
-        else:
-            control.value = {"p": 0.5, "devices": 7, "latency": 3000.0, "bandwidth": 0.5, "batch": 1024.0}[name]
-        assert panel.image.value != before[0] and panel.words.value != before[1], name
+    every_control_is_described_and_changes_picture_and_words(panel)
     panel.close()

@@ -573,26 +573,57 @@ def status(address):
         return 0
 
 
+def test_a_fresh_start_opens_a_notebook_without_outputs(lab, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("NNCOURSE_MY_NOTEBOOKS", str(tmp_path / "my_notebooks"))
+    folder = lab.notebooks()
+    assert capsys.readouterr().out.count("\n") == 1
+    command = lab.jupyterlab_command(8888, browser=False, folder=folder)
+    (top,) = (option.partition("=")[2] for option in command if option.startswith("--ServerApp.root_dir="))
+    (page,) = (option.partition("=")[2] for option in command if option.startswith("--LabApp.default_url="))
+    opened = json.loads((Path(top) / page.removeprefix("/lab/tree/")).read_text(encoding="utf-8"))
+    cells = [cell for cell in opened["cells"] if cell["cell_type"] == "code"]
+    assert cells and not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+    assert lab.notebooks() == folder and capsys.readouterr().out == ""
+
+
+def test_jupyterlab_shows_the_course_around_a_copy_that_lies_in_it(lab, tmp_path, monkeypatch):
+    monkeypatch.setattr(lab, "ROOT", tmp_path)
+    (tmp_path / "my_notebooks").mkdir()
+    assert lab.served(tmp_path / "my_notebooks") == (tmp_path, "/lab/tree/my_notebooks")  # its first notebook is gone
+    (tmp_path / "my_notebooks" / "00_start_here.ipynb").write_text("{}")
+    assert lab.served(tmp_path / "my_notebooks") == (tmp_path, "/lab/tree/my_notebooks/00_start_here.ipynb")
+
+
+def test_without_a_copy_nothing_is_started(lab, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NNCOURSE_MY_NOTEBOOKS", str(tmp_path / "file"))
+    with pytest.raises(SystemExit):
+        lab.notebooks()
+    error = capsys.readouterr().err
+    assert error.startswith("lab: ") and "cannot be made" in error and error.count("\n") == 1
+
+
 def test_jupyterlab_serves_the_course_to_those_with_the_token(lab, tmp_path):
     """The whole of `make lab` after its set-up."""
     pytest.importorskip("jupyterlab")
     port = lab.choose_port("")
     environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "JUPYTER_PORT": str(port)}
+    environment["NNCOURSE_MY_NOTEBOOKS"] = str(tmp_path / "my_notebooks")
     command = [sys.executable, ROOT / "tools" / "lab.py"]
     server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         address = next(line.strip() for line in server.stdout if "http://" in line)
         page, token = address.split("?token=")
-        assert page == f"http://127.0.0.1:{port}/lab/tree/notebooks/00_start_here.ipynb"
+        assert page == f"http://127.0.0.1:{port}/lab/tree/my_notebooks/00_start_here.ipynb"
         deadline = time.monotonic() + 60
         while status(page) == 0 and time.monotonic() < deadline:
             time.sleep(0.2)
-        contents = f"http://127.0.0.1:{port}/api/contents/pyproject.toml"
+        contents = f"http://127.0.0.1:{port}/api/contents/my_notebooks/00_start_here.ipynb"
         assert status(address) == 200
         assert status(f"{contents}?token={token}") == 200
         assert status(contents) == 403
         assert status(f"{contents}?token=wrong") == 403
-        assert token not in " ".join(lab.jupyterlab_command(port, browser=False))
+        assert token not in " ".join(lab.jupyterlab_command(port, browser=False, folder=tmp_path / "my_notebooks"))
     finally:
         server.terminate()
         server.communicate(timeout=60)

@@ -48,7 +48,8 @@ def make_course(folder: Path) -> tuple[Path, dict[str, str]]:
         (course / name).symlink_to(ROOT / name)
     # What is made once for a user, such as Matplotlib's list of fonts, need not be made for each test.
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return course, {"HOME": str(folder), "XDG_CACHE_HOME": cache, "NNCOURSE_MY_KERNELS": str(folder / "my_kernels")}
+    mine = {f"NNCOURSE_{name.upper()}": str(folder / name) for name in ("my_kernels", "my_notebooks")}
+    return course, {"HOME": str(folder), "XDG_CACHE_HOME": cache, **mine}
 
 
 @pytest.fixture
@@ -332,7 +333,7 @@ def test_jupyterlab_serves_its_owner_alone_and_ends_when_cancelled(slurm, course
     log = course / f"nncourse-lab-{number}.log"
     assert until(lambda: log.exists() and "?token=" in log.read_text()), log.read_text()
     text = log.read_text()
-    port, token = re.search(r"http://127\.0\.0\.1:(\d+)/lab/tree/notebooks/\S+\?token=(\w+)", text).groups()
+    port, token = re.search(r"http://127\.0\.0\.1:(\d+)/lab/tree/my_notebooks/\S+\?token=(\w+)", text).groups()
     host = re.escape(socket.gethostname())
     assert re.search(rf"ssh -N -J \S+@\S+ -L {port}:127\.0\.0\.1:{port} \S+@{host}\n", text)
     assert len(token) >= 32
@@ -341,9 +342,9 @@ def test_jupyterlab_serves_its_owner_alone_and_ends_when_cancelled(slurm, course
     server = f"http://127.0.0.1:{port}/api"
     assert until(lambda: ask(f"{server}/status", token)[0] == 200), log.read_text()
     for wrong in ("", token[::-1]):
-        assert ask(f"{server}/contents/pyproject.toml", wrong)[0] == 403
+        assert ask(f"{server}/contents/my_notebooks/00_start_here.ipynb", wrong)[0] == 403
         assert ask(f"{server}/kernels", wrong, send={})[0] == 403
-    assert ask(f"{server}/contents/pyproject.toml", token)[0] == 200
+    assert ask(f"{server}/contents/my_notebooks/00_start_here.ipynb", token)[0] == 200
     assert listeners(int(port)) == ["0100007F"]
 
     assert ask(f"{server}/kernels", token, send={"name": "python3"})[0] == 201

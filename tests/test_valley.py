@@ -1,11 +1,8 @@
 """The race down a valley: its numbers, its still picture, and the panel without a browser."""
 
-import re
-import threading
-import time
-
 import numpy as np
 import pytest
+from drawn_widgets import every_control_is_described_and_changes_picture_and_words
 from figures import fits_on_its_page
 
 from nncourse.classroom import valley, widgets
@@ -23,17 +20,6 @@ def panel():
     made = valley.race()
     yield made
     made.close()
-
-
-def words_of(panel) -> str:
-    return re.sub("<[^>]*>", "", panel.words.value)
-
-
-def wait_until(true, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 # ---- the numbers
@@ -99,69 +85,22 @@ def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(name):
     assert fits_on_its_page(shown.figure)
 
 
-# ---- the panel
+# ---- the widget
 
 
 def test_every_slider_changes_picture_and_words(panel):
-    assert panel.caption.value and 'aria-live="polite"' in panel.words.value
-    for name, control in panel.controls.items():
-        assert control.description and control.tooltip
-        if name in ("play", "step", "again"):
-            continue
-        before = panel.image.value, panel.words.value
-        assert bytes(before[0]).startswith(PNG)
-        if hasattr(control, "options"):
-            control.value = next(option for option in control.options if option != control.value)
-        else:
-            control.value = control.min + 0.6 * (control.max - control.min)
-        assert panel.image.value != before[0] and panel.words.value != before[1], name
+    every_control_is_described_and_changes_picture_and_words(panel)
 
 
-def test_buttons_go_one_step_and_back_to_the_start(panel):
-    panel.controls["at"].value = 7
-    panel.controls["step"].click()
-    assert panel.controls["at"].value == 8 and words_of(panel).startswith("Paused. Step 8.")
-    panel.controls["again"].click()
-    assert words_of(panel).startswith("Paused. Step 0.")
-    panel.controls["at"].value = valley.STEPS
-    panel.controls["step"].click()
-    assert panel.controls["at"].value == valley.STEPS
-
-
-def test_playing_shows_one_step_after_the_other_until_paused(panel, monkeypatch):
-    monkeypatch.setattr(valley, "FRAME_EVERY", 0.01)
-    play, at = panel.controls["play"], panel.controls["at"]
-    at.value = 0
-    play.click()
-    assert play.description == "Pause"
-    wait_until(lambda: at.value >= 3)
-    panel.controls["rate"].value = 0.02  # a slider does not stop it
-    assert words_of(panel).startswith("Playing.") and 'aria-live="off"' in panel.words.value
-    play.click()
-    wait_until(lambda: not racing())
-    assert play.description == "Play"
-    stands = at.value, panel.image.value
-    time.sleep(0.1)
-    assert (at.value, panel.image.value) == stands
-    assert words_of(panel).startswith(f"Paused. Step {at.value}.")
-
-
-def test_it_ends_by_itself_and_plays_again_from_the_start(panel, monkeypatch):
-    monkeypatch.setattr(valley, "FRAME_EVERY", 0.001)
-    play, at = panel.controls["play"], panel.controls["at"]
-    at.value = valley.STEPS - 2
-    play.click()
-    wait_until(lambda: not racing())
-    assert at.value == valley.STEPS and play.description == "Play" and words_of(panel).startswith("Paused.")
-    monkeypatch.setattr(valley, "FRAME_EVERY", 0.2)
-    play.click()
-    assert at.value < valley.STEPS
-    panel.close()
-    wait_until(lambda: not racing())
-
-
-def racing() -> list:
-    return [thread for thread in threading.enumerate() if thread.name == "race"]
+def test_a_frame_shows_the_race_up_to_the_step(panel):
+    panel.set(at=7)
+    assert {name: race["path"]["shape"] for name, race in panel.frame["races"].items()} == dict.fromkeys(
+        ("plain", "momentum", "Adam"), [8, 2]
+    )
+    assert panel.words.startswith("Step 7.")
+    panel.set(at=valley.STEPS, rate=0.1)  # the other two leap out, and their races are shorter
+    lengths = {name: race["costs"]["shape"][0] for name, race in panel.frame["races"].items()}
+    assert lengths["plain"] < lengths["Adam"] == valley.STEPS + 1
 
 
 def test_the_students_own_kernels_race(my_kernels):
@@ -169,8 +108,8 @@ def test_the_students_own_kernels_race(my_kernels):
     text += "    W -= rate * V\n    return W, V\n"
     kept_kernels.keep(find("momentum_update"), "numpy", text)
     panel = valley.race(mine=True)
-    assert "momentum_update" in words_of(panel)
+    assert "momentum_update" in panel.words
     panel.close()
     other = valley.race()
-    assert "momentum_update" not in words_of(other)
+    assert "momentum_update" not in other.words
     other.close()

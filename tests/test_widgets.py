@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from drawn_widgets import every_control_is_described_and_changes_picture_and_words
 from figures import fits_on_its_page
 from matplotlib.figure import Figure
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
@@ -34,40 +35,43 @@ def scores(rng):
     return rng.random(200) * 0.7 + 0.3 * labels, labels
 
 
-def words_of(panel):
-    return re.sub("<[^>]*>", "", panel.words.value)
-
-
 def numbers(text):
     return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
 
 
 @pytest.mark.parametrize("name", ["neuron", "activations", "descent", "threshold"])
-def test_every_control_has_a_label_and_a_tooltip_and_changes_picture_and_words(made, scores, name):
+def test_every_control_has_a_label_and_a_tip_and_changes_picture_and_words(made, scores, name):
     panel = made(getattr(widgets, name)(*(scores if name == "threshold" else ())))
-    assert panel.caption.value and 'aria-live="polite"' in panel.words.value
-    for control in panel.controls.values():
-        assert control.description and control.tooltip
-        before = panel.image.value, panel.words.value
-        assert bytes(before[0]).startswith(PNG)
-        if hasattr(control, "options"):
-            control.value = next(option for option in control.options if option != control.value)
-        else:
-            control.value = control.min + 0.7 * (control.max - control.min)
-        assert panel.image.value != before[0]
-        if name == "neuron" and control is panel.controls["activation"]:
-            assert panel.words.value == before[1]  # step and sigmoid part the plane at the same line
-        else:
-            assert panel.words.value != before[1]
+    same = ("activation",) if name == "neuron" else ()  # step and sigmoid part the plane at the same line
+    every_control_is_described_and_changes_picture_and_words(panel, same)
+
+
+def test_the_line_of_a_neuron_is_where_z_is_zero(made):
+    panel = made(widgets.neuron())
+    panel.set(w1=2, w2=-0.5, b=0.25)
+    line = np.frombuffer(panel.frame["line"]["bytes"], np.float32).reshape(2, 2)
+    assert line @ (2, -0.5) + 0.25 == pytest.approx([0, 0], abs=1e-5)
+    along = np.array(panel.frame["tip"]) - panel.frame["foot"]
+    assert along[0] / along[1] == pytest.approx(2 / -0.5)
+    panel.set(w1=0, w2=0)
+    assert set(panel.frame) == {"plane", "wrong"}
+
+
+def test_the_plane_of_a_neuron_is_its_output(made):
+    panel = made(widgets.neuron(np.array([[-1.0, -1.0], [1.0, 1.0]]), np.array([0, 1])))
+    panel.set(activation="sigmoid", w1=3, w2=0, b=0)
+    shades = np.frombuffer(panel.frame["plane"]["bytes"], np.uint8).reshape(panel.frame["plane"]["shape"])
+    x1 = np.linspace(-1.4, 1.4, shades.shape[1])
+    assert shades == pytest.approx(np.broadcast_to(255 / (1 + np.exp(-3 * x1)), shades.shape), abs=1)
 
 
 def test_the_points_on_the_wrong_side_are_counted(made, rng):
     X, y = rng.normal(size=(50, 2)), rng.integers(0, 2, 50)
     panel = made(widgets.neuron(X, y))
     for name, value in (("w1", -2), ("w2", 1.5), ("b", 0.3)):
-        panel.controls[name].value = value
+        panel.set(**{name: value})
     wrong = sum((-2 * x1 + 1.5 * x2 + 0.3 > 0) != bool(label) for (x1, x2), label in zip(X, y, strict=True))
-    assert f"{wrong} of 50 points" in words_of(panel)
+    assert f"{wrong} of 50 points" in panel.words
 
 
 def test_a_neuron_whose_weights_are_zero_has_no_line(made, rng):
@@ -99,8 +103,8 @@ def test_value_and_slope_of_an_activation_are_right(made, name):
         "softplus": 1 / (1 + np.exp(-at)),
     }[name]
     panel = made(widgets.activations())
-    panel.controls["name"].value, panel.controls["z"].value = name, at
-    assert numbers(words_of(panel))[:3] == pytest.approx([at, value, slope], rel=1e-3)
+    panel.set(name=name, z=at)
+    assert numbers(panel.words)[:3] == pytest.approx([at, value, slope], rel=1e-3)
 
 
 def test_a_descent_goes_down_and_a_large_learning_rate_diverges(made):
@@ -108,11 +112,13 @@ def test_a_descent_goes_down_and_a_large_learning_rate_diverges(made):
     assert path[-1] == pytest.approx([-1.8 * 0.95**20, 0.5**20])  # each step shrinks w1 by 1 - η, w2 by 1 - 10 η
     assert (np.diff(costs) < 0).all()
     panel = made(widgets.descent())
-    assert "diverges" not in words_of(panel)
-    panel.controls["rate"].value = 0.3  # 1 - 10 η is below -1
-    assert "diverges" in words_of(panel)
-    panel.controls["surface"].value, panel.controls["rate"].value = "two valleys", 1.0
-    assert "diverges" in words_of(panel)
+    assert "diverges" not in panel.words
+    panel.set(rate=0.3)  # 1 - 10 η is below -1
+    assert "diverges" in panel.words
+    panel.set(rate=1.0)
+    assert "no further step is taken" in panel.words
+    panel.set(surface="two valleys", rate=1.0)
+    assert "diverges" in panel.words
 
 
 @pytest.mark.parametrize("surface", plots.SURFACES)
@@ -133,11 +139,11 @@ def test_a_start_in_the_other_valley_ends_there():
 def test_the_numbers_at_a_threshold_are_those_of_scikit_learn(made, scores, threshold):
     values, labels = scores
     panel = made(widgets.threshold(values, labels))
-    panel.controls["threshold"].value = threshold
+    panel.set(threshold=threshold)
     predictions = (values > threshold).astype(int)
     (tn, fp), (fn, tp) = confusion_matrix(labels, predictions)
     quality = precision_recall_fscore_support(labels, predictions, average="binary", zero_division=0)[:3]
-    found = numbers(words_of(panel).replace("F1", ""))
+    found = numbers(panel.words.replace("F1", ""))
     assert found[:4] == [tp, fp, fn, tn]
     assert found[4:7] == pytest.approx(quality, abs=6e-4)
 
@@ -145,12 +151,12 @@ def test_the_numbers_at_a_threshold_are_those_of_scikit_learn(made, scores, thre
 @pytest.mark.parametrize("column", [False, True])
 def test_outputs_of_a_network_are_taken_as_they_come(made, scores, column):
     values, labels = (array.reshape(-1, 1) if column else array for array in scores)
-    assert "True positives" in words_of(made(widgets.threshold(values.astype(np.float32), labels)))
+    assert "True positives" in made(widgets.threshold(values.astype(np.float32), labels)).words
 
 
 def test_scores_beyond_zero_and_one_widen_the_slider(made):
-    slider = made(widgets.threshold([-3.0, 4.0], [0, 1])).controls["threshold"]
-    assert (slider.min, slider.max) == (-3, 4)
+    slider = made(widgets.threshold([-3.0, 4.0], [0, 1])).by_name["threshold"]
+    assert (slider.low, slider.high) == (-3, 4)
 
 
 def test_a_class_without_samples_does_not_break_the_picture(scores):
@@ -174,10 +180,3 @@ def test_still_figures_have_labels_and_fit_on_their_page(scores):
         for axes in figure.axes:
             assert axes.get_xlabel() or axes.get_ylabel(), name
         assert fits_on_its_page(figure), name
-
-
-def test_a_closed_panel_is_closed_in_all_its_parts():
-    panel = widgets.activations()
-    parts = [panel, panel.image, panel.words, *panel.controls.values()]
-    panel.close()
-    assert all(part.comm is None for part in parts)

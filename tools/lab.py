@@ -1,4 +1,7 @@
-"""Start JupyterLab at the course's first notebook: `make lab` calls this with .venv's Python.
+"""Start JupyterLab at the first notebook of the student's copy: `make lab` calls this with .venv's Python.
+
+The copy, my_notebooks/, has no outputs. It is made at the first start, and brought up to date at later ones when the
+course has changed; nncourse/classroom/own_copy.py says how. In a hand-out notebooks/ itself is such a copy.
 
 It is safe on a shared machine: JupyterLab listens on localhost only, requires a token that is new each time, and its
 kernels communicate over files readable only by their owner, not over ports. JUPYTER_PORT=8899 sets the port. Ctrl-C
@@ -14,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST_PAGE = "/lab/tree/notebooks/00_start_here.ipynb"
+FIRST_NOTEBOOK = "00_start_here.ipynb"
 FIRST_PORT = 8888
 
 
@@ -84,9 +87,34 @@ def has_browser(environment: dict[str, str]) -> bool:
     return sys.platform in ("darwin", "win32") or "DISPLAY" in environment or "WAYLAND_DISPLAY" in environment
 
 
-def jupyterlab_command(port: int, browser: bool) -> list[str]:
+def notebooks() -> Path:
+    """The student's copy, made or brought up to date; what was done is printed. Exits if there is none."""
+    sys.path.insert(0, str(ROOT))  # the course in this folder, also where .venv belongs to another
+    from nncourse.classroom import own_copy
+    from nncourse.errors import CourseError
+
+    folder = own_copy.folder_of(ROOT)
+    try:
+        for line in own_copy.bring(ROOT, folder):
+            print(line)
+    except CourseError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        if not any(folder.glob("*.ipynb")):
+            sys.exit(1)
+    return folder
+
+
+def served(folder: Path) -> tuple[Path, str]:
+    """The folder that JupyterLab shows, the course's or the one around the notebooks, and its first page."""
+    top = ROOT if ROOT in folder.parents else folder.parent
+    first = folder / FIRST_NOTEBOOK
+    return top, f"/lab/tree/{(first if first.is_file() else folder).relative_to(top).as_posix()}"
+
+
+def jupyterlab_command(port: int, browser: bool, folder: Path) -> list[str]:
     """The command that runs JupyterLab; without the token, because other users can read command lines."""
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT}", f"--LabApp.default_url={FIRST_PAGE}"]
+    top, page = served(folder)
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={top}", f"--LabApp.default_url={page}"]
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     command += [f"--ServerApp.open_browser={browser}", "--ServerApp.answer_yes=True", "--Application.log_level=WARN"]
     command += ["--KernelManager.transport=ipc"]
@@ -98,17 +126,18 @@ def jupyterlab_command(port: int, browser: bool) -> list[str]:
 def main() -> None:
     """Print the address, then replace this process by JupyterLab."""
     environment = dict(os.environ)
+    folder = notebooks()
     port = choose_port(environment.get("JUPYTER_PORT", ""))
     token = secrets.token_hex(24)
     if is_remote(environment):
         print("On your own machine type this, with the name by which you reach this machine:\n")
         print(f"    {tunnel(port, environment)}\n")
-    print(f"Open this address:\n\n    http://127.0.0.1:{port}{FIRST_PAGE}?token={token}\n")
+    print(f"Open this address:\n\n    http://127.0.0.1:{port}{served(folder)[1]}?token={token}\n")
     print("Ctrl-C ends JupyterLab.", flush=True)
     environment["JUPYTER_TOKEN"] = token
     environment["JUPYTER_PATH"] = str(Path(sys.prefix) / "share" / "jupyter")  # finds this .venv's kernel first
     environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="nncourse-")  # private, and short enough for sockets
-    command = jupyterlab_command(port, has_browser(environment))
+    command = jupyterlab_command(port, has_browser(environment), folder)
     os.execve(command[0], command, environment)
 
 

@@ -229,15 +229,19 @@ def table(accesses: Accesses) -> str:
     return "\n".join(lines + [_short(line) for line in remarks])
 
 
+def launched(accesses: Accesses) -> str:
+    """The blocks and threads in words, and how many of them touch no memory."""
+    trace, idle = accesses.trace, accesses.idle
+    threads = prod(trace.grid) * prod(trace.block)
+    blocks = f"{_axes(trace.grid)} block{'s' * (prod(trace.grid) > 1)} of {_axes(trace.block)} threads"
+    return f"{blocks}; {f'{idle} of {threads} threads touch nothing' if idle else f'all {threads} threads touch cells'}"
+
+
 def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[dict, list[tuple]]], list[str]]:
     """The lines above the tables, the tables (head and rows), and the lines below them."""
-    trace, counts = accesses.trace, accesses.counts
-    threads, idle = prod(trace.grid) * prod(trace.block), accesses.idle
-    blocks = f"{_axes(trace.grid)} block{'s' * (prod(trace.grid) > 1)} of {_axes(trace.block)} threads"
-    touching = f"{idle} of {threads} threads touch nothing" if idle else f"all {threads} threads touch cells"
-    said = [accesses.title, f"{blocks}; {touching}"]
+    said = [accesses.title, launched(accesses)]
     in_global, in_shared, remarks = [], [], []
-    for count in counts:
+    for count in accesses.counts:
         name = count.memory.name
         texts = (name, *(f"{number:,}" for number in (count.reads, count.writes, count.atomics, count.outside)))
         if count.memory.shared:

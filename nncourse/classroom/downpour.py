@@ -6,14 +6,13 @@ Downpour: each gradient is an update as soon as it is there, though its worker h
 """
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-import ipywidgets
 import numpy as np
 from matplotlib.figure import Figure
 
-from nncourse.classroom import plots, widgets
+from nncourse.classroom import drawn, plots
 from nncourse.errors import CourseError
 
 ROWS, FEATURES, BATCH = 256, 10, 8
@@ -64,15 +63,20 @@ class Problem:
         directions, _ = np.linalg.qr(self.rng.standard_normal((ROWS, FEATURES)))
         self.X = directions * np.sqrt(ROWS * CURVATURES)
         self.y = self.X @ np.ones(FEATURES) + 0.1 * self.rng.standard_normal(ROWS)
+        self.best = self.X.T @ self.y / (ROWS * CURVATURES)
+        residual = self.X @ self.best - self.y
+        self.least = float(residual @ residual) / (2 * ROWS)
 
     def cost(self, w: np.ndarray) -> float:
-        residual = self.X @ w - self.y
-        return float(residual @ residual) / (2 * ROWS)
+        """|X w − y|² / (2 rows), which is quicker from the lowest place on."""
+        away = w - self.best
+        return self.least + float(CURVATURES @ (away * away)) / 2
 
-    def gradient(self, w: np.ndarray) -> np.ndarray:
-        """Of a batch of random rows."""
-        rows = self.rng.integers(0, ROWS, BATCH)
-        return self.X[rows].T @ (self.X[rows] @ w - self.y[rows]) / BATCH
+    def gradient(self, w: np.ndarray, workers: int = 1) -> np.ndarray:
+        """The mean over so many workers, each with a batch of random rows."""
+        rows = self.rng.integers(0, ROWS, workers * BATCH)
+        X = self.X[rows]
+        return (X @ w - self.y[rows]) @ X / len(rows)
 
     def seconds(self) -> float:
         """What a quick worker takes for one gradient: about 1."""
@@ -85,7 +89,7 @@ def synchronous(settings: Settings) -> Course:
     course = [(0.0, problem.cost(w), 0)]
     time = max(times * problem.seconds() for times in slow)
     while time < UNTIL and course[-1][1] < TOO_HIGH:
-        w = w - settings.rate * np.mean([problem.gradient(w) for _ in slow], axis=0)
+        w = w - settings.rate * problem.gradient(w, len(slow))
         course.append((time, problem.cost(w), 0))
         time += max(times * problem.seconds() for times in slow)
     return Course(*map(np.array, zip(*course, strict=True)))
@@ -166,20 +170,26 @@ def plot_downpour(title: str = "", **settings: float) -> plots.Described:
     return plots.Described(figure, f"Cost over updates and over time, of three trainings. {words}")
 
 
-def downpour(**settings: float) -> widgets.Panel:
-    """A panel with sliders for the number of workers, how slow the last one is, and the rate."""
+def downpour(**settings: float) -> drawn.Drawn:
+    """Sliders for the number of workers, how slow the last one is, and the rate; `settings` are fields of Settings."""
     now = Settings(**settings)
-    count = {"value": now.workers, "min": 1, "max": MOST_WORKERS}
+    slow = "How many times as long as the others the last worker takes for a gradient"
     controls = {
-        "workers": widgets.control(ipywidgets.IntSlider, "workers", "How many compute gradients", **count),
-        "slowness": widgets.slider(
-            "slowness of the last",
-            "How many times as long as the others the last worker takes for a gradient",
-            now.slowness,
-            1,
-            20,
-            0.5,
-        ),
-        "rate": widgets.learning_rate(now.rate, high=0),
+        "workers": drawn.slider("workers", "How many compute gradients", now.workers, 1, MOST_WORKERS, 1),
+        "slowness": drawn.slider("slowness of the last", slow, now.slowness, 1, 20, 0.5),
+        "rate": drawn.learning_rate(now.rate),
     }
-    return widgets.live(controls, CAPTION, draw)
+
+    def answer(workers: int, slowness: float, rate: float) -> tuple[dict, str]:
+        courses = run(Settings(int(workers), slowness, rate))
+        curves = {name: {"times": course.times, "costs": course.costs} for name, course in courses.items()}
+        return {"curves": curves}, words_of(courses)
+
+    return drawn.Drawn(
+        "drawn_downpour.js",
+        controls,
+        answer,
+        CAPTION,
+        given={"updates": UPDATES, "until": UNTIL, "costs": COSTS},
+        still=lambda: plot_downpour(**asdict(now)),
+    )

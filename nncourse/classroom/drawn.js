@@ -60,7 +60,7 @@ function themeOf(element) {
   const ink = dark ? "#e4e4e4" : "#222222";
   const colours = dark ? DARK : LIGHT;
   const ends = [colours.blue, paper, colours.orange].map(parts);
-  const strength = dark ? 0.55 : 0.5;
+  const strength = dark ? 0.5 : 0.38;
   const ramp = (v) => {
     const share = Math.min(1, Math.max(0, v)) * 2 - 1;
     const end = share < 0 ? ends[0] : ends[2];
@@ -231,7 +231,7 @@ class Plot {
       for (let i = 0; i < xs.length; i++) {
         const [x, y] = [this.X(xs[i]), this.Y(ys[i])];
         const there = Number.isFinite(x) && Number.isFinite(y);
-        if (there) down ? pen.lineTo(x, far(y)) : pen.moveTo(x, far(y));
+        if (there) down ? pen.lineTo(far(x), far(y)) : pen.moveTo(far(x), far(y));
         down = there;
       }
       pen.stroke();
@@ -372,9 +372,11 @@ function element(kind, className, parent, text = "") {
 const CONTROLS = {
   slider(place, about, send) {
     const { low, high, step, log } = about;
-    const along = (value) => (log ? Math.log10(value) : value);
+    const along = (value) => (log ? Math.log(value) / Math.log(log) : value);
+    const at = (place) => (log === 2 ? Math.round(2 ** place) : log ? Number((10 ** place).toPrecision(3)) : place);
     const decimals = (String(step).split(".")[1] ?? "").length;
-    const text = (value) => (log ? written(value) : Number(value).toFixed(decimals).replace("-", "−"));
+    const text = (value) =>
+      log ? written(value, log === 2 ? 6 : 3) : Number(value).toFixed(decimals).replace("-", "−");
     const head = element("div", "head", place);
     const range = Object.assign(element("input", "range"), { type: "range", id: `nncourse-${++made}` });
     const label = element("label", "", head, about.label);
@@ -382,11 +384,11 @@ const CONTROLS = {
     const field = Object.assign(element("input", "field", head), { type: "text", inputMode: "decimal" });
     field.setAttribute("aria-label", `${about.label}, typed`);
     const track = element("div", "track", place);
-    element("span", "end", track, written(low, 4));
+    element("span", "end", track, written(low, 5));
     track.append(range);
-    element("span", "end", track, written(high, 4));
+    element("span", "end", track, written(high, 5));
     Object.assign(range, { min: along(low), max: along(high), step });
-    describe(place, range, `${about.tip}. From ${written(low, 4)} to ${written(high, 4)}.`);
+    describe(place, range, `${about.tip}. From ${written(low, 5)} to ${written(high, 5)}.`);
     const show = (value) => {
       if (document.activeElement !== range || Math.abs(Number(range.value) - along(value)) > step) {
         range.value = along(value);
@@ -395,15 +397,12 @@ const CONTROLS = {
       if (document.activeElement !== field) field.value = text(value);
     };
     const take = (value) => (show(value), send(value));
-    range.addEventListener("input", () => {
-      const at = Number(range.value);
-      take(log ? Math.min(high, Math.max(low, Number((10 ** at).toPrecision(3)))) : at);
-    });
+    range.addEventListener("input", () => take(Math.min(high, Math.max(low, at(Number(range.value))))));
     field.addEventListener("change", () => {
       const typed = Number(field.value.replace("−", "-").replace(",", "."));
       field.blur();
       if (field.value.trim() === "" || !Number.isFinite(typed)) return show(Number(field.dataset.value));
-      const whole = Number.isInteger(step) && !log;
+      const whole = Number.isInteger(step);
       take(Math.min(high, Math.max(low, whole ? Math.round(typed) : typed)));
     });
     field.addEventListener("keydown", (event) => event.key === "Enter" && field.blur());
@@ -488,9 +487,12 @@ function describe(place, node, words) {
 // ---- the widget
 
 const REST = 400; // milliseconds without a change after which screen readers are told
+const UNDER_WAY = 4; // messages to Python, as long as it answers within SLOW seconds; then one
+const SLOW = 0.02;
+const PATIENCE = 3000; // milliseconds after which an answer is taken for lost
 
-// A widget for anywidget. `height` is that of the picture in pixels, or a function of its width. draw() draws a frame;
-// clicked({ x, y, send, press, ... }), where there is one, is told of clicks on the picture, in its pixels.
+// A widget for anywidget. `height` is that of the picture in pixels, or a function of its width and of
+// what was given. draw() draws a frame; clicked({ x, y, send, press, ... }), where there is one, is told of clicks on the picture, in its pixels.
 function widget({ height, draw, clicked, most = 960 }) {
   function render({ model, el }) {
     el.classList.add("nncourse-drawn");
@@ -500,16 +502,30 @@ function widget({ height, draw, clicked, most = 960 }) {
       closing.push(() => model.off(event, handler));
     };
     let values = { ...model.get("values") };
-    let pending = false;
 
+    // Messages to Python. A few may be under way: a server that gathers small packets holds each one back until the next
+    // message confirms it, and would wait for 40 ms. Of what has to wait here only the newest values are kept.
+    const view = `${Date.now()} ${Math.random()}`;
+    let [sent, answered, sentAt, waits] = [0, 0, 0, false];
+    const transmit = () => {
+      const most = model.get("turn")[2] < SLOW ? UNDER_WAY : 1;
+      waits = sent - answered >= most && performance.now() - sentAt < PATIENCE;
+      if (waits) return;
+      sentAt = performance.now();
+      model.send({ values, turn: [view, ++sent] });
+    };
     const send = (name, value) => {
       values = { ...values, [name]: value };
-      pending = true;
-      model.set("values", values); // ipywidgets keeps one message under way, and of the others only the newest
-      model.save_changes();
       controls[name]?.show?.(value);
+      transmit();
     };
     const press = (name) => model.send({ pressed: name });
+    listen("change:turn", () => {
+      const [who, number] = model.get("turn");
+      if (who !== view) return;
+      answered = number;
+      if (waits) transmit();
+    });
 
     // controls
     const panel = element("div", "controls", el);
@@ -524,7 +540,7 @@ function widget({ height, draw, clicked, most = 960 }) {
         press,
         onClose: (end) => closing.push(end),
         move: (value) => send(target, value),
-        get: () => ({ value: values[target], pending }),
+        get: () => ({ value: values[target], pending: sent > answered }),
       };
       const part = CONTROLS[about.kind](place, { ...about, moves: known[target] }, (v) => send(about.name, v), means);
       controls[about.name] = part;
@@ -562,7 +578,7 @@ function widget({ height, draw, clicked, most = 960 }) {
       due = false;
       const wide = Math.min(most, el.clientWidth);
       if (wide < 10) return; // not on the page yet
-      const high = typeof height === "function" ? height(wide) : height;
+      const high = Math.round(typeof height === "function" ? height(wide, given) : height);
       const dots = window.devicePixelRatio || 1;
       if (canvas.width !== Math.round(wide * dots) || canvas.height !== Math.round(high * dots)) {
         canvas.width = Math.round(wide * dots);
@@ -591,13 +607,16 @@ function widget({ height, draw, clicked, most = 960 }) {
 
     listen("change:frame", () => {
       frame = unpacked(model.get("frame"));
-      pending = false;
       soon();
     });
     listen("change:given", () => ((given = unpacked(model.get("given"))), soon()));
-    listen("change:words", () => ((pending = false), say()));
+    listen("change:words", say);
     listen("change:states", showStates);
-    listen("change:values", () => ((values = { ...model.get("values") }), showValues()));
+    listen("change:values", () => {
+      if (sent > answered || waits) return; // an older value than the control's
+      values = { ...model.get("values") };
+      showValues();
+    });
     if (clicked) {
       canvas.addEventListener("click", (event) => {
         const box = canvas.getBoundingClientRect();

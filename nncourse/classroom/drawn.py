@@ -2,14 +2,15 @@
 
     Drawn("drawn_neuron.js", {"b": slider("bias b", "…", 0, -5, 5)}, answer, "What is to be seen.")
 
-Whenever a control moves, the browser sends the values of all of them, `answer(**values)` computes a frame and words, and
-the browser draws the frame. Only one message is under way at a time and the newest values win, so nothing lags behind.
+Whenever a control moves, the browser sends the values of all of them, `answer(**values)` computes a frame and words,
+and the browser draws the frame. A few messages at most are under way, and the newest values win: nothing lags behind.
 
 A script is the text of drawn.js followed by a file of the widget's own, which ends with `export default widget({…})`.
 A callback may run on another thread while a notebook cell runs, so it computes under a lock, on the CPU.
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 import traitlets
 from matplotlib.figure import Figure
 
+from nncourse.classroom import described
 from nncourse.errors import CourseError
 
 HERE = Path(__file__).parent
@@ -38,18 +40,23 @@ class Control:
     high: float | None = None
     step: float | None = None
     options: tuple[str, ...] = ()
-    log: bool = False  # a slider on which each notch is a factor
+    log: int = 0  # the base of a slider on which each notch is a factor: 10, or 2 for whole powers of two
     plays: str = ""  # the slider that a Play button moves
 
 
 def slider(label: str, tip: str, value: float, low: float, high: float, step: float = 0.1) -> Control:
-    """A slider for a number; with step 1 for a whole number. Its ends are shown."""
-    return Control("slider", label, tip, value, low, high, step)
+    """A slider for a number; with step 1 for a whole number. Its ends are shown, and wide enough for its value."""
+    return Control("slider", label, tip, value, min(low, value), max(high, value), step)
 
 
 def factors(label: str, tip: str, value: float, low: float, high: float, step: float = 0.05) -> Control:
     """A slider from 10^low to 10^high, with three digits; a notch is a factor of 10^step."""
-    return Control("slider", label, tip, value, 10.0**low, 10.0**high, step, log=True)
+    return Control("slider", label, tip, value, min(10.0**low, value), max(10.0**high, value), step, log=10)
+
+
+def powers_of_two(label: str, tip: str, value: int, highest: int) -> Control:
+    """A slider from 1 over 2, 4, 8 … to 2^highest."""
+    return Control("slider", label, tip, value, 1, max(2**highest, value), 1, log=2)
 
 
 def learning_rate(value: float, low: float = -3, high: float = 0) -> Control:
@@ -80,18 +87,20 @@ def play(label: str, plays: str) -> Control:
 class Drawn(anywidget.AnyWidget):
     """Controls, a picture drawn in the browser, and words, which screen readers announce when the controls rest.
 
-    `given` goes to the browser once, a frame whenever a value changes. Both are dictionaries of numbers, texts, lists and
-    NumPy arrays (sent as float32, or as uint8). `still()` is the figure that a saved notebook shows.
+    `given` goes to the browser once, a frame whenever a value changes. Both are dictionaries of numbers, texts, lists
+    and NumPy arrays (sent as float32, or as uint8). `still()` is the figure, with words, that a saved notebook shows.
     """
 
     _css = HERE / "drawn.css"
     controls = traitlets.List().tag(sync=True)
     states = traitlets.Dict().tag(sync=True)  # of controls, by name: label, pressed, disabled, hidden
-    values = traitlets.Dict().tag(sync=True, echo_update=False)
+    values = traitlets.Dict().tag(sync=True)
+    turn = traitlets.List(["", 0, 0.0]).tag(sync=True)  # which message of which view was answered, and in what time, s
     given = traitlets.Dict().tag(sync=True)
     frame = traitlets.Dict().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
     caption = traitlets.Unicode().tag(sync=True)
+    on_close: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -100,13 +109,12 @@ class Drawn(anywidget.AnyWidget):
         answer: Answer,
         caption: str,
         given: Mapping | None = None,
-        still: Callable[[], Figure] | None = None,
+        still: Callable[[], Figure | described.Described] | None = None,
         pressed: Callable[[str], None] | None = None,
     ):
         self._esm = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("drawn.js", script))
         self.answer, self.still, self.pressed = answer, still, pressed
         self.lock = threading.RLock()
-        self.on_close: Callable[[], None] = lambda: None
         self.by_name = dict(controls)
         values = {name: control.value for name, control in controls.items() if control.value is not None}
         frame, words = answer(**values)
@@ -119,7 +127,7 @@ class Drawn(anywidget.AnyWidget):
             caption=caption,
         )
         self.observe(lambda change: self.redraw(), "values")
-        self.on_msg(lambda widget, content, buffers: self._press(content))
+        self.on_msg(lambda widget, content, buffers: self._take(content))
 
     def __repr__(self) -> str:
         return SAVED
@@ -131,7 +139,7 @@ class Drawn(anywidget.AnyWidget):
         data, metadata = self._repr_mimebundle_()
         display(data, metadata=metadata, raw=True)
         if self.still:
-            display_still(self.still(), self.words)
+            display_still(self.still())
 
     def set(self, **values: float | str | bool) -> None:
         """Move controls, as a user does."""
@@ -162,16 +170,15 @@ class Drawn(anywidget.AnyWidget):
         with self.lock:
             self.states = self.states | {name: self.states.get(name, {}) | state}
 
-    def set_state(self, sync_data: dict) -> None:
-        """Take values from the browser, while no other thread sends a frame."""
-        with self.lock:
-            super().set_state(sync_data)
-
-    def _press(self, content: dict) -> None:
-        name = content.get("pressed") if isinstance(content, dict) else None
-        if self.pressed and name in self.by_name:
-            with self.lock:
-                self.pressed(name)
+    def _take(self, content: dict) -> None:
+        """A message from the browser: the values of the controls, or the name of a button that was pressed."""
+        start = time.perf_counter()
+        with self.lock, self.hold_sync():
+            if "values" in content:
+                self.values = self.values | content["values"]
+                self.turn = [*content["turn"], time.perf_counter() - start]
+            elif self.pressed and content.get("pressed") in self.by_name:
+                self.pressed(content["pressed"])
 
     def close(self) -> None:
         """Close the widget, after calling on_close()."""
@@ -197,13 +204,18 @@ def in_one_line(error: BaseException) -> str:
     return f"{kind}{' '.join(str(error).split())}"
 
 
-def display_still(figure: Figure, words: str) -> None:
-    """Display a figure with `words` as its text alternative, after the line that says what to do."""
-    from IPython.core.pylabtools import print_figure
+def display_still(figure: Figure | described.Described) -> None:
+    """Display a figure that has words, with them as its text alternative, after the line that says what to do."""
     from IPython.display import display
 
-    alternative = f"{SAVED} Here it stands still. {words}"
-    figure.text(0.005, 0.995, SAVED, ha="left", va="top", fontsize=8, style="italic", color="0.35", in_layout=False)
-    picture = print_figure(figure, bbox_inches=None, base64=True)
-    data = {"image/png": picture, "text/plain": alternative}
-    display(data, metadata={"image/png": {"alt": alternative}}, raw=True)
+    data, metadata = figure._repr_mimebundle_()
+    data["text/html"] = f'<p class="nncourse-still"><em>{SAVED} Here it stands still.</em></p>{data["text/html"]}'
+    data["text/plain"] = f"{SAVED} {data['text/plain']}"
+    display(data, metadata=metadata, raw=True)
+
+
+def contours(x: np.ndarray, y: np.ndarray, heights: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Lines of equal height over places x and y, all of them grids: points (n, 2), with NaN between two lines."""
+    lines = Figure().subplots().contour(x, y, heights, levels=levels)
+    gap = np.full((1, 2), np.nan)
+    return np.concatenate([part for level in lines.allsegs for line in level for part in (line, gap)])

@@ -3,22 +3,20 @@
     filter_by_hand.widget()                    # sliders for row and column; the output fills place by place
     filter_by_hand.still(Walk(), 1, 2)         # the same picture as a figure
 
-What is drawn is a list of boxes, once for both: as SVG in the widget, which takes its colours from the page, light or
-dark, and by matplotlib in the figure.
+What is drawn is a list of boxes, once for both: in the widget by the browser, in the colours of the page, and in the
+figure by matplotlib.
 """
 
-import html
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import ipywidgets
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from nncourse.classroom import drawn
 from nncourse.classroom.plots import Described
-from nncourse.classroom.widgets import close_all, control, in_line, menu, say
 from nncourse.errors import CourseError
 
 IMAGE = np.array([[1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 1], [0, 0, 1, 1, 0], [0, 1, 1, 0, 0]])
@@ -29,7 +27,7 @@ FILTERS = {
     "corner": np.array([[1, 0, 0], [0, 0, 0], [0, 0, 0]]),
 }
 BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"  # of positive and of negative numbers; of the window
-STRONGEST = 0.5  # opacity of the largest number's colour: text in the page's own colour stays readable on it
+STRONGEST = 0.5  # opacity of the largest number's colour: black text stays readable on it
 CELL, PRODUCT, GAP, HEAD = 40, 64, 44, 26  # widths of cells, distance of the grids, height of their titles; pixels
 
 
@@ -135,29 +133,6 @@ def in_words(walk: Walk, row: int, column: int) -> str:
     return f"Output row {row}, column {column}: {terms} = {number(walk.sum(row, column))}."
 
 
-def svg(drawn: Drawing, label: str) -> str:
-    """The drawing as SVG, for a page in any colours; `label` is its text alternative."""
-    ink = "fill:var(--jp-content-font-color1, currentColor)"
-    line = "stroke:var(--jp-content-font-color2, currentColor);stroke-opacity:0.6"
-    parts = []
-    for box in drawn.boxes:
-        rect = f'x="{box.x + 1}" y="{box.y + 1}" width="{box.wide - 2}" height="{CELL - 2}" rx="3"'
-        dashes = ' stroke-dasharray="3 3"' if box.dashed else ""
-        look = f'style="{line}"' if not box.framed else f'style="stroke:{RED};stroke-width:3"'
-        parts.append(f'<rect {rect} fill="{_colour(box)}" fill-opacity="{_opacity(box):.2f}"{dashes} {look}/>')
-        middle = f'x="{box.x + box.wide / 2 - 5 * bool(box.small)}" y="{box.y + 25}" text-anchor="middle"'
-        parts.append(f'<text {middle} style="{ink}">{box.text}</text>')
-        corner = f'x="{box.x + box.wide - 4}" y="{box.y + CELL - 5}" text-anchor="end" font-size="10"'
-        parts.append(f'<text {corner} style="{ink}">{box.small}</text>' if box.small else "")
-    x, y, side = drawn.window
-    frame = f'style="fill:none;stroke:{RED};stroke-width:3"'
-    parts.append(f'<rect x="{x}" y="{y}" width="{side}" height="{side}" rx="4" {frame}/>')
-    parts += [f'<text x="{x}" y="{y}" font-size="13" style="{ink}">{text}</text>' for x, y, text in drawn.titles]
-    wide, high = drawn.size
-    view = f'viewBox="-3 0 {wide + 6} {high + 4}" width="{wide + 6}" style="max-width:100%" font-size="15"'
-    return f'<svg role="img" aria-label="{html.escape(label)}" {view}>{"".join(parts)}</svg>'
-
-
 def _colour(box: Box) -> str:
     return ORANGE if box.value < 0 else BLUE
 
@@ -170,11 +145,11 @@ def still(walk: Walk, row: int, column: int, title: str = "") -> Described:
     """The figure: the filter at one place, and the output up to it, row by row."""
     wide = walk.shape[1]
     visited = [divmod(place, wide) for place in range(row * wide + column + 1)]
-    drawn = drawing(walk, row, column, visited)
-    width, height = (side / 100 for side in drawn.size)
+    parts = drawing(walk, row, column, visited)
+    width, height = (side / 100 for side in parts.size)
     figure = Figure(figsize=(width + 0.1, height + 0.1 + 0.3 * bool(title)), dpi=100, facecolor="white")
     axes = figure.add_axes((0, 0, 1, (height + 0.1) / figure.get_figheight()))
-    for box in drawn.boxes:
+    for box in parts.boxes:
         style = {"facecolor": (_colour(box), _opacity(box)), "edgecolor": "0.45", "linewidth": 0.8}
         if box.dashed:
             style["linestyle"] = ":"
@@ -184,11 +159,11 @@ def still(walk: Walk, row: int, column: int, title: str = "") -> Described:
         middle = box.x + box.wide / 2 - 5 * bool(box.small), box.y + CELL / 2
         axes.text(*middle, box.text, fontsize=11, ha="center", va="center")
         axes.text(box.x + box.wide - 3, box.y + CELL - 4, box.small, fontsize=7, ha="right")
-    x, y, side = drawn.window
+    x, y, side = parts.window
     axes.add_patch(Rectangle((x, y), side, side, fill=False, edgecolor=RED, linewidth=2.5))
-    for x, y, text in drawn.titles:
+    for x, y, text in parts.titles:
         axes.text(x, y, text, fontsize=9)
-    axes.set(xlim=(-5, drawn.size[0] + 5), ylim=(drawn.size[1] + 5, -5))
+    axes.set(xlim=(-5, parts.size[0] + 5), ylim=(parts.size[1] + 5, -5))
     axes.set_axis_off()
     if title:
         figure.suptitle(title, fontsize=11)
@@ -198,73 +173,53 @@ def still(walk: Walk, row: int, column: int, title: str = "") -> Described:
 # ---- the widget
 
 
-class ByHand(ipywidgets.VBox):
-    """Sliders, a drawing, and the sum in words, which screen readers announce."""
+class ByHand(drawn.Drawn):
+    """The widget; `walk` is what is shown, `visited` are the places that were seen."""
 
     def __init__(self, walk: Walk, filters: dict[str, np.ndarray]):
-        self.walk, self.visited = walk, set()
+        self.walk, self.filters, self.visited = walk, filters, set()
         high, wide = walk.shape
-        axis = "Which {0} of the output: the filter moves with it. Arrow keys move the slider"
-        slider = ipywidgets.IntSlider
-        self.controls = {
-            "row": control(slider, "row", axis.format("row"), min=0, max=high - 1, value=0),
-            "column": control(slider, "column", axis.format("column"), min=0, max=wide - 1, value=0),
+        axis = "Which {0} of the output: the filter moves with it"
+        controls = {
+            "row": drawn.slider("row", axis.format("row"), 0, 0, high - 1, 1),
+            "column": drawn.slider("column", axis.format("column"), 0, 0, wide - 1, 1),
+            "next": drawn.button("Next place", "One place on, row by row, as a program goes"),
+            "again": drawn.button("Start again", "Empties the output"),
         }
         if filters:
-            self.controls["filter"] = menu("filter", "The nine weights", next(iter(filters)), list(filters))
-        button = ipywidgets.Button
-        self.next = control(button, "Next place", "One place on, row by row, as a program goes", width="110px")
-        self.again = control(button, "Start again", "Empties the output", width="110px")
-        self.drawing, self.words = ipywidgets.HTML(), ipywidgets.HTML()
-        super().__init__([in_line(*self.controls.values(), self.next, self.again), self.drawing, self.words])
-        for name in ("row", "column"):
-            self.controls[name].observe(self._draw, "value")
-        if filters:
-            self.controls["filter"].observe(lambda change: self._take(filters[change["new"]]), "value")
-        self.next.on_click(self._go_on)
-        self.again.on_click(lambda _: self._begin())
-        self._draw()
+            controls["filter"] = drawn.menu("filter", "The nine weights", next(iter(filters)), tuple(filters))
+        size = drawing(walk, 0, 0, ()).size
+        super().__init__(
+            "drawn_filter.js",
+            controls,
+            self._answer,
+            "The image with the filter on it, the products there, and the output so far.",
+            given={"size": size, "cell": CELL},
+            still=lambda: still(walk, 0, 0),
+            pressed=self._pressed,
+        )
 
-    def __repr__(self) -> str:
-        return "A widget to play with: run this cell. The figure below is one moment of it."
-
-    def _draw(self, change=None) -> None:
-        row, column = self.controls["row"].value, self.controls["column"].value
+    def _answer(self, row: int, column: int, filter: str = "") -> tuple[dict, str]:
+        if filter and self.walk.filter is not self.filters[filter]:
+            self.walk = replace(self.walk, filter=self.filters[filter])
+            self.visited.clear()
         self.visited.add((row, column))
         high, wide = self.walk.shape
+        boxes, titles, window, _ = drawing(self.walk, row, column, self.visited)
         words = f"{in_words(self.walk, row, column)} Done: {len(self.visited)} of {high * wide} places."
-        label = "The image with the filter on it, the products there, and the output so far."
-        self.drawing.value = svg(drawing(self.walk, row, column, self.visited), label)
-        say(self.words, words)
+        shades = [box._asdict() | {"share": STRONGEST * box.value / box.largest} for box in boxes]
+        return {"boxes": shades, "titles": titles, "window": window}, words
 
-    def _take(self, weights: np.ndarray) -> None:
-        self.walk = Walk(self.walk.image, weights, self.walk.stride, self.walk.before, self.walk.after)
-        self._begin(stay=True)
-
-    def _begin(self, stay: bool = False) -> None:
-        """Empty the output; the filter stays where it is, or goes to the first place."""
-        self.visited.clear()
-        if not stay:
-            self._go(0, 0)
-        self.visited.clear()  # what was passed on the way does not count
-        self._draw()
-
-    def _go_on(self, _) -> None:
+    def _pressed(self, name: str) -> None:
         high, wide = self.walk.shape
-        place = self.controls["row"].value * wide + self.controls["column"].value + 1
-        self._go(*divmod(place % (high * wide), wide))
-
-    def _go(self, row: int, column: int) -> None:
-        """To another place. Where both sliders move, the place between the two moves is not one of those visited."""
-        visited = set(self.visited)
-        self.controls["row"].value, self.controls["column"].value = row, column
-        self.visited = visited
-        self._draw()
-
-    def close(self) -> None:
-        """Close the widget and those in it."""
-        close_all(self.children)
-        super().close()
+        if name == "again":
+            self.visited.clear()
+            row, column = 0, 0
+        else:
+            place = self.values["row"] * wide + self.values["column"] + 1
+            row, column = divmod(place % (high * wide), wide)
+        self.set(row=row, column=column)
+        self.redraw()  # also where the filter stays in its place
 
 
 def widget(walk: Walk | None = None) -> ByHand:

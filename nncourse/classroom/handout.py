@@ -41,7 +41,7 @@ def write(out: Path, language: str = "en", notebooks_only: bool = False, exam: P
         write_zip(out, packed(exam_files(given), EXAM_TOP, {"kind": "exam", "language": language}))
         return f"{out}: {given.title}, {len(given.questions)} exercises, without their truths"
     root = PACKAGE.parent
-    files = {f"notebooks/{path.name}": _clean(path) for path in _notebooks(root, language)}
+    files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in _notebooks(root, language)}
     count = len(files)
     programs = set()
     if not notebooks_only:
@@ -67,16 +67,24 @@ def _notebooks(root: Path, language: str) -> list[Path]:
     return sorted(languages[language].glob("*.ipynb"))
 
 
-def _clean(path: Path) -> bytes:
-    """A notebook without outputs, counts and what differs from machine to machine."""
-    import nbformat
-
-    notebook = nbformat.read(path, as_version=4)
+def clean(content: bytes, name: str) -> bytes:
+    """A notebook without outputs, counts and what differs from machine to machine. CourseError if it is none."""
+    notebook = parsed(content, name)
     for cell in notebook.cells:
         cell.metadata = {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     return to_bytes(notebook)
+
+
+def parsed(content: bytes, name: str) -> Any:
+    """The notebook in a file's content. CourseError if there is none."""
+    import nbformat
+
+    try:
+        return nbformat.reads(content.decode(), as_version=4)
+    except Exception:  # nbformat raises many kinds for what is no notebook
+        raise CourseError(f"{name}: wanted a notebook; this file is none, or is damaged") from None
 
 
 def to_bytes(notebook: Any) -> bytes:
@@ -92,18 +100,21 @@ def cell_hash(cell: Any) -> str:
 
 
 def packed(files: Mapping[str, bytes], top: str, about: Mapping[str, str]) -> dict[str, bytes]:
-    """The files and their manifest, below one folder. The manifest has a notebook's cells in their order."""
-    import nbformat
+    """The files and their manifest, below one folder."""
+    manifest = json.dumps(manifest_of(files, about), indent=1) + "\n"
+    return {f"{top}/{name}": content for name, content in files.items()} | {f"{top}/{MANIFEST}": manifest.encode()}
 
-    notebooks = {
-        name: {cell.id: cell_hash(cell) for cell in nbformat.reads(content.decode(), as_version=4).cells}
-        for name, content in sorted(files.items())
-        if name.endswith(".ipynb")
-    }
+
+def manifest_of(files: Mapping[str, bytes], about: Mapping[str, str]) -> dict[str, Any]:
+    """What MANIFEST.json says of these files: a hash of each, and of a notebook's cells in their order."""
+    notebooks = {name: cell_hashes(content, name) for name, content in sorted(files.items()) if name.endswith(".ipynb")}
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
-    manifest = {"course": course_version(), **about, "files": hashes, "notebooks": notebooks}
-    text = json.dumps(manifest, indent=1) + "\n"
-    return {f"{top}/{name}": content for name, content in files.items()} | {f"{top}/{MANIFEST}": text.encode()}
+    return {"course": course_version(), **about, "files": hashes, "notebooks": notebooks}
+
+
+def cell_hashes(content: bytes, name: str) -> dict[str, str]:
+    """The hash of each cell of a notebook, by ids."""
+    return {cell.id: cell_hash(cell) for cell in parsed(content, name).cells}
 
 
 def exam_files(given: exams.Exam) -> dict[str, bytes]:

@@ -15,7 +15,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nncourse.classroom.plots import INK, Described
+from nncourse.classroom.described import BOTH_INK, Described
+from nncourse.classroom.plots import INK
 
 NEGATIVE_TO_POSITIVE = LinearSegmentedColormap.from_list(
     "below and above 0", ["#b35806", "#fdb863", "white", "#8fb3d9", "#1f4e79"]
@@ -43,8 +44,9 @@ def plot(
     down = -(-len(images) // across)
     side = min(2.2, WIDEST / across)
     figure = Figure(figsize=(side * across, (side + 0.35) * down + 0.35 * bool(title)), dpi=100, layout="constrained")
+    figure.set_facecolor("none")
     if title:
-        figure.suptitle(title, fontsize=11)
+        figure.suptitle(title, fontsize=11, color=BOTH_INK)
     places = figure.subplots(down, across, squeeze=False).reshape(-1)
     ranges = []
     for axes, (name, image) in zip(places, images.items(), strict=False):
@@ -53,13 +55,14 @@ def plot(
         colours = {"cmap": NEGATIVE_TO_POSITIVE, "vmin": -most} if signed or low < 0 else {"cmap": "gray", "vmin": 0}
         axes.imshow(image, vmax=most, **colours)
         ranges.append(f"{name}: {low:.3g} to {high:.3g}".replace("-", "−"))
-        axes.set_title(name, fontsize=9)
-        axes.set_xlabel(f"{low:.3g} to {high:.3g}".replace("-", "−"), fontsize=8)
+        axes.set_title(name, fontsize=9, color=BOTH_INK)
+        axes.set_xlabel(f"{low:.3g} to {high:.3g}".replace("-", "−"), fontsize=8, color=BOTH_INK)
         axes.set(xticks=(), yticks=())
+        axes.spines[:].set_color(BOTH_INK)
     for axes in places[len(images) :]:
         axes.set_axis_off()
     said = f"{title + '. ' if title else ''}{words + ' ' if words else ''}"
-    return Described(figure, f"{said}Images with the range of their numbers: {'; '.join(ranges)}.")
+    return Described(figure, f"{said}Images with the range of their numbers: {'; '.join(ranges)}.", photographs=True)
 
 
 def mosaic(images: np.ndarray, columns: int, title: str = "", words: str = "") -> Described:

@@ -4,16 +4,15 @@ Strong scaling: K devices share one batch. Weak scaling: each of K has a batch o
 a batch is not divided. After it the gradient is added over all devices, by whichever of root, tree and ring is fastest.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from typing import NamedTuple
 
-import ipywidgets
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from nncourse.classroom import plots, widgets
+from nncourse.classroom import drawn, plots
 from nncourse.classroom.timing import duration
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.measuring import scaling_laws
@@ -158,29 +157,22 @@ def plot_laws(title: str = "", **settings: float | str) -> plots.Described:
     return plots.Described(figure, f"Speedup and efficiency over the number of devices. {words}")
 
 
-def laws(**settings: float | str) -> widgets.Panel:
-    """A panel with a menu for the network, and sliders for p, the number of devices, the link and the batch."""
+def laws(**settings: float | str) -> drawn.Drawn:
+    """A menu for the network, and sliders for p, the number of devices, the link and the batch."""
     now = Settings(**settings)
-    count = {"value": now.devices, "min": 1, "max": MOST}
-    rows = {"value": now.batch, "base": 2, "min": 0, "max": 14, "step": 1, "readout_format": ".0f"}
+    batch = "Of all in strong scaling, of each in weak scaling"
     controls = {
-        "network": widgets.menu("network", "What is trained, and on what", now.network, tuple(NETWORKS), "280px"),
-        "p": widgets.slider("p", "The part of the work that is divided", now.p, 0, 1, 0.005),
-        "devices": widgets.control(ipywidgets.IntSlider, "devices K", "How many share the work", **count),
-        "latency": _factors("latency, µs", "What a message costs, however short", now.latency, 0, 4),
-        "bandwidth": _factors("bandwidth, GB/s", "Of the link between two devices", now.bandwidth, -2, 3),
-        "batch": widgets.control(
-            ipywidgets.FloatLogSlider, "batch", "Of all in strong scaling, of each in weak scaling", **rows
-        ),
+        "network": drawn.menu("network", "What is trained, and on what", now.network, tuple(NETWORKS)),
+        "p": drawn.slider("p", "The part of the work that is divided", now.p, 0, 1, 0.005),
+        "devices": drawn.slider("devices K", "How many share the work", now.devices, 1, MOST, 1),
+        "latency": drawn.factors("latency, µs", "What a message costs, however short", now.latency, 0, 4, 0.1),
+        "bandwidth": drawn.factors("bandwidth, GB/s", "Of the link between two devices", now.bandwidth, -2, 3, 0.1),
+        "batch": drawn.powers_of_two("batch", batch, now.batch, 14),
     }
-    controls["p"].readout_format = ".3f"
 
-    def show(batch: float, **values: float | str) -> tuple[Figure, str]:
-        return draw(batch=round(batch), **values)
+    def answer(batch: int, devices: int, **values: float | str) -> tuple[dict, str]:
+        chosen = Settings(batch=int(batch), devices=int(devices), **values)
+        curves = run(chosen)
+        return curves._asdict(), words_of(chosen, curves)
 
-    return widgets.live(controls, CAPTION, show)
-
-
-def _factors(label: str, tip: str, value: float, low: int, high: int) -> ipywidgets.FloatLogSlider:
-    limits = {"min": low, "max": high, "step": 0.1, "readout_format": ".3g"}
-    return widgets.control(ipywidgets.FloatLogSlider, label, tip, "300px", value=value, base=10, **limits)
+    return drawn.Drawn("drawn_laws.js", controls, answer, CAPTION, still=lambda: plot_laws(**asdict(now)))

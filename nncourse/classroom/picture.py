@@ -24,10 +24,10 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from nncourse.classroom.counting import Accesses, accesses, spread, table, worst_request
+from nncourse.classroom.counting import Accesses, accesses, launched, spread, table, worst_request
+from nncourse.classroom.described import Drawn
 from nncourse.classroom.html import running_ipython
 from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nncourse.errors import CourseError
@@ -62,10 +62,10 @@ class Picture:
     accesses: Accesses
 
     @cached_property
-    def figure(self) -> Figure:
+    def figure(self) -> Drawn:
         return self.plot()
 
-    def plot(self, block: int | None = None) -> Figure:
+    def plot(self, block: int | None = None) -> Drawn:
         """The figure; with `block`, only that block's accesses, coloured by thread."""
         return plot_accesses(self.accesses, block)
 
@@ -75,10 +75,9 @@ class Picture:
     __repr__ = __str__
 
     def _ipython_display_(self) -> None:
-        from IPython.core.pylabtools import print_figure
-        from IPython.display import Image, display
+        from IPython.display import display
 
-        display(Image(print_figure(self.figure, bbox_inches=None), alt=str(self)), self.accesses)
+        display(self.figure, self.accesses)
 
 
 def show(
@@ -86,12 +85,14 @@ def show(
     kernel: str | CudaKernel,
     block: int | tuple[int, ...] | None = None,
     grid: int | tuple[int | str, ...] | None = None,
+    seed: int = 0,
     **sizes: int,
 ) -> Picture:
     """The picture of a CUDA kernel on random data. `kernel` is a kernel of the operation, its name, or a CUDA text.
 
-    `block` (threads per block) and `grid` are the kernel's own unless given. `sizes` sets sizes of the contract by
-    letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for anything unknown.
+    `block` (threads per block) and `grid` are the kernel's own unless given; `seed` chooses the data. `sizes` sets
+    sizes of the contract by letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for
+    anything unknown.
 
     A notebook shows the value of a cell's last line only. A call that is a line of its own is shown wherever it stands.
     """
@@ -106,7 +107,7 @@ def show(
             raise CourseError(f"{operation.name}: wanted sizes from {least} up, got {name}={size!r}")
     small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL
     sizes = {name: small.get(name, 4) for name in operation.shapes.free_names} | sizes
-    arguments = zip(operation.arguments, check.random_case(operation, sizes).arguments, strict=True)
+    arguments = zip(operation.arguments, check.random_case(operation, sizes, seed).arguments, strict=True)
     shown = Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
     if running_ipython() and _is_dropped(sys._getframe(1)):
         shown._ipython_display_()
@@ -175,7 +176,7 @@ class Panel:
     words: str = ""  # on the worst request
 
 
-def plot_accesses(accesses: Accesses, block: int | None = None) -> Figure:
+def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
     """Draw which thread reads and writes which element. Colours are blocks or, with `block`, the threads of that block.
 
     There is a panel for the threads, for each array as read and as written, and for the shared memory of one block. A
@@ -196,7 +197,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Figure:
     title = textwrap.wrap(accesses.title + which, LETTERS)
     head = 0.2 + 0.2 * len(title)
     height += head + foot
-    figure = Figure(figsize=(WIDTH, height), dpi=100, facecolor="white")
+    figure = Drawn(figsize=(WIDTH, height), dpi=100, facecolor="white", words=_in_words(accesses, block))
     figure.text(0.1 / WIDTH, 1 - 0.1 / height, "\n".join(title), va="top", fontsize=10.5, color="black")
     for panel, (left, top) in zip(panels, places, strict=True):
         wide, high = len(panel.columns) * inches, len(panel.rows) * inches
@@ -207,6 +208,21 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Figure:
     words = "In a cell: 5 is the one thread that touches it, by its number in the block; 8× are 8 accesses by several."
     figure.text(0.1 / WIDTH, 0.1 / height, words, fontsize=8, color="0.25")
     return figure
+
+
+def _in_words(accesses: Accesses, block: int | None) -> str:
+    """What the picture shows: blocks and threads, how often each memory is accessed, and what is outside."""
+    told = []
+    for count in accesses.counts:
+        kinds = {"reads": count.reads, "writes": count.writes, "atomic updates": count.atomics}
+        done = [f"{number:,} {kind}" for kind, number in kinds.items() if number] or ["not touched"]
+        if count.outside:
+            done.append(f"{count.outside:,} accesses outside its {count.memory.size} cells")
+        if count.memory.shared:
+            done.append(f"{count.conflicts}-way bank conflicts" if count.conflicts > 1 else "no bank conflicts")
+        told.append(f"{'shared ' * count.memory.shared}{count.memory.name}: {', '.join(done)}")
+    whose = "Which block" if block is None else f"Which thread of block {block}"
+    return f"{accesses.title}. {whose} touches which cell: {launched(accesses)}. {'; '.join(told)}."
 
 
 def _layout(panels: list[Panel], inches: float) -> tuple[list[tuple[float, float]], float]:
@@ -384,7 +400,7 @@ def _legend(trace: Trace, panels: list[Panel], block: int | None) -> list[Patch]
         handles.append(Patch(facecolor=face, edgecolor=edge, label=label, **style))
 
     styles, count = {cell.style for panel in panels for cell in panel.cells}, prod(trace.grid)
-    add("pale: read", _faces({0}, set(), 1, READ, None)[0])
+    add("faint: read", _faces({0}, set(), 1, READ, None)[0])
     add("framed: written", BLOCKS[0], "black", linewidth=1.1)
     if block is None:
         for number, colour in enumerate(BLOCKS[:count]):

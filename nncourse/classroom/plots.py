@@ -1,30 +1,31 @@
 """Figures for the notebooks: costs over epochs, confusion matrices, times and others."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from nncourse.classroom.course import by_notebook
+from nncourse.classroom.described import Described, Drawn
 from nncourse.classroom.timing import Row, duration, times_as_fast
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.backend import choose
 from nncourse.model.metrics import f1, precision, recall
 from nncourse.model.training import History
 
-INK = "0.25"  # a grey that is readable in light and dark themes
+INK = "0.25"  # a dark grey
+MISTAKES = 3  # of a confusion matrix, that are said in words
 
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> (x, y)
 
 
-def plot_history(history: History, title: str = "") -> Figure:
+def plot_history(history: History, title: str = "") -> Drawn:
     """Plot the training cost after each epoch and, if there was a validation set, the validation cost."""
     figure, axes = _figure(title)
     epochs = [epoch.number for epoch in history.epochs]
@@ -35,17 +36,40 @@ def plot_history(history: History, title: str = "") -> Figure:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     plain_numbers(axes.yaxis)
     axes.legend(frameon=False)
+    figure.words = _said(title, f"Cost over {len(epochs)} epochs.", *map(_course_of, axes.get_lines()))
     return figure
 
 
-def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> Figure:
+def _course_of(line: Line2D) -> str:
+    """A curve in words: its label, its ends, and its lowest point where that is neither of them."""
+    x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+    if not np.isfinite(y).any():
+        return f"{line.get_label()}: no finite value."
+    lowest = int(np.argmin(np.where(np.isfinite(y), y, np.inf)))
+    dip = f", lowest {y[lowest]:.3g} at {x[lowest]:g}" if 0 < lowest < len(y) - 1 else ""
+    return f"{line.get_label()}: {y[0]:.3g} at {x[0]:g}, {y[-1]:.3g} at {x[-1]:g}{dip}."
+
+
+def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> Drawn:
     """Plot a confusion matrix M (classes, classes): rows are true classes, columns are predicted classes."""
     figure, axes = _figure(title, width=1.6 + 0.6 * max(4, len(classes)), height=max(3.4, 0.8 + 0.4 * len(classes)))
     _counts(axes, M, M.astype(str))
     ticks = range(len(classes))
     axes.set_xticks(ticks, classes, rotation=0 if len(classes) < 4 else 45)
     axes.set_yticks(ticks, classes)
+    figure.words = _said(title, _confusion_in_words(np.asarray(M), classes))
     return figure
+
+
+def _confusion_in_words(M: np.ndarray, classes: Sequence[str]) -> str:
+    """How many samples of each class are predicted rightly; all other counts, or the three largest of many classes."""
+    said = [f"Confusion matrix of {M.sum():,} samples; {np.trace(M):,} lie on the diagonal, predicted rightly."]
+    said += [f"Of {M[i].sum():,} {name}: {M[i, i]:,} rightly." for i, name in enumerate(classes)]
+    mistakes = sorted(((M[i, j], i, j) for i, j in np.ndindex(*M.shape) if i != j and M[i, j]), key=lambda one: -one[0])
+    if mistakes:
+        told = [f"{count:,} {classes[i]} as {classes[j]}" for count, i, j in mistakes[:MISTAKES]]
+        said.append(f"{'Wrongly' if len(mistakes) <= MISTAKES else 'The most frequent mistakes'}: {', '.join(told)}.")
+    return " ".join(said)
 
 
 def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
@@ -57,7 +81,7 @@ def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
     axes.set(xlabel="predicted class", ylabel="true class")
 
 
-def plot_timing(rows: list[Row], title: str = "") -> Figure:
+def plot_timing(rows: list[Row], title: str = "") -> Drawn:
     """Plot the time of each kernel that was timed, as dots on a logarithmic axis."""
     timed = [row for row in rows if row.seconds]
     figure, axes = _figure(title, height=1.2 + 0.4 * len(timed))
@@ -66,6 +90,8 @@ def plot_timing(rows: list[Row], title: str = "") -> Figure:
     _dots(axes, labels, [row.seconds for row in timed], size=70, color=colours, fontsize=10)
     axes.set_xlabel("time of one call, seconds (further left is faster)")
     axes.margins(x=0.25, y=0.2)
+    said = [f"{label} {duration(row.seconds)}" for label, row in zip(labels, timed, strict=True)]
+    figure.words = _said(title, f"Time of one call, as dots on a logarithmic axis: {'; '.join(said) or 'none'}.")
     return figure
 
 
@@ -81,7 +107,7 @@ def _dots(axes: Axes, labels: Sequence[str], seconds: Sequence[float], size: flo
     axes.invert_yaxis()
 
 
-def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dict[int, float]]) -> Figure:
+def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dict[int, float]]) -> Drawn:
     """Plot speedups over `base` as bars and, beside them, speedups over numpy against the batch size."""
     figure, (left, right) = _row("", 2, width=11.0, height=1.6 + 0.35 * max(4, len(speedups)))
     left.barh(list(speedups), [value - 1 for value in speedups.values()], left=1, height=0.6, color="tab:blue")
@@ -100,10 +126,13 @@ def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dic
     plain_numbers(right.xaxis, right.yaxis)
     if by_batch:
         right.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    said = "; ".join(f"{label} {times_as_fast(value)}" for label, value in speedups.items())
+    curves = " ".join(_course_of(line) for line in right.get_lines())
+    figure.words = f"Bars of the speedup over {base}: {said}. Speedup over numpy against the batch size: {curves}"
     return figure
 
 
-def plot_network(sizes: tuple[int, ...], title: str = "") -> Figure:
+def plot_network(sizes: tuple[int, ...], title: str = "") -> Drawn:
     """Draw the layers of a network from left to right; of a large layer only its first and last neurons."""
     figure, axes = _figure(title, height=3.0)
     axes.set_axis_off()
@@ -117,10 +146,14 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> Figure:
         what = "inputs" if x == 0 else "output" if x == len(sizes) - 1 else "hidden"
         axes.text(x, -4.2, f"{size} {what}{'s' if what == 'output' and size > 1 else ''}", ha="center", color=INK)
     axes.set_ylim(-4.8, 3.8)
+    layers = " → ".join(f"{size} {'inputs' if x == 0 else 'neurons'}" for x, size in enumerate(sizes))
+    figure.words = _said(
+        title, f"A network from left to right: {layers}. A line joins each with each of the next layer."
+    )
     return figure
 
 
-def plot_progress() -> Figure:
+def plot_progress() -> Drawn:
     """Draw one box per exercise, one row per notebook; a box is filled if its kernel is kept."""
     record, rows = kept_kernels.progress(), by_notebook()
     figure, axes = _figure("Exercises: filled ones are done", width=9.0, height=0.7 + 0.55 * len(rows))
@@ -136,6 +169,9 @@ def plot_progress() -> Figure:
     axes.tick_params(length=0)
     axes.grid(False)
     axes.spines[:].set_visible(False)
+    done = {name: sum(entry.key in record for entry in entries) for name, entries in rows.items()}
+    said = "; ".join(f"{name}: {done[name]} of {len(entries)}" for name, entries in rows.items())
+    figure.words = f"A box for each exercise, by notebook. Done are {sum(done.values())} in all. {said}."
     return figure
 
 
@@ -146,7 +182,12 @@ def _rows(size: int) -> list[float]:
     return [(size - 1) / 2 - place for place in range(size)]
 
 
-def _figure(title: str, width: float = 6.0, height: float = 3.4) -> tuple[Figure, Axes]:
+def _said(title: str, *sentences: str) -> str:
+    """The title, if there is one, and the sentences."""
+    return " ".join([*([title.rstrip(".:") + "."] if title else []), *sentences])
+
+
+def _figure(title: str, width: float = 6.0, height: float = 3.4) -> tuple[Drawn, Axes]:
     """A figure with one pair of axes."""
     figure, (axes,) = _row(None, 1, width, height)
     axes.set_title(title, fontsize=11)
@@ -155,12 +196,12 @@ def _figure(title: str, width: float = 6.0, height: float = 3.4) -> tuple[Figure
 
 def _row(
     title: str | None, count: int, width: float, height: float = 3.6, ratios: Sequence[float] | None = None
-) -> tuple[Figure, np.ndarray]:
+) -> tuple[Drawn, np.ndarray]:
     """A figure with `count` axes side by side, and a common title.
 
     It does not use pyplot, so that figures are not displayed twice and threads share no state.
     """
-    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
+    figure = Drawn(figsize=(width, height), dpi=100, layout="constrained")
     if title is not None:  # an empty title would take up space too
         figure.suptitle(title, fontsize=11)
     places = figure.subplots(1, count, squeeze=False, width_ratios=ratios)[0]
@@ -193,7 +234,7 @@ def neuron_says(w: Sequence[float], b: float, X: np.ndarray) -> np.ndarray:
 
 def plot_neuron(
     w: Sequence[float], b: float, X: np.ndarray, y: np.ndarray, title: str = "", activation: str = "step"
-) -> Figure:
+) -> Drawn:
     """Plot a neuron with two inputs: its output over the plane, the line z = 0, and points X (n, 2) of classes y (n,).
 
     Points on the wrong side of the line are circled.
@@ -218,28 +259,40 @@ def plot_neuron(
             axes.annotate("w", foot + 0.3 * w, (4, 4), textcoords="offset points", color=INK, fontweight="bold")
     axes.set(xlabel="input x1", ylabel="input x2", xlim=extent[:2], ylim=extent[2:])
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    lie = f"z = {w[0]:g}·x1 {w[1]:+g}·x2 {b:+g}. The output is {_range(a)} over the plane, {activation} of z."
+    circled = f"{wrong.sum()} of {len(y)} points lie on the wrong side of the line z = 0, and are circled."
+    figure.words = _said(title, lie, circled if w.any() else f"There is no line, {wrong.sum()} points are circled.")
     return figure
 
 
-def plot_activation(names: str | Sequence[str], title: str = "", at: float | None = None) -> Figure:
+def _range(values: np.ndarray) -> str:
+    low, high = np.min(values), np.max(values)
+    return f"{low:.3g} everywhere" if low == high else f"from {low:.3g} to {high:.3g}"
+
+
+def plot_activation(names: str | Sequence[str], title: str = "", at: float | None = None) -> Drawn:
     """Plot activations and, beside them, their derivatives; `at` marks a weighted sum z and draws the tangent there."""
     figure, (left, right) = _row(title, 2, width=8.0)
-    backend, z = choose("numpy"), np.linspace(-5, 5, 1001)
+    backend, z, said = choose("numpy"), np.linspace(-5, 5, 1001), []
     for number, name in enumerate([names] if isinstance(names, str) else names):
         value, slope = getattr(backend, name), getattr(backend, f"{name}_derivative")
         style = _line_style(number) | {"marker": "", "label": name}  # curves may coincide
         left.plot(z, value(z), **style)
         right.plot(z, slope(z), **style)
+        ends = f"{value(z[:1])[0]:.3g} at z = −5, {value(z[500:501])[0]:.3g} at 0, {value(z[-1:])[0]:.3g} at 5"
+        said.append(f"{name}: {ends}; its slope {_range(slope(z))}.".replace("-", "−"))
         if at is not None:
             (a,), (s,) = value(np.array([at])), slope(np.array([at]))
             near = np.array([at - 1.5, at + 1.5])
             left.plot(near, a + s * (near - at), color="tab:red", linestyle="--", label=f"tangent at z = {at:g}")
             left.plot([at], [a], "o", color="tab:red")
             right.plot([at], [s], "o", color="tab:red", label=f"slope {s:.3g}")
+            said.append(f"At z = {at:g} it is {a:.3g}, and the tangent there has the slope {s:.3g}.".replace("-", "−"))
     left.set(xlabel="weighted sum z", ylabel="activation a = σ(z)")
     right.set(xlabel="weighted sum z", ylabel="slope σ'(z)")
     for axes in (left, right):
         axes.legend(frameon=False, fontsize=9)
+    figure.words = _said(title, "Left the activations, right their slopes, over z from −5 to 5.", *said)
     return figure
 
 
@@ -262,18 +315,20 @@ def plot_descent(
     surface: str = "bowl",
     start: Sequence[float] = (-1.8, 1.0),
     title: str = "",
-) -> Figure:
+) -> Drawn:
     """Plot gradient descent with several learning rates: paths on contours of the cost, and the cost at each step."""
     figure, (left, right) = _row(title, 2, width=9.0)
     x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
     heights = SURFACES[surface][0](x, y)
     lines = left.contour(x, y, heights, levels=np.geomspace(0.05, heights.max(), 14), cmap="Greys_r", linewidths=0.8)
     lines.set_alpha(0.7)
+    said = []
     for number, rate in enumerate(rates):
         path, costs = descend(surface, start, rate, steps)
         style = {"color": f"C{number}", "marker": "os^Dv"[number % 5], "markersize": 4, "linewidth": 1.2}
         left.plot(*path.T, label=f"learning rate {rate:.3g}", **style)
         right.plot(costs, **style)
+        said.append(f"Learning rate {rate:.3g}: cost {costs[0]:.3g}, after {len(costs) - 1} steps {costs[-1]:.3g}.")
     left.plot(*start, "*", color="black", markersize=12, label="start")
     left.set_title("lines of equal cost, and the path", fontsize=9)
     left.set(xlabel="weight w1", ylabel="weight w2", xlim=(-2.2, 2.2), ylim=(-1.6, 1.6))
@@ -281,6 +336,8 @@ def plot_descent(
     _few_ticks(right)
     plain_numbers(right.yaxis)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    begins = f"Descents from w1 = {start[0]:g}, w2 = {start[1]:g} on the cost {surface!r}: paths on lines of equal cost"
+    figure.words = _said(title, f"{begins}, and beside them the cost at each step.".replace("-", "−"), *said)
     return figure
 
 
@@ -290,7 +347,7 @@ def counts_at(scores: np.ndarray, labels: np.ndarray, threshold: float) -> np.nd
     return choose("numpy").confusion_matrix(np.asarray(labels).astype(np.int32), predictions, 2)
 
 
-def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.5, title: str = "") -> Figure:
+def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.5, title: str = "") -> Drawn:
     """Plot the effect of a threshold: scores of both classes, confusion matrix, and precision against recall."""
     figure, (left, middle, right) = _row(title, 3, width=10.0, ratios=(1.3, 0.8, 1))
     bins = np.linspace(min(0, np.min(scores)), max(1, np.max(scores)), 31)
@@ -313,29 +370,14 @@ def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.
     right.plot([recall(M)[1]], [precision(M)[1]], "o", color="black", markersize=8, label=f"F1 {f1(M)[1]:.3f}")
     right.set(xlabel="recall (class 1)", ylabel="precision (class 1)", xlim=(-0.03, 1.03), ylim=(-0.03, 1.05))
     right.legend(frameon=False, fontsize=9, loc="lower left")
+    counts = f"{tp} true positives, {fp} false positives, {fn} false negatives, {tn} true negatives"
+    rates = f"precision {precision(M)[1]:.3f}, recall {recall(M)[1]:.3f}, F1 {f1(M)[1]:.3f}"
+    three = "Histograms of the scores of both classes, the confusion matrix, and precision against recall."
+    figure.words = _said(title, f"At threshold {threshold:.2f}: {counts}; {rates}.", three)
     return figure
 
 
 # ---- notebook 08: what limits the speed of training
-
-
-@dataclass(frozen=True)
-class Described:
-    """A figure with a text alternative. A notebook displays the figure and saves both."""
-
-    figure: Figure
-    words: str
-
-    def __repr__(self) -> str:
-        return f"Figure: {self.words}"
-
-    def _ipython_display_(self) -> None:
-        from IPython.core.pylabtools import print_figure
-        from IPython.display import display
-
-        picture = print_figure(self.figure, bbox_inches=None, base64=True)
-        alternative = {"image/png": {"alt": self.words}}
-        display({"image/png": picture, "text/plain": repr(self)}, metadata=alternative, raw=True)
 
 
 def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:

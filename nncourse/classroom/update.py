@@ -3,6 +3,8 @@
 Each cell is known by its id, and MANIFEST.json says what it was when it was handed out. So three versions meet: as
 handed out, the student's, the new one. What only the course has changed is taken over; what the student has changed,
 added or deleted stays. Where both have changed a cell, the student's stays, and the new one is put after it, marked.
+A cell that the course
+moves to another notebook takes what the student has made of it along, and the student's own cells below it.
 Every file that changes is copied to backups/ first. my_kernels/ and files that were not handed out are not touched.
 """
 
@@ -14,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nncourse.classroom.handout import MANIFEST, cell_hash, to_bytes
+from nncourse.classroom import moved_cells
+from nncourse.classroom.handout import MANIFEST, cell_hash, parsed, to_bytes
 from nncourse.errors import CourseError, write_atomically
 
 BACKUPS = "backups"
@@ -29,52 +32,149 @@ NOTE_DELETED = "**Update of the course.** You have deleted this cell; the course
 
 
 def update(handout: Path, folder: Path) -> list[str]:
-    """Bring the hand-out into the copy in `folder`; what was done, in lines. A second time it changes nothing.
+    """Bring the hand-out, a .zip or an unpacked one, into the copy in `folder`; what was done, in lines.
 
-    CourseError, with nothing changed, if the .zip is no hand-out or the folder no copy of the course.
+    A second time it changes nothing. CourseError, with nothing changed, if the one is no hand-out or the other no copy.
     """
     files, new = _opened(handout)
-    base = _manifest_of(folder)
+    base = read_manifest(folder)
+    if base is None:
+        wanted = f"{folder.absolute()}: wanted your copy of a hand-out, with its {MANIFEST}"
+        raise CourseError(f"{wanted}; run this in that folder, or name it with --folder")
     for what in ("kind", "language"):
         if base[what] != new[what]:
             raise CourseError(f"{handout}: wanted a hand-out of {what} {base[what]}, as yours is; got {new[what]}")
+    return apply(files, new, base, folder) or [f"nothing to do: your copy is at course {new['course']}"]
+
+
+def apply(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
+    """Bring new files into a copy that was at the manifest `base`; what was done, in lines, none if nothing was to do.
+
+    CourseError if something cannot be read or written; the same call later then goes on.
+    """
+    try:
+        return _applied(files, new, base, folder)
+    except OSError as error:
+        raise CourseError(f"{error.filename or folder}: cannot be brought up to date: {error.strerror}") from None
+
+
+def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
+    copy = _Copy(folder, base, new["notebooks"])
     todo: dict[str, bytes | None] = {}
-    said = []
+    said = list(copy.said)
     for name in sorted(files):
         path = folder / name
-        content, line = _merged_file(path, name, files[name], base, new)
+        content, line = _merged_file(path, name, files[name], base, new, copy)
         if content is not None and (not path.is_file() or path.read_bytes() != content):
             todo[name] = content
             said.append(line)
     for name in sorted(set(base["files"]) - set(files)):
-        if (folder / name).is_file() and _hash((folder / name).read_bytes()) == base["files"][name]:
-            todo[name] = None
-            said.append(f"removed {name}, which the course no longer has")
+        if (folder / name).is_file():
+            unchanged = _hash((folder / name).read_bytes()) == base["files"][name]
+            if unchanged or (name in copy.moved and not copy.has_own_cells(name)):
+                todo[name] = None
+                said.append(f"removed {name}, which the course no longer has")
+            elif name in copy.moved:
+                todo[name] = to_bytes(copy.notebooks[name])
+                said.append(f"{name}: the course no longer has it; what is left in it is yours")
     if not todo:
-        _write(folder / MANIFEST, _text(new))
-        return [f"nothing to do: your copy is at course {new['course']}"]
+        write_manifest(folder, new)
+        return []
     backup = _new_backup(folder)
     for name in todo:
         if (folder / name).is_file():
             (backup / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(folder / name, backup / name)
-    for name, content in todo.items():
+    # What has moved is written where it goes before it is taken from where it was, and the manifest last: so an update
+    # that was interrupted starts again from the old one.
+    for name in sorted(todo, key=lambda name: (name in copy.moved, todo[name] is None)):
+        content = todo[name]
         if content is None:
             (folder / name).unlink()
         else:
             _write(folder / name, content)
-    _write(folder / MANIFEST, _text(new))  # last: an update that was interrupted starts again from the old one
-    said.append(
-        f"from course {base['course']} to {new['course']}; what was changed lies in {backup.relative_to(folder)}"
-    )
+    write_manifest(folder, new)
+    way = f"from course {base['course']} to {new['course']}; " if base["course"] != new["course"] else ""
+    said.append(way + _saved(backup, folder))
     if {"pyproject.toml", *(name for name in todo if name.startswith("requirements/"))} & todo.keys():
         said.append("run `make lab` once more: the course wants other packages now")
     return said
 
 
+def _saved(backup: Path, folder: Path) -> str:
+    if any(backup.iterdir()):
+        return f"what was changed lies in {backup.relative_to(folder)}"
+    backup.rmdir()
+    return "nothing of yours was replaced"
+
+
+class _Copy:
+    """The student's notebooks, each known by its name, with all cells where the course has them now.
+
+    `handed_out` says the same of the manifest: what each cell was when it was handed out.
+    """
+
+    def __init__(self, folder: Path, base: Mapping[str, Any], new: Mapping[str, Mapping[str, str]]) -> None:
+        self.handed_out = {name: dict(cells) for name, cells in base["notebooks"].items()}
+        self.broken: set[str] = set()
+        self.notebooks: dict[str, Any] = {}
+        self.said: list[str] = []
+        self.moved: set[str] = set()  # notebooks from which cells have gone
+        for name in sorted({*self.handed_out, *new}):
+            self._read(folder / name, name, new.get(name, {}))
+        self.before = {name: _saying(notebook.cells) for name, notebook in self.notebooks.items()}
+        for old, where in moved_cells.destinations(base["notebooks"], new).items():
+            if old in self.notebooks:
+                self._move(old, where, stays=old in new)
+
+    def _read(self, path: Path, name: str, new: Mapping[str, str]) -> None:
+        if not path.is_file():
+            return
+        try:
+            notebook = parsed(path.read_bytes(), name)
+        except CourseError:
+            self.broken.add(name)
+            return
+        _give_ids(notebook.cells, self.handed_out.get(name, {}))
+        # One that was not handed out counts if an interrupted update has left it: it has cells of the new one.
+        if name in self.handed_out or any(cell.id in new for cell in notebook.cells):
+            self.notebooks[name] = notebook
+
+    def _move(self, old: str, where: Mapping[str, str], stays: bool) -> None:
+        handed_out = dict(self.handed_out[old])
+        remaining, going = moved_cells.follow(self.notebooks[old].cells, handed_out, where, stays)
+        for target in set(where.values()) - self.notebooks.keys():
+            self.handed_out[target] = {}  # not there, or deleted: then it comes whole
+        moved_cells.shift(self.handed_out, old, where)
+        self.notebooks[old].cells = remaining
+        self.moved.add(old)
+        for target, cells in going.items():
+            own = sum(cell_hash(cell) != handed_out.get(cell.id) for cell in cells)
+            if own:
+                self.said.append(f"{own} of your cells have gone with the course's from {old} to {target}")
+            there = self.notebooks.setdefault(target, _empty(self.notebooks[old]))
+            known = set(_saying(there.cells))
+            there.cells += [cell for cell in cells if (cell.id, cell_hash(cell)) not in known]
+            _give_ids(there.cells, self.handed_out[target])
+
+    def has_own_cells(self, name: str) -> bool:
+        """Whether something of the student's is left in a notebook."""
+        handed_out = self.handed_out[name]
+        return any(cell_hash(cell) != handed_out.get(cell.id) for cell in self.notebooks[name].cells)
+
+
+def _empty(notebook: Any) -> Any:
+    """A notebook with the same metadata and no cells."""
+    import copy
+
+    return type(notebook)({**copy.deepcopy({k: v for k, v in notebook.items() if k != "cells"}), "cells": []})
+
+
 def _opened(handout: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The files of a hand-out by name, and its manifest, with which they must agree."""
     wanted = f"{handout}: wanted a .zip that `nncourse handout` has written"
+    if handout.is_dir():
+        return _unpacked(handout, wanted)
     try:
         with zipfile.ZipFile(handout) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
@@ -82,18 +182,36 @@ def _opened(handout: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
                 raise CourseError(f"{wanted}; this one is too large")
             files = {entry.filename.partition("/")[2]: archive.read(entry) for entry in entries}
         new = json.loads(files.pop(MANIFEST))
-        hashes = {name: _hash(content) for name, content in files.items()}
     except CourseError:
         raise
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RuntimeError, EOFError) as error:
         raise CourseError(f"{wanted}; got {error}") from None
-    if not _is_manifest(new) or hashes != new["files"]:
+    if not _is_manifest(new):
+        raise CourseError(f"{wanted}; this one is damaged: fetch it again")
+    return _checked(files, new, wanted)
+
+
+def _checked(files: dict[str, bytes], new: dict[str, Any], wanted: str) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Both as they are, if the files are those of the manifest and have harmless names."""
+    if {name: _hash(content) for name, content in files.items()} != new["files"]:
         raise CourseError(f"{wanted}; this one is damaged: fetch it again")
     for name in files:
         place = PurePosixPath(name)
         if place.is_absolute() or {"..", ""} & set(name.split("/")) or "\\" in name or place.parts[0] in OWN:
             raise CourseError(f"{wanted}; this one has a file {name!r}")
     return files, new
+
+
+def _unpacked(handout: Path, wanted: str) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The same of a hand-out that lies unpacked in a folder."""
+    new = read_manifest(handout)
+    if new is None:
+        raise CourseError(f"{wanted}, or a folder with one unpacked; there is no {MANIFEST} in it")
+    try:
+        files = {name: (handout / name).read_bytes() for name in new["files"]}
+    except OSError as error:
+        raise CourseError(f"{wanted}; got {error}") from None
+    return _checked(files, new, wanted)
 
 
 def _is_manifest(found: Any) -> bool:
@@ -103,29 +221,32 @@ def _is_manifest(found: Any) -> bool:
     )
 
 
-def _manifest_of(folder: Path) -> dict[str, Any]:
-    """The manifest of the student's copy."""
-    path = folder / MANIFEST
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of the student's copy; None if there is none."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
-        found = None
-    if not _is_manifest(found):
-        wanted = f"{folder.absolute()}: wanted your copy of a hand-out, with its {MANIFEST}"
-        raise CourseError(f"{wanted}; run this in that folder, or name it with --folder")
-    return found
+        return None
+    return found if _is_manifest(found) else None
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest of a copy."""
+    _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
 
 def _merged_file(
-    path: Path, name: str, content: bytes, base: Mapping[str, Any], new: Mapping[str, Any]
+    path: Path, name: str, content: bytes, base: Mapping[str, Any], new: Mapping[str, Any], copy: _Copy
 ) -> tuple[bytes | None, str]:
     """What the file is to hold now, and what that means in words; None to leave it as it is."""
+    if name in copy.notebooks:
+        return _merged_notebook(copy, name, content, is_new=not path.is_file())
     if not path.is_file():
         # A file that the student has deleted stays deleted, unless it has changed or the package needs it.
         gone = base["files"].get(name) == new["files"][name] and name.endswith(".ipynb")
         return (None if gone else content), f"new: {name}"
-    if name.endswith(".ipynb") and name in base["notebooks"]:
-        return _merged_notebook(path, name, content, base["notebooks"][name])
+    if name in copy.broken and name in base["notebooks"]:
+        return content, f"updated {name}; yours is no notebook any more, and lies in the backup"
     mine = path.read_bytes()
     if _hash(mine) == base["files"].get(name) or mine == content:
         return content, f"updated {name}"
@@ -134,27 +255,20 @@ def _merged_file(
     return content, f"updated {name}; your version of it is in the backup"
 
 
-def _merged_notebook(path: Path, name: str, content: bytes, base: Mapping[str, str]) -> tuple[bytes | None, str]:
+def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tuple[bytes | None, str]:
     """The merged notebook; None if nothing of it changes."""
-    import nbformat
-
-    new = nbformat.reads(content.decode(), as_version=4)
-    try:
-        mine = nbformat.reads(path.read_text("utf-8"), as_version=4)
-    except Exception:  # nbformat raises many kinds for what is no notebook
-        return content, f"updated {name}; yours is no notebook any more, and lies in the backup"
-    _give_ids(mine.cells, base)
-    cells, conflicts = merged(mine.cells, new.cells, base)
-    if _same_cells(mine.cells, cells):
+    new, mine = parsed(content, name), copy.notebooks[name]
+    cells, conflicts = merged(mine.cells, new.cells, copy.handed_out.get(name, {}))
+    if copy.before.get(name) == _saying(cells):
         return None, ""
     mine.cells, mine.nbformat_minor = cells, max(mine.nbformat_minor, new.nbformat_minor)
     both = f"; in {len(conflicts)} cells both yours and the course's new text stand" if conflicts else ""
-    return to_bytes(mine), f"updated {name}{both}"
+    return to_bytes(mine), f"{'new:' if is_new else 'updated'} {name}{both}"
 
 
-def _same_cells(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    pairs = ([(cell.id, cell_hash(cell)) for cell in cells] for cells in (some, others))
-    return next(pairs) == next(pairs)
+def _saying(cells: Iterable[Any]) -> list[tuple[str, str]]:
+    """The id of each cell, and a hash of what it says."""
+    return [(cell.id, cell_hash(cell)) for cell in cells]
 
 
 def _give_ids(cells: Iterable[Any], base: Mapping[str, str]) -> None:
@@ -258,10 +372,6 @@ def _new_backup(folder: Path) -> Path:
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda new: new.write_bytes(content))
-
-
-def _text(manifest: Mapping[str, Any]) -> bytes:
-    return (json.dumps(manifest, indent=1) + "\n").encode()
 
 
 def _hash(content: bytes) -> str:

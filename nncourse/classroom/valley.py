@@ -4,25 +4,21 @@ The updates are those that train networks (model/updates.py), so they run on the
 student's own. All steps are computed when a setting changes; playing only shows more of them.
 """
 
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 
-import ipywidgets
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from nncourse.calls import Calls
-from nncourse.classroom import plots, widgets
+from nncourse.classroom import drawn, plots
 from nncourse.errors import refuse_unknown
 from nncourse.kernels.backend import choose
 from nncourse.model.updates import SGD, Adam, Update
 
 STEPS = 150  # of each race
-FRAME_EVERY = 0.12  # seconds
 DOWN = 0.01  # a cost below this counts as arrived
 TOO_HIGH = 1e6  # a descent ends where the cost is above this
 COSTS = 1e-6, 1e3  # the ends of the axis
@@ -118,182 +114,98 @@ def words_of(races: Races, step: int) -> str:
 # ---- the picture
 
 
-class Picture:
-    """A picture of the race. Only the parts that move are drawn anew for each frame."""
+def picture(valley: str, races: Races, step: int, title: str = "") -> Figure:
+    """The paths up to this step over lines of equal cost, and the costs."""
+    figure = Figure(figsize=(9.2, 3.4), dpi=100, layout="constrained")
+    if title:
+        figure.suptitle(title, fontsize=11)
+    plane, curves = figure.subplots(1, 2)
+    _map(plane, VALLEYS[valley])
+    curves.set(xlabel="step", ylabel="cost", yscale="log", xlim=(-3, STEPS + 3), ylim=COSTS)
+    curves.yaxis.set_major_locator(LogLocator(numticks=12))
+    curves.grid(True, alpha=0.3)
+    curves.set_title("cost after each step", fontsize=9)
+    for name, (path, costs) in races.items():
+        colour, mark = STYLES[name]
+        line, head = {"color": colour, "linewidth": 1.2}, {"markersize": 9, "markeredgecolor": "black"}
+        last, seen = min(step, len(costs) - 1), np.maximum(costs, COSTS[0])
+        plane.plot(*path[: last + 1].T, f"{mark}-", **line, markersize=3, label=name)
+        plane.plot(*path[last : last + 1].T, mark, **line, **head)
+        curves.plot(seen[: last + 1], f"{mark}-", **line, markersize=4, markevery=10)
+        curves.plot([last], seen[last : last + 1], mark, **line, **head)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure
 
-    def __init__(self, valley: str, title: str = "", moving: bool = True):
-        self.valley = valley
-        self.figure = Figure(figsize=(9.2, 3.4), dpi=100, layout="constrained")
-        self.canvas = FigureCanvasAgg(self.figure)
-        if title:
-            self.figure.suptitle(title, fontsize=11)
-        self.plane, self.costs = self.figure.subplots(1, 2)
-        self._map(VALLEYS[valley])
-        self.costs.set(xlabel="step", ylabel="cost", yscale="log", xlim=(-3, STEPS + 3), ylim=COSTS)
-        self.costs.yaxis.set_major_locator(LogLocator(numticks=12))
-        self.costs.grid(True, alpha=0.3)
-        self.costs.set_title("cost after each step", fontsize=9)
-        self.moving = []
-        for name, (colour, mark) in STYLES.items():
-            line, head = {"color": colour, "linewidth": 1.2}, {"markersize": 9, "markeredgecolor": "black"}
-            self.moving += self.plane.plot([], [], f"{mark}-", **line, markersize=3, label=name)
-            self.moving += self.plane.plot([], [], mark, **line, **head)
-            self.moving += self.costs.plot([], [], f"{mark}-", **line, markersize=4, markevery=10)
-            self.moving += self.costs.plot([], [], mark, **line, **head)
-        self.figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-        for artist in self.moving:
-            artist.set_animated(moving)  # excludes it from a full draw
-        self.background = None
 
-    def _map(self, valley: Valley) -> None:
-        x, y = np.meshgrid(np.linspace(*ACROSS, 160), np.linspace(*UP, 160))
-        heights = valley.cost(x, y)
-        levels = np.geomspace(0.02, heights.max(), 15)
-        self.plane.contour(x, y, heights, levels=levels, colors="0.65", linewidths=0.7)
-        self.plane.plot(*valley.lowest, "*", color="black", markersize=11, label="lowest place")
-        self.plane.set_title("lines of equal cost, and the paths", fontsize=9)
-        self.plane.set(xlabel="weight w1", ylabel="weight w2", xlim=ACROSS, ylim=UP)
+def heights(valley: Valley) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Places w1 and w2 on a grid over the plane, their costs, and the costs of the lines on a map."""
+    x, y = np.meshgrid(np.linspace(*ACROSS, 160), np.linspace(*UP, 160))
+    costs = valley.cost(x, y)
+    return x, y, costs, np.geomspace(0.02, costs.max(), 15)
 
-    def show(self, races: Races, step: int) -> None:
-        """Show the paths up to this step."""
-        for number, (path, costs) in enumerate(races.values()):
-            way, head, curve, dot = self.moving[4 * number : 4 * number + 4]
-            last = min(step, len(costs) - 1)
-            way.set_data(*path[: last + 1].T)
-            head.set_data(*path[last : last + 1].T)
-            seen = np.maximum(costs, COSTS[0])
-            curve.set_data(np.arange(last + 1), seen[: last + 1])
-            dot.set_data([last], seen[last : last + 1])
 
-    def png(self) -> bytes:
-        """The frame as a PNG file."""
-        if self.background is None:
-            self.canvas.draw()
-            self.background = self.canvas.copy_from_bbox(self.figure.bbox)
-        self.canvas.restore_region(self.background)
-        for artist in self.moving:
-            artist.axes.draw_artist(artist)
-        return widgets.frame(self.canvas)
+def _map(plane: Axes, valley: Valley) -> None:
+    x, y, costs, levels = heights(valley)
+    plane.contour(x, y, costs, levels=levels, colors="0.65", linewidths=0.7)
+    plane.plot(*valley.lowest, "*", color="black", markersize=11, label="lowest place")
+    plane.set_title("lines of equal cost, and the paths", fontsize=9)
+    plane.set(xlabel="weight w1", ylabel="weight w2", xlim=ACROSS, ylim=UP)
 
 
 def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, **settings) -> plots.Described:
     """The race as a still picture; `settings` are fields of Settings."""
     chosen = Settings(**settings)
     races = run(chosen, backend or choose("numpy"))
-    still = Picture(chosen.valley, title, moving=False)
-    still.show(races, step)
-    return plots.Described(still.figure, f"A race in the {chosen.valley} valley. {words_of(races, step)}")
+    words = f"A race in the {chosen.valley} valley. {words_of(races, step)}"
+    return plots.Described(picture(chosen.valley, races, step, title), words)
 
 
 # ---- the widget
 
 
-class Race:
-    """What the panel shows: three paths up to the present step. Its methods are called from several threads."""
-
-    def __init__(self, panel: widgets.Panel, settings: Settings, backend: Calls):
-        self.panel, self.settings, self.backend = panel, settings, backend
-        self.at, self.button = panel.controls["at"], panel.controls["play"]
-        self.lock = threading.Lock()
-        self.stopped = threading.Event()  # of the thread that plays; each has its own
-        self.stopped.set()
-        self.picture, self.races = Picture(settings.valley), {}
-        own = [name for name in UPDATES if backend.notes.get(name) == "yours"]
-        self.yours = f" Your own kernels: {', '.join(own)}." if own else ""
-        self.change()
-
-    def change(self, **settings) -> None:
-        """Run the race with changed settings, and show it up to the present step."""
-        with self.lock:
-            self.settings = replace(self.settings, **settings)
-            self.races = run(self.settings, self.backend)
-            if self.picture.valley != self.settings.valley:
-                self.picture = Picture(self.settings.valley)
-            self._draw()
-
-    def draw(self) -> None:
-        """Show the race up to the present step."""
-        with self.lock:
-            self._draw()
-
-    def _draw(self) -> None:
-        self.picture.show(self.races, self.at.value)
-        self.panel.image.value = self.picture.png()
-        paused = self.stopped.is_set()
-        words = f"{'Paused' if paused else 'Playing'}. {words_of(self.races, self.at.value)}{self.yours}"
-        widgets.say(self.panel.words, words, aloud=paused)
-
-    def play_or_pause(self) -> None:
-        """Pause; or play on, from the start if it is at the end."""
-        if not self.stopped.is_set():
-            self.pause()
-            return
-        self.stopped = threading.Event()
-        self.button.description = "Pause"
-        if self.at.value == STEPS:
-            self.at.value = 0
-        threading.Thread(target=self._play, args=(self.stopped,), name="race", daemon=True).start()
-
-    def pause(self) -> None:
-        """Stop where it is."""
-        self.stopped.set()
-        self.button.description = "Play"
-        self.draw()
-
-    def go(self, step: int) -> None:
-        """Pause, and show the race after so many steps."""
-        self.pause()
-        self.at.value = min(step, STEPS)
-
-    def _play(self, stopped: threading.Event) -> None:
-        while not stopped.wait(FRAME_EVERY) and self.at.value < STEPS:
-            self.at.value += 1  # whoever observes it draws
-        if not stopped.is_set():
-            self.pause()
-
-
-def race(mine: bool = False, **settings) -> widgets.Panel:
-    """A panel with the race: sliders for the rates, the momentum and the start, and buttons to play it.
+def race(mine: bool = False, **settings) -> drawn.Drawn:
+    """The race, with sliders for the rates, the momentum and the start, and buttons to play it.
 
     `settings` are fields of Settings. With mine=True the student's own kept kernels run, where there are any.
     """
-    now = Settings(**settings)
-    number = partial(widgets.control, ipywidgets.FloatSlider)
-    buttons = {
-        "play": _button("Play", "Take one step after the other; press again to pause"),
-        "step": _button("One step", "Pause, and take one step"),
-        "again": _button("Start again", "Pause, and go back to the start"),
-        "at": widgets.control(
-            ipywidgets.IntSlider, "step", "How many steps are shown", "360px", value=40, min=0, max=STEPS
-        ),
-    }
+    now, backend = Settings(**settings), choose("numpy", mine=mine)
+    own = [name for name in UPDATES if backend.notes.get(name) == "yours"]
+    yours = f" Your own kernels: {', '.join(own)}." if own else ""
     controls = {
-        "valley": widgets.menu("valley", "The shape of the cost", now.valley, tuple(VALLEYS), "170px"),
-        "rate": _rate("learning rate", "Of plain descent and of momentum", now.rate),
-        "momentum": number(
-            "momentum", "How much of V stays in each step", value=now.momentum, min=0, max=0.99, step=0.01
-        ),
-        "adam_rate": _rate("Adam’s rate", "The learning rate of Adam", now.adam_rate),
-        "w1": number("start w1", "Where the first weight begins", value=now.w1, min=-2.2, max=2.2, step=0.1),
-        "w2": number("start w2", "Where the second weight begins", value=now.w2, min=-1.6, max=1.8, step=0.1),
+        "play": drawn.play("Play", "at"),
+        "at": drawn.slider("step", "How many steps are shown", 40, 0, STEPS, 1),
+        "valley": drawn.menu("valley", "The shape of the cost", now.valley, tuple(VALLEYS)),
+        "rate": drawn.factors("learning rate", "Of plain descent and of momentum", now.rate, -3, 0, 0.02),
+        "momentum": drawn.slider("momentum", "How much of V stays in each step", now.momentum, 0, 0.99, 0.01),
+        "adam_rate": drawn.factors("Adam’s rate", "The learning rate of Adam", now.adam_rate, -3, 0, 0.02),
+        "w1": drawn.slider("start w1", "Where the first weight begins", now.w1, -2.2, 2.2),
+        "w2": drawn.slider("start w2", "Where the second weight begins", now.w2, -1.6, 1.8),
     }
-    rows = [widgets.in_line(*part.values()) for part in (buttons, controls)]
-    panel = widgets.Panel(buttons | controls, CAPTION, rows)
-    state = Race(panel, now, choose("numpy", mine=mine))
-    panel.on_close = lambda: state.stopped.set()
-    buttons["play"].on_click(lambda _: state.play_or_pause())
-    buttons["step"].on_click(lambda _: state.go(state.at.value + 1))
-    buttons["again"].on_click(lambda _: state.go(0))
-    buttons["at"].observe(lambda change: state.draw(), "value")
-    for name, widget in controls.items():
-        widget.observe(lambda change, name=name: state.change(**{name: change["new"]}), "value")
-    return panel
+    last: dict[Settings, Races] = {}  # the race that was computed last, since playing asks for it again and again
 
+    def answer(at: int, **values: str | float) -> tuple[dict, str]:
+        chosen = Settings(**values)
+        if chosen not in last:
+            races = run(chosen, backend)
+            last.clear()
+            last[chosen] = races
+        at, races = int(at), last[chosen]
+        shown = {name: {"path": path[: at + 1], "costs": costs[: at + 1]} for name, (path, costs) in races.items()}
+        return {"valley": chosen.valley, "races": shown}, words_of(races, at) + yours
 
-def _button(label: str, tip: str) -> ipywidgets.Button:
-    return widgets.control(ipywidgets.Button, label, tip, "110px")
-
-
-def _rate(label: str, tip: str, value: float) -> ipywidgets.FloatLogSlider:
-    limits = {"min": -3, "max": 0, "step": 0.02, "readout_format": ".3g"}
-    return widgets.control(ipywidgets.FloatLogSlider, label, tip, "300px", value=value, base=10, **limits)
+    maps = {name: drawn.contours(*heights(valley)) for name, valley in VALLEYS.items()}
+    return drawn.Drawn(
+        "drawn_race.js",
+        controls,
+        answer,
+        CAPTION,
+        given={
+            "maps": maps,
+            "lowest": {name: valley.lowest for name, valley in VALLEYS.items()},
+            "x": ACROSS,
+            "y": UP,
+            "costs": COSTS,
+            "steps": STEPS,
+        },
+        still=lambda: plot_race(40, backend=backend, **asdict(now)),
+    )

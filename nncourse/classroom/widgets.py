@@ -1,11 +1,10 @@
-"""Interactive widgets: sliders, a picture, and a description in words. Each has a static counterpart in plots.py.
+"""The widgets of notebooks 01, 02, 06 and 07: sliders, a picture drawn in the browser, and words. See drawn.py.
 
-A callback may run on another thread while a notebook cell runs, so it draws under a lock and only its own figure.
+Each has a still counterpart in plots.py.
 """
 
 import html
 import io
-import threading
 from collections.abc import Callable, Sequence
 
 import ipywidgets
@@ -104,22 +103,6 @@ def frame(canvas: FigureCanvasAgg) -> bytes:
     return file.getvalue()
 
 
-def live(controls: dict[str, ipywidgets.Widget], caption: str, draw: Callable) -> Panel:
-    """A panel that is redrawn when a control changes: draw(**values) returns a Figure and words."""
-    panel, lock = Panel(controls, caption), threading.Lock()
-
-    def redraw(change=None):
-        with lock:
-            figure, words = draw(**{name: widget.value for name, widget in controls.items()})
-            panel.image.value = png(figure)
-            say(panel.words, words)
-
-    for widget in controls.values():
-        widget.observe(redraw, "value")
-    redraw()
-    return panel
-
-
 def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> drawn.Drawn:
     """One neuron with two inputs: change its weights and bias until its line separates classes 0 and 1 of y."""
     if X is None or y is None:
@@ -167,56 +150,112 @@ def _line_of(w: np.ndarray, b: float, low: np.ndarray, high: np.ndarray) -> dict
     return found
 
 
-def activations() -> Panel:
+def activations() -> drawn.Drawn:
     """An activation with its tangent at z, and its derivative, which is the tangent's slope."""
     controls = {
-        "name": menu("activation", "The function σ", "sigmoid", ACTIVATIONS),
-        "z": slider("weighted sum z", "Where to look at the function", 1, -5, 5),
+        "name": drawn.menu("activation", "The function σ", "sigmoid", ACTIVATIONS),
+        "z": drawn.slider("weighted sum z", "Where to look at the function", 1, -5, 5),
     }
+    along = np.linspace(-5, 5, 1001)
+    curves = {name: np.array(value_and_slope(name, along)) for name in ACTIVATIONS}
 
-    def draw(name: str, z: float):
-        backend, at = choose("numpy"), np.array([z])
-        value, slope = float(getattr(backend, name)(at)[0]), float(getattr(backend, f"{name}_derivative")(at)[0])
+    def answer(name: str, z: float) -> tuple[dict, str]:
+        value, slope = (float(numbers[0]) for numbers in value_and_slope(name, np.array([float(z)])))
         effect = "changes nothing" if slope == 0 else f"is times {slope:.3g} in a"
         words = f"{name}({z:g}) = {value:.4g}, slope {slope:.4g}: a small change of z {effect}."
-        return plots.plot_activation(name, at=z), words
+        near = np.array([z - 1.5, z + 1.5])
+        tangent = np.stack([near, value + slope * (near - z)], axis=1)
+        return {"name": name, "z": z, "value": value, "slope": slope, "tangent": tangent}, words
 
-    return live(controls, "The activation with its tangent at z, and beside it the slope.", draw)
+    return drawn.Drawn(
+        "drawn_activations.js",
+        controls,
+        answer,
+        "The activation with its tangent at z, and beside it the slope.",
+        given={"z": along, "curves": curves},
+        still=lambda: plots.plot_activation("sigmoid", at=1),
+    )
 
 
-def descent() -> Panel:
+def value_and_slope(name: str, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The activation of that name and its derivative, at each z."""
+    backend = choose("numpy")
+    return getattr(backend, name)(z), getattr(backend, f"{name}_derivative")(z)
+
+
+def descent() -> drawn.Drawn:
     """Gradient descent on a cost of two weights: slow if the learning rate is too small, divergent if too large."""
     controls = {
-        "surface": menu("cost", "The shape of the cost", "bowl", plots.SURFACES),
-        "rate": learning_rate(0.05),
-        "steps": control(ipywidgets.IntSlider, "steps", "How many steps to take", value=20, min=1, max=100),
-        "w1": slider("start w1", "Where the first weight begins", -1.8, -2, 2),
-        "w2": slider("start w2", "Where the second weight begins", 1.0, -1.5, 1.5),
+        "surface": drawn.menu("cost", "The shape of the cost", "bowl", tuple(plots.SURFACES)),
+        "rate": drawn.learning_rate(0.05),
+        "steps": drawn.slider("steps", "How many steps to take", 20, 1, 100, 1),
+        "w1": drawn.slider("start w1", "Where the first weight begins", -1.8, -2, 2),
+        "w2": drawn.slider("start w2", "Where the second weight begins", 1.0, -1.5, 1.5),
     }
+    x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
+    maps = {}
+    for name, (cost, _) in plots.SURFACES.items():
+        heights = cost(x, y)
+        maps[name] = drawn.contours(x, y, heights, np.geomspace(0.05, heights.max(), 14))
 
-    def draw(surface: str, rate: float, steps: int, w1: float, w2: float):
-        path, costs = plots.descend(surface, (w1, w2), rate, steps)
+    def answer(surface: str, rate: float, steps: int, w1: float, w2: float) -> tuple[dict, str]:
+        path, costs = plots.descend(surface, (w1, w2), rate, int(steps))
         words = f"Cost {costs[0]:.3g} at the start, {costs[-1]:.3g} after {len(path) - 1} steps, "
         words += f"at w1 = {path[-1, 0]:.3g}, w2 = {path[-1, 1]:.3g}."
         if costs[-1] > costs[0]:
             words += " It diverges: each step leaps further than the one before. Take a smaller learning rate."
-        return plots.plot_descent((rate,), steps, surface, (w1, w2)), words
+        if len(path) <= steps:
+            words += f" Above a cost of {plots.TOO_HIGH:,.0f} no further step is taken."
+        return {"surface": surface, "path": path, "costs": costs, "limits": decades(costs), "steps": steps}, words
 
-    return live(controls, "A map of the cost with the path of the descent, and the cost after each step.", draw)
+    return drawn.Drawn(
+        "drawn_descent.js",
+        controls,
+        answer,
+        "A map of the cost with the path of the descent, and the cost after each step.",
+        given={"maps": maps, "x": [-2.2, 2.2], "y": [-1.6, 1.6]},
+        still=lambda: plots.plot_descent((0.05,), 20, "bowl", (-1.8, 1.0)),
+    )
 
 
-def threshold(scores: np.ndarray, labels: np.ndarray) -> Panel:
+def decades(values: np.ndarray) -> list[float]:
+    """The ends of a logarithmic axis for positive values: 1, 2 or 5 times a power of ten, and at least a factor 10."""
+    values = values[np.isfinite(values) & (values > 1e-30)]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
+    marks = [digit * 10.0**power for power in range(-31, 32) for digit in (1, 2, 5)]
+    bottom = max(mark for mark in marks if mark <= low)
+    return [bottom, max(10 * bottom, min(mark for mark in marks if mark >= high))]
+
+
+def threshold(scores: np.ndarray, labels: np.ndarray) -> drawn.Drawn:
     """Precision and recall against a threshold, for scores (n,) of samples with labels (n,) 0 and 1."""
     scores, labels = np.asarray(scores, float).reshape(-1), np.asarray(labels).astype(int).reshape(-1)
-    low, high = min(0.0, scores.min()), max(1.0, scores.max())
-    controls = {"threshold": slider("threshold", "Scores above it are taken for class 1", 0.5, low, high, 0.01)}
+    low, high = float(min(0.0, scores.min())), float(max(1.0, scores.max()))
+    controls = {"threshold": drawn.slider("threshold", "Scores above it are taken for class 1", 0.5, low, high, 0.01)}
+    bins = np.linspace(low, high, 31)
+    shares = [100 * np.histogram(own, bins)[0] / max(1, len(own)) for own in (scores[labels == 0], scores[labels == 1])]
+    tried = [plots.counts_at(scores, labels, t) for t in np.unique(np.quantile(scores, np.linspace(0, 1, 200)))]
+    curve = [(metrics.recall(M)[1], metrics.precision(M)[1]) for M in tried if M[:, 1].any()]
 
-    def draw(threshold: float):
+    def answer(threshold: float) -> tuple[dict, str]:
         M = plots.counts_at(scores, labels, threshold)
         (tn, fp), (fn, tp) = M
+        precision, recall, f1 = (float(measure(M)[1]) for measure in (metrics.precision, metrics.recall, metrics.f1))
         words = f"True positives {tp}, false positives {fp}, false negatives {fn}, true negatives {tn}. "
-        words += f"Precision {metrics.precision(M)[1]:.3f}, recall {metrics.recall(M)[1]:.3f}, "
-        words += f"F1 {metrics.f1(M)[1]:.3f}."
-        return plots.plot_threshold(scores, labels, threshold), words
+        words += f"Precision {precision:.3f}, recall {recall:.3f}, F1 {f1:.3f}."
+        frame = {"threshold": threshold, "M": M.tolist(), "precision": precision, "recall": recall, "f1": f1}
+        return frame, words
 
-    return live(controls, "Histogram of the scores, confusion matrix, and precision against recall.", draw)
+    return drawn.Drawn(
+        "drawn_threshold.js",
+        controls,
+        answer,
+        "Histogram of the scores, confusion matrix, and precision against recall.",
+        given={
+            "bins": bins,
+            "shares": shares,
+            "sizes": [int((labels == label).sum()) for label in (0, 1)],
+            "curve": np.array(curve).reshape(-1, 2),
+        },
+        still=lambda: plots.plot_threshold(scores, labels, 0.5),
+    )

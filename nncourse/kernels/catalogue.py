@@ -10,6 +10,7 @@ from nncourse.kernels import (
     convolution,
     convolution_backpropagation,
     cost,
+    cost_exercises,
     cudnn,
     dense,
     dropout,
@@ -51,6 +52,7 @@ EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 EXERCISES = (
+    cost_exercises,
     gpu_exercises,
     update_exercises,
     exchange,

@@ -1,0 +1,35 @@
+// The picture of downpour.downpour(): the cost over the updates, and over the time.
+
+const TRAININGS = {
+  alone: ["blue", "o", [2, 3]],
+  synchronous: ["orange", "s", [7, 4]],
+  Downpour: ["green", "^", []],
+};
+
+export default widget({
+  height: 330,
+  draw({ pen, theme, width, given, frame }) {
+    const half = width / 2;
+    const box = { top: 0, width: half, height: 305 };
+    const [low, high] = given.costs;
+    const y = { from: low, to: high, label: "cost", log: true };
+    const axes = (left, to, label) => new Plot(pen, theme, { ...box, left }, { x: { from: 0, to, label }, y });
+    const updates = axes(0, given.updates, "updates of the parameters");
+    const times = axes(half, given.until, "time, in gradients of a quick worker");
+    const entries = [];
+    for (const [name, curve] of Object.entries(frame.curves)) {
+      const [colour, marks, dash] = TRAININGS[name];
+      const seen = [...curve.costs.values].map((cost) => Math.min(high, Math.max(low, cost)));
+      const style = { colour: theme.colours[colour], marks, dash, size: 3.5 };
+      for (const [plot, x, end] of [
+        [updates, [...seen.keys()], given.updates],
+        [times, curve.times.values, given.until],
+      ]) {
+        const shown = x.filter((place) => place <= end).length;
+        plot.line(x, seen, { ...style, every: Math.max(1, Math.floor(shown / 12)) });
+      }
+      entries.push({ label: name, colour: theme.colours[colour], marks, dash });
+    }
+    legend(pen, theme, entries, 48, 318, width);
+  },
+});

@@ -1,0 +1,27 @@
+"""The operation that only an exercise of notebook 04 has: no network calls it, and no backend has kernels for it.
+
+descent_step    one step downhill for a layer whose activation and cost belong together, so that its delta is A − Y
+"""
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation
+
+descent_step = Operation(
+    "descent_step",
+    "W ← W − η (A − Y)ᵀ X / batch",
+    contract="W (n_out, n_in), A (batch, n_out), Y (batch, n_out), X (batch, n_in), rate () -> W (n_out, n_in)",
+    truth=lambda W, A, Y, X, rate: W - rate * np.einsum("ij,ik->jk", A - Y, X) / len(X),
+    magnitude=lambda W, A, Y, X, rate: abs(W) + abs(rate) * np.einsum("ij,ik->jk", abs(A) + abs(Y), abs(X)) / len(X),
+    hostile=("zeros", "large"),
+    advice=lambda place, *arguments: (
+        f"the slope in W{list(place)} is the mean of (a_{place[0]} − y_{place[0]}) x_{place[1]}"
+    ),
+    flops=None,
+)
+
+
+@descent_step.kernel("numpy", device="cpu")
+def array(W, A, Y, X, rate):
+    W -= rate * (A - Y).T @ X / len(X)
+    return W

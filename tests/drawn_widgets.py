@@ -1,0 +1,27 @@
+"""What tests of drawn widgets share: another value for each control, and what must change with it."""
+
+from nncourse.classroom.drawn import Control, Drawn
+
+
+def another(control: Control, now):
+    """A value that the control can take, other than `now`."""
+    if control.kind == "menu":
+        return next(option for option in control.options if option != now)
+    if control.log:
+        return control.low * (control.high / control.low) ** 0.3
+    value = control.low + 0.7 * (control.high - control.low)
+    return round(value) if control.step == 1 else value
+
+
+def every_control_is_described_and_changes_picture_and_words(drawn: Drawn, same_words=()) -> None:
+    """`same_words` are the controls that change the picture alone."""
+    assert drawn.caption and drawn.words
+    moved = [name for name, control in drawn.by_name.items() if control.value is not None]
+    assert set(moved) == set(drawn.values)
+    for name in moved:
+        control = drawn.by_name[name]
+        assert control.label and control.tip
+        before = drawn.frame, drawn.words
+        drawn.set(**{name: another(control, drawn.values[name])})
+        assert drawn.frame != before[0], name
+        assert (drawn.words == before[1]) == (name in same_words), name

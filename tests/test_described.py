@@ -1,0 +1,129 @@
+"""A figure and its words in a notebook: what is saved, and that the words are those of what is drawn."""
+
+import base64
+import io
+import json
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from nncourse.classroom import plots
+from nncourse.classroom.described import Described, Drawn
+from nncourse.classroom.timing import Row
+from nncourse.model.training import Epoch, History
+
+WORDS = 'A line from "3" up to <5> & more.'
+
+
+def line() -> Figure:
+    figure = Figure(figsize=(4, 3), dpi=100, layout="constrained")
+    figure.subplots().plot([1, 2], [3, 5])
+    return figure
+
+
+def test_a_figure_is_saved_with_its_words_in_each_kind():
+    saved, metadata = Described(line(), WORDS)._repr_mimebundle_()
+    assert set(saved) == {"text/html", "image/png", "text/plain"}
+    assert saved["text/plain"] == f"Figure: {WORDS}" == repr(Described(line(), WORDS))
+    assert 'alt="A line from &quot;3&quot; up to &lt;5&gt; &amp; more."' in saved["text/html"]
+    assert saved["image/png"] in saved["text/html"] and metadata["image/png"]["alt"] == WORDS
+    with Image.open(io.BytesIO(base64.b64decode(saved["image/png"]))) as picture:
+        assert picture.size == (400, 300) and picture.convert("RGB").getpixel((2, 2)) == (255, 255, 255)
+
+
+def test_photographs_are_not_turned_on_a_dark_page():
+    turned, kept = (Described(line(), WORDS, kind)._repr_mimebundle_()[0]["text/html"] for kind in (False, True))
+    assert 'class="nncourse-figure nncourse-turned"' in turned and 'class="nncourse-figure"' in kept
+
+
+def test_a_transparent_ground_stays_transparent():
+    figure = line()
+    figure.set_facecolor("none")
+    saved, _ = Described(figure, WORDS, photographs=True)._repr_mimebundle_()
+    with Image.open(io.BytesIO(base64.b64decode(saved["image/png"]))) as picture:
+        assert picture.convert("RGBA").getpixel((2, 2))[3] == 0
+
+
+def test_a_notebook_shows_each_figure_once_and_with_its_words(tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    texts = [
+        "from matplotlib import pyplot as plt\nfrom nncourse.classroom import plots",
+        "figure, axes = plt.subplots()\naxes.plot([1, 2])\nplots.Described(figure, 'Of pyplot.')",
+        "plots.plot_network((2, 3, 1))",
+        "plots.Described(plots.plot_network((2, 3, 1)), 'In words of its own.')",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in texts])
+    where = {"metadata": {"path": tmp_path}}
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where).execute()
+    shown = [output for cell in notebook.cells for output in cell.outputs]
+    assert len(shown) == 3 and all("<img" in output.data["text/html"] for output in shown)
+    said = [output.data["text/plain"] for output in shown]
+    assert said[0] == "Figure: Of pyplot." and said[2] == "Figure: In words of its own."
+    assert "2 inputs → 3 neurons → 1 neurons" in said[1]
+
+
+def history(costs, held_out) -> History:
+    rows = enumerate(zip(costs, held_out, strict=True), 1)
+    return History([Epoch(number, cost, other, 0.0) for number, (cost, other) in rows])
+
+
+def test_the_words_of_a_history_tell_its_ends_and_its_lowest_point():
+    words = plots.plot_history(history([0.7, 0.3, 0.1], [0.8, 0.4, 0.5]), "Two curves").words
+    assert words == (
+        "Two curves. Cost over 3 epochs. training: 0.7 at 1, 0.1 at 3. held out: 0.8 at 1, 0.5 at 3, lowest 0.4 at 2."
+    )
+
+
+def test_the_words_of_a_history_that_ends_in_no_number():
+    words = plots.plot_history(history([0.7, np.inf, np.nan], [np.nan] * 3)).words
+    assert "training: 0.7 at 1, nan at 3." in words and "held out: no finite value." in words
+
+
+def test_the_words_of_a_confusion_matrix_tell_every_count():
+    words = plots.plot_confusion(np.array([[40, 2], [1, 71]]), ("malignant", "benign")).words
+    assert "114 samples; 111 lie on the diagonal" in words
+    assert "Of 42 malignant: 40 rightly. Of 72 benign: 71 rightly." in words
+    assert words.endswith("Wrongly: 2 malignant as benign, 1 benign as malignant.")
+
+
+def test_the_words_of_many_classes_tell_the_most_frequent_mistakes():
+    M = np.diag([5, 6, 7, 8])
+    M[3, 0], M[1, 2], M[0, 1], M[2, 3] = 4, 3, 2, 1
+    words = plots.plot_confusion(M, tuple("abcd")).words
+    assert words.endswith("The most frequent mistakes: 4 d as a, 3 b as c, 2 a as b.")
+
+
+def test_the_words_of_times_name_each_that_was_measured():
+    timed = [("loops", "cpu", 1.5e-3), ("numba", "cpu", None), ("naive", "gpu", 2e-6)]
+    rows = [Row(*one, flops=1, bytes=1, limit=None) for one in timed]
+    words = plots.plot_timing(rows, "dense").words
+    assert "loops (cpu) 1.5 ms; naive (gpu) 2 µs" in words and "numba" not in words
+
+
+def test_the_words_of_a_neuron_count_its_wrong_points():
+    X, y = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
+    words = plots.plot_neuron((1, 1), -1, X, y).words
+    assert "z = 1·x1 +1·x2 -1" in words.replace("−", "-") and "1 of 3 points lie on the wrong side" in words
+
+
+@pytest.mark.parametrize(
+    ("figure", "words"),
+    [
+        (lambda: plots.plot_activation("relu", at=2.0), "At z = 2 it is 2, and the tangent there has the slope 1."),
+        (lambda: plots.plot_activation(("sigmoid", "tanh")), "tanh: −1 at z = −5, 0 at 0, 1 at 5"),
+        (lambda: plots.plot_descent((0.02, 0.21)), "Learning rate 0.21: cost 6.62, after 30 steps"),
+        (lambda: plots.plot_threshold(np.array([0.1, 0.9, 0.6]), np.array([0, 1, 0])), "1 true positives, 1 false"),
+        (
+            lambda: plots.plot_speedups({"numpy": 3}, "loops", {"numba": {1: 0.5, 10: 2.0}}),
+            "numba: 0.5 at 1, 2 at 10",
+        ),
+        (lambda: plots.plot_progress(), "Done are 0 in all."),
+    ],
+)
+def test_every_figure_of_the_package_has_words_made_from_its_data(figure, words, monkeypatch, tmp_path):
+    monkeypatch.setenv("NNCOURSE_MY_KERNELS", str(tmp_path))
+    drawn = figure()
+    assert isinstance(drawn, Drawn) and words in drawn.words, drawn.words
+    json.dumps(drawn._repr_mimebundle_())

@@ -1,0 +1,61 @@
+"""What notebook 01 draws and checks: XOR by two layers, the widest gap, and figures that say what they show."""
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import perceptron
+from nncourse.classroom.perceptron import CORNERS, TwoLayers, widest_gap
+from nncourse.errors import CourseError
+
+
+def fires(x, w, b):
+    return int(np.dot(x, w) + b > 0)
+
+
+RIGHT = [
+    ([(1, 1, -0.5), (-1, -1, 1.5)], (1, 1, -1.5)),  # OR and NAND
+    ([(2, 2, -1), (2, 2, -3)], (1, -2, -0.5)),  # OR and not AND
+    ([(1, -1, 0), (-1, 1, 0)], (1, 1, 0)),  # the one without the other
+]
+
+
+@pytest.mark.parametrize("hidden, output", RIGHT)
+def test_any_nine_numbers_that_make_xor_are_right(hidden, output):
+    layers = TwoLayers(fires, hidden, output)
+    assert layers.right and repr(layers).endswith("✓ XOR by two layers: right at all four corners.")
+    assert "3 points" in perceptron.plot_two_layers(layers).words
+
+
+def test_wrong_numbers_are_shown_corner_by_corner():
+    layers = TwoLayers(fires, [(1, 1, -0.5), (1, 1, -1.5)], (1, 1, -0.5))
+    assert not layers.right
+    assert [line[-1] for line in repr(layers).splitlines()[1:5]] == ["✓", "✓", "✓", "✗"]
+    assert repr(layers).endswith("✗ XOR by two layers: 1 of 4 corners wrong.")
+
+
+def test_hidden_neurons_that_mix_the_classes_are_said_to():
+    assert "the same h1 and h2" in repr(TwoLayers(fires, [(1, 1, -0.5), (1, 1, -0.5)], (1, -1, -0.5)))
+
+
+def test_nothing_is_judged_while_a_number_is_open():
+    layers = TwoLayers(fires, [(1, 1, None), (1, 1, 0)], (1, 1, 0))
+    assert layers.open and not layers.right and repr(layers).startswith("○")
+    with pytest.raises(CourseError, match="each of them"):
+        TwoLayers(fires, [(1, 1)], (1, 1, 0))
+
+
+def test_the_widest_gap_of_points_whose_best_border_is_known():
+    inputs = np.array([[2.0, 0, 0], [3, 1, 0], [-1, 0, 0], [-4, 2, 0]])  # the border x1 = 0 keeps 1, none keeps more
+    assert widest_gap(inputs, np.array([1, 1, 0, 0])) == pytest.approx(1, rel=0.01)
+    xor = np.column_stack([CORNERS, np.ones(4)])
+    assert widest_gap(xor, perceptron.XOR) <= 0
+
+
+def test_figures_say_what_they_show():
+    X, y = CORNERS, np.array([0, 0, 0, 1])
+    weights = np.array([[0, 1, 0], [2, 1, -2]])
+    assert "Mistakes in each epoch: 2, 1, 0." in perceptron.plot_learning(X, y, weights, [2, 1, 0]).words
+    words = perceptron.plot_gates({"AND": (y, weights), "XOR": (perceptron.XOR, weights)}).words
+    assert "AND: the last line leaves 0 of 4" in words and "XOR: the last line leaves 3 of 4" in words
+    stairs = np.array([0.5, 0.5, 0.25])
+    assert "takes 2 different values" in perceptron.plot_wrongness({"step": (np.arange(3), stairs)}).words
