@@ -84,5 +84,7 @@ def png(figure: Figure) -> tuple[bytes, int, int]:
     picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
     if picture.getextrema()[3] == (255, 255):
         picture = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    else:  # the one method for transparent pictures
+        picture = picture.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     picture.save(file, "png", optimize=True)
     return file.getvalue(), picture.width, picture.height

@@ -20,6 +20,7 @@ from nncourse.model.metrics import f1, precision, recall
 from nncourse.model.training import History
 
 INK = "0.25"  # a dark grey
+DARK = 0.7  # of the largest count: from there on black is harder to read than white
 MISTAKES = 3  # of a confusion matrix, that are said in words
 
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> (x, y)
@@ -77,7 +78,7 @@ def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
     axes.grid(False)
     axes.imshow(M, cmap="Blues", vmin=0)
     for i, j in np.ndindex(*M.shape):
-        axes.text(j, i, texts[i][j], ha="center", va="center", color="white" if M[i, j] > M.max() / 2 else "black")
+        axes.text(j, i, texts[i][j], ha="center", va="center", color="white" if M[i, j] > DARK * M.max() else "black")
     axes.set(xlabel="predicted class", ylabel="true class")
 
 
