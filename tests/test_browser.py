@@ -585,7 +585,7 @@ def test_a_drawn_widget_is_light_on_a_dark_page(page, number):
     assert page.locator("body[data-jp-theme-light=false]").count() == 1
     where = drawn(page, number)
     with Image.open(io.BytesIO(picture(where))) as shown:
-        grey = sorted(shown.convert("L").getdata())
+        grey = sorted(shown.convert("L").tobytes())
     assert grey[0] < 40 and grey[-1] > 200
     assert grey[len(grey) // 3] < 110  # most of it is ground
     for part in (".words", ".slider label", ".field"):
