@@ -13,7 +13,7 @@ import pytest
 
 STARTS = 3
 MOST_PROCESSES = 4
-WAITING = ("test_slurm.py", "test_browser.py")  # they wait for others more than they compute
+WAITING = ("test_slurm.py", "test_browser.py", "test_browser_figures.py")  # they wait for others more than they compute
 # Many short tests that share little.
 APART = ("test_answers.py", "test_forgeries.py", "test_judge.py", "test_operations.py", "test_wrong_kernels.py")
 

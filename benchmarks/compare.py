@@ -11,10 +11,10 @@ from benchmarks import workers
 from benchmarks.contenders import CASES, CONTENDERS, too_slow
 
 # Time limits in seconds: PREPARING for all cases of a run together, MEASURING for each measurement.
-PREPARING, MEASURING = {"cpu": 400.0, "gpu": 150.0, "digits": 130.0}, 60.0
+PREPARING, MEASURING = {"cpu": 400.0, "gpu": 150.0, "base": 150.0, "digits": 130.0}, 60.0
 # Options of nncourse.device.seconds for one measurement; short on a GPU, where machine time is limited.
 SHORT = {"enough": 0.05, "repeats": 2}
-PATIENCE = {"cpu": {"enough": 1.0}, "gpu": SHORT, "digits": SHORT}
+PATIENCE = {"cpu": {"enough": 1.0}, "gpu": SHORT, "base": SHORT, "digits": SHORT}
 
 
 def compare(group: str, rounds: int, quick: bool = False, cases=None, names=None) -> dict:

@@ -2,7 +2,9 @@
 
 All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
 per step, data already on the device. (scikit-learn's classifier uses cross-entropy; the work per step is the same.)
-"Fused" is the course's dense_sgd_epoch in one kernel; the course's other contenders call separate operations.
+"Fused" is the course's dense_sgd_epoch in one kernel; the course's other contenders call separate operations. "C" is
+the plain C program of kernels/epoch/dense_plain.c, the handout's base: in double with gcc -O3; "fast" with
+-march=native -ffast-math.
 
 On the CPU a step is repeated on one batch. On the GPU an epoch of different batches is trained: see trainers.py.
 """
@@ -48,6 +50,11 @@ CASES = {
         Case("dense_forward 1024 to 1024, batch 1024", (1024, 1024), 1024, "dense_forward"),
     ),
     "gpu": _by_name(
+        Case("30-60-10-1, batch 10", (30, 60, 10, 1), 10, samples=50_000),
+        Case("784-30-10, batch 10", (784, 30, 10), 10, samples=50_000),
+        Case("784-192-10, batch 50", (784, 192, 10), 50, samples=50_000),
+    ),
+    "base": _by_name(
         Case("30-60-10-1, batch 10", (30, 60, 10, 1), 10, samples=50_000),
         Case("784-30-10, batch 10", (784, 30, 10), 10, samples=50_000),
         Case("784-192-10, batch 50", (784, 192, 10), 50, samples=50_000),
@@ -101,8 +108,8 @@ def fused(backend_name: str, **overrides: str) -> Callable:
         from nncourse.kernels.backend import choose
         from nncourse.model.network import make_network
 
-        if case.operation:
-            raise ValueError("dense_sgd_epoch has no dense layer on its own")
+        if case.operation or case.words:
+            raise ValueError(f"dense_sgd_epoch has no {'convolution' if case.words else 'dense layer on its own'}")
         backend, network = choose(backend_name, **overrides), make_network(case.sizes)
         parameters = backend.to_device(network.flat_parameters)
         X, Y = map(backend.to_device, epoch(case))
@@ -171,9 +178,11 @@ def either(dense: Callable, images: dict[str, Callable]) -> Callable:
     return lambda case: (checked if case.words else dense)(case)
 
 
+C = {"C": "c", "C, float": "c_float", "C, fast": "c_fast", "C, float, fast": "c_float_fast"}  # kernels
 FIRST, LAST = "channels first", "channels last"
 CPU = {
     "nncourse loops": ours("loops"),
+    **{name: fused("numpy", dense_sgd_epoch=kernel) for name, kernel in C.items()},
     "nncourse numpy": either(ours("numpy"), {"": digits.ours("numpy", "steps")}),
     "nncourse numba": either(ours("numba"), {"": digits.ours("numba", "steps")}),
     "nncourse numpy, fused": either(fused("numpy"), {"": digits.ours("numpy", "numpy")}),
@@ -192,6 +201,17 @@ GPU = {
     "PyTorch graph": trainers.checked(trainers.pytorch_graph(trainers.eager_step)),
     "PyTorch compile + graph": trainers.checked(trainers.pytorch_graph(trainers.compiled_step)),
     "JAX scan": trainers.checked(trainers.jax_scan("gpu")),
+}
+# The handout's base and what the course makes of it, on the CPU and on the GPU in one run.
+BASE = {
+    **{name: trainers.checked(trainers.ours("numpy", kernel), steps=200) for name, kernel in C.items()},
+    "nncourse loops": trainers.checked(trainers.ours("loops", "steps"), steps=20),
+    "nncourse numpy": trainers.checked(trainers.ours("numpy", "steps"), steps=200),
+    "nncourse numba": trainers.checked(trainers.ours("numba", "steps"), steps=200),
+    "nncourse numpy, fused": trainers.checked(trainers.ours("numpy", "numpy"), steps=200),
+    "nncourse numba, fused": trainers.checked(trainers.ours("numba", "numba"), steps=200),
+    "nncourse graph, GPU": trainers.checked(trainers.ours("cuda", "graph")),
+    "nncourse one_kernel, GPU": trainers.checked(trainers.ours("cuda", "one_kernel")),
 }
 DIGITS = {
     "nncourse steps": digits.contender({"": digits.ours("cuda", "steps")}, steps=200),
@@ -217,4 +237,4 @@ DIGITS = {
         }
     ),
 }
-CONTENDERS = {"cpu": CPU, "gpu": GPU, "digits": DIGITS}
+CONTENDERS = {"cpu": CPU, "gpu": GPU, "base": BASE, "digits": DIGITS}

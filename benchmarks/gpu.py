@@ -1,8 +1,9 @@
 """All measurements on a GPU in one run: python -m benchmarks.gpu [--only PART,PART [--merge]] [--quick] [--out FILE].
 
 A complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes README.md's tables; this folder's
-README.md describes its contents. --merge puts the parts into what is there, if machine and versions are the same, and
-measures everything if not. Each part runs in its own process, and so does each contender of `epochs` and `digits`.
+README.md describes its contents. The part `base` times the CPU beside the GPU: a plain C program, loops, NumPy, Numba.
+--merge puts the parts into what is there, if machine and versions are the same, and measures everything if not. Each
+part runs in its own process, and so does each contender of `epochs`, `base` and `digits`.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from benchmarks.contenders import CASES
 from benchmarks.merging import PARTS
 from benchmarks.saved import RESULTS, refuse_out, save
 
-GROUPS = {"epochs": "gpu", "digits": "digits"}  # parts with contenders, and the name of these
+GROUPS = {"epochs": "gpu", "base": "base", "digits": "digits"}  # parts with contenders, and the name of these
 LIMIT = 75.0  # seconds after which a part without contenders is given up
 APART = 0.01  # accuracies of the digits CNN's contenders may lie this far from their median
 
@@ -100,7 +101,7 @@ def run(parts: list[str], rounds: int, quick: bool, before: dict | None = None) 
 
 
 def contest(name: str, rounds: int, quick: bool) -> dict:
-    """The table `epochs` of a part with contenders, the versions, and what was left out."""
+    """The table of a part with contenders, `base` or `epochs`, the versions, and what was left out."""
     compared = compare.compare(GROUPS[name], rounds, quick)
     compare.show(compared)
     records = epoch_records(compared["seconds"], quick, GROUPS[name], compared["facts"])
@@ -108,7 +109,7 @@ def contest(name: str, rounds: int, quick: bool) -> dict:
     if name == "digits":
         records, odd = of_one_accuracy(records)
         left_out = left_out | odd
-    tables = {"epochs": records} if records else {}
+    tables = {"base" if name == "base" else "epochs": records} if records else {}
     return {"tables": tables, "versions": compared["versions"], "left_out": left_out}
 
 

@@ -2,7 +2,7 @@
 
 from benchmarks import digits
 
-PARTS = ("epochs", "floors", "dense", "mnist", "credit_card", "digits", "accuracies", "convolutions")
+PARTS = ("epochs", "base", "floors", "dense", "mnist", "credit_card", "digits", "accuracies", "convolutions")
 
 
 def differences(before: dict, now: dict) -> str:
@@ -42,10 +42,14 @@ def part_names(result: dict) -> list[str]:
 
 def part_of(key: str) -> str:
     """The part to which a key of `left_out` belongs."""
-    first = key.split(" / ")[0]
+    first, last = key.split(" / ")[0], key.split(" / ")[-1]
     if first in PARTS:
         return first
+    from benchmarks.contenders import BASE
     from benchmarks.convolutions import LAYERS, REFERENCE
+
+    if last in BASE:  # none of them is a contender of another part
+        return "base"
 
     if first == REFERENCE or any(first.startswith(f"{layer.name}, ") for layer in LAYERS):
         return "convolutions"

@@ -11,6 +11,7 @@ from benchmarks import device_tables, devices_cpu, digits
 from benchmarks.saved import RESULTS
 
 ROOT = Path(__file__).resolve().parent.parent
+BASE = "C"  # the handout's base, a plain C program
 REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the reference is the first that ran
 
 
@@ -30,14 +31,18 @@ def table(name: str, results: Path = RESULTS) -> str:
 
 
 def call_table(result: dict) -> str:
-    """The table of a CPU run: medians over the rounds, and speedups over PyTorch."""
+    """The tables of a CPU run, medians over the rounds: speedups over PyTorch, and over the plain C program."""
     medians = {
         case: {contender: statistics.median(values) for contender, values in times.items()}
         for case, times in result["seconds"].items()
     }
     threads = ", one thread" if result["threads"] else ""
     said = f"{result['machine']}{threads}; {_made(result)}. In brackets: times PyTorch's speed."
-    return "\n".join([*_contenders("µs a call", medians, ("PyTorch eager",)), "", said])
+    in_c = [name for times in medians.values() for name in times if name.split(",")[0] == BASE]
+    others = {case: {name: times[name] for name in times if name not in in_c} for case, times in medians.items()}
+    lines = [*_contenders("µs a call", others, ("PyTorch eager",)), "", said]
+    training = {case: times for case, times in medians.items() if BASE in times}
+    return "\n".join([*lines, "", *_over_base(training, "One thread.")] if training else lines)
 
 
 def gpu_tables(result: dict) -> str:
@@ -45,6 +50,7 @@ def gpu_tables(result: dict) -> str:
     found = result["tables"]
     makers = {
         "epochs": _epochs,
+        "base": _base,
         "floors": lambda records: _floors(records, found.get("parts", [])),
         "dense": _dense,
         "mnist": _mnist,
@@ -132,6 +138,33 @@ def _epochs(records: list[dict]) -> list[str]:
         "of `dense_sgd_epoch`."
     ) + (f" In brackets: times the speed of {reference}." if reference else "")
     return [said, "", *_contenders("µs a step", medians, (reference,))]
+
+
+def _base(records: list[dict]) -> list[str]:
+    medians: dict[str, dict[str, float]] = {}
+    for record in records:
+        medians.setdefault(_network(record), {})[record["contender"]] = record["seconds_a_step"]
+    how = (
+        f"Batches of {records[0]['samples']:,} samples; on one thread of the CPU, or on the GPU, where the samples lie."
+    )
+    return _over_base(medians, how)
+
+
+def _over_base(medians: dict[str, dict[str, float]], how: str) -> list[str]:
+    """A row per contender, a column per case: its time, and its speedup over the plain C program."""
+    said = (
+        "The handout's base: training by a plain C program (`nncourse/kernels/epoch/dense_plain.c`), in double or in "
+        f"float, `gcc -O3`; fast: `-march=native -ffast-math`. {how} In brackets: times the speed of C in double."
+    )
+    rows = []
+    for name in dict.fromkeys(name for times in medians.values() for name in times):
+        cells = []
+        for times in medians.values():
+            known = BASE in times and name in times
+            ratio = f" ({times[BASE] / times[name]:.2g}×)" if known and name != BASE else ""
+            cells.append(_micro(times[name]) + ratio if name in times else "–")
+        rows.append([name, *cells])
+    return [said, "", *_rows(["µs a step", *medians], rows)]
 
 
 def _floors(records: list[dict], parts: list[dict]) -> list[str]:

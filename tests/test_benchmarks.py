@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import compare, floors, gpu, ladder, learning, saved, tables, trainers, workers
+from benchmarks import compare, floors, gpu, ladder, learning, merging, saved, tables, trainers, workers
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from nncourse import device
 from nncourse.architecture import DenseArchitecture
@@ -22,6 +22,7 @@ from nncourse.kernels import check
 from nncourse.kernels.epoch import dense_one_kernel
 from nncourse.kernels.epoch.dense import dense_sgd_epoch
 from nncourse.kernels.epoch.dense_one_kernel import CLUSTER, GRID, Chip, plan
+from nncourse.kernels.epoch.dense_plain import why_not
 
 H200, SMALL = Chip(227 * 1024, 132, True), Chip(99 * 1024, 4, False)
 SIZES = DenseArchitecture((9, 7, 4, 2), ("sigmoid",) * 3, "mse")
@@ -77,6 +78,10 @@ def made_up_result() -> dict:
                 {"what": "barrier", "value": 2e-8, "unit": "s"},
                 {"what": "reads", "value": 2.5e11, "unit": "B/s"},
             ],
+            "base": gpu.epoch_records(
+                {"784-30-10, batch 10": {"C": [60e-6] * 3, "nncourse one_kernel, GPU": [2e-6, 3e-6, 4e-6]}},
+                group="base",
+            ),
             "dense": ladder.records(4096, {"cuBLAS": [2e-3], "tiled": [8e-3, 6e-3, 7e-3]}, 7e13),
             "credit_card": [
                 {"backend": name, "data": "CC", "samples": 9, "epochs": 3, "seconds": seconds, "cost": 0.1}
@@ -98,6 +103,7 @@ def test_the_tables_of_a_made_up_result(tmp_path):
     assert of["784-30-10, batch 10"][-1] != ""
     epoch_row = next(row for row in rows if row[0] == "| 784-30-10, batch 10" and "(10×)" in row[1])
     assert epoch_row[1:] == ["3.00 (10×)", "900 (0.033×)", "30.0 |"]
+    assert of["C"][1:] == ["60.0 |"] and of["nncourse one_kernel, GPU"][1:] == ["3.00 (20×) |"]
     assert of["30-60-10-1, batch 10"][1:3] == ["–", "–"]
     assert of["tiled"][1:] == ["7.00", "19.6", "28.6 %", "28.0 % |"] and of["cuBLAS"][3] == "100.0 %"
     for said in (
@@ -112,6 +118,19 @@ def test_the_tables_of_a_made_up_result(tmp_path):
     ):
         assert said in text, said
     assert "\n\n\n" not in text
+
+
+def test_a_run_on_the_cpu_shows_its_speedups_over_pytorch_and_training_over_c():
+    seconds = {
+        "step 30-60-10-1, batch 10": {"C": [8e-6], "nncourse numba, fused": [4e-6], "PyTorch eager": [2e-5]},
+        "dense_forward 784 to 192, batch 50": {"PyTorch eager": [1e-4]},
+    }
+    about = {"machine": "A processor", "threads": 1, "date": "2026-01-01", "versions": {}}
+    rows = [line for line in tables.call_table({"seconds": seconds} | about).splitlines() if line.startswith("| ")]
+    assert rows[0] == "| µs a call | nncourse numba, fused | PyTorch eager |"
+    assert rows[1] == "| step 30-60-10-1, batch 10 | 4.00 (5×) | 20.0 |"
+    assert rows[3] == "| µs a step | step 30-60-10-1, batch 10 |"
+    assert rows[4:] == ["| C | 8.00 |", "| nncourse numba, fused | 4.00 (2×) |", "| PyTorch eager | 20.0 (0.4×) |"]
 
 
 def test_mnist_is_told_by_mean_and_minimum(tmp_path):
@@ -163,6 +182,25 @@ def test_contenders_on_the_cpu_take_steps_of_the_same_case(name):
         work, times = CPU[contender](case)
         work()
         assert times >= 1
+
+
+def test_the_plain_c_program_runs_beside_the_others_and_is_right():
+    """In the run on the CPU, and in the one on a machine with a GPU, where each is compared with the truth first."""
+    if said := why_not("c"):
+        pytest.skip(said)
+    work, times = CPU["C, fast"](CASES["cpu"]["step 30-60-10-1, batch 10"])
+    work()
+    assert times == 200
+    names = ["C", "C, float, fast", "nncourse numpy, fused", "nncourse one_kernel, GPU"]
+    found = compare.compare("base", 1, quick=True, cases=["30-60-10-1, batch 10"], names=names)
+    assert {"C", "C, float, fast", "nncourse numpy, fused"} <= found["seconds"]["30-60-10-1, batch 10"].keys()
+    assert found["left_out"].keys() <= {"30-60-10-1, batch 10 / nncourse one_kernel, GPU"}
+
+
+def test_what_is_left_out_of_the_base_belongs_to_it():
+    assert merging.part_of("30-60-10-1, batch 10 / C, float") == "base"
+    assert merging.part_of("30-60-10-1, batch 10 / nncourse one_kernel") == "epochs"
+    assert not CONTENDERS["base"].keys() & (CONTENDERS["gpu"].keys() | CONTENDERS["digits"].keys())
 
 
 def test_the_fused_contender_of_numba_runs():

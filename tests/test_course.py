@@ -31,8 +31,9 @@ def test_each_notebook_has_two_exercises_or_more_and_most_have_them_for_both_dev
     notebooks = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
     assert list(by_notebook) == notebooks[1:]  # all but the first
     assert all(len(devices) >= 2 for devices in by_notebook.values())
-    on_the_cpu_alone = ("01_neurons", "12_many_devices", "13_measuring")
-    assert all(set(devices) == {True, False} for name, devices in by_notebook.items() if name not in on_the_cpu_alone)
+    on_one = {"01_neurons", "03_dense_layers", "03b_dense_on_the_gpu", "12_many_devices", "13_measuring"}
+    on_one |= {"05_backpropagation", "05b_backpropagation_on_the_gpu"}
+    assert {name for name, devices in by_notebook.items() if len(set(devices)) == 1} == on_one
 
 
 def test_hints(capsys):

@@ -11,6 +11,7 @@ from nncourse.architecture import DenseArchitecture
 from nncourse.kernels.backend import choose
 from nncourse.kernels.epoch import dense_cpu
 from nncourse.kernels.epoch.dense import dense_sgd_epoch
+from nncourse.kernels.epoch.dense_plain import FORMS, why_not
 
 HIDDEN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
 NETWORKS = [
@@ -22,7 +23,8 @@ NETWORKS = [
     DenseArchitecture((4, 2), ("sigmoid",), "mse"),
     DenseArchitecture((3, 4, 4, 4, 4, 2), ("tanh", "step", "identity", "relu", "tanh"), "mse"),
 ]
-kernels = pytest.mark.parametrize("kernel", ["numpy", "numba"])
+IN_C = [pytest.param(name, marks=pytest.mark.skipif(bool(why_not(name)), reason=why_not(name))) for name in FORMS]
+kernels = pytest.mark.parametrize("kernel", ["numpy", "numba", *IN_C])
 networks = pytest.mark.parametrize("architecture", NETWORKS, ids=str)
 
 

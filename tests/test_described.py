@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -38,6 +39,21 @@ def test_photographs_are_not_turned_on_a_dark_page():
     assert 'class="nncourse-figure nncourse-turned"' in turned and 'class="nncourse-figure"' in kept
 
 
+def test_a_colour_of_a_few_pixels_is_kept():
+    figure = line()
+    (axes,) = figure.axes
+    axes.imshow(np.random.default_rng(0).random((40, 40, 3)), extent=(1, 2, 3, 5), aspect="auto")
+    axes.plot([1.5], [4], "s", color=(1.0, 0.0, 0.0), markersize=9)
+    saved, _ = Described(figure, WORDS)._repr_mimebundle_()
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    before = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
+    with Image.open(io.BytesIO(base64.b64decode(saved["image/png"]))) as picture:
+        after = np.asarray(picture.convert("RGB")).astype(int)
+    red = (before == (255, 0, 0)).all(axis=2)
+    assert 20 < red.sum() < 300 and np.abs(before - after)[red].max() <= 16
+
+
 def test_a_transparent_ground_stays_transparent():
     figure = line()
     figure.set_facecolor("none")
@@ -61,7 +77,7 @@ def test_a_notebook_shows_each_figure_once_and_with_its_words(tmp_path):
     assert len(shown) == 3 and all("<img" in output.data["text/html"] for output in shown)
     said = [output.data["text/plain"] for output in shown]
     assert said[0] == "Figure: Of pyplot." and said[2] == "Figure: In words of its own."
-    assert "2 inputs → 3 neurons → 1 neurons" in said[1]
+    assert "2 inputs → 3 neurons → 1 neuron." in said[1]
 
 
 def history(costs, held_out) -> History:
@@ -84,15 +100,15 @@ def test_the_words_of_a_history_that_ends_in_no_number():
 def test_the_words_of_a_confusion_matrix_tell_every_count():
     words = plots.plot_confusion(np.array([[40, 2], [1, 71]]), ("malignant", "benign")).words
     assert "114 samples; 111 lie on the diagonal" in words
-    assert "Of 42 malignant: 40 rightly. Of 72 benign: 71 rightly." in words
-    assert words.endswith("Wrongly: 2 malignant as benign, 1 benign as malignant.")
+    assert "Rightly: malignant 40 of 42; benign 71 of 72." in words
+    assert words.endswith("Wrongly: malignant for benign 2×; benign for malignant 1×.")
 
 
 def test_the_words_of_many_classes_tell_the_most_frequent_mistakes():
     M = np.diag([5, 6, 7, 8])
     M[3, 0], M[1, 2], M[0, 1], M[2, 3] = 4, 3, 2, 1
     words = plots.plot_confusion(M, tuple("abcd")).words
-    assert words.endswith("The most frequent mistakes: 4 d as a, 3 b as c, 2 a as b.")
+    assert words.endswith("The most frequent mistakes: d for a 4×; b for c 3×; a for b 2×.")
 
 
 def test_the_words_of_times_name_each_that_was_measured():
@@ -105,7 +121,9 @@ def test_the_words_of_times_name_each_that_was_measured():
 def test_the_words_of_a_neuron_count_its_wrong_points():
     X, y = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
     words = plots.plot_neuron((1, 1), -1, X, y).words
-    assert "z = 1·x1 +1·x2 -1" in words.replace("−", "-") and "1 of 3 points lie on the wrong side" in words
+    assert (
+        "z = 1·x1 +1·x2 −1." in words and "1 of 3 points are on the wrong side of the line z = 0, and circled" in words
+    )
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,13 @@ BELOW = {
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.
 WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
-LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml"}
+LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml", "threadpoolctl"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
-CORNERS = {f"classroom/{name}.py" for name in ("described", "plots", "widgets", "playground", "picture")}
-CORNERS |= {f"classroom/{name}.py" for name in ("drawn", "filter_by_hand", "images", "way_back", "drawing", "valley")}
-CORNERS |= {"classroom/playground_still.py"}
-CORNERS |= {f"classroom/{name}.py" for name in ("gantt", "downpour", "exchanges")}
-CORNERS |= {f"classroom/{name}.py" for name in ("laws", "scaling", "deep_networks", "perceptron", "sums", "on_the_gpu")}
+CORNER_NAMES = """
+    deep_networks described downpour drawing drawn exchanges filter_by_hand gantt images laws matrices
+    on_the_gpu paths perceptron picture playground playground_still plots scaling sums valley way_back widgets
+"""
+CORNERS = {f"classroom/{name}.py" for name in CORNER_NAMES.split()}
 
 
 def part_of(file: Path) -> str:

@@ -28,6 +28,8 @@ def named(pairs):
 
 @named(CPU)
 def test_cpu_kernel_is_right(operation, kernel):
+    if said := kernel.missing():
+        pytest.skip(said)
     verdict = operation.check(kernel.name)
     assert verdict, str(verdict)
 

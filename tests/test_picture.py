@@ -401,8 +401,8 @@ def test_outside_a_notebook_nothing_is_displayed(monkeypatch):
 
 
 @pytest.mark.parametrize("tile", [8, 32])
-def test_notebook_03_draws_a_tiled_kernel_with_its_own_block(tile, capsys):
-    cells = json.loads((ROOT / "notebooks" / "03_dense_layers.ipynb").read_text(encoding="utf-8"))["cells"]
+def test_notebook_03b_draws_a_tiled_kernel_with_its_own_block(tile, capsys):
+    cells = json.loads((ROOT / "notebooks" / "03b_dense_on_the_gpu.ipynb").read_text(encoding="utf-8"))["cells"]
     (text,) = ("".join(cell["source"]) for cell in cells if cell["id"] == "yours-count")
     kernel = find("dense_forward")["tiled"]
     source = replace(kernel.source, text=kernel.source.text.replace("#define TILE 16", f"#define TILE {tile}"))

@@ -14,11 +14,13 @@ from nncourse.classroom.course import exercises
 from nncourse.classroom.exercise import Outcome
 from nncourse.classroom.speedup import CONTENDERS, Contender, Time
 from nncourse.cuda import emulate
+from nncourse.cuda.host_compiler import why_no_c_compiler
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.catalogue import find
 from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.epoch import dense_plain
 from nncourse.model.training import History
 
 RIGHT = "def sigmoid(z):\n    # </pre></li></ol><script>alert(1)</script>\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
@@ -29,7 +31,9 @@ CUDA = (
     'extern "C" __global__ void relu(const float* z, float* a, int n) {\n'
     "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) a[i] = z[i] > 0 ? z[i] : 0;\n}\n"
 )
+UPDATE = "def sgd_update(W, G, rate):\n    for i in np.ndindex(W.shape):\n        W[i] -= rate * G[i]\n    return W\n"
 VOID = {"meta", "br", "img"}
+BY_LABEL = {contender.label: contender for contender in CONTENDERS}
 
 
 class Page(HTMLParser):
@@ -93,7 +97,7 @@ def quick(monkeypatch):
     table = timing.Table("title", (row, timing.Row("loops", "cpu", 2.469e-3, 100, 400, 0.01)))
     monkeypatch.setattr(report, "timed", lambda operation, name, text, launch, kernel: (table, ["a note & more"]))
     monkeypatch.setattr(device, "limits", lambda where="cpu": {"copy": 1e9, "matrix": 2e9})
-    monkeypatch.setattr(speedup, "CONTENDERS", CONTENDERS[:2])
+    monkeypatch.setattr(speedup, "CONTENDERS", (BY_LABEL["loops"], BY_LABEL["numpy"]))
 
 
 def written(*options: str) -> Page:
@@ -242,9 +246,11 @@ def test_the_numbers_are_those_that_were_measured(quick):
     kept = report.Kept(sigmoid, "numpy", {}, RIGHT, Outcome("right", "right", (), report.timed(*[None] * 5)[0]))
     page = Page(report.kernel(kept))
     assert page.row("yours")[2] == timing.duration(1.2345e-5) and page.row("yours")[5] == "200×"
-    loops, numpy, numba, own, cupy, cuda, *_ = CONTENDERS
+    labels = "loops", "C", "numpy", "numba", "yours, CPU", "cupy", "cuda"
+    loops, c, numpy, numba, own, cupy, cuda = (BY_LABEL[label] for label in labels)
     times = [
         Time(loops, 10, None, 40, 0.02, None, 1.5),
+        Time(c, 10, None, 400, 4e-4, 16e-3),
         Time(numpy, 10, None, 400, 1e-4, 4e-3, 0.0123),
         Time(numba, 10, note="stopped: <i>"),
         Time(own, 10, None, 400, 2e-4, 8e-3, None, "sigmoid"),
@@ -252,12 +258,14 @@ def test_the_numbers_are_those_that_were_measured(quick):
         Time(cuda, 10, None, 400, 2.5e-5, 1e-3, 1e-3),
     ]
     page = Page(report.training(times, {"numpy": {10: 1.0}, "cuda": {10: 4.0, 100: 9.0}}, ["cuda: <b>"], 1e-3))
-    assert page.row("loops") == ["loops", "cpu", "only 40 rows", "20 ms", "1×", "1/200", "1.5 s"]
-    assert page.row("numpy") == ["numpy", "cpu", "4 ms", "100 µs", "200×", "1×", "12.3 ms"]
+    assert page.row("loops") == ["loops", "cpu", "only 40 rows", "20 ms", "0.02×", "1×", "1/200", "1.5 s"]
+    assert page.row("C") == ["C", "cpu", "16 ms", "400 µs", "1×", "50×", "0.25×", "–"]
+    assert page.row("numpy") == ["numpy", "cpu", "4 ms", "100 µs", "4×", "200×", "1×", "12.3 ms"]
     assert page.row("numba") == ["numba", "cpu", "stopped: <i>"]
-    assert page.row("yours, CPU") == ["yours, CPU", "cpu", "8 ms", "200 µs", "100×", "0.5×", "–"]
-    assert page.row("cuda")[3:6] == ["25 µs", "800×", "4×"]
+    assert page.row("yours, CPU") == ["yours, CPU", "cpu", "8 ms", "200 µs", "2×", "100×", "0.5×", "–"]
+    assert page.row("cuda")[3:7] == ["25 µs", "16×", "800×", "4×"]
     assert "cuda is 4× as fast as numpy" in page.words and "50 %" in page.words
+    assert "numpy on the CPU 4×, cuda on the GPU 16×" in page.words  # over C
     assert "your kernels for sigmoid" in page.words and "cuda: <b>" in page.words
     assert "cuda 800×" in page.alts[0] and "9× at 100" in page.alts[0]
 
@@ -274,10 +282,10 @@ def test_without_a_gpu_it_says_so_and_why(monkeypatch):
 
 def test_a_measurement():
     data, test = small()
-    time = speedup.measure(CONTENDERS[1], data, test)
+    time = speedup.measure(BY_LABEL["numpy"], data, test)
     assert (time.rows, time.device, time.note) == (40, "cpu", "")
     assert time.epoch == pytest.approx(4 * time.step) and time.test > 0
-    short = speedup.measure(CONTENDERS[1], data, test, longest=1e-9)
+    short = speedup.measure(BY_LABEL["numpy"], data, test, longest=1e-9)
     assert short.rows == 10 and short.step > 0 and short.epoch is None and short.test is None
     assert speedup.ratio([time, short], "numpy", short) == time.step / short.step
     assert speedup.ratio([time], "loops", time) is None
@@ -291,16 +299,18 @@ def test_what_stops_a_contender_is_a_line_and_an_error_where_tests_are_strict(mo
 
     monkeypatch.setattr(speedup, "backend_of", broken)
     monkeypatch.delenv("NNCOURSE_STRICT", raising=False)
-    assert speedup.measure(CONTENDERS[1], *small()).note == "stopped: TypeError: no <i>"
+    assert speedup.measure(BY_LABEL["numpy"], *small()).note == "stopped: TypeError: no <i>"
     monkeypatch.setenv("NNCOURSE_STRICT", "1")
     with pytest.raises(TypeError):
-        speedup.measure(CONTENDERS[1], *small())
+        speedup.measure(BY_LABEL["numpy"], *small())
 
 
 def test_a_batch_that_a_contender_cannot_do_costs_only_its_mark(monkeypatch):
     monkeypatch.setattr(speedup, "BATCHES", (10, 20, 30, 40))
     data, test = small()
-    whole, capped = (speedup.measure(contender, data, test) for contender in (CONTENDERS[1], CONTENDERS[7]))
+    whole, capped = (
+        speedup.measure(contender, data, test) for contender in (BY_LABEL["numpy"], BY_LABEL["numpy, fused"])
+    )
 
     def up_to_ten(parameters, architecture, X, Y, batch, rate):
         if batch == 20:
@@ -334,26 +344,51 @@ def test_all_batches_on_a_gpu(gpu):
 def test_your_kernels_drive_a_contender_and_an_error_of_theirs_stops_only_that_one():
     data, test = small()
     kept_kernels.keep(sigmoid, "numpy", RIGHT)
-    time = speedup.measure(CONTENDERS[3], data, test)
+    time = speedup.measure(BY_LABEL["yours, CPU"], data, test)
     assert time.step and time.note == "sigmoid"
     kept_kernels.keep(sigmoid, "numpy", RAISES)
-    time = speedup.measure(CONTENDERS[3], data, test)
+    time = speedup.measure(BY_LABEL["yours, CPU"], data, test)
     assert time.step is None and "no <b>" in time.note
     with pytest.raises(CourseError):
         speedup.fastest([time])
     kept_kernels.keep(sigmoid, "numpy", RIGHT)
-    kept_kernels.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
-    time = speedup.measure(CONTENDERS[3], data, test, ["sigmoid.numpy"])  # the check found it wrong
-    assert time.note == "relu" and time.backend.kernels["sigmoid"] is sigmoid["numpy"]
-    time = speedup.measure(CONTENDERS[3], data, test, ["sigmoid.numpy", "relu.loops"])
+    kept_kernels.keep(find("sgd_update"), "loops", UPDATE)
+    time = speedup.measure(BY_LABEL["yours, CPU"], data, test, ["sigmoid.numpy"])  # the check found it wrong
+    assert time.note == "sgd_update" and time.backend.kernels["sigmoid"] is sigmoid["numpy"]
+    time = speedup.measure(BY_LABEL["yours, CPU"], data, test, ["sigmoid.numpy", "sgd_update.loops"])
     assert time.step is None and "no right kernel" in time.note
     assert "nonsense" in speedup.measure(Contender("x", "numpy", {"sigmoid": "nonsense"}), data, test).note
+
+
+def test_only_kernels_that_take_part_in_a_training_step_make_a_time_yours():
+    """relu is in no layer of the handout's network: with it alone every kernel of a step is the course's."""
+    data, test = small()
+    kept_kernels.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
+    time = speedup.measure(BY_LABEL["yours, CPU"], data, test)
+    assert time.step is None and time.note.startswith("not measured: none of your right kernels takes part")
+    kept_kernels.keep(sigmoid, "numpy", RIGHT)
+    time = speedup.measure(BY_LABEL["yours, CPU"], data, test)
+    assert time.step and time.note == "sigmoid"
+
+
+def test_the_c_program_trains_and_where_it_cannot_be_compiled_a_line_says_so(monkeypatch):
+    data, test = small()
+    if why_no_c_compiler():
+        pytest.skip(why_no_c_compiler())
+    times = [speedup.measure(BY_LABEL[label], data, test) for label in ("C", "C, float, fast")]
+    assert all(time.step and time.epoch and time.test is None for time in times)
+    assert speedup.over_batches(times, data, test) == ({}, [])  # over numpy, which is not there
+    times.append(speedup.measure(BY_LABEL["numpy"], data, test))
+    assert set(speedup.over_batches(times, data, test)[0]) == {"C", "numpy"}
+    monkeypatch.setattr(dense_plain, "why_not", lambda name: "there is no C compiler here")
+    time = speedup.measure(BY_LABEL["C"], data, test)
+    assert time.step is None and "there is no C compiler here" in time.note
 
 
 def test_ctrl_c_ends_all(monkeypatch):
     monkeypatch.setattr(speedup, "train", lambda *_, **options: History(stopped="interrupted after epoch 0"))
     with pytest.raises(KeyboardInterrupt):
-        speedup.measure(CONTENDERS[1], *small())
+        speedup.measure(BY_LABEL["numpy"], *small())
 
 
 def test_transfers(gpu):

@@ -164,7 +164,8 @@ def test_figures_of_runs_and_lines():
 def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tmp_path, monkeypatch):
     monkeypatch.setattr(overheads, "RESULTS", tmp_path)
     overheads.recorded.cache_clear()
-    for lines in (recorded_devices.training_on_cpu(), recorded_devices.training_on_gpus()):
+    found = recorded_devices.training_on_cpu(), recorded_devices.training_on_gpus(), recorded_devices.order_of_threads()
+    for lines in found:
         assert len(lines) == 1 and "not recorded yet" in lines[0]
     overheads.recorded.cache_clear()
     head = {"machine": "A machine, 2 cores", "date": "2026-11-22"}
@@ -180,4 +181,9 @@ def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tm
     lines = recorded_devices.training_on_gpus()
     assert re.search(r"nncourse on 0, 1 .*1\.980 +0\.990 +– +– +– +0\.510 +–", lines[2])
     assert lines[-1] == "recorded, A machine, 2026-11-22" and "no CPU meter" in lines
+    dense = [{"kernel": "coalesced", "side": side, "seconds": 1e-3 * side} for side in (2, 4)]
+    (tmp_path / "gpu.json").write_text(json.dumps(head | {"tables": {"dense": dense}}))
+    lines = recorded_devices.order_of_threads()
+    assert "4 × 4" in lines[0] and len(lines) == 3 and re.search("coalesced .* side by side +4 ms", lines[1])
+    assert lines[-1] == "recorded, A machine, 2026-11-22"
     overheads.recorded.cache_clear()

@@ -76,10 +76,83 @@ def marks(table):
 def test_right_wrong_open(steps):
     a = steps["a2"]
     table = steps.check(a2=[round(a[0], 4), None, a[2] * 1.01], C=-steps["C"], d4=None)
-    assert marks(table) == ["✓", "○ open", "✗", "✗ sign?", "○ open"]
-    assert str(table).endswith("1 right, 2 wrong, 2 open.")
-    shown = [f"{a[1]:.5g}", f"{a[2]:.5g}"]
-    assert shown[0] not in str(table) and shown[1] in str(table)  # the truth is not given away
+    assert marks(table) == ["✓", "○ open", "✗", "✗ sign", "○ open"]
+    assert "1 right, 2 wrong, 2 open.\n✗ sign: " in str(table)
+
+
+def test_the_truth_is_shown_on_request_only_and_never_where_a_number_is_open(steps):
+    a = steps["a2"]
+    yours = [None, a[1] * 1.01, a[2]]
+    open_, wrong = f"{a[0]:.5g}", f"{a[1]:.5g}"
+    table = steps.check(a2=yours)
+    for text in (str(table), table._repr_html_()):
+        assert open_ not in text and wrong not in text and "truth" not in text
+    table = steps.check(show_truth=True, a2=yours)
+    for text in (str(table), table._repr_html_()):
+        assert open_ not in text and wrong in text and "truth" in text
+    assert max(map(len, str(steps.check(show_truth=True, **steps.truth)).splitlines())) <= 80
+
+
+def test_a_mistake_on_the_way_forward_is_named(steps):
+    table = steps.check(z2=steps.network.layers[0].W @ X[0], a2=steps["z2"])
+    assert marks(table) == ["✗ no bias"] * 3 + ["✗ no σ"] * 3
+    assert "\n✗ no bias: what comes out without the bias.\n✗ no σ: what comes out without" in str(table)
+
+
+def test_a_forgotten_slope_is_named_in_deltas_and_gradients():
+    steps = Steps(network("binary_cross_entropy"), X[0], Y[0])  # its last delta is a − y: there is no slope to forget
+    last, hidden = steps.network.layers[2], steps.network.layers[1]
+    without = [steps["d4"][0] * w for w in np.float64(last.W[0])]
+    assert marks(steps.check(d3=without, db3=without)) == ["✗ no slope"] * 4
+    assert marks(steps.check(dw3=np.outer(without, steps["a2"]))) == ["✗ no slope"] * hidden.W.size
+    slope = steps["a4"] * (1 - steps["a4"])
+    assert marks(steps.check(d4=steps["d4"] / slope)) == ["✗"]
+
+
+def test_a_slope_of_a_squared_error_is_missed_in_the_last_delta(steps):
+    slope = steps["a4"] * (1 - steps["a4"])
+    assert marks(steps.check(d4=steps["d4"] / slope)) == ["✗ no slope"]
+
+
+def test_factors_and_the_sign(steps):
+    d = steps["d3"]
+    assert marks(steps.check(d3=[-d[0], 2 * d[1]], C=steps["C"] / 2)) == ["✗ sign", "✗ twice", "✗ half"]
+    assert marks(steps.check(d3=[-2 * d[0], 3 * d[1]])) == ["✗", "✗"]
+
+
+def test_where_two_kinds_give_the_same_number_none_is_named():
+    there = network("mse", "tanh")
+    layers = [Dense(np.float64(one.W), np.float64(one.b), one.activation) for one in there.layers]
+    layers[0].b[:] = np.arctanh(np.sqrt(0.5)) - layers[0].W @ X[0]  # tanh' is 1/2 there
+    steps = Steps(Network(layers, "mse"), X[0], Y[0])
+    twice = 2 * steps["d2"]
+    assert np.allclose(twice, steps.mistaken["d2"]["no slope"])
+    assert marks(steps.check(d2=twice)) == ["✗"] * 3
+
+
+def test_a_zero_names_no_kind():
+    there = network("mse", "relu")
+    layers = [Dense(np.float64(one.W), np.float64(one.b), one.activation) for one in there.layers]
+    layers[0].b[:] = 1.0 - layers[0].W @ np.float64(X[0])
+    layers[0].b[0] = layers[0].b[0] - 1.0 + 0.5  # all three are awake
+    steps = Steps(Network(layers, "mse"), np.zeros(2), Y[0])
+    assert not steps.mistaken["z2"]["no bias"].any()
+    assert marks(steps.check(z2=np.zeros(3))) == ["✗"] * 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_number_from_nowhere_is_only_wrong(steps, seed):
+    rng = np.random.default_rng(seed)
+    names = [name for name in steps.truth if name[0] == "d"]
+    wrong = {name: steps[name] * rng.uniform(1.1, 1.4, steps[name].shape) for name in names}
+    assert set(marks(steps.check(**wrong))) == {"✗"}
+
+
+def test_the_equation_of_a_gradient_is_to_be_found(steps):
+    """It stands in the table as soon as something is written; how to go forward is known before."""
+    lines = {line[0]: line[1] for line in steps.check(z2=None, d2=[None, 7.0, None], dw3=None, db3=None).lines}
+    assert [lines[name] for name in ("δ²₁", "∂C/∂w³₁₁", "∂C/∂b³₁")] == ["(4b)", "(4d)", "(4c)"]
+    assert "w³ᵢ₂" in lines["δ²₂"] and "w²₁ₖ" in lines["z²₁"]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +189,20 @@ def test_of_a_batch_a_line_for_each_matrix():
     assert lines["dW²"][-1] == "○ open" and lines["D²"][1] == "wanted shape (3, 3)"
     assert lines["dW³"][2:] == ("all right", "(2, 3)", "✓")
     assert max(map(len, str(table).splitlines())) <= 80
+
+
+def test_of_a_batch_a_kind_is_named_if_all_numbers_have_it():
+    steps = Steps(network(), X, Y)
+    partly = -steps["dw3"]
+    partly[0, 0] *= -1
+    table = steps.check(
+        dw3=3 * steps["dw3"], d3=-steps["d3"], dw2=2 * steps["dw2"], db3=3 * steps["db3"], C=3 * steps["C"]
+    )
+    assert marks(table) == ["✗ sum", "✗ sign", "✗ twice", "✗ sum", "✗ sum"]
+    assert "✗ sum: the sum over the batch" in str(table) and max(map(len, str(table).splitlines())) <= 80
+    assert marks(steps.check(dw3=partly)) == ["✗"]
+    pair = Steps(network(), X[:2], Y[:2])
+    assert marks(pair.check(dw3=2 * pair["dw3"])) == ["✗"]  # of two samples the sum is twice the mean
 
 
 def test_solved_shows_the_truth(steps, monkeypatch):

@@ -1,7 +1,11 @@
 """The timing table: what is in it, not how fast anything is."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from nncourse import device
 from nncourse.classroom import pytorch, timing
@@ -34,6 +38,32 @@ def test_a_real_measurement():
             assert row.seconds > 0 and row.limit > 0
         else:
             assert row.seconds is None and row.limit is None and row.note
+
+
+def test_work_that_threads_share_is_timed_with_one_thread_too_and_other_work_once():
+    """Others may keep the threads' cores busy: then one thread is the faster."""
+    threads_of = []
+
+    def shared() -> float:
+        helper = threading.Thread(target=_compute)
+        helper.start()
+        helper.join()
+        return alone()
+
+    def alone() -> float:
+        _compute()
+        threads_of.append({pool["num_threads"] for pool in threadpool_info()})
+        return (2.0, 0.5)[len(threads_of) - 1]
+
+    assert device.best_over_threads(shared) == 0.5 and threads_of[1] == {1}
+    threads_of.clear()
+    assert device.best_over_threads(alone) == 2.0 and len(threads_of) == 1
+
+
+def _compute() -> None:
+    begin = time.thread_time()
+    while time.thread_time() < begin + 0.05:
+        pass
 
 
 @pytest.mark.parametrize("operation", (operations() | epochs()).values(), ids=lambda operation: operation.name)

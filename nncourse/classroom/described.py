@@ -83,6 +83,9 @@ def png(figure: Figure) -> tuple[bytes, int, int]:
     canvas.draw()
     picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
     if picture.getextrema()[3] == (255, 255):
-        picture = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        picture, method = picture.convert("RGB"), Image.Quantize.MAXCOVERAGE  # keeps colours of a few pixels too
+    else:
+        method = Image.Quantize.FASTOCTREE  # the one for transparent pictures
+    picture = picture.quantize(COLOURS, method, dither=Image.Dither.NONE)
     picture.save(file, "png", optimize=True)
     return file.getvalue(), picture.width, picture.height

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from nncourse.classroom import plots
+from nncourse.classroom.described import BOTH_INK
 from nncourse.errors import CourseError
 
 SIDE = 112  # the ink is SIDE x SIDE numbers from 0 to 255
@@ -143,7 +144,7 @@ def in_words(shares: Sequence[float], classes: Sequence[str]) -> str:
 def still(says: Says, side: int = 28, names: Sequence[str] = ("7", "3", "a house")) -> plots.Described:
     """Some of DRAWN as a figure: the ink, what the network sees of it, and its answer. The text says the same."""
     digits = tuple("0123456789")
-    figure = Figure(figsize=(8.0, 1.9 * len(names)), dpi=100, layout="constrained")
+    figure = Figure(figsize=(8.0, 1.9 * len(names)), dpi=100, layout="constrained", facecolor="none")
     places, said = figure.subplots(len(names), 3, squeeze=False, width_ratios=(1, 1, 2)), []
     for row, name in zip(places, names, strict=True):
         ink = ink_of(DRAWN[name], side)
@@ -152,9 +153,14 @@ def still(says: Says, side: int = 28, names: Sequence[str] = ("7", "3", "a house
         for axes, picture, title in zip(row, (ink, image), ("drawn", "what the network sees"), strict=False):
             axes.imshow(picture, cmap="gray")
             axes.set(xticks=[], yticks=[])
-            axes.set_title(title, fontsize=9)
-        row[0].set_ylabel(name)
+            axes.set_title(title, fontsize=9, color=BOTH_INK)
+        row[0].set_ylabel(name, color=BOTH_INK)
         row[2].bar(digits, shares, color=["tab:orange" if share == max(shares) else "tab:blue" for share in shares])
-        row[2].set(ylim=(0, 1), xlabel="digit", ylabel="probability")
+        row[2].set(ylim=(0, 1), facecolor="none")
+        row[2].set_xlabel("digit", color=BOTH_INK)
+        row[2].set_ylabel("probability", color=BOTH_INK)
+        for axes in row:
+            axes.tick_params(color=BOTH_INK, labelcolor=BOTH_INK)
+            axes.spines[:].set_color(BOTH_INK)
         said.append(f"Drawn: {name}. {in_words(shares, digits)}")
-    return plots.Described(figure, " ".join(said))
+    return plots.Described(figure, " ".join(said), photographs=True)

@@ -90,7 +90,7 @@ def plot_counts(counts: Mapping[str, np.ndarray], what: str, title: str = "") ->
     places = figure.subplots(1, len(counts), squeeze=False)[0]
     most, said = max(int(np.max(array)) for array in counts.values()), []
     for axes, (name, array) in zip(places, counts.items(), strict=True):
-        axes.imshow(array, cmap="Blues", vmin=0, vmax=1.4 * most)  # dark ink is readable on the darkest
+        axes.imshow(array, cmap="Blues", vmin=0, vmax=2 * most)  # ink can be read on the darkest, on a dark page too
         for (row, column), count in np.ndenumerate(array):
             axes.text(column, row, f"{count}", ha="center", va="center", fontsize=72 * 2.4 / array.shape[1] * 0.42)
         axes.set_title(name, fontsize=9)

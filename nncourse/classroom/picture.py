@@ -192,7 +192,8 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
         if height <= TALLEST and places:
             break
     handles = _legend(trace, panels, block)
-    foot = 0.45 + 0.2 * -(-len(handles) // 4)
+    across = 4 if block is None else 3  # their names are longer
+    foot = 0.45 + 0.2 * -(-len(handles) // across)
     which = "" if block is None else f"; colours: the threads of block {block}"
     title = textwrap.wrap(accesses.title + which, LETTERS)
     head = 0.2 + 0.2 * len(title)
@@ -204,7 +205,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
         frame = (left + LEFT) / WIDTH, (height - head - top - TOP - high) / height, wide / WIDTH, high / height
         _draw(figure.add_axes(frame), panel, inches)
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
-    figure.legend(handles=handles, **place, ncols=4, frameon=False, fontsize=8)
+    figure.legend(handles=handles, **place, ncols=across, frameon=False, fontsize=8)
     words = "In a cell: 5 is the one thread that touches it, by its number in the block; 8× are 8 accesses by several."
     figure.text(0.1 / WIDTH, 0.1 / height, words, fontsize=8, color="0.25")
     return figure
@@ -327,10 +328,10 @@ def _title(title: str, rows: range, columns: range, size: int) -> str:
 
 
 def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
-    """The number of the only thread, or the number of accesses; for reads of shared memory always the latter."""
+    """The number of the only thread, or the number of accesses; the latter for repeated reads of shared memory."""
     if not who:
         return ""
-    alone = len(set(who)) == 1 and not (memory.shared and kind == READ)
+    alone = len(who) == 1 or (len(set(who)) == 1 and not (memory.shared and kind == READ))
     return str(who[0][1]) if alone else f"{len(who)}×"
 
 

@@ -20,6 +20,7 @@ from nncourse.model.metrics import f1, precision, recall
 from nncourse.model.training import History
 
 INK = "0.25"  # a dark grey
+DARK = 0.7  # of the largest count: from there on black is harder to read than white
 MISTAKES = 3  # of a confusion matrix, that are said in words
 
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> (x, y)
@@ -64,11 +65,12 @@ def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> 
 def _confusion_in_words(M: np.ndarray, classes: Sequence[str]) -> str:
     """How many samples of each class are predicted rightly; all other counts, or the three largest of many classes."""
     said = [f"Confusion matrix of {M.sum():,} samples; {np.trace(M):,} lie on the diagonal, predicted rightly."]
-    said += [f"Of {M[i].sum():,} {name}: {M[i, i]:,} rightly." for i, name in enumerate(classes)]
+    rightly = (f"{name} {M[i, i]:,} of {M[i].sum():,}" for i, name in enumerate(classes))
+    said.append(f"Rightly: {'; '.join(rightly)}.")
     mistakes = sorted(((M[i, j], i, j) for i, j in np.ndindex(*M.shape) if i != j and M[i, j]), key=lambda one: -one[0])
     if mistakes:
-        told = [f"{count:,} {classes[i]} as {classes[j]}" for count, i, j in mistakes[:MISTAKES]]
-        said.append(f"{'Wrongly' if len(mistakes) <= MISTAKES else 'The most frequent mistakes'}: {', '.join(told)}.")
+        told = (f"{classes[i]} for {classes[j]} {count:,}×" for count, i, j in mistakes[:MISTAKES])
+        said.append(f"{'Wrongly' if len(mistakes) <= MISTAKES else 'The most frequent mistakes'}: {'; '.join(told)}.")
     return " ".join(said)
 
 
@@ -77,7 +79,7 @@ def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
     axes.grid(False)
     axes.imshow(M, cmap="Blues", vmin=0)
     for i, j in np.ndindex(*M.shape):
-        axes.text(j, i, texts[i][j], ha="center", va="center", color="white" if M[i, j] > M.max() / 2 else "black")
+        axes.text(j, i, texts[i][j], ha="center", va="center", color="white" if M[i, j] > DARK * M.max() else "black")
     axes.set(xlabel="predicted class", ylabel="true class")
 
 
@@ -146,7 +148,8 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> Drawn:
         what = "inputs" if x == 0 else "output" if x == len(sizes) - 1 else "hidden"
         axes.text(x, -4.2, f"{size} {what}{'s' if what == 'output' and size > 1 else ''}", ha="center", color=INK)
     axes.set_ylim(-4.8, 3.8)
-    layers = " → ".join(f"{size} {'inputs' if x == 0 else 'neurons'}" for x, size in enumerate(sizes))
+    kinds = ["input", *["neuron"] * (len(sizes) - 1)]
+    layers = " → ".join(f"{size} {kind}{'s' * (size > 1)}" for size, kind in zip(sizes, kinds, strict=True))
     figure.words = _said(
         title, f"A network from left to right: {layers}. A line joins each with each of the next layer."
     )
@@ -260,8 +263,10 @@ def plot_neuron(
     axes.set(xlabel="input x1", ylabel="input x2", xlim=extent[:2], ylim=extent[2:])
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     lie = f"z = {w[0]:g}·x1 {w[1]:+g}·x2 {b:+g}. The output is {_range(a)} over the plane, {activation} of z."
-    circled = f"{wrong.sum()} of {len(y)} points lie on the wrong side of the line z = 0, and are circled."
-    figure.words = _said(title, lie, circled if w.any() else f"There is no line, {wrong.sum()} points are circled.")
+    side = (
+        f"on the wrong side of the line z = 0{', and circled' * bool(wrong.any())}" if w.any() else "wrong, and circled"
+    )
+    figure.words = _said(title, lie.replace("-", "−"), f"{wrong.sum()} of {len(y)} points are {side}.")
     return figure
 
 
@@ -276,7 +281,8 @@ def plot_activation(names: str | Sequence[str], title: str = "", at: float | Non
     backend, z, said = choose("numpy"), np.linspace(-5, 5, 1001), []
     for number, name in enumerate([names] if isinstance(names, str) else names):
         value, slope = getattr(backend, name), getattr(backend, f"{name}_derivative")
-        style = _line_style(number) | {"marker": "", "label": name}  # curves may coincide
+        style = _line_style(number) | {"label": name, "markevery": 100}
+        style["marker"] = style["marker"] if number > 3 else ""  # curves may coincide; marks where dashes are used up
         left.plot(z, value(z), **style)
         right.plot(z, slope(z), **style)
         ends = f"{value(z[:1])[0]:.3g} at z = −5, {value(z[500:501])[0]:.3g} at 0, {value(z[-1:])[0]:.3g} at 5"

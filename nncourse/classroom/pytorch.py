@@ -13,19 +13,6 @@ def installed(device: str) -> ModuleType | None:
     return torch if device == "cpu" or torch.cuda.is_available() else None
 
 
-def best_over_threads(torch: ModuleType, measure: Callable[[], float]) -> float:
-    """The shorter of two times: with PyTorch's default number of threads, and with one.
-
-    PyTorch's threads wait for each other: if other work occupies their cores, a small operation can take milliseconds.
-    """
-    usual = torch.get_num_threads()
-    times = [measure()]
-    torch.set_num_threads(1)
-    times.append(measure())
-    torch.set_num_threads(usual)
-    return min(times)
-
-
 def counterpart(operation: str, torch: ModuleType) -> Callable | None:
     """A function of tensors that computes the operation in PyTorch's usual way; None if there is none.
 

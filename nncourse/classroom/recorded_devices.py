@@ -3,6 +3,7 @@
 training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices_cpu`
 training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices_gpu`
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
+order_of_threads()    results/gpu.json
 """
 
 import statistics
@@ -58,6 +59,25 @@ def small_networks() -> list[str]:
         cells = [duration(seconds) if seconds else "–" for seconds in found]
         lines.append(f"{network:12} {batch:6} {cells[0]:>12} {cells[1]:>18} {cells[2]:>16}")
     return [*lines, f"CPU: {_where(cpu)}", f"GPU: {_where(overheads.recorded('gpu'))}"]
+
+
+def order_of_threads() -> list[str]:
+    """Times of dense_forward where neighbouring threads read different rows of W, side by side, and in tiles."""
+    ideas = {
+        "naive": "neighbours in different rows of W",
+        "coalesced": "neighbours side by side",
+        "tiled": "tiles in shared memory",
+    }
+    times = {(each["kernel"], each["side"]): each["seconds"] for each in overheads.table("dense")}
+    side = max((side for _, side in times), default=0)
+    lines = [
+        f"{name:10} {words:36} {duration(times[name, side]):>8}"
+        for name, words in ideas.items()
+        if (name, side) in times
+    ]
+    if not lines:
+        return [_missing("dense_forward by its order of threads", "gpu")]
+    return [f"dense_forward, {side:,} × {side:,}", *lines, _where(overheads.recorded("gpu"))]
 
 
 def _missing(what: str, name: str) -> str:

@@ -273,7 +273,8 @@ def plot_lines(
     if simulated:
         axes.text(0.99, 0.98, "simulated", transform=axes.transAxes, ha="right", va="top", color="0.4", fontsize=16)
     axes.legend(frameon=False, fontsize=9)
-    return Described(figure, f"{'Simulated. ' if simulated else ''}{'; '.join(said)}.")
+    over = f"{'Simulated. ' * simulated}{title + ': ' if title else ''}{ylabel} over {xlabel}"
+    return Described(figure, f"{over}. {'; '.join(said)}.")
 
 
 def plot_shares(

@@ -10,8 +10,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from nncourse import datasets
 from nncourse import device as devices
+from nncourse.classroom.anatomy import calls_of_step
 from nncourse.classroom.exercise import strict
 from nncourse.datasets import Dataset
 from nncourse.errors import CourseError, DoesNotFitError
@@ -23,28 +26,44 @@ from nncourse.model.training import History, train
 HIDDEN, BATCH, RATE = (60, 10), 10, 0.01  # the handout's
 BATCHES = (10, 100, 1000)
 EPOCHS = 5  # timed epochs; fewer if they would take longer than
-LONGEST = 10.0  # seconds
+LONGEST = 10.0  # seconds, and more, up to
+MOST_EPOCHS, ENOUGH = 50, 0.3  # if they take fewer seconds: other work on the machine disturbs some of them
 HELD_OUT = 0.2  # of the rows, if the data set has no test rows
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to train: the name of a backend and options for choose()."""
+    """A way to train: the name of a backend and options for choose().
+
+    `tests` and `over_batches` say whether it is measured testing, and with larger batches.
+    """
 
     label: str
     backend: str
     options: dict = field(default_factory=dict)
+    tests: bool = True
+    over_batches: bool = True
 
 
+def _in_c(label: str, kernel: str, over_batches: bool = False) -> Contender:
+    """The plain C program, which trains and does not test."""
+    return Contender(label, "numpy", {"dense_sgd_epoch": kernel}, False, over_batches)
+
+
+C = "C"  # the handout's base: a plain C program, in double, gcc -O3
 CONTENDERS = (
     Contender("loops", "loops"),
+    _in_c(C, "c", over_batches=True),
+    _in_c("C, float", "c_float"),
+    _in_c("C, fast", "c_fast"),
+    _in_c("C, float, fast", "c_float_fast"),
     Contender("numpy", "numpy", {"dense_sgd_epoch": "steps"}),
     Contender("numba", "numba", {"dense_sgd_epoch": "steps"}),
     Contender("yours, CPU", "numpy", {"mine": True}),
     Contender("cupy", "cupy", {"dense_sgd_epoch": "steps"}),
     Contender("cuda", "cuda", {"dense_sgd_epoch": "steps"}),
     Contender("yours, GPU", "cuda", {"mine": True}),
-    # Those above call one kernel per operation, as your kernels are called; those below compute whole epochs.
+    # Those above but C call one kernel per operation, as your kernels are called; those below compute whole epochs.
     Contender("numpy, fused", "numpy", {"dense_sgd_epoch": "numpy"}),
     Contender("numba, fused", "numba", {"dense_sgd_epoch": "numba"}),
     Contender("cuda, graph", "cuda", {"dense_sgd_epoch": "graph"}),
@@ -54,10 +73,10 @@ CONTENDERS = (
 
 @dataclass(frozen=True)
 class Time:
-    """A contender's times in seconds. `note` lists the operations computed by your kernels.
+    """A contender's times in seconds. `note` lists the operations of a training step computed by your kernels.
 
     If `step` is None, nothing was timed, and `note` says why. `epoch` is None if only the first `rows` rows were used,
-    `test` if testing would have taken too long.
+    `test` if testing would have taken too long, or the contender does not test.
     """
 
     contender: Contender
@@ -104,10 +123,17 @@ def network_for(data: Dataset) -> Network:
     return make_network([data.X.shape[1], *HIDDEN, data.Y.shape[1]])
 
 
-def backend_of(contender: Contender, refused: Collection[str] = ()) -> Backend:
+def operations_of_a_step(network: Network) -> set[str]:
+    """The operations that a training step of such a network calls."""
+    X, Y = (np.zeros((1, size), np.float32) for size in (network.sizes[0], network.sizes[-1]))
+    return {name for name, _ in calls_of_step(network, X, Y, choose("numpy"))}
+
+
+def backend_of(contender: Contender, network: Network, refused: Collection[str] = ()) -> Backend:
     """The contender's backend. Your `refused` kernels, such as "sigmoid.numpy", are replaced by the course's.
 
-    Raises CourseError, with the reason, if there is nothing to measure.
+    Raises CourseError, with the reason, if there is nothing to measure: a time is yours only where a kernel of yours
+    takes part in a training step of the network.
     """
     device = DEVICES[contender.backend]
     if device == "gpu" and not devices.gpu_available():
@@ -121,6 +147,10 @@ def backend_of(contender: Contender, refused: Collection[str] = ()) -> Backend:
     backend = replace(backend, kernels={**backend.kernels, **wrong}, notes=notes)
     if not yours(backend):
         raise CourseError(f"not measured: no right kernel of yours is for the {device.upper()}")
+    of_a_step = operations_of_a_step(network)
+    if of_a_step.isdisjoint(yours(backend)):
+        wanted = ", ".join(sorted(of_a_step))
+        raise CourseError(f"not measured: none of your right kernels takes part in a training step ({wanted})")
     return backend
 
 
@@ -134,7 +164,7 @@ def measure(
 ) -> Time:
     """Train and test with a contender. To stay within about `longest` seconds, use fewer epochs, then fewer rows."""
     try:
-        return timed(Time(contender, BATCH, backend_of(contender, refused)), data, test, longest)
+        return timed(Time(contender, BATCH, backend_of(contender, network_for(data), refused)), data, test, longest)
     except Exception as error:  # your own kernels may raise anything, and the rest of the page shall not be lost
         if strict() and not isinstance(error, CourseError):
             raise
@@ -149,16 +179,22 @@ def timed(untimed: Time, data: Dataset, test: Dataset, longest: float) -> Time:
     step = fit(network_for(data), data, backend, 3, size, few).epochs[-1].seconds / math.ceil(few / size)
     if step * rows / size > longest:
         rows = min(rows, size * max(1, int(longest / step)))
-    epochs = min(EPOCHS, max(1, int(longest / (step * rows / size))))
+    estimate = step * rows / size  # seconds of an epoch
+    epochs = min(max(EPOCHS, int(ENOUGH / estimate)), MOST_EPOCHS, max(1, int(longest / estimate)))
     network = network_for(data)
-    history = fit(network, data, backend, epochs, size, rows)
-    epoch = statistics.median(each.seconds for each in history.epochs)
+
+    def seconds_of_an_epoch() -> float:
+        history = fit(network, data, backend, epochs, size, rows)
+        return statistics.median(each.seconds for each in history.epochs)
+
+    epoch = seconds_of_an_epoch() if backend.device == "gpu" else devices.best_over_threads(seconds_of_an_epoch)
     seconds = None
-    if step * len(test.X) / size <= longest:
+    if untimed.contender.tests and step * len(test.X) / size <= longest:
         there, X, Y = network.on(backend), backend.to_device(test.X), backend.to_device(test.Y)
         seconds = devices.seconds(lambda: metrics.confusion(there, X, Y, backend), backend.device)
     whole = epoch if rows == len(data.X) else None
-    words = ", ".join(yours(backend))
+    of_a_step = operations_of_a_step(network)
+    words = ", ".join(name for name in yours(backend) if name in of_a_step)
     return replace(untimed, rows=rows, step=epoch / math.ceil(rows / size), epoch=whole, test=seconds, note=words)
 
 
@@ -181,7 +217,7 @@ def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> tuple[d
     one = replace(test, X=test.X[:1], Y=test.Y[:1])
     steps: dict[str, dict[int, float]] = {}
     stopped = []
-    for time in (time for time in times if time.epoch and time.epoch <= 1):
+    for time in (time for time in times if time.epoch and time.epoch <= 1 and time.contender.over_batches):
         by_size = steps[time.contender.label] = {time.batch_size: time.step}
         for size in (size for size in BATCHES if size not in by_size and size <= len(data.X)):
             try:
@@ -194,7 +230,7 @@ def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> tuple[d
     speedups = {
         label: {size: base[size] / step for size, step in by.items() if size in base} for label, by in steps.items()
     }
-    return speedups, stopped
+    return {label: by for label, by in speedups.items() if by}, stopped
 
 
 def transfer_seconds(data: Dataset) -> float:

@@ -2,7 +2,9 @@
 
     steps = Steps(network, x, y)
     steps.check(z2=[1.5, None, 2.0], a2=None)      # a table; None is open
+    steps.check(z2=z2, show_truth=True)            # the same with the right numbers, where there is one of yours
 
+Where a number is wrong and just one of KINDS gives it, the table names that kind; else it says only that it is wrong.
 Layers are numbered as in the handout; the inputs are layer 1, so z2 are the weighted sums of the first hidden layer.
 The table has one line per number for a single sample, and one line per matrix for a batch.
 """
@@ -21,6 +23,15 @@ from nncourse.model.network import COSTS, Network, cost_of, first_delta
 TOLERANCE = 2e-3  # relative: three digits written down by hand pass
 UP, DOWN = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"), str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 MATRICES = {"db": "db", "dw": "dW"}
+KINDS = {  # what makes a number wrong, and what the table says below about it
+    "sign": "the number is right, its sign is not",
+    "twice": "two times the right number",
+    "half": "half the right number",
+    "no bias": "what comes out without the bias",
+    "no σ": "what comes out without the activation: z itself",
+    "no slope": "what comes out without the factor σ'(z)",
+    "sum": "the sum over the batch, where the mean is wanted",
+}
 SIGNS = {"z": "z", "a": "a", "d": "δ", "db": "∂C/∂b", "dw": "∂C/∂w"}
 
 
@@ -29,23 +40,33 @@ class Table:
     """Lines of (quantity, equation, yours, truth, mark), as text of at most 80 columns and as HTML for a notebook."""
 
     lines: list[tuple[str, ...]]
+    show_truth: bool = False
 
     HEAD = ("quantity", "equation", "yours", "truth", "")
-    WIDTHS = (10, 33, 13, 13, 8)
+    WIDTHS = (10, 33, 13, 13, 11)
 
     def __str__(self) -> str:
-        rows = ["".join(map(str.ljust, line, self.WIDTHS)).rstrip() for line in (self.HEAD, *self.lines)]
-        return "\n".join([*rows, self._foot()])
+        widths = self._shown(self.WIDTHS)
+        rows = ["".join(map(str.ljust, self._shown(line), widths)).rstrip() for line in (self.HEAD, *self.lines)]
+        return "\n".join([*rows, *self._foot()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        body = cells(self.HEAD, tag="th", words=2) + "".join(cells(line, words=2) for line in self.lines)
-        return page(f"<table>{body}</table><small>{self._foot()}</small>")
+        head, *rows = (self._shown(line) for line in (self.HEAD, *self.lines))
+        body = cells(head, tag="th", words=2) + "".join(cells(row, words=2) for row in rows)
+        return page(f"<table>{body}</table><small>{'<br>'.join(self._foot())}</small>")
 
-    def _foot(self) -> str:
+    def _shown(self, line: tuple) -> tuple:
+        """The columns that are shown: without the truth, unless it was asked for."""
+        return line if self.show_truth else (*line[:3], line[4])
+
+    def _foot(self) -> list[str]:
+        """The count of each mark, and a line for each kind of wrong that is named above."""
         marks = [line[-1][0] for line in self.lines]
-        return f"{marks.count('✓')} right, {marks.count('✗')} wrong, {marks.count('○')} open."
+        counts = f"{marks.count('✓')} right, {marks.count('✗')} wrong, {marks.count('○')} open."
+        named = {line[-1].removeprefix("✗ ") for line in self.lines}
+        return [counts, *(f"✗ {kind}: {words}." for kind, words in KINDS.items() if kind in named)]
 
 
 class Steps:
@@ -55,17 +76,23 @@ class Steps:
         X, Y = np.atleast_2d(np.float64(X)), np.atleast_2d(np.float64(Y))
         self.network, self.batch = network, len(X) > 1
         self.truth = intermediates(network, X, Y)
+        self.mistaken = mistaken(network, X, Y, self.truth)
         if not self.batch:  # vectors instead of matrices with one row
-            self.truth |= {name: v[0] for name, v in self.truth.items() if v.ndim == 2 and "dw" not in name}
+            self.truth = {name: _of_one_sample(name, value) for name, value in self.truth.items()}
+            for name, kinds in self.mistaken.items():
+                self.mistaken[name] = {kind: _of_one_sample(name, value) for kind, value in kinds.items()}
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.truth:
             raise CourseError(f"wanted a step, one of {', '.join(self.truth)}; got {name!r}")
         return self.truth[name]
 
-    def check(self, **yours) -> Table:
-        """Compare the named quantities with the truth. None, as a value or in a list, means that it is still open."""
-        return Table([line for name, value in yours.items() for line in self._lines(name, value)])
+    def check(self, show_truth: bool = False, **yours) -> Table:
+        """Compare the named quantities with the truth. None, as a value or in a list, means that it is still open.
+
+        The truth is shown if asked for, but never where a number is still open.
+        """
+        return Table([line for name, value in yours.items() for line in self._lines(name, value)], show_truth)
 
     def _lines(self, name: str, value) -> list[tuple[str, ...]]:
         truth = self[name]
@@ -76,18 +103,49 @@ class Steps:
         entries = entries.reshape(truth.shape)
         if "all" in os.environ.get("NNCOURSE_SOLVE", "").split(","):
             entries = np.where(np.equal(entries, None), truth, entries)
-        close = TOLERANCE * np.abs(truth) + 1e-6 * np.abs(truth).max()
-        judged = [_judged(*three) for three in zip(entries.flat, truth.flat, close.flat, strict=True)]
-        places = list(np.ndindex(truth.shape))
         if self.batch and truth.ndim:
-            marks = [mark[0] for *_, mark in judged]
-            wrong, places = marks.count("✗"), [()]
-            said = f"{wrong} wrong" if wrong else "–" if "○" in marks else "all right"
-            judged = [(said, f"{truth.shape}", "✗" if wrong else "○ open" if "○" in marks else "✓")]
-        return [
-            (self._quantity(name, place), self._equation(name, place), *three)
-            for place, three in zip(places, judged, strict=True)
-        ]
+            judged = self._judged_as_one(name, entries)
+            return [(self._quantity(name), self._equation_shown(name, (), judged[-1]), *judged)]
+        lines = []
+        for place in np.ndindex(truth.shape):
+            mark = self._mark(name, entries, place)
+            said = "–" if mark[0] == "○" else f"{truth[place]:.5g}"
+            equation = self._equation_shown(name, place, mark)
+            lines.append((self._quantity(name, place), equation, _text(entries[place]), said, mark))
+        return lines
+
+    def _judged_as_one(self, name: str, entries: np.ndarray) -> tuple[str, str, str]:
+        """Of a batch's matrix: how many of its numbers are wrong, its shape, and the mark."""
+        shape, marks = f"{entries.shape}", [self._mark(name, entries, place)[0] for place in np.ndindex(entries.shape)]
+        if "✗" in marks:
+            return f"{marks.count('✗')} wrong", shape, self._mark(name, entries, ...)
+        return ("–", shape, "○ open") if "○" in marks else ("all right", shape, "✓")
+
+    def _mark(self, name: str, entries: np.ndarray, place) -> str:
+        """The mark of one number, or of all at once if the place is `...`."""
+        chosen = entries[place]
+        if chosen is None:
+            return "○ open"
+        try:
+            numbers = np.array([float(number) for number in np.ravel(_objects(chosen))])
+        except (TypeError, ValueError):
+            return "✗"
+        truth, scale = np.ravel(self.truth[name][place]), 1e-6 * np.abs(self.truth[name]).max()
+        if _close(numbers, truth, scale):
+            return "✓"
+        found = []
+        for kind, values in self.mistaken[name].items():
+            given, something = np.ravel(values[place]), TOLERANCE * np.abs(values).max()
+            if np.abs(given).max() <= something or _close(truth, given, scale):
+                continue  # a 0 may have any reason
+            if _close(numbers, given, scale):
+                found.append(kind)
+        return f"✗ {found[0]}" if len(found) == 1 else "✗"
+
+    def _equation_shown(self, name: str, place: tuple[int, ...], mark: str) -> str:
+        """The equation; of deltas and gradients that are open its number alone, since it is to be found."""
+        equation = self._equation(name, place)
+        return equation.partition(" ")[0] if mark == "○ open" and name.startswith("d") else equation
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
         """z2, (0,) becomes z²₁; dw3, (0, 1) becomes ∂C/∂w³₁₂; for a batch D³ and dW³."""
@@ -138,6 +196,31 @@ def intermediates(network: Network, X: np.ndarray, Y: np.ndarray) -> dict[str, n
     return found
 
 
+def mistaken(
+    network: Network, X: np.ndarray, Y: np.ndarray, truth: dict[str, np.ndarray]
+) -> dict[str, dict[str, np.ndarray]]:
+    """What each quantity is if one of KINDS is made in it: values by quantity and kind, in the shapes of the truth."""
+    layers, backend, found = network.layers, choose("numpy"), {}
+    for name, value in truth.items():
+        found[name] = {"sign": -value, "twice": 2 * value, "half": value / 2}
+        if len(X) > 1 and (name == "C" or name[:2] in ("dw", "db")):
+            found[name]["sum"] = len(X) * value
+    for number, layer in enumerate(layers, 2):
+        found[f"z{number}"]["no bias"] = truth[f"z{number}"] - np.float64(layer.b)
+        found[f"a{number}"]["no σ"] = truth[f"z{number}"]
+        if number <= len(layers):
+            G = truth[f"d{number + 1}"] @ np.float64(layers[number - 1].W)
+        elif COSTS[network.cost] or network.activation == "softmax":
+            continue  # these deltas have no such factor
+        else:
+            G = getattr(backend, f"{network.cost}_gradient")(truth[f"a{number}"], Y)
+        below = truth[f"a{number - 1}"] if number > 2 else X
+        without = {"d": G, "dw": G.T @ below / len(X), "db": G.mean(axis=0)}
+        for kind, value in without.items():
+            found[f"{kind}{number}"]["no slope"] = value
+    return found
+
+
 def _objects(value) -> np.ndarray:
     """Nested lists, a number or an array, as an array of objects, which may contain None."""
     try:
@@ -146,13 +229,21 @@ def _objects(value) -> np.ndarray:
         return np.empty(0, object)
 
 
-def _judged(yours, truth: float, close: float) -> tuple[str, str, str]:
-    """Texts for both numbers, and the mark. The truth is hidden while the number is open."""
+def _text(yours) -> str:
+    """A student's number, in five digits."""
     if yours is None:
-        return "–", "–", "○ open"
+        return "–"
     try:
-        number = float(yours)
+        return f"{float(yours) + 0:.5g}"  # + 0 turns −0 into 0
     except (TypeError, ValueError):
-        return "no number", f"{truth:.5g}", "✗"
-    mark = "✓" if abs(number - truth) <= close else "✗ sign?" if abs(number + truth) <= close else "✗"
-    return f"{number + 0:.5g}", f"{truth:.5g}", mark  # + 0 turns −0 into 0
+        return "no number"
+
+
+def _close(numbers: np.ndarray, wanted: np.ndarray, scale: float) -> bool:
+    """Whether all numbers are those wanted, as far as one can tell from three digits."""
+    return bool(np.all(np.abs(numbers - wanted) <= TOLERANCE * np.abs(wanted) + scale))
+
+
+def _of_one_sample(name: str, value: np.ndarray) -> np.ndarray:
+    """Without the axis of the batch, if the quantity has one."""
+    return value[0] if value.ndim == 2 and "dw" not in name else value

@@ -19,6 +19,7 @@ from nncourse.kernels.operation import Operation
 LOOPS_RATE = 5e6  # approximate FLOP/s of Python loops, to estimate whether timing them would take too long
 LONGEST = 2.0  # seconds
 BASES = ("loops", "numpy")  # the kernels that speedups are relative to
+C = "c"  # the plain C program: the base in the place of loops, where there is one
 NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
 
 
@@ -48,23 +49,32 @@ class Table:
     rows: tuple[Row, ...]
     shared: tuple[str, ...] = ()
 
-    HEAD = ("kernel", "on", "time", "rate", "of limit", "× loops", "× numpy")
+    HEAD = ("kernel", "on", "time", "rate", "of limit")
     WIDTHS = (16, 5, 10, 16, 10, 11, 11)
     FOOT = "Of limit: share of this machine's measured copy bandwidth or matrix rate."
 
     def __str__(self) -> str:
-        lines = [self.title, self._line(self.HEAD)]
+        lines = [self.title, self._line(self._head)]
         for row in self.rows:
             texts = self._cells(row)
-            lines.append(self._line(texts) if len(texts) == len(self.HEAD) else f"{self._line(texts[:3])}  {texts[3]}")
+            lines.append(self._line(texts) if len(texts) == len(self._head) else f"{self._line(texts[:3])}  {texts[3]}")
         return "\n".join([*lines, self.FOOT, *self.shared])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        body = "".join(cells(self._cells(row), columns=len(self.HEAD)) for row in self.rows)
+        body = "".join(cells(self._cells(row), columns=len(self._head)) for row in self.rows)
         foot = "<br>".join([self.FOOT, *self.shared])
-        return page(f"<b>{self.title}</b><table>{cells(self.HEAD, tag='th')}{body}</table><small>{foot}</small>")
+        return page(f"<b>{self.title}</b><table>{cells(self._head, tag='th')}{body}</table><small>{foot}</small>")
+
+    @property
+    def _bases(self) -> tuple[str, ...]:
+        """The kernels that speedups are relative to."""
+        return (C, *BASES[1:]) if any(row.kernel == C for row in self.rows) else BASES
+
+    @property
+    def _head(self) -> tuple[str, ...]:
+        return (*self.HEAD, *(f"× {base}" for base in self._bases))
 
     def _line(self, texts: Sequence[str]) -> str:
         pairs = zip(texts, self.WIDTHS, strict=False)
@@ -80,7 +90,7 @@ class Table:
         share = f"{100 * row.limit:.2g} %" if row.limit < 0.995 else f"{100 * row.limit:.0f} %"
         if row.limit > 1.1 and not by_flops:
             share = "in cache"
-        return [*start, speed, share, *(self._speedup(row, over) for over in BASES)]
+        return [*start, speed, share, *(self._speedup(row, over) for over in self._bases)]
 
     def _speedup(self, row: Row, over: str) -> str:
         found = [other.seconds for other in self.rows if other.kernel == over and other.seconds]
@@ -194,7 +204,7 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
     there = [torch.from_numpy(a).to(place) if isinstance(a, np.ndarray) else a for a in arguments]
     # cuDNN's convolutions would round to 10 bits before they multiply; the course's are float32
     with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
-        seconds = pytorch.best_over_threads(torch, lambda: devices.seconds(lambda: function(*there), device))
+        seconds = devices.seconds(lambda: function(*there), device)
     return [_row("PyTorch", device, seconds, *operation.count(*arguments))]
 
 

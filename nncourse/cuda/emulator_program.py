@@ -7,20 +7,26 @@ compiler and its options included: so none is ever out of date, and all processe
 
 import contextlib
 import functools
-import hashlib
 import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from nncourse.child import kill_group
 from nncourse.cuda.compile import CudaCompileError, refuse_uncompilable, why_no_nvrtc
+from nncourse.cuda.host_compiler import (
+    cache_folder,
+    compiled,
+    cpp_compiler,
+    is_there,
+    kept,
+    remove_unused,
+    run,
+    said_by,
+)
 from nncourse.cuda.source import COMMENT, CudaSource, kernels_in
 from nncourse.errors import CourseError, write_atomically
 
@@ -47,9 +53,6 @@ SHARED_FOR_MEMORY = ["-O1", *FOR_MEMORY]
 # Not passed to the linker: cuda_on_cpu_races.h replaces TSan, and must not be instrumented itself.
 FOR_RACES = shlex.split("-fsanitize=thread -DCUDA_ON_CPU_RACES")
 SHARED_FOR_RACES = shlex.split("-O2 -DCUDA_ON_CPU_RACES")
-MOST_SECONDS = 60  # for a command, such as the compiler
-INCLUDES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")  # folders of headers, which a text is not to find
-UNUSED_DAYS = 30  # programs unused for this many days are removed
 
 ALIGN = r"(?:(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?\s*\)\s*)?"
 DYNAMIC_SHARED = re.compile(
@@ -69,7 +72,7 @@ def why_no_compiler() -> str | None:
     """Why there is no C++ compiler to use; None if there is one."""
     if not sys.platform.startswith("linux"):
         return "the CPU emulator of CUDA runs on Linux only (on Windows: inside WSL)"
-    name = _compiler()[0]
+    name = cpp_compiler()[0]
     if shutil.which(name):
         return None
     return f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, or name another in CXX"
@@ -125,22 +128,12 @@ def _ask_nvrtc(source: CudaSource) -> None:
 def _kept(folder: str, suffix: str, *made_of: str) -> Path:
     """Where a file is kept that is made of these texts and options, by this compiler, with these headers."""
     parts = [part.read_text(encoding="utf-8") for part in PARTS]
-    key = "\0".join([*made_of, *parts, *_compiler(), said_by(*_compiler(), "--version")])
-    return cache_folder(folder) / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)
-
-
-def is_there(path: Path) -> bool:
-    """Whether a file is kept. If so, it is marked as used."""
-    try:
-        os.utime(path)
-    except FileNotFoundError:
-        return False
-    return True
+    return kept(folder, suffix, cpp_compiler(), *made_of, *parts)
 
 
 def _shared_object(races: bool) -> Path:
     """What all programs share, compiled."""
-    paints = [] if _sets_patterns(*_compiler()) else [PAINTS_STACKS]
+    paints = [] if _sets_patterns(*cpp_compiler()) else [PAINTS_STACKS]
     options = [*FLAGS, *(SHARED_FOR_RACES if races else SHARED_FOR_MEMORY), *paints, "-x", "c++", "-c"]
     path = _kept("emulator_parts", ".o", "cuda_on_cpu_program.h", *options)
     if not is_there(path):
@@ -164,40 +157,7 @@ def _prepared_header(*options: str) -> Path:
 @functools.lru_cache(maxsize=8)
 def _sets_patterns(*compiler: str) -> bool:
     """Whether the compiler can set uninitialised variables to a pattern."""
-    return not _run([*compiler, PATTERN, "-E", "-x", "c++", os.devnull]).returncode
-
-
-def _compiler() -> list[str]:
-    return shlex.split(os.environ.get("CXX", "")) or ["g++"]
-
-
-@functools.lru_cache(maxsize=256)
-def said_by(*command: str | Path) -> str:
-    """The output of a command; "" if it is not installed (addr2line and nm come with g++'s linker)."""
-    if not shutil.which(command[0]):
-        return ""
-    return _run(command).stdout
-
-
-def _run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess:
-    """Run a command with empty stdin, which addr2line would otherwise read.
-
-    Raises CourseError if it cannot be run, or does not end: a text can keep a compiler busy for ever.
-    """
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    try:
-        process = subprocess.Popen(command, **pipes, text=True, errors="replace", start_new_session=True, **options)
-    except OSError as error:
-        reason = f"{command[0]} cannot be run: {error.strerror}"
-        raise CourseError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
-    try:
-        out, err = process.communicate(timeout=MOST_SECONDS)
-    except BaseException as error:
-        kill_group(process)  # the compiler is a process that the command has started
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise CourseError(f"{command[0]} did not end within {MOST_SECONDS} s: give it less to compile") from None
-        raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    return not run([*compiler, PATTERN, "-E", "-x", "c++", os.devnull]).returncode
 
 
 def _program_text(source: CudaSource) -> str:
@@ -236,43 +196,37 @@ def _build(
 ) -> None:
     """Compile and link in the program's folder. Raises CudaCompileError, also if NVRTC has not `accepted` the text."""
     folder, options = program.parent, _options(races)
-    if _sets_patterns(*_compiler()):
+    if _sets_patterns(*cpp_compiler()):
         options.append(PATTERN)
     (folder / "kernels.cpp").write_text(text, encoding="utf-8")
     to_link = [LINKED_AS, _shared_object(races), *(() if races else FOR_MEMORY)]
     before = inside(sandbox, folder)
     # Some compilers make a prepared header and then refuse it: they read the header itself.
     for header in (_prepared_header(*options), FOLDER / "cuda_on_cpu.h"):
-        result = _compile([*options, "-include", header, "-c", "kernels.cpp", "-o", "kernels.o"], folder, before)
+        result = compiled(
+            cpp_compiler(), [*options, "-include", header, "-c", "kernels.cpp", "-o", "kernels.o"], folder, before
+        )
         if not result.returncode:
             _refuse_host_functions(folder / "kernels.o", source)
-            result = _compile([*FLAGS, "kernels.o", *to_link, "-o", program.name], folder, before)
+            result = compiled(cpp_compiler(), [*FLAGS, "kernels.o", *to_link, "-o", program.name], folder, before)
             break
     accepted.result()
     if result.returncode:
         raise _compile_error(result.stderr, source)
 
 
-def _compile(
-    options: Sequence[str | Path], folder: Path | None = None, before: Sequence[str] = ()
-) -> subprocess.CompletedProcess:
-    """Run the compiler, which is told to speak English."""
-    environment = {name: value for name, value in os.environ.items() if name not in INCLUDES} | {"LC_ALL": "C"}
-    return _run([*before, *_compiler(), *options], cwd=folder, env=environment)
-
-
 def _succeed(*options: str | Path) -> None:
     """Run the compiler; a CourseError where it fails."""
-    result = _compile(options)
+    result = compiled(cpp_compiler(), options)
     if result.returncode:
-        raise CourseError(f"{_compiler()[0]} cannot compile the CPU emulator of CUDA: {result.stderr.strip()}")
+        raise CourseError(f"{cpp_compiler()[0]} cannot compile the CPU emulator of CUDA: {result.stderr.strip()}")
 
 
 def _refuse_host_functions(compiled: Path, source: CudaSource) -> None:
     """CudaCompileError if a text that NVRTC has not seen declares and calls what only a CPU has, such as system()."""
     if why_no_nvrtc() is None or not shutil.which("nm"):
         return
-    needed = set(_run(["nm", "-u", "-P", compiled]).stdout.split()[::2])
+    needed = set(run(["nm", "-u", "-P", compiled]).stdout.split()[::2])
     for name in sorted(needed - _functions_of_a_gpu()):
         if not re.match(
             r"_Z(T|d[la]|n[wa]|N11cuda_on_cpu)|__[atu]\w*san_|_(_cxa|Unwind|_gxx)_|__[a-z]+[sdt]i\d?$", name
@@ -340,19 +294,3 @@ def line_in(report: str, source: CudaSource) -> int:
 def read_in_a_sandbox() -> list[Path]:
     """What the compiler and the programs read besides the folder that they write to: headers, and what is kept."""
     return [*PARTS, cache_folder("emulator_parts"), cache_folder("emulator")]
-
-
-def cache_folder(name: str) -> Path:
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nncourse" / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CourseError(f"{folder}: cannot keep programs there: {error.strerror}; set XDG_CACHE_HOME") from None
-    return folder
-
-
-def remove_unused(folder: Path) -> None:
-    oldest = time.time() - UNUSED_DAYS * 86400
-    for program in folder.iterdir():
-        if program.is_file() and program.stat().st_mtime < oldest:
-            program.unlink(missing_ok=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nncourse.cuda.emulator_program import DYNAMIC_SHARED, lines_before, program_for, said_by
+from nncourse.cuda.emulator_program import DYNAMIC_SHARED, lines_before, program_for
+from nncourse.cuda.host_compiler import said_by
 from nncourse.cuda.source import COMMENT, CudaSource, Parameter
 
 # The struct Record of cuda_on_cpu_races.h.

@@ -25,6 +25,7 @@ from nncourse.kernels import (
     residual_exercises,
     update,
     update_exercises,
+    warm_up,
 )
 from nncourse.kernels.epoch import convolutional as convolutional_epoch
 from nncourse.kernels.epoch import (
@@ -35,12 +36,13 @@ from nncourse.kernels.epoch import (
     dense_cpu,
     dense_graph,
     dense_one_kernel,
+    dense_plain,
 )
 from nncourse.kernels.epoch import dense as dense_epoch
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. Modules that only add kernels to another module's operation stand behind it.
-DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_graph, dense_one_kernel)
+DENSE_EPOCHS = (dense_epoch, dense_cpu, dense_plain, dense_graph, dense_one_kernel)
 CONVOLUTIONAL_EPOCHS = (
     convolutional_epoch,
     convolutional_cpu,
@@ -52,6 +54,7 @@ EPOCHS = (*DENSE_EPOCHS, *CONVOLUTIONAL_EPOCHS)
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *EPOCHS, confusion)
 EXERCISES = (
+    warm_up,
     cost_exercises,
     gpu_exercises,
     update_exercises,

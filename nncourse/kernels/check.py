@@ -191,7 +191,7 @@ def _place(kernel: "Kernel", device: str | None) -> str:
         raise CourseError(f"{kernel.name}: wanted {' or '.join(possible)} to check it on, got {device!r}")
     if device == "gpu" and not gpu:
         raise CourseError(f"{kernel.name} cannot be checked here: {devices.why_no_gpu()}")
-    if device == "gpu" and (said := kernel.missing()):
+    if device != "emulator" and (said := kernel.missing()):
         raise CourseError(f"{kernel.name} cannot be checked here: {said}")
     return device
 

@@ -36,7 +36,7 @@ from nncourse.kernels.verdict import Verdict
 
 OUTPUTS = ("overwritten", "accumulated")
 PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
-LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # CUDA kernels follow, in the order they are registered
+LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # others follow: for the CPU, then the rest, as registered
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -204,6 +204,7 @@ class Operation:
             raise CourseError(f"{self.name}: there is a kernel {kernel.name!r} already, at {there}")
         unsorted = {**self.kernels, kernel.name: kernel}
         first = [name for name in LISTED_FIRST if name in unsorted]
+        first += [each.name for each in unsorted.values() if each.device == "cpu"]
         self.kernels = {name: unsorted[name] for name in dict.fromkeys([*first, *unsorted])}
 
     def __getitem__(self, name: str) -> Kernel:

@@ -1,0 +1,119 @@
+"""The plain C program of dense_sgd_epoch: mistakes in its text show, and it leaves the rest of the process alone.
+
+That its kernels are right is tested with the other CPU kernels, in test_dense_epoch_cpu.py and test_operations.py.
+"""
+
+import numpy as np
+import pytest
+
+from nncourse import cli
+from nncourse.classroom import timing
+from nncourse.cuda import host_compiler
+from nncourse.errors import CourseError
+from nncourse.kernels.backend import choose
+from nncourse.kernels.epoch import dense_plain
+from nncourse.kernels.epoch.dense import dense_sgd_epoch
+
+has_compiler = pytest.mark.skipif(bool(host_compiler.why_no_c_compiler()), reason="no C compiler here")
+MISTAKES = {
+    "mean over a whole batch for the last one": ("(real)(rate / samples)", "(real)(rate / batch)"),
+    "last batch left out": ("start < n; start += batch", "start + batch <= n; start += batch"),
+    "biases not updated": ("here->b[j] -= moved;", ""),
+    "slope in the delta of a cross-entropy": ("if (cost != CROSS_ENTROPY)", "if (1)"),
+    "no sign in mae": ("cost == MAE ?", "0 ?"),
+    "weights transposed on the way back": ("above->w[j * above->n_in + k]", "above->w[k * above->n_out + j]"),
+    "a sample's deltas below added to the last ones": ("delta[k] = 0;", "delta[k] += 0;"),
+}
+
+
+@pytest.fixture
+def fresh():
+    """No program of another test is at hand, and none of this test's stays so."""
+    for function in (dense_plain.program, dense_plain.why_not):
+        function.cache_clear()
+    yield
+    for function in (dense_plain.program, dense_plain.why_not):
+        function.cache_clear()
+
+
+@has_compiler
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_check_rejects_a_wrong_program(mistake, tmp_path, monkeypatch, fresh):
+    right, wrong = MISTAKES[mistake]
+    text = dense_plain.TEXT.read_text("utf-8")
+    assert text.count(right) == 1
+    (tmp_path / "wrong.c").write_text(text.replace(right, wrong), "utf-8")
+    monkeypatch.setattr(dense_plain, "TEXT", tmp_path / "wrong.c")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    verdict = dense_sgd_epoch.check("c")
+    assert not verdict and "wrong" in verdict.line
+
+
+@has_compiler
+def test_fast_mathematics_stays_inside_of_the_program(fresh):
+    """GCC's start-up file for -ffast-math would set small numbers to zero in the whole process."""
+    assert dense_plain.why_not("c_float_fast") == ""
+    assert np.float32(2e-40) * np.float32(0.5) > 0
+
+
+@has_compiler
+def test_a_program_is_compiled_once_and_again_for_another_processor(tmp_path, monkeypatch, fresh):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    dense_plain.program("c")
+    (kept,) = (tmp_path / "nncourse" / "libraries").iterdir()
+    before = kept.stat().st_ino
+    dense_plain.program.cache_clear()
+    dense_plain.program("c")
+    assert kept.stat().st_ino == before
+    text = "double one(void) { return 1; }"
+    here = host_compiler.shared_library(text, ["-march=native"], for_this_processor=True)
+    monkeypatch.setattr(host_compiler, "processor", lambda: "another")
+    assert host_compiler.shared_library(text, ["-march=native"], for_this_processor=True) != here
+    assert host_compiler.shared_library(text) == host_compiler.shared_library(text)
+
+
+def test_without_a_compiler_it_is_left_out_with_the_reason(monkeypatch, fresh):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert "install gcc" in dense_plain.why_not("c") and "\n" not in dense_plain.why_not("c")
+    sizes = timing.default_sizes(dense_sgd_epoch, "cpu") | {"n": 20}
+    for row in timing.time_kernels(dense_sgd_epoch, sizes, list(dense_plain.FORMS)):
+        assert row.seconds is None and "no C compiler" in row.note
+    with pytest.raises(CourseError, match="cannot be used here: there is no C compiler"):
+        choose("numpy", dense_sgd_epoch="c")
+    with pytest.raises(CourseError, match="cannot be checked here"):
+        dense_sgd_epoch.check("c")
+
+
+def test_what_the_compiler_refuses_is_one_line(tmp_path, monkeypatch):
+    if host_compiler.why_no_c_compiler():
+        pytest.skip("no C compiler here")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(CourseError) as caught:
+        host_compiler.shared_library("double one(void) { return nothing; }")
+    assert "nothing" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_backend_takes_it_unasked():
+    for name in ("loops", "numpy", "numba"):
+        kernel = choose(name).kernels.get("dense_sgd_epoch")
+        assert kernel is None or kernel.name not in dense_plain.FORMS
+
+
+@has_compiler
+def test_it_trains_on_the_command_line(tmp_path, capsys):
+    options = "train --dataset breast_cancer --layers 30,6,1 --epochs 3 --learning-rate 0.5"
+    model = str(tmp_path / "model.npz")
+    assert cli.main([*options.split(), "--model", model, "--use", "dense_sgd_epoch=c"]) == 0
+    assert cli.main([*options.split(), "--model", model, "--backend", "loops", "--use", "dense_sgd_epoch=c_fast"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@has_compiler
+def test_a_table_with_the_program_counts_from_it():
+    sizes = timing.default_sizes(dense_sgd_epoch, "cpu") | {"n": 40}
+    rows = timing.time_kernels(dense_sgd_epoch, sizes, ["numpy", "c", "c_fast"])
+    table = timing.table(dense_sgd_epoch, rows, sizes)
+    head, *lines = str(table).splitlines()[1:]
+    assert head.split()[-4:] == ["×", "c", "×", "numpy"]
+    (of_c,) = [line.split() for line in lines if line.startswith("c ")]
+    assert of_c[-2] == "1×"

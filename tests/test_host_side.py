@@ -1,0 +1,156 @@
+"""The CUDA C++ program with its own host side: right, with its errors seen, and emulated as a GPU would behave."""
+
+import subprocess
+
+import numpy as np
+import pytest
+
+from nncourse.classroom import host_side
+from nncourse.cuda import host_program
+from nncourse.cuda.emulator_program import why_no_compiler
+from nncourse.cuda.source import CudaSource
+from nncourse.errors import CourseError
+
+emulated = pytest.mark.skipif(bool(why_no_compiler()), reason=str(why_no_compiler()))
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    """Everything here is about the emulation, also on a machine with a GPU, but for the last test."""
+    monkeypatch.setattr(host_side, "why_not_on_gpu", lambda: "no GPU here")
+
+
+def with_text(monkeypatch, right: str, wrong: str) -> None:
+    text = host_side.SOURCE.text
+    assert text.count(right) == 1
+    monkeypatch.setattr(host_side, "SOURCE", CudaSource(text.replace(right, wrong), host_side.SOURCE.file))
+
+
+@emulated
+@pytest.mark.parametrize("block", [1, 32, 1000, 1024])
+def test_the_step_is_that_of_the_package(block):
+    run = host_side.run(block)
+    assert run.status == 0 and run.right and run.moved, str(run)
+    assert str(run).startswith("✓") and "emulated: no GPU here" in str(run)
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("if (k < n_in) W[j * n_in + k] -= rate * g / batch;", "if (k < n_in) W[j * n_in + k] -= rate * g;"),
+        ("else b[j] -= rate * g / batch;", ""),
+        ("D[i * n_out + j] * W[j * n_in + k]", "D[i * n_out + j] * W[k * n_out + j]"),
+        ("fetched(b2, c2);", "fetched(b2, c2), fetched(b2, c2);"),
+    ],
+)
+def test_another_result_is_seen(right, wrong, monkeypatch):
+    with_text(monkeypatch, right, wrong)
+    run = host_side.run()
+    assert run.status == 0 and not run.right and str(run).startswith("✗")
+
+
+@emulated
+def test_an_error_stops_the_program_with_its_line_and_unchecked_nothing_happens_silently():
+    run = host_side.run(block=2048)
+    line = 1 + host_side.SOURCE.text.splitlines().index(
+        next(line for line in host_side.SOURCE.text.splitlines() if "CHECK(cudaGetLastError())" in line)
+    )
+    assert run.status == 1 and not run.right
+    assert run.said == f"host_side.cu:{line}: cudaGetLastError(): invalid configuration argument"
+    run = host_side.run(block=2048, checked=False)
+    assert run.status == 0 and run.said == "" and not run.right and not run.moved
+    assert host_side.run(checked=False).right
+
+
+@emulated
+def test_a_kernel_that_leaves_its_arrays_is_stopped(monkeypatch):
+    with_text(monkeypatch, "    if (at >= n_out * (n_in + 1)) return;\n", "")
+    run = host_side.run()
+    assert run.status != 0 and not run.right and "heap-buffer-overflow" in run.said
+
+
+def test_every_part_of_the_program_is_shown_beside_what_cupy_does():
+    parts = host_side.parts()
+    assert [name for name, _ in parts] == list(host_side.WITH_CUPY)
+    shown = "".join(text for _, text in parts)
+    for call in (
+        "cudaMalloc",
+        "cudaMemcpyHostToDevice",
+        "<<<",
+        "cudaMemcpyDeviceToHost",
+        "cudaFree",
+        "cudaGetLastError",
+    ):
+        assert call in shown
+    page = host_side.Page(parts, host_side.Run("somewhere", 0, "", np.zeros(1), True, True))
+    assert all(words in str(page) for words in host_side.WITH_CUPY.values())
+    html = page._repr_html_()
+    assert html.count("<tr>") == len(parts) + 1 and "forward&lt;&lt;&lt;" in html and "✓" in html
+
+
+def test_no_thread_is_refused():
+    with pytest.raises(CourseError, match="at least 1 thread"):
+        host_side.run(block=0)
+
+
+PROGRAM = """
+#include <cstdio>
+__global__ void twice(float* x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] *= 2; }
+int main() {
+    float here[3] = {1, 2, 3}, *there;
+    cudaMalloc(&there, sizeof here);
+    cudaMemcpy(there, here, sizeof here, cudaMemcpyHostToDevice);
+    STATEMENTS
+    printf("%s", cudaGetErrorString(cudaGetLastError()));
+}
+"""
+
+
+def said_by(statements: str) -> str:
+    program = host_program.program_for(CudaSource(PROGRAM.replace("STATEMENTS", statements), "small.cu"))
+    return subprocess.run([program], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        ("", "no error"),
+        ("twice<<<dim3(1, 1), 32>>>(there, 3); cudaMemcpy(here, there, 12, cudaMemcpyDeviceToHost); "
+         'printf("%g ", here[2]);', "6 no error"),
+        ("twice<<<1, dim3(1024, 2)>>>(there, 3);", "invalid configuration argument"),
+        ("twice<<<0, 32>>>(there, 3);", "invalid configuration argument"),
+        ("float* more; cudaMalloc(&more, size_t(1) << 40);", "out of memory"),
+        ("cudaMemcpy(here, there, sizeof here, cudaMemcpyHostToDevice);", "invalid argument"),
+        ("cudaMemcpy(there, here, 2 * sizeof here, cudaMemcpyHostToDevice);", "invalid argument"),
+        ("cudaFree(there); cudaFree(there);", "invalid argument"),
+        ("cudaFree(here);", "invalid argument"),
+    ],
+)  # fmt: skip
+def test_the_stand_in_refuses_what_a_gpu_refuses(statements, said):
+    assert said_by(statements) == said
+
+
+@emulated
+def test_what_does_not_compile_is_one_line_with_the_programs_own_number():
+    with pytest.raises(CourseError) as caught:
+        host_program.program_for(CudaSource(PROGRAM.replace("STATEMENTS", "nothing();"), "small.cu"))
+    assert "small.cu:8" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_nvcc_takes_the_program_where_there_is_one():
+    if not host_program.nvcc():
+        pytest.skip("no nvcc here")
+    for defines in ((), ("UNCHECKED",)):
+        assert host_program.program_for(host_side.SOURCE, defines, on_gpu=True).stat().st_size > 0
+
+
+def test_on_a_gpu(gpu, monkeypatch):
+    monkeypatch.undo()
+    if not host_program.nvcc():
+        pytest.skip("no nvcc here")
+    assert host_side.run().right and "compiled by nvcc" in host_side.run().where
+    assert "invalid configuration argument" in host_side.run(block=2048).said
+    run = host_side.run(block=2048, checked=False)
+    assert run.status == 0 and not run.moved

@@ -1,0 +1,63 @@
+"""The operations that only the exercises of notebook 03b have, and the figures of notebooks 03 and 03b."""
+
+import numpy as np
+import pytest
+from figures import fits_on_its_page
+
+from nncourse.classroom import matrices, picture
+from nncourse.classroom.course import solution
+from nncourse.classroom.widgets import png
+from nncourse.cuda import emulate
+from nncourse.device import gpu_available
+from nncourse.kernels.backend import choose
+from nncourse.kernels.catalogue import find, operations
+from nncourse.kernels.warm_up import add_bias, one_sample, turn_round
+
+OPERATIONS = add_bias, turn_round, one_sample
+KERNELS = [(operation, name) for operation in OPERATIONS for name in operation.kernels]
+FIGURES = {
+    "products": (lambda: matrices.plot_products([(1, 1), (1, 3), (5, 3)], n_in=4), "A (5, 4), Wᵀ (4, 3), Z (5, 3)"),
+    "row-major": (lambda: matrices.plot_row_major(3, 4), "12 cells"),
+    "gpu": (lambda: matrices.plot_gpu(132, 64), "132 multiprocessors"),
+    "steps": (lambda: matrices.plot_tile_steps(3, 2), "3 steps"),
+    "banks": (lambda: matrices.plot_banks((16, 17)), "banks 0 and 16 only; Rows of 17"),
+    "ladder": (lambda: matrices.plot_ladder({"slow": 8e-3, "fast": 2e-3}, 1e12, 1e9, "a title"), "2 ms, 4× as fast"),
+}
+
+
+@pytest.mark.parametrize(("operation", "kernel"), KERNELS, ids=[f"{op.name}-{name}" for op, name in KERNELS])
+def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, kernel, capsys):
+    if operation[kernel].cuda and not gpu_available() and emulate.why_not():
+        pytest.skip(emulate.why_not())
+    assert operation.check(kernel), str(operation.check(kernel))
+    solution(operation.name, kernel)
+    assert (f"void {operation.name}_{kernel}(" if operation[kernel].cuda else "def ") in capsys.readouterr().out
+    assert find(operation.name) is operation
+    assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+
+
+def test_the_last_piece_is_turned_round_too():
+    y = turn_round["numpy"](np.arange(70, dtype=np.float32))
+    assert (y[0], y[63], y[64], y[69]) == (63, 0, 69, 64)
+
+
+def test_the_halves_of_a_dense_layer_are_the_layer():
+    rng = np.random.default_rng(0)
+    A, W, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, 128), (64, 128), (64,)))
+    whole = find("dense_forward")["numpy"](A, W, b)
+    assert add_bias["numpy"](A @ W.T, b) == pytest.approx(whole, abs=1e-4)
+    assert one_sample["numpy"](A[0], W, b) == pytest.approx(whole[0], abs=1e-4)
+
+
+def test_a_tile_reads_each_number_once_a_block():
+    if emulate.why_not():
+        pytest.skip(emulate.why_not())
+    seen = picture.show(one_sample, "shared", n_in=128, n_out=128)
+    assert (seen.accesses["x"].reads, seen.accesses["W"].reads) == (2 * 128, 128 * 128)
+
+
+@pytest.mark.parametrize(("plot", "said"), FIGURES.values(), ids=FIGURES)
+def test_figures_fit_and_say_what_is_to_be_seen(plot, said):
+    shown = plot()
+    assert said in shown.words
+    assert png(shown.figure) and fits_on_its_page(shown.figure)
