@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:
-    """Remove time stamps, versions, references to widgets and output to stderr; keep sources, ids, tags and other outputs."""
+    """Remove time stamps, versions, references to widgets, stderr; keep sources, ids, tags and other outputs."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
