@@ -1,7 +1,7 @@
 """Judge a student's text that changes a whole network: what it asks of its `k` is computed here, by the judge."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,15 @@ class NetworkProcess(TextProcess):
     """A process that holds one text, which is called with lists of arrays."""
 
     k = Asked()
+    expected: Sequence[str] = ()  # W[0], W[1], …, b[0], …
+    replaced: Sequence[str] = ()
 
     def run(self, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
         network, layers, X, Y, rate = case.arguments
         W, b = lists(layers, network.copy())
         self.k = Asked()
         self.objects = [self.k]
+        self.expected, self.replaced = list(listed(W, b)), []
         given = tuple(copy.deepcopy(value) for value in case.arguments)
         blocks: list[bytes] = []
         k = {"object": 0, "methods": list(OPERATIONS), "values": {}, "type": "Backend"}
@@ -32,11 +35,10 @@ class NetworkProcess(TextProcess):
             "arguments": [*arrays, *(self._about(value, blocks) for value in (X, Y, rate)), k],
             "names": NAMES,
             "results": 1,
-            "in_place": list(listed(W, b)),
+            "in_place": self.expected,
             "most_bytes": 4 * max(network.size, len(X) * max(layers.sizes)),
             "again": 0,
         }
-        self.replaced: list[str] = []
         returned = self._called(call, blocks, given)
         if isinstance(returned, Fault):
             return returned
@@ -44,7 +46,8 @@ class NetworkProcess(TextProcess):
         return collected(case, returned.in_place, self.replaced, changed, self.k)
 
     def _returned(self, answer: Mapping[str, Any], blocks: list[bytes], given: tuple[Any, ...]) -> Returned | Fault:
-        self.replaced = [str(name) for name in answer.get("replaced") or ()]
+        said = answer.get("replaced")  # by the text's process: it may say anything
+        self.replaced = [name for name in self.expected if name in said] if isinstance(said, list) else []
         return super()._returned(answer, blocks, given)
 
     def _ask(self, target: Any, name: str, arguments: list[Any], named: Mapping[str, Any]) -> Any:
