@@ -516,10 +516,14 @@ def _lines(axes: Axes, lines: Lines) -> None:
 
 
 def _ends(lines: Lines) -> str:
-    """The first and the last point of each line, in words."""
-    return " ".join(
-        f"{label}: {y[0]:.3g} at {x[0]:,.4g}, {y[-1]:.3g} at {x[-1]:,.4g}." for label, (x, y) in lines.items()
-    )
+    """The first and the last point of each line, in words; and the lowest, where it lies between them."""
+    said = []
+    for label, (x, y) in lines.items():
+        lowest = min(range(len(y)), key=y.__getitem__)
+        between = y[lowest] < min(y[0], y[-1])
+        dip = f", lowest {y[lowest]:.3g} at {x[lowest]:,.4g}" if between else ""
+        said.append(f"{label}: {y[0]:.3g} at {x[0]:,.4g}{dip}, {y[-1]:.3g} at {x[-1]:,.4g}.")
+    return " ".join(said)
 
 
 def plain_numbers(*axes: Axis) -> None:
