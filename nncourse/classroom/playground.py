@@ -75,8 +75,8 @@ class Playground(anywidget.AnyWidget):
                     setattr(widget, name, value)
 
         # ipykernel hands a message from the browser to the thread in whose context the last one was sent to it. The
-        # context of the browser's own message is that of the widgets' thread; a new thread's is that of the cells, where
-        # it would wait for a running cell.
+        # context of the browser's own message is that of the widgets' thread. A new thread has that of the cells, in
+        # which messages wait for a running cell.
         context = [contextvars.copy_context()]
 
         def show(shown: Shown) -> None:
