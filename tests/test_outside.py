@@ -43,6 +43,7 @@ def test_a_right_text_is_right_in_a_fresh_python_too():
         ("pass", "nothing", "returns nothing"),
         ("z *= 2\n    return 1 / (1 + np.exp(-z / 2))", "changes an argument", "z"),
         ("return np.empty_like(z)", "wrong value", "never set"),
+        ("return np.exp(z) / (1 + np.exp(z))", "wrong value", "inf / inf"),
         ("raise SystemExit(3)", "raised", "SystemExit"),
         ("raise ValueError('raised NotImplementedError')", "raised", "ValueError"),
         ("raise NotImplementedError", "open", ""),
