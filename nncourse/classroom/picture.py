@@ -335,7 +335,7 @@ def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
 
 
 def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int | None) -> list:
-    """The colours of a cell, drawn side by side: of up to four blocks, or of a thread of `block`. Reads are pale."""
+    """The colours of a cell, drawn side by side: of up to four blocks, or of a thread of `block`. Reads are faint."""
     if block is None:
         chosen = [BLOCKS[b % len(BLOCKS)] for b in sorted(blocks)] if len(blocks) <= 4 else [MANY]
     elif block not in blocks:
