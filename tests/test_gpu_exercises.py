@@ -151,7 +151,9 @@ def test_it_can_be_measured(gpu):
 
 def test_epochs_are_timed_by_each_kernel_of_the_device():
     found = overheads.epoch_seconds((3, 4, 1), 5, "cpu")
-    assert {"numpy", "numba", "steps"} == found.keys() and min(found.values()) > 0
+    kernels = [kernel for kernel in find("dense_sgd_epoch").kernels.values() if kernel.device == "cpu"]
+    assert {"steps", *(kernel.name for kernel in kernels if not kernel.missing())} == found.keys()
+    assert {"numpy", "numba"} < found.keys() and min(found.values()) > 0
     single, double = overheads.double("cpu").values()
     assert single > 0 and double > 0
 

@@ -15,7 +15,6 @@ STILL_WITHOUT = {
     "00_start_here": 5,
     "03_dense_layers": 5,
     "03b_dense_on_the_gpu": 11,
-    "05_backpropagation": 7,
     "06_training": 10,
 }
 

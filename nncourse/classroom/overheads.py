@@ -211,7 +211,7 @@ def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, 
     step_by_step = functools.partial(train_step_by_step, there, X, Y, batch, 0.01, backend, SGD())
     found = {"steps": devices.seconds(step_by_step, device) / few}
     for name, kernel in find("dense_sgd_epoch").kernels.items():
-        if kernel.device == device:
+        if kernel.device == device and not kernel.missing():
             arrays = (network.flat_parameters.copy(), *samples(sizes, many))
             parameters, X, Y = (devices.to_device(array, device) for array in arrays)
             epoch = functools.partial(kernel, parameters, network.architecture, X, Y, batch, 0.01)
