@@ -331,6 +331,11 @@ def installed(setup, monkeypatch, tmp_path):
     return setup
 
 
+def test_an_unknown_argument_is_refused(installed, capsys):
+    assert installed.main(["--help"]) == 1 and installed.runs == []
+    assert "unknown: --help; wanted test, shared or nothing" in capsys.readouterr().err
+
+
 def test_what_a_link_leads_to_is_not_emptied(setup, monkeypatch, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "kept").write_text("")

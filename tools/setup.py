@@ -272,6 +272,8 @@ def main(arguments: "list[str]") -> int:
 
     Returns the exit status.
     """
+    if unknown := set(arguments) - {"test", "shared"}:
+        return stop(f"unknown: {', '.join(sorted(unknown))}; wanted test, shared or nothing")
     tests, shared = "test" in arguments, "shared" in arguments
     asked = os.environ.get("CUDA", "")
     if asked and asked not in CUDA_CHOICES:

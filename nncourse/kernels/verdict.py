@@ -55,7 +55,7 @@ PHRASES = {
     "sign": " (sign?)",
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
-    "never set": " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)",
+    "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
     "endless": "look for an endless loop",
