@@ -329,13 +329,19 @@ def _fault(operation: "Operation", case: Case, returned: "Returned | Fault") -> 
     in_place = {named.name: named for named in operation.shapes.in_place}
     if returned.in_place.keys() != in_place.keys():
         return BROKEN_OFF
+
+    def fault_of(name: str, value: np.ndarray) -> Fault | None:
+        return _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
+
     for name, value in returned.in_place.items():
-        fault = _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
+        fault = fault_of(name, value)
         if fault and name not in returned.changed:
             return Fault("not in place", {**fault.facts, "name": name})
         if fault:
             sign = _has_wrong_sign(before[name], value, truths[name])
-            return Fault(fault.kind, {**fault.facts, "name": name, "in place": True, "sign": sign})
+            others = {other: array for other, array in returned.in_place.items() if other in returned.changed}
+            right = [other for other, array in others.items() if not fault_of(other, array)]
+            return Fault(fault.kind, {**fault.facts, "name": name, "in place": True, "sign": sign, "right": right})
     for name in returned.changed:
         if name not in in_place:
             return Fault("changes an argument", {"name": name})
