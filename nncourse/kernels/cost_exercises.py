@@ -15,7 +15,7 @@ descent_step = Operation(
     magnitude=lambda W, A, Y, X, rate: abs(W) + abs(rate) * np.einsum("ij,ik->jk", abs(A) + abs(Y), abs(X)) / len(X),
     hostile=("zeros", "large"),
     advice=lambda place, *arguments: (
-        f"the slope in W{list(place)} is the mean of (a_{place[0]} − y_{place[0]}) x_{place[1]}"
+        f"the slope in W[{place[0]}, {place[1]}] is the mean of (a_{place[0]} − y_{place[0]}) x_{place[1]}"
     ),
     flops=None,
 )
