@@ -1,5 +1,12 @@
 """What tests look for in figures."""
 
+from nncourse.classroom import described
+
+
+def png(figure) -> bytes:
+    """The figure as a PNG file."""
+    return described.png(figure)[0]
+
 
 def fits_on_its_page(figure) -> bool:
     """Nothing of the figure, its labels included, is cut off: to a pixel."""

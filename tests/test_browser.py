@@ -1,7 +1,9 @@
 """The widgets as a student sees them: a real JupyterLab, and a real browser without a window."""
 
+import base64
 import io
 import json
+import math
 import os
 import re
 import secrets
@@ -50,8 +52,21 @@ train(network, data.X / 16, data.Y, backend, epochs=60, batch_size=32, learning_
 drawing.pad(lambda image: network.predict(image.reshape(1, -1), backend)[0], side=8)""",
     "import os, time\nwhile not os.path.exists('go_on'):\n    time.sleep(0.01)\nprint('the last cell ran')",
     "from nncourse.classroom import valley\nvalley.race()",
+    "from nncourse.classroom import downpour\ndownpour.downpour()",
+    "from nncourse.classroom import laws\nlaws.laws()",
 ]
-RACE = len(CELLS) - 1
+RACE = len(CELLS) - 3
+BY_HAND = next(number for number, source in enumerate(CELLS) if "filter_by_hand" in source)
+DRAWN = {  # cell -> a slider that is moved, and what it says at first
+    1: ("weight w1", "1.0"),
+    2: ("weighted sum z", "1.0"),
+    3: ("learning rate", "0.05"),
+    4: ("threshold", "0.50"),
+    BY_HAND: ("column", "0"),
+    RACE: ("momentum", "0.90"),
+    RACE + 1: ("learning rate", "0.2"),
+    RACE + 2: ("p", "0.950"),
+}
 WAITS = next(number for number, source in enumerate(CELLS) if "go_on" in source)
 
 
@@ -165,10 +180,16 @@ def cell(page, number: int):
     return page.locator(".jp-CodeCell").nth(number)
 
 
+def drawn(page, number: int):
+    """The drawn widget in that cell."""
+    where = cell(page, number).locator(".nncourse-drawn")
+    where.evaluate("widget => widget.scrollIntoView({ block: 'center' })")
+    return where
+
+
 def picture(where) -> bytes:
-    """The PNG file that the browser shows."""
-    read = """async image => Array.from(new Uint8Array(await (await fetch(image.src)).arrayBuffer()))"""
-    return bytes(where.locator("img").evaluate(read))
+    """The PNG file of what a widget shows."""
+    return base64.b64decode(where.locator("canvas").evaluate("canvas => canvas.toDataURL()").split(",")[1])
 
 
 def wait_for_another(where, before: bytes) -> bytes:
@@ -181,29 +202,28 @@ def wait_for_another(where, before: bytes) -> bytes:
 
 
 def slider(where, label: str):
-    """The row of the slider with that label."""
-    return where.locator(".widget-slider", has=where.page.locator("label", has_text=re.compile(f"^{label}$")))
+    return where.get_by_role("slider", name=label, exact=True)
 
 
 def turn(where, label: str, key: str, times: int = 1) -> None:
     """Focus the slider with that label and press a key."""
-    handle = slider(where, label).locator(".noUi-handle")
-    handle.focus()
     for _ in range(times):
-        handle.press(key)
+        slider(where, label).press(key)
 
 
-def drag(where, label: str, pixels: int) -> None:
-    """Move the handle of the slider with that label by mouse."""
-    handle = slider(where, label).locator(".noUi-handle")
-    handle.scroll_into_view_if_needed()
-    box = handle.bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    mouse = where.page.mouse
-    mouse.move(x, y)
+def drag(where, label: str, to: float, seconds: float = 0) -> float:
+    """Move the handle of a slider by mouse to a share of its way, and there and back for so long. Frames a second."""
+    box, mouse = slider(where, label).bounding_box(), where.page.mouse
+    y = box["y"] + box["height"] / 2
+    mouse.move(box["x"] + box["width"] / 2, y)
     mouse.down()
-    mouse.move(x + pixels, y, steps=5)
+    before, start = frames(where), time.monotonic()
+    while (passed := time.monotonic() - start) < seconds:
+        mouse.move(box["x"] + box["width"] * (0.5 + 0.4 * math.sin(4 * passed)), y)
+    shown = (frames(where) - before) / max(passed, 1e-9)
+    mouse.move(box["x"] + box["width"] * to, y)
     mouse.up()
+    return shown
 
 
 def wait_for_words(where, true) -> str:
@@ -215,22 +235,67 @@ def wait_for_words(where, true) -> str:
     return words
 
 
-@pytest.mark.parametrize(
-    ("number", "label"),
-    [(1, "weight w1"), (2, "weighted sum z"), (3, "learning rate"), (4, "threshold"), (RACE, "momentum")],
-)
-def test_a_slider_moves_by_keyboard_and_draws_picture_and_words_anew(page, number, label):
-    where = cell(page, number)
+@pytest.mark.parametrize("number", DRAWN)
+def test_a_drawn_widget_is_there_whole_and_every_part_has_a_name(page, number):
+    where = drawn(page, number)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    try:
+        box, screen = where.bounding_box(), page.locator(".jp-WindowedPanel-outer").bounding_box()
+        assert box["height"] < screen["height"] and box["width"] < screen["width"]
+        assert where.evaluate("root => root.scrollWidth <= root.clientWidth")
+    finally:
+        page.set_viewport_size(VIEW)
+    assert colours(where, "canvas") > 8  # the first picture is there
+    assert len(where.get_by_role("img").get_attribute("aria-label")) > 20
+    assert where.locator("[role=status][aria-live=polite]").inner_text() == where.locator(".words").inner_text() != ""
+    sliders = where.get_by_role("slider").all()
+    for one in sliders:
+        name, tip = one.evaluate("""one => [
+            one.labels[0].textContent, document.getElementById(one.getAttribute("aria-describedby")).textContent]""")
+        assert name and re.search(r"From \S+ to \S+\.$", tip)
+        assert one.get_attribute("aria-valuetext") == where.get_by_label(f"{name}, typed", exact=True).input_value()
+    label, value = DRAWN[number]
+    assert slider(where, label).get_attribute("aria-valuetext") == value
+    for select in where.get_by_role("combobox").all():
+        assert select.evaluate("select => select.labels[0].textContent")
+    assert cell(page, number).locator(".nncourse-still").is_visible() is False  # it is for saved notebooks
+
+
+@pytest.mark.parametrize("number", DRAWN)
+def test_a_slider_moves_by_keyboard_and_draws_picture_and_words_anew(page, number):
+    where, (label, value) = drawn(page, number), DRAWN[number]
     before, words = picture(where), where.locator("[role=status]").inner_text()
-    readout = slider(where, label).locator(".widget-readout")
-    value = readout.inner_text()
-    turn(where, label, "ArrowRight", 3)
-    page.wait_for_function("([one, old]) => one.innerText != old", arg=[readout.element_handle(), value])
-    assert float(readout.inner_text()) > float(value)
+    turn(where, label, "ArrowRight", 2)
+    said = slider(where, label).get_attribute("aria-valuetext")
+    assert float(said) > float(value)
     wait_for_another(where, before)
-    end = time.monotonic() + PATIENCE / 1000
-    while where.locator("[role=status]").inner_text() == words:
-        assert time.monotonic() < end, "the words stand still"
+    wait_for_words(where, lambda now: now != words)
+
+
+def test_a_number_can_be_typed_and_is_kept_within_its_limits(page):
+    where = drawn(page, 3)
+    field = where.get_by_label("learning rate, typed", exact=True)
+    for typed, said in (("0.3", "0.3"), ("7", "1"), ("much", "1"), ("0,05", "0.05")):
+        field.fill(typed)
+        field.press("Enter")
+        assert slider(where, "learning rate").get_attribute("aria-valuetext") == field.input_value() == said
+        if said == "1":
+            wait_for_words(where, lambda words: "diverges" in words)
+    wait_for_words(where, lambda words: "diverges" not in words)
+
+
+@pytest.mark.parametrize("number", DRAWN)
+def test_frames_are_drawn_while_a_slider_is_dragged(page, number, record_property):
+    where, (label, _) = drawn(page, number), DRAWN[number]
+    before = picture(where)
+    shown = drag(where, label, 0.25, seconds=1.5)
+    record_property("frames_a_second", round(shown, 1))
+    print(f"{CELLS[number].splitlines()[-1]}, {label}: {shown:.0f} frames a second")
+    wait_for_another(where, before)
+    said = slider(where, label).get_attribute("aria-valuetext")
+    wait_for_words(where, lambda words: words == where.locator(".words").inner_text())
+    assert said == slider(where, label).get_attribute("aria-valuetext")  # the slider stays where it was left
+    where.screenshot(path=PICTURES / f"light_{number}.png")
 
 
 def play_widget(page, number: int = 5):
@@ -367,70 +432,44 @@ def test_the_playground_fits_on_one_screen(page):
         page.set_viewport_size(VIEW)
 
 
-def by_hand(page):
-    """The cell of the filter that is moved by hand."""
-    return cell(page, next(number for number, source in enumerate(CELLS) if "filter_by_hand" in source))
-
-
-def wait_for_sum(where, words: str) -> None:
-    """Wait until the sum is said, and drawn."""
-    where.locator("[role=status]", has_text=words).wait_for()
-    total = where.locator("[role=status]").inner_text().split(" = ")[1].split(".")[0]
-    where.locator("svg text", has_text=re.compile(f"their sum is {total}$")).wait_for()
-
-
-def test_the_filter_moves_by_keyboard(page):
-    where = by_hand(page)
-    turn(where, "column", "ArrowRight")
-    wait_for_sum(where, "0·1 + 1·0 + 1·1 = 3. Done: 2 of 9 places.")
-    turn(where, "row", "ArrowUp")  # up is more, as in every slider
-    wait_for_sum(where, "= 4. Done: 3 of 9 places.")
+def test_the_filter_moves_by_keyboard_and_mouse(page):
+    where = drawn(page, BY_HAND)
     where.get_by_role("button", name="Start again").press("Enter")
-    wait_for_sum(where, "= 4. Done: 1 of 9 places.")
-
-
-def test_the_filter_moves_by_mouse(page):
-    where = by_hand(page)
-    frame = where.locator("svg rect").last
-    before = frame.bounding_box()
+    wait_for_words(where, lambda words: words.startswith("Output row 0, column 0") and "Done: 1 of 9" in words)
+    turn(where, "column", "ArrowRight")
+    wait_for_words(where, lambda words: "0·1 + 1·0 + 1·1 = 3. Done: 2 of 9 places." in words)
+    turn(where, "row", "ArrowUp")  # up is more, as in every slider
+    wait_for_words(where, lambda words: "= 4. Done: 3 of 9 places." in words)
     where.get_by_role("button", name="Next place").click()
-    wait_for_sum(where, "= 3. Done: 2 of 9 places.")
-    assert frame.bounding_box()["x"] > before["x"]
-    track = slider(where, "column").locator(".noUi-base")
-    box = track.bounding_box()
-    track.click(position={"x": box["width"] - 2, "y": box["height"] / 2})
-    wait_for_sum(where, "Output row 0, column 2")
-    where.screenshot(path=PICTURES / "filter_by_hand.png")
+    wait_for_words(where, lambda words: words.startswith("Output row 1, column 2"))
+    assert slider(where, "column").get_attribute("aria-valuetext") == "2"
 
 
 def step_of(words: str) -> int:
     return int(re.search(r"Step (\d+)", words)[1])
 
 
-def race_by_mouse_and_keyboard(page) -> None:
-    """Back to the start and play by keyboard, pause by mouse; one step by keyboard; a slider by mouse."""
-    where = cell(page, RACE)
+def test_the_race_plays_and_pauses_by_mouse_and_keyboard(page):
+    where = drawn(page, RACE)
+    now = where.locator(".now")
     where.get_by_role("button", name="Start again").press("Enter")
-    wait_for_words(where, lambda words: words.startswith("Paused. Step 0."))
+    wait_for_words(where, lambda words: words.startswith("Step 0."))
     first = picture(where)
     where.get_by_role("button", name="Play").press("Enter")
-    wait_for_words(where, lambda words: words.startswith("Playing.") and step_of(words) >= 3)
+    assert now.inner_text() == "Playing"
     wait_for_another(where, first)
+    page.wait_for_function(
+        "words => parseInt(words.innerText.slice(5)) > 3", arg=where.locator(".words").element_handle()
+    )
     where.get_by_role("button", name="Pause").click()
-    paused = step_of(wait_for_words(where, lambda words: words.startswith("Paused.")))
+    assert now.inner_text() == "Paused"
+    paused = step_of(wait_for_words(where, lambda words: words == where.locator(".words").inner_text()))
     time.sleep(0.5)
-    assert 3 <= step_of(where.locator("[role=status]").inner_text()) == paused < 150
+    assert 3 < step_of(where.locator(".words").inner_text()) == paused < 150
     where.get_by_role("button", name="One step").press("Space")
     words = wait_for_words(where, lambda words: step_of(words) == paused + 1)
-    before = picture(where)
-    drag(where, "momentum", -40)
-    wait_for_another(where, before)
+    drag(where, "momentum", 0.6)
     wait_for_words(where, lambda now: now != words and step_of(now) == paused + 1)
-
-
-def test_the_race_runs_by_mouse_and_keyboard(page):
-    race_by_mouse_and_keyboard(page)
-    cell(page, RACE).screenshot(path=PICTURES / "light_race.png")
 
 
 def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
@@ -438,7 +477,7 @@ def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
     cell(page, WAITS).locator(".cm-content").click()
     page.keyboard.press("Control+Enter")
     page.locator("#jp-main-statusbar", has_text="Busy").wait_for()
-    where = cell(page, 2)
+    where = drawn(page, 2)
     before = picture(where)
     turn(where, "weighted sum z", "ArrowLeft", 2)
     wait_for_another(where, before)  # the cell still runs: it waits for what comes next
@@ -539,18 +578,17 @@ def test_the_dark_theme_is_readable(page):
     ):
         ink = words.evaluate("words => getComputedStyle(words).color")
         assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128  # light words on the dark page
-    by_hand(page).screenshot(path=PICTURES / "filter_by_hand_dark.png")
-    ink = by_hand(page).locator("svg text").first.evaluate("words => getComputedStyle(words).fill")
-    assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128
 
 
-def test_the_race_runs_on_the_dark_page_too(page):
-    """Its picture brings its own white ground, on which the black numbers of its axes can be read."""
-    race_by_mouse_and_keyboard(page)
-    where = cell(page, RACE)
+@pytest.mark.parametrize("number", DRAWN)
+def test_a_drawn_widget_is_light_on_a_dark_page(page, number):
+    assert page.locator("body[data-jp-theme-light=false]").count() == 1
+    where = drawn(page, number)
     with Image.open(io.BytesIO(picture(where))) as shown:
-        assert shown.mode == "RGB" and shown.getpixel((2, 2)) == (255, 255, 255)
-    for part in ("[role=status]", ".widget-slider .widget-label"):
+        grey = sorted(shown.convert("L").tobytes())
+    assert grey[0] < 40 and grey[-1] > 200
+    assert grey[len(grey) // 3] < 110  # most of it is ground
+    for part in (".words", ".slider label", ".field"):
         ink = where.locator(part).first.evaluate("words => getComputedStyle(words).color")
         assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128, part
-    where.screenshot(path=PICTURES / "dark_race.png")
+    where.screenshot(path=PICTURES / f"dark_{number}.png")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from drawn_widgets import every_control_is_described_and_changes_picture_and_words
-from figures import fits_on_its_page
+from figures import fits_on_its_page, png
 
-from nncourse.classroom import downpour, widgets
+from nncourse.classroom import downpour
 from nncourse.classroom.downpour import Problem, Settings, asynchronous, plot_downpour, run, synchronous, words_of
 from nncourse.errors import CourseError
 
@@ -46,7 +46,7 @@ def test_stale_gradients_want_a_smaller_rate():
 
 def test_the_still_picture_has_words_and_labels_and_fits_on_its_page():
     shown = plot_downpour("title", workers=3, slowness=2.0)
-    assert widgets.png(shown.figure).startswith(b"\x89PNG")
+    assert png(shown.figure).startswith(b"\x89PNG")
     assert "stale by" in shown.words and "Synchronous: 5" in shown.words
     assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
     assert fits_on_its_page(shown.figure)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from figures import png
 
 from nncourse.classroom import exchanges, overheads
-from nncourse.classroom.widgets import png
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError
 from nncourse.kernels.exchange import all_reduce

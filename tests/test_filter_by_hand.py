@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from figures import fits_on_its_page
+from figures import fits_on_its_page, png
 
 from nncourse.classroom import filter_by_hand
 from nncourse.classroom.filter_by_hand import FILTERS, Walk
-from nncourse.classroom.widgets import png
 from nncourse.errors import CourseError
 from nncourse.kernels.catalogue import find
 

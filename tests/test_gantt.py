@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from figures import fits_on_its_page
+from figures import fits_on_its_page, png
 
 from nncourse.classroom.gantt import plot_gantt
-from nncourse.classroom.widgets import png
 from nncourse.errors import CourseError
 from nncourse.parallel.simulated import Link, simulate
 from nncourse.parallel.subgroup import Subgroup

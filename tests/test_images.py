@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from figures import fits_on_its_page
+from figures import fits_on_its_page, png
 
 from nncourse.classroom import images
-from nncourse.classroom.widgets import png
 from nncourse.kernels.catalogue import find
 
 DIGIT = np.arange(64).reshape(8, 8) / 64

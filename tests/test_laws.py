@@ -4,9 +4,9 @@ import re
 
 import pytest
 from drawn_widgets import every_control_is_described_and_changes_picture_and_words
-from figures import fits_on_its_page
+from figures import fits_on_its_page, png
 
-from nncourse.classroom import laws, widgets
+from nncourse.classroom import laws
 from nncourse.errors import CourseError
 
 PNG = b"\x89PNG\r\n"
@@ -46,7 +46,7 @@ def test_wrong_settings_are_refused(wrong):
 @pytest.mark.parametrize("devices", [1, 6, 1024])
 def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(devices):
     shown = laws.plot_laws("title", devices=devices)
-    assert widgets.png(shown.figure).startswith(PNG)
+    assert png(shown.figure).startswith(PNG)
     assert f"{devices} device" in shown.words
     assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
     assert fits_on_its_page(shown.figure)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from figures import fits_on_its_page
+from figures import fits_on_its_page, png
 
-from nncourse.classroom import overheads, recorded_devices, scaling, widgets
+from nncourse.classroom import overheads, recorded_devices, scaling
 from nncourse.errors import CourseError
 from nncourse.kernels.catalogue import find
 from nncourse.parallel import scaling as measuring
@@ -23,7 +23,7 @@ NEEDS_MPI = pytest.mark.skipif(bool(scaling.why_no_processes()), reason=scaling.
 
 def assert_whole(shown) -> None:
     """A figure that can be drawn, with labels, words, and everything on its page."""
-    assert widgets.png(shown.figure).startswith(b"\x89PNG\r\n") and len(shown.words.split()) > 5
+    assert png(shown.figure).startswith(b"\x89PNG\r\n") and len(shown.words.split()) > 5
     assert all(axes.get_xlabel() for axes in shown.figure.axes)
     assert fits_on_its_page(shown.figure)
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from drawn_widgets import every_control_is_described_and_changes_picture_and_words
-from figures import fits_on_its_page
+from figures import fits_on_its_page, png
 
-from nncourse.classroom import valley, widgets
+from nncourse.classroom import valley
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.backend import choose
 from nncourse.kernels.catalogue import find
@@ -79,7 +79,7 @@ def test_who_leaps_out_is_said():
 @pytest.mark.parametrize("name", valley.VALLEYS)
 def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(name):
     shown = valley.plot_race(valley=name, rate=0.01, title="title")
-    assert widgets.png(shown.figure).startswith(PNG)
+    assert png(shown.figure).startswith(PNG)
     assert name in shown.words and "momentum" in shown.words and "Step 150" in shown.words
     assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
     assert fits_on_its_page(shown.figure)

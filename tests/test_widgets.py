@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from drawn_widgets import every_control_is_described_and_changes_picture_and_words
-from figures import fits_on_its_page
+from figures import fits_on_its_page, png
 from matplotlib.figure import Figure
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
@@ -176,7 +176,7 @@ def still_figures(scores):
 
 def test_still_figures_have_labels_and_fit_on_their_page(scores):
     for name, figure in still_figures(scores).items():
-        assert widgets.png(figure).startswith(PNG)
+        assert png(figure).startswith(PNG)
         for axes in figure.axes:
             assert axes.get_xlabel() or axes.get_ylabel(), name
         assert fits_on_its_page(figure), name

@@ -9,6 +9,7 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def main() -> None:
@@ -24,7 +25,7 @@ def main() -> None:
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:
-    """Remove time stamps, versions and output to stderr; keep sources, ids, tags and other outputs."""
+    """Remove time stamps, versions, references to widgets, stderr; keep sources, ids, tags and other outputs."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -33,6 +34,8 @@ def normalise(notebook: nbformat.NotebookNode) -> None:
         cell.metadata = {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            for output in cell.outputs:
+                output.get("data", {}).pop(WIDGET, None)  # no kernel has it any more: its text is shown instead
 
 
 if __name__ == "__main__":

@@ -358,7 +358,12 @@ function legend(pen, theme, entries, left, top, width) {
 
 // ---- elements
 
-let made = 0; // for ids of elements
+let made = 0;
+
+// An id that no other element of the page has: each widget of the page runs this text anew.
+function newId() {
+  return `nncourse-${Math.random().toString(36).slice(2)}-${++made}`;
+}
 
 function element(kind, className, parent, text = "") {
   const node = document.createElement(kind);
@@ -378,7 +383,7 @@ const CONTROLS = {
     const text = (value) =>
       log ? written(value, log === 2 ? 6 : 3) : Number(value).toFixed(decimals).replace("-", "−");
     const head = element("div", "head", place);
-    const range = Object.assign(element("input", "range"), { type: "range", id: `nncourse-${++made}` });
+    const range = Object.assign(element("input", "range"), { type: "range", id: newId() });
     const label = element("label", "", head, about.label);
     label.htmlFor = range.id;
     const field = Object.assign(element("input", "field", head), { type: "text", inputMode: "decimal" });
@@ -413,7 +418,7 @@ const CONTROLS = {
     const head = element("div", "head", place);
     const label = element("label", "", head, about.label);
     const select = element("select", "", place);
-    select.id = label.htmlFor = `nncourse-${++made}`;
+    select.id = label.htmlFor = newId();
     for (const option of about.options) element("option", "", select, option).value = option;
     describe(place, select, `${about.tip}.`);
     select.addEventListener("change", () => send(select.value));
@@ -480,7 +485,7 @@ function describe(place, node, words) {
   const text = words.replace(/\.\./g, ".").replace(/^\.\s*/, "");
   place.title = text;
   const hidden = element("span", "unseen", place, text);
-  hidden.id = `nncourse-${++made}`;
+  hidden.id = newId();
   node.setAttribute("aria-describedby", hidden.id);
 }
 

@@ -209,7 +209,7 @@ def display_still(figure: Figure | described.Described) -> None:
     from IPython.display import display
 
     data, metadata = figure._repr_mimebundle_()
-    data["text/html"] = f'<p class="nncourse-still"><em>{SAVED} Here it stands still.</em></p>{data["text/html"]}'
+    data["text/html"] = f'<p class="nncourse-still"><em>Here it stands still.</em></p>{data["text/html"]}'
     data["text/plain"] = f"{SAVED} {data['text/plain']}"
     display(data, metadata=metadata, raw=True)
 

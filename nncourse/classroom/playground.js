@@ -24,6 +24,15 @@ function button(className, parent, text, name, press) {
   return made;
 }
 
+// Text and attributes that stay must not be set again: the page would be laid out anew with every frame.
+function put(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function attribute(node, name, value) {
+  if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+}
+
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 // ---- pictures
@@ -336,6 +345,7 @@ function render({ model, el }) {
   let [theme, says, pale, steps] = [null, null, null, null];
   let over = null, focused = null; // neurons: what the mouse points at, and where the keyboard is
   let stop = null; // the neuron to which Tab goes
+  let settled = "";
   let drawn = 0, acknowledged = 0, saidAt = 0, planned = false, alive = true;
   const nodes = new Map(); // "level,number" -> its button, with canvas
   const heads = new Map();
@@ -357,7 +367,7 @@ function render({ model, el }) {
   }
 
   function say(text) {
-    status.setAttribute("aria-live", "polite");
+    attribute(status, "aria-live", "polite");
     status.textContent = text;
     saidAt = performance.now() + 3000; // long enough to be read
   }
@@ -537,31 +547,31 @@ function render({ model, el }) {
         removable = !last && focused !== null;
       }
     } else if (small) text = "Each small picture shows what one neuron makes of the plane. Point at one to see it large.";
-    detail.textContent = text;
-    remove.hidden = small || !removable;
+    put(detail, text);
+    if (remove.hidden !== (small || !removable)) remove.hidden = small || !removable;
   }
 
   function drawLarge() {
     const at = shown();
     if (at && !at.level) {
       paintSmall(picture, scene.pictures, scene.features.indexOf(place.inputs[at.number]), pale);
-      title.textContent = `Input ${place.inputs[at.number]} over the plane`;
+      put(title, `Input ${place.inputs[at.number]} over the plane`);
     } else if (at) {
       if (frame.look[0] === at.level && frame.look[1] === at.number) paint(picture, scene.grid, frame.large.values, 0, pale);
       else paintSmall(picture, frame.neurons, sum(scene.sizes.slice(1, at.level)) + at.number, pale); // until that comes
       const last = at.level === scene.sizes.length - 1;
-      title.textContent = last ? `Output ${at.number + 1}` : `What neuron ${at.number + 1} of layer ${at.level} computes`;
+      put(title, last ? `Output ${at.number + 1}` : `What neuron ${at.number + 1} of layer ${at.level} computes`);
     } else {
       paint(picture, scene.grid, frame.plane.values, 0, likeliest(scene.classes, steps));
-      title.textContent = small ? "What the network says (hollow: points not seen)" : "The class at each place (hollow: held out)";
+      put(title, small ? "What the network says (hollow: points not seen)" : "The class at each place (hollow: held out)");
     }
   }
 
   function draw() {
     planned = false;
     if (!alive) return;
-    tell(model.get("state"));
     frame = unpacked(model.get("frame"));
+    tell(model.get("state"));
     const neurons = scene ? sum(scene.sizes.slice(1)) : 0;
     if (!frame.plane || frame.ranges.shape[0] !== neurons || net.clientWidth === 0) return;
     let number = 0;
@@ -575,9 +585,6 @@ function render({ model, el }) {
     points ??= pointsLayer(scene, theme, plane.clientWidth, plane.clientHeight);
     drawPlane(plane, picture, points, plane.clientWidth, plane.clientHeight);
     drawCosts(costs, frame.history, theme, costs.clientWidth, costs.clientHeight, curves);
-    const [cost, held] = frame.history.values.slice(-2);
-    plane.setAttribute("aria-label", `${title.textContent}. ${Math.round(100 * frame.right)} % of the held-out points are right.`);
-    costs.setAttribute("aria-label", `Cost over the ${curves[2]}s, now ${written(cost)} (${curves[0]}) and ${written(held)} (${curves[1]}).`);
     describe();
     if (frame.number !== root.last) root.dataset.frames = ++drawn;
     root.last = frame.number;
@@ -587,19 +594,31 @@ function render({ model, el }) {
     }
   }
 
+  // What the two pictures show, for screen readers.
+  function name() {
+    if (!frame?.history) return;
+    const [cost, held] = frame.history.values.slice(-2);
+    attribute(plane, "aria-label", `${title.textContent}. ${Math.round(100 * frame.right)} % of the held-out points are right.`);
+    attribute(costs, "aria-label", `Cost over the ${curves[2]}s, now ${written(cost)} (${curves[0]}) and ${written(held)} (${curves[1]}).`);
+  }
+
   // Words, buttons and controls as Python has them.
   function tell(state) {
-    start.setAttribute("aria-pressed", String(state.running));
-    pause.setAttribute("aria-pressed", String(!state.running));
+    attribute(start, "aria-pressed", String(state.running));
+    attribute(pause, "aria-pressed", String(!state.running));
     root.classList.toggle("running", state.running);
     const time = performance.now();
     if (state.aloud || !state.running || time - saidAt > WORDS_EVERY) {
       if (time < saidAt) return void setTimeout(plan, saidAt - time);
       saidAt = time;
-      status.setAttribute("aria-live", state.aloud ? "polite" : "off");
-      if (status.textContent !== state.words) status.textContent = state.words;
+      attribute(status, "aria-live", state.aloud ? "polite" : "off");
+      put(status, state.words);
+      name();
     }
+    const settings = JSON.stringify(state.settings);
+    if (settings === settled) return;
     for (const [name, set] of setters) set(name === "neurons" ? state.settings.hidden[0] : state.settings[name]);
+    settled = settings;
   }
 
   function plan() {
@@ -609,7 +628,7 @@ function render({ model, el }) {
 
   model.on("change:scene", newScene);
   model.on("change:frame change:state", plan);
-  const watcher = new ResizeObserver(() => ((points = null), arrange(), plan()));
+  const watcher = new ResizeObserver(() => recolour()); // also when it comes onto the page: before, it has no colours
   watcher.observe(net);
   const recolour = () => {
     theme = themeOf(root);

@@ -17,7 +17,7 @@ import anywidget
 import traitlets
 
 from nncourse import device as devices
-from nncourse.classroom import plots
+from nncourse.classroom.described import Described
 from nncourse.classroom.drawn import SAVED, packed
 from nncourse.classroom.playground_engine import (
     DATA,
@@ -133,7 +133,7 @@ def plainly(engine: Engine) -> str:
     return f"round {engine.epoch}. Of the points that it has never seen, it gets {engine.right():.0%} right"
 
 
-def taste_still(epochs: int = 60) -> plots.Described:
+def taste_still(epochs: int = 60) -> Described:
     """The picture of taste() after some training, as a figure."""
     return still(epochs, **SMALL)
 

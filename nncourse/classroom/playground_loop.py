@@ -18,7 +18,7 @@ from nncourse.classroom import playground_frames as frames
 from nncourse.classroom.drawn import in_one_line
 from nncourse.classroom.playground_engine import AT_ONCE, Engine, Settings
 
-FRAME_EVERY = 0.022  # seconds
+FRAME_EVERY = 0.025  # seconds
 SLICE = 0.012  # seconds of training between two frames, at most
 MOST_AHEAD = 12  # frames that the browser has not drawn yet
 PATIENCE = 0.5  # seconds after which a frame is sent although the browser is silent

@@ -10,6 +10,7 @@ from matplotlib.ticker import LogLocator
 
 from nncourse import device as devices
 from nncourse.classroom import plots
+from nncourse.classroom.described import Described
 from nncourse.classroom.playground_engine import FEATURES, Engine, Settings, as_shares, features_of
 from nncourse.classroom.playground_frames import GRID, SMALL, as_bytes, grid, thinned
 
@@ -18,7 +19,7 @@ MARKS = "o^s"
 SAYS = LinearSegmentedColormap.from_list("says", [COLOURS[0], (1, 1, 1), COLOURS[1]])  # low, middle, high
 
 
-def still(epochs: int = 100, **settings) -> plots.Described:
+def still(epochs: int = 100, **settings) -> Described:
     """The playground's picture after some epochs of training, with a text alternative; `settings` as in Settings."""
     engine = Engine(Settings(**settings))
     while engine.epoch < epochs:
@@ -29,7 +30,7 @@ def still(epochs: int = 100, **settings) -> plots.Described:
     _plane(figure.add_axes((0.075, 0.14, 0.265, 0.75)), engine, as_shares(activities[-1]))
     _costs(figure.add_axes((0.41, 0.14, 0.185, 0.75)), engine)
     _net(figure.add_axes((0.62, 0.03, 0.37, 0.9)), engine, activities)
-    return plots.Described(figure, in_words(engine))
+    return Described(figure, in_words(engine))
 
 
 def in_words(engine: Engine) -> str:
@@ -43,10 +44,11 @@ def in_words(engine: Engine) -> str:
 
 
 def _plane(axes: Axes, engine: Engine, shares: np.ndarray) -> None:
-    mixed = shares @ COLOURS[: len(engine.training.classes)]
-    pale = (1 - 0.5 * (1 - mixed)).clip(0, 1).reshape(GRID, GRID, 3)  # paler than the points
+    classes = len(engine.training.classes)
+    sure = (shares.max(axis=1, keepdims=True) - 1 / classes) / (1 - 1 / classes)
+    pale = 1 - 0.55 * sure * (1 - COLOURS[shares.argmax(axis=1)])  # white where the classes share the place
     extent = (engine.low[0], engine.high[0], engine.low[1], engine.high[1])
-    axes.imshow(pale, extent=extent, origin="lower", aspect="auto", interpolation="bilinear")
+    axes.imshow(pale.reshape(GRID, GRID, 3), extent=extent, origin="lower", aspect="auto", interpolation="bilinear")
     axes.set(xlabel="input x1", ylabel="input x2")
     axes.set_title("filled: training, hollow: held out", fontsize=9)
     for data, filled in ((engine.training, True), (engine.held_out, False)):

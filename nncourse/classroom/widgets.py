@@ -3,15 +3,7 @@
 Each has a still counterpart in plots.py.
 """
 
-import html
-import io
-from collections.abc import Callable, Sequence
-
-import ipywidgets
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from PIL import Image
 
 from nncourse import datasets
 from nncourse.classroom import drawn, plots
@@ -20,87 +12,6 @@ from nncourse.model import metrics
 
 ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
 PLANE = 120  # numbers along each side of a plane of colours
-
-
-class Panel(ipywidgets.VBox):
-    """Controls by name; below them a picture, its caption, and its key numbers, which screen readers announce."""
-
-    def __init__(self, controls: dict[str, ipywidgets.Widget], caption: str, rows: Sequence | None = None):
-        self.controls = controls
-        self.image = ipywidgets.Image(format="png")  # no tooltip: with one, ipywidgets 8.1 does not show the picture
-        self.image.layout = {"max_width": "100%", "align_self": "flex-start"}  # shrinks on a small page
-        self.caption = ipywidgets.HTML(f"<small>{html.escape(caption)}</small>")
-        self.words = ipywidgets.HTML()
-        self.on_close: Callable[[], None] = lambda: None
-        super().__init__([*(rows or [in_line(*controls.values())]), self.image, self.caption, self.words])
-
-    def __repr__(self) -> str:
-        """What a saved notebook shows where no kernel runs."""
-        return "Run this cell to play."
-
-    def close(self) -> None:
-        """Close the panel and the widgets in it, and end its thread if it has one."""
-        self.on_close()
-        close_all(self.children)
-        super().close()
-
-
-def say(place: ipywidgets.HTML, words: str, aloud: bool = True) -> None:
-    """Show `words` in `place`. Screen readers announce them, or with aloud=False read them only on request."""
-    how = "polite" if aloud else "off"
-    place.value = f'<div role="status" aria-live="{how}">{html.escape(words)}</div>'
-
-
-def close_all(widgets: Sequence[ipywidgets.Widget]) -> None:
-    """Close widgets and those inside them."""
-    for widget in widgets:
-        close_all(getattr(widget, "children", ()))
-        widget.close()
-
-
-def in_line(*widgets: ipywidgets.Widget) -> ipywidgets.Box:
-    """Widgets side by side, wrapped to the width of the page."""
-    return ipywidgets.Box(widgets, layout={"flex_flow": "row wrap", "align_items": "center"})
-
-
-def control(kind: type, description: str, tooltip: str, width: str = "300px", **options) -> ipywidgets.Widget:
-    """A slider, menu, field or button with a label that is not cut off, and a tooltip."""
-    options |= {"description": description, "tooltip": tooltip}
-    if kind is not ipywidgets.Button:
-        options["style"] = {"description_width": "initial"}
-    return kind(layout={"width": width, "margin": "2px 14px 2px 2px"}, **options)
-
-
-def slider(description: str, tooltip: str, value: float, low: float, high: float, step: float = 0.1):
-    """A slider for a number."""
-    return control(ipywidgets.FloatSlider, description, tooltip, value=value, min=low, max=high, step=step)
-
-
-def menu(description: str, tooltip: str, value: str, names: Sequence[str], width: str = "220px"):
-    """A menu of names."""
-    return control(ipywidgets.Dropdown, description, tooltip, width, value=value, options=list(names))
-
-
-def learning_rate(value: float, high: int = 0):
-    """A slider for a learning rate, from 0.001 to 10^high."""
-    tip = "How far each step moves the weights; each notch is a factor"
-    limits = {"min": -3, "max": high, "step": 0.05, "readout_format": ".3g"}
-    return control(ipywidgets.FloatLogSlider, "learning rate", tip, "330px", value=value, base=10, **limits)
-
-
-def png(figure: Figure) -> bytes:
-    """A figure as the bytes of a PNG file."""
-    file = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": 1})  # fast rather than small
-    return file.getvalue()
-
-
-def frame(canvas: FigureCanvasAgg) -> bytes:
-    """What was drawn on a canvas, as the bytes of a PNG file; faster than png()."""
-    file = io.BytesIO()
-    picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
-    picture.save(file, "png", compress_level=1)
-    return file.getvalue()
 
 
 def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> drawn.Drawn:

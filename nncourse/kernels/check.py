@@ -445,11 +445,11 @@ def _values_fault(
         "name": named.name,
         "wrong": int(wrong.sum()),
         "size": wrong.size,
-        "place": f"{named.name}[{', '.join(map(str, first))}]" if first else named.name,
+        "place": operation.place(named, first, known),
         "got": f"{got[first]:.7g}",
         "expected": "NaN" if np.isnan(truth[first]) else f"{truth[first]:.7g} ± {margin:.1g}",
         "nan": nan,
-        "nans": any(np.isnan(value).any() for value in floats),
+        "nans": "nan" in operation.hostile and any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
         "advice": operation.advice(first, *arguments) if operation.advice else "",
     }

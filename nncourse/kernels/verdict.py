@@ -33,6 +33,7 @@ WORDS = {
     "cannot be checked": "cannot be checked here: {said}",
     "different bits": "right up to rounding, but {place} is {got} on rank {other} and {first} on rank 0: {same_bits}",
     "traffic": "the sums are right, but {said}",
+    "not asked": "the numbers are right, but {missing} was never called: ask k for it, so that your own kernels train",
 }
 # The emulator and launches of CUDA C report faults in words of their own, made in nncourse/cuda, as the fact `said`;
 # so does a simulated group, in nncourse/simulation.
@@ -49,6 +50,7 @@ ALSO_WAITING = "; but if a send waits until it is received, as MPI's does with l
 PHRASES = {
     "as it was": "is as it was: {wrong} of {size} wrong, first {place}: got {got}, expected {expected}",
     "another array": "another array is returned: change {name} itself, with {name}[:] = … or {name} -= …",
+    "another in list": "another array stands in its place in the list: change {name} itself, as k.sgd_update does",
     "to wrong values": "{name} is changed in place, but to wrong values{sign}: ",
     "sign": " (sign?)",
     "never set": " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)",
@@ -174,7 +176,8 @@ def _changed(facts: Mapping[str, Any]) -> str:
 
 
 def _how(facts: Mapping[str, Any]) -> str:
-    return PHRASES["another array" if facts.get("another") else "as it was"].format_map(facts)
+    how = "another in list" if facts.get("listed") else "another array" if facts.get("another") else "as it was"
+    return PHRASES[how].format_map(facts)
 
 
 def _why(facts: Mapping[str, Any]) -> str:
