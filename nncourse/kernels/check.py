@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nncourse.kernels.kernel import Kernel
     from nncourse.kernels.operation import Operation
 
+MOST_COUNTED = 10**7  # an integer nearer to SENTINEL was not set before something was added to it
 GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 rows of the longest array
 # Contents of the guard elements: two different NaNs for outputs and inputs, so that copying one to the other is
 # detected; 0 for integers, because a kernel that reads past the end may use the value as an index, and a huge index
@@ -416,6 +417,11 @@ def form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...]
     return None
 
 
+def _counted_from_sentinel(value: np.generic) -> bool:
+    """Whether an integer was never set, or had something added to it before it was set."""
+    return value.dtype.kind in "iu" and abs(int(value) - SENTINEL) < MOST_COUNTED
+
+
 def _values_fault(
     operation: "Operation",
     named: Argument,
@@ -440,7 +446,7 @@ def _values_fault(
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     margin = float(np.broadcast_to(allowed, truth.shape)[first])
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
-    nan = bool(np.isnan(got[first])) or got[first] in (SENTINEL, np.float32(HUGE))
+    nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE) or _counted_from_sentinel(got[first])
     facts = {
         "name": named.name,
         "wrong": int(wrong.sum()),

@@ -53,7 +53,7 @@ PHRASES = {
     "another in list": "another array stands in its place in the list: change {name} itself, as k.sgd_update does",
     "to wrong values": "{name} is changed in place, but to wrong values{sign}: ",
     "sign": " (sign?)",
-    "never set": " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)",
+    "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
     "endless": "look for an endless loop",
