@@ -322,11 +322,11 @@ def run(talk: Talk) -> None:
         if call.get("time"):
             talk.send(_timed(function, values, on_gpu))
             continue
-        talk.send(*_answer(function, values, call, earlier, xp, guard))
+        talk.send(*_answer(function, values, call, earlier, xp, guard, talk.file))
 
 
-def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard) -> tuple[dict, list[bytes]]:
-    """Call the function, and say what came back."""
+def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard, file: str) -> tuple[dict, list[bytes]]:
+    """Call the function, whose text is this file, and say what came back."""
     listed = dict(zip(call["names"], values, strict=True))
     named = _spread(listed)
     arrays = {name: value for name, value in named.items() if isinstance(value, xp.ndarray)}
@@ -343,6 +343,7 @@ def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard)
     except BaseException as error:  # a student's function may raise anything, SystemExit included
         raised = said_of(error)
         raised["cuda"] = type(error).__module__.startswith("cupy")
+        raised["line"] = _line_of(error, file)
     about: dict = {"refused": guard.asked}
     if raised:
         return about | {"raised": raised, "printed": _printed()}, []
@@ -366,6 +367,15 @@ def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard)
     now = _spread(listed)
     about["replaced"] = [name for name in arrays if now.get(name) is not arrays[name]]  # elements of lists
     return about | {"printed": _printed()}, blocks
+
+
+def _line_of(error: BaseException, file: str) -> int:
+    """The line of this file in which an exception was raised; 0 if there is none."""
+    trace, line = error.__traceback__, 0
+    while trace:
+        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == file else line
+        trace = trace.tb_next
+    return line
 
 
 def _spread(named: dict) -> dict:

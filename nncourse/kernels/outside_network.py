@@ -13,6 +13,8 @@ from nncourse.kernels.network_step import NAMES, OPERATIONS, Asked, collected, l
 from nncourse.kernels.outside import TextProcess
 from nncourse.kernels.verdict import Case, Fault
 
+MOST_SHOWN = 80  # characters of a line of the text
+
 
 class NetworkProcess(TextProcess):
     """A process that holds one text, which is called with lists of arrays."""
@@ -49,6 +51,17 @@ class NetworkProcess(TextProcess):
         said = answer.get("replaced")  # by the text's process: it may say anything
         self.replaced = [name for name in self.expected if name in said] if isinstance(said, list) else []
         return super()._returned(answer, blocks, given)
+
+    def _raised(self, said: dict[str, Any]) -> Fault:
+        """With the line of the text that raised it, and which operation may have been meant."""
+        fault = super()._raised(said)
+        text = str(self.started["text"]).splitlines()
+        at = said.get("line", 0)
+        line = f"; in the line {text[at - 1].strip()[:MOST_SHOWN]}" if 0 < at <= len(text) else ""
+        if fault.kind == "name" and (meant := [name for name in OPERATIONS if f"'{name}'" in said["text"]]):
+            return Fault("forbidden", {"said": f"there is no {meant[0]} here: ask k for it, k.{meant[0]}(…){line}"})
+        told = "said" if fault.kind == "forbidden" else "text"
+        return Fault(fault.kind, {**fault.facts, told: f"{fault.facts[told]}{line}"}) if told in fault.facts else fault
 
     def _ask(self, target: Any, name: str, arguments: list[Any], named: Mapping[str, Any]) -> Any:
         if named:
