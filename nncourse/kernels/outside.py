@@ -4,6 +4,7 @@ Where the system can fork, the process is a copy of one that has imported NumPy 
 sandbox, and elsewhere, it is started anew. text_process.py is what runs there.
 """
 
+import ast
 import contextlib
 import copy
 import dataclasses
@@ -79,7 +80,16 @@ def check_text(
         if again.kind == RIGHT:  # in a fresh process
             said = Verdict(operation.name, name, verdict.kind, verdict.facts)
             return dataclasses.replace(verdict, kind="remembers", facts={"said": said.line.partition(": ")[2]})
+    if verdict.kind == "wrong value" and _compares_three(text):
+        return dataclasses.replace(verdict, facts={**verdict.facts, "hints": ["three to maximum"]})
     return verdict
+
+
+def _compares_three(text: str) -> bool:
+    """Whether a text hands np.maximum or np.minimum three arrays: it writes into the third, and says nothing."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute) and len(call.args) > 2}
+    return bool(names & {"maximum", "minimum"})
 
 
 def seconds_of_text(operation: Operation, name: str, text: str, arguments: tuple[Any, ...], seconds: float) -> float:

@@ -53,7 +53,9 @@ PHRASES = {
     "another in list": "another array stands in its place in the list: change {name} itself, as k.sgd_update does",
     "to wrong values": "{name} is changed in place, but to wrong values{sign}: ",
     "sign": " (sign?)",
-    "never set": " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)",
+    "right": "; your {names} is right",
+    "all right": "; your {names} are right",
+    "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
     "endless": "look for an endless loop",
@@ -190,7 +192,13 @@ def _why(facts: Mapping[str, Any]) -> str:
 
 def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
-    return advice + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+    return advice + _right(facts) + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+
+
+def _right(facts: Mapping[str, Any]) -> str:
+    """Which of the other arrays that are changed in place hold what they should."""
+    names = facts.get("right")
+    return PHRASES["right" if len(names) == 1 else "all right"].format(names=" and ".join(names)) if names else ""
 
 
 def _look(facts: Mapping[str, Any]) -> str:
