@@ -335,11 +335,11 @@ def run(talk: Talk) -> None:
         if call.get("time"):
             talk.send(_timed(function, values, on_gpu))
             continue
-        talk.send(*_answer(function, values, call, earlier, xp, guard, start["file"]))
+        talk.send(*_answer(function, values, call, earlier, xp, guard, talk.file))
 
 
 def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard, file: str) -> tuple[dict, list[bytes]]:
-    """Call the function, and say what came back."""
+    """Call the function, whose text is this file, and say what came back."""
     listed = dict(zip(call["names"], values, strict=True))
     named = _spread(listed)
     arrays = {name: value for name, value in named.items() if isinstance(value, xp.ndarray)}

@@ -366,11 +366,12 @@ class TextProcess:
 
 
 def _said(said: Any) -> dict[str, Any]:
-    """An exception's type and text, as the process says; both are only shown."""
+    """An exception's type, text and line in the student's text, as the process says; all are only shown."""
     said = said if isinstance(said, dict) else {}
     most = text_process.LONGEST_TEXT
     texts = {name: " ".join(str(said.get(name, "")).split())[:most] for name in ("type", "text")}
-    return texts | {"cuda": bool(said.get("cuda"))}
+    line = said.get("line")
+    return texts | {"cuda": bool(said.get("cuda")), "line": line if type(line) is int else 0}
 
 
 def _refused(said: Any) -> Fault:

@@ -24,7 +24,7 @@ WORDS = {
     "remembers": "right when it is called first, but wrong after other calls: it remembers something: {said}",
     "raised": "raised {type}: {text}{in_line}{hint}",
     "name": "raised {type}: {text}; names defined outside the function are not kept with it, except {names}",
-    "forbidden": "{said}{hint}",
+    "forbidden": "{said}{in_line}{hint}",
     "build": "{said}",
     "time limit": "did not end within {seconds:g} s: {look}",
     "crash": "ended its process ({ending}){more}",
