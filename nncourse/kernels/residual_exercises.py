@@ -15,7 +15,11 @@ residual_backward = Operation(
     magnitude=lambda G, A_above, W: np.einsum("ij,jk->ik", abs(G) * (A_above > 0), abs(W) + np.eye(len(W))),
     values={"A_above": lambda rng, shape, sizes: np.maximum(rng.standard_normal(shape), 0).astype(np.float32)},
     hostile=("zeros", "large"),
-    advice=lambda place, *arguments: "what comes from above goes through W and through the shortcut",
+    advice=lambda place, G, A_above, W: (
+        "what ReLU lets through goes both ways, through W and through the shortcut"
+        if (A_above[place[0]] > 0).any()
+        else "A_above is 0 for all of that sample, and there ReLU lets nothing through"
+    ),
     flops=None,
 )
 
