@@ -188,6 +188,9 @@ class Remote:
     def __array__(self, *_, **__):
         return self._talk.ask(self._number, "__array__", (), {})
 
+    def __getitem__(self, place):
+        return np.asarray(self)[place]
+
 
 class Talk:
     """The conversation with the judge, by the descriptors of two files."""
@@ -232,7 +235,7 @@ class Talk:
         if "fills" in answer:  # a vector that a group exchanges
             array = named["vector"] if "vector" in named else arguments[0]
             array[...] = array_of(answer["fills"], blocks).reshape(array.shape)
-            return None
+            return array if answer.get("returned") else None
         if "list" in answer:
             return [self.value_of(about, blocks) for about in answer["list"]]
         return self.value_of(answer, blocks)
@@ -258,6 +261,8 @@ class Talk:
         """A value from its description."""
         if "object" in about:
             return Remote(about, self)
+        if "list" in about:
+            return [self.value_of(each, blocks) for each in about["list"]]
         return array_of(about, blocks) if "array" in about else about.get("number")
 
 
@@ -325,7 +330,8 @@ def run(talk: Talk) -> None:
 
 def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard) -> tuple[dict, list[bytes]]:
     """Call the function, and say what came back."""
-    named = dict(zip(call["names"], values, strict=True))
+    listed = dict(zip(call["names"], values, strict=True))
+    named = _spread(listed)
     arrays = {name: value for name, value in named.items() if isinstance(value, xp.ndarray)}
     before = {name: value.copy() for name, value in arrays.items()}
     raised = None
@@ -360,7 +366,17 @@ def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard)
         for name, value in host.items()
         if value.shape != before[name].shape or value.tobytes() != _on_host(before[name]).tobytes()
     ]
+    now = _spread(listed)
+    about["replaced"] = [name for name in arrays if now.get(name) is not arrays[name]]  # elements of lists
     return about | {"printed": _printed()}, blocks
+
+
+def _spread(named: dict) -> dict:
+    """The arguments by their names; of a list each element: W[0], W[1], …"""
+    spread = {}
+    for name, value in named.items():
+        spread |= {f"{name}[{at}]": each for at, each in enumerate(value)} if type(value) is list else {name: value}
+    return spread
 
 
 def _sent(value, arguments: dict, earlier: list, most: int, blocks: list[bytes], xp) -> dict:

@@ -481,6 +481,14 @@ def test_widgets_answer_while_a_cell_runs(page, jupyterlab):
     before = picture(where)
     turn(where, "weighted sum z", "ArrowLeft", 2)
     wait_for_another(where, before)  # the cell still runs: it waits for what comes next
+    play = play_widget(page)
+    before = frames(play)
+    play.get_by_role("button", name="Start").press("Enter")
+    wait_for_words(play, lambda words: words.startswith("Running"))
+    while frames(play) < before + 30:  # more than may be under way without an answer
+        time.sleep(0.05)
+    play.get_by_role("button", name="Pause").press("Enter")
+    wait_for_words(play, lambda words: words.startswith("Paused"))
     (jupyterlab[0] / "go_on").touch()
     idle(page)
 

@@ -6,7 +6,8 @@ import pytest
 from nncourse.classroom import derivations
 from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
-from nncourse.model.network import cost_of, forward, make_network
+from nncourse.model.layers import Dense
+from nncourse.model.network import Network, cost_of, forward, make_network
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,18 @@ def test_the_paths_of_a_weight_add_up_to_its_slope(activation):
         "✗",
         "○ open",
     ]
+
+
+def test_a_path_with_another_weight_is_not_called_a_factor_2():
+    """W³₁₂ is often taken for W³₂₁; that one is the double of the other is chance."""
+    layers = [
+        Dense(np.array([[1.0], [1.0]]), np.zeros(2), "sigmoid"),
+        Dense(np.array([[1.0, 2.0], [1.0, 1.0]]), np.zeros(2), "sigmoid"),
+    ]
+    network = Network([*layers, Dense(np.array([[1.0, 1.0]]), np.zeros(1), "sigmoid")])
+    found = derivations.paths_of_weight(network, [1.0], 1.0, k=0, j=0)
+    yours = {"path_2": 2 * found["path_2"], "slope": found["slope"] / 2}
+    assert [line[-1] for line in found.check(**yours).lines] == ["✗", "✗ half"]
 
 
 def test_one_path_is_no_table_of_paths():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nncourse.classroom import digits_cnn, overheads
+from nncourse.classroom import digits_cnn, overheads, plots
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.backend import choose
 from nncourse.model.network import make_network
@@ -86,3 +86,11 @@ def test_the_table_is_in_order_and_says_hours_and_minutes():
     assert [line.split("  ")[0] for line in lines[1:]] == ["loops", *(row.name for row in digits_cnn.PROJECT)]
     assert "3 h 00 min" in lines[1] and "2 h 02 min" in lines[2] and "1 h 17 min" in lines[3]
     assert "38 s" in lines[4] and "94.9%" in lines[5]
+
+
+def test_what_is_misread_is_plotted_in_percent():
+    figure = plots.plot_misread([0.04, 0.025], [30, 60], "title")
+    (line,) = figure.axes[0].get_lines()
+    assert line.get_xydata().tolist() == [[30, 4], [60, 2.5]]
+    assert figure.axes[0].get_ylim()[0] == 0 and figure.axes[0].get_ylim()[1] > 4
+    assert figure.words == "title. Test digits read wrongly after epochs 30, 60: 4.0%, 2.5%."

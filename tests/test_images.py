@@ -40,6 +40,11 @@ def test_images_may_share_one_scale():
     assert dark.images[0].get_clim() == bright.images[0].get_clim() == (0, 2)
 
 
+def test_all_numbers_of_a_filter_are_said_and_of_an_image_their_range():
+    assert images.plot({"a": np.array([[0.5, -0.25], [1, 2]])}).words == "Row by row: a: 0.5 −0.25; 1 2."
+    assert f"0 to {DIGIT.max():.3g}" in images.plot({"a": DIGIT}).words
+
+
 def test_a_mosaic_shows_every_image_in_its_place_and_none_touches_another():
     tiles = np.arange(1, 6)[:, None, None] * np.ones((5, 2, 3))
     shown = images.mosaic(tiles, columns=2, title="five", words="Rising numbers.")

@@ -47,8 +47,9 @@ WITHOUT_KERNELS = ("layers", "network", "updates", "training", "files")
 LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml", "threadpoolctl"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 CORNER_NAMES = """
-    deep_networks described downpour drawing drawn exchanges filter_by_hand gantt images laws matrices
-    on_the_gpu paths perceptron picture playground playground_still plots scaling sums valley way_back widgets
+    deep_networks descents described downpour drawing drawn exchanges filter_by_hand gantt images laws matrices
+    on_the_gpu paths perceptron picture playground playground_still plots scaling sums training_figures valley way_back
+    widgets
 """
 CORNERS = {f"classroom/{name}.py" for name in CORNER_NAMES.split()}
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from nncourse.classroom.drawn import SAVED
+
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 SHORTEST = 30  # letters: fewer do not say what is to be seen
 NAMELESS = ("<Figure", "<IPython", "Figure: Figure")
@@ -21,7 +23,7 @@ STILL_WITHOUT = {
 
 def fault(data: dict) -> str:
     """What keeps a reader who does not see from this figure; "" if nothing does."""
-    said = data.get("text/plain", "")
+    said = data.get("text/plain", "").removeprefix(f"{SAVED} ")  # the still picture of a widget
     words = said.removeprefix("Figure: ")
     if said.startswith(NAMELESS) or len(words) < SHORTEST:
         return f"its words are {said[:60]!r}"

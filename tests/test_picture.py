@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -263,6 +264,7 @@ SHOWN = [
     ("dense_forward", "tiled", {"batch": 8, "n_in": 8, "n_out": 8, "block": (4, 4), "TILE": 4}),
     ("convolution_forward", "naive", {"batch": 1, "before": 0, "block": 32}),
     ("convolution_forward", "shared", HALO),
+    ("maxpool_backward", "naive", {"batch": 1, "c": 1, "h_in": 4, "w_in": 4, "size": 2, "stride": 2, "padding": 0}),
     ("mse", "tree", {"block": 8}),
     ("mse", "shuffle", {"block": 64}),
     ("softmax", "tree", {"block": 8, "THREADS": 8, "n": 12}),
@@ -280,6 +282,7 @@ def test_table_and_figure_can_be_read(operation, kernel, sizes):
     seen = picture.show(operation, kernel, **sizes)
     text = table(seen.accesses)
     assert max(map(len, text.splitlines())) <= 80
+    assert not [line for line in text.splitlines() if re.match(r"\d+(,|$)", line)]  # a size without its name
     for memory in seen.accesses.trace.memories:
         assert memory.name in text
         assert f">{memory.name}</td>" in seen.accesses._repr_html_()

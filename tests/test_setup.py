@@ -331,6 +331,21 @@ def installed(setup, monkeypatch, tmp_path):
     return setup
 
 
+def test_an_unknown_argument_is_refused(installed, capsys):
+    assert installed.main(["--help"]) == 1 and installed.runs == []
+    assert "unknown: --help; wanted test, shared or nothing" in capsys.readouterr().err
+
+
+def test_what_a_link_leads_to_is_not_emptied(setup, monkeypatch, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").write_text("")
+    (tmp_path / ".venv").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr(setup, "VENV", tmp_path / ".venv")
+    with pytest.raises(SystemExit, match="remove the link"):
+        setup.set_up("none", "nothing here", [], {}, stays=False)
+    assert (tmp_path / "elsewhere" / "kept").exists()
+
+
 @pytest.mark.parametrize("arguments", [[], ["test"]])
 def test_a_second_run_has_nothing_to_do(installed, arguments):
     assert installed.main(arguments) == 0

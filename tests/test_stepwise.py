@@ -149,10 +149,29 @@ def test_a_number_from_nowhere_is_only_wrong(steps, seed):
 
 
 def test_the_equation_of_a_gradient_is_to_be_found(steps):
-    """It stands in the table as soon as something is written; how to go forward is known before."""
-    lines = {line[0]: line[1] for line in steps.check(z2=None, d2=[None, 7.0, None], dw3=None, db3=None).lines}
-    assert [lines[name] for name in ("δ²₁", "∂C/∂w³₁₁", "∂C/∂b³₁")] == ["(4b)", "(4d)", "(4c)"]
-    assert "w³ᵢ₂" in lines["δ²₂"] and "w²₁ₖ" in lines["z²₁"]
+    """It stands in the table as soon as the number is right, or with the truth; how to go forward is known before."""
+    yours = {"z2": None, "d2": [None, 7.0, steps["d2"][2]], "dw3": None, "db3": None}
+    lines = {line[0]: line[1] for line in steps.check(**yours).lines}
+    assert [lines[name] for name in ("δ²₁", "δ²₂", "∂C/∂w³₁₁", "∂C/∂b³₁")] == ["(4b)", "(4b)", "(4d)", "(4c)"]
+    assert "w³ᵢ₃" in lines["δ²₃"] and "w²₁ₖ" in lines["z²₁"]
+    asked = {line[0]: line[1] for line in steps.check(show_truth=True, **yours).lines}
+    assert asked["δ²₁"] == "(4b)" and "w³ᵢ₂" in asked["δ²₂"]
+
+
+def test_a_delta_with_one_path_has_no_sum(steps):
+    (line, _) = steps.check(d3=steps["d3"]).lines
+    assert line[1] == "(4b) δ⁴₁ w⁴₁₁ σ'(z³₁)"
+
+
+def test_an_activation_of_a_sum_without_its_bias_is_named_so():
+    weights = [[0.4, -1.0, -0.3]], [[0.5, -0.5], [-0.5, 0.5], [0.25, -1.0]]
+    last, first = (
+        Dense(np.array(weights[0]), np.array([0.5]), "sigmoid"),
+        Dense(np.array(weights[1]), np.array([0.0, 1.0, 0.5]), "relu"),
+    )
+    steps = Steps(Network([first, last], "mse"), [2.0, -1.0], 1.0)
+    assert marks(steps.check(a2=[1.5, 0.0, 1.5])) == ["✓", "✓", "✗ no bias"]
+    assert marks(steps.check(a3=[0.5])) == ["✗"]  # the sum itself, and the sigmoid of the sum without its bias
 
 
 @pytest.mark.parametrize(

@@ -180,3 +180,13 @@ def test_still_figures_have_labels_and_fit_on_their_page(scores):
         for axes in figure.axes:
             assert axes.get_xlabel() or axes.get_ylabel(), name
         assert fits_on_its_page(figure), name
+
+
+@pytest.mark.parametrize(
+    "name, z, words",
+    [("step", 0, "jumps"), ("step", 1, "changes nothing"), ("relu", 0, "kink"), ("sigmoid", 0, "times 0.25")],
+)
+def test_the_words_on_a_small_change_are_true_at_jumps_and_kinks_too(name, z, words):
+    shown = widgets.activations()
+    shown.set(name=name, z=z)
+    assert words in shown.words

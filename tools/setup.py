@@ -247,6 +247,8 @@ def serve_others() -> None:
 
 def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool) -> None:
     """Install these lock files into .venv, and record them at the end, so that an interrupted set-up is repeated."""
+    if not stays and VENV.is_symlink():  # venv --clear would empty what it leads to
+        sys.exit(f"set-up: .venv is a link to {VENV.resolve()}, which was made for something else: remove the link")
     print(f"set-up: {reason}")
     print(f"set-up: installing {', '.join(locks)} into .venv, which takes a minute or more the first time", flush=True)
     if stays:
@@ -270,6 +272,8 @@ def main(arguments: "list[str]") -> int:
 
     Returns the exit status.
     """
+    if unknown := set(arguments) - {"test", "shared"}:
+        return stop(f"unknown: {', '.join(sorted(unknown))}; wanted test, shared or nothing")
     tests, shared = "test" in arguments, "shared" in arguments
     asked = os.environ.get("CUDA", "")
     if asked and asked not in CUDA_CHOICES:

@@ -28,7 +28,7 @@ class Recorder:
     """Wraps a backend and records each call as (operation name, copied arguments) in `calls`."""
 
     def __init__(self, backend: Backend):
-        self.backend, self.device, self.calls = backend, backend.device, []
+        self.backend, self.device, self.kernels, self.calls = backend, backend.device, backend.kernels, []
 
     def __getattr__(self, name: str):
         def call(*arguments):

@@ -3,6 +3,7 @@
 Accesses are counted as written in the .cu text; a GPU's compiler may eliminate some of them.
 """
 
+import re
 import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -220,13 +221,19 @@ def _bank_conflicts(memory: Memory, rows: np.ndarray, request: np.ndarray) -> in
 def table(accesses: Accesses) -> str:
     """The counts as lines of text, at most 80 columns wide."""
     said, tables, remarks = _lines(accesses)
-    lines = [line for words in said for line in textwrap.wrap(words, 80)]
+    lines = [line for words in said for line in wrapped(words, 80)]
     for head, rows in tables:
         first, *widths = head.values()
         for name, *texts in (head, *rows):
             numbers = (f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
             lines.append(f"{name[: first - 1]:{first}}" + "".join(numbers))
     return "\n".join(lines + [_short(line) for line in remarks])
+
+
+def wrapped(words: str, width: int) -> list[str]:
+    """The words in lines of at most so many letters; a size stays on the line of its name, as in "batch 32"."""
+    tied = re.sub(r"(?<=\w) (?=\d)", "\N{NO-BREAK SPACE}", words)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(tied, width)]
 
 
 def launched(accesses: Accesses) -> str:

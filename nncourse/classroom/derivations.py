@@ -20,13 +20,22 @@ from nncourse.model.network import Network
 class Derivation(Steps):
     """Named numbers in float64, each with the sign that the table shows for it, and a text beside it."""
 
-    def __init__(self, truth: Mapping[str, np.ndarray], signs: Mapping[str, str], texts: Mapping[str, str]):
+    def __init__(
+        self,
+        truth: Mapping[str, np.ndarray],
+        signs: Mapping[str, str],
+        texts: Mapping[str, str],
+        without_factors: Sequence[str] = (),
+    ):
+        """A factor 2 is not named for `without_factors`: there it has other causes, such as another weight."""
         self.batch = False
         # + 0 turns −0 into 0
         self.truth = {name: np.asarray(value, np.float64) + 0 for name, value in truth.items()}
         self.mistaken = {
             name: {"sign": -value, "twice": 2 * value, "half": value / 2} for name, value in self.truth.items()
         }
+        for name in without_factors:
+            self.mistaken[name] = {"sign": -self.truth[name]}
         self.signs, self.texts = dict(signs), dict(texts)
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
@@ -37,7 +46,7 @@ class Derivation(Steps):
             return f"{above}{indices[0]}/{below}{indices[1]}"
         return sign + "".join(indices)
 
-    def _equation_shown(self, name: str, place: tuple[int, ...], mark: str) -> str:
+    def _equation_shown(self, name: str, place: tuple[int, ...], found: bool) -> str:
         return self.texts[name]
 
 
@@ -56,7 +65,7 @@ def paths_of_weight(network: Network, x: Sequence[float], y: Sequence[float] | f
     names = [f"path_{number}" for number in range(1, len(along) + 1)]
     signs = {name: f"path {name[5:]}" for name in names} | {"slope": "∂C/∂w"}
     texts = {name: f"the product through a³{name[5:].translate(DOWN)}" for name in names} | {"slope": "from the paths"}
-    return Derivation(dict(zip(names, along, strict=True)) | {"slope": found["dw2"][j, k]}, signs, texts)
+    return Derivation(dict(zip(names, along, strict=True)) | {"slope": found["dw2"][j, k]}, signs, texts, names)
 
 
 def softmax(z: Sequence[float], y: Sequence[float]) -> Derivation:

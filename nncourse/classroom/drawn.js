@@ -648,6 +648,9 @@ function widget({ height, draw, clicked, most = 960 }) {
     showStates();
     say();
     soon();
+    // ipykernel hands a message to the thread that answered the last one. A widget was made by the thread that runs
+    // cells, where a message waits for the running cell; the answer to this one comes from the widgets' own thread.
+    transmit();
     return () => closing.forEach((end) => end());
   }
   return { render };

@@ -141,7 +141,7 @@ def run(block: int = 256, checked: bool = True) -> Run:
     whole = found is not None and found.shape == before.shape
     right = whole and bool(np.allclose(found, network.flat_parameters, rtol=1e-5, atol=1e-6))
     moved = whole and not np.array_equal(found, before)
-    return Run(f"{where}; {block} threads a block", done.returncode, said, found, right, moved)
+    return Run(f"{where}; {block} thread{'s' * (block > 1)} a block", done.returncode, said, found, right, moved)
 
 
 def _for_gpu(why_not: str) -> tuple:

@@ -22,6 +22,7 @@ NEGATIVE_TO_POSITIVE = LinearSegmentedColormap.from_list(
     "below and above 0", ["#b35806", "#fdb863", "white", "#8fb3d9", "#1f4e79"]
 )
 WIDEST = 9.0  # inches of a row
+SMALL = 9  # pixels of an image, whose numbers can all be said: a filter of 3 × 3
 LEFT_EDGES = np.array([[-1, 0, 1]] * 3)  # a filter for places that are dark on the left and bright on the right
 BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
 
@@ -38,7 +39,8 @@ def plot(
 
     Images without negative numbers are grey, 0 is black. In others 0 is white, numbers below it are orange, above it
     blue; if `signed`, in all. The strongest colour is `largest` in all images; without it, each image's largest number.
-    `words` say in the text alternative what is to be seen; else it gives the names and ranges alone.
+    `words` say in the text alternative what is to be seen; else it gives the names and ranges alone, and all numbers of
+    images as small as a filter.
     """
     across = min(across, len(images))
     down = -(-len(images) // across)
@@ -62,7 +64,16 @@ def plot(
     for axes in places[len(images) :]:
         axes.set_axis_off()
     said = f"{title + '. ' if title else ''}{words + ' ' if words else ''}"
-    return Described(figure, f"{said}Images with the range of their numbers: {'; '.join(ranges)}.", photographs=True)
+    if all(np.size(image) <= SMALL for image in images.values()):
+        told = f"Row by row: {'. '.join(f'{name}: {_rows(image)}' for name, image in images.items())}."
+    else:
+        told = f"Images with the range of their numbers: {'; '.join(ranges)}."
+    return Described(figure, said + told, photographs=True)
+
+
+def _rows(numbers: np.ndarray) -> str:
+    """The numbers as words, row by row."""
+    return "; ".join(" ".join(f"{number:.2g}".replace("-", "−") for number in row) for row in numbers)
 
 
 def mosaic(images: np.ndarray, columns: int, title: str = "", words: str = "") -> Described:

@@ -22,9 +22,9 @@ def plot_moved_share(share: float) -> Described:
         faster = f"{1 / (1 - share + part):.2f} × as fast"
         axes.text(1 - share + part, place, f"  {faster}", va="center")
         said.append(f"{label}: {faster}")
-    axes.set(xlabel="time of a step, as a share of what it is now", xlim=(0, 1.3))
+    axes.set(xlabel="time of a step, as a share of what it is now", xlim=(0, 1.4))
     axes.invert_yaxis()
-    axes.legend(frameon=False, loc="lower right")
+    figure.legend(frameon=False, loc="outside right center")
     words = f"Three bars. The grey part, {1 - share:.0%} of the step, is the same in all of them. "
     return Described(figure, words + "; ".join(said) + ".")
 

@@ -40,7 +40,7 @@ def plot_parts() -> Described:
 def plot_learning(
     X: np.ndarray, y: np.ndarray, weights: np.ndarray, mistakes: Sequence[int], names=("input x1", "input x2")
 ) -> Described:
-    """The line of each w = (w1, w2, b), from pale to dark, the last one red; beside it the mistakes in each epoch."""
+    """The line of each w = (w1, w2, b), from faint to dark, the last one red; beside it the mistakes in each epoch."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     _lines(left, X, y, weights, f"the last {len(weights)} lines, the very last one red")
@@ -178,7 +178,7 @@ def _side(X: np.ndarray, w: Sequence[float]) -> np.ndarray:
 
 
 def _lines(axes: Axes, X: np.ndarray, y: np.ndarray, weights: Sequence[np.ndarray], title: str) -> None:
-    """The points, and the line of each w = (w1, w2, b): from pale to dark, the last one red."""
+    """The points, and the line of each w = (w1, w2, b): from faint to dark, the last one red."""
     for label, (colour, mark) in enumerate(MARKS):
         axes.plot(*X[y == label].T, mark, color=colour, label=f"class {label}")
     for number, w in enumerate(weights, start=1):

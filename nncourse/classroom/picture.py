@@ -12,7 +12,6 @@ The kernel runs under the CPU emulator, so no GPU is needed; the sizes must be s
 import dis
 import re
 import sys
-import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -26,7 +25,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
-from nncourse.classroom.counting import Accesses, accesses, launched, spread, table, worst_request
+from nncourse.classroom.counting import Accesses, accesses, launched, spread, table, worst_request, wrapped
 from nncourse.classroom.described import Drawn
 from nncourse.classroom.html import running_ipython
 from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
@@ -195,7 +194,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
     across = 4 if block is None else 3  # their names are longer
     foot = 0.45 + 0.2 * -(-len(handles) // across)
     which = "" if block is None else f"; colours: the threads of block {block}"
-    title = textwrap.wrap(accesses.title + which, LETTERS)
+    title = wrapped(accesses.title + which, LETTERS)
     head = 0.2 + 0.2 * len(title)
     height += head + foot
     figure = Drawn(figsize=(WIDTH, height), dpi=100, facecolor="white", words=_in_words(accesses, block))
@@ -336,7 +335,7 @@ def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
 
 
 def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int | None) -> list:
-    """The colours of a cell, drawn side by side: of up to four blocks, or of a thread of `block`. Reads are pale."""
+    """The colours of a cell, drawn side by side: of up to four blocks, or of a thread of `block`. Reads are faint."""
     if block is None:
         chosen = [BLOCKS[b % len(BLOCKS)] for b in sorted(blocks)] if len(blocks) <= 4 else [MANY]
     elif block not in blocks:

@@ -8,6 +8,7 @@ The browser only draws and sends commands: playground.js draws arrays of playgro
 computed here, by the backend's kernels and the student's, on one thread, which playground_loop describes.
 """
 
+import contextvars
 import threading
 import weakref
 from pathlib import Path
@@ -68,14 +69,25 @@ class Playground(anywidget.AnyWidget):
         known = {control["name"] for control in controls}
         mine = weakref.ref(self)  # the thread must not keep the widget
 
+        def tell(widget: "Playground", shown: Shown) -> None:
+            with widget.hold_sync():  # one message
+                for name, value in as_traits(shown).items():
+                    setattr(widget, name, value)
+
+        # ipykernel hands a message from the browser to the thread in whose context the last one was sent to it. The
+        # context of the browser's own message is that of the widgets' thread. A new thread has that of the cells, in
+        # which messages wait for a running cell.
+        context = [contextvars.copy_context()]
+
         def show(shown: Shown) -> None:
             if widget := mine():
-                with widget.hold_sync():  # one message
-                    for name, value in as_traits(shown).items():
-                        setattr(widget, name, value)
+                context[0].run(tell, widget, shown)
 
         def obey(widget: "Playground", message: dict[str, Any], buffers: list) -> None:
+            context[0] = contextvars.copy_context()
             name = message.get("name")
+            if name == "hello":
+                widget.send({"hello": True})
             if name in BUTTONS or name in SHAPES or name in known or name in ("look", "seen"):
                 loop.put(name, message.get("value"))
 

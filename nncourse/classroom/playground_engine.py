@@ -14,7 +14,7 @@ from nncourse import device as devices
 from nncourse.calls import Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.backend import Backend, choose
-from nncourse.model.network import COSTS, Network, forward, make_network, training_step
+from nncourse.model.network import COSTS, Network, forward, has_algorithm_1, make_network, training_step
 from nncourse.model.training import evaluate
 from nncourse.model.updates import SGD
 
@@ -241,9 +241,10 @@ class Engine:
         watched: Calls = Watched(self.backend)  # type: ignore[assignment]
         X, Y = (array[:1] for array in self.there[0])
         copy = self.network.on(self.backend)
-        training_step(copy, X, Y, self.settings.learning_rate, watched, SGD(l2=self.settings.l2))
+        update = SGD(l2=self.settings.l2)
+        training_step(copy, X, Y, self.settings.learning_rate, watched, update)
         evaluate(copy, X, Y, watched)
-        return watched.asked
+        return watched.asked | ({"algorithm_1"} if has_algorithm_1(copy, update) else set())
 
     def yours(self) -> str:
         """Which operations of the training use the student's own kernels; "" unless they were asked for."""

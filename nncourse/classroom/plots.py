@@ -83,6 +83,18 @@ def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
     axes.set(xlabel="predicted class", ylabel="true class")
 
 
+def plot_misread(shares: Sequence[float], epochs: Sequence[int], title: str = "") -> Drawn:
+    """Plot the shares of the test digits that are read wrongly after some epochs, in percent, from 0 up."""
+    figure, axes = _figure(title)
+    axes.plot(epochs, 100 * np.asarray(shares), "o-")
+    axes.set(xlabel="epoch", ylabel="test digits read wrongly, %", xticks=epochs)
+    axes.set_ylim(bottom=0, top=110 * max(*shares, 1e-3))
+    axes.grid(alpha=0.3)
+    told = ", ".join(f"{share:.1%}" for share in shares)
+    figure.words = _said(title, f"Test digits read wrongly after epochs {', '.join(map(str, epochs))}: {told}.")
+    return figure
+
+
 def plot_timing(rows: list[Row], title: str = "") -> Drawn:
     """Plot the time of each kernel that was timed, as dots on a logarithmic axis."""
     timed = [row for row in rows if row.seconds]
@@ -516,10 +528,14 @@ def _lines(axes: Axes, lines: Lines) -> None:
 
 
 def _ends(lines: Lines) -> str:
-    """The first and the last point of each line, in words."""
-    return " ".join(
-        f"{label}: {y[0]:.3g} at {x[0]:,.4g}, {y[-1]:.3g} at {x[-1]:,.4g}." for label, (x, y) in lines.items()
-    )
+    """The first and the last point of each line, in words; and the lowest, where it lies between them."""
+    said = []
+    for label, (x, y) in lines.items():
+        lowest = min(range(len(y)), key=y.__getitem__)
+        between = y[lowest] < min(y[0], y[-1])
+        dip = f", lowest {y[lowest]:.3g} at {x[lowest]:,.4g}" if between else ""
+        said.append(f"{label}: {y[0]:.3g} at {x[0]:,.4g}{dip}, {y[-1]:.3g} at {x[-1]:,.4g}.")
+    return " ".join(said)
 
 
 def plain_numbers(*axes: Axis) -> None:

@@ -142,9 +142,11 @@ def backend_of(contender: Contender, network: Network, refused: Collection[str] 
     if not contender.options.get("mine"):
         return backend
     course = choose(contender.backend).kernels
-    wrong = {name: course[name] for name in yours(backend) if f"{name}.{backend.kernels[name].name}" in refused}
+    wrong = {name for name in yours(backend) if f"{name}.{backend.kernels[name].name}" in refused}
+    right = {name: kernel for name, kernel in backend.kernels.items() if name not in wrong}
     notes = {name: note for name, note in backend.notes.items() if name not in wrong}
-    backend = replace(backend, kernels={**backend.kernels, **wrong}, notes=notes)
+    replaced = {name: kernel for name, kernel in course.items() if name in wrong}  # not all: algorithm_1 is yours alone
+    backend = replace(backend, kernels=right | replaced, notes=notes)
     if not yours(backend):
         raise CourseError(f"not measured: no right kernel of yours is for the {device.upper()}")
     of_a_step = operations_of_a_step(network)

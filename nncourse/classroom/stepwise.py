@@ -92,9 +92,11 @@ class Steps:
 
         The truth is shown if asked for, but never where a number is still open.
         """
-        return Table([line for name, value in yours.items() for line in self._lines(name, value)], show_truth)
+        return Table(
+            [line for name, value in yours.items() for line in self._lines(name, value, show_truth)], show_truth
+        )
 
-    def _lines(self, name: str, value) -> list[tuple[str, ...]]:
+    def _lines(self, name: str, value, show_truth: bool) -> list[tuple[str, ...]]:
         truth = self[name]
         entries = np.full(truth.shape, None) if value is None else _objects(value)
         if not (entries.shape == truth.shape or entries.squeeze().shape == truth.squeeze().shape):
@@ -105,12 +107,12 @@ class Steps:
             entries = np.where(np.equal(entries, None), truth, entries)
         if self.batch and truth.ndim:
             judged = self._judged_as_one(name, entries)
-            return [(self._quantity(name), self._equation_shown(name, (), judged[-1]), *judged)]
+            return [(self._quantity(name), self._equation_shown(name, (), judged[-1][0] != "○"), *judged)]
         lines = []
         for place in np.ndindex(truth.shape):
             mark = self._mark(name, entries, place)
             said = "–" if mark[0] == "○" else f"{truth[place]:.5g}"
-            equation = self._equation_shown(name, place, mark)
+            equation = self._equation_shown(name, place, mark[0] == "✓" or (show_truth and mark[0] != "○"))
             lines.append((self._quantity(name, place), equation, _text(entries[place]), said, mark))
         return lines
 
@@ -142,10 +144,10 @@ class Steps:
                 found.append(kind)
         return f"✗ {found[0]}" if len(found) == 1 else "✗"
 
-    def _equation_shown(self, name: str, place: tuple[int, ...], mark: str) -> str:
-        """The equation; of deltas and gradients that are open its number alone, since it is to be found."""
+    def _equation_shown(self, name: str, place: tuple[int, ...], found: bool) -> str:
+        """The equation; of deltas and gradients its number alone until it is found, for that is the task."""
         equation = self._equation(name, place)
-        return equation.partition(" ")[0] if mark == "○ open" and name.startswith("d") else equation
+        return equation if found or not name.startswith("d") else equation.partition(" ")[0]
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
         """z2, (0,) becomes z²₁; dw3, (0, 1) becomes ∂C/∂w³₁₂; for a batch D³ and dW³."""
@@ -165,10 +167,13 @@ class Steps:
             return f"{operation.equation} {operation.formula.partition('= ')[2].partition(',')[0]}"
         own, below, above = (str(layer).translate(UP) for layer in (number, number - 1, number + 1))
         j, k = [*(str(n + 1).translate(DOWN) for n in place), ""][:2]
+        paths = f"(Σᵢ δ{above}ᵢ w{above}ᵢ{j})"
+        if not last and self.network.sizes[number] == 1:  # one path: nothing is added
+            paths = f"δ{above}₁ w{above}₁{j}"
         texts = {
             "z": f"Σₖ w{own}{j}ₖ a{below}ₖ + b{own}{j}",
             "a": f"{activation}(z{own}{j})",
-            "hidden_delta": f"(Σᵢ δ{above}ᵢ w{above}ᵢ{j}) σ'(z{own}{j})",
+            "hidden_delta": f"{paths} σ'(z{own}{j})",
             "output_delta": f"∂C/∂a{own}{j} · σ'(z{own}{j})",
             "cross_entropy_delta": f"a{own}{j} − y{j}",
             "db": f"δ{own}{j}",
@@ -206,7 +211,9 @@ def mistaken(
         if len(X) > 1 and (name == "C" or name[:2] in ("dw", "db")):
             found[name]["sum"] = len(X) * value
     for number, layer in enumerate(layers, 2):
-        found[f"z{number}"]["no bias"] = truth[f"z{number}"] - np.float64(layer.b)
+        without_bias = truth[f"z{number}"] - np.float64(layer.b)
+        found[f"z{number}"]["no bias"] = without_bias
+        found[f"a{number}"]["no bias"] = getattr(backend, layer.activation)(without_bias)
         found[f"a{number}"]["no σ"] = truth[f"z{number}"]
         if number <= len(layers):
             G = truth[f"d{number + 1}"] @ np.float64(layers[number - 1].W)

@@ -72,8 +72,7 @@ def activations() -> drawn.Drawn:
 
     def answer(name: str, z: float) -> tuple[dict, str]:
         value, slope = (float(numbers[0]) for numbers in value_and_slope(name, np.array([float(z)])))
-        effect = "changes nothing" if slope == 0 else f"is times {slope:.3g} in a"
-        words = f"{name}({z:g}) = {value:.4g}, slope {slope:.4g}: a small change of z {effect}."
+        words = f"{name}({z:g}) = {value:.4g}, slope {slope:.4g}: {effect_of_a_small_change(name, z, slope)}."
         near = np.array([z - 1.5, z + 1.5])
         tangent = np.stack([near, value + slope * (near - z)], axis=1)
         return {"name": name, "z": z, "value": value, "slope": slope, "tangent": tangent}, words
@@ -86,6 +85,15 @@ def activations() -> drawn.Drawn:
         given={"z": along, "curves": curves},
         still=lambda: plots.plot_activation("sigmoid", at=1),
     )
+
+
+def effect_of_a_small_change(name: str, z: float, slope: float) -> str:
+    """What a small change of z does to the activation of that name, in words."""
+    if z == 0 and name == "step":
+        return "here it jumps, so a small change of z may change a by 1; everywhere else it changes nothing"
+    if z == 0 and name in ("relu", "leaky_relu"):
+        return f"here is a kink; to the right the slope is 1, and {slope:g} is what the course takes at the kink"
+    return "a small change of z changes nothing" if slope == 0 else f"a small change of z is times {slope:.3g} in a"
 
 
 def value_and_slope(name: str, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

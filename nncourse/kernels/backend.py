@@ -1,7 +1,7 @@
 """choose(): one kernel for every operation. A Backend is handed to networks; there is no default hidden anywhere."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -9,7 +9,7 @@ from nncourse import device as devices
 from nncourse.calls import Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import kept_kernels
-from nncourse.kernels.catalogue import RENAMED, epochs, find, operations
+from nncourse.kernels.catalogue import RENAMED, WHOLE_STEP, epochs, find, operations
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
@@ -24,7 +24,8 @@ class Backend(Calls):
     """One kernel for each operation, all on one device: backend.dense_forward(A, W, b) computes.
 
     `device` says where the arrays lie. `notes` say which kernels are not of the family that was asked for, and why.
-    An operation for a whole epoch has no kernel where training goes step by step.
+    An operation for a whole epoch has no kernel where training goes step by step. `algorithm_1` has one only if you
+    have kept yours: then it is called for each step, and calls the others.
     """
 
     name: str
@@ -95,6 +96,10 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
         kept, refused = kept_kernels.fastest(known, device)
         kernels |= kept
         notes |= dict.fromkeys(kept, "yours") | refused
+        # It calls the kernels of this backend, on whatever device these are.
+        steps, refused = kept_kernels.fastest({WHOLE_STEP: find(WHOLE_STEP)}, "cpu")
+        kernels |= {operation: replace(kernel, device=device) for operation, kernel in steps.items()}
+        notes |= dict.fromkeys(steps, "yours") | refused
     if not (emulate or mine or asked.keys() & known.keys()):
         fused = EPOCH_KERNELS.get(name, STEPS)
         kernels |= {epoch.name: epoch[fused] for epoch in wholes.values() if fused in epoch.kernels}

@@ -23,6 +23,7 @@ from nncourse.kernels import (
     pooling,
     residual,
     residual_exercises,
+    training_exercises,
     update,
     update_exercises,
     warm_up,
@@ -56,6 +57,7 @@ TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, *E
 EXERCISES = (
     warm_up,
     cost_exercises,
+    training_exercises,
     gpu_exercises,
     update_exercises,
     exchange,
@@ -63,6 +65,7 @@ EXERCISES = (
     measuring,
     residual_exercises,
 )  # only exercises have these
+WHOLE_STEP = "algorithm_1"  # of a student; where it is kept, training steps run it
 RENAMED = {"train_epoch": "dense_sgd_epoch"}  # names of before version 0.2, which are still understood
 
 

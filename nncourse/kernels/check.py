@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nncourse.kernels.kernel import Kernel
     from nncourse.kernels.operation import Operation
 
+MOST_COUNTED = 10**7  # an integer nearer to SENTINEL was not set before something was added to it
 GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 rows of the longest array
 # Contents of the guard elements: two different NaNs for outputs and inputs, so that copying one to the other is
 # detected; 0 for integers, because a kernel that reads past the end may use the value as an index, and a huge index
@@ -328,13 +329,19 @@ def _fault(operation: "Operation", case: Case, returned: "Returned | Fault") -> 
     in_place = {named.name: named for named in operation.shapes.in_place}
     if returned.in_place.keys() != in_place.keys():
         return BROKEN_OFF
+
+    def fault_of(name: str, value: np.ndarray) -> Fault | None:
+        return _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
+
     for name, value in returned.in_place.items():
-        fault = _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
+        fault = fault_of(name, value)
         if fault and name not in returned.changed:
             return Fault("not in place", {**fault.facts, "name": name})
         if fault:
             sign = _has_wrong_sign(before[name], value, truths[name])
-            return Fault(fault.kind, {**fault.facts, "name": name, "in place": True, "sign": sign})
+            others = {other: array for other, array in returned.in_place.items() if other in returned.changed}
+            right = [other for other, array in others.items() if not fault_of(other, array)]
+            return Fault(fault.kind, {**fault.facts, "name": name, "in place": True, "sign": sign, "right": right})
     for name in returned.changed:
         if name not in in_place:
             return Fault("changes an argument", {"name": name})
@@ -416,6 +423,11 @@ def form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...]
     return None
 
 
+def _counted_from_sentinel(value: np.generic) -> bool:
+    """Whether an integer was never set, or had something added to it before it was set."""
+    return value.dtype.kind in "iu" and abs(int(value) - SENTINEL) < MOST_COUNTED
+
+
 def _values_fault(
     operation: "Operation",
     named: Argument,
@@ -440,16 +452,16 @@ def _values_fault(
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     margin = float(np.broadcast_to(allowed, truth.shape)[first])
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
-    nan = bool(np.isnan(got[first])) or got[first] in (SENTINEL, np.float32(HUGE))
+    nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE) or _counted_from_sentinel(got[first])
     facts = {
         "name": named.name,
         "wrong": int(wrong.sum()),
         "size": wrong.size,
-        "place": f"{named.name}[{', '.join(map(str, first))}]" if first else named.name,
+        "place": operation.place(named, first, known),
         "got": f"{got[first]:.7g}",
         "expected": "NaN" if np.isnan(truth[first]) else f"{truth[first]:.7g} ± {margin:.1g}",
         "nan": nan,
-        "nans": any(np.isnan(value).any() for value in floats),
+        "nans": "nan" in operation.hostile and any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
         "advice": operation.advice(first, *arguments) if operation.advice else "",
     }

@@ -16,6 +16,10 @@ def _truth(labels, predictions, classes):
     return M
 
 
+def _pairs(labels, predictions, label, prediction) -> int:
+    return int(((labels == label) & (predictions == prediction)).sum())
+
+
 confusion_matrix = Operation(
     "confusion_matrix",
     "M[i, j] = number of samples with label i and prediction j",
@@ -24,6 +28,10 @@ confusion_matrix = Operation(
     truth=_truth,
     values={"labels": _classes, "predictions": _classes},
     hostile=(),
+    advice=lambda place, labels, predictions, classes: (
+        f"label {place[0]} with prediction {place[1]} occurs {_pairs(labels, predictions, *place)} times, "
+        f"label {place[1]} with prediction {place[0]} {_pairs(labels, predictions, *place[::-1])} times"
+    ),
     flops=lambda n, classes: n,
 )
 
@@ -63,7 +71,13 @@ def _quotient(above, below):
     return np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
 
 
-FROM_M = {"values": {"M": _counts}, "hostile": ()}
+def _sums(place, M) -> str:
+    """The sums that belong to a class."""
+    j = place[0]
+    return f"M[{j}, {j}] is {int(M[j, j])}, row {j} adds up to {int(M[j].sum())}, column {j} to {int(M[:, j].sum())}"
+
+
+FROM_M = {"values": {"M": _counts}, "hostile": (), "advice": _sums}
 
 precision = Operation(
     "precision",

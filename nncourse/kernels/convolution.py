@@ -50,6 +50,11 @@ def _draw(rng):
     return _sizes(batch, c_in, h_in, w_in, c_out, k, stride, before, after)
 
 
+def _which_window(place, A, W, b, stride, before, after):
+    top, left = (at * stride - before for at in place[2:])
+    return f"that window begins in row {top}, column {left} of the image"
+
+
 convolution_forward = Operation(
     "convolution_forward",
     "Z[s,o,y,x] = b[o] + Σ_c,i,j W[o,c,i,j] A[s,c, y·stride+i−before, x·stride+j−before], 0 outside",
@@ -58,6 +63,7 @@ convolution_forward = Operation(
     " where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
     "k >= 1, stride >= 1",
     truth=_truth,
+    advice=_which_window,
     flops=_flops,
     # Those of the hostile values come first. They have no padding: an infinite weight times a zero of the padding is
     # NaN, and a kernel that leaves out the padding is right too.

@@ -33,7 +33,8 @@ class OnGpu:
         self.hidden = array
 
     def __array__(self, *_, **__):
-        raise CourseError("the CPU cannot read an array that lies on the GPU: gpu.to_cpu(…) fetches it")
+        takes = "gpu.train_epoch(…) takes it whole, gpu.to_cpu(…) fetches it"
+        raise CourseError(f"the CPU cannot read an array that lies on the GPU: {takes}")
 
 
 class PretendMemory:

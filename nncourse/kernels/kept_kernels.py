@@ -21,10 +21,11 @@ from nncourse.cuda import emulate
 from nncourse.cuda.forbidden import forbidden
 from nncourse.cuda.source import CudaSource, kernels_in
 from nncourse.errors import CourseError, read_text, refuse_unknown, write_atomically
-from nncourse.kernels import exam, jit, outside, outside_group
+from nncourse.kernels import exam, jit, outside, outside_group, outside_network
 from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.members import GroupOperation
+from nncourse.kernels.network_step import NetworkOperation
 from nncourse.kernels.operation import PYTHON_DEVICES, Operation
 from nncourse.kernels.verdict import RIGHT, Verdict
 
@@ -76,7 +77,8 @@ def check(
             refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, operation.python_devices)
             if isinstance(operation, GroupOperation):
                 return outside_group.check_text(operation, name, text, seconds, seed, sandbox)
-            return outside.check_text(operation, name, text, seconds, seed, sandbox)
+            process_of = outside_network.NetworkProcess if isinstance(operation, NetworkOperation) else None
+            return outside.check_text(operation, name, text, seconds, seed, sandbox, process_of)
         return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
         return Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})

@@ -235,6 +235,10 @@ class Operation:
         """The contract's sizes for these arguments; CourseError where these do not agree with it."""
         return self.shapes.sizes(arguments, self.name)
 
+    def place(self, named: Argument, index: tuple[int, ...], arguments: tuple[Any, ...]) -> str:
+        """An element of a result in words, as verdicts name it: Z[0, 2]."""
+        return f"{named.name}[{', '.join(map(str, index))}]" if index else named.name
+
     def count(self, *arguments: Any) -> tuple[int, int]:
         """FLOPs of the equation for these arguments, and the fewest bytes it has to read and write."""
         if self.flops is None:

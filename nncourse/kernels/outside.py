@@ -4,6 +4,7 @@ Where the system can fork, the process is a copy of one that has imported NumPy 
 sandbox, and elsewhere, it is started anew. text_process.py is what runs there.
 """
 
+import ast
 import contextlib
 import copy
 import dataclasses
@@ -58,23 +59,37 @@ def check_text(
     seconds: float,
     seed: int | None = None,
     sandbox: tuple[str, ...] = (),
+    process_of: "type[TextProcess] | None" = None,
 ) -> Verdict:
-    """The verdict on the text of a Python kernel. `seconds` of computing are allowed for all cases together."""
+    """The verdict on the text of a Python kernel. `seconds` of computing are allowed for all cases together.
+
+    `process_of` is the kind of process that holds the text: a TextProcess, or one derived from it.
+    """
+    process_of = process_of or TextProcess
     on_gpu = operation.python_devices[name] == "gpu" and devices.gpu_available()
     if fault := forbidden(text, without_numpy=operation.python_devices[name] == "gpu"):
         return Verdict(operation.name, name, fault.kind, fault.facts)
-    with TextProcess(operation, name, text, seconds, sandbox=sandbox) as process:
+    with process_of(operation, name, text, seconds, sandbox=sandbox) as process:
         if process.building:
             return Verdict(operation.name, name, process.building.kind, process.building.facts)
         verdict = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", seed)
     case = verdict.case
     if verdict.kind == "wrong value" and case is not None and process.calls > 1:
-        with TextProcess(operation, name, text, seconds, sandbox=sandbox) as process:
+        with process_of(operation, name, text, seconds, sandbox=sandbox) as process:
             again = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", only=case)
         if again.kind == RIGHT:  # in a fresh process
             said = Verdict(operation.name, name, verdict.kind, verdict.facts)
             return dataclasses.replace(verdict, kind="remembers", facts={"said": said.line.partition(": ")[2]})
+    if verdict.kind == "wrong value" and _compares_three(text):
+        return dataclasses.replace(verdict, facts={**verdict.facts, "hints": ["three to maximum"]})
     return verdict
+
+
+def _compares_three(text: str) -> bool:
+    """Whether a text hands np.maximum or np.minimum three arrays: it writes into the third, and says nothing."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute) and len(call.args) > 2}
+    return bool(names & {"maximum", "minimum"})
 
 
 def seconds_of_text(operation: Operation, name: str, text: str, arguments: tuple[Any, ...], seconds: float) -> float:
@@ -150,21 +165,25 @@ class TextProcess:
 
     def run(self, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
         """Call the function on one case: what check.py calls a Runner."""
-        if self.building:
-            return self.building
-        self.calls += 1
         given = tuple(copy.deepcopy(value) for value in case.arguments)
         self.objects = []
         blocks: list[bytes] = []
-        most = most_bytes(self.operation, case)
         call = {
             "arguments": [self._about(value, blocks) for value in given],
             "names": self.operation.names,
             "results": len(self.operation.results),
             "in_place": [named.name for named in self.operation.shapes.in_place],
-            "most_bytes": most,
+            "most_bytes": most_bytes(self.operation, case),
             "again": case.again,
         }
+        return self._called(call, blocks, given)
+
+    def _called(self, call: dict[str, Any], blocks: list[bytes], given: tuple[Any, ...]) -> Returned | Fault:
+        """What came back of a call, all questions on the way answered."""
+        if self.building:
+            return self.building
+        self.calls += 1
+        most = int(call["most_bytes"])
         try:
             self._send(call, blocks)
             answer, blocks = self._receive(most)
@@ -217,7 +236,7 @@ class TextProcess:
             if name.startswith("_") and name != "__array__":
                 raise CourseError(f"there is no {name} here")
             named = {str(key): self._value(about, blocks) for key, about in question["named"].items()}
-            result = getattr(target, name)(*arguments, **named)
+            result = self._ask(target, name, arguments, named)
         except CourseError as error:
             self._send({"refused": str(error)})
         except Exception as error:  # whatever the text asked for: it is its own mistake
@@ -225,7 +244,15 @@ class TextProcess:
             self._send({"raised": said["type"], "text": said["text"]})
         else:
             answer: list[bytes] = []
-            self._send(self._about(result, answer), answer)
+            self._send(self._about_answer(result, arguments, answer), answer)
+
+    def _ask(self, target: Any, name: str, arguments: list[Any], named: Mapping[str, Any]) -> Any:
+        """What a method of an object of the exercise returns."""
+        return getattr(target, name)(*arguments, **named)
+
+    def _about_answer(self, result: Any, arguments: list[Any], blocks: list[bytes]) -> dict[str, Any]:
+        """The description of what a method returned, whose arguments these were."""
+        return self._about(result, blocks)
 
     def _value(self, about: Mapping[str, Any], blocks: list[bytes]) -> Any:
         """What the text handed to a method."""

@@ -99,12 +99,25 @@ MAXPOOL_SIZES = {
     )[0],
 }
 
+
+def _which_pixels(place, A, size, stride, padding):
+    """Which rows and columns a window has inside of the image, and whether its largest number stands there twice."""
+    first = [at * stride - padding for at in place[2:]]
+    inside = [(max(at, 0), min(at + size, side)) for at, side in zip(first, A.shape[2:], strict=True)]
+    (top, bottom), (left, right) = inside
+    window = A[place[0], place[1], top:bottom, left:right]
+    wins = np.isnan(window) if np.isnan(window).any() else window == window.max()
+    said = f"that window holds rows {top} to {bottom - 1} and columns {left} to {right - 1}"
+    return said + ("; of equal numbers, and of NaNs, the first counts" if wins.sum() > 1 else "")
+
+
 maxpool_forward = Operation(
     "maxpool_forward",
     "Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding] inside the image, i, j < size",
     contract="A (batch, c, h_in, w_in), size () int, stride () int, padding () int"
     f" -> Z (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int where {PADDED}",
     truth=_maxpool_truth,
+    advice=_which_pixels,
     hostile=("zeros", "large", "infinite", "ties", "nan"),
     flops=_maxpool_flops,
     **MAXPOOL_SIZES,

@@ -18,6 +18,14 @@ def _weighted_mean(g, beta):
     return weights @ g / weights.sum(axis=1)
 
 
+def _whose_weights(t: int) -> str:
+    return (
+        f"the weights of the numbers g[0] … g[{t}] must add up to 1"
+        if t
+        else "there it must be g[0] itself, whose weight is 1"
+    )
+
+
 corrected_mean = Operation(
     "corrected_mean",
     "m_t = β m_t−1 + (1 − β) g_t from m_0 = 0, divided by what it would be for ones",
@@ -26,7 +34,7 @@ corrected_mean = Operation(
     tolerance=500.0,  # 1 − β is small: in float32, 1 − 0.999 is off by 1.3e-5 of itself
     values={"beta": lambda rng, shape, sizes: (0.9, 0.999, 0.5, 0.99, 0.0)[sizes["turn"] % 5]},
     hostile=("zeros", "large"),
-    advice=lambda place, g, beta: f"the weights of the numbers g[0] … g[{place[0]}] must add up to 1",
+    advice=lambda place, g, beta: _whose_weights(place[0]),
     flops=None,
     sizes_to_check=({"n": 3}, {"n": 1}, {"n": 2}, {"n": 12}, {"n": 40}, {"n": 150}, {"n": 300}),
 )
@@ -46,6 +54,10 @@ def _up_and_down(epoch, rate, warm, epochs):
     return rate * np.where(epoch < warm, epoch / warm, down)
 
 
+def _part_of_the_way(epoch: int, warm: int) -> str:
+    return "on the way up" if epoch < warm else "the first with the full rate" if epoch == warm else "on the way down"
+
+
 def _of_a_run(n: int, warm: int, epochs: int) -> dict[str, int]:
     return {"n": n, "warm": warm, "epochs": epochs}
 
@@ -61,7 +73,9 @@ warm_up_cosine = Operation(
         "rate": lambda rng, shape, sizes: float(10 ** rng.uniform(-3, 0)),
     },
     hostile=(),
-    advice=lambda place, epoch, rate, warm, epochs: f"that is epoch {epoch[place]}",
+    advice=lambda place, epoch, rate, warm, epochs: (
+        f"that is epoch {epoch[place]}, {_part_of_the_way(epoch[place], warm)}"
+    ),
     flops=None,
     sizes_to_check=tuple(
         _of_a_run(*sizes)

@@ -33,6 +33,7 @@ WORDS = {
     "cannot be checked": "cannot be checked here: {said}",
     "different bits": "right up to rounding, but {place} is {got} on rank {other} and {first} on rank 0: {same_bits}",
     "traffic": "the sums are right, but {said}",
+    "not asked": "the numbers are right, but {missing} was never called: ask k for it, so that your own kernels train",
 }
 # The emulator and launches of CUDA C report faults in words of their own, made in nncourse/cuda, as the fact `said`;
 # so does a simulated group, in nncourse/simulation.
@@ -49,9 +50,12 @@ ALSO_WAITING = "; but if a send waits until it is received, as MPI's does with l
 PHRASES = {
     "as it was": "is as it was: {wrong} of {size} wrong, first {place}: got {got}, expected {expected}",
     "another array": "another array is returned: change {name} itself, with {name}[:] = … or {name} -= …",
+    "another in list": "another array stands in its place in the list: change {name} itself, as k.sgd_update does",
     "to wrong values": "{name} is changed in place, but to wrong values{sign}: ",
     "sign": " (sign?)",
-    "never set": " (never set, added to before it was set, or computed from inf − inf, 0 / 0 or such)",
+    "right": "; your {names} is right",
+    "all right": "; your {names} are right",
+    "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
     "endless": "look for an endless loop",
@@ -174,7 +178,8 @@ def _changed(facts: Mapping[str, Any]) -> str:
 
 
 def _how(facts: Mapping[str, Any]) -> str:
-    return PHRASES["another array" if facts.get("another") else "as it was"].format_map(facts)
+    how = "another in list" if facts.get("listed") else "another array" if facts.get("another") else "as it was"
+    return PHRASES[how].format_map(facts)
 
 
 def _why(facts: Mapping[str, Any]) -> str:
@@ -187,7 +192,13 @@ def _why(facts: Mapping[str, Any]) -> str:
 
 def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
-    return advice + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+    return advice + _right(facts) + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+
+
+def _right(facts: Mapping[str, Any]) -> str:
+    """Which of the other arrays that are changed in place hold what they should."""
+    names = facts.get("right")
+    return PHRASES["right" if len(names) == 1 else "all right"].format(names=" and ".join(names)) if names else ""
 
 
 def _look(facts: Mapping[str, Any]) -> str:
