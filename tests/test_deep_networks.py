@@ -31,7 +31,7 @@ def test_the_plan_of_dense_layers():
 
 def test_a_figure_over_layers_says_its_ends_and_refuses_what_a_logarithm_cannot_show():
     figure = deep_networks.plot_by_layer({"a": [1e-9, 1e-3, 1.0], "b": np.ones(3)}, "gradient", "Chains")
-    assert "a: 1.0e−09 at the bottom, 1.0e+00 at the top" in figure.words
+    assert "a: 1e−09 at the bottom, 1 at the top" in figure.words
     axes = figure.figure.axes[0]
     assert axes.get_yscale() == "log" and axes.get_ylabel() == "gradient" and len(axes.lines) == 2
     for bad in ({}, {"a": [0.0, 1.0]}, {"a": [1.0, np.nan]}):

@@ -42,9 +42,10 @@ def plot_by_layer(lines: Mapping[str, Sequence[float]], ylabel: str, title: str 
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
     ends = "; ".join(
-        f"{label}: {line[0]:.1e} at the bottom, {line[-1]:.1e} at the top" for label, line in lines.items()
+        f"{label}: {line[0]:.2g} at the bottom, {line[-1]:.2g} at the top" for label, line in lines.items()
     )
-    return Described(figure, f"{f'{title}. ' if title else ''}{ylabel} by layer. {ends}.".replace("e-", "e−"))
+    what = f"{title}: {ylabel}" if title else ylabel
+    return Described(figure, f"{what}, over the layers. {ends}.".replace("e-", "e−"))
 
 
 def plot_block() -> Described:
@@ -62,7 +63,7 @@ def plot_block() -> Described:
     words += (
         "up through both, and what comes out of both is added; then ReLU. On the way back the gradient goes through "
     )
-    words += "ReLU, then down both ways unchanged in size by the sum, and where they meet below it is added."
+    words += "ReLU, then, as it is, down both ways, and where they meet below it is added."
     return Described(figure, words)
 
 

@@ -25,6 +25,11 @@ def _positive(low: float, high: float):
     return lambda rng, shape, sizes: np.exp(rng.uniform(np.log(low), np.log(high), shape)).astype(np.float32)
 
 
+def _some(numbers: np.ndarray) -> str:
+    """Some of these numbers, rounded, for a verdict."""
+    return ", ".join(f"{number:.4g}" for number in numbers[:5]) + ("" if len(numbers) <= 5 else " …")
+
+
 # ---- speedup and efficiency
 
 
@@ -44,7 +49,8 @@ speedup_and_efficiency = Operation(
     values={"devices": _device_counts, "times": _positive(0.5, 200)},
     hostile=(),
     advice=lambda place, times, devices: (
-        f"K is {devices[place[0]]:g} there; its runs took {times[place[0]].tolist()} s"
+        f"K is {devices[place[0]]:g} there; its runs took {_some(times[place[0]])} s, those of one device "
+        f"{_some(times[0])} s"
     ),
     flops=None,
     sizes_to_check=tuple(
@@ -204,7 +210,10 @@ energy_and_edp = Operation(
     magnitude=_joules_in_all,
     values={"t": _reading_times, "P": _positive(40, 700), "idle": _positive(10, 90)},
     hostile=(),
-    advice=lambda place, t, P, idle: f"{len(t)} readings have {len(t) - 1} intervals between them, from t[0] on",
+    advice=lambda place, t, P, idle: (
+        f"{len(t)} readings have {len(t) - 1} intervals between them, T = {t[-1] - t[0]:.4g} s in all"
+        + (f"; idle, this device takes {idle[place]:.4g} W, so {idle[place] * (t[-1] - t[0]):.4g} J" if place else "")
+    ),
     flops=None,
     sizes_to_check=tuple(
         {"readings": readings, "devices": devices}

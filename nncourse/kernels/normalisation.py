@@ -93,6 +93,11 @@ def _statistics_magnitude(A):
     return size + np.sqrt(variance), variance + np.sqrt(variance) * size + SUM_TOLERANCE * EPS * size**2
 
 
+def _what_a_channel_has(place, A):
+    numbers = A[:, place[0]].astype(np.float64)
+    return f"channel {place[0]} has {numbers.size:,} numbers, and {numbers.mean():.6g} is their mean"
+
+
 batchnorm_statistics = Operation(
     "batchnorm_statistics",
     "mean[k] = mean of A[s, k, y, x] over s, y, x; variance[k] = mean of (A[s, k, y, x] − mean[k])²",
@@ -102,6 +107,7 @@ batchnorm_statistics = Operation(
     tolerance=SUM_TOLERANCE,
     values={"A": _channels},
     hostile=("zeros", "large"),
+    advice=_what_a_channel_has,
     flops=lambda batch, c, h, w: 4 * batch * c * h * w,
     **IMAGES,
 )
@@ -151,6 +157,13 @@ def _forward_magnitude(A, mean, variance, gamma, beta, epsilon):
 
 FORWARD = f"A (batch, c, h, w), {OF_CHANNELS}, gamma (c,), beta (c,), epsilon ()"
 
+
+def _what_is_given(place, A, mean, variance, gamma, beta, epsilon):
+    k = place[1]
+    given = f"mean {mean[k]:.4g}, variance {variance[k]:.4g}, γ {gamma[k]:.4g}, β {beta[k]:.4g}"
+    return f"that is channel {k}, for which {given} are given; ε stands within the root"
+
+
 batchnorm_forward = Operation(
     "batchnorm_forward",
     "Z[s, k, y, x] = γ[k] (A[s, k, y, x] − mean[k]) / √(variance[k] + ε) + β[k]",
@@ -159,6 +172,7 @@ batchnorm_forward = Operation(
     magnitude=_forward_magnitude,
     values=NUMBERS,
     hostile=("zeros", "large"),
+    advice=_what_is_given,
     flops=lambda batch, c, h, w: 2 * batch * c * h * w,
     **IMAGES,
 )
@@ -256,6 +270,9 @@ batchnorm_backward = Operation(
     magnitude=_backward_magnitude,
     values=NUMBERS,
     hostile=("zeros", "large"),
+    advice=lambda place, D, *others: (
+        f"dβ and dγ, over h w = {D[0, 0].size}, are means over all numbers of a channel; dγ goes with the normalised A"
+    ),
     flops=lambda batch, c, h, w: 5 * batch * c * h * w,
     **IMAGES,
 )

@@ -7,6 +7,13 @@ import numpy as np
 
 from nncourse.kernels.operation import Operation
 
+
+def _both_ways(place, G, A_above, W):
+    closed = int((A_above[place[0]] <= 0).sum())
+    at_0 = f"; {closed} of that sample's {len(W)} neurons are at 0, where it lets nothing through" if closed else ""
+    return f"what ReLU lets through goes both ways, through W and through the shortcut{at_0}"
+
+
 residual_backward = Operation(
     "residual_backward",
     "D = G where A_above > 0, else 0; G_below = D W + D: the way back through A_above = max(0, A Wᵀ + A)",
@@ -15,7 +22,7 @@ residual_backward = Operation(
     magnitude=lambda G, A_above, W: np.einsum("ij,jk->ik", abs(G) * (A_above > 0), abs(W) + np.eye(len(W))),
     values={"A_above": lambda rng, shape, sizes: np.maximum(rng.standard_normal(shape), 0).astype(np.float32)},
     hostile=("zeros", "large"),
-    advice=lambda place, *arguments: "what comes from above goes through W and through the shortcut",
+    advice=_both_ways,
     flops=None,
 )
 
