@@ -508,8 +508,8 @@ function widget({ height, draw, clicked, most = 960 }) {
     };
     let values = { ...model.get("values") };
 
-    // Messages to Python. A few may be under way: a server that gathers small packets holds each one back until the next
-    // message confirms it, and would wait for 40 ms. Of what has to wait here only the newest values are kept.
+    // Messages to Python. A few may be under way, since the trip there and back takes longer than computing and drawing.
+    // Of what has to wait here only the newest values are kept.
     const view = `${Date.now()} ${Math.random()}`;
     let [sent, answered, sentAt, waits] = [0, 0, 0, false];
     const transmit = () => {
