@@ -108,6 +108,16 @@ def said_of(error: BaseException) -> dict:
     return {"type": type(error).__name__[:60], "text": text[:LONGEST_TEXT]}
 
 
+def line_of(error: BaseException, file: str) -> int:
+    """The last line of the text `file` that an exception passed; 0 if there is none."""
+    line, trace = 0, error.__traceback__
+    while trace:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
 # ---- what a text finds here
 
 
@@ -325,11 +335,11 @@ def run(talk: Talk) -> None:
         if call.get("time"):
             talk.send(_timed(function, values, on_gpu))
             continue
-        talk.send(*_answer(function, values, call, earlier, xp, guard))
+        talk.send(*_answer(function, values, call, earlier, xp, guard, talk.file))
 
 
-def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard) -> tuple[dict, list[bytes]]:
-    """Call the function, and say what came back."""
+def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard, file: str) -> tuple[dict, list[bytes]]:
+    """Call the function, whose text is this file, and say what came back."""
     listed = dict(zip(call["names"], values, strict=True))
     named = _spread(listed)
     arrays = {name: value for name, value in named.items() if isinstance(value, xp.ndarray)}
@@ -344,7 +354,7 @@ def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard)
         if xp is not np:
             xp.cuda.get_current_stream().synchronize()
     except BaseException as error:  # a student's function may raise anything, SystemExit included
-        raised = said_of(error)
+        raised = said_of(error) | {"line": line_of(error, file)}
         raised["cuda"] = type(error).__module__.startswith("cupy")
     about: dict = {"refused": guard.asked}
     if raised:

@@ -49,6 +49,11 @@ def test_a_right_text_is_right_in_a_fresh_python_too():
         ("raise NotImplementedError", "open", ""),
         ("return expit(z)", "name", "names defined outside"),
         ("return np.maximum(z, 0, 0)", "raised", "nest two calls"),
+        (
+            "y = 0 * z\n    y[z.size] = 1  # past its end\n    return y",
+            "raised",
+            "; in the line: y[z.size] = 1  # past its end",
+        ),
         ("return np.maximum(z, 0, z * 2)", "wrong value", "nest two calls"),
         ("import nncourse\n    return z", "forbidden", "own kernels are no answer"),
         ("return [print('x' * 99) for _ in range(10**4)] and 0 * z", "wrong value", ""),

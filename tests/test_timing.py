@@ -117,6 +117,9 @@ def test_speedups_are_over_loops_and_numpy():
 def test_bytes_that_move_faster_than_the_memory_are_in_the_cache():
     faster = timing.Row("numpy", "cpu", 1e-3, 1000, 10**6, 1.5)
     assert "in cache" in " ".join(cells([faster])["numpy"])
+    table = timing.table(dense, [faster], SMALL)
+    assert "In cache: faster than memory" in str(table) and "In cache: faster than memory" in table._repr_html_()
+    assert "In cache" not in str(timing.table(dense, [row("numpy", 0.2)], SMALL))
 
 
 def test_what_was_not_timed_or_is_too_short_says_so_instead_of_numbers():

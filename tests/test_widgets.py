@@ -119,6 +119,8 @@ def test_a_descent_goes_down_and_a_large_learning_rate_diverges(made):
     assert "no further step is taken" in panel.words
     panel.set(surface="two valleys", rate=1.0)
     assert "diverges" in panel.words
+    panel.set(rate=0.3, w1=-1.0, w2=0.0)  # about the lowest place, to and fro
+    assert "does not settle" in panel.words and "diverges" not in panel.words
 
 
 @pytest.mark.parametrize("surface", plots.SURFACES)

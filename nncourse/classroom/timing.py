@@ -52,20 +52,28 @@ class Table:
     HEAD = ("kernel", "on", "time", "rate", "of limit")
     WIDTHS = (16, 5, 10, 16, 10, 11, 11)
     FOOT = "Of limit: share of this machine's measured copy bandwidth or matrix rate."
+    CACHED = "in cache"
+    CACHED_FOOT = "In cache: faster than memory is, since the data stayed in the processor's caches."
 
     def __str__(self) -> str:
         lines = [self.title, self._line(self._head)]
         for row in self.rows:
             texts = self._cells(row)
             lines.append(self._line(texts) if len(texts) == len(self._head) else f"{self._line(texts[:3])}  {texts[3]}")
-        return "\n".join([*lines, self.FOOT, *self.shared])
+        return "\n".join([*lines, *self._foot])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         body = "".join(cells(self._cells(row), columns=len(self._head)) for row in self.rows)
-        foot = "<br>".join([self.FOOT, *self.shared])
+        foot = "<br>".join(self._foot)
         return page(f"<b>{self.title}</b><table>{cells(self._head, tag='th')}{body}</table><small>{foot}</small>")
+
+    @property
+    def _foot(self) -> list[str]:
+        """The lines below the rows."""
+        cached = any(self.CACHED in self._cells(row) for row in self.rows)
+        return [self.FOOT, *([self.CACHED_FOOT] if cached else []), *self.shared]
 
     @property
     def _bases(self) -> tuple[str, ...]:
@@ -89,7 +97,7 @@ class Table:
         speed = rate(row.flops / row.seconds, "FLOP/s") if by_flops else rate(row.bytes / row.seconds, "B/s")
         share = f"{100 * row.limit:.2g} %" if row.limit < 0.995 else f"{100 * row.limit:.0f} %"
         if row.limit > 1.1 and not by_flops:
-            share = "in cache"
+            share = self.CACHED
         return [*start, speed, share, *(self._speedup(row, over) for over in self._bases)]
 
     def _speedup(self, row: Row, over: str) -> str:

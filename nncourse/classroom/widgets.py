@@ -122,7 +122,11 @@ def descent() -> drawn.Drawn:
         words = f"Cost {costs[0]:.3g} at the start, {costs[-1]:.3g} after {len(path) - 1} steps, "
         words += f"at w1 = {path[-1, 0]:.3g}, w2 = {path[-1, 1]:.3g}."
         if costs[-1] > costs[0]:
-            words += " It diverges: each step leaps further than the one before. Take a smaller learning rate."
+            lengths = np.linalg.norm(np.diff(path[len(path) // 2 :], axis=0), axis=1)
+            grows = bool((np.diff(lengths) > 0).all())
+            leaps = "diverges: each step leaps further than the one before"
+            words += f" It {leaps if grows else 'ends higher than it began, and does not settle'}."
+            words += " Take a smaller learning rate."
         if len(path) <= steps:
             words += f" Above a cost of {plots.TOO_HIGH:,.0f} no further step is taken."
         return {"surface": surface, "path": path, "costs": costs, "limits": decades(costs), "steps": steps}, words

@@ -103,10 +103,7 @@ class GroupOperation(Operation):
         sandbox: tuple[str, ...] = (),
     ) -> Verdict:
         """As Operation.check, on a simulated group. A function that is no kernel goes by its name as a kernel."""
-        if isinstance(kernel, str):
-            kernel = self[kernel]
-        elif not isinstance(kernel, Kernel):
-            kernel = self.made(getattr(kernel, "__name__", "kernel"), "cpu", "", kernel)
+        kernel = self.kernel_of(kernel)
         return judge(self, kernel.name, partial(run_here, self, kernel), "cpu", seed, sandbox)
 
 

@@ -106,10 +106,7 @@ class NetworkOperation(Operation):
         sandbox: tuple[str, ...] = (),
     ) -> Verdict:
         """As Operation.check. A function that is no kernel goes by its name as a kernel."""
-        if isinstance(kernel, str):
-            kernel = self[kernel]
-        elif not isinstance(kernel, Kernel):
-            kernel = self.made(getattr(kernel, "__name__", "kernel"), "cpu", "", kernel)
+        kernel = self.kernel_of(kernel)
         return judge(self, kernel.name, partial(run_here, self, kernel), "cpu", seed, sandbox)
 
     def __str__(self) -> str:

@@ -225,11 +225,15 @@ class Operation:
         CUDA kernels run on the GPU where there is one, else under the emulator, which finds races too;
         `device="emulator"` asks for the latter. What is tried is told in cases.py. Numbers are new without a `seed`.
         """
+        return checker.check(self, self.kernel_of(kernel, device), device, seed, sandbox)
+
+    def kernel_of(self, kernel: str | Kernel | Callable[..., Any], device: str | None = None) -> Kernel:
+        """The kernel of that name, the kernel itself, or a function as one; the function's name becomes its name."""
         if isinstance(kernel, str):
-            kernel = self[kernel]
-        elif not isinstance(kernel, Kernel):
-            kernel = self.made(getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
-        return checker.check(self, kernel, device, seed, sandbox)
+            return self[kernel]
+        if isinstance(kernel, Kernel):
+            return kernel
+        return self.made(getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
 
     def sizes(self, *arguments: Any) -> Sizes:
         """The contract's sizes for these arguments; CourseError where these do not agree with it."""

@@ -269,7 +269,7 @@ class TextProcess:
         if answer.get("refused"):
             return _refused(answer["refused"])
         if "raised" in answer:
-            return self._raised(_said(answer["raised"]))
+            return self._raised(_said(answer["raised"]) | {"source": self._line(answer["raised"])})
         try:
             about = [dict(each) for each in answer["results"]]
             arrays = [array_from(each, blocks) if "array" in each else None for each in about]
@@ -302,6 +302,12 @@ class TextProcess:
         if hints and fault.kind == "name":
             return Fault("forbidden", {"said": said["text"], "hints": hints})
         return fault
+
+    def _line(self, said: Any) -> str:
+        """The line of the text where an exception arose, if the process says which."""
+        number = said.get("line") if isinstance(said, dict) else None
+        lines = str(self.started["text"]).splitlines()
+        return lines[number - 1].strip() if type(number) is int and 0 < number <= len(lines) else ""
 
     def _names(self) -> str:
         return "xp" if self.started["without_np"] else "np and xp"
@@ -360,11 +366,12 @@ class TextProcess:
 
 
 def _said(said: Any) -> dict[str, Any]:
-    """An exception's type and text, as the process says; both are only shown."""
+    """An exception's type, text and line in the student's text, as the process says; all are only shown."""
     said = said if isinstance(said, dict) else {}
     most = text_process.LONGEST_TEXT
     texts = {name: " ".join(str(said.get(name, "")).split())[:most] for name in ("type", "text")}
-    return texts | {"cuda": bool(said.get("cuda"))}
+    line = said.get("line")
+    return texts | {"cuda": bool(said.get("cuda")), "line": line if type(line) is int else 0}
 
 
 def _refused(said: Any) -> Fault:

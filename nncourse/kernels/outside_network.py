@@ -50,6 +50,13 @@ class NetworkProcess(TextProcess):
         self.replaced = [name for name in self.expected if name in said] if isinstance(said, list) else []
         return super()._returned(answer, blocks, given)
 
+    def _raised(self, said: dict[str, Any]) -> Fault:
+        """With the operation that may have been meant by a name that is not there."""
+        fault = super()._raised(said)
+        if fault.kind == "name" and (meant := [name for name in OPERATIONS if f"'{name}'" in said["text"]]):
+            return Fault("forbidden", said | {"said": f"there is no {meant[0]} here: ask k for it, k.{meant[0]}(…)"})
+        return Fault(fault.kind, fault.facts | {"source": said["source"]}) if fault.kind == "forbidden" else fault
+
     def _ask(self, target: Any, name: str, arguments: list[Any], named: Mapping[str, Any]) -> Any:
         if named:
             raise CourseError(f"k.{name} takes its arguments by their places, without names")

@@ -25,10 +25,6 @@ def _after_one_step(network, layers, X, Y, rate):
 # Mistakes, by what is done; and what a verdict says where just their numbers come out.
 MISTAKES = {
     "early update": "W was changed before hidden_delta passed D down through it: (4b) wants the W of the forward pass",
-    "no slope below": "in a hidden layer σ'(z) is forgotten: (4b) multiplies by it",
-    "no slope at the end": "in the last layer σ'(z) is forgotten: (4a) multiplies by it",
-    "slope at a": "σ' is taken at the activations A: (4a) and (4b) want it at the weighted sums Z",
-    "slope at a below": "in hidden layers σ' is taken at the activations A: (4b) wants it at the weighted sums Z",
     "slope above": "(4b) wants σ'(z) of the layer below, into which D goes",
     "activations above": "(4d) wants the activations that come into the layer, A[layer], not those that go out",
     "last layer alone": "only the last layer has moved: the gradients of the others are missing",
@@ -39,14 +35,30 @@ MISTAKES = {
     "uphill": "it goes uphill: look at the sign of G, A − Y, or of the rate",
     "averaged twice": "the gradients are divided by the batch size twice: weight_gradient and bias_gradient do so",
     "summed": "the gradients are sums over the batch: (4c) and (4d) are means",
-    "no activation at the end": "the last layer has no sigmoid",
+    "no activation": "the layers have no sigmoid: A takes σ of each Z",
+    "no activation at the end": "the last layer has no sigmoid, or mse_gradient did not get its A",
     "tanh": "the hidden layers have tanh in place of sigmoid",
     "relu": "the hidden layers have relu in place of sigmoid",
     "tanh everywhere": "the layers have tanh in place of sigmoid",
     "without rate": "the learning rate is forgotten",
     "rate twice": "the learning rate is multiplied with twice",
     "moved twice": "each layer has moved twice",
+    "sample by sample": "it moves after each sample: the whole batch goes through at once, then each layer moves once",
 }
+
+# Mistakes with the slopes of the last layer, of those below, or of all: what stands for σ'(z), and the words.
+SLOPES = {
+    "no slope": (np.ones_like, "σ'(z) is forgotten"),
+    "slope at a": (lambda z: _slope(_sigmoid(z)), "σ' is taken at the activations A"),
+    "σ for the slope": (lambda z: _sigmoid(z), "σ(z) stands in the place of its slope"),
+    "z for the slope": (lambda z: z, "z stands in the place of the slope"),
+}
+PLACES = {
+    "": "{}: (4a) and (4b) multiply by σ' at the weighted sums Z",
+    " at the end": "in the last layer {}: (4a) multiplies by σ' at the weighted sums Z",
+    " below": "in a hidden layer {}: (4b) multiplies by σ' at the weighted sums Z",
+}
+MISTAKES |= {kind + where: words.format(said) for kind, (_, said) in SLOPES.items() for where, words in PLACES.items()}
 
 
 def _sigmoid(z):
@@ -59,20 +71,23 @@ def _slope(z):
 
 def _mistaken(mistake, network, layers, X, Y, rate):
     """One step in float64 with this mistake; None where it makes arrays that do not fit."""
+    if mistake == "sample by sample":
+        return dense_sgd_epoch.truth(network, layers, X, Y, 1, rate)
     new = network.copy()
     W, b = lists(layers, new)
     last = len(W) - 1
-    hidden = {"relu": lambda z: np.maximum(z, 0)}.get(mistake, np.tanh if mistake.startswith("tanh") else _sigmoid)
-    output = {"no activation at the end": lambda z: z, "tanh everywhere": np.tanh}.get(mistake, _sigmoid)
+    others = {"relu": lambda z: np.maximum(z, 0), "no activation": lambda z: z, "tanh": np.tanh}
+    hidden = (others | {"tanh everywhere": np.tanh}).get(mistake, _sigmoid)
+    output = np.tanh if mistake == "tanh everywhere" else _sigmoid
+    output = (lambda z: z) if mistake.startswith("no activation") else output
     A, Z = [X], []
     for layer in range(last + 1):
         Z.append(A[layer] @ W[layer].T + b[layer])
         A.append((output if layer == last else hidden)(Z[layer]))
-    at_a = {"slope at a": last, "slope at a below": last - 1}.get(mistake, -1)  # up to this layer
-    slopes = [_slope(A[layer + 1] if layer <= at_a else Z[layer]) for layer in range(last + 1)]
+    slopes = [_slopes(mistake, layer == last)(z) for layer, z in enumerate(Z)]
     scale = {"uphill": -1, "averaged twice": 1 / len(X), "summed": len(X), "rate twice": rate, "moved twice": 2}
     step = (1 if mistake == "without rate" else rate) * scale.get(mistake, 1)
-    D = (A[-1] - Y) * (1 if mistake == "no slope at the end" else slopes[last])
+    D = (A[-1] - Y) * slopes[last]
     for layer in range(last, -1, -1):
         below = A[layer + 1] if mistake == "activations above" else A[layer]
         W_now = W[layer].copy()
@@ -89,8 +104,16 @@ def _mistaken(mistake, network, layers, X, Y, rate):
             at = layer if mistake == "slope above" else layer - 1
             if slopes[at].shape != D.shape:
                 return None
-            D = D if mistake == "no slope below" else D * slopes[at]
+            D = D * slopes[at]
     return new
+
+
+def _slopes(mistake, at_the_end):
+    """What stands for σ'(z) in the last layer, or else in hidden layers."""
+    for kind, (function, _) in SLOPES.items():
+        if mistake in (kind, kind + (" at the end" if at_the_end else " below")):
+            return function
+    return _slope
 
 
 def _what_went_wrong(place, network, layers, X, Y, rate, got):
@@ -105,6 +128,11 @@ def _what_went_wrong(place, network, layers, X, Y, rate, got):
         if np.allclose(got, made, rtol=1e-5, atol=5e-6):
             return words
     (W, b), (W_true, b_true) = lists(layers, got), lists(layers, wanted)
+    before = zip(*lists(layers, np.asarray(network)), strict=True)
+    still = [np.array_equal(W[at], w) and np.array_equal(b[at], v) for at, (w, v) in enumerate(before)]
+    if any(still) and not all(still):
+        at = still.index(True)
+        return f"W[{at}] and b[{at}] have not moved: the loops go over all layers, and there are len(W) of them"
     near = {"rtol": 1e-5, "atol": 5e-6}
     for layer in range(len(W) - 1, -1, -1):
         right = np.allclose(W[layer], W_true[layer], **near), np.allclose(b[layer], b_true[layer], **near)
@@ -180,12 +208,17 @@ def _rates(rng, shape, sizes):
 
 
 def _first_costs(rng, shape, sizes):
-    """A cost before training in the first column, then one after each epoch: falling, flat, rising, ∞ or NaN."""
+    """A cost before training in the first column, then one after each epoch: falling, flat, rising, ∞ or NaN.
+
+    "wavers" ends below its beginning but rises in the last epoch, "comes back" ends above it but falls in the last one.
+    """
     n, columns = shape
     costs = np.full(shape, rng.uniform(0.1, 0.7))
     kinds = rng.permutation(np.resize(["falls", "flat", "rises", "inf", "nan", "falls at first", "saturates"], n))
     if sizes["turn"] % 5 == 4:  # none falls
-        kinds = np.resize(["flat", "nan", "rises"], n)
+        kinds = np.resize(["flat", "nan", "rises", "comes back", "falls at first"], n)
+    elif sizes["turn"] % 5 == 2:
+        kinds = np.resize(["wavers", "flat"], n)
     t = np.arange(columns)
     for row, kind in zip(costs, kinds, strict=True):
         if kind == "falls":
@@ -195,6 +228,12 @@ def _first_costs(rng, shape, sizes):
         elif kind == "falls at first" and columns > 2:
             row[1:-1] *= 0.5
             row[-1] *= 1.5
+        elif kind == "wavers":
+            row[1:] *= 0.4
+            row[-1] *= 1.5
+        elif kind == "comes back":
+            row[1:] *= 9
+            row[-1] /= 4
         elif kind == "saturates":
             row[1:] *= rng.uniform(1.2, 2)
         elif kind in ("inf", "nan") and columns > 1:
@@ -247,7 +286,7 @@ def _by_running_minimum(costs, patience):
 
 
 def _held_out_costs(rng, shape, sizes):
-    """Costs with few different values, so that there are ties; in some cases NaN and ∞ among them."""
+    """Costs with few different values, so that there are ties; some are large, and some have NaN and ∞ among them."""
     (n,), turn = shape, sizes["turn"]
     if turn % 6 == 3:
         costs = np.linspace(1, 0.2, n)  # always falls: it never stops
@@ -258,7 +297,7 @@ def _held_out_costs(rng, shape, sizes):
         costs = np.round(abs(t - rng.integers(0, n)) / n + 0.1 * rng.integers(0, 4, n), 1) + 0.2
     if turn % 6 in (2, 4):
         costs[rng.random(n) < 0.3] = (np.nan, np.inf)[turn % 4 // 2]
-    return costs.astype(np.float32)
+    return (costs * (1e6 if turn % 6 == 1 else 1)).astype(np.float32)
 
 
 stop_early = Operation(
