@@ -12,13 +12,6 @@ from nncourse.classroom.drawn import SAVED
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 SHORTEST = 30  # letters: fewer do not say what is to be seen
 NAMELESS = ("<Figure", "<IPython", "Figure: Figure")
-# Figures that have no words yet, in notebooks that are being rewritten. Each number may only fall.
-STILL_WITHOUT = {
-    "00_start_here": 5,
-    "03_dense_layers": 5,
-    "03b_dense_on_the_gpu": 11,
-    "06_training": 10,
-}
 
 
 def fault(data: dict) -> str:
@@ -42,7 +35,7 @@ def faults(notebook) -> list[str]:
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_each_figure_has_words(path):
     found = faults(nbformat.read(path, as_version=4))
-    assert len(found) <= STILL_WITHOUT.get(path.stem, 0), "\n".join(found)
+    assert not found, "\n".join(found)
 
 
 def test_a_figure_without_words_is_found():

@@ -91,7 +91,7 @@ class Drawn(anywidget.AnyWidget):
     and NumPy arrays (sent as float32, or as uint8). `still()` is the figure, with words, that a saved notebook shows.
     """
 
-    _css = HERE / "drawn.css"
+    _css = (HERE / "drawn.css").read_text(encoding="utf-8")  # of a path anywidget would keep every widget alive
     controls = traitlets.List().tag(sync=True)
     states = traitlets.Dict().tag(sync=True)  # of controls, by name: label, pressed, disabled, hidden
     values = traitlets.Dict().tag(sync=True)
