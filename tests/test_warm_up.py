@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from figures import fits_on_its_page
+from figures import fits_on_its_page, png
 
 from nncourse.classroom import matrices, picture
 from nncourse.classroom.course import solution
-from nncourse.classroom.widgets import png
 from nncourse.cuda import emulate
 from nncourse.device import gpu_available
 from nncourse.kernels.backend import choose

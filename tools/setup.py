@@ -272,7 +272,8 @@ def main(arguments: "list[str]") -> int:
 
     Returns the exit status.
     """
-    if unknown := set(arguments) - {"test", "shared"}:
+    unknown = set(arguments) - {"test", "shared"}
+    if unknown:
         return stop(f"unknown: {', '.join(sorted(unknown))}; wanted test, shared or nothing")
     tests, shared = "test" in arguments, "shared" in arguments
     asked = os.environ.get("CUDA", "")
