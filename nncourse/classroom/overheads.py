@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.classroom import anatomy, timing
+from nncourse.classroom import anatomy, gpu_seconds, timing
 from nncourse.cuda.compile import gpu_kernel
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels import check
@@ -231,7 +231,11 @@ def double(device: str = "gpu") -> dict[str, float]:
 
 
 MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gpu")} | {
-    part.__name__: part for part in (chip, launch, transfers, lie, step, moving, batches, double)
+    part.__name__: part
+    for part in (
+        *(chip, launch, transfers, lie, step, moving, batches, double),
+        *(gpu_seconds.sums, gpu_seconds.weight_gradients, gpu_seconds.counting),
+    )
 }
 
 
