@@ -1,1 +1,1 @@
-"""The web book: the notebooks, a reference, the instructors' pages and the benchmarks as web pages. See tools/book.py."""
+"""The web book: notebooks, reference, instructors' pages and benchmarks as web pages. See tools/book.py."""

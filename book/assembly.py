@@ -1,4 +1,4 @@
-"""The source tree that Sphinx reads: the front page, notebooks, reference, instructors' pages and tables of one edition."""
+"""The source tree that Sphinx reads: front page, notebooks, reference, instructors' pages and tables of one edition."""
 
 import re
 from collections.abc import Collection
@@ -35,7 +35,10 @@ class Choice:
 
 
 def assemble(edition: Edition, source: Path, cache: Path, choice: Choice, address: str = "") -> None:
-    """Write the source tree. `cache` keeps what takes long to make, `address` is where the course can be cloned from."""
+    """Write the source tree. `cache` keeps what takes long to make, `address` is where the course can be cloned from.
+
+    CourseError if a text is missing, or a notebook that had to be run failed.
+    """
     words = edition.words()
     notebooks = chosen_notebooks(edition, choice)
     loaded = {path.name: outputs.with_outputs(path, edition.language, cache / "notebooks") for path in notebooks}

@@ -1,4 +1,4 @@
-"""Sphinx's configuration. book/build.py starts Sphinx and hands over what differs: language, title, copyright, languages.
+"""Sphinx's configuration. book/build.py hands over what differs: language, title, copyright, languages.
 
 Nothing is run: the notebooks come with outputs. Nothing is fetched, neither here nor by the pages.
 """
@@ -31,12 +31,9 @@ html_show_sphinx = False
 html_theme_options = {
     "article_header_end": ["language-links.html", "article-header-buttons.html"],
     "footer_content_items": ["copyright.html"],
-    "home_page_in_toc": True,
     "navbar_persistent": [],
     "show_navbar_depth": 1,
-    "show_toc_level": 2,
     "use_download_button": False,  # each notebook's page has its own
     "use_fullscreen_button": False,
 }
-pygments_style = "friendly"
 copybutton_exclude = ".linenos, .gp, .go"

@@ -1,4 +1,4 @@
-"""A notebook as a page of the book: figures as files with their words, widgets at rest, and a box that says how to run it."""
+"""A notebook as a page: figures as files with their words, widgets at rest, and a box that says how to run it."""
 
 import copy
 from collections.abc import Collection, Iterator

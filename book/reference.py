@@ -78,7 +78,7 @@ def drawn_by() -> str:
 
 def index(chosen: Sequence[Topic], words: ModuleType) -> str:
     """The page that lists every operation by what it computes."""
-    lines = [f"# {words.REFERENCE}", "", words.REFERENCE_INTRODUCTION, "", words.SPOILERS, ""]
+    lines = [f"# {words.OPERATIONS_TITLE}", "", words.REFERENCE_INTRODUCTION, "", words.SPOILERS, ""]
     for heading, modules in ((words.OPERATIONS_OF_NETWORKS, TOPICS), (words.OPERATIONS_OF_EXERCISES, EXERCISES)):
         rows = [
             (f"[`{operation.name}`]({topic.name}.md#{anchor(operation)})", operation.equation, code(operation.formula))
@@ -179,7 +179,8 @@ def pictured(kernel: CudaKernel, tree: Tree, cache: Path, stamp: str) -> list[st
     name = f"pictures/{kernel.operation.name}.{kernel.name}.png"
     tree.write(f"{FOLDER}/{name}", drawing.png)
     alt = " ".join(drawing.words.split())
-    return [f"```{{image}} {name}", f":alt: {alt}", ":class: nncourse-figure nncourse-turned", "```", ""]
+    image = [f"```{{image}} {name}", f":alt: {alt}", ":class: nncourse-figure nncourse-turned", "```"]
+    return ["````{container} nncourse-picture", *image, "````", ""]
 
 
 def anchor(operation: Operation) -> str:

@@ -1,4 +1,4 @@
-"""Build the web book in build/book/html: `make book`, or tools/book.py [--lang en] [--address URL]. Needs the extra book."""
+"""Build the web book in build/book/html: `make book`, or tools/book.py [--lang en] [--address URL]."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The words of a notebook's figures as the text alternatives of its images, and which of them turn dark on dark pages."""
+"""The words of a notebook's figures as text alternatives of its images, and which turn dark on dark pages."""
 
 import hashlib
 import json

@@ -10,6 +10,8 @@ from sphinx.writers.html5 import HTML5Translator
 
 NAME = "mathml"
 TAG = re.compile(r"\\tag\{([^{}]*)\}")  # a formula's number, which math-core takes in numbered environments only
+# A prime is high as it is: as a superscript it is raised and made smaller a second time.
+PRIMED = re.compile(r"<msup>(<mi[^>]*>[^<]*</mi>)<mo>([′″]+)</mo></msup>")
 LOG = logging.getLogger(__name__)
 
 
@@ -21,7 +23,8 @@ def register(app: Sphinx) -> None:
 def mathml(text: str, display: bool) -> str:
     """A LaTeX formula as MathML. LatexError if math-core cannot read it."""
     numbered = TAG.sub(lambda match: rf"\qquad \text{{({match[1]})}}", text.strip())
-    return LatexToMathML().convert_with_local_state(numbered, displaystyle=display)
+    made = LatexToMathML().convert_with_local_state(numbered, displaystyle=display)
+    return PRIMED.sub(r"<mrow>\1<mo form='postfix' lspace='0' rspace='0'>\2</mo></mrow>", made)
 
 
 def inline(translator: HTML5Translator, node: nodes.math) -> None:
