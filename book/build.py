@@ -11,15 +11,13 @@ from book.assembly import Choice, assemble
 from book.editions import ROOT, edition
 from nncourse.errors import CourseError
 
-LIBRARY = ROOT / "build" / "book"
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Assemble the source tree, and run Sphinx, for which a warning is an error. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m book.build", description=__doc__)
     parser.add_argument("--lang", default="en")
     parser.add_argument("--languages", type=json.loads, default={}, help='of the whole book: {"en": "English"}')
-    parser.add_argument("--out", type=Path, default=LIBRARY)
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "book")
     parser.add_argument("--notebooks", type=Path)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--only", help="names of notebooks and of topics, separated by commas")
@@ -29,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
         this = edition(asked.lang, asked.notebooks, asked.texts)
         only = asked.only.split(",") if asked.only else None
         source = asked.out / "source" / asked.lang
-        assemble(this, source, LIBRARY / "cache", Choice(only, only), asked.address)
+        assemble(this, source, asked.out / "cache", Choice(only, only), asked.address)
         words = this.words()
     except CourseError as error:
         print(f"book: {error}", file=sys.stderr)

@@ -28,6 +28,7 @@ html_css_files = ["nncourse.css"]
 templates_path = [str(HERE / "templates")]
 html_copy_source = False
 html_show_sphinx = False
+html_context = {"default_mode": "auto"}  # light or dark as the reader's system has it
 html_theme_options = {
     "article_header_end": ["language-links.html", "article-header-buttons.html"],
     "footer_content_items": ["copyright.html"],

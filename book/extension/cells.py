@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from IPython.lib.lexers import IPython3Lexer
+from ipython_pygments_lexers import IPython3Lexer
 from pygments.lexers import CudaLexer
 from pygments.token import _TokenType
 from sphinx.application import Sphinx
