@@ -52,5 +52,5 @@ def plain(text: str) -> str:
     """Text with what Markdown would take for its own escaped, but for what stands between backticks."""
     pieces = text.split("`")
     return "`".join(
-        re.sub(r"([*_<>$\[\]{}|\\])", r"\\\1", piece) if i % 2 == 0 else piece for i, piece in enumerate(pieces)
+        re.sub(r"([*_<>$\[\]{}\\])", r"\\\1", piece) if i % 2 == 0 else piece for i, piece in enumerate(pieces)
     )

@@ -10,7 +10,7 @@ from types import ModuleType
 import nncourse
 from book import kernel_pictures
 from book.files import Tree
-from book.markdown import of_docstring, table
+from book.markdown import of_docstring, plain, table
 from nncourse.classroom.course import exercises, text_of
 from nncourse.errors import CourseError
 from nncourse.kernels.catalogue import EXERCISES, TOPICS
@@ -81,7 +81,7 @@ def index(chosen: Sequence[Topic], words: ModuleType) -> str:
     lines = [f"# {words.OPERATIONS_TITLE}", "", words.REFERENCE_INTRODUCTION, "", words.SPOILERS, ""]
     for heading, modules in ((words.OPERATIONS_OF_NETWORKS, TOPICS), (words.OPERATIONS_OF_EXERCISES, EXERCISES)):
         rows = [
-            (f"[`{operation.name}`]({topic.name}.md#{anchor(operation)})", operation.equation, code(operation.formula))
+            (f"[`{operation.name}`]({topic.name}.md#{anchor(operation)})", operation.equation, plain(operation.formula))
             for topic in chosen
             if topic.module in modules
             for operation in topic.operations
