@@ -34,13 +34,14 @@ def training_on_gpus() -> list[str]:
         return [_missing("ResNet-34 on several GPUs", "devices_gpu")]
     setting = found["setting"]
     head = "images/s", "speedup", "efficiency", "energy", "above idle", "of all", "EDP", "of all"
-    lines = [f"{'':18}" + "".join(f"{name:>11}" for name in head)]
+    names = [f"{each['library']} on {', '.join(map(str, each['devices']))}" for each in found["scaling"]]
+    wide = max(map(len, names))
+    lines = [" " * wide + "".join(f"{name:>11}" for name in head)]
     keys = [f"{name}_over_alone" for name in ("joules", "joules_above_idle", "joules_of_all", "edp", "edp_of_all")]
-    for each in found["scaling"]:
-        numbers = ", ".join(map(str, each["devices"]))
+    for name, each in zip(names, found["scaling"], strict=True):
         cells = [f"{each['images_a_second']:,.0f}", f"{each['over_alone']:.3f}", f"{each['efficiency']:.3f}"]
         cells += [f"{each[key]:.3f}" if key in each else "–" for key in keys]
-        lines.append(f"{each['library']} on {numbers}".ljust(18) + "".join(f"{cell:>11}" for cell in cells))
+        lines.append(name.ljust(wide) + "".join(f"{cell:>11}" for cell in cells))
     about = f"ResNet-{setting['depth']}, {setting['batch']} images a GPU; speedup, energy and EDP over one GPU alone"
     return [*lines, about, *found.get("not_measured", []), _where(found)]
 
