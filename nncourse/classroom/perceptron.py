@@ -167,8 +167,8 @@ def plot_two_layers(layers: TwoLayers) -> Described:
     places = len({tuple(row) for row in seen.tolist()})
     words = (
         "Left, the plane of the inputs with two lines, one for each hidden neuron, and where the answer is 1. Right, "
+        f"the plane of h1 and h2: the four corners have become {places} points, and the line of the third neuron."
     )
-    words += f"the plane of h1 and h2: the four corners have become {places} points, and the line of the third neuron."
     return Described(figure, words)
 
 
