@@ -26,7 +26,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
 from nncourse.classroom.counting import Accesses, accesses, launched, spread, table, worst_request, wrapped
-from nncourse.classroom.described import Drawn
+from nncourse.classroom.described import WordedFigure
 from nncourse.classroom.html import running_ipython
 from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nncourse.errors import CourseError
@@ -61,10 +61,10 @@ class Picture:
     accesses: Accesses
 
     @cached_property
-    def figure(self) -> Drawn:
+    def figure(self) -> WordedFigure:
         return self.plot()
 
-    def plot(self, block: int | None = None) -> Drawn:
+    def plot(self, block: int | None = None) -> WordedFigure:
         """The figure; with `block`, only that block's accesses, coloured by thread."""
         return plot_accesses(self.accesses, block)
 
@@ -175,7 +175,7 @@ class Panel:
     words: str = ""  # on the worst request
 
 
-def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
+def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
     """Draw which thread reads and writes which element. Colours are blocks or, with `block`, the threads of that block.
 
     There is a panel for the threads, for each array as read and as written, and for the shared memory of one block. A
@@ -197,7 +197,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
     title = wrapped(accesses.title + which, LETTERS)
     head = 0.2 + 0.2 * len(title)
     height += head + foot
-    figure = Drawn(figsize=(WIDTH, height), dpi=100, facecolor="white", words=_in_words(accesses, block))
+    figure = WordedFigure(figsize=(WIDTH, height), dpi=100, facecolor="white", words=_in_words(accesses, block))
     figure.text(0.1 / WIDTH, 1 - 0.1 / height, "\n".join(title), va="top", fontsize=10.5, color="black")
     for panel, (left, top) in zip(panels, places, strict=True):
         wide, high = len(panel.columns) * inches, len(panel.rows) * inches
