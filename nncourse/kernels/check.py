@@ -99,7 +99,7 @@ def check(
     Called by Operation.check. Without a `seed` the random numbers are new ones. `sandbox` is the emulator's.
     """
     device = _place(kernel, device)
-    run = partial(run_here, operation, kernel, device, Memory())
+    run = operation.runner(kernel, device)
     too_many = {"too_many": partial(_too_many, kernel)} if device == "emulator" else {}
     return judge(operation, kernel.name, run, device, seed, sandbox, **too_many)
 
@@ -187,7 +187,8 @@ def _place(kernel: "Kernel", device: str | None) -> str:
     """Where to run: `device` if given, else the kernel's device, or the emulator for CUDA C without a GPU."""
     gpu = devices.gpu_available()
     device = device or ("emulator" if kernel.cuda and not gpu else kernel.device)
-    possible = ("gpu", "emulator") if kernel.cuda else ("cpu", "gpu")
+    python = sorted({"cpu", *kernel.operation.python_devices.values()})
+    possible = ["gpu", "emulator"] if kernel.cuda else python
     if device not in possible:
         raise CourseError(f"{kernel.name}: wanted {' or '.join(possible)} to check it on, got {device!r}")
     if device == "gpu" and not gpu:
