@@ -7,7 +7,7 @@ import pytest
 from exercise_operations import belongs_to_no_backend
 
 from nncourse import device
-from nncourse.classroom import anatomy, overheads, plots, timing
+from nncourse.classroom import anatomy, gpu_seconds, overheads, plots, recorded_devices, timing
 from nncourse.classroom.course import solution
 from nncourse.cuda import emulate
 from nncourse.cuda.compile import gpu_kernel, resources
@@ -182,3 +182,22 @@ def test_figures_have_labels_and_words():
         assert len(shown.words) > 40 and "a" in shown.words
         assert all(axes.get_xlabel() for axes in shown.figure.axes)
         shown.figure.canvas.draw()
+
+
+def test_what_was_recorded_of_sums_gradients_and_counting_is_shown(monkeypatch):
+    monkeypatch.setattr(overheads, "known", overheads.recorded("overheads").get)
+    sums = recorded_devices.sums()
+    assert sums[0].startswith("mse, 16,777,216") and [line.split()[0] for line in sums[1:3]][0] == "cupy"
+    gradients = recorded_devices.weight_gradients()
+    assert [line.split()[0] for line in gradients[2:-1]] == ["swapped", "naive", "tiled", "cupy"]
+    assert len(recorded_devices.counting()) == 7
+    monkeypatch.setattr(overheads, "known", lambda name: None)
+    for lines in (recorded_devices.sums(), recorded_devices.weight_gradients(), recorded_devices.counting()):
+        assert len(lines) == 1 and "not recorded yet" in lines[0]
+
+
+def test_exchanging_x_and_y_changes_only_the_order_of_writes():
+    swapped = gpu_seconds.swapped()
+    assert "int k = blockIdx.y" in swapped.source.text and swapped.over == ("n_in", "n_out")
+    if not emulate.why_not():
+        assert swapped.operation.check(swapped, device="emulator")

@@ -1,14 +1,19 @@
-"""Recorded results of several devices, as lines to print: machine and date with them; one line where there are none.
+"""Results of GPUs and of several devices, as lines to print: machine and date with them; one line where there are none.
 
 training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices_cpu`
 training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices_gpu`
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
 order_of_threads()    results/gpu.json
+
+These are measured on this machine's GPU, and without one as `python -m benchmarks.overheads` recorded them:
+sums()                the mean squared error of 16.8 million numbers
+weight_gradients()    2,048 × 2,048 weights, few samples and many
+counting()            confusion_matrix with atomics, by the number of cells
 """
 
 import statistics
 
-from nncourse.classroom import overheads
+from nncourse.classroom import gpu_seconds, overheads
 from nncourse.classroom.timing import duration
 
 
@@ -78,6 +83,39 @@ def order_of_threads() -> list[str]:
     if not lines:
         return [_missing("dense_forward by its order of threads", "gpu")]
     return [f"dense_forward, {side:,} × {side:,}", *lines, _where(overheads.recorded("gpu"))]
+
+
+def sums() -> list[str]:
+    """Milliseconds of the mean squared error by each kernel, the fastest first."""
+    if not (found := overheads.known("sums")):
+        return [_missing("sums by a GPU", "overheads")]
+    numbers = gpu_seconds.SUM["batch"] * gpu_seconds.SUM["n"]
+    lines = [f"{name:16} {duration(found[name]):>9}" for name in sorted(found, key=found.__getitem__)]
+    return [f"mse, {numbers:,} numbers", *lines, overheads.where()]
+
+
+def weight_gradients() -> list[str]:
+    """Microseconds of kernels of weight_gradient: a line for a kernel, a column for a number of samples."""
+    if not (found := overheads.known("weight_gradients")):
+        return [_missing("weight gradients on a GPU", "overheads")]
+    kernels, columns = (list(dict.fromkeys(each[key] for each in found)) for key in ("kernel", "samples"))
+    times = {(each["kernel"], each["samples"]): duration(each["seconds"]) for each in found}
+    lines = [f"{name:10}" + "".join(f"{times[name, n]:>16}" for n in columns) for name in kernels]
+    side = gpu_seconds.SIDE
+    heads = "".join(f"{f'{n:,} samples':>16}" for n in columns)
+    return [f"weight_gradient, {side:,} × {side:,} weights", f"{'':10}{heads}", *lines, overheads.where()]
+
+
+def counting() -> list[str]:
+    """Milliseconds of confusion_matrix (atomic): a line for each number of cells."""
+    if not (found := overheads.known("counting")):
+        return [_missing("counting on a GPU", "overheads")]
+    lines = []
+    for each in found:
+        cells = each["classes"] ** 2
+        spread = f"{each['common']:.0%} of them in one" if each["common"] else "evenly"
+        lines.append(f"{each['classes']:3} classes, {cells:6,} cells, {spread:18} {duration(each['seconds']):>8}")
+    return [f"{gpu_seconds.COUNTED:,} samples", *lines, overheads.where()]
 
 
 def _missing(what: str, name: str) -> str:
