@@ -24,6 +24,7 @@ import numpy as np
 from nncourse import device as devices
 from nncourse.cuda.compile import CudaCompileError
 from nncourse.cuda.emulate import ORDERS, EmulationError
+from nncourse.cuda.emulator_program import UNSET
 from nncourse.errors import CourseError
 from nncourse.kernels.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nncourse.kernels.contract import Argument
@@ -453,6 +454,7 @@ def _values_fault(
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     margin = float(np.broadcast_to(allowed, truth.shape)[first])
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
+    unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
     nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE) or _counted_from_sentinel(got[first])
     facts = {
         "name": named.name,
@@ -462,6 +464,7 @@ def _values_fault(
         "got": f"{got[first]:.7g}",
         "expected": "NaN" if np.isnan(truth[first]) else f"{truth[first]:.7g} ± {margin:.1g}",
         "nan": nan,
+        "unset": unset,
         "nans": "nan" in operation.hostile and any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
         "advice": operation.advice(first, *arguments) if operation.advice else "",
