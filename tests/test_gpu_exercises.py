@@ -167,6 +167,14 @@ def test_shares_in_a_confusion_matrix_can_be_read():
         assert axes.images[0].get_clim() == (0, matrix.max())
 
 
+def test_a_legend_below_the_axes_covers_no_line():
+    figure = plots.plot_lines({"a": ((1, 10), (1, 10)), "b": ((1, 10), (10, 1))}, "x", "y", below=True).figure
+    (axes,), (legend,) = figure.axes, figure.legends
+    figure.canvas.draw()
+    assert axes.get_legend() is None and [text.get_text() for text in legend.texts] == ["a", "b"]
+    assert legend.get_window_extent().y1 < axes.get_window_extent().y0
+
+
 def test_figures_have_labels_and_words():
     one = {"a": ((1, 10), (1e-3, 1e-2)), "b": ((1, 10), (2e-3, 1e-2))}
     seconds = {"a": 1e-3, "b": 2e-6}
@@ -174,6 +182,7 @@ def test_figures_have_labels_and_words():
     for shown in (
         plots.plot_amdahl({"a": 0.5, "b": 0.9}, "title"),
         plots.plot_lines(one, "x, units", "y, units", "title"),
+        plots.plot_lines(one, "x, units", "y, units", "title", below=True),
         plots.plot_bars(seconds, "time, s", "title", marks={"a": 1e-4}),
         plots.plot_timelines(spans, "title"),
         plots.plot_roofline({"a": (1e9, 1e10)}, {"b": (2.0, 1e9)}, "title"),

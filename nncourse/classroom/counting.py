@@ -187,8 +187,10 @@ def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
     if sectors[place] > fewest[place]:
         row = rows[request == place][0]
         in_line = f" in line {row['line']}" if row["line"] else ""
-        worst = f"a warp's {NAMES[row['kind']]}{in_line} touches {sectors[place]} sectors where {fewest[place]}"
-        worst += f" would do: {100 * fewest[place] / sectors[place]:.0f} %"
+        worst = (
+            f"a warp's {NAMES[row['kind']]}{in_line} touches {sectors[place]} sectors where {fewest[place]}"
+            f" would do: {100 * fewest[place] / sectors[place]:.0f} %"
+        )
     return replace(count, requests=len(sectors), sectors=int(sectors.sum()), fewest=int(fewest.sum()), worst=worst)
 
 

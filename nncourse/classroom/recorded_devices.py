@@ -90,7 +90,9 @@ def sums() -> list[str]:
     if not (found := overheads.known("sums")):
         return [_missing("sums by a GPU", "overheads")]
     numbers = gpu_seconds.SUM["batch"] * gpu_seconds.SUM["n"]
-    lines = [f"{name:16} {duration(found[name]):>9}" for name in sorted(found, key=found.__getitem__)]
+    where = {"numpy": "numpy, its CPU"}
+    names = sorted(found, key=found.__getitem__)
+    lines = [f"{where.get(name, name):16} {duration(found[name]):>9}" for name in names]
     return [f"mse, {numbers:,} numbers", *lines, overheads.where()]
 
 
