@@ -215,7 +215,8 @@ def display_widget(widget: anywidget.AnyWidget, still: Figure | described.Descri
     data, metadata = widget._repr_mimebundle_()
     display(data, metadata=metadata, raw=True)
     data, metadata = still._repr_mimebundle_() if still else ({"text/html": "", "text/plain": ""}, {})
-    line = f'{"Here it stands still. " if still else ""}<span class="nncourse-again">{SAVED}</span>'
+    stands = "Here it stands still. " if still else ""
+    line = f'{stands}<span class="nncourse-again">{SAVED}</span>'
     below = f'<style>{BELOW}</style><p class="nncourse-still"><em>{line}</em></p>{data["text/html"]}'
     words = f"{SAVED} {data['text/plain']}" if still else ""
     display(data | {"text/html": below, "text/plain": words}, metadata=metadata, raw=True)
