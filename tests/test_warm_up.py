@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from exercise_operations import belongs_to_no_backend, kernel_is_right_and_can_be_shown
 from figures import fits_on_its_page, png
 
 from nncourse.classroom import matrices, picture
-from nncourse.classroom.course import solution
 from nncourse.cuda import emulate
 from nncourse.device import gpu_available
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find, operations
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.warm_up import add_bias, one_sample, turn_round
 
 OPERATIONS = add_bias, turn_round, one_sample
@@ -28,11 +27,8 @@ FIGURES = {
 def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, kernel, capsys):
     if operation[kernel].cuda and not gpu_available() and emulate.why_not():
         pytest.skip(emulate.why_not())
-    assert operation.check(kernel), str(operation.check(kernel))
-    solution(operation.name, kernel)
-    assert (f"void {operation.name}_{kernel}(" if operation[kernel].cuda else "def ") in capsys.readouterr().out
-    assert find(operation.name) is operation
-    assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+    kernel_is_right_and_can_be_shown(operation, kernel, capsys)
+    belongs_to_no_backend(operation)
 
 
 def test_the_last_piece_is_turned_round_too():

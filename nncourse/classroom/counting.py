@@ -119,7 +119,8 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
     result = kernel(*copies, **options)
     if not found:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
-    title = f"{operation.name} ({kernel.name}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
+    which = ", ".join(filter(None, (kernel.name, kernel.whose)))
+    title = f"{operation.name} ({which}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
     return Accesses(title, found[0], check.compare(operation, result, truths, arguments))
 
 
