@@ -19,7 +19,7 @@ FIGURES = {
     "row-major": (lambda: matrices.plot_row_major(3, 4), "12 cells"),
     "gpu": (lambda: matrices.plot_gpu(132, 64), "132 multiprocessors"),
     "steps": (lambda: matrices.plot_tile_steps(3, 2), "3 steps"),
-    "banks": (lambda: matrices.plot_banks((16, 17)), "banks 0 and 16 only; Rows of 17"),
+    "banks": (lambda: matrices.plot_banks((16, 17)), "Rows of 16: 0, 16, 0, 16, 0"),
     "ladder": (lambda: matrices.plot_ladder({"slow": 8e-3, "fast": 2e-3}, 1e12, 1e9, "a title"), "2 ms, 4× as fast"),
 }
 

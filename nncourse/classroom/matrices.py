@@ -125,19 +125,11 @@ def plot_banks(widths: Sequence[int], rows: int = 16, k: int = 0) -> Described:
         axes.set(xlim=(-1.6, max(widths) + 0.3), ylim=(-rows + 0.7, 1.3))
         for row in (0, 1, rows - 1):
             axes.text(-0.2, 0.5 - row, f"x = {row}", ha="right", va="center", fontsize=7, color=INK)
-        worst = np.bincount(banks[:, k]).max()
-        axes.set_title(f"rows of {width}: {worst} of {rows} in one bank", fontsize=10)
-        said.append(f"Rows of {width}: the {rows} numbers of the framed column lie in {_banks_of(banks[:, k])}")
-    words = (
-        f"Tiles of {rows} rows; in each cell stands its bank, its number in the tile modulo {WARP}. A frame marks "
-        "the column that a warp reads; red cells share the bank of its first number. "
-    )
-    return Described(figure, f"{words}{'; '.join(said)}.")
-
-
-def _banks_of(banks: np.ndarray) -> str:
-    different = sorted(set(banks.tolist()))
-    return f"banks {different[0]} and {different[1]} only" if len(different) == 2 else f"{len(different)} banks"
+        axes.set_title(f"rows of {width} numbers", fontsize=10)
+        said.append(f"Rows of {width}: {', '.join(map(str, banks[:, k]))}")
+    words = f"Tiles of {rows} rows; in each cell stands its bank, its number in the tile modulo {WARP}. A frame marks "
+    words += "the column that a warp reads; red cells share the bank of its first number. The banks down that column. "
+    return Described(figure, f"{words}{'. '.join(said)}.")
 
 
 def plot_ladder(seconds: Mapping[str, float], limit: float, flops: float, title: str) -> Described:

@@ -420,10 +420,15 @@ def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
     return Described(figure, f"Speedup of the whole step over the speedup of its part. {'; '.join(said)}.")
 
 
-def plot_lines(lines: Lines, xlabel: str, ylabel: str, title: str = "", xscale: str = "log") -> Described:
-    """Plot lines with markers on a logarithmic y axis."""
+def plot_lines(
+    lines: Lines, xlabel: str, ylabel: str, title: str = "", xscale: str = "log", below: bool = False
+) -> Described:
+    """Plot lines with markers on a logarithmic y axis; `below` puts the legend under it, where lines fill the axes."""
     figure, axes = _figure(title, width=6.5)
     _lines(axes, lines)
+    if below:
+        axes.get_legend().remove()
+        figure.legend(loc="outside lower center", ncols=len(lines), frameon=False, fontsize=9)
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale)
     return Described(figure, f"{ylabel} over {xlabel}. {_ends(lines)}")
 

@@ -273,6 +273,12 @@ def _filled(registers, shared_bytes, threads, sm):
     return np.array(shares)
 
 
+def _often_small(rng, shape, low, high):
+    """Integers; half of them in the lowest eighth, so that each of the four limits is met."""
+    top = np.where(rng.random(shape) < 0.5, low + (high - low) // 8, high)
+    return rng.integers(low, top, shape, dtype=np.int32)
+
+
 occupancy = Operation(
     "occupancy",
     "occupancy = warps that fit on an SM at once / warps it has places for",
@@ -280,9 +286,9 @@ occupancy = Operation(
     truth=_filled,
     magnitude=_filled,
     values={
-        "registers": lambda rng, shape, sizes: rng.integers(16, 256, shape, dtype=np.int32),
+        "registers": lambda rng, shape, sizes: _often_small(rng, shape, 16, 256),
         "shared_bytes": lambda rng, shape, sizes: rng.integers(0, 50, shape, dtype=np.int32) ** 3 // 3,
-        "threads": lambda rng, shape, sizes: rng.integers(1, 1025, shape, dtype=np.int32),
+        "threads": lambda rng, shape, sizes: _often_small(rng, shape, 1, 1025),
     },
     hostile=(),
     advice=lambda place, registers, shared_bytes, threads, sm: (
