@@ -157,8 +157,9 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> WordedFigure:
         axes.scatter([x] * len(rows), rows, s=90, color="tab:orange" if x else "tab:blue", zorder=2)
         if size > len(rows):
             axes.text(x, 0, "⋮", ha="center", va="center", fontsize=16, color=INK, zorder=3)
-        what = "inputs" if x == 0 else "output" if x == len(sizes) - 1 else "hidden"
-        axes.text(x, -4.2, f"{size} {what}{'s' if what == 'output' and size > 1 else ''}", ha="center", color=INK)
+        last = "outputs" if size > 1 else "output"
+        what = "inputs" if x == 0 else last if x == len(sizes) - 1 else "hidden"
+        axes.text(x, -4.2, f"{size} {what}", ha="center", color=INK)
     axes.set_ylim(-4.8, 3.8)
     kinds = ["input", *["neuron"] * (len(sizes) - 1)]
     layers = " → ".join(f"{size} {kind}{'s' * (size > 1)}" for size, kind in zip(sizes, kinds, strict=True))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from .units import WORD, Unit, as_it_is, flowing, joined
 
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
-MARK = re.compile(r"//+[ \t]?")
+MARK = re.compile(r"//+[ \t]?(?:-{3,} )?")
+EXAMPLE = re.compile(r"//[ \t]{4}|//\t")
 NO_TEXT = re.compile(r"%%cuda |clang-format|NOLINT|-+$|=+$")
 
 
@@ -42,6 +43,8 @@ def _goes_on(source: str, last: re.Match, following: re.Match) -> bool:
     lines = all(each[0].startswith("//") for each in (last, following))
     aligned = _column(source, last.start()) == _column(source, following.start())
     text = MARK.sub("", following[0], count=1)
+    if any("---" in each[0] or EXAMPLE.match(each[0]) for each in (last, following)):
+        return False
     return lines and aligned and between.strip(" \t") == "\n" and bool(WORD.search(text)) and not _set_apart(text)
 
 
@@ -56,6 +59,8 @@ def _column(source: str, place: int) -> int:
 
 def _unit(source: str, block: list[re.Match], width: int) -> Iterator[Unit]:
     first, end = block[0], block[-1].end()
+    if EXAMPLE.match(first[0]):
+        return
     if first[0].startswith("/*"):
         begin, end = first.start() + 2, first.end() - 2
         text = source[begin:end]

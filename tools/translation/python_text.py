@@ -27,6 +27,8 @@ NAMED_BY = {
     *("match", "search", "sub", "finditer", "findall", "split", "Operation", "kernel", "cuda_kernel", "getattr"),
     *("startswith", "endswith", "add_argument_group", "einsum", "environ", "which", "import_module", "strptime"),
 }
+CONTROLS = {"menu", "stepped", "tick"}
+HEAD = re.compile(r"(?i)(?:^|_)(?:heads?|columns)$")
 LOOKS_UP = {
     *("get", "pop", "setdefault", "index", "count", "startswith", "endswith", "getattr", "partition", "rpartition"),
     *("split", "rsplit", "removeprefix", "removesuffix", "find", "rfind"),
@@ -38,6 +40,7 @@ PART = re.compile(r"(?:[,;:)] |\()[^\W\d_]{3,}[^{}=]*$| [^\W\d_]{2,} ?$")
 LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|$)")
 C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\"|\bfloat\* |; +//|;\n")
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
+MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
 LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 AFTER_CODE = re.compile(r"  # noqa.*$| # type: ignore.*$")
 
@@ -97,18 +100,18 @@ def _goes_on(block: list[tokenize.TokenInfo], token: tokenize.TokenInfo) -> bool
     below = token.start[0] == last.start[0] + 1 and token.start[1] == last.start[1]
     alone = all(not each.line[: each.start[1]].strip() for each in (last, token))
     text = token.string[1:]
-    return below and alone and text.strip() != "" and not text.startswith("   ") and not LIST_ITEM.match(text)
+    apart = any("---" in each.string or each.string.startswith(EXAMPLE) for each in (last, token))
+    return below and alone and not apart and text.strip() != "" and not LIST_ITEM.match(text)
 
 
 def _comment(source: Source, block: list[tokenize.TokenInfo], width: int) -> Iterator[Unit]:
-    if not block or CODE_COMMENT.match(block[0].string):
+    if not block or CODE_COMMENT.match(block[0].string) or block[0].string.startswith(EXAMPLE):
         return
-    text = joined(token.string.lstrip("#") for token in block).strip()
-    text = AFTER_CODE.sub("", text)
+    text = AFTER_CODE.sub("", joined(MARK.sub("", token.string, count=1) for token in block).strip())
     if not WORD.search(text):
         return
     row, column = block[0].start
-    lead = len(block[0].string) - len(block[0].string.lstrip("# "))
+    lead = MARK.match(block[0].string).end()
     begin = source.starts[row - 1] + column + lead
     end = source.starts[block[-1].end[0] - 1] + block[-1].end[1]
     if len(block) == 1:
@@ -178,6 +181,8 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
         return False
     parent = above[0]
     shown = _reads_as_text(bare, "\0" in bare) and text not in words.names
+    if _is_head(node, above) or _is_label(node, parent):
+        return True
     if isinstance(parent, ast.Subscript) and parent.slice is node:
         return False
     if isinstance(parent, ast.Compare):
@@ -195,6 +200,22 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
     return shown
 
 
+def _is_head(node: ast.expr, above: list[ast.AST]) -> bool:
+    """Whether it is the head of a table's column: an element of what is called head, heads or …COLUMNS."""
+    if len(above) < 2 or not isinstance(above[0], ast.Tuple | ast.List) or not isinstance(above[1], ast.Assign):
+        return False
+    return any(isinstance(name, ast.Name) and HEAD.search(name.id) for name in above[1].targets)
+
+
+def _is_label(node: ast.expr, parent: ast.AST) -> bool:
+    """Whether it is the label of a control: drawn.slider("rate", …); in the playground the name comes first."""
+    if not isinstance(parent, ast.Call) or node not in parent.args:
+        return False
+    if isinstance(parent.func, ast.Attribute) and isinstance(parent.func.value, ast.Name):
+        return parent.func.value.id == "drawn" and parent.args[0] is node
+    return isinstance(parent.func, ast.Name) and parent.func.id in CONTROLS and node in parent.args[1:3]
+
+
 def _reads_as_text(bare: str, has_holes: bool) -> bool:
     """Whether there are two words, or one that is part of a sentence: with a hole, or behind a comma."""
     if TWO_WORDS.search(bare) or PART.match(bare):
@@ -205,7 +226,7 @@ def _reads_as_text(bare: str, has_holes: bool) -> bool:
 def names_in(texts: Iterable[str]) -> frozenset[str]:
     """The strings that these sources take for names: they compare them, or look something up with them.
 
-    So does a dictionary whose key stands elsewhere too.
+    So does a dictionary whose key stands elsewhere too, or in another dictionary of the same source.
     """
     names: set[str] = set()
     keys: set[str] = set()
@@ -216,7 +237,9 @@ def names_in(texts: Iterable[str]) -> frozenset[str]:
         own = [
             key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys if key and _is_text(key)
         ]
-        keys |= {key.value for key in own}
+        values = [key.value for key in own]
+        names |= {value for value in values if values.count(value) > 1}
+        keys.update(values)
         elsewhere |= {node.value for node in ast.walk(tree) if _is_text(node) and node not in own}
     return frozenset(names | keys & elsewhere)
 
