@@ -2,7 +2,7 @@
 
 Grey images of 148 × 197 pixels, nine classes, float32 without TF32, plain SGD; all begin with the same weights and take
 steps on the same batch, which lies on the GPU. Contenders take turns, some steps a round. PyTorch runs eagerly, with
-cuDNN's kernels chosen by timing: by default it chooses by rules, and a step took 61 ms in place of 54 on an H200.
+cuDNN's kernels chosen by timing. By default it chooses them by rules: that is timed before, in a process of its own.
 
 Beside the times: the memory that each holds, the seconds in which Python issues a step of ours, how far gradients are
 apart, and where our step spends its time, by operation, as CUDA events around each call see it.
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import workers
 from benchmarks.saved import refuse_out, save
 from nncourse import device as devices
 from nncourse.errors import CourseError
@@ -30,7 +31,8 @@ from nncourse.model.updates import SGD
 
 CLASSES, RATE = 9, 0.01
 CONVOLUTIONS = ("convolution_forward", "convolution_weight_gradient", "convolution_input_gradient")
-OURS, PYTORCH = "nncourse", "PyTorch"
+OURS, PYTORCH, BY_RULES = "nncourse", "PyTorch", "PyTorch, cuDNN by rules"
+LIMIT = 120.0  # seconds for BY_RULES
 
 
 class Timed:
@@ -69,12 +71,12 @@ def our_step(network: Network, X: np.ndarray, labels: np.ndarray, backend: Backe
     return lambda calls=backend: training_step(there, there_X, Y, RATE, calls, update, Turn()), there
 
 
-def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray, device: str):
-    """step(), and its gradient as one vector. The model is torchvision's."""
+def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray, device: str, by_timing: bool = True):
+    """step(), and its gradient as one vector. The model is torchvision's; by_timing: how cuDNN's kernels are chosen."""
     import torch
     import torchvision
 
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = False, True
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = False, by_timing
     torch.set_float32_matmul_precision("highest")
     model = getattr(torchvision.models, f"resnet{depth}")(num_classes=CLASSES)
     model.conv1 = torch.nn.Conv2d(1, 64, 7, 2, 3, bias=False)
@@ -94,8 +96,36 @@ def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray
     return step, gradient
 
 
+def pytorch_by_rules(request: tuple[int, int, int, str, int, tuple[int, int]]) -> list[float]:
+    """Called in a separate process: seconds a step in each round, cuDNN's kernels chosen by rules."""
+    rows, rounds, steps, device, depth, sides = request
+    network = resnet(depth, CLASSES, height=sides[0], width=sides[1])
+    place = "cuda" if device == "gpu" else "cpu"
+    step, _ = pytorch_step(network, depth, *batch_of(rows, *sides), place, by_timing=False)
+    wait = synchronised(device)
+    for _ in range(2):
+        step()
+    return [timed(step, steps, wait) for _ in range(rounds)]
+
+
+def timed(step: Callable, steps: int, wait: Callable[[], None]) -> float:
+    """Seconds a step."""
+    wait()
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    wait()
+    return (time.perf_counter() - start) / steps
+
+
 def measure(rows: int, rounds: int, steps: int, device: str = "gpu", depth: int = 34, sides=IMAGE) -> dict:
     """Seconds a step of each contender in each round, and what else the module's text tells."""
+    by_rules, why = {}, {}
+    try:
+        request = (rows, rounds, steps, device, depth, tuple(sides))
+        by_rules[BY_RULES] = workers.asked_once(pytorch_by_rules, request, LIMIT)
+    except workers.FailedError as error:
+        why[BY_RULES] = str(error)
     network = resnet(depth, CLASSES, height=sides[0], width=sides[1])
     X, labels = batch_of(rows, *sides)
     backend = choose("cuda", **dict.fromkeys(CONVOLUTIONS, "cudnn")) if device == "gpu" else choose("numpy")
@@ -103,7 +133,7 @@ def measure(rows: int, rounds: int, steps: int, device: str = "gpu", depth: int 
     ours, there = our_step(network, X, labels, backend)
     ours()
     devices.synchronise(device)
-    found: dict[str, Any] = {"prepared": {OURS: time.perf_counter() - began}, "left_out": {}, "memory": {}}
+    found: dict[str, Any] = {"prepared": {OURS: time.perf_counter() - began}, "left_out": why, "memory": {}}
     print(f"ours is ready after {found['prepared'][OURS]:.0f} s", flush=True)
     work, gradient = {OURS: ours}, devices.to_device(there.flat_gradient, "cpu").copy()
     found["memory"][OURS] = held(device)
@@ -127,11 +157,8 @@ def measure(rows: int, rounds: int, steps: int, device: str = "gpu", depth: int 
     wait()
     for _ in range(rounds):
         for name, step in work.items():
-            start = time.perf_counter()
-            for _ in range(steps):
-                step()
-            wait()
-            seconds[name].append((time.perf_counter() - start) / steps)
+            seconds[name].append(timed(step, steps, wait))
+    seconds |= by_rules
     found["steps"] = [
         {"contender": name, "seconds_a_step": statistics.median(each), "rounds": each} for name, each in seconds.items()
     ]

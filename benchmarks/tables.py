@@ -106,7 +106,7 @@ def _contenders(title: str, medians: dict[str, dict[str, float]], references: tu
             if contender not in times:
                 cells.append("–")
                 continue
-            ratio = f" ({times[reference] / times[contender]:.2g}×)" if reference and contender != reference else ""
+            ratio = f" ({factor(times[reference] / times[contender])})" if reference and contender != reference else ""
             cells.append(_micro(times[contender]) + ratio)
         rows.append([case, *cells])
     return _rows([title, *contenders], rows)
@@ -115,6 +115,11 @@ def _contenders(title: str, medians: dict[str, dict[str, float]], references: tu
 def _micro(seconds: float) -> str:
     """Microseconds."""
     return _three_digits(seconds * 1e6)
+
+
+def factor(value: float) -> str:
+    """Two digits, without a power of ten: 0.012×, 4.7×, 690×."""
+    return f"{float(f'{value:.2g}'):,.15g}×"
 
 
 def _three_digits(value: float) -> str:
@@ -161,7 +166,7 @@ def _over_base(medians: dict[str, dict[str, float]], how: str) -> list[str]:
         cells = []
         for times in medians.values():
             known = BASE in times and name in times
-            ratio = f" ({times[BASE] / times[name]:.2g}×)" if known and name != BASE else ""
+            ratio = f" ({factor(times[BASE] / times[name])})" if known and name != BASE else ""
             cells.append(_micro(times[name]) + ratio if name in times else "–")
         rows.append([name, *cells])
     return [said, "", *_rows(["µs a step", *medians], rows)]

@@ -3,4 +3,11 @@
 Read kernels/operation.py first, then kernels/dense.py: the rest of the package follows from these two.
 """
 
+import os
+
+from nncourse import language
+
 __version__ = "0.2.0"
+
+# All modules and data files come from the folder of the language that is asked for.
+__path__ = [str(language.folder_of(os.environ.get(language.VARIABLE, "")))]

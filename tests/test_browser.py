@@ -564,6 +564,28 @@ def test_a_taste_of_the_playground_learns_and_grows(page):
     where.screenshot(path=PICTURES / "taste.png")
 
 
+def test_a_saved_notebook_opened_anew_shows_stills_and_what_to_do_and_no_error(page, jupyterlab):
+    folder, address = jupyterlab
+    page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^File$")).click()
+    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Save Notebook$")).click()
+    page.locator("#jp-main-statusbar", has_text="Saving completed").wait_for()
+    shutil.copy(folder / "widgets.ipynb", folder / "saved.ipynb")  # a kernel of its own, which has no widgets
+    anew = page.context.browser.new_page(viewport=VIEW)
+    try:
+        anew.goto(address.replace("/lab/tree/widgets.ipynb", "/lab/workspaces/anew/tree/saved.ipynb"))
+        idle(anew)
+        anew.locator(".jp-OutputArea-output", has_text="Error displaying widget").first.wait_for(state="attached")
+        photograph(anew, "saved.png")
+        for number in range(len(CELLS)):
+            outputs = cell(anew, number).locator(".jp-OutputArea-output:visible")
+            if number == WAITS:
+                continue
+            assert outputs.count() == 1 and "Run this cell to play." in outputs.inner_text(), number
+            assert outputs.locator("img").count() == (number in DRAWN), number
+    finally:
+        anew.close()
+
+
 def test_nothing_went_wrong_in_the_notebook(page):
     for kind in ("stderr", "error"):
         assert page.locator(f".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.{kind}']").count() == 0

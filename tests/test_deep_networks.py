@@ -91,6 +91,7 @@ def test_a_step_is_shown_by_operation(results):
     ]
     assert lines["op0"][1:] == ["20.0", "ms", "10.3%"]
     assert lines["3 others"][2:] == ["39", "21.0", "ms", "10.8%"]
+    assert lines["together"][1:] == ["105", "195.0", "ms", "100.0%"]
 
 
 def test_devices_are_compared_with_the_mean_of_each_alone(results):
@@ -99,14 +100,14 @@ def test_devices_are_compared_with_the_mean_of_each_alone(results):
         return about | {"over_alone": over, "efficiency": over / len(devices)} | more
 
     alone = [line([0], 1000.0, 1.0, joules=2000.0, edp_over_alone=1.1), line([1], 1100.0, 1.0, joules=2200.0)]
-    both = line([0, 1], 2079.0, 1.98, joules=2150.0, edp_over_alone=0.52)
+    both = line([0, 1], 2079.0, 1.98, joules=2150.0, joules_over_alone=1.03, edp_over_alone=0.52)
     setting = {"depth": 34, "batch": 128}
     more = {"left_out": {"PyTorch": "no torch"}, "not_measured": ["CPU: not measurable here"]}
     results("devices_gpu", {"scaling": [*alone, both], "setting": setting} | more)
     lines = resnet_recorded.devices().splitlines()
     assert lines[0] == "ResNet-34, 128 images a GPU, float32 (recorded, A chip, 2026-11-23)"
-    assert lines[2].split() == ["nncourse,", "1", "GPU", "1,050", "1.00", "1.000", "2,100", "–"]
-    assert lines[3].split() == ["nncourse,", "2", "GPUs", "2,079", "1.98", "0.990", "2,150", "0.52"]
+    assert lines[2].split() == ["nncourse,", "1", "GPU", "1,050", "1.00", "1.000", "2,100", "–", "–"]
+    assert lines[3].split() == ["nncourse,", "2", "GPUs", "2,079", "1.98", "0.990", "2,150", "1.03", "0.52"]
     assert lines[4:] == ["PyTorch was not run: no torch", "CPU: not measurable here"]
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from nncourse.classroom import plots
-from nncourse.classroom.described import Described, Drawn
+from nncourse.classroom.described import Described, WordedFigure
 from nncourse.classroom.timing import Row
 from nncourse.model.training import Epoch, History
 
@@ -143,5 +143,5 @@ def test_the_words_of_a_neuron_count_its_wrong_points():
 def test_every_figure_of_the_package_has_words_made_from_its_data(figure, words, monkeypatch, tmp_path):
     monkeypatch.setenv("NNCOURSE_MY_KERNELS", str(tmp_path))
     drawn = figure()
-    assert isinstance(drawn, Drawn) and words in drawn.words, drawn.words
+    assert isinstance(drawn, WordedFigure) and words in drawn.words, drawn.words
     json.dumps(drawn._repr_mimebundle_())

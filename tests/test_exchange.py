@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
 from processes import in_processes
 
-from nncourse.classroom.course import solution, solution_text
+from nncourse.classroom.course import solution_text
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, shard
 from nncourse.kernels import kept_kernels, outside
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find, operations
 from nncourse.kernels.exchange import all_reduce, averaging_round, pipeline, server_update, shards, weighted_gradient
 from nncourse.kernels.members import GroupOperation
 from nncourse.parallel.simulated import Link, ring_seconds, root_seconds, simulate, tree_seconds
@@ -34,13 +33,8 @@ def text_of(kernel: str) -> str:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, capsys):
-    for name in operation.kernels:
-        for seed in range(5):
-            assert operation.check(name, seed=seed), str(operation.check(name, seed=seed))
-        solution(operation.name, name)
-        assert capsys.readouterr().out.startswith("def ")
-    assert find(operation.name) is operation
-    assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+    kernels_are_right_and_can_be_shown(operation, capsys, seeds=range(5))
+    belongs_to_no_backend(operation)
 
 
 # ---- the course's kernels

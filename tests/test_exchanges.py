@@ -88,20 +88,21 @@ def test_recorded_times_are_shown_with_machine_and_date_or_in_a_line_that_there_
     assert "–" in next(line for line in lines if line.startswith("ours"))
 
 
-def test_recorded_epochs_show_the_best_time_of_each_batch_and_number_of_gpus(monkeypatch):
+def test_recorded_epochs_show_the_step_of_each_batch_and_number_of_gpus(monkeypatch):
     monkeypatch.setattr(overheads, "recorded", lambda name: {})
     assert exchanges.recorded_epochs() == "Epochs on several GPUs: not recorded yet."
     records = [
-        {"devices": devices, "contender": contender, "batch": batch, "seconds_an_epoch": 1e-3 * times}
+        {"devices": devices, "contender": contender, "batch": batch, "seconds_a_step": 1e-6 * times}
         for devices, contender, batch, times in (
             (1, "graph", 64, 13),
             (1, "one_kernel", 64, 10),
             (2, "shared batches", 64, 18),
-            (1, "graph", 1024, 5.5),
+            (1, "graph", 1024, 55),
         )
     ]
     found = {"machine": "GPU X, 1 GiB", "date": "2026-01-02", "records": records}
     monkeypatch.setattr(overheads, "recorded", lambda name: found)
     lines = exchanges.recorded_epochs().splitlines()
-    assert lines[0] == "GPU X, 2026-01-02; ms an epoch"
-    assert [line.split() for line in lines[2:]] == [["64", "10.0", "18.0"], ["1,024", "5.5", "–"]]
+    assert lines[0] == "GPU X, 2026-01-02; µs a step"
+    assert [name.strip() for name in lines[1].split("   ")[1:]] == ["1 GPU", "1 GPU, one kernel", "2 GPUs"]
+    assert [line.split() for line in lines[2:]] == [["64", "13", "10", "18"], ["1,024", "55", "–", "–"]]

@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from nncourse import device
-from nncourse.classroom import cuda_cell, timing
+from nncourse.classroom import cuda_cell, picture, timing
 from nncourse.classroom.exercise import cuda, exercise
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("my_kernels", "clean_environment")
 HEAD = 'extern "C" __global__ void sigmoid(const float* z, float* a, int n) {\n'
 INDEX = "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
 RIGHT_CUDA = HEAD + INDEX + "    if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]));\n}\n"
+WRONG_CUDA = RIGHT_CUDA.replace("expf(-z", "expf(z")
 Z = np.linspace(-3, 3, 7, dtype=np.float32)
 
 
@@ -81,9 +82,9 @@ def test_wrong(my_kernels, capsys):
         return 1 / (1 + np.exp(z))
 
     assert sigmoid.outcome.state == "wrong"
-    first, hint = capsys.readouterr().out.splitlines()
+    first, hint, state = capsys.readouterr().out.splitlines()
     assert first.startswith("✗ sigmoid (numpy): z (1,)") and "expected" in first
-    assert 'hint("sigmoid", "numpy")' in hint
+    assert 'hint("sigmoid", "numpy")' in hint and state == "  Not kept. The course goes on with its own kernel."
     assert [path.name for path in my_kernels.iterdir()] == [kept_kernels.ATTEMPTS]
     np.testing.assert_allclose(sigmoid(Z), 1 / (1 + np.exp(-Z)), rtol=1e-5)  # the course goes on
     (z,) = sigmoid.case
@@ -124,7 +125,8 @@ def test_defining_it_again_and_rerunning_the_stub_punishes_nobody(my_kernels):
     def sigmoid(z):
         return z
 
-    assert sigmoid.outcome.state == "wrong" and "earlier" in sigmoid.outcome.notes[-1]
+    assert sigmoid.outcome.state == "wrong"
+    assert sigmoid.outcome.notes[-1] == "Not kept. Your earlier right one stays kept, and goes on."
     assert sigmoid.kernel.where == "sigmoid.numpy.py"
     assert (my_kernels / "sigmoid.numpy.py").read_text() == kept
 
@@ -318,6 +320,30 @@ class TestCuda:
         backend = choose("cuda", mine=True, emulate=True)
         assert backend.notes["sigmoid"] == "yours" and backend.kernels["sigmoid"].block == (64,)
         np.testing.assert_allclose(answer(Z), 1 / (1 + np.exp(-Z)), rtol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("text", "notes", "whose"),
+        [
+            (f"{HEAD}}}\n", [], ""),
+            (WRONG_CUDA, ["Not kept. The course goes on with its own kernel."], ", yours, wrong"),
+            (
+                "void sigmoid() {}",
+                ["Not kept. The course goes on with its own kernel; yours cannot be run, so .attempt is the course's."],
+                "",
+            ),
+            (RIGHT_CUDA, ["Kept as sigmoid.naive.cu."], ", yours"),
+        ],
+        ids=("open", "wrong", "cannot be run", "right"),
+    )
+    def test_pictures_and_notes_say_whose_kernel_is_shown(self, text, notes, whose, my_kernels):
+        answer = cuda("sigmoid naive", text)
+        assert list(answer.outcome.notes[-1:]) == notes
+        assert picture.show("sigmoid", answer.attempt, n=4).accesses.title == f"sigmoid (naive{whose}): n 4"
+
+    def test_what_was_kept_is_shown_as_yours_while_the_cell_is_open_again(self, my_kernels):
+        cuda("sigmoid naive", RIGHT_CUDA)
+        answer = cuda("sigmoid naive", f"{HEAD}}}\n")
+        assert picture.show("sigmoid", answer.attempt, n=4).accesses.title == "sigmoid (naive, yours): n 4"
 
     def test_errors_have_the_line_numbers_of_the_cell(self):
         body = HEAD + INDEX + "    if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]))\n}\n"

@@ -4,16 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from exercise_operations import belongs_to_no_backend
 
 from nncourse import device
-from nncourse.classroom import anatomy, overheads, plots, timing
+from nncourse.classroom import anatomy, gpu_seconds, overheads, plots, recorded_devices, timing
 from nncourse.classroom.course import solution
 from nncourse.cuda import emulate
 from nncourse.cuda.compile import gpu_kernel, resources
 from nncourse.errors import CourseError
 from nncourse.kernels import gpu_exercises
 from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find, operations
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.gpu_exercises import A4000, H200, PretendGpu, occupancy
 from nncourse.model.network import make_network, training_step
 
@@ -40,8 +41,7 @@ def test_kernels_are_right_and_can_be_shown(operation, kernel, capsys):
 
 def test_they_are_found_but_belong_to_no_backend_and_are_not_timed():
     for operation in OPERATIONS:
-        assert find(operation.name) is operation
-        assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+        belongs_to_no_backend(operation)
         with pytest.raises(CourseError, match="not timed"):
             timing.time_kernels(operation, names=list(operation.kernels))
 
@@ -167,6 +167,14 @@ def test_shares_in_a_confusion_matrix_can_be_read():
         assert axes.images[0].get_clim() == (0, matrix.max())
 
 
+def test_a_legend_below_the_axes_covers_no_line():
+    figure = plots.plot_lines({"a": ((1, 10), (1, 10)), "b": ((1, 10), (10, 1))}, "x", "y", below=True).figure
+    (axes,), (legend,) = figure.axes, figure.legends
+    figure.canvas.draw()
+    assert axes.get_legend() is None and [text.get_text() for text in legend.texts] == ["a", "b"]
+    assert legend.get_window_extent().y1 < axes.get_window_extent().y0
+
+
 def test_figures_have_labels_and_words():
     one = {"a": ((1, 10), (1e-3, 1e-2)), "b": ((1, 10), (2e-3, 1e-2))}
     seconds = {"a": 1e-3, "b": 2e-6}
@@ -174,6 +182,7 @@ def test_figures_have_labels_and_words():
     for shown in (
         plots.plot_amdahl({"a": 0.5, "b": 0.9}, "title"),
         plots.plot_lines(one, "x, units", "y, units", "title"),
+        plots.plot_lines(one, "x, units", "y, units", "title", below=True),
         plots.plot_bars(seconds, "time, s", "title", marks={"a": 1e-4}),
         plots.plot_timelines(spans, "title"),
         plots.plot_roofline({"a": (1e9, 1e10)}, {"b": (2.0, 1e9)}, "title"),
@@ -182,3 +191,22 @@ def test_figures_have_labels_and_words():
         assert len(shown.words) > 40 and "a" in shown.words
         assert all(axes.get_xlabel() for axes in shown.figure.axes)
         shown.figure.canvas.draw()
+
+
+def test_what_was_recorded_of_sums_gradients_and_counting_is_shown(monkeypatch):
+    monkeypatch.setattr(overheads, "known", overheads.recorded("overheads").get)
+    sums = recorded_devices.sums()
+    assert sums[0].startswith("mse, 16,777,216") and [line.split()[0] for line in sums[1:3]][0] == "cupy"
+    gradients = recorded_devices.weight_gradients()
+    assert [line.split()[0] for line in gradients[2:-1]] == ["swapped", "naive", "tiled", "cupy"]
+    assert len(recorded_devices.counting()) == 7
+    monkeypatch.setattr(overheads, "known", lambda name: None)
+    for lines in (recorded_devices.sums(), recorded_devices.weight_gradients(), recorded_devices.counting()):
+        assert len(lines) == 1 and "not recorded yet" in lines[0]
+
+
+def test_exchanging_x_and_y_changes_only_the_order_of_writes():
+    swapped = gpu_seconds.swapped()
+    assert "int k = blockIdx.y" in swapped.source.text and swapped.over == ("n_in", "n_out")
+    if not emulate.why_not():
+        assert swapped.operation.check(swapped, device="emulator")

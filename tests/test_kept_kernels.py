@@ -7,6 +7,7 @@ import pytest
 
 from nncourse import datasets, device, errors
 from nncourse.cli import main
+from nncourse.cuda import emulate
 from nncourse.errors import CourseError
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import relu, sigmoid
@@ -14,6 +15,7 @@ from nncourse.kernels.backend import choose, operations
 from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import adam_update
+from nncourse.kernels.verdict import Verdict
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.model.updates import Adam
@@ -287,8 +289,6 @@ def test_a_cupy_exercise_is_checked_with_numpy_where_there_is_no_gpu(my_kernels)
 class TestCuda:
     @pytest.fixture(autouse=True)
     def emulator(self):
-        from nncourse.cuda import emulate
-
         if not device.gpu_available() and emulate.why_not():
             pytest.skip(emulate.why_not())
 
@@ -372,3 +372,14 @@ def test_a_named_folder_for_kernels_comes_first(course, tmp_path, monkeypatch):
     assert kept_kernels.folder() == tmp_path / "elsewhere"
     monkeypatch.setenv("NNCOURSE_MY_KERNELS", "")
     assert kept_kernels.folder() == tmp_path / "srv" / "course" / "my_kernels"
+
+
+@pytest.mark.parametrize(("unset", "said_by"), [(True, "emulator"), (False, "gpu")])
+def test_where_a_gpu_finds_wrong_values_the_emulator_says_whether_something_was_not_set(unset, said_by, monkeypatch):
+    def check(kernel, device, **_):
+        return Verdict("relu", "naive", "wrong value", {"by": device, "unset": unset and device == "emulator"})
+
+    monkeypatch.setattr(device, "gpu_available", lambda: True)
+    monkeypatch.setattr(emulate, "why_not", lambda: None)
+    monkeypatch.setattr(relu, "check", check)
+    assert kept_kernels.check("relu", "naive", CUDA_RIGHT, {"block": [64]}).facts["by"] == said_by

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
+from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
 
-from nncourse.classroom.course import solution
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find, operations
 from nncourse.kernels.measuring import amdahl_fit, cpu_share, energy_and_edp, scaling_laws, speedup_and_efficiency
 
 OPERATIONS = speedup_and_efficiency, amdahl_fit, scaling_laws, cpu_share, energy_and_edp
@@ -17,13 +15,8 @@ def floats(*numbers):
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, capsys):
-    for seed in range(20):
-        verdict = operation.check("numpy", seed=seed)
-        assert verdict, str(verdict)
-    solution(operation.name, "numpy")
-    assert capsys.readouterr().out.startswith("def ")
-    assert find(operation.name) is operation
-    assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+    kernels_are_right_and_can_be_shown(operation, capsys, seeds=range(20))
+    belongs_to_no_backend(operation)
 
 
 def test_the_thesis_efficiency_from_its_speedup():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nncourse.kernels.backend import choose
+from nncourse.kernels.confusion import confusion_matrix
 from nncourse.model import metrics
 from nncourse.model.layers import Dense
 from nncourse.model.network import Network
@@ -34,6 +35,18 @@ def test_scikit_learn_finds_the_same(classes, present, seed):
     for got, column in zip((metrics.precision(M), metrics.recall(M), metrics.f1(M)), wanted, strict=False):
         np.testing.assert_allclose(got, column, rtol=1e-6)
     assert metrics.accuracy(M) == pytest.approx(oracle.accuracy_score(labels, predictions))
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    (
+        ((0, 1), "label 0 with prediction 1 occurs 2 times, label 1 with prediction 0 1 times"),
+        ((1, 1), "label 1 with prediction 1 occurs 3 times"),
+    ),
+)
+def test_a_wrong_count_is_told_with_the_exchanged_one(place, said):
+    labels, predictions = np.array([0, 0, 1, 1, 1, 1], np.int32), np.array([1, 1, 0, 1, 1, 1], np.int32)
+    assert confusion_matrix.advice(place, labels, predictions, 2) == said
 
 
 def test_false_positives_and_false_negatives_are_not_exchanged():

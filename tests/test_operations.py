@@ -11,8 +11,10 @@ from nncourse.errors import CourseError
 from nncourse.kernels import check, contract
 from nncourse.kernels.catalogue import epochs, operations
 from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.exchange import all_reduce
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
+from nncourse.kernels.training_exercises import algorithm_1
 
 ALL = [(operation, kernel) for operation in (operations() | epochs()).values() for kernel in operation.kernels.values()]
 CPU = [pair for pair in ALL if pair[1].device == "cpu"]
@@ -201,6 +203,14 @@ def test_contracts_with_four_letters_are_checked():
 def test_check_refuses_a_place_where_the_kernel_cannot_run(kernel, device):
     with pytest.raises(CourseError):
         dense_forward.check(kernel, device=device)
+
+
+@pytest.mark.parametrize(("operation", "kernel"), [(all_reduce, "ring"), (algorithm_1, "loops")])
+def test_what_runs_on_the_cpu_alone_is_checked_nowhere_else(operation, kernel):
+    assert operation.check(kernel, device="cpu", seed=1)
+    for place in (kernel, lambda *arguments: None):
+        with pytest.raises(CourseError, match="wanted cpu to check it on, got 'gpu'"):
+            operation.check(place, device="gpu")
 
 
 def test_a_failed_case_can_be_run_again():

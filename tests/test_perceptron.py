@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.lines import AxLine
 
 from nncourse.classroom import perceptron
 from nncourse.classroom.perceptron import CORNERS, TwoLayers, widest_gap
@@ -42,6 +43,17 @@ def test_nothing_is_judged_while_a_number_is_open():
     assert layers.open and not layers.right and repr(layers).startswith("○")
     with pytest.raises(CourseError, match="each of them"):
         TwoLayers(fires, [(1, 1)], (1, 1, 0))
+
+
+def test_a_figure_of_open_numbers_draws_no_line_that_the_student_has_not_found():
+    figures = []
+    for first, second, third in (([None] * 3,) * 3, ((1, 1, -0.5), [None] * 3, (1, 1, -1)), (*RIGHT[0][0], [None] * 3)):
+        figures.append(perceptron.plot_two_layers(TwoLayers(fires, (first, second), third)))
+    for drawn, lines in zip(figures, ((0, 0), (1, 0), (2, 0)), strict=True):
+        axes = drawn.figure.axes
+        assert tuple(sum(isinstance(line, AxLine) for line in one.lines) for one in axes) == lines
+        assert not any(one.images for one in axes) and f"{lines[0]} of the 2" in drawn.words
+    assert ["3 points" in drawn.words for drawn in figures] == [False, False, True]
 
 
 def test_the_widest_gap_of_points_whose_best_border_is_known():

@@ -227,6 +227,11 @@ def test_a_missing_guard_shows_in_table_and_figure():
     assert "outside" not in [text.get_text() for axes in right.figure.axes for text in axes.texts]
 
 
+def test_a_text_is_not_taken_for_the_students_own():
+    shown = picture.show("sigmoid", SIGMOID_WITHOUT_GUARD, n=10, block=4)
+    assert shown.accesses.title == "sigmoid (text): n 10" and shown.figure.words.startswith("sigmoid (text): n 10. ")
+
+
 def test_of_two_with_one_name_the_first_is_meant():
     text = """extern "C" __global__ void sigmoid(const float* z, float* a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
+from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
 from test_answers import RIGHT
 
 from nncourse import datasets
 from nncourse.classroom import speedup
-from nncourse.classroom.course import solution, solution_text
+from nncourse.classroom.course import solution_text
 from nncourse.classroom.playground_engine import Engine, Settings
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find, operations
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.training_exercises import algorithm_1, best_rate, stop_early
 from nncourse.model.network import make_network, training_step
 from nncourse.model.training import train
@@ -22,13 +23,8 @@ MOONS = datasets.moons(60, seed=1)
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, capsys):
-    for name in operation.kernels:
-        for seed in range(20):
-            assert operation.check(name, seed=seed), str(operation.check(name, seed=seed))
-        solution(operation.name, name)
-        assert capsys.readouterr().out.startswith("def ")
-    assert find(operation.name) is operation
-    assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+    kernels_are_right_and_can_be_shown(operation, capsys, seeds=range(20))
+    belongs_to_no_backend(operation)
 
 
 # ---- Algorithm 1

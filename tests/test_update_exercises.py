@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
 
 from nncourse import datasets
-from nncourse.classroom.course import solution
 from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find, operations
 from nncourse.kernels.update_exercises import corrected_mean, warm_up_cosine
 from nncourse.model.network import make_network
 from nncourse.model.training import train
@@ -17,12 +16,8 @@ OPERATIONS = corrected_mean, warm_up_cosine
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, capsys):
-    for name in operation.kernels:
-        assert operation.check(name), str(operation.check(name))
-        solution(operation.name, name)
-        assert capsys.readouterr().out.startswith("def ")
-    assert find(operation.name) is operation
-    assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+    kernels_are_right_and_can_be_shown(operation, capsys)
+    belongs_to_no_backend(operation)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.9, 0.999])

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from exercise_operations import belongs_to_no_backend, kernel_is_right_and_can_be_shown
 from figures import fits_on_its_page, png
 
 from nncourse.classroom import matrices, picture
-from nncourse.classroom.course import solution
 from nncourse.cuda import emulate
 from nncourse.device import gpu_available
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find, operations
+from nncourse.kernels.catalogue import find
 from nncourse.kernels.warm_up import add_bias, one_sample, turn_round
 
 OPERATIONS = add_bias, turn_round, one_sample
@@ -19,7 +18,7 @@ FIGURES = {
     "row-major": (lambda: matrices.plot_row_major(3, 4), "12 cells"),
     "gpu": (lambda: matrices.plot_gpu(132, 64), "132 multiprocessors"),
     "steps": (lambda: matrices.plot_tile_steps(3, 2), "3 steps"),
-    "banks": (lambda: matrices.plot_banks((16, 17)), "banks 0 and 16 only; Rows of 17"),
+    "banks": (lambda: matrices.plot_banks((16, 17)), "Rows of 16: 0, 16, 0, 16, 0"),
     "ladder": (lambda: matrices.plot_ladder({"slow": 8e-3, "fast": 2e-3}, 1e12, 1e9, "a title"), "2 ms, 4× as fast"),
 }
 
@@ -28,11 +27,8 @@ FIGURES = {
 def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, kernel, capsys):
     if operation[kernel].cuda and not gpu_available() and emulate.why_not():
         pytest.skip(emulate.why_not())
-    assert operation.check(kernel), str(operation.check(kernel))
-    solution(operation.name, kernel)
-    assert (f"void {operation.name}_{kernel}(" if operation[kernel].cuda else "def ") in capsys.readouterr().out
-    assert find(operation.name) is operation
-    assert operation.name not in operations() and operation.name not in choose("numpy").kernels
+    kernel_is_right_and_can_be_shown(operation, kernel, capsys)
+    belongs_to_no_backend(operation)
 
 
 def test_the_last_piece_is_turned_round_too():

@@ -119,7 +119,8 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
     result = kernel(*copies, **options)
     if not found:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
-    title = f"{operation.name} ({kernel.name}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
+    which = ", ".join(filter(None, (kernel.name, kernel.whose)))
+    title = f"{operation.name} ({which}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
     return Accesses(title, found[0], check.compare(operation, result, truths, arguments))
 
 
@@ -186,8 +187,10 @@ def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
     if sectors[place] > fewest[place]:
         row = rows[request == place][0]
         in_line = f" in line {row['line']}" if row["line"] else ""
-        worst = f"a warp's {NAMES[row['kind']]}{in_line} touches {sectors[place]} sectors where {fewest[place]}"
-        worst += f" would do: {100 * fewest[place] / sectors[place]:.0f} %"
+        worst = (
+            f"a warp's {NAMES[row['kind']]}{in_line} touches {sectors[place]} sectors where {fewest[place]}"
+            f" would do: {100 * fewest[place] / sectors[place]:.0f} %"
+        )
     return replace(count, requests=len(sectors), sectors=int(sectors.sum()), fewest=int(fewest.sum()), worst=worst)
 
 

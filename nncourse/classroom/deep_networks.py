@@ -59,11 +59,9 @@ def plot_block() -> Described:
         axes.set_axis_off()
     words = (
         "A block: two convolutions with batch normalisation behind each, and beside them a shortcut. Forward, A goes "
-    )
-    words += (
         "up through both, and what comes out of both is added; then ReLU. On the way back the gradient goes through "
+        "ReLU, then, as it is, down both ways, and where they meet below it is added."
     )
-    words += "ReLU, then, as it is, down both ways, and where they meet below it is added."
     return Described(figure, words)
 
 

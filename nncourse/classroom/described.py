@@ -1,7 +1,7 @@
 """A figure and its words: how a notebook shows it, to eyes and to screen readers, on a light page and on a dark one.
 
     Described(figure, "Cost over 20 epochs: 0.69 after the first, 0.06 after the last.")    # of any matplotlib figure
-    Drawn(figsize=(6, 3.4), words="…")                                                      # a figure that has its own
+    WordedFigure(figsize=(6, 3.4), words="…")                                               # a figure that has its own
 
 JupyterLab gives a PNG no text alternative, whatever the metadata of the output say. So the figure is saved three times:
 as HTML, an image with its words, which JupyterLab and web pages prefer; as PNG, for readers without HTML; and as plain
@@ -31,7 +31,7 @@ BOTH_INK = "0.46"  # can be read on white and on black
 COLOURS = 256  # of a PNG with a palette, which takes a third of the room
 
 
-class Drawn(Figure):
+class WordedFigure(Figure):
     """A matplotlib figure that has its own words."""
 
     def __init__(self, *args, words: str = "", **kwargs):

@@ -17,6 +17,7 @@ from PIL import Image
 
 from nncourse.classroom import plots
 from nncourse.classroom.described import BOTH_INK
+from nncourse.classroom.drawn import display_widget
 from nncourse.errors import CourseError
 
 SIDE = 112  # the ink is SIDE x SIDE numbers from 0 to 255
@@ -65,6 +66,10 @@ class Pad(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return SAVED
+
+    def _ipython_display_(self) -> None:
+        """Display the pad, and the line for a saved notebook."""
+        display_widget(self)
 
     @traitlets.observe("ink")
     def _answer(self, change: dict) -> None:

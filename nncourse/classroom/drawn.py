@@ -25,6 +25,15 @@ from nncourse.errors import CourseError
 
 HERE = Path(__file__).parent
 SAVED = "Run this cell to play."
+WIDGET = ".jp-OutputArea-output.lm-Panel"  # JupyterLab's place for a widget
+# What stands below a widget is for a saved notebook. Opened anew, JupyterLab has an error and no parts in the widget's
+# place: then that place is hidden, and the line that says what to do is shown.
+BELOW = (
+    ".nncourse-again{display:none}"
+    f".jp-OutputArea:has({WIDGET}):not(:has({WIDGET}>*)) .nncourse-again{{display:inline}}"
+    f".jp-OutputArea:has(.nncourse-still):not(:has({WIDGET}>*))>.jp-OutputArea-child:has(>{WIDGET}),"
+    f".jp-OutputArea:has({WIDGET}>*)>.jp-OutputArea-child:has(.nncourse-still){{display:none}}"
+)
 Answer = Callable[..., tuple[dict, str]]  # the values of the controls by name -> a frame, and what it says
 
 
@@ -133,13 +142,8 @@ class Drawn(anywidget.AnyWidget):
         return SAVED
 
     def _ipython_display_(self) -> None:
-        """Display the widget, and the still figure, which drawn.css hides as long as the widget is alive."""
-        from IPython.display import display
-
-        data, metadata = self._repr_mimebundle_()
-        display(data, metadata=metadata, raw=True)
-        if self.still:
-            display_still(self.still())
+        """Display the widget, and the still figure, which is hidden as long as the widget is alive."""
+        display_widget(self, self.still() if self.still else None)
 
     def set(self, **values: float | str | bool) -> None:
         """Move controls, as a user does."""
@@ -204,14 +208,18 @@ def in_one_line(error: BaseException) -> str:
     return f"{kind}{' '.join(str(error).split())}"
 
 
-def display_still(figure: Figure | described.Described) -> None:
-    """Display a figure that has words, with them as its text alternative, after the line that says what to do."""
+def display_widget(widget: anywidget.AnyWidget, still: Figure | described.Described | None = None) -> None:
+    """Display a widget, and below it what a saved notebook shows in its place: a line, and a figure that has words."""
     from IPython.display import display
 
-    data, metadata = figure._repr_mimebundle_()
-    data["text/html"] = f'<p class="nncourse-still"><em>Here it stands still.</em></p>{data["text/html"]}'
-    data["text/plain"] = f"{SAVED} {data['text/plain']}"
+    data, metadata = widget._repr_mimebundle_()
     display(data, metadata=metadata, raw=True)
+    data, metadata = still._repr_mimebundle_() if still else ({"text/html": "", "text/plain": ""}, {})
+    stands = "Here it stands still. " if still else ""
+    line = f'{stands}<span class="nncourse-again">{SAVED}</span>'
+    below = f'<style>{BELOW}</style><p class="nncourse-still"><em>{line}</em></p>{data["text/html"]}'
+    words = f"{SAVED} {data['text/plain']}" if still else ""
+    display(data | {"text/html": below, "text/plain": words}, metadata=metadata, raw=True)
 
 
 def contours(x: np.ndarray, y: np.ndarray, heights: np.ndarray, levels: np.ndarray) -> np.ndarray:

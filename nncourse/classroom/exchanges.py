@@ -186,21 +186,27 @@ def _table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def recorded_epochs() -> str:
-    """The times of epochs by one GPU and by several that share each batch, as recorded, with machine and date."""
+    """A step of one GPU and of several that share each batch, as recorded, with machine and date.
+
+    Steps are graphs of kernels; one GPU has the whole epoch in one kernel too, where that fits.
+    """
     found = overheads.recorded("data_parallel")
     if not found:
         return "Epochs on several GPUs: not recorded yet."
-    counts = sorted({record["devices"] for record in found["records"]})
+    steps: dict[int, dict[str, float]] = {}
+    for each in sorted(found["records"], key=lambda each: (each["devices"], each["contender"] == "one_kernel")):
+        name = (
+            f"{each['devices']} GPU{'s' * (each['devices'] > 1)}{', one kernel' * (each['contender'] == 'one_kernel')}"
+        )
+        steps.setdefault(each["batch"], {})[name] = each["seconds_a_step"]
+    names = list(dict.fromkeys(name for times in steps.values() for name in times))
     lines = [
-        f"{found['machine'].split(',')[0]}, {found['date']}; ms an epoch",
-        f"{'rows of a batch':16}" + "".join(f"{f'{count} GPU' + 's' * (count > 1):>10}" for count in counts),
+        f"{found['machine'].split(',')[0]}, {found['date']}; µs a step",
+        f"{'rows of a batch':16}" + "".join(f"{name:>{len(name) + 3}}" for name in names),
     ]
-    for batch in sorted({record["batch"] for record in found["records"]}):
-        best: dict[int, float] = {}
-        for record in found["records"]:
-            if record["batch"] == batch:
-                count, seconds = record["devices"], record["seconds_an_epoch"]
-                best[count] = min(seconds, best.get(count, seconds))
-        cells = (f"{1e3 * best[count]:.1f}" if count in best else "–" for count in counts)
-        lines.append(f"{batch:<16,}" + "".join(f"{cell:>10}" for cell in cells))
+    for batch, times in sorted(steps.items()):
+        cells = (f"{1e6 * times[name]:.0f}" if name in times else "–" for name in names)
+        lines.append(
+            f"{batch:<16,}" + "".join(f"{cell:>{len(name) + 3}}" for name, cell in zip(names, cells, strict=True))
+        )
     return "\n".join(lines)

@@ -16,7 +16,7 @@ import inspect
 import os
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nncourse import device as devices
 from nncourse import worker
@@ -144,13 +144,16 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
             own = table.rows[0].seconds if table else None  # the first row is the student's kernel
             kept_kernels.keep(operation, name, text, launch, own)
             notes.append(f"Kept as {kept_kernels.file_name(operation, name, launch)}.")
+            attempt = replace(attempt, whose="yours")
         answer = Answer(attempt, attempt, Outcome("right", verdict.line, tuple(notes), table))
     else:
         kept = _kept(operation, name)
-        stays = ("Your earlier right one stays kept.",) if kept else ()
-        notes = (f'Stuck? hint("{operation.name}", "{name}")', *stays)
+        goes_on = "Your earlier right one stays kept, and goes on" if kept else "The course goes on with its own kernel"
+        shown = attempt and replace(attempt, whose="yours, wrong")
+        nowhere = "" if shown else "; yours cannot be run, so .attempt is the course's"
+        notes = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
         outcome = Outcome("wrong", verdict.line, notes)
-        answer = Answer(kept or course, attempt or course, outcome, verdict.case and verdict.case.arguments)
+        answer = Answer(kept or course, shown or course, outcome, verdict.case and verdict.case.arguments)
     if notebook := running_ipython():
         notebook.display.display(answer.outcome)
     else:
@@ -248,7 +251,7 @@ def _kept(operation: Operation, name: str) -> Kernel | None:
     """What the student kept earlier, if it is still right."""
     entry = kept_kernels.progress().get(f"{operation.name}.{name}")
     kernel = kept_kernels.load(operation, name, entry) if entry else None
-    return kernel if isinstance(kernel, Kernel) else None
+    return replace(kernel, whose="yours") if isinstance(kernel, Kernel) else None
 
 
 def strict() -> bool:

@@ -143,11 +143,9 @@ def plot_halo(image: tuple[int, int], tile: int, k: int, block: tuple[int, int] 
         axes.set_axis_off()
     words = (
         f"Left the image, of which a block loads {side} × {side} cells: {tile} × {tile} of its own, and around them a "
-    )
-    words += (
         f"halo of {halo}; where the halo leaves the image, it holds zeros. Right the {tile} × {tile} pixels of the "
+        f"output that the block computes. A red frame shows one pixel, and the {k} × {k} cells that it needs."
     )
-    words += f"output that the block computes. A red frame shows one pixel, and the {k} × {k} cells that it needs."
     return Described(figure, words)
 
 
@@ -169,8 +167,11 @@ def plot_slices(image: np.ndarray, k: int, before: int, after: int) -> Described
         axes.set_title(f"weight ({i}, {j})\nP[{i}:{i + high}, {j}:{j + wide}]", fontsize=9)
         axes.set(xlim=(-0.1, padded.shape[1] + 0.1), ylim=(padded.shape[0] + 0.1, -0.1), aspect="equal")
         axes.set_axis_off()
-    words = f"The padded image {k * k} times. Weight (i, j) meets {high} rows from row i on, and {wide} columns from "
-    return Described(figure, f"{words}column j on.")
+    words = (
+        f"The padded image {k * k} times. Weight (i, j) meets {high} rows from row i on, and {wide} columns from "
+        "column j on."
+    )
+    return Described(figure, words)
 
 
 def plot_channels(c_in: int, c_out: int, k: int) -> Described:
@@ -190,8 +191,11 @@ def plot_channels(c_in: int, c_out: int, k: int) -> Described:
     axes.text(8.8, c_out * 1.6 + 0.25, f"output: {c_out} channels", ha="center", fontsize=9)
     axes.set(xlim=(0, 10.2), ylim=(-0.5, c_out * 1.6 + 0.8), aspect="equal")
     axes.set_axis_off()
-    words = f"An image of {c_in} channels, as sheets one behind the other; {c_out} filters, each with {c_in} sheets of "
-    return Described(figure, f"{words}{k} × {k} weights; and the output, one channel for each filter.")
+    words = (
+        f"An image of {c_in} channels, as sheets one behind the other; {c_out} filters, each with {c_in} sheets of "
+        f"{k} × {k} weights; and the output, one channel for each filter."
+    )
+    return Described(figure, words)
 
 
 def _sheets(axes: Axes, x: float, y: float, side: float, count: int, colour: str, k: int = 0) -> None:

@@ -37,8 +37,10 @@ def plot_products(shapes: Sequence[tuple[int, int]], n_in: int) -> Described:
         axes.set(xlim=(-0.5, 9.5), ylim=(-5.5, 6.8))
         axes.set_title(_named(batch, n_out), fontsize=10)
         said.append(f"{_named(batch, n_out)}: A ({batch}, {n_in}), Wᵀ ({n_in}, {n_out}), Z ({batch}, {n_out})")
-    words = "Boxes are numbers. On the left stand the inputs A, above the weights Wᵀ, and where a row of A meets a "
-    words += f"column of Wᵀ stands a sum of Z; one sum and all that it needs are dark. {'; '.join(said)}."
+    words = (
+        "Boxes are numbers. On the left stand the inputs A, above the weights Wᵀ, and where a row of A meets a "
+        f"column of Wᵀ stands a sum of Z; one sum and all that it needs are dark. {'; '.join(said)}."
+    )
     return Described(figure, words)
 
 
@@ -61,8 +63,10 @@ def plot_row_major(rows: int, columns: int) -> Described:
     axes.text(rows * columns / 2, -0.3, f"cell number = j · {columns} + k", ha="center", va="center", color=INK)
     axes.set(xlim=(-0.2, rows * columns + 0.2), ylim=(-0.7, rows + 3.8))
     axes.set_title(f"W ({rows}, {columns}) as a matrix, and as it lies in memory", fontsize=11)
-    words = f"Above, a matrix of {rows} rows and {columns} columns, each cell with its place in memory, row after row: "
-    words += f"0 to {columns - 1} in the first. Below, the line of memory, {rows * columns} cells, coloured by row."
+    words = (
+        f"Above, a matrix of {rows} rows and {columns} columns, each cell with its place in memory, row after row: "
+        f"0 to {columns - 1} in the first. Below, the line of memory, {rows * columns} cells, coloured by row."
+    )
     return Described(figure, words)
 
 
@@ -81,8 +85,10 @@ def plot_gpu(multiprocessors: int, warps: int) -> Described:
     gpu.set_title(f"a GPU: {multiprocessors} multiprocessors (SM)", fontsize=9)
     sm.set_title(f"one SM: places for {warps} warps", fontsize=9)
     warp.set_title(f"one warp: {WARP} threads,\none instruction at a time", fontsize=9)
-    words = f"Three pictures, each enlarges one box of the one before: a GPU with {multiprocessors} multiprocessors; "
-    words += f"one multiprocessor with places for {warps} warps; one warp with its {WARP} threads."
+    words = (
+        f"Three pictures, each enlarges one box of the one before: a GPU with {multiprocessors} multiprocessors; "
+        f"one multiprocessor with places for {warps} warps; one warp with its {WARP} threads."
+    )
     return Described(figure, words)
 
 
@@ -99,8 +105,10 @@ def plot_tile_steps(steps: int, tile: int) -> Described:
         _matrix(axes, n_in + 1, 0, (side, side), GREEN, f"Z ({side}, {side})", [(i, j) for i in own for j in beside])
         axes.set(xlim=(-0.5, n_in + side + 1.5), ylim=(-side - 0.5, n_in + 2.8))
         axes.set_title(f"step {step}: k = {now.start} to {now.stop - 1}", fontsize=10)
-    words = f"A block of {tile} × {tile} threads in {steps} steps. In Z its {tile} × {tile} sums stay dark. In each "
-    words += "step a dark tile of A, further right each time, meets a dark tile of Wᵀ, further down each time."
+    words = (
+        f"A block of {tile} × {tile} threads in {steps} steps. In Z its {tile} × {tile} sums stay dark. In each "
+        "step a dark tile of A, further right each time, meets a dark tile of Wᵀ, further down each time."
+    )
     return Described(figure, words)
 
 
@@ -117,17 +125,11 @@ def plot_banks(widths: Sequence[int], rows: int = 16, k: int = 0) -> Described:
         axes.set(xlim=(-1.6, max(widths) + 0.3), ylim=(-rows + 0.7, 1.3))
         for row in (0, 1, rows - 1):
             axes.text(-0.2, 0.5 - row, f"x = {row}", ha="right", va="center", fontsize=7, color=INK)
-        worst = np.bincount(banks[:, k]).max()
-        axes.set_title(f"rows of {width}: {worst} of {rows} in one bank", fontsize=10)
-        said.append(f"Rows of {width}: the {rows} numbers of the framed column lie in {_banks_of(banks[:, k])}")
+        axes.set_title(f"rows of {width} numbers", fontsize=10)
+        said.append(f"Rows of {width}: {', '.join(map(str, banks[:, k]))}")
     words = f"Tiles of {rows} rows; in each cell stands its bank, its number in the tile modulo {WARP}. A frame marks "
-    words += "the column that a warp reads; red cells share the bank of its first number. "
-    return Described(figure, f"{words}{'; '.join(said)}.")
-
-
-def _banks_of(banks: np.ndarray) -> str:
-    different = sorted(set(banks.tolist()))
-    return f"banks {different[0]} and {different[1]} only" if len(different) == 2 else f"{len(different)} banks"
+    words += "the column that a warp reads; red cells share the bank of its first number. The banks down that column. "
+    return Described(figure, f"{words}{'. '.join(said)}.")
 
 
 def plot_ladder(seconds: Mapping[str, float], limit: float, flops: float, title: str) -> Described:

@@ -52,9 +52,10 @@ def plot_room(blocks: Mapping[str, tuple[int, int]], places: int) -> Described:
         for place in range(places):
             colour = f"C{place // warps % 10}" if place // warps < fitting else "white"
             axes.barh(-(place // 16), 0.9, left=place % 16, height=0.8, color=colour, edgecolor="0.5")
-        axes.set_title(f"{name}: {fitting} block{'s' * (fitting > 1)} of {warps} warps", fontsize=10)
+        those = f"{fitting} block{'s' * (fitting > 1)} of {warps} warps"
+        axes.set_title(f"{name}: {those}", fontsize=10)
         axes.set(xlabel="places for warps", xticks=[], yticks=[], xlim=(-0.4, 16.3))
-        said.append(f"{name}: {warps * fitting} of {places} places taken, by {fitting} blocks of {warps} warps")
+        said.append(f"{name}: {warps * fitting} of {places} places taken, by {those}")
     return Described(figure, f"Places for warps on one SM. {'; '.join(said)}.")
 
 

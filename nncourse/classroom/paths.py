@@ -39,9 +39,11 @@ def plot_influence(sizes: tuple[int, ...], k: int, j: int) -> Described:
     for axes, title in zip(figure.axes, ("forward", "backward"), strict=True):
         axes.set_title(f"{title}: {weight}", fontsize=11)
     marked = [f"from layer {x} to layer {x + 1} {_marked(sizes, x, k, j)}" for x in range(1, len(sizes))]
-    words = f"A network {'-'.join(map(str, sizes))} with its cost C, drawn twice. Marked are the lines that the weight "
-    words += f"from input {k + 1} to hidden neuron {j + 1} acts through: {'; '.join(marked)}; and on to C. On the left "
-    words += "blue arrows lead to C, on the right red ones lead back along the same lines. All other lines are grey."
+    words = (
+        f"A network {'-'.join(map(str, sizes))} with its cost C, drawn twice. Marked are the lines that the weight "
+        f"from input {k + 1} to hidden neuron {j + 1} acts through: {'; '.join(marked)}; and on to C. On the left "
+        "blue arrows lead to C, on the right red ones lead back along the same lines. All other lines are grey."
+    )
     return Described(figure, words)
 
 
@@ -66,11 +68,10 @@ def plot_softmax(outputs: int, j: int) -> Described:
         axes.set_title(f"{title}: the sum $z_{j + 1}$", fontsize=11)
     words = (
         f"{outputs} sums z, {outputs} outputs a of a softmax and the cost C, drawn twice. Marked are the lines from "
-    )
-    words += (
         f"z{j + 1} to each of the {outputs} outputs, and from each output to C: blue and forward on the left, red and "
+        "back on the right. The lines from the other sums are grey."
     )
-    return Described(figure, f"{words}back on the right. The lines from the other sums are grey.")
+    return Described(figure, words)
 
 
 def _two_ways(columns: Sequence[Column], on_path: OnPath) -> Figure:

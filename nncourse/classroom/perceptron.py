@@ -149,27 +149,40 @@ class TwoLayers:
 def plot_two_layers(layers: TwoLayers) -> Described:
     """What the network of `layers` answers over the plane, with its two lines, and what its third neuron sees.
 
-    Of the course's own network while `layers` is open.
+    While `layers` is open: the four corners, and the lines of those neurons that have their three numbers.
     """
-    *hidden, output = [(2, 2, -1), (2, 2, -3), (1, -2, -0.5)] if layers.open else layers.neurons
-    whose = "the course's" if layers.open else "yours"
-    side = np.linspace(-0.5, 1.5, 201)
-    plane = np.stack(np.meshgrid(side, side), axis=-1)
-    both = np.stack([_side(plane, neuron) for neuron in hidden], axis=-1)
+    *hidden, output = layers.neurons
+    found = [neuron for neuron in hidden if None not in neuron]
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.imshow(_side(both, output), SHADES, extent=(-0.5, 1.5) * 2, origin="lower", vmin=0, vmax=1)
-    for neuron in hidden:
-        _lines(left, CORNERS, XOR, [neuron], f"the answer, and the two lines: {whose}")
-    seen = np.stack([_side(CORNERS, neuron) for neuron in hidden], axis=-1)
-    _lines(right, seen, XOR, [output], "what the third neuron sees")
-    right.set(xlabel="h1", ylabel="h2", xlim=(-0.5, 1.5), ylim=(-0.5, 1.5))
-    places = len({tuple(row) for row in seen.tolist()})
-    words = (
-        "Left, the plane of the inputs with two lines, one for each hidden neuron, and where the answer is 1. Right, "
-    )
-    words += f"the plane of h1 and h2: the four corners have become {places} points, and the line of the third neuron."
+    if not layers.open:
+        side = np.linspace(-0.5, 1.5, 201)
+        both = _seen(np.stack(np.meshgrid(side, side), axis=-1), hidden)
+        left.imshow(_side(both, output), SHADES, extent=(-0.5, 1.5) * 2, origin="lower", vmin=0, vmax=1)
+    title = "the four corners, and your lines as you find them" if layers.open else "the answer, and your two lines"
+    for lines in ([], *([neuron] for neuron in found)):
+        _lines(left, CORNERS, XOR, lines, title)
+    left.set_aspect("equal")
+    words = f"Left, the plane of the inputs: the corners of XOR, and the lines of {len(found)} of the 2 hidden neurons"
+    words += ". " if layers.open else ", and where the answer is 1. "
+    if len(found) == 2:
+        seen, third = _seen(CORNERS, hidden), [] if None in output else [output]
+        _lines(right, seen, XOR, third, "what the third neuron sees")
+        places = len({tuple(row) for row in seen.tolist()})
+        words += f"Right, the plane of h1 and h2: the four corners have become {places} points"
+        words += ", and the line of the third neuron." if third else "."
+    else:
+        wanted = "empty until h1 and h2\nhave their numbers"
+        right.text(0.5, 0.5, wanted, ha="center", va="center", color="0.4")
+        right.set(title="what the third neuron sees")
+        words += "Right, the plane of h1 and h2: empty until both have their numbers."
+    right.set(xlabel="h1", ylabel="h2", xlim=(-0.5, 1.5), ylim=(-0.5, 1.5), aspect="equal")
     return Described(figure, words)
+
+
+def _seen(X: np.ndarray, hidden: Sequence[Sequence[float]]) -> np.ndarray:
+    """The answers of the hidden neurons for each point X (…, 2), side by side."""
+    return np.stack([_side(X, neuron) for neuron in hidden], axis=-1)
 
 
 def _side(X: np.ndarray, w: Sequence[float]) -> np.ndarray:

@@ -26,7 +26,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
 from nncourse.classroom.counting import Accesses, accesses, launched, spread, table, worst_request, wrapped
-from nncourse.classroom.described import Drawn
+from nncourse.classroom.described import WordedFigure
 from nncourse.classroom.html import running_ipython
 from nncourse.cuda.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nncourse.errors import CourseError
@@ -52,6 +52,7 @@ KINDS = {READ: "read", WRITE: "written", ATOMIC: "atomic updates"}
 CELL_INCHES = (0.32, 0.28, 0.24, 0.2, 0.17, 0.14, 0.11, 0.08, 0.05)
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.5, 7.0, 7.5  # inches, around a panel and of all
 LETTERS = 78  # of a line of the title
+OF_A_TEXT = "text"  # the name of a kernel that is shown from its text: whose it is, nobody knows
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,10 @@ class Picture:
     accesses: Accesses
 
     @cached_property
-    def figure(self) -> Drawn:
+    def figure(self) -> WordedFigure:
         return self.plot()
 
-    def plot(self, block: int | None = None) -> Drawn:
+    def plot(self, block: int | None = None) -> WordedFigure:
         """The figure; with `block`, only that block's accesses, coloured by thread."""
         return plot_accesses(self.accesses, block)
 
@@ -126,7 +127,7 @@ def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
         if not cuda:
             raise CourseError(f"{operation.name}: wanted an operation with CUDA kernels; it has none")
         launch = {option: getattr(cuda[0], option) for option in ("block", "grid", "over", "shared")}
-        return kept_kernels.build(operation, "yours", kernel, launch)
+        return kept_kernels.build(operation, OF_A_TEXT, kernel, launch)
     if isinstance(kernel, str):
         kernel = operation[kernel]
     if not isinstance(kernel, CudaKernel):
@@ -175,7 +176,7 @@ class Panel:
     words: str = ""  # on the worst request
 
 
-def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
+def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
     """Draw which thread reads and writes which element. Colours are blocks or, with `block`, the threads of that block.
 
     There is a panel for the threads, for each array as read and as written, and for the shared memory of one block. A
@@ -197,7 +198,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> Drawn:
     title = wrapped(accesses.title + which, LETTERS)
     head = 0.2 + 0.2 * len(title)
     height += head + foot
-    figure = Drawn(figsize=(WIDTH, height), dpi=100, facecolor="white", words=_in_words(accesses, block))
+    figure = WordedFigure(figsize=(WIDTH, height), dpi=100, facecolor="white", words=_in_words(accesses, block))
     figure.text(0.1 / WIDTH, 1 - 0.1 / height, "\n".join(title), va="top", fontsize=10.5, color="black")
     for panel, (left, top) in zip(panels, places, strict=True):
         wide, high = len(panel.columns) * inches, len(panel.rows) * inches

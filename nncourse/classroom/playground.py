@@ -19,7 +19,7 @@ import traitlets
 
 from nncourse import device as devices
 from nncourse.classroom.described import Described
-from nncourse.classroom.drawn import SAVED, packed
+from nncourse.classroom.drawn import SAVED, display_widget, packed
 from nncourse.classroom.playground_engine import (
     DATA,
     MOST_LAYERS,
@@ -100,6 +100,10 @@ class Playground(anywidget.AnyWidget):
     def __repr__(self) -> str:
         """What a saved notebook shows where no kernel runs."""
         return SAVED
+
+    def _ipython_display_(self) -> None:
+        """Display the widget, and the line for a saved notebook."""
+        display_widget(self)
 
     def close(self) -> None:
         """End the thread and close the widget."""

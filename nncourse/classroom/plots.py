@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from nncourse.classroom.course import by_notebook
-from nncourse.classroom.described import Described, Drawn
+from nncourse.classroom.described import Described, WordedFigure
 from nncourse.classroom.timing import Row, duration, times_as_fast
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.backend import choose
@@ -26,7 +26,7 @@ MISTAKES = 3  # of a confusion matrix, that are said in words
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> (x, y)
 
 
-def plot_history(history: History, title: str = "") -> Drawn:
+def plot_history(history: History, title: str = "") -> WordedFigure:
     """Plot the training cost after each epoch and, if there was a validation set, the validation cost."""
     figure, axes = _figure(title)
     epochs = [epoch.number for epoch in history.epochs]
@@ -51,7 +51,7 @@ def _course_of(line: Line2D) -> str:
     return f"{line.get_label()}: {y[0]:.3g} at {x[0]:g}, {y[-1]:.3g} at {x[-1]:g}{dip}."
 
 
-def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> Drawn:
+def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> WordedFigure:
     """Plot a confusion matrix M (classes, classes): rows are true classes, columns are predicted classes."""
     figure, axes = _figure(title, width=1.6 + 0.6 * max(4, len(classes)), height=max(3.4, 0.8 + 0.4 * len(classes)))
     _counts(axes, M, M.astype(str))
@@ -83,7 +83,7 @@ def _counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
     axes.set(xlabel="predicted class", ylabel="true class")
 
 
-def plot_misread(shares: Sequence[float], epochs: Sequence[int], title: str = "") -> Drawn:
+def plot_misread(shares: Sequence[float], epochs: Sequence[int], title: str = "") -> WordedFigure:
     """Plot the shares of the test digits that are read wrongly after some epochs, in percent, from 0 up."""
     figure, axes = _figure(title)
     axes.plot(epochs, 100 * np.asarray(shares), "o-")
@@ -95,7 +95,7 @@ def plot_misread(shares: Sequence[float], epochs: Sequence[int], title: str = ""
     return figure
 
 
-def plot_timing(rows: list[Row], title: str = "") -> Drawn:
+def plot_timing(rows: list[Row], title: str = "") -> WordedFigure:
     """Plot the time of each kernel that was timed, as dots on a logarithmic axis."""
     timed = [row for row in rows if row.seconds]
     figure, axes = _figure(title, height=1.2 + 0.4 * len(timed))
@@ -121,7 +121,7 @@ def _dots(axes: Axes, labels: Sequence[str], seconds: Sequence[float], size: flo
     axes.invert_yaxis()
 
 
-def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dict[int, float]]) -> Drawn:
+def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dict[int, float]]) -> WordedFigure:
     """Plot speedups over `base` as bars and, beside them, speedups over numpy against the batch size."""
     figure, (left, right) = _row("", 2, width=11.0, height=1.6 + 0.35 * max(4, len(speedups)))
     left.barh(list(speedups), [value - 1 for value in speedups.values()], left=1, height=0.6, color="tab:blue")
@@ -146,7 +146,7 @@ def plot_speedups(speedups: dict[str, float], base: str, by_batch: dict[str, dic
     return figure
 
 
-def plot_network(sizes: tuple[int, ...], title: str = "") -> Drawn:
+def plot_network(sizes: tuple[int, ...], title: str = "") -> WordedFigure:
     """Draw the layers of a network from left to right; of a large layer only its first and last neurons."""
     figure, axes = _figure(title, height=3.0)
     axes.set_axis_off()
@@ -157,8 +157,9 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> Drawn:
         axes.scatter([x] * len(rows), rows, s=90, color="tab:orange" if x else "tab:blue", zorder=2)
         if size > len(rows):
             axes.text(x, 0, "⋮", ha="center", va="center", fontsize=16, color=INK, zorder=3)
-        what = "inputs" if x == 0 else "output" if x == len(sizes) - 1 else "hidden"
-        axes.text(x, -4.2, f"{size} {what}{'s' if what == 'output' and size > 1 else ''}", ha="center", color=INK)
+        last = "outputs" if size > 1 else "output"
+        what = "inputs" if x == 0 else last if x == len(sizes) - 1 else "hidden"
+        axes.text(x, -4.2, f"{size} {what}", ha="center", color=INK)
     axes.set_ylim(-4.8, 3.8)
     kinds = ["input", *["neuron"] * (len(sizes) - 1)]
     layers = " → ".join(f"{size} {kind}{'s' * (size > 1)}" for size, kind in zip(sizes, kinds, strict=True))
@@ -168,7 +169,7 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> Drawn:
     return figure
 
 
-def plot_progress() -> Drawn:
+def plot_progress() -> WordedFigure:
     """Draw one box per exercise, one row per notebook; a box is filled if its kernel is kept."""
     record, rows = kept_kernels.progress(), by_notebook()
     figure, axes = _figure("Exercises: filled ones are done", width=9.0, height=0.7 + 0.55 * len(rows))
@@ -202,7 +203,7 @@ def _said(title: str, *sentences: str) -> str:
     return " ".join([*([title.rstrip(".:") + "."] if title else []), *sentences])
 
 
-def _figure(title: str, width: float = 6.0, height: float = 3.4) -> tuple[Drawn, Axes]:
+def _figure(title: str, width: float = 6.0, height: float = 3.4) -> tuple[WordedFigure, Axes]:
     """A figure with one pair of axes."""
     figure, (axes,) = _row(None, 1, width, height)
     axes.set_title(title, fontsize=11)
@@ -211,12 +212,12 @@ def _figure(title: str, width: float = 6.0, height: float = 3.4) -> tuple[Drawn,
 
 def _row(
     title: str | None, count: int, width: float, height: float = 3.6, ratios: Sequence[float] | None = None
-) -> tuple[Drawn, np.ndarray]:
+) -> tuple[WordedFigure, np.ndarray]:
     """A figure with `count` axes side by side, and a common title.
 
     It does not use pyplot, so that figures are not displayed twice and threads share no state.
     """
-    figure = Drawn(figsize=(width, height), dpi=100, layout="constrained")
+    figure = WordedFigure(figsize=(width, height), dpi=100, layout="constrained")
     if title is not None:  # an empty title would take up space too
         figure.suptitle(title, fontsize=11)
     places = figure.subplots(1, count, squeeze=False, width_ratios=ratios)[0]
@@ -249,7 +250,7 @@ def neuron_says(w: Sequence[float], b: float, X: np.ndarray) -> np.ndarray:
 
 def plot_neuron(
     w: Sequence[float], b: float, X: np.ndarray, y: np.ndarray, title: str = "", activation: str = "step"
-) -> Drawn:
+) -> WordedFigure:
     """Plot a neuron with two inputs: its output over the plane, the line z = 0, and points X (n, 2) of classes y (n,).
 
     Points on the wrong side of the line are circled.
@@ -287,7 +288,7 @@ def _range(values: np.ndarray) -> str:
     return f"{low:.3g} everywhere" if low == high else f"from {low:.3g} to {high:.3g}"
 
 
-def plot_activation(names: str | Sequence[str], title: str = "", at: float | None = None) -> Drawn:
+def plot_activation(names: str | Sequence[str], title: str = "", at: float | None = None) -> WordedFigure:
     """Plot activations and, beside them, their derivatives; `at` marks a weighted sum z and draws the tangent there."""
     figure, (left, right) = _row(title, 2, width=8.0)
     backend, z, said = choose("numpy"), np.linspace(-5, 5, 1001), []
@@ -333,7 +334,7 @@ def plot_descent(
     surface: str = "bowl",
     start: Sequence[float] = (-1.8, 1.0),
     title: str = "",
-) -> Drawn:
+) -> WordedFigure:
     """Plot gradient descent with several learning rates: paths on contours of the cost, and the cost at each step."""
     figure, (left, right) = _row(title, 2, width=9.0)
     x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
@@ -365,7 +366,7 @@ def counts_at(scores: np.ndarray, labels: np.ndarray, threshold: float) -> np.nd
     return choose("numpy").confusion_matrix(np.asarray(labels).astype(np.int32), predictions, 2)
 
 
-def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.5, title: str = "") -> Drawn:
+def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.5, title: str = "") -> WordedFigure:
     """Plot the effect of a threshold: scores of both classes, confusion matrix, and precision against recall."""
     figure, (left, middle, right) = _row(title, 3, width=10.0, ratios=(1.3, 0.8, 1))
     bins = np.linspace(min(0, np.min(scores)), max(1, np.max(scores)), 31)
@@ -419,10 +420,15 @@ def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
     return Described(figure, f"Speedup of the whole step over the speedup of its part. {'; '.join(said)}.")
 
 
-def plot_lines(lines: Lines, xlabel: str, ylabel: str, title: str = "", xscale: str = "log") -> Described:
-    """Plot lines with markers on a logarithmic y axis."""
+def plot_lines(
+    lines: Lines, xlabel: str, ylabel: str, title: str = "", xscale: str = "log", below: bool = False
+) -> Described:
+    """Plot lines with markers on a logarithmic y axis; `below` puts the legend under it, where lines fill the axes."""
     figure, axes = _figure(title, width=6.5)
     _lines(axes, lines)
+    if below:
+        axes.get_legend().remove()
+        figure.legend(loc="outside lower center", ncols=len(lines), frameon=False, fontsize=9)
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale)
     return Described(figure, f"{ylabel} over {xlabel}. {_ends(lines)}")
 

@@ -1,14 +1,19 @@
-"""Recorded results of several devices, as lines to print: machine and date with them; one line where there are none.
+"""Results of GPUs and of several devices, as lines to print: machine and date with them; one line where there are none.
 
 training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices_cpu`
 training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices_gpu`
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
 order_of_threads()    results/gpu.json
+
+These are measured on this machine's GPU, and without one as `python -m benchmarks.overheads` recorded them:
+sums()                the mean squared error of 16.8 million numbers
+weight_gradients()    2,048 × 2,048 weights, few samples and many
+counting()            confusion_matrix with atomics, by the number of cells
 """
 
 import statistics
 
-from nncourse.classroom import overheads
+from nncourse.classroom import gpu_seconds, overheads
 from nncourse.classroom.timing import duration
 
 
@@ -34,13 +39,14 @@ def training_on_gpus() -> list[str]:
         return [_missing("ResNet-34 on several GPUs", "devices_gpu")]
     setting = found["setting"]
     head = "images/s", "speedup", "efficiency", "energy", "above idle", "of all", "EDP", "of all"
-    lines = [f"{'':18}" + "".join(f"{name:>11}" for name in head)]
+    names = [f"{each['library']} on {', '.join(map(str, each['devices']))}" for each in found["scaling"]]
+    wide = max(map(len, names))
+    lines = [" " * wide + "".join(f"{name:>11}" for name in head)]
     keys = [f"{name}_over_alone" for name in ("joules", "joules_above_idle", "joules_of_all", "edp", "edp_of_all")]
-    for each in found["scaling"]:
-        numbers = ", ".join(map(str, each["devices"]))
+    for name, each in zip(names, found["scaling"], strict=True):
         cells = [f"{each['images_a_second']:,.0f}", f"{each['over_alone']:.3f}", f"{each['efficiency']:.3f}"]
         cells += [f"{each[key]:.3f}" if key in each else "–" for key in keys]
-        lines.append(f"{each['library']} on {numbers}".ljust(18) + "".join(f"{cell:>11}" for cell in cells))
+        lines.append(name.ljust(wide) + "".join(f"{cell:>11}" for cell in cells))
     about = f"ResNet-{setting['depth']}, {setting['batch']} images a GPU; speedup, energy and EDP over one GPU alone"
     return [*lines, about, *found.get("not_measured", []), _where(found)]
 
@@ -78,6 +84,41 @@ def order_of_threads() -> list[str]:
     if not lines:
         return [_missing("dense_forward by its order of threads", "gpu")]
     return [f"dense_forward, {side:,} × {side:,}", *lines, _where(overheads.recorded("gpu"))]
+
+
+def sums() -> list[str]:
+    """Milliseconds of the mean squared error by each kernel, the fastest first."""
+    if not (found := overheads.known("sums")):
+        return [_missing("sums by a GPU", "overheads")]
+    numbers = gpu_seconds.SUM["batch"] * gpu_seconds.SUM["n"]
+    where = {"numpy": "numpy, its CPU"}
+    names = sorted(found, key=found.__getitem__)
+    lines = [f"{where.get(name, name):16} {duration(found[name]):>9}" for name in names]
+    return [f"mse, {numbers:,} numbers", *lines, overheads.where()]
+
+
+def weight_gradients() -> list[str]:
+    """Microseconds of kernels of weight_gradient: a line for a kernel, a column for a number of samples."""
+    if not (found := overheads.known("weight_gradients")):
+        return [_missing("weight gradients on a GPU", "overheads")]
+    kernels, columns = (list(dict.fromkeys(each[key] for each in found)) for key in ("kernel", "samples"))
+    times = {(each["kernel"], each["samples"]): duration(each["seconds"]) for each in found}
+    lines = [f"{name:10}" + "".join(f"{times[name, n]:>16}" for n in columns) for name in kernels]
+    side = gpu_seconds.SIDE
+    heads = "".join(f"{f'{n:,} samples':>16}" for n in columns)
+    return [f"weight_gradient, {side:,} × {side:,} weights", f"{'':10}{heads}", *lines, overheads.where()]
+
+
+def counting() -> list[str]:
+    """Milliseconds of confusion_matrix (atomic): a line for each number of cells."""
+    if not (found := overheads.known("counting")):
+        return [_missing("counting on a GPU", "overheads")]
+    lines = []
+    for each in found:
+        cells = each["classes"] ** 2
+        spread = f"{each['common']:.0%} of them in one" if each["common"] else "evenly"
+        lines.append(f"{each['classes']:3} classes, {cells:6,} cells, {spread:18} {duration(each['seconds']):>8}")
+    return [f"{gpu_seconds.COUNTED:,} samples", *lines, overheads.where()]
 
 
 def _missing(what: str, name: str) -> str:

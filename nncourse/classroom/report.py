@@ -254,8 +254,10 @@ def learnt(by: Time, data: Dataset, test: Dataset, epochs: int) -> str:
     network = speedup.network_for(data)
     history = speedup.fit(network, data, by.backend, epochs)
     M = metrics.confusion(network, test.X, test.Y, by.backend)
-    words = f"The {network}, after {len(history.epochs)} epochs by {by.contender.label} "
-    words += f"({duration(history.seconds)} of training). {history.stopped}"
+    words = (
+        f"The {network}, after {len(history.epochs)} epochs by {by.contender.label} "
+        f"({duration(history.seconds)} of training). {history.stopped}"
+    )
     costs = f"Cost over the epochs, from {history.costs[0]:.3g} to {history.costs[-1]:.3g}"
     counts = "; ".join(f"of {name}: {', '.join(map(str, row))}" for name, row in zip(test.classes, M, strict=True))
     figures = image(plot_history(history), costs)

@@ -71,6 +71,7 @@ def step() -> str:
         rest = {"seconds": sum(each["seconds"] for each in others)}
         calls = sum(each["calls"] for each in others)
         lines.append([f"{len(others)} others", str(calls), _ms(rest["seconds"]), _share(rest, whole)])
+    lines.append(["together", str(sum(each["calls"] or 0 for each in found["operations"])), _ms(whole), "100.0%"])
     return f"{text}\n\n{table(['our step', 'calls', 'time', 'share'], lines)}"
 
 
@@ -83,7 +84,7 @@ def _share(each: dict, whole: float) -> str:
 
 
 def devices() -> str:
-    """Images a second of one GPU (the mean of each alone) and of several, efficiency, energy and EDP of an epoch."""
+    """Images a second and joules of one GPU (the mean of each alone) and of several; ratios over the same GPUs."""
     found = overheads.recorded("devices_gpu")
     if not found:
         return not_recorded("python -m benchmarks.devices_gpu")
@@ -93,7 +94,7 @@ def devices() -> str:
         alone = [each for each in mine if len(each["devices"]) == 1]
         rows.append(_devices_row(library, 1, _mean(alone)))
         rows += [_devices_row(library, len(each["devices"]), each) for each in mine if len(each["devices"]) > 1]
-    heads = ["", "images/s", "speedup", "efficiency", "J an epoch", "EDP"]
+    heads = ["", "images/s", "speedup", "efficiency", "J an epoch", "energy", "EDP"]
     about = f"ResNet-{found['setting']['depth']}, {found['setting']['batch']} images a GPU, float32"
     notes = [f"{what} was not run: {why}" for what, why in found["left_out"].items()] + found["not_measured"]
     return "\n".join([f"{about} ({overheads.recorded_where('devices_gpu')})", table(heads, rows), *notes])
@@ -108,7 +109,7 @@ def _mean(records: Sequence[dict]) -> dict:
 
 def _devices_row(library: str, count: int, each: dict) -> list[str]:
     joules = f"{each['joules']:,.0f}" if "joules" in each else "–"
-    edp = f"{each['edp_over_alone']:.2f}" if "edp_over_alone" in each else "–"
+    ratios = [f"{each[key]:.2f}" if key in each else "–" for key in ("joules_over_alone", "edp_over_alone")]
     name = f"{library}, {count} GPU{'s' * (count > 1)}"
     return [
         name,
@@ -116,7 +117,7 @@ def _devices_row(library: str, count: int, each: dict) -> list[str]:
         f"{each['over_alone']:.2f}",
         f"{each['efficiency']:.3f}",
         joules,
-        edp,
+        *ratios,
     ]
 
 

@@ -23,8 +23,10 @@ def plot_tree() -> Described:
             _arrow(axes, (t, y), (t, y - 1), "0.5")
         rounds += [f"half = {half}"] if half else []
     axes.set_yticks(range(0, -len(rounds), -1), rounds)
-    words = f"Eight threads with the numbers {', '.join(map(str, NUMBERS))}. In the first round threads 0 to 3 add "
-    words += "the numbers of threads 4 to 7, then 0 and 1 those of 2 and 3, then 0 that of 1: "
+    words = (
+        f"Eight threads with the numbers {', '.join(map(str, NUMBERS))}. In the first round threads 0 to 3 add "
+        "the numbers of threads 4 to 7, then 0 and 1 those of 2 and 3, then 0 that of 1: "
+    )
     return Described(figure, words + f"after three rounds thread 0 has the sum, {values[0]}.")
 
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
 from nncourse.calls import Calls
-from nncourse.classroom.described import Drawn
+from nncourse.classroom.described import WordedFigure
 from nncourse.classroom.plots import INK, MARKS, SHADES, plain_numbers
 from nncourse.model.network import Network
 from nncourse.model.training import History
@@ -17,9 +17,9 @@ STYLES = ("-", "--", "-.", ":")
 BLUE, ORANGE, RED = "tab:blue", "tab:orange", "tab:red"
 
 
-def _row(count: int, width: float, height: float, **options: Any) -> tuple[Drawn, list[Axes]]:
+def _row(count: int, width: float, height: float, **options: Any) -> tuple[WordedFigure, list[Axes]]:
     """A figure with `count` axes side by side."""
-    figure = Drawn(figsize=(width, height), dpi=100, layout="constrained")
+    figure = WordedFigure(figsize=(width, height), dpi=100, layout="constrained")
     places = list(figure.subplots(1, count, squeeze=False, **options)[0])
     for axes in places:
         axes.grid(True, alpha=0.3)
@@ -30,7 +30,7 @@ def _row(count: int, width: float, height: float, **options: Any) -> tuple[Drawn
 # ---- the arrays of a step
 
 
-def arrays_of_a_step() -> Drawn:
+def arrays_of_a_step() -> WordedFigure:
     """Draw a network of two layers as the arrays of a step: forward in the upper row, back in the lower one."""
     figure, (axes,) = _row(1, 9.0, 2.9)
     axes.set_axis_off()
@@ -75,7 +75,7 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], col
 # ---- costs
 
 
-def costs_by_epoch(histories: Mapping[str, History], title: str) -> Drawn:
+def costs_by_epoch(histories: Mapping[str, History], title: str) -> WordedFigure:
     """Plot the training cost after each epoch of several trainings, on a logarithmic axis."""
     figure, (axes,) = _row(1, 6.0, 3.4)
     said = []
@@ -91,7 +91,7 @@ def costs_by_epoch(histories: Mapping[str, History], title: str) -> Drawn:
     return figure
 
 
-def batch_sizes(by_step: Mapping[int, Sequence[float]], by_time: Mapping[int, History]) -> Drawn:
+def batch_sizes(by_step: Mapping[int, Sequence[float]], by_time: Mapping[int, History]) -> WordedFigure:
     """Plot costs after each step, and beside them after each epoch, over the seconds of training."""
     figure, (left, right) = _row(2, 9.0, 3.4)
     said = []
@@ -115,7 +115,7 @@ def batch_sizes(by_step: Mapping[int, Sequence[float]], by_time: Mapping[int, Hi
     return figure
 
 
-def first_costs(rates: np.ndarray, costs: np.ndarray, chosen: float) -> Drawn:
+def first_costs(rates: np.ndarray, costs: np.ndarray, chosen: float) -> WordedFigure:
     """Plot the last of the costs (n, columns) of each learning rate; a line for the first, before any training."""
     figure, (axes,) = _row(1, 6.0, 3.4)
     before, at_end = float(costs[0, 0]), costs[:, -1]
@@ -134,7 +134,7 @@ def first_costs(rates: np.ndarray, costs: np.ndarray, chosen: float) -> Drawn:
     return figure
 
 
-def under_and_over(histories: Mapping[str, History], stop: int, best: int) -> Drawn:
+def under_and_over(histories: Mapping[str, History], stop: int, best: int) -> WordedFigure:
     """Plot training and held-out costs of two trainings; in the second, where to stop and where it was best."""
     figure, places = _row(2, 9.0, 3.2, sharey=True)
     said = []
@@ -161,7 +161,7 @@ def under_and_over(histories: Mapping[str, History], stop: int, best: int) -> Dr
 # ---- what a network says
 
 
-def activations_at_start(layers: Mapping[str, tuple[np.ndarray, Sequence[float]]]) -> Drawn:
+def activations_at_start(layers: Mapping[str, tuple[np.ndarray, Sequence[float]]]) -> WordedFigure:
     """Histograms of the activations of one layer, for several first weights; the slopes of layers in the titles."""
     figure, places = _row(len(layers), 9.0, 3.2, sharey=True)
     said = []
@@ -175,7 +175,7 @@ def activations_at_start(layers: Mapping[str, tuple[np.ndarray, Sequence[float]]
     return figure
 
 
-def decision_regions(networks: Mapping[str, Network], points: Any, backend: Calls, words: str) -> Drawn:
+def decision_regions(networks: Mapping[str, Network], points: Any, backend: Calls, words: str) -> WordedFigure:
     """Draw the output of networks with two inputs over the plane, the line where it is ½, and points of a data set.
 
     `words` say what is to be seen.
@@ -201,7 +201,7 @@ def decision_regions(networks: Mapping[str, Network], points: Any, backend: Call
 # ---- searches
 
 
-def searches(trials: Mapping[str, Sequence[tuple]], seconds: float) -> Drawn:
+def searches(trials: Mapping[str, Sequence[tuple]], seconds: float) -> WordedFigure:
     """Plot the trainings (learning rate, neurons, validation cost, …) of each search as dots; the best has a ring."""
     figure, places = _row(len(trials), 9.0, 3.3, sharey=True)
     said = []

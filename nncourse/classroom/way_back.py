@@ -43,8 +43,10 @@ def plot_weight(A: np.ndarray, D: np.ndarray, k: int, i: int, j: int) -> Describ
     _cells(middle, A, "the pixels that it meets", {BLUE: met})
     _frame(middle, (i, j), h, RED, w)
     _cells(right, D, "the deltas", {ORANGE: set(np.ndindex(h, w))})
-    words = f"The weight ({i}, {j}) of a {k} × {k} filter meets the pixels of rows {i} to {i + h - 1} and columns {j} "
-    words = f"{words}to {j + w - 1} of the image, one for each of the {h} × {w} deltas."
+    words = (
+        f"The weight ({i}, {j}) of a {k} × {k} filter meets the pixels of rows {i} to {i + h - 1} and columns {j} "
+        f"to {j + w - 1} of the image, one for each of the {h} × {w} deltas."
+    )
     return Described(figure, f"{words} These pixels: {_rows(A[i : i + h, j : j + w])}. The deltas: {_rows(D)}.")
 
 
@@ -68,9 +70,10 @@ def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
         _frame(axes, (y, x), k, RED)
     told = ", ".join(f"({y}, {x}) with the weight w[{row - y}, {column - x}] on it" for y, x in windows)
     words = (
-        f"{len(windows)} windows of {k} × {k} hold the pixel ({row}, {column}), which is orange: those of the deltas"
+        f"{len(windows)} windows of {k} × {k} hold the pixel ({row}, {column}), which is orange: those of the deltas "
+        f"{told}. Each window's pixels bear the names of the weights that lie on them."
     )
-    return Described(figure, f"{words} {told}. Each window's pixels bear the names of the weights that lie on them.")
+    return Described(figure, words)
 
 
 def _row(widths: list[int], height: int) -> tuple[Figure, list[Axes]]:

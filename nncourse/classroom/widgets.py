@@ -119,8 +119,10 @@ def descent() -> drawn.Drawn:
 
     def answer(surface: str, rate: float, steps: int, w1: float, w2: float) -> tuple[dict, str]:
         path, costs = plots.descend(surface, (w1, w2), rate, int(steps))
-        words = f"Cost {costs[0]:.3g} at the start, {costs[-1]:.3g} after {len(path) - 1} steps, "
-        words += f"at w1 = {path[-1, 0]:.3g}, w2 = {path[-1, 1]:.3g}."
+        words = (
+            f"Cost {costs[0]:.3g} at the start, {costs[-1]:.3g} after {len(path) - 1} steps, "
+            f"at w1 = {path[-1, 0]:.3g}, w2 = {path[-1, 1]:.3g}."
+        )
         if costs[-1] > costs[0]:
             lengths = np.linalg.norm(np.diff(path[len(path) // 2 :], axis=0), axis=1)
             grows = bool((np.diff(lengths) > 0).all())
@@ -164,8 +166,10 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> drawn.Drawn:
         M = plots.counts_at(scores, labels, threshold)
         (tn, fp), (fn, tp) = M
         precision, recall, f1 = (float(measure(M)[1]) for measure in (metrics.precision, metrics.recall, metrics.f1))
-        words = f"True positives {tp}, false positives {fp}, false negatives {fn}, true negatives {tn}. "
-        words += f"Precision {precision:.3f}, recall {recall:.3f}, F1 {f1:.3f}."
+        words = (
+            f"True positives {tp}, false positives {fp}, false negatives {fn}, true negatives {tn}. "
+            f"Precision {precision:.3f}, recall {recall:.3f}, F1 {f1:.3f}."
+        )
         frame = {"threshold": threshold, "M": M.tolist(), "precision": precision, "recall": recall, "f1": f1}
         return frame, words
 

@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -45,6 +46,7 @@ LINKED_AS = f"-Wl,-T,{FOLDER / 'cuda_on_cpu.ld'}"
 # An uninitialised variable is then never 0 by chance. Compilers before GCC 12 lack it: see PAINTS_STACKS.
 PATTERN = "-ftrivial-auto-var-init=pattern"
 PAINTS_STACKS = "-DCUDA_ON_CPU_PAINTS_STACKS"
+UNSET = struct.unpack("f", b"\xfe" * 4)[0]  # an uninitialised float then, by GCC; Clang takes NaN
 # A misaligned access, such as a float4 at an address that is not a multiple of 16, is an error on a GPU but not on a
 # CPU. These flags make it trap on the CPU too.
 FOR_MEMORY = ["-fsanitize=address"]

@@ -24,6 +24,7 @@ import numpy as np
 from nncourse import device as devices
 from nncourse.cuda.compile import CudaCompileError
 from nncourse.cuda.emulate import ORDERS, EmulationError
+from nncourse.cuda.emulator_program import UNSET
 from nncourse.errors import CourseError
 from nncourse.kernels.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nncourse.kernels.contract import Argument
@@ -99,7 +100,7 @@ def check(
     Called by Operation.check. Without a `seed` the random numbers are new ones. `sandbox` is the emulator's.
     """
     device = _place(kernel, device)
-    run = partial(run_here, operation, kernel, device, Memory())
+    run = operation.runner(kernel, device)
     too_many = {"too_many": partial(_too_many, kernel)} if device == "emulator" else {}
     return judge(operation, kernel.name, run, device, seed, sandbox, **too_many)
 
@@ -187,7 +188,8 @@ def _place(kernel: "Kernel", device: str | None) -> str:
     """Where to run: `device` if given, else the kernel's device, or the emulator for CUDA C without a GPU."""
     gpu = devices.gpu_available()
     device = device or ("emulator" if kernel.cuda and not gpu else kernel.device)
-    possible = ("gpu", "emulator") if kernel.cuda else ("cpu", "gpu")
+    python = sorted({"cpu", *kernel.operation.python_devices.values()})
+    possible = ["gpu", "emulator"] if kernel.cuda else python
     if device not in possible:
         raise CourseError(f"{kernel.name}: wanted {' or '.join(possible)} to check it on, got {device!r}")
     if device == "gpu" and not gpu:
@@ -452,6 +454,7 @@ def _values_fault(
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     margin = float(np.broadcast_to(allowed, truth.shape)[first])
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
+    unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
     nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE) or _counted_from_sentinel(got[first])
     facts = {
         "name": named.name,
@@ -461,6 +464,7 @@ def _values_fault(
         "got": f"{got[first]:.7g}",
         "expected": "NaN" if np.isnan(truth[first]) else f"{truth[first]:.7g} ± {margin:.1g}",
         "nan": nan,
+        "unset": unset,
         "nans": "nan" in operation.hostile and any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
         "advice": operation.advice(first, *arguments) if operation.advice else "",

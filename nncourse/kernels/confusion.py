@@ -20,6 +20,14 @@ def _pairs(labels, predictions, label, prediction) -> int:
     return int(((labels == label) & (predictions == prediction)).sum())
 
 
+def _occurs(labels, predictions, label, prediction) -> str:
+    """How often a pair occurs; and the exchanged pair, which was perhaps counted in its place."""
+    said = f"label {label} with prediction {prediction} occurs {_pairs(labels, predictions, label, prediction)} times"
+    if label == prediction:
+        return said
+    return f"{said}, label {prediction} with prediction {label} {_pairs(labels, predictions, prediction, label)} times"
+
+
 confusion_matrix = Operation(
     "confusion_matrix",
     "M[i, j] = number of samples with label i and prediction j",
@@ -28,10 +36,7 @@ confusion_matrix = Operation(
     truth=_truth,
     values={"labels": _classes, "predictions": _classes},
     hostile=(),
-    advice=lambda place, labels, predictions, classes: (
-        f"label {place[0]} with prediction {place[1]} occurs {_pairs(labels, predictions, *place)} times, "
-        f"label {place[1]} with prediction {place[0]} {_pairs(labels, predictions, *place[::-1])} times"
-    ),
+    advice=lambda place, labels, predictions, classes: _occurs(labels, predictions, *place),
     flops=lambda n, classes: n,
 )
 

@@ -62,13 +62,13 @@ mse.cuda_kernel("tree", SOURCE, block=512, grid=(1,))
 mse.cuda_kernel("shuffle", SOURCE, block=512, grid=(1,))
 
 
-def difference(name: str, formula: str, equation: str = "") -> Operation:
+def difference(name: str, result: str, formula: str, equation: str = "") -> Operation:
     """An operation that computes A − Y: the gradient of mse, and the delta of both cross-entropies."""
     operation = Operation(
         name,
         formula,
         equation=equation,
-        contract=f"A (batch, n), Y (batch, n) -> {formula[0]} (batch, n)",
+        contract=f"A (batch, n), Y (batch, n) -> {result} (batch, n)",
         truth=np.subtract,
         magnitude=lambda A, Y: abs(A) + abs(Y),
         flops=lambda batch, n: batch * n,
@@ -91,7 +91,7 @@ def difference_array(A, Y):
     return A - Y
 
 
-mse_gradient = difference("mse_gradient", "G = A − Y")
+mse_gradient = difference("mse_gradient", "G", "G = A − Y")
 
 # ---- mean absolute error
 
@@ -222,6 +222,7 @@ categorical_cross_entropy.cuda_kernel("tree", SOURCE, block=512, grid=(1,))
 
 cross_entropy_delta = difference(
     "cross_entropy_delta",
+    "D",
     "D = A − Y, for sigmoid with binary and softmax with categorical cross-entropy",
     equation="(4a)",
 )

@@ -24,6 +24,7 @@ from nncourse.kernels.operation import Operation, cuda_beside
 
 
 MOST_SENT = 3  # parameters, X and Y
+TRAIN_EPOCH = "train_epoch(parameters, X, Y, batch, rate)"
 
 
 class OnGpu:
@@ -42,6 +43,7 @@ class PretendMemory:
 
     def __init__(self, architecture: DenseArchitecture):
         self.architecture, self.epochs, self.sent, self.fetched = architecture, 0, 0, 0
+        self.told: list[tuple[int, float]] = []  # batch and rate of each epoch
 
     def to_gpu(self, array) -> OnGpu:
         if isinstance(array, OnGpu):
@@ -67,12 +69,30 @@ class PretendMemory:
                 raise CourseError(f"the GPU cannot read {name} in the memory of the CPU: gpu.to_gpu({name}) takes it")
         if self.fetched:
             raise CourseError("an array comes back before the last epoch: it travels once, after the loop")
+        if not isinstance(batch, int | np.integer) or batch < 1:
+            raise CourseError(f"{TRAIN_EPOCH}: wanted the whole number batch as the fourth, got {_named(batch)}")
+        if not isinstance(rate, int | float | np.number):
+            raise CourseError(f"{TRAIN_EPOCH}: wanted the number rate as the fifth, got {_named(rate)}")
         dense_sgd_epoch["numpy"](parameters.hidden, self.architecture, X.hidden, Y.hidden, batch, rate)
         self.epochs += 1
+        self.told.append((batch, rate))
         return parameters
 
     def __str__(self) -> str:
         return f"with a network {self.architecture}"
+
+
+def _named(value) -> str:
+    """A number, or the type of anything else."""
+    return f"{value:g}" if isinstance(value, int | float | np.number) else type(value).__name__
+
+
+def _how_it_trained(place, gpu, parameters, X, Y, epochs, batch, rate) -> str:
+    """What train_epoch() was told, where that is another than it should be."""
+    if gpu.epochs != epochs:
+        return f"epochs that it was trained for: {gpu.epochs}, wanted {epochs}"
+    other = [told for told in gpu.told if told != (batch, rate)]
+    return "train_epoch() was called with batch {} and rate {:g}".format(*other[0]) if other else ""
 
 
 def _after_epochs(gpu, parameters, X, Y, epochs, batch, rate):
@@ -96,6 +116,7 @@ train_on_gpu = Operation(
     magnitude=lambda gpu, parameters, X, Y, epochs, batch, rate: np.full(parameters.shape, 4.0 * epochs),
     values=dense_sgd_epoch.values | {"gpu": lambda rng, shape, sizes: PretendMemory(sizes["architecture"])},
     hostile=(),
+    advice=_how_it_trained,
     flops=None,
     sizes_to_check=(_training((2, 3, 1), 5, 3, 2), _training((1, 1), 1, 1, 1), _training((4, 3, 2), 7, 4, 7)),
 )
@@ -273,6 +294,12 @@ def _filled(registers, shared_bytes, threads, sm):
     return np.array(shares)
 
 
+def _often_small(rng, shape, low, high):
+    """Integers; half of them in the lowest eighth, so that each of the four limits is met."""
+    top = np.where(rng.random(shape) < 0.5, low + (high - low) // 8, high)
+    return rng.integers(low, top, shape, dtype=np.int32)
+
+
 occupancy = Operation(
     "occupancy",
     "occupancy = warps that fit on an SM at once / warps it has places for",
@@ -280,9 +307,9 @@ occupancy = Operation(
     truth=_filled,
     magnitude=_filled,
     values={
-        "registers": lambda rng, shape, sizes: rng.integers(16, 256, shape, dtype=np.int32),
+        "registers": lambda rng, shape, sizes: _often_small(rng, shape, 16, 256),
         "shared_bytes": lambda rng, shape, sizes: rng.integers(0, 50, shape, dtype=np.int32) ** 3 // 3,
-        "threads": lambda rng, shape, sizes: rng.integers(1, 1025, shape, dtype=np.int32),
+        "threads": lambda rng, shape, sizes: _often_small(rng, shape, 1, 1025),
     },
     hostile=(),
     advice=lambda place, registers, shared_bytes, threads, sm: (

@@ -99,7 +99,7 @@ def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sand
     emulated = operation.check(kernel, device="emulator", seed=seed, sandbox=sandbox)
     if verdict:
         return replace(verdict, facts={**verdict.facts, "emulated too": True}) if emulated else emulated
-    if emulated or emulated.kind == "wrong value":
+    if emulated or (emulated.kind == "wrong value" and not emulated.facts.get("unset")):
         return verdict
     return replace(emulated, facts={**emulated.facts, "context": verdict.facts.get("context", "")})
 

@@ -27,6 +27,7 @@ class Kernel:
     cuda: bool = field(default=False, kw_only=True)  # launches CUDA C; with NumPy arrays it runs on the CPU emulator
     otherwise: str = field(default="", kw_only=True)  # fallback: the kernel to use if this one does not fit
     optional: tuple[str, ...] = field(default=(), kw_only=True)  # arguments that may be None: it then has less to do
+    whose: str = field(default="", kw_only=True)  # in titles, of a student's: "yours", or "yours, wrong"
     # For a kernel that needs more than its device and NumPy or CuPy: why it cannot be called here; "" if it can.
     missing: Callable[[], str] = field(default=lambda: "", kw_only=True)
 

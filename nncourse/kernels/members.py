@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from nncourse.errors import CourseError
-from nncourse.kernels.check import BROKEN_OFF, Returned, form_fault, judge, raised
+from nncourse.kernels.check import BROKEN_OFF, Returned, Runner, form_fault, raised
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import Kernel
 from nncourse.kernels.operation import Operation
-from nncourse.kernels.verdict import Case, Fault, Verdict
+from nncourse.kernels.verdict import Case, Fault
 from nncourse.simulation.faults import ExchangeError
 from nncourse.simulation.links import Link
 from nncourse.simulation.members import run_members
@@ -95,16 +95,9 @@ class GroupOperation(Operation):
     def python_devices(self) -> Mapping[str, str]:
         return dict.fromkeys(self.kernels, "cpu")
 
-    def check(
-        self,
-        kernel: str | Kernel | Callable[..., Any],
-        device: str | None = None,
-        seed: int | None = None,
-        sandbox: tuple[str, ...] = (),
-    ) -> Verdict:
-        """As Operation.check, on a simulated group. A function that is no kernel goes by its name as a kernel."""
-        kernel = self.kernel_of(kernel)
-        return judge(self, kernel.name, partial(run_here, self, kernel), "cpu", seed, sandbox)
+    def runner(self, kernel: Kernel, device: str) -> Runner:
+        """On a simulated group."""
+        return partial(run_here, self, kernel)
 
 
 def world_of(operation: GroupOperation, case: Case, buffered: bool = True) -> World:

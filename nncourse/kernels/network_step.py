@@ -21,11 +21,11 @@ import numpy as np
 from nncourse.architecture import DenseArchitecture
 from nncourse.errors import CourseError
 from nncourse.kernels import activations, backpropagation, cost, dense, update
-from nncourse.kernels.check import BROKEN_OFF, Returned, judge, raised
+from nncourse.kernels.check import BROKEN_OFF, Returned, Runner, raised
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import Kernel
 from nncourse.kernels.operation import Operation
-from nncourse.kernels.verdict import Case, Fault, Verdict
+from nncourse.kernels.verdict import Case, Fault
 from nncourse.text_process import said_of
 
 NAMES = ("W", "b", "X", "Y", "rate", "k")  # what a kernel is called with
@@ -98,16 +98,9 @@ class NetworkOperation(Operation):
                 at -= array.size
         return super().place(named, index, arguments)
 
-    def check(
-        self,
-        kernel: str | Kernel | Callable[..., Any],
-        device: str | None = None,
-        seed: int | None = None,
-        sandbox: tuple[str, ...] = (),
-    ) -> Verdict:
-        """As Operation.check. A function that is no kernel goes by its name as a kernel."""
-        kernel = self.kernel_of(kernel)
-        return judge(self, kernel.name, partial(run_here, self, kernel), "cpu", seed, sandbox)
+    def runner(self, kernel: Kernel, device: str) -> Runner:
+        """With lists of W and b, and a `k` that computes with NumPy."""
+        return partial(run_here, self, kernel)
 
     def __str__(self) -> str:
         first, _, *kernels = super().__str__().splitlines()

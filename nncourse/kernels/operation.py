@@ -17,7 +17,7 @@ runs on the CPU emulator, slowly, for checking.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -226,6 +226,10 @@ class Operation:
         `device="emulator"` asks for the latter. What is tried is told in cases.py. Numbers are new without a `seed`.
         """
         return checker.check(self, self.kernel_of(kernel, device), device, seed, sandbox)
+
+    def runner(self, kernel: Kernel, device: str) -> checker.Runner:
+        """What runs a kernel in this process on the cases of one check; another where kernels are called otherwise."""
+        return partial(checker.run_here, self, kernel, device, checker.Memory())
 
     def kernel_of(self, kernel: str | Kernel | Callable[..., Any], device: str | None = None) -> Kernel:
         """The kernel of that name, the kernel itself, or a function as one; the function's name becomes its name."""

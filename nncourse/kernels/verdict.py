@@ -56,6 +56,7 @@ PHRASES = {
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
+    "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
     "endless": "look for an endless loop",
@@ -184,6 +185,8 @@ def _how(facts: Mapping[str, Any]) -> str:
 
 
 def _why(facts: Mapping[str, Any]) -> str:
+    if facts.get("unset"):
+        return PHRASES["unset"]
     if facts.get("nans"):
         return PHRASES["from nans"]
     if not facts.get("nan"):

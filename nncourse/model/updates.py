@@ -183,8 +183,10 @@ def make_schedule(text: str, rate: float) -> Schedule:
                 return warm_up(rate, _epochs(epochs))
     except ValueError:
         pass
-    wanted = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
-    wanted += ", with epochs of at least 1 and a factor above 0 and up to 1"
+    wanted = (
+        "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
+        ", with epochs of at least 1 and a factor above 0 and up to 1"
+    )
     raise CourseError(f"wanted a schedule, {wanted}; got {text!r}")
 
 

@@ -151,8 +151,10 @@ def lost(world: "World", messages: list["Message"]) -> ExchangeError:
     words = f"rank {first.source} sends {_numbers(first)} to rank {first.to} {_place(first)}"
     more = f"; so with {len(messages) - 1} more messages" if len(messages) > 1 else ""
     if twin is not None:
-        words = f"rank {first.source} sends the same {_numbers(first)} to rank {first.to} twice"
-        words += f", at step {twin.step} and again {_place(first)}; only the first is received"
+        words = (
+            f"rank {first.source} sends the same {_numbers(first)} to rank {first.to} twice"
+            f", at step {twin.step} and again {_place(first)}; only the first is received"
+        )
         return ExchangeError("doubled message", words + more, first.source, first.step)
     words += f", but rank {first.to} {_end_of(world, first.to)}, and never received that"
     return ExchangeError("lost message", words + more, first.source, first.step)

@@ -1,0 +1,240 @@
+"""tools/translate.py: the same code in another language, catalogues that follow the English, and the switch."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tools.translation import catalogue, commands, compare, markdown, notebooks, package, python_text, sources, units
+from tools.translation.words import Words
+
+ROOT = Path(__file__).resolve().parents[1]
+SENTENCE = "A neuron adds up what comes in. Then it decides."
+
+
+@pytest.fixture(scope="module")
+def all_sources() -> list[sources.Source]:
+    return sources.collect(ROOT)
+
+
+def flowed(text: str) -> str:
+    """A text without its line breaks: paragraphs of docstrings may be wrapped in another way."""
+    return " ".join(text.replace("\\n", " ").split())
+
+
+def test_the_package_said_again_is_the_same_code(all_sources):
+    for source in all_sources:
+        if source.path.parent == ROOT or source.path.suffix == ".ipynb" or not source.units:
+            continue
+        english = source.path.read_text("utf-8")
+        again = units.replaced(english, source.units, lambda unit: unit.text)
+        if source.path.suffix == ".py":
+            assert flowed(ast.dump(ast.parse(english))) == flowed(ast.dump(ast.parse(again))), source.file
+        elif source.path.suffix != ".md":
+            assert package.same_code(source.path, english, again), source.file
+
+
+def test_the_notebooks_said_again_are_the_same(all_sources):
+    books = [source for source in all_sources if source.path.suffix == ".ipynb"]
+    assert len(books) == 17
+    for source in books:
+        english = nbformat.read(source.path, as_version=4)
+        again, refused = notebooks.translated(english, source.words, lambda unit: unit.text, "")
+        assert not refused
+        for cell, other in zip(english.cells, again.cells, strict=True):
+            assert cell.id == other.id and cell.metadata == other.metadata
+            if cell.cell_type == "markdown":
+                assert cell.source.split() == other.source.split()
+            elif not cell.source.startswith("%%cuda"):
+                plain = [python_text.parsed(each.source).tree for each in (cell, other)]
+                assert flowed(ast.dump(plain[0])) == flowed(ast.dump(plain[1])), cell.id
+
+
+def test_units_are_whole_sentences_without_the_marks_around_them():
+    text = "# Title\n\nOne line,\nand the next.\n\n- an item\n  goes on\n\n$$a = 1$$\n"
+    text += "\n```\ncode\n```\n\n| `x` | a number |\n"
+    said = [unit.text for unit in markdown.units(text)]
+    assert said == ["Title", "One line, and the next.", "an item goes on", "| `x` | a number |"]
+    code = 'def f(x):\n    """Add. It adds."""\n    # One line\n    # and the next.\n'
+    code += '    say(f"got {x} of "\n        "two")\n'
+    said = [unit.text for unit in python_text.units(code, Words())]
+    assert said == ["Add. It adds.", "One line and the next.", "got {x} of two"]
+
+
+def small_course(root: Path, sentence: str = SENTENCE) -> Path:
+    """A root with one notebook, two files of the package, and nothing translated."""
+    (root / "nncourse").mkdir(parents=True, exist_ok=True)
+    (root / "notebooks").mkdir(exist_ok=True)
+    (root / "locale").mkdir(exist_ok=True)
+    shutil.copyfile(ROOT / "nncourse" / "language.py", root / "nncourse" / "language.py")
+    (root / "nncourse" / "words.py").write_text(
+        'def told(n: int) -> str:\n    return f"wanted {n} of them; got none"\n'
+    )
+    (root / "locale" / "words.toml").write_text('["*"]\ncode = ["notebooks/*"]\n')
+    cells = [
+        nbformat.v4.new_markdown_cell(sentence, id="first"),
+        nbformat.v4.new_code_cell('x = 1  # one of them\nprint(f"it is {x} now")', id="second"),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), root / "notebooks" / "01_neurons.ipynb")
+    return root
+
+
+def translate(root: Path, name: str, said: dict[str, str]) -> None:
+    """Put translations into a catalogue, as a translator does."""
+    path = root / "locale" / "es" / f"{name}.po"
+    text = path.read_text("utf-8")
+    for english, other in said.items():
+        assert f'msgid "{english}"\nmsgstr ""' in text
+        text = text.replace(f'msgid "{english}"\nmsgstr ""', f'msgid "{english}"\nmsgstr "{other}"')
+    path.write_text(text, "utf-8")
+
+
+NOTEBOOK = {SENTENCE: "Suma lo que llega. Luego decide.", "one of them": "uno", "it is {x} now": "ahora es {x}"}
+
+
+def test_a_changed_sentence_becomes_fuzzy_and_status_names_it(tmp_path, capsys):
+    root = small_course(tmp_path)
+    commands.update(root, "es")
+    assert commands.status(root, "es") == 1
+    translate(root, "01_neurons", NOTEBOOK)
+    assert commands.status(root, "es", ["01_neurons"]) == 0
+    changed = SENTENCE.replace("adds up", "sums up")
+    small_course(root, changed)
+    capsys.readouterr()
+    assert commands.status(root, "es", ["01_neurons"]) == 1  # also before anybody has said update
+    assert f"untranslated: first, paragraph: {changed!r}" in capsys.readouterr().out
+    commands.update(root, "es")
+    (said,) = (said for said in catalogue.read(root / "locale/es/01_neurons.po", "es") if said.text == changed)
+    assert said.fuzzy and said.string == NOTEBOOK[SENTENCE] and said.previous == SENTENCE
+    assert commands.status(root, "es", ["01_neurons"]) == 1
+    assert f"fuzzy: first, paragraph: {changed!r}" in capsys.readouterr().out
+
+
+def test_update_says_the_same_when_nothing_has_changed(tmp_path):
+    root = small_course(tmp_path)
+    commands.update(root, "es")
+    translate(root, "01_neurons", NOTEBOOK)
+    path = root / "locale" / "es" / "01_neurons.po"
+    before = path.read_text("utf-8")
+    commands.update(root, "es")
+    assert path.read_text("utf-8") == before
+
+
+def test_write_translates_and_leaves_english_where_nothing_is_said(tmp_path):
+    root = small_course(tmp_path)
+    commands.update(root, "es")
+    translate(root, "01_neurons", {SENTENCE: "Suma.", "it is {x} now": "ahora es {x}"})
+    assert commands.write(root, "es") == 0
+    first, second = nbformat.read(root / "notebooks/es/01_neurons.ipynb", as_version=4).cells
+    assert first.source == "Suma."
+    assert second.source == '%env NNCOURSE_LANG=es\nx = 1  # one of them\nprint(f"ahora es {x}")'
+    assert "wanted {n} of them" in (root / "nncourse/languages/es/words.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "kind", "what"),
+    [
+        ("it is {x} now", "ahora es {y}", "f-string", "holes"),
+        ("it is {'up' if x else 'down'}", "está {'arriba' if y else 'abajo'}", "f-string", "holes"),
+        ("call `hint`", "llama a `pista`", "paragraph", "code"),
+        ("where $x = 1$", "donde $x = 2$", "paragraph", "formulas"),
+        ("see [01](01_neurons.ipynb)", "ver [01](02.ipynb)", "paragraph", "links"),
+        ("<b>one</b>", "uno", "paragraph", "tags"),
+        ("| a | b |", "| a b |", "table row", "cells"),
+        (", and so on", "y así", "string", "blanks"),
+        ("a " + "${n} b", "una b", "template", "holes"),
+    ],
+)
+def test_what_a_translation_may_not_change(text, said, kind, what):
+    if what == "blanks":
+        text, said = f" {text}", said
+    assert list(compare.differs(text, said, kind)) == [what]
+    assert not compare.differs(text, text, kind)
+
+
+def test_words_in_holes_and_formulas_may_change():
+    assert not compare.differs("it is {'up' if x else 'down'}", "{'arriba' if x else 'abajo'}", "f-string")
+    assert not compare.differs(r"$1 \text{ otherwise}$ is", r"es $1 \text{ si no}$", "paragraph")
+
+
+def test_a_wrong_translation_is_refused_and_the_rest_written(tmp_path, capsys):
+    root = small_course(tmp_path)
+    commands.update(root, "es")
+    translate(root, "01_neurons", NOTEBOOK | {"it is {x} now": "ahora es {y}"})
+    assert commands.write(root, "es") == 1
+    assert "notebooks/01_neurons.ipynb, second: 'it is {x} now': holes" in capsys.readouterr().out
+    first, second = nbformat.read(root / "notebooks/es/01_neurons.ipynb", as_version=4).cells
+    assert first.source == NOTEBOOK[SENTENCE] and "it is {x} now" in second.source
+
+
+def test_code_that_would_change_is_refused():
+    cell = nbformat.v4.new_code_cell("x = 1  # one of them", id="second")
+    book = nbformat.v4.new_notebook(cells=[cell])
+    result, refused = notebooks.translated(book, Words(), lambda unit: "uno\nx = 2", "")
+    assert refused == ["second"] and result.cells[0].source == cell.source
+
+
+SAYS = """
+import numpy as np
+from nncourse.classroom import widgets
+from nncourse.classroom.course import hint
+from nncourse.classroom.exercise import exercise
+from nncourse.kernels import check
+
+hint("neuron", "loops")
+
+@exercise("step", kernel="numpy")
+def step(z):
+    return np.where(z > 0, 1, 0)
+
+drawn = widgets.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
+print("label", drawn.controls[0]["label"])
+print(check.__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def in_pseudo(tmp_path_factory):
+    """A copy of the course in which every text is in brackets."""
+    root = tmp_path_factory.mktemp("course")
+    for name in ("nncourse", "locale", "notebooks"):
+        shutil.copytree(
+            ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "languages", "es", "*.ipynb")
+        )
+    assert commands.write(root, "pseudo") == 0
+    return root
+
+
+def run(root: Path, *arguments: str, language: str = "pseudo") -> subprocess.CompletedProcess:
+    environment = os.environ | {"PYTHONPATH": str(root), "NNCOURSE_LANG": language}
+    environment["NNCOURSE_MY_KERNELS"] = str(root / "kernels")
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, cwd=root)
+
+
+def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
+    (in_pseudo / "says.py").write_text(SAYS, "utf-8")
+    told = run(in_pseudo, "says.py")
+    assert told.returncode == 0, told.stderr
+    assert "⟦Let z start as the bias b." in told.stdout
+    assert re.search(r"✗ step \(numpy\): ⟦z .*⟦a is int64, wanted float32", told.stdout)
+    assert "label ⟦weight w1⟧" in told.stdout
+    assert str(in_pseudo / "nncourse" / "languages" / "pseudo") in told.stdout
+    wrong = run(in_pseudo, "-m", "nncourse", "check", "nosuch")
+    assert wrong.returncode == 2 and "⟦wanted ⟦an operation⟧, one of" in wrong.stderr
+
+
+def test_a_language_that_is_missing_or_old_is_refused_in_one_line(in_pseudo):
+    missing = run(in_pseudo, "-c", "import nncourse", language="xx")
+    assert missing.stderr.splitlines()[-1].endswith("wanted one of en, pseudo; got 'xx'")
+    (in_pseudo / "locale" / "pseudo").mkdir()
+    (in_pseudo / "locale" / "pseudo" / "new.po").write_text("")
+    old = run(in_pseudo, "-c", "import nncourse")
+    assert "older than its sources: run python tools/translate.py write pseudo" in old.stderr.splitlines()[-1]
+    (in_pseudo / "locale" / "pseudo" / "new.po").unlink()
+    (in_pseudo / "locale" / "pseudo").rmdir()

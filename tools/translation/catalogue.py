@@ -1,0 +1,119 @@
+"""Catalogues: what is to be translated, by file, and what translators have said, in locale/LANGUAGE/*.po."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+
+from babel.messages.catalog import Catalog, Message
+from babel.messages.pofile import read_po, write_po
+
+WIDTH = 100
+ALIKE = 0.6  # a text that is so much like one that is gone, is that one, changed
+MOST_PLACES = 3
+HEADER = """\
+msgid ""
+msgstr ""
+"Project-Id-Version: nncourse\\n"
+"Language: {language}\\n"
+"MIME-Version: 1.0\\n"
+"Content-Type: text/plain; charset=utf-8\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+
+"""
+
+
+@dataclass
+class Entry:
+    """One text of a catalogue and where it occurs."""
+
+    text: str
+    kind: str
+    places: list[str] = field(default_factory=list)  # for the translator
+    contexts: set[str] = field(default_factory=set)  # by which a translation may be for some places only
+
+
+@dataclass(frozen=True)
+class Said:
+    """One translation as a catalogue has it."""
+
+    text: str
+    context: str | None
+    string: str
+    fuzzy: bool
+    notes: tuple[str, ...] = ()  # the translator's
+    previous: str = ""
+
+    def allows(self, what: str) -> bool:
+        """Whether a note of the translator says that this may differ: "differs: code"."""
+        return any(what in note.removeprefix("differs:") for note in self.notes if note.startswith("differs:"))
+
+
+def read(path: Path, language: str) -> list[Said]:
+    """The translations of a .po file, in order; none if there is no such file."""
+    if not path.exists():
+        return []
+    catalogue = read_po(BytesIO(path.read_bytes()), locale=None if language == "pseudo" else language)
+    return [_said(message) for message in catalogue if message.id]
+
+
+def _said(message: Message) -> Said:
+    notes = [note for note in message.user_comments if note and not note.startswith("|")]
+    old = " ".join(note[1:].strip() for note in message.user_comments if note.startswith("|"))
+    quoted = re.findall(r'"((?:[^"\\]|\\.)*)"', old)
+    previous = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], "".join(quoted))
+    return Said(message.id, message.context, message.string or "", message.fuzzy, tuple(notes), previous)
+
+
+def write(path: Path, language: str, entries: Iterable[Entry], translations: Iterable[Said]) -> None:
+    """A .po file with these entries in this order, each with its translations."""
+    by_text: dict[str, list[Said]] = {}
+    for said in translations:
+        by_text.setdefault(said.text, []).append(said)
+    catalogue = Catalog(charset="utf-8")
+    for entry in entries:
+        for said in by_text.get(entry.text, ()):
+            message = catalogue.add(
+                entry.text,
+                said.string,
+                auto_comments=[*entry.places[:MOST_PLACES], *(["…"] if len(entry.places) > MOST_PLACES else [])],
+                user_comments=said.notes,
+                flags=["fuzzy"] if said.fuzzy else [],
+                context=said.context,
+            )
+            message.flags -= {"python-format", "python-brace-format"}  # Babel guesses
+            message.previous_id = [said.previous] if said.fuzzy and said.previous else []
+    file = BytesIO()
+    write_po(file, catalogue, width=WIDTH, omit_header=True, include_previous=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(HEADER.format(language=language) + file.getvalue().decode("utf-8").rstrip("\n") + "\n", "utf-8")
+
+
+def merged(entries: list[Entry], own: list[Said], memory: dict[str, Said]) -> list[Said]:
+    """The translations for today's entries: kept, taken from another catalogue, or fuzzy from a text that is gone.
+
+    `memory` holds the translations of all catalogues. A text that has none gets an empty one.
+    """
+    there = {entry.text: entry for entry in entries}
+    kept = [
+        each for each in own if each.text in there and (not each.context or each.context in there[each.text].contexts)
+    ]
+    have = {each.text for each in kept if not each.context}
+    gone = [each for each in own if each.text not in there and each.string and not each.context]
+    for text in there.keys() - have:
+        known = memory.get(text)
+        old = None if known else _closest(text, gone)
+        if old:
+            gone.remove(old)
+            known = Said(
+                text, None, old.string, True, old.notes, old.previous if old.fuzzy and old.previous else old.text
+            )
+        kept.append(known or Said(text, None, "", False))
+    return kept
+
+
+def _closest(text: str, gone: list[Said]) -> Said | None:
+    alike = difflib.get_close_matches(text, [each.text for each in gone], n=1, cutoff=ALIKE)
+    return next((each for each in gone if alike and each.text == alike[0]), None)

@@ -1,0 +1,189 @@
+"""The three commands of tools/translate.py."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import nbformat
+
+from . import catalogue, compare, notebooks, package, sources, stamp
+from .catalogue import Entry, Said
+from .sources import Source
+from .units import Unit
+
+PSEUDO = "pseudo"
+MOST_SHOWN = 10  # lines of one kind for a catalogue
+
+
+def folder(root: Path, language: str) -> Path:
+    """Where the catalogues of a language lie."""
+    return root / "locale" / language
+
+
+def read_all(root: Path, language: str) -> dict[str, list[Said]]:
+    """The translations of all catalogues there are."""
+    paths = sorted(folder(root, language).glob("*.po"))
+    return {path.stem: catalogue.read(path, language) for path in paths}
+
+
+def update(root: Path, language: str, chosen: Sequence[str] = ()) -> int:
+    """Write the catalogues anew from today's English; what is gone is dropped."""
+    entries = sources.entries(sources.collect(root))
+    there = read_all(root, language)
+    memory = {
+        said.text: said for all_of_it in there.values() for said in all_of_it if usable(said) and not said.context
+    }
+    for name, wanted in entries.items():
+        if not chosen or name in chosen:
+            merged = catalogue.merged(wanted, there.get(name, []), memory)
+            catalogue.write(folder(root, language) / f"{name}.po", language, wanted, merged)
+    if not chosen:
+        for name in there.keys() - entries.keys():
+            (folder(root, language) / f"{name}.po").unlink()
+    return 0
+
+
+def usable(said: Said) -> bool:
+    """Whether a translation is there and nobody doubts it."""
+    return bool(said.string) and not said.fuzzy
+
+
+def status(root: Path, language: str, chosen: Sequence[str] = ()) -> int:
+    """Print, for each catalogue, how much is translated, and what is missing or wrong. Returns 1 if anything is."""
+    entries = sources.entries(sources.collect(root))
+    there = read_all(root, language)
+    bad = done = total = 0
+    for name in sorted(entries):
+        if chosen and name not in chosen:
+            continue
+        lines, finished = problems(entries[name], there.get(name, []))
+        words = sources.words_in(entries[name])
+        print(f"{name:34} {finished:5} of {len(entries[name]):5} units, {words:6} words")
+        print(*(f"    ✗ {line}" for line in lines[:MOST_SHOWN]), sep="\n", end="\n" if lines else "")
+        if len(lines) > MOST_SHOWN:
+            print(f"    … and {len(lines) - MOST_SHOWN} more")
+        bad, done, total = bad + bool(lines), done + finished, total + len(entries[name])
+    print(f"{'all':34} {done:5} of {total:5} units")
+    return int(bool(bad))
+
+
+def problems(entries: list[Entry], translations: list[Said]) -> tuple[list[str], int]:
+    """What is missing or wrong, a line each, and how many texts are translated.
+
+    It compares with today's English, not with what the catalogue says of itself: a forgotten update shows too.
+    """
+    there = {entry.text: entry for entry in entries}
+    plain = {said.text: said for said in translations if not said.context}
+    lines = []
+    finished = 0
+    for entry in entries:
+        said = plain.get(entry.text)
+        if said is None or not said.string:
+            lines.append(f"untranslated: {shown(entry)}")
+        elif said.fuzzy:
+            lines.append(f"fuzzy: {shown(entry)}")
+        else:
+            finished += 1
+    for said in translations:
+        if said.text not in there:
+            lines.append(f"stale, run update: {said.text[:70]!r}")
+        elif usable(said):
+            lines += [f"{shown(there[said.text])}: {what}" for what in wrong_in(said, there[said.text].kind)]
+    return lines, finished
+
+
+def wrong_in(said: Said, kind: str) -> list[str]:
+    """What a translation changes that it may not."""
+    found = compare.differs(said.text, said.string, kind)
+    return [line for what, line in found.items() if not said.allows(what)]
+
+
+def shown(entry: Entry) -> str:
+    """An entry in a line: where it is, and how it begins."""
+    return f"{entry.places[0]}: {entry.text[:70]!r}"
+
+
+def write(root: Path, language: str) -> int:
+    """Write notebooks/LANGUAGE and nncourse/languages/LANGUAGE. Returns 1 if a translation could not be used."""
+    found = sources.collect(root)
+    refused: list[str] = []
+    speaker = bracketed if language == PSEUDO else spoken(read_all(root, language), refused)
+    if speaker is None:
+        print(f"translate: no catalogues in {folder(root, language)}: run update {language} first")
+        return 1
+    refused += write_notebooks(root, language, found, speaker)
+    refused += write_package(root, language, found, speaker)
+    print(*(f"✗ {line}" for line in dict.fromkeys(refused)), sep="\n", end="\n" if refused else "")
+    return int(bool(refused))
+
+
+Speaker = Callable[[Source, Unit], str | None]
+
+
+def spoken(translations: dict[str, list[Said]], refused: list[str]) -> Speaker | None:
+    """What says a unit in another language; None where it is not translated. What may not be used goes to `refused`."""
+    known = {(said.context, said.text): said for each in translations.values() for said in each if usable(said)}
+
+    def say(source: Source, unit: Unit) -> str | None:
+        for context in (*reversed(source.contexts(unit)), None):
+            said = known.get((context, unit.text))
+            if said is None:
+                continue
+            wrong = wrong_in(said, unit.kind)
+            if not wrong:
+                return said.string
+            refused.extend(f"{source.file}, {unit.place}: {unit.text[:60]!r}: {line}" for line in wrong)
+        return None
+
+    return say if translations else None
+
+
+def bracketed(_: Source, unit: Unit) -> str:
+    """The text in brackets: its blanks at both ends and the cells of a table stay where they are."""
+    if unit.kind == "table row":
+        cells = unit.text.strip().strip("|").split("|")
+        return "| " + " | ".join(f"⟦{cell.strip()}⟧" for cell in cells) + " |"
+    bare = unit.text.strip()
+    before, _, after = unit.text.partition(bare)
+    return f"{before}⟦{bare}⟧{after}"
+
+
+def write_notebooks(root: Path, language: str, found: list[Source], speaker: Speaker) -> list[str]:
+    """The notebooks, without outputs. Returns what was refused."""
+    out = root / "notebooks" / language
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    refused = []
+    for source in found:
+        if source.path.suffix != ".ipynb":
+            continue
+        book = nbformat.read(source.path, as_version=4)
+        result, cells = notebooks.translated(book, source.words, partial(speaker, source), language)
+        refused += [f"{source.file}, cell {cell}: the translation changes the code" for cell in cells]
+        nbformat.write(result, out / source.path.name)
+    return refused
+
+
+def write_package(root: Path, language: str, found: list[Source], speaker: Speaker) -> list[str]:
+    """The whole package, and a stamp of what it was made from. Returns what was refused."""
+    english, out = root / "nncourse", root / "nncourse" / package.GENERATED / language
+    new = out.with_name(f".{language}")
+    shutil.rmtree(new, ignore_errors=True)
+    refused = []
+    by_path = {source.path: source for source in found}
+    for path in package.files(english):
+        target = new / path.relative_to(english)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = by_path[path]
+        text = package.translated(path, source.units, partial(speaker, source)) if source.units else None
+        if source.units and text is None:
+            refused.append(f"{source.file}: the translation changes the code")
+        if text is None:
+            shutil.copyfile(path, target)
+        else:
+            target.write_text(text, "utf-8")
+    stamp.write(root, language, new)
+    shutil.rmtree(out, ignore_errors=True)
+    new.rename(out)
+    return refused

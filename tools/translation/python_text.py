@@ -1,0 +1,304 @@
+"""Units of Python source: comments, docstrings, and strings for people."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from . import cuda_text, literals
+from .units import WORD, Unit, as_it_is, flowing, joined
+from .words import Words
+
+# Arguments and calls whose strings are read by people, even a single word.
+SHOWN_ARGUMENTS = {
+    *("title", "suptitle", "xlabel", "ylabel", "zlabel", "label", "description", "tooltip", "alt", "caption", "help"),
+    *("placeholder", "epilog", "words"),
+}
+SHOWN_BY = {
+    *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError"),
+    *("set_title", "set_xlabel", "set_ylabel", "set_label", "figtext", "set_xticklabels", "set_yticklabels"),
+}
+NAMES_IN = {"kernel", "loc", "dest", "choices", "metavar", "default", "key", "dtype", "mode", "encoding"}
+# Calls whose strings are names of things or patterns, whatever they look like.
+NAMED_BY = {
+    *("hint", "solution", "find", "choose", "load", "generate", "exercise", "make_network", "compile", "fullmatch"),
+    *("match", "search", "sub", "finditer", "findall", "split", "Operation", "kernel", "cuda_kernel", "getattr"),
+    *("startswith", "endswith", "add_argument_group", "einsum", "environ", "which", "import_module", "strptime"),
+}
+CONTROLS = {"menu", "stepped", "tick"}
+HEAD = re.compile(r"(?i)(?:^|_)(?:heads?|columns)$")
+LOOKS_UP = {
+    *("get", "pop", "setdefault", "index", "count", "startswith", "endswith", "getattr", "partition", "rpartition"),
+    *("split", "rsplit", "removeprefix", "removesuffix", "find", "rfind"),
+}
+TWO_WORDS = re.compile(r"[^\W\d_]{2,}[,.:;!?)\"'’]*[ \n]+(?:[–—(·×=\"'‘“]+ ?)?[^\W_]")
+TAG, UNCLOSED_TAG = re.compile(r"</?\w[^<>]*>"), re.compile(r"</?\w[^<>]*$|^[^<>]*\">")
+CONTRACT = re.compile(r"\w+ \([\w ,*{}\[\]/]*\)[^.;]* -> |^where \w+ = ")
+PART = re.compile(r"(?:[,;:)] |\()[^\W\d_]{3,}[^{}=]*$| [^\W\d_]{2,} ?$")
+LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|$)")
+C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\"|\bfloat\* |; +//|;\n")
+CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
+MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
+LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+AFTER_CODE = re.compile(r"  # noqa.*$| # type: ignore.*$")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A Python text with what places in it mean."""
+
+    text: str
+    plain: str  # as long as the text; magics are comments
+    starts: tuple[int, ...]  # of the lines
+    tree: ast.Module
+
+    def at(self, line: int, column: int) -> int:
+        """The place of ast's line and column, which counts bytes."""
+        begin = self.starts[line - 1]
+        end = self.starts[line] if line < len(self.starts) else len(self.plain)
+        return begin + len(self.plain[begin:end].encode()[:column].decode())
+
+
+def parsed(text: str) -> Source:
+    """The source, magics taken as comments."""
+    plain = re.sub(r"^([%!])", "#", text, flags=re.MULTILINE)
+    starts = [0]
+    for line in plain.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    return Source(text, plain, tuple(starts), ast.parse(plain))
+
+
+def units(text: str, words: Words, width: int = 120) -> list[Unit]:
+    """The units of a Python text, in order."""
+    source = parsed(text)
+    found = list(_strings(source, words, width))
+    if words.code:
+        taken = [(unit.begin, unit.end) for unit in found]
+        comments = _comments(source, width)
+        found += [each for each in comments if not any(begin <= each.begin < end for begin, end in taken)]
+    return sorted(found, key=lambda unit: unit.begin)
+
+
+def _comments(source: Source, width: int) -> Iterator[Unit]:
+    """Comments; lines below one another are one unit."""
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(source.plain).readline) if t.type == tokenize.COMMENT]
+    tokens = [t for t in tokens if source.text[source.starts[t.start[0] - 1]] not in "%!"]
+    block: list[tokenize.TokenInfo] = []
+    for token in tokens:
+        if block and _goes_on(block, token):
+            block.append(token)
+            continue
+        yield from _comment(source, block, width)
+        block = [token]
+    yield from _comment(source, block, width)
+
+
+def _goes_on(block: list[tokenize.TokenInfo], token: tokenize.TokenInfo) -> bool:
+    last = block[-1]
+    below = token.start[0] == last.start[0] + 1 and token.start[1] == last.start[1]
+    alone = all(not each.line[: each.start[1]].strip() for each in (last, token))
+    text = token.string[1:]
+    apart = any("---" in each.string or each.string.startswith(EXAMPLE) for each in (last, token))
+    return below and alone and not apart and text.strip() != "" and not LIST_ITEM.match(text)
+
+
+def _comment(source: Source, block: list[tokenize.TokenInfo], width: int) -> Iterator[Unit]:
+    if not block or CODE_COMMENT.match(block[0].string) or block[0].string.startswith(EXAMPLE):
+        return
+    text = AFTER_CODE.sub("", joined(MARK.sub("", token.string, count=1) for token in block).strip())
+    if not WORD.search(text):
+        return
+    row, column = block[0].start
+    lead = MARK.match(block[0].string).end()
+    begin = source.starts[row - 1] + column + lead
+    end = source.starts[block[-1].end[0] - 1] + block[-1].end[1]
+    if len(block) == 1:
+        end = begin + len(text)
+    writer = flowing(column + lead, " " * column + "# ", width) if len(block) > 1 else as_it_is
+    yield Unit(begin, end, text, "comment", writer, _place(source, row))
+
+
+def _place(source: Source, line: int) -> str:
+    """The function or class around a line, as in "Network.forward"."""
+    names, node = [], source.tree
+    while node is not None:
+        inner = [
+            child
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.FunctionDef | ast.ClassDef | ast.With | ast.If | ast.Try | ast.For)
+            and child.lineno <= line <= (child.end_lineno or child.lineno)
+        ]
+        node = inner[0] if inner else None
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+    return ".".join(names)
+
+
+def _strings(source: Source, words: Words, width: int) -> Iterator[Unit]:
+    parents = {child: parent for parent in ast.walk(source.tree) for child in ast.iter_child_nodes(parent)}
+    for node in ast.walk(source.tree):
+        if not (isinstance(node, ast.JoinedStr) or isinstance(node, ast.Constant) and isinstance(node.value, str)):
+            continue
+        above = list(_ancestors(node, parents))
+        if any(isinstance(each, ast.JoinedStr) for each in above):
+            continue
+        begin, end = source.at(node.lineno, node.col_offset), source.at(node.end_lineno, node.end_col_offset)
+        place = _place(source, node.lineno)
+        if isinstance(parents[node], ast.Expr):
+            if words.code:
+                yield from _docstring(source, begin, end, place, width)
+            continue
+        pieces = literals.pieces(source.text, begin, end)
+        text = literals.text_of(pieces)
+        if C_SOURCE.search(text):
+            if len(pieces) == 1 and "\\" not in source.text[begin:end] and not pieces[0].is_f:
+                body = pieces[0].body
+                for unit in cuda_text.units(source.text[body[0] : body[1]], width):
+                    yield Unit(unit.begin + body[0], unit.end + body[0], unit.text, "comment in C", unit.write, place)
+            continue
+        if _is_for_people(node, text, above, words):
+            kind = "f-string" if any(piece.is_f for piece in pieces) else "string"
+            column = begin - source.starts[node.lineno - 1]
+            yield Unit(begin, end, text, kind, literals.writer(pieces, column, width), place)
+
+
+def _ancestors(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    while node in parents:
+        node = parents[node]
+        yield node
+
+
+def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words) -> bool:
+    """Whether somebody reads it: two words or more, or a single one where words are shown; no name of anything."""
+    bare = UNCLOSED_TAG.sub(" ", TAG.sub(" ", literals.words_of(text)))
+    if CONTRACT.search(text) or words.is_name(text):
+        return False
+    if text in words.also:
+        return True
+    if not WORD.search(bare):
+        return False
+    parent = above[0]
+    shown = _reads_as_text(bare, "\0" in bare) and text not in words.names
+    if _is_head(node, above) or _is_label(node, parent):
+        return True
+    if isinstance(parent, ast.Subscript) and parent.slice is node:
+        return False
+    if isinstance(parent, ast.Compare):
+        return False
+    for up in above:  # what is chosen or put together, is shown where the whole is
+        if isinstance(up, ast.keyword):
+            return up.arg in SHOWN_ARGUMENTS or (shown and up.arg not in NAMES_IN)
+        if isinstance(up, ast.Call):
+            name = getattr(up.func, "attr", getattr(up.func, "id", ""))
+            if node in up.args and name in NAMED_BY:
+                return False
+            return shown or (name in SHOWN_BY and node in up.args)
+        if isinstance(up, ast.stmt):
+            break
+    return shown
+
+
+def _is_head(node: ast.expr, above: list[ast.AST]) -> bool:
+    """Whether it is the head of a table's column: an element of what is called head, heads or …COLUMNS."""
+    if len(above) < 2 or not isinstance(above[0], ast.Tuple | ast.List) or not isinstance(above[1], ast.Assign):
+        return False
+    return any(isinstance(name, ast.Name) and HEAD.search(name.id) for name in above[1].targets)
+
+
+def _is_label(node: ast.expr, parent: ast.AST) -> bool:
+    """Whether it is the label of a control: drawn.slider("rate", …); in the playground the name comes first."""
+    if not isinstance(parent, ast.Call) or node not in parent.args:
+        return False
+    if isinstance(parent.func, ast.Attribute) and isinstance(parent.func.value, ast.Name):
+        return parent.func.value.id == "drawn" and parent.args[0] is node
+    return isinstance(parent.func, ast.Name) and parent.func.id in CONTROLS and node in parent.args[1:3]
+
+
+def _reads_as_text(bare: str, has_holes: bool) -> bool:
+    """Whether there are two words, or one that is part of a sentence: with a hole, or behind a comma."""
+    if TWO_WORDS.search(bare) or PART.match(bare):
+        return True
+    return has_holes and bool(LONG_WORD.search(bare)) and " " in bare.strip()
+
+
+def names_in(texts: Iterable[str]) -> frozenset[str]:
+    """The strings that these sources take for names: they compare them, or look something up with them.
+
+    So does a dictionary whose key stands elsewhere too, or in another dictionary of the same source.
+    """
+    names: set[str] = set()
+    keys: set[str] = set()
+    elsewhere: set[str] = set()
+    for text in texts:
+        tree = parsed(text).tree
+        names |= {each for node in ast.walk(tree) for each in _names_at(node)}
+        own = [
+            key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys if key and _is_text(key)
+        ]
+        values = [key.value for key in own]
+        names |= {value for value in values if values.count(value) > 1}
+        keys.update(values)
+        elsewhere |= {node.value for node in ast.walk(tree) if _is_text(node) and node not in own}
+    return frozenset(names | keys & elsewhere)
+
+
+def _names_at(node: ast.AST) -> Iterator[str]:
+    """The strings that this node compares or looks up."""
+    parts: list[ast.AST] = []
+    if isinstance(node, ast.Compare):
+        parts = [node.left, *node.comparators]
+    elif isinstance(node, ast.Subscript):
+        parts = [node.slice]
+    elif isinstance(node, ast.MatchValue):
+        parts = [node.value]
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in LOOKS_UP:
+        parts = list(node.args[:1])
+    yield from (each.value for part in parts for each in ast.walk(part) if _is_text(each))
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _docstring(source: Source, begin: int, end: int, place: str, width: int) -> Iterator[Unit]:
+    """The paragraphs and list items of a docstring; indented examples are left as they are."""
+    (piece,) = literals.pieces(source.text, begin, end) or (None,)
+    lines = []  # (place, text without its line break)
+    at = piece.body[0]
+    for line in source.text[slice(*piece.body)].splitlines(keepends=True):
+        lines.append((at, line.rstrip("\n")))
+        at += len(line)
+    rest = [len(line) - len(line.lstrip()) for _, line in lines[1:] if line.strip()]
+    base = min(rest, default=0)
+    block: list[tuple[int, str]] = []
+    for number, (at, line) in enumerate(lines):
+        indent = base if number == 0 else len(line) - len(line.lstrip())
+        example = indent >= base + 4 and not (block and LIST_ITEM.match(block[0][1]))
+        if block and (not line.strip() or LIST_ITEM.match(line) or example):
+            yield from _paragraph(block, source, place, width)
+            block = []
+        if line.strip() and not example:
+            block.append((at, line))
+    if block:
+        yield from _paragraph(block, source, place, width)
+
+
+def _paragraph(block: list[tuple[int, str]], source: Source, place: str, width: int) -> Iterator[Unit]:
+    mark = LIST_ITEM.match(block[0][1])
+    lead = mark.end() if mark else len(block[0][1]) - len(block[0][1].lstrip())
+    begin = block[0][0] + lead
+    end = block[-1][0] + len(block[-1][1].rstrip())
+    text = joined([block[0][1][lead:], *(line for _, line in block[1:])])
+    if not WORD.search(text):
+        return
+    column = begin - (source.text.rfind("\n", 0, begin) + 1)
+    indent = " " * (len(block[1][1]) - len(block[1][1].lstrip())) if len(block) > 1 else " " * _base(source, begin)
+    writer: Callable[[str], str] = flowing(column, indent, width) if len(block) > 1 else as_it_is
+    yield Unit(begin, end, text, "docstring", writer, place)
+
+
+def _base(source: Source, place: int) -> int:
+    line = source.text[source.text.rfind("\n", 0, place) + 1 :].partition("\n")[0]
+    return len(line) - len(line.lstrip())
