@@ -134,6 +134,9 @@ def test_a_browser_fetches_nothing_and_finds_every_file(book):
             broken = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
             assert page.evaluate(broken) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= 400, f"{name} is wider than a phone"
+        printed = "document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))"
+        page.evaluate(printed)
+        assert page.evaluate("document.documentElement.dataset.theme") == "light", "dark pages are printed light"
         browser.close()
     assert asked and not failed
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
