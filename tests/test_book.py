@@ -73,7 +73,7 @@ def book(tmp_path_factory):
     built = build(out, "--only", only, "--address", ADDRESS, "--languages", json.dumps(LANGUAGES))
     assert built.returncode == 0, built.stdout + built.stderr
     html = out / "html" / "en"
-    pages = {str(path.relative_to(html)): Page(path) for path in html.rglob("*.html") if "_static" not in path.parts}
+    pages = {str(path.relative_to(html)): Page(path) for path in html.rglob("*.html")}
     return SimpleNamespace(html=html, pages=pages, said=built.stdout + built.stderr)
 
 
@@ -81,6 +81,7 @@ def book(tmp_path_factory):
 def test_two_notebooks_become_pages_without_a_warning(book):
     assert "WARNING" not in book.said and "ERROR" not in book.said
     wanted = {f"notebooks/{name}.html" for name in BUILT}
+    assert [path.name for path in book.html.parent.iterdir()] == ["en"]
     assert wanted | {"index.html", "reference/index.html", "reference/neuron.html"} <= book.pages.keys()
 
 
