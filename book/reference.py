@@ -81,13 +81,13 @@ def index(chosen: Sequence[Topic], words: ModuleType) -> str:
     lines = [f"# {words.OPERATIONS_TITLE}", "", words.REFERENCE_INTRODUCTION, "", words.SPOILERS, ""]
     for heading, modules in ((words.OPERATIONS_OF_NETWORKS, TOPICS), (words.OPERATIONS_OF_EXERCISES, EXERCISES)):
         rows = [
-            (f"[`{operation.name}`]({topic.name}.md#{anchor(operation)})", operation.equation, plain(operation.formula))
+            (f"{link(operation, topic)} {operation.equation}".rstrip(), plain(operation.formula))
             for topic in chosen
             if topic.module in modules
             for operation in topic.operations
         ]
         if rows:
-            lines += [f"## {heading}", "", table((words.OPERATION, words.EQUATION, words.FORMULA), rows), ""]
+            lines += [f"## {heading}", "", table((words.OPERATION, words.FORMULA), rows), ""]
     names = [topic.name for topic in chosen]
     return "\n".join([*lines, "```{toctree}", ":hidden:", ":maxdepth: 1", *names, "```", ""])
 
@@ -181,6 +181,11 @@ def pictured(kernel: CudaKernel, tree: Tree, cache: Path, stamp: str) -> list[st
     alt = " ".join(drawing.words.split())
     image = [f"```{{image}} {name}", f":alt: {alt}", ":class: nncourse-figure nncourse-turned", "```"]
     return ["````{container} nncourse-picture", *image, "````", ""]
+
+
+def link(operation: Operation, topic: Topic) -> str:
+    """A link to an operation from the index."""
+    return f"[{code(operation.name)}]({topic.name}.md#{anchor(operation)})"
 
 
 def anchor(operation: Operation) -> str:

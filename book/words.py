@@ -36,7 +36,6 @@ it."""
 SPOILERS = """\
 Many of these kernels are answers to exercises. You learn more if you write yours first."""
 OPERATION = "operation"
-EQUATION = "equation"
 FORMULA = "what it computes"
 OPERATIONS_OF_NETWORKS = "What networks compute"
 OPERATIONS_OF_EXERCISES = "What only exercises compute"
