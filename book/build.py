@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from book.assembly import Choice, assemble
 from book.editions import ROOT, edition
@@ -32,17 +33,18 @@ def main(arguments: list[str] | None = None) -> int:
     except CourseError as error:
         print(f"book: {error}", file=sys.stderr)
         return 1
-    return sphinx(asked.lang, source, asked.out, words.COPYRIGHT, words.TITLE, asked.languages)
+    return sphinx(asked.lang, source, asked.out, words, asked.languages)
 
 
-def sphinx(language: str, source: Path, out: Path, copyright_line: str, title: str, languages: dict[str, str]) -> int:
+def sphinx(language: str, source: Path, out: Path, words: ModuleType, languages: dict[str, str]) -> int:
     """Run Sphinx on a source tree; the pages are in `out`/html/`language`. Returns its exit status."""
     from sphinx.application import Sphinx
 
     settings = {
         "language": language,
-        "copyright": copyright_line,
-        "html_title": title,
+        "copyright": words.COPYRIGHT,
+        "html_title": words.TITLE,
+        "html_theme_options.search_bar_text": words.SEARCH,
         "nncourse_languages": languages,
     }
     shutil.rmtree(out / "html" / language, ignore_errors=True)
@@ -59,6 +61,9 @@ def sphinx(language: str, source: Path, out: Path, copyright_line: str, title: s
         status=None,
     )
     app.build()
+    shutil.rmtree(out / "html" / "jupyter_execute", ignore_errors=True)  # myst-nb's copies of notebooks and images
+    for templates in (out / "html" / language / "_static").glob("*webpack-macros.html"):  # of the themes; no pages
+        templates.unlink()
     return app.statuscode
 
 

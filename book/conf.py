@@ -25,6 +25,7 @@ html_theme = "sphinx_book_theme"
 html_title = "nncourse"
 html_static_path = [str(HERE / "static")]
 html_css_files = ["nncourse.css"]
+html_js_files = ["nncourse.js"]
 templates_path = [str(HERE / "templates")]
 html_copy_source = False
 html_show_sphinx = False

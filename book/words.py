@@ -9,6 +9,7 @@ NOTEBOOKS = "Notebooks"
 REFERENCE = "Reference"
 INSTRUCTORS = "For instructors"
 MORE = "More"
+SEARCH = "Search the course"
 NOTEBOOK_HEADINGS = ("notebook", "teaches")
 
 # The box on a notebook's page

@@ -73,7 +73,7 @@ def book(tmp_path_factory):
     built = build(out, "--only", only, "--address", ADDRESS, "--languages", json.dumps(LANGUAGES))
     assert built.returncode == 0, built.stdout + built.stderr
     html = out / "html" / "en"
-    pages = {str(path.relative_to(html)): Page(path) for path in html.rglob("*.html") if "_static" not in path.parts}
+    pages = {str(path.relative_to(html)): Page(path) for path in html.rglob("*.html")}
     return SimpleNamespace(html=html, pages=pages, said=built.stdout + built.stderr)
 
 
@@ -81,6 +81,7 @@ def book(tmp_path_factory):
 def test_two_notebooks_become_pages_without_a_warning(book):
     assert "WARNING" not in book.said and "ERROR" not in book.said
     wanted = {f"notebooks/{name}.html" for name in BUILT}
+    assert [path.name for path in book.html.parent.iterdir()] == ["en"]
     assert wanted | {"index.html", "reference/index.html", "reference/neuron.html"} <= book.pages.keys()
 
 
@@ -134,6 +135,9 @@ def test_a_browser_fetches_nothing_and_finds_every_file(book):
             broken = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
             assert page.evaluate(broken) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= 400, f"{name} is wider than a phone"
+        printed = "document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))"
+        page.evaluate(printed)
+        assert page.evaluate("document.documentElement.dataset.theme") == "light", "dark pages are printed light"
         browser.close()
     assert asked and not failed
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
