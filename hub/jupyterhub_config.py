@@ -22,8 +22,9 @@ c.Spawner.ip = "127.0.0.1"
 c.Spawner.cmd = [str(course / "hub" / "singleuser.sh"), str(programs / "jupyterhub-singleuser")]
 c.Spawner.default_url = "/lab/tree/nn-course/notebooks/00_start_here.ipynb"
 c.Spawner.environment = {"JUPYTER_PATH": str(course / ".venv" / "share" / "jupyter")}  # the course's kernel comes first
-if "NNCOURSE_HANDOUT" in os.environ:
-    c.Spawner.environment["NNCOURSE_HANDOUT"] = os.environ["NNCOURSE_HANDOUT"]
+for name in ("NNCOURSE_HANDOUT", "NNCOURSE_LANG"):
+    if name in os.environ:
+        c.Spawner.environment[name] = os.environ[name]
 c.Spawner.args = [
     "--KernelManager.transport=ipc",  # over files of the user's; what goes over ports, other users can listen to
     f"--LabApp.app_settings_dir={course / '.venv' / 'share' / 'jupyter' / 'lab' / 'settings'}",  # no news, no updates

@@ -3,6 +3,7 @@
 #
 # NNCOURSE_HANDOUT  the folder that is copied to ~/nn-course if that is not there: a hand-out, unpacked (default: the
 #                   course's own notebooks, without outputs)
+# NNCOURSE_LANG     the language of the course, such as es (default: en)
 #
 # At each later start what the course has changed is brought into the copy; what the user typed stays. What was done
 # stands in ~/nn-course/updates.txt.

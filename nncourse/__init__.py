@@ -3,11 +3,15 @@
 Read kernels/operation.py first, then kernels/dense.py: the rest of the package follows from these two.
 """
 
-import os
+import sys
 
 from nncourse import language
 
 __version__ = "0.2.0"
 
 # All modules and data files come from the folder of the language that is asked for.
-__path__ = [str(language.folder_of(os.environ.get(language.VARIABLE, "")))]
+try:
+    __path__ = [str(language.folder_of(language.current()))]
+except language.LanguageError:
+    sys.excepthook = language.in_one_line  # a command shall end with one line; notebooks show one in any case
+    raise

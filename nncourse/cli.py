@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nncourse import __version__
+from nncourse import __version__, language
 from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwritable
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
@@ -190,7 +190,9 @@ def _parser() -> argparse.ArgumentParser:
 
     handout = command("handout", _handout, "for instructors: one .zip for students")
     handout.add_argument("--out", type=Path, required=True, metavar="COURSE.ZIP")
-    handout.add_argument("--language", default="en", help="of the notebooks (default en)")
+    handout.add_argument(
+        "--language", default=language.current(), help="of the notebooks, such as en (default %(default)s)"
+    )
     handout.add_argument("--notebooks-only", action="store_true", help="for a shared installation of the course")
     handout.add_argument("--exam", type=Path, metavar="EXAM.TOML", help="an examination: its questions alone")
 

@@ -4,13 +4,17 @@
 """
 
 import hashlib
+import os
+import sys
 from pathlib import Path
+from types import TracebackType
 
 PACKAGE = Path(__file__).resolve().parent  # the English one
 ROOT = PACKAGE.parent  # the course's, or site-packages
 GENERATED = PACKAGE / "languages"
 STAMP = ".made_from"
 VARIABLE = "NNCOURSE_LANG"
+ENGLISH = "en"
 
 
 class LanguageError(ImportError):
@@ -18,6 +22,20 @@ class LanguageError(ImportError):
 
     def _render_traceback_(self) -> list[str]:
         return [f"✗ {self}"]
+
+
+def current() -> str:
+    """The language that is asked for, such as "es"."""
+    return os.environ.get(VARIABLE) or ENGLISH
+
+
+def in_one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What sys.excepthook calls: of a LanguageError the line alone is shown, and the exit status is 2."""
+    if not issubclass(kind, LanguageError):
+        sys.__excepthook__(kind, error, trace)
+        return
+    print(f"nncourse: {error}", file=sys.stderr)
+    sys.exit(2)
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -40,11 +58,11 @@ def stamp(root: Path, language: str) -> str:
 
 
 def folder_of(language: str) -> Path:
-    """The folder of the package's modules in a language; the English one for "" and "en".
+    """The folder of the package's modules in a language.
 
     Raises LanguageError for a language that is not there, and in a clone for one that is older than its sources.
     """
-    if language in ("", "en"):
+    if language == ENGLISH:
         return PACKAGE
     folder = GENERATED / language
     again = f"python tools/translate.py write {language}"
@@ -52,7 +70,7 @@ def folder_of(language: str) -> Path:
     if not (folder / STAMP).is_file():
         if sources.is_dir():
             raise LanguageError(f"{VARIABLE}={language}: this language is not set up yet: run {again}")
-        there = ["en", *sorted(path.name for path in GENERATED.glob("*") if (path / STAMP).is_file())]
+        there = [ENGLISH, *sorted(path.name for path in GENERATED.glob("*") if (path / STAMP).is_file())]
         raise LanguageError(f"{VARIABLE}={language}: wanted one of {', '.join(there)}; got {language!r}")
     if sources.is_dir() and (folder / STAMP).read_text("utf-8") != stamp(ROOT, language):
         raise LanguageError(f"{VARIABLE}={language}: older than its sources: run {again}")

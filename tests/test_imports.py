@@ -32,7 +32,8 @@ BELOW = {
     "simulation": {"errors"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
     "kernels": {
-        "errors", "language", "architecture", "calls", "device", "group", "cuda", "worker", "text_process", "simulation",
+        "errors", "language", "architecture", "calls", "device", "group", "cuda", "worker", "text_process",
+        "simulation",
     },
     "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
     "parallel": {
@@ -40,10 +41,13 @@ BELOW = {
         "kernels", "model",
     },
     "classroom": {
-        "errors", "language", "architecture", "calls", "reading", "device", "group", "datasets", "cuda", "worker", "kernels",
-        "model", "parallel", "nncourse", "sandbox",
+        "errors", "language", "architecture", "calls", "reading", "device", "group", "datasets", "cuda", "worker",
+        "kernels", "model", "parallel", "nncourse", "sandbox",
     },
-    "cli": {"nncourse", "errors", "language", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom", "parallel"},
+    "cli": {
+        "nncourse", "errors", "language", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom",
+        "parallel",
+    },
     "__main__": {"cli"},
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.

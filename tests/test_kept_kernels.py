@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from nncourse import datasets, device, errors
+from nncourse import datasets, device, errors, language
 from nncourse.cli import main
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError
@@ -340,8 +340,8 @@ def course(tmp_path, monkeypatch):
 
     def put(name: str, can_be_written: bool = False):
         folder = tmp_path / name
-        (folder / "nncourse" / "kernels").mkdir(parents=True)
-        monkeypatch.setattr(kept_kernels, "__file__", str(folder / "nncourse" / "kernels" / "kept_kernels.py"))
+        folder.mkdir(parents=True)
+        monkeypatch.setattr(language, "ROOT", folder)
         if can_be_written:
             writable.append(folder)
         return folder

@@ -1,7 +1,8 @@
 """Start JupyterLab at the first notebook of the student's copy: `make lab` calls this with .venv's Python.
 
 The copy, my_notebooks/, has no outputs. It is made at the first start, and brought up to date at later ones when the
-course has changed; nncourse/classroom/own_copy.py says how. In a hand-out notebooks/ itself is such a copy.
+course has changed; nncourse/classroom/own_copy.py says how. In a hand-out notebooks/ itself is such a copy. With
+NNCOURSE_LANG=es the course is in Spanish, and the copy mis_cuadernos/.
 
 It is safe on a shared machine: JupyterLab listens on localhost only, requires a token that is new each time, and its
 kernels communicate over files readable only by their owner, not over ports. JUPYTER_PORT=8899 sets the port. Ctrl-C
@@ -9,6 +10,7 @@ ends it.
 """
 
 import getpass
+import json
 import os
 import secrets
 import socket
@@ -87,15 +89,21 @@ def has_browser(environment: dict[str, str]) -> bool:
     return sys.platform in ("darwin", "win32") or "DISPLAY" in environment or "WAYLAND_DISPLAY" in environment
 
 
-def notebooks() -> Path:
-    """The student's copy, made or brought up to date; what was done is printed. Exits if there is none."""
+def language(asked: str) -> str:
+    """The language of the course: the one asked for, else the hand-out's if this is one, else English."""
+    manifest = ROOT / "MANIFEST.json"
+    return asked or (json.loads(manifest.read_text("utf-8"))["language"] if manifest.is_file() else "en")
+
+
+def notebooks(spoken: str = "en") -> Path:
+    """The student's copy in this language, made or brought up to date, which is said. Exits if there is none."""
     sys.path.insert(0, str(ROOT))  # the course in this folder, also where .venv belongs to another
     from nncourse.classroom import own_copy
     from nncourse.errors import CourseError
 
-    folder = own_copy.folder_of(ROOT)
+    folder = own_copy.folder_of(ROOT, spoken)
     try:
-        for line in own_copy.bring(ROOT, folder):
+        for line in own_copy.bring(ROOT, folder, spoken):
             print(line)
     except CourseError as error:
         print(f"lab: {error}", file=sys.stderr)
@@ -125,8 +133,9 @@ def jupyterlab_command(port: int, browser: bool, folder: Path) -> list[str]:
 
 def main() -> None:
     """Print the address, then replace this process by JupyterLab."""
+    spoken = os.environ["NNCOURSE_LANG"] = language(os.environ.get("NNCOURSE_LANG", ""))
     environment = dict(os.environ)
-    folder = notebooks()
+    folder = notebooks(spoken)
     port = choose_port(environment.get("JUPYTER_PORT", ""))
     token = secrets.token_hex(24)
     if is_remote(environment):

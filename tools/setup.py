@@ -232,6 +232,16 @@ def install(locks: "list[str]") -> None:
     settings.write_text(json.dumps(JUPYTERLAB_SETTINGS, indent=2) + "\n", encoding="utf-8")
 
 
+def write_languages() -> None:
+    """Generate the notebooks and the package in other languages, where anything that they are made from has changed."""
+    if not (ROOT / "tools" / "translate.py").is_file():  # a hand-out has them already
+        return
+    for folder in sorted(path for path in (ROOT / "locale").iterdir() if path.is_dir()):
+        command = [str(VENV_PYTHON), str(ROOT / "tools" / "translate.py"), "write", folder.name, "--if-old"]
+        if subprocess.run(command).returncode:
+            print(f"set-up: of the language {folder.name} not all could be written: there the course is in English")
+
+
 def serve_others() -> None:
     """Compile the package, which others cannot do in this folder, and let another Jupyter start this .venv's kernel.
 
@@ -304,6 +314,7 @@ def main(arguments: "list[str]") -> int:
     try:
         if not done:
             set_up(cuda, reason, locks, note, stays)
+        write_languages()
         if shared:
             serve_others()
     except subprocess.CalledProcessError:

@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from translation import commands
+from translation import commands, stamp
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,8 +23,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("command", choices=("update", "status", "write"))
     parser.add_argument("language", help="such as es; pseudo, which brackets every text, for write")
     parser.add_argument("catalogue", nargs="*", help="such as 01_neurons (default: all)")
+    parser.add_argument("--if-old", action="store_true", help="write only if anything it is made from has changed")
     options = parser.parse_args(arguments)
     if options.command == "write":
+        if options.if_old and stamp.is_new(ROOT, options.language):
+            return 0
         return commands.write(ROOT, options.language)
     known = commands.update if options.command == "update" else commands.status
     return known(ROOT, options.language, options.catalogue)

@@ -35,7 +35,7 @@ PATTERNS += ("tools/setup.py", "tools/lab.py", "docs/*.png", "datasets/*.*", "sl
 PATTERNS += ("benchmarks/results/*.json",)
 
 
-def write(out: Path, language: str = "en", notebooks_only: bool = False, exam: Path | None = None) -> str:
+def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False, exam: Path | None = None) -> str:
     """Write the .zip; what is in it, in one line. CourseError if this is no clone of the course."""
     if out.suffix.lower() != ".zip":
         raise CourseError(f"{out}: wanted a name that ends with .zip")
@@ -64,7 +64,9 @@ def write(out: Path, language: str = "en", notebooks_only: bool = False, exam: P
 def _notebooks(root: Path, language: str) -> list[Path]:
     """The notebooks of a language: English ones in notebooks/, others in a folder of it."""
     folder = root / "notebooks"
-    there = {"en": folder} | {path.name: path for path in sorted(folder.glob("*")) if any(path.glob("*.ipynb"))}
+    there = {languages.ENGLISH: folder} | {
+        path.name: path for path in sorted(folder.glob("*")) if any(path.glob("*.ipynb"))
+    }
     if not any(folder.glob("*.ipynb")):
         raise CourseError(f"{root}: wanted a clone of the course with its notebooks/; run this command in one")
     refuse_unknown("a language of the notebooks", language, there)
@@ -73,7 +75,7 @@ def _notebooks(root: Path, language: str) -> list[Path]:
 
 def _package_in(language: str) -> list[Path]:
     """The files of the package in another language; none for English. CourseError where they are missing or old."""
-    if language == "en":
+    if language == languages.ENGLISH:
         return []
     try:
         return languages.files_in(languages.folder_of(language))

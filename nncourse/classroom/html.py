@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from html import escape
 from types import ModuleType
 
+from nncourse.language import current
+
 EDGES = {"right": "#2a9d3a", "wrong": "#d1453b"}
 PAPER = """
 @page { size: A4; margin: 16mm }
@@ -68,7 +70,7 @@ def image(figure, text: str, whole: bool = False) -> str:
 def document(title: str, body: str) -> str:
     """A self-contained HTML page for screen and print, without scripts or other files."""
     top = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{PAPER}</style>'
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{top}</head>\n<body>{body}</body></html>\n'
+    return f'<!DOCTYPE html>\n<html lang="{current()}"><head>{top}</head>\n<body>{body}</body></html>\n'
 
 
 def running_ipython() -> ModuleType | None:

@@ -2,7 +2,8 @@
 
 The course's notebooks are those that git has committed; where there is no git, those that lie in notebooks/. What a
 student has typed into notebooks/ before there was a copy is taken over when it is made: what differs from the commit,
-and what the newest stash holds.
+and what the newest stash holds. Notebooks in another language are generated, in notebooks/LANGUAGE, and
+have a copy of their own.
 
     python -m nncourse.classroom.own_copy COURSE COPY     the same, for a shared installation
 """
@@ -23,13 +24,15 @@ from typing import Any
 from nncourse.classroom import update
 from nncourse.classroom.handout import MANIFEST, cell_hashes, clean, manifest_of, parsed
 from nncourse.errors import CourseError
+from nncourse.language import ENGLISH, current
 
 NOTEBOOKS, COPY = "notebooks", "my_notebooks"
+COPIES = {"es": "mis_cuadernos"}  # of other languages; else COPY and the language
 Files = dict[str, bytes]  # notebooks by their names
 
 
-def folder_of(root: Path) -> Path:
-    """The folder with a student's notebooks for the course in `root`.
+def folder_of(root: Path, language: str = ENGLISH) -> Path:
+    """The folder with a student's notebooks, in this language, for the course in `root`.
 
     NNCOURSE_MY_NOTEBOOKS; else notebooks/ of a hand-out, which has no outputs; else my_notebooks/ in the course, or
     where that cannot be written, in the user's home.
@@ -38,11 +41,12 @@ def folder_of(root: Path) -> Path:
         return Path(named).absolute()
     if (root / MANIFEST).is_file():
         return root / NOTEBOOKS
-    beside = root / COPY
-    return beside if os.access(beside if beside.exists() else root, os.W_OK) else Path.home() / COPY
+    name = COPY if language == ENGLISH else COPIES.get(language, f"{COPY}_{language}")
+    beside = root / name
+    return beside if os.access(beside if beside.exists() else root, os.W_OK) else Path.home() / name
 
 
-def bring(root: Path, folder: Path) -> list[str]:
+def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
     """Make the copy in `folder`, or bring it up to date; what was done, in lines, none if there was nothing to do.
 
     CourseError if it cannot be made or written.
@@ -50,19 +54,22 @@ def bring(root: Path, folder: Path) -> list[str]:
     if folder == root / NOTEBOOKS:
         return []  # a hand-out is a copy already; `nncourse update` brings it up to date
     base = update.read_manifest(folder)
-    source = _source(root)
+    if base and base["language"] != language:
+        got = f"this folder has them in {base['language']}, and stays as it is"
+        raise CourseError(f"{folder}: wanted your notebooks in {language}; {got}: NNCOURSE_MY_NOTEBOOKS names another")
+    source = _source(root, language)
     if base and base.get("source") == source and not _damaged(folder, base):
         return []
-    course = _course(root)
+    course = _course(root, language)
     if not course:
-        raise CourseError(f"{root / NOTEBOOKS}: wanted the course's notebooks, found none")
+        raise CourseError(f"{_folder(root, language)}: wanted the course's notebooks, found none")
     if base is None and any((folder / name).exists() for name in course):
         return [f"{folder} is not brought up to date, as its {MANIFEST} is gone: move it away to get a new copy"]
-    new = _manifest(course, source)
+    new = _manifest(course, source, language)
     if base is None:
-        return _made(root, folder, course, new)
+        return _made(root, folder, course, new, language)
     said = _few(update.apply(_cleaned(course), new, base, folder))
-    elsewhere = _differing(_there(root), _committed(root, "HEAD") or {})
+    elsewhere = _differing(_there(root), _committed(root, "HEAD") or {}) if language == ENGLISH else {}
     if elsewhere:
         said.append(f"{NOTEBOOKS}/ has changes that no commit holds, and that are not taken over: {_names(elsewhere)}")
     return [f"{folder.name}/: {line}" for line in said]
@@ -70,21 +77,21 @@ def bring(root: Path, folder: Path) -> list[str]:
 
 def _few(said: Sequence[str]) -> list[str]:
     """The lines of an update, those in one that say the same of a notebook each."""
-    kinds = ("updated", "new:")
-    plain = {kind: [line for line in said if line.startswith(kind) and ";" not in line] for kind in kinds}
-    others = [line for line in said if not any(line in lines for lines in plain.values())]
-    grouped = [f"{kind} {_names(line.split()[1] for line in lines)}" for kind, lines in plain.items() if lines]
-    return [*grouped, *others]
+    plain = [line for line in said if isinstance(line, update.FileLine)]
+    both = [(is_new, _names(line.name for line in plain if line.is_new == is_new)) for is_new in (False, True)]
+    grouped = [update.FileLine(names, is_new) for is_new, names in both if names]
+    return [*grouped, *(line for line in said if line not in plain)]
 
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(name.removesuffix(".ipynb") for name in names))
 
 
-def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any]) -> list[str]:
+def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], language: str) -> list[str]:
     """Make the copy at once, with the student's earlier work, so that an interrupted one is none."""
     said = [f"Your notebooks lie in {folder}, without outputs. What you type there stays when the course changes."]
-    start = _start(root, course, said)
+    generated = language != ENGLISH
+    start = _Start(_cleaned(course), _manifest(course, "", language)) if generated else _start(root, course, said)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{COPY}-") as beside:
@@ -92,8 +99,12 @@ def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any]) -> li
             made.mkdir()
             for name, content in start.files.items():
                 (made / name).write_bytes(content)
-            said += [line for line in update.apply(_cleaned(course), new, start.manifest, made)[:-1] if ";" in line]
-            if _tree(root) is None:
+            said += [
+                line
+                for line in update.apply(_cleaned(course), new, start.manifest, made)[:-1]
+                if not isinstance(line, update.FileLine)
+            ]
+            if not generated and _tree(root) is None:
                 update.write_manifest(made, start.manifest)
             if folder.is_dir():  # with files of the student's own
                 for path in sorted(made.iterdir(), key=lambda path: path.name == MANIFEST):
@@ -176,26 +187,30 @@ def _is_notebook(content: bytes, name: str) -> bool:
 # The course's notebooks
 
 
-def _course(root: Path) -> Files:
-    return _committed(root, "HEAD") or _there(root)
+def _folder(root: Path, language: str) -> Path:
+    return root / NOTEBOOKS if language == ENGLISH else root / NOTEBOOKS / language
 
 
-def _there(root: Path) -> Files:
-    return {path.name: path.read_bytes() for path in sorted((root / NOTEBOOKS).glob("*.ipynb"))}
+def _course(root: Path, language: str) -> Files:
+    return (_committed(root, "HEAD") if language == ENGLISH else None) or _there(root, language)
+
+
+def _there(root: Path, language: str = ENGLISH) -> Files:
+    return {path.name: path.read_bytes() for path in sorted(_folder(root, language).glob("*.ipynb"))}
 
 
 def _cleaned(files: Files) -> Files:
     return {name: clean(content, name) for name, content in files.items()}
 
 
-def _manifest(course: Files, source: str) -> dict[str, Any]:
-    return manifest_of(_cleaned(course), {"kind": "copy", "language": "en", "source": source})
+def _manifest(course: Files, source: str, language: str = ENGLISH) -> dict[str, Any]:
+    return manifest_of(_cleaned(course), {"kind": "copy", "language": language, "source": source})
 
 
-def _source(root: Path) -> str:
+def _source(root: Path, language: str) -> str:
     """What the notebooks are, for a quick look: the tree in git, and a hash of what is not committed."""
-    tree = _tree(root)
-    there = hashlib.sha256(b"".join(content for content in _there(root).values())).hexdigest()[:16]
+    tree = _tree(root) if language == ENGLISH else language
+    there = hashlib.sha256(b"".join(content for content in _there(root, language).values())).hexdigest()[:16]
     return f"{tree or '-'} {there}"
 
 
@@ -250,7 +265,7 @@ def main(arguments: Sequence[str]) -> int:
     """Bring the copy up to date and print what was done; the exit status."""
     try:
         root, folder = map(Path, arguments)
-        for line in bring(root.absolute(), folder.absolute()):
+        for line in bring(root.absolute(), folder.absolute(), current()):
             print(line)
     except ValueError:
         print("own_copy: wanted two folders, the course and the copy", file=sys.stderr)

@@ -47,6 +47,15 @@ def update(handout: Path, folder: Path) -> list[str]:
     return apply(files, new, base, folder) or [f"nothing to do: your copy is at course {new['course']}"]
 
 
+class FileLine(str):
+    """The line of a file that is new, or was brought up to date, and of which there is nothing else to say."""
+
+    def __new__(cls, name: str, is_new: bool) -> "FileLine":
+        line = super().__new__(cls, f"new: {name}" if is_new else f"updated {name}")
+        line.name, line.is_new = name, is_new
+        return line
+
+
 def apply(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
     """Bring new files into a copy that was at the manifest `base`; what was done, in lines, none if nothing was to do.
 
@@ -244,12 +253,12 @@ def _merged_file(
     if not path.is_file():
         # A file that the student has deleted stays deleted, unless it has changed or the package needs it.
         gone = base["files"].get(name) == new["files"][name] and name.endswith(".ipynb")
-        return (None if gone else content), f"new: {name}"
+        return (None if gone else content), FileLine(name, is_new=True)
     if name in copy.broken and name in base["notebooks"]:
         return content, f"updated {name}; yours is no notebook any more, and lies in the backup"
     mine = path.read_bytes()
     if _hash(mine) == base["files"].get(name) or mine == content:
-        return content, f"updated {name}"
+        return content, FileLine(name, is_new=False)
     if base["files"].get(name) == new["files"][name]:
         return None, ""  # only the student has changed it
     return content, f"updated {name}; your version of it is in the backup"
@@ -262,8 +271,10 @@ def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tu
     if copy.before.get(name) == _saying(cells):
         return None, ""
     mine.cells, mine.nbformat_minor = cells, max(mine.nbformat_minor, new.nbformat_minor)
-    both = f"; in {len(conflicts)} cells both yours and the course's new text stand" if conflicts else ""
-    return to_bytes(mine), f"{'new:' if is_new else 'updated'} {name}{both}"
+    line = FileLine(name, is_new)
+    if conflicts:
+        line = f"{line}; in {len(conflicts)} cells both yours and the course's new text stand"
+    return to_bytes(mine), line
 
 
 def _saying(cells: Iterable[Any]) -> list[tuple[str, str]]:

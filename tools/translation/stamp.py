@@ -1,13 +1,42 @@
-"""What a language's files were made from, as nncourse/language.py hashes it.
+"""What a language's files were made from: the package's as nncourse/language.py hashes it, the notebooks' all of it.
 
 That file is run by itself: importing the package would ask for the language of NNCOURSE_LANG.
 """
 
+import hashlib
 import runpy
 from pathlib import Path
 
+TOOLS = Path(__file__).resolve().parent
 
-def write(root: Path, language: str, folder: Path) -> None:
-    """Put the stamp into a folder that was generated now."""
-    module = runpy.run_path(str(root / "nncourse" / "language.py"))
-    (folder / module["STAMP"]).write_text(module["stamp"](root, language), "utf-8")
+
+def write(root: Path, language: str, package: Path) -> None:
+    """Put the stamps into the folders of a language that were generated now: the package's and the notebooks'."""
+    module = _module(root)
+    (package / module["STAMP"]).write_text(module["stamp"](root, language), "utf-8")
+    (root / "notebooks" / language / module["STAMP"]).write_text(_of_all(root, language, module), "utf-8")
+
+
+def is_new(root: Path, language: str) -> bool:
+    """Whether what is generated was made from what is there now."""
+    module = _module(root)
+    package, notebooks = root / "nncourse" / "languages" / language, root / "notebooks" / language
+    wanted = {package: module["stamp"](root, language), notebooks: _of_all(root, language, module)}
+    stamps = {folder / module["STAMP"]: text for folder, text in wanted.items()}
+    return all(path.is_file() and path.read_text("utf-8") == text for path, text in stamps.items())
+
+
+def _module(root: Path) -> dict:
+    return runpy.run_path(str(root / "nncourse" / "language.py"))
+
+
+def _of_all(root: Path, language: str, module: dict) -> str:
+    """The package's stamp, and a hash of the notebooks, words.toml and this tool."""
+    together = hashlib.sha256(module["stamp"](root, language).encode())
+    for path in [
+        *sorted((root / "notebooks").glob("*.ipynb")),
+        root / "locale" / "words.toml",
+        *sorted(TOOLS.glob("*.py")),
+    ]:
+        together.update(hashlib.sha256(path.read_bytes()).digest())
+    return together.hexdigest()
