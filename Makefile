@@ -1,5 +1,6 @@
 # make lab     sets the course up in .venv and opens JupyterLab at your copy of the notebooks, my_notebooks/
 # make test    sets the course up, the tests' packages included, and runs all tests (ARGS="-k dense" runs some)
+# make book    sets the course up, and makes the web book: build/book/html (ARGS="--address URL" names the clone's address)
 # make setup   what make test needs, without running it
 # make shared  sets the course up for all users of a machine (docs/jupyterhub.md)
 # make notebooks  runs the notebooks and saves their outputs
@@ -14,7 +15,7 @@ ARGS ?=
 unexport PYTHONPATH PYTHONHOME
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
-.PHONY: lab test setup shared notebooks locks python
+.PHONY: lab test book setup shared notebooks locks python
 
 lab: python
 	@$(PYTHON) tools/setup.py
@@ -32,13 +33,17 @@ THE_OTHERS = $$(.venv/bin/python -m nncourse.classroom.course 1)
 test: export NNCOURSE_MY_KERNELS = $(CURDIR)/build/no_kernels
 test: export OMP_NUM_THREADS = 1
 test: setup
-	.venv/bin/python -m ruff check nncourse tests tools benchmarks slurm hub notebooks conftest.py
-	.venv/bin/python -m ruff format --check --quiet nncourse tests tools benchmarks slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff check nncourse tests tools book benchmarks slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff format --check --quiet nncourse tests tools book benchmarks slurm hub notebooks conftest.py
 	.venv/bin/python -m mypy
 	rm -rf build/no_kernels
 	$(PYTEST) tests notebooks $(NBVAL) $(ARGS)
 	solve=$(EVERY_SECOND) && NNCOURSE_SOLVE=$$solve $(SOLVED)
 	solve=$(THE_OTHERS) && NNCOURSE_SOLVE=$$solve $(SOLVED)
+
+book: python
+	@$(PYTHON) tools/setup.py book
+	@.venv/bin/python tools/book.py $(ARGS)
 
 setup: python
 	@$(PYTHON) tools/setup.py test

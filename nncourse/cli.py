@@ -314,7 +314,6 @@ def _train_here(options: argparse.Namespace, heart) -> int:
         "machine": device.describe(backend.device),
         "versions": device.versions(),
     }
-    interrupted = history.stopped.startswith("interrupted")
     if group.rank == 0:
         note = "" if options.verbose or group.size > 1 else history.note  # several: said already
         for line in filter(None, (note, history.stopped)):
@@ -324,11 +323,11 @@ def _train_here(options: argparse.Namespace, heart) -> int:
         last = history.epochs[-1]
         on_held_out = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
         print(f"cost {last.cost:.6g} after epoch {last.number}{on_held_out}; {history.seconds:.2f} s of training")
-    if group.size == 1 or not interrupted:  # else the others are waiting elsewhere
+    if group.size == 1 or not history.interrupted:  # else the others are waiting elsewhere
         M = metrics.confusion(network, X, data.Y, backend, group)
         print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
     print(f"model: {options.model}")
-    return 130 if interrupted else 1 if history.stopped else 0
+    return 130 if history.interrupted else 1 if history.stopped else 0
 
 
 def _test_here(options: argparse.Namespace, heart) -> int:
@@ -570,5 +569,5 @@ def _say_backend(backend, options: argparse.Namespace) -> None:
     for operation, note in backend.notes.items():
         kernel = backend.kernels.get(operation)
         print(f"  {operation}: {kernel.name if kernel else 'steps'}, {note}")
-    if options.mine and "yours" not in backend.notes.values():
+    if options.mine and not backend.yours:
         print(f"  none of your own kernels is for the {backend.device.upper()}: the course's are used")

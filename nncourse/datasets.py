@@ -15,9 +15,10 @@ import numpy as np
 
 from nncourse import silhouettes as shapes
 from nncourse.errors import CourseError, nearest, refuse_unknown
+from nncourse.language import ROOT
 from nncourse.reading import Rows, fetch, read_idx, read_table
 
-FOLDER = Path(__file__).resolve().parent.parent / "datasets"
+FOLDER = ROOT / "datasets"
 DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 MNIST_SETS = {"mnist": DIGITS, "fashion_mnist": FASHION}

@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent  # the English one
+ROOT = PACKAGE.parent  # the course's, or site-packages
 GENERATED = PACKAGE / "languages"
 STAMP = ".made_from"
 VARIABLE = "NNCOURSE_LANG"
@@ -19,10 +20,14 @@ class LanguageError(ImportError):
         return [f"✗ {self}"]
 
 
+def files_in(folder: Path) -> list[Path]:
+    """All files in a folder, without what Python has compiled."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
 def english_files(package: Path = PACKAGE) -> list[Path]:
     """The files of the English package, without what is generated or compiled."""
-    found = (path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return sorted(path for path in found if path.relative_to(package).parts[0] != GENERATED.name)
+    return [path for path in files_in(package) if path.relative_to(package).parts[0] != GENERATED.name]
 
 
 def stamp(root: Path, language: str) -> str:
@@ -41,14 +46,14 @@ def folder_of(language: str) -> Path:
     """
     if language in ("", "en"):
         return PACKAGE
-    root, folder = PACKAGE.parent, GENERATED / language
+    folder = GENERATED / language
     again = f"python tools/translate.py write {language}"
-    sources = root / "locale" / language
+    sources = ROOT / "locale" / language
     if not (folder / STAMP).is_file():
         if sources.is_dir():
             raise LanguageError(f"{VARIABLE}={language}: this language is not set up yet: run {again}")
         there = ["en", *sorted(path.name for path in GENERATED.glob("*") if (path / STAMP).is_file())]
         raise LanguageError(f"{VARIABLE}={language}: wanted one of {', '.join(there)}; got {language!r}")
-    if sources.is_dir() and (folder / STAMP).read_text("utf-8") != stamp(root, language):
+    if sources.is_dir() and (folder / STAMP).read_text("utf-8") != stamp(ROOT, language):
         raise LanguageError(f"{VARIABLE}={language}: older than its sources: run {again}")
     return folder

@@ -143,7 +143,8 @@ class Guard:
         self.libraries = bool(start["jit"]) or start["xp"] != "numpy"  # Numba and CuPy need much of it themselves
         folders = (sys.prefix, sys.base_prefix, "/usr/lib", "/lib", "/proc/", "/sys/", "/dev/", "/etc/")
         self.readable = tuple(map(os.path.realpath, folders))
-        self.own = os.path.dirname(os.path.realpath(__file__))
+        here, languages, _ = os.path.realpath(__file__).partition(f"{os.sep}languages{os.sep}")
+        self.own = here if languages else os.path.dirname(here)  # of the course in all its languages
 
     def begin(self) -> None:
         if self.course:

@@ -24,24 +24,26 @@ BELOW = {
     "device": {"nncourse", "errors"},
     "group": {"errors", "calls", "device"},
     "silhouettes": set(),
-    "datasets": {"errors", "reading", "device", "silhouettes"},
+    "datasets": {"errors", "language", "reading", "device", "silhouettes"},
     "child": set(),
     "sandbox": set(),
     "cuda": {"errors", "device", "child"},
     "worker": {"errors", "child"},
     "simulation": {"errors"},
     "text_process": {"device"},  # only to measure times, when it judges nothing
-    "kernels": {"errors", "architecture", "calls", "device", "group", "cuda", "worker", "text_process", "simulation"},
+    "kernels": {
+        "errors", "language", "architecture", "calls", "device", "group", "cuda", "worker", "text_process", "simulation",
+    },
     "model": {"errors", "architecture", "calls", "device", "group", "datasets", "kernels"},
     "parallel": {
         "errors", "architecture", "calls", "child", "device", "group", "simulation", "silhouettes", "datasets",
         "kernels", "model",
     },
     "classroom": {
-        "errors", "architecture", "calls", "reading", "device", "group", "datasets", "cuda", "worker", "kernels",
+        "errors", "language", "architecture", "calls", "reading", "device", "group", "datasets", "cuda", "worker", "kernels",
         "model", "parallel", "nncourse", "sandbox",
     },
-    "cli": {"nncourse", "errors", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom", "parallel"},
+    "cli": {"nncourse", "errors", "language", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom", "parallel"},
     "__main__": {"cli"},
 }  # fmt: skip
 # Networks are handed a backend: of the model only metrics.py computes something without one.

@@ -297,17 +297,18 @@ def test_a_toolkit_counts_if_the_loader_finds_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cuda", "toolkit", "tests", "names"),
+    ("cuda", "toolkit", "tests", "book", "names"),
     [
-        ("none", False, False, "base cpu devices"),
-        ("none", False, True, "base cpu devices test"),
-        ("12", False, False, "base cuda12 devices toolkit12"),
-        ("13", True, False, "base cuda13 devices"),
-        ("13", False, True, "base cuda13 devices toolkit13 test"),
+        ("none", False, False, False, "base cpu devices"),
+        ("none", False, True, True, "base cpu devices test book"),
+        ("none", False, False, True, "base cpu devices book"),
+        ("12", False, False, False, "base cuda12 devices toolkit12"),
+        ("13", True, False, False, "base cuda13 devices"),
+        ("13", False, True, True, "base cuda13 devices toolkit13 test book"),
     ],
 )
-def test_what_is_installed(setup, cuda, toolkit, tests, names):
-    assert setup.lock_files(cuda, toolkit, tests) == [f"requirements/{name}.txt" for name in names.split()]
+def test_what_is_installed(setup, cuda, toolkit, tests, book, names):
+    assert setup.lock_files(cuda, toolkit, tests, book) == [f"requirements/{name}.txt" for name in names.split()]
 
 
 # A second run
@@ -322,7 +323,7 @@ def installed(setup, monkeypatch, tmp_path):
     monkeypatch.setattr(setup, "VENV_PYTHON", Path(sys.executable))
     monkeypatch.setattr(setup, "detect_cuda", lambda: ("none", "no driver"))
     monkeypatch.setattr(setup, "compiler_problem", lambda: "")
-    files = setup.checksums(["pyproject.toml", *setup.lock_files("none", False, True)])
+    files = setup.checksums(["pyproject.toml", *setup.lock_files("none", False, True, True)])
     note = {"python": platform.python_version(), "cuda": "none", "root": str(tmp_path), "files": files}
     setup.VENV.mkdir()
     setup.NOTE.write_text(json.dumps(note))
@@ -333,7 +334,7 @@ def installed(setup, monkeypatch, tmp_path):
 
 def test_an_unknown_argument_is_refused(installed, capsys):
     assert installed.main(["--help"]) == 1 and installed.runs == []
-    assert "unknown: --help; wanted test, shared or nothing" in capsys.readouterr().err
+    assert "unknown: --help; wanted test, book, shared or nothing" in capsys.readouterr().err
 
 
 def test_what_a_link_leads_to_is_not_emptied(setup, monkeypatch, tmp_path):
@@ -346,7 +347,7 @@ def test_what_a_link_leads_to_is_not_emptied(setup, monkeypatch, tmp_path):
     assert (tmp_path / "elsewhere" / "kept").exists()
 
 
-@pytest.mark.parametrize("arguments", [[], ["test"]])
+@pytest.mark.parametrize("arguments", [[], ["test"], ["book"]])
 def test_a_second_run_has_nothing_to_do(installed, arguments):
     assert installed.main(arguments) == 0
     assert installed.runs == []
@@ -378,7 +379,9 @@ def test_others_start_the_kernel_of_the_shared_environment(installed):
     assert list((installed.ROOT / "nncourse" / "__pycache__").glob("one.*.pyc"))
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "requirements/base.txt", "requirements/test.txt"])
+@pytest.mark.parametrize(
+    "name", ["pyproject.toml", "requirements/base.txt", "requirements/test.txt", "requirements/book.txt"]
+)
 def test_a_changed_file_is_installed_again(installed, name):
     with open(installed.ROOT / name, "a") as file:
         file.write("\n")
@@ -458,7 +461,7 @@ def test_locks_hold_what_pyproject_wants(lock):
 @pytest.mark.parametrize("cuda", ["cpu", "cuda12 toolkit12", "cuda13 toolkit13"])
 def test_locks_that_are_installed_together_agree(cuda):
     together = {}
-    for name in ["base", "devices", "test", *cuda.split()]:
+    for name in ["base", "devices", "test", "book", *cuda.split()]:
         for package, versions in pins(ROOT / "requirements" / f"{name}.txt").items():
             assert together.setdefault(package, versions) == versions, package
 
@@ -469,7 +472,7 @@ def test_pytorch_is_never_locked():
 
 def test_one_environment_holds_one_cuda():
     """CuPy and cuda-core load the first NVRTC they find: an NVRTC of another CUDA beside it would break CuPy."""
-    for name in ("base", "devices", "test", "cuda12", "toolkit12"):
+    for name in ("base", "devices", "test", "book", "cuda12", "toolkit12"):
         assert "nvidia-cuda-nvrtc" not in pins(ROOT / "requirements" / f"{name}.txt")
 
 

@@ -28,6 +28,9 @@ class Calls:
     device: str
     kernels: Mapping[str, Any]
     notes: Mapping[str, str]
+    yours: frozenset[str]
+    asked: frozenset[str]
+    unused: frozenset[str]
 
     def to_device(self, array: Array) -> Array:
         """`array` where this backend's kernels want it."""

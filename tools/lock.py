@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKED_EXTRAS = ("cpu", "cuda12", "cuda13", "toolkit12", "toolkit13", "devices", "test")  # all others at will
+LOCKED_EXTRAS = ("cpu", "cuda12", "cuda13", "toolkit12", "toolkit13", "devices", "test", "book")  # all others at will
 
 
 def locked_requirements() -> dict[str, list[str]]:
@@ -23,7 +23,8 @@ def locked_requirements() -> dict[str, list[str]]:
 
 def constraints(name: str) -> list[str]:
     """The uv options that make a lock file consistent with those that it is installed with."""
-    beside = {"base": [], "toolkit12": ["base", "cuda12"], "toolkit13": ["base", "cuda13"]}.get(name, ["base"])
+    together = {"toolkit12": ["base", "cuda12"], "toolkit13": ["base", "cuda13"], "book": ["base", "test"]}
+    beside = [] if name == "base" else together.get(name, ["base"])
     return [option for other in beside for option in ("--constraints", f"requirements/{other}.txt")]
 
 

@@ -1,4 +1,4 @@
-"""Set up the course in .venv: `make lab`, `make test`, `make setup` and `make shared` call this.
+"""Set up the course in .venv: `make lab`, `make test`, `make setup`, `make shared` and `make book` call this.
 
 It checks the machine, determines which CUDA version its NVIDIA driver supports, and installs the hashed lock files of
 requirements/ and then the package. What was installed is recorded in .venv, so that a second run has nothing to do.
@@ -182,13 +182,12 @@ def has_toolkit(cuda: str) -> bool:
 # What to install, and what is already installed
 
 
-def lock_files(cuda: str, toolkit: bool, tests: bool) -> "list[str]":
+def lock_files(cuda: str, toolkit: bool, tests: bool, book: bool) -> "list[str]":
     """The lock files to install, relative to the course's root."""
     names = ["base", "cpu" if cuda == "none" else f"cuda{cuda}", "devices"]
     if cuda != "none" and not toolkit:
         names.append(f"toolkit{cuda}")
-    if tests:
-        names.append("test")
+    names += ["test"] * tests + ["book"] * book
     return [f"requirements/{name}.txt" for name in names]
 
 
@@ -268,14 +267,15 @@ def stop(problem: str) -> int:
 
 
 def main(arguments: "list[str]") -> int:
-    """Set up for the notebooks, with the argument "test" also for the tests, with "shared" for all of the machine.
+    """Set up for the notebooks, with the argument "book" also for the web book, with "test" for the tests and the book.
 
-    Returns the exit status.
+    With "shared" it is for all of the machine. Returns the exit status.
     """
-    unknown = set(arguments) - {"test", "shared"}
+    unknown = set(arguments) - {"test", "book", "shared"}
     if unknown:
-        return stop(f"unknown: {', '.join(sorted(unknown))}; wanted test, shared or nothing")
+        return stop(f"unknown: {', '.join(sorted(unknown))}; wanted test, book, shared or nothing")
     tests, shared = "test" in arguments, "shared" in arguments
+    book = tests or "book" in arguments
     asked = os.environ.get("CUDA", "")
     if asked and asked not in CUDA_CHOICES:
         return stop(f"CUDA={asked}: wanted 12, 13 or none, or nothing to have it detected")
@@ -299,7 +299,7 @@ def main(arguments: "list[str]") -> int:
     alone = "" if shared or stays else for_one_user(base_interpreter(), ROOT)
     if alone:
         print(f"set-up: {alone}")
-    locks = lock_files(cuda, cuda != "none" and has_toolkit(cuda), tests)
+    locks = lock_files(cuda, cuda != "none" and has_toolkit(cuda), tests, book)
     done = stays and checksums(["pyproject.toml", *locks]).items() <= note["files"].items()
     try:
         if not done:

@@ -15,7 +15,7 @@ from nncourse.classroom.timing import duration
 from nncourse.errors import CourseError
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.catalogue import find
-from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.kernel import CudaKernel, Kernel
 
 # A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace, or a single line.
 CUDA_FUNCTION = re.compile(
@@ -61,9 +61,7 @@ def hint(operation: str, kernel: str) -> None:
 def solution(operation: str, kernel: str) -> None:
     """Show the package's kernel: one way to write it, not the only one."""
     chosen = find(operation)[kernel]  # CourseError if there is no such kernel
-    is_cuda, text = isinstance(chosen, CudaKernel), solution_text(operation, kernel)
-    if is_cuda:
-        text = "\n\n".join(filter(None, (_cuda_definitions(chosen.source.text, text), text)))
+    is_cuda, text = isinstance(chosen, CudaKernel), text_of(chosen)
     if notebook := running_ipython():
         notebook.display.display(notebook.display.Code(text, language="cuda" if is_cuda else "python"))
     else:
@@ -76,6 +74,17 @@ def solution_text(operation: str, kernel: str) -> str:
     if chosen is None:
         return ""
     return _cuda_text(chosen) if isinstance(chosen, CudaKernel) else _python_text(chosen.where)
+
+
+def text_of(kernel: Kernel) -> str:
+    """A kernel of the package as readers see it: its function; for CUDA C with the constants of its file that it uses.
+
+    CourseError if it is no function of a file.
+    """
+    if not isinstance(kernel, CudaKernel):
+        return _python_text(kernel.where)
+    text = _cuda_text(kernel)
+    return "\n\n".join(filter(None, (_cuda_definitions(kernel.source.text, text), text)))
 
 
 def by_notebook() -> dict[str, list[Exercise]]:

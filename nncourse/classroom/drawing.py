@@ -42,6 +42,7 @@ class Form:
 
 
 FORMS = {28: Form(20, 14.5, 5.0), 8: Form(8, 4.0, 9.0)}  # by the side of an image: MNIST, digits
+SAVED = "A pad to draw a digit on: run this cell to play."  # what a saved notebook shows of the pad
 Says = Callable[[np.ndarray], np.ndarray]  # an image (side, side) -> the share of each class (classes,)
 
 
@@ -64,7 +65,7 @@ class Pad(anywidget.AnyWidget):
         super().__init__(seen_side=side, classes=list(classes), pen=[_form(side).pen, SOFT])
 
     def __repr__(self) -> str:
-        return "A pad to draw a digit on: run this cell to play."
+        return SAVED
 
     def _ipython_display_(self) -> None:
         """Display the pad, and the line for a saved notebook."""

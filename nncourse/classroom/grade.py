@@ -19,11 +19,13 @@ from nncourse.classroom.judging import Journal, Judged, Task, Terms, judge_all
 from nncourse.classroom.marks import Mark
 from nncourse.classroom.sameness import normalised_hash, plain_hash
 from nncourse.classroom.submission import Submission
-from nncourse.classroom.version import PACKAGE, course_version
+from nncourse.classroom.version import course_version
 from nncourse.cuda import emulate, emulator_program
 from nncourse.errors import CourseError, refuse_unwritable
 from nncourse.kernels import exam as definitions
+from nncourse.kernels import outside
 from nncourse.kernels.operation import Operation
+from nncourse.language import PACKAGE
 
 FIRST_LINE = re.compile(r"// %%cuda\s+(.*)")
 THE_COURSE = "the course"
@@ -103,7 +105,7 @@ def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
     """The sandbox in which every text runs: it sees neither the course nor any submission."""
     if reason := sandbox.why_none():
         raise CourseError(f"{reason}; --no-sandbox marks without one: every text then runs with your rights")
-    readable = [PACKAGE / "text_process.py", *emulator_program.read_in_a_sandbox()]
+    readable = [outside.SCRIPT, *emulator_program.read_in_a_sandbox()]
     return sandbox.prefix(readable=readable, hidden=[PACKAGE, *folders])
 
 

@@ -1,5 +1,7 @@
 """`nncourse handout`: one .zip for students, in one language, with notebooks that show no outputs.
 
+One in another language than English holds the package in both: NNCOURSE_LANG chooses.
+
 MANIFEST.json in it holds the course's version, a hash of each file and of each cell of a notebook as handed out. By it
 `nncourse update` knows later what a student has changed.
 """
@@ -10,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nncourse import language as languages
 from nncourse.classroom import exams
-from nncourse.classroom.version import PACKAGE, course_version, package_files
+from nncourse.classroom.version import course_version, package_files
 from nncourse.classroom.zips import write_zip
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import exam as definitions
@@ -40,13 +43,14 @@ def write(out: Path, language: str = "en", notebooks_only: bool = False, exam: P
         given = exams.read(exam)
         write_zip(out, packed(exam_files(given), EXAM_TOP, {"kind": "exam", "language": language}))
         return f"{out}: {given.title}, {len(given.questions)} exercises, without their truths"
-    root = PACKAGE.parent
+    root = languages.ROOT
     files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in _notebooks(root, language)}
     count = len(files)
     programs = set()
     if not notebooks_only:
         for path in [
             *package_files(),
+            *_package_in(language),
             *(path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()),
         ]:
             name = path.relative_to(root).as_posix()
@@ -60,11 +64,21 @@ def write(out: Path, language: str = "en", notebooks_only: bool = False, exam: P
 def _notebooks(root: Path, language: str) -> list[Path]:
     """The notebooks of a language: English ones in notebooks/, others in a folder of it."""
     folder = root / "notebooks"
-    languages = {"en": folder} | {path.name: path for path in sorted(folder.glob("*")) if any(path.glob("*.ipynb"))}
+    there = {"en": folder} | {path.name: path for path in sorted(folder.glob("*")) if any(path.glob("*.ipynb"))}
     if not any(folder.glob("*.ipynb")):
         raise CourseError(f"{root}: wanted a clone of the course with its notebooks/; run this command in one")
-    refuse_unknown("a language of the notebooks", language, languages)
-    return sorted(languages[language].glob("*.ipynb"))
+    refuse_unknown("a language of the notebooks", language, there)
+    return sorted(there[language].glob("*.ipynb"))
+
+
+def _package_in(language: str) -> list[Path]:
+    """The files of the package in another language; none for English. CourseError where they are missing or old."""
+    if language == "en":
+        return []
+    try:
+        return languages.files_in(languages.folder_of(language))
+    except languages.LanguageError as error:
+        raise CourseError(str(error)) from None
 
 
 def clean(content: bytes, name: str) -> bytes:

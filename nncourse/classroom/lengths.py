@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from nncourse.classroom.handout import parsed
-from nncourse.classroom.version import PACKAGE
 from nncourse.errors import CourseError
+from nncourse.language import ROOT
 
 READING, RUNNING, EXERCISE = 1 / 100, 2 / 3, 5.0  # minutes for a word, a code cell, and an exercise besides its lines
 STATED = re.compile(r"\bTime: about ((?:half an|[\d¼½¾]+) hours?)\b")
@@ -102,7 +102,7 @@ def write_hours(path: Path) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Print the table of these notebooks, or of all, after --write; the exit status."""
     named = [Path(name) for name in arguments if name != "--write"]
-    paths = named or sorted((PACKAGE.parent / "notebooks").glob("*.ipynb"))
+    paths = named or sorted((ROOT / "notebooks").glob("*.ipynb"))
     try:
         for path in paths if "--write" in arguments else ():
             write_hours(path)

@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 
@@ -25,11 +24,12 @@ from nncourse.kernels.backend import choose
 from nncourse.kernels.catalogue import find
 from nncourse.kernels.epoch.dense import random_targets
 from nncourse.kernels.gpu_exercises import H200, Multiprocessor
+from nncourse.language import ROOT
 from nncourse.model.network import make_network
 from nncourse.model.training import train_step_by_step
 from nncourse.model.updates import SGD
 
-RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+RESULTS = ROOT / "benchmarks" / "results"
 NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch
 MOVES = {  # operations of a step that run on the GPU, each with its own transfers
     "nothing": (),

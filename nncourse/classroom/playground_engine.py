@@ -252,11 +252,11 @@ class Engine:
             return ""
         used = self.used()
         notes = {name: note for name, note in self.backend.notes.items() if name in used}
-        own = ", ".join(name for name, note in notes.items() if note == "yours")
+        own = ", ".join(name for name, note in notes.items() if name in self.backend.yours)
         device = self.backend.device.upper()
         words = f"Your own kernels: {own}." if own else f"No kernel of yours for the {device} is in use."
         for name, note in notes.items():
-            if note.startswith("your") and note != "yours":  # why a kept kernel is not in use
+            if name in self.backend.unused:
                 words += f" {name}: {note}."
         return words
 

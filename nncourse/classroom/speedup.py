@@ -146,7 +146,7 @@ def backend_of(contender: Contender, network: Network, refused: Collection[str] 
     right = {name: kernel for name, kernel in backend.kernels.items() if name not in wrong}
     notes = {name: note for name, note in backend.notes.items() if name not in wrong}
     replaced = {name: kernel for name, kernel in course.items() if name in wrong}  # not all: algorithm_1 is yours alone
-    backend = replace(backend, kernels=right | replaced, notes=notes)
+    backend = replace(backend, kernels=right | replaced, notes=notes, yours=backend.yours - wrong)
     if not yours(backend):
         raise CourseError(f"not measured: no right kernel of yours is for the {device.upper()}")
     of_a_step = operations_of_a_step(network)
@@ -158,7 +158,7 @@ def backend_of(contender: Contender, network: Network, refused: Collection[str] 
 
 def yours(backend: Backend) -> list[str]:
     """The operations that the backend computes with your kernels."""
-    return [name for name, note in backend.notes.items() if note == "yours"]
+    return [name for name in backend.notes if name in backend.yours]
 
 
 def measure(
@@ -206,7 +206,7 @@ def fit(
     """Train on the first `rows` rows. Raises KeyboardInterrupt if interrupted, so that the caller stops too."""
     options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": RATE}
     history = train(network, data.X[:rows], data.Y[:rows], backend, **options)
-    if history.stopped.startswith("interrupted"):
+    if history.interrupted:
         raise KeyboardInterrupt
     return history
 

@@ -169,7 +169,7 @@ def race(mine: bool = False, **settings) -> drawn.Drawn:
     `settings` are fields of Settings. With mine=True the student's own kept kernels run, where there are any.
     """
     now, backend = Settings(**settings), choose("numpy", mine=mine)
-    own = [name for name in UPDATES if backend.notes.get(name) == "yours"]
+    own = [name for name in UPDATES if name in backend.yours]
     yours = f" Your own kernels: {', '.join(own)}." if own else ""
     controls = {
         "play": drawn.play("Play", "at"),

@@ -1,18 +1,19 @@
-"""Which course this is: the package's version, and a hash of its files, since a clone changes between versions."""
+"""Which course this is: the package's version, and a hash of its files, since a clone changes between versions.
+
+The files are the English ones, whatever the language: it is the same course.
+"""
 
 import functools
 import hashlib
 from pathlib import Path
 
 from nncourse import __version__
-
-PACKAGE = Path(__file__).resolve().parents[1]
+from nncourse.language import PACKAGE, english_files
 
 
 def package_files() -> list[Path]:
-    """All files of the package, without what Python has compiled."""
-    files = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return sorted(path for path in files if not path.name.startswith("."))
+    """All files of the English package, without what Python has compiled."""
+    return [path for path in english_files() if not path.name.startswith(".")]
 
 
 @functools.cache

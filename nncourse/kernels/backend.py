@@ -23,7 +23,9 @@ STEPS = "steps"  # asked for in a whole epoch's place: step by step, by the back
 class Backend(Calls):
     """One kernel for each operation, all on one device: backend.dense_forward(A, W, b) computes.
 
-    `device` says where the arrays lie. `notes` say which kernels are not of the family that was asked for, and why.
+    `device` says where the arrays lie. `notes` say in words which kernels are not of the family that was asked for, and
+    why. `yours` are the operations whose kernel is one that you kept, `asked` those whose kernel was asked for, and
+    `unused` those for which you kept one that is not in use.
     An operation for a whole epoch has no kernel where training goes step by step. `algorithm_1` has one only if you
     have kept yours: then it is called for each step, and calls the others.
     """
@@ -32,6 +34,9 @@ class Backend(Calls):
     device: str
     kernels: Mapping[str, Kernel]
     notes: Mapping[str, str]
+    yours: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name, kernel in self.kernels.items():
@@ -88,6 +93,8 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
     for operation_name in asked:
         refuse_unknown("an operation", operation_name, known | wholes)
     kernels, notes = _ByOperation(), {}
+    own: set[str] = set()
+    unused: set[str] = set()
     for operation in known.values():
         kernels[operation.name], borrowed = _of_family(operation, name, emulate)
         if borrowed:
@@ -96,16 +103,18 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
         kept, refused = kept_kernels.fastest(known, device)
         kernels |= kept
         notes |= dict.fromkeys(kept, "yours") | refused
+        own, unused = {*kept}, {*refused}
         # It calls the kernels of this backend, on whatever device these are.
         steps, refused = kept_kernels.fastest({WHOLE_STEP: find(WHOLE_STEP)}, "cpu")
         kernels |= {operation: replace(kernel, device=device) for operation, kernel in steps.items()}
         notes |= dict.fromkeys(steps, "yours") | refused
+        own, unused = own | steps.keys(), unused | refused.keys()
     if not (emulate or mine or asked.keys() & known.keys()):
         fused = EPOCH_KERNELS.get(name, STEPS)
         kernels |= {epoch.name: epoch[fused] for epoch in wholes.values() if fused in epoch.kernels}
-    yours = asked.keys() | {name for name, note in notes.items() if note == "yours"}
+    chosen_by_you = asked.keys() | own
     for operation in known.values():  # they would run in the place of what you chose
-        if operation.name not in yours and not yours.isdisjoint(operation.fuses):
+        if operation.name not in chosen_by_you and not chosen_by_you.isdisjoint(operation.fuses):
             del kernels[operation.name]
     for operation_name, chosen in asked.items():
         notes[operation_name] = "asked for"
@@ -119,7 +128,9 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
             _refuse_unusable(kernel, name, device, emulate)
             kernels[operation_name] = kernel
     place = "cpu" if emulate else device
-    return Backend(f"{name} (emulated)" if emulate else name, place, MappingProxyType(kernels), MappingProxyType(notes))
+    title = f"{name} (emulated)" if emulate else name
+    here = frozenset(own - asked.keys()), frozenset(asked), frozenset(unused - asked.keys())
+    return Backend(title, place, MappingProxyType(kernels), MappingProxyType(notes), *here)
 
 
 def _of_family(operation: Operation, name: str, emulate: bool) -> tuple[Kernel, bool]:

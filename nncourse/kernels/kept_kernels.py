@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from nncourse import device as devices
-from nncourse import worker
+from nncourse import language, worker
 from nncourse.cuda import emulate
 from nncourse.cuda.forbidden import forbidden
 from nncourse.cuda.source import CudaSource, kernels_in
@@ -45,10 +45,9 @@ def folder() -> Path:
     """
     if named := os.environ.get("NNCOURSE_MY_KERNELS"):
         return Path(named)
-    course = Path(__file__).resolve().parents[2]
-    beside = course / "my_kernels"
-    installed = course.name in ("site-packages", "dist-packages")
-    writable = os.access(beside if beside.exists() else course, os.W_OK)
+    beside = language.ROOT / "my_kernels"
+    installed = language.ROOT.name in ("site-packages", "dist-packages")
+    writable = os.access(beside if beside.exists() else language.ROOT, os.W_OK)
     return beside if writable and not installed else Path.home() / "my_kernels"
 
 

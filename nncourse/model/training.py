@@ -38,6 +38,7 @@ class Epoch:
 @dataclass
 class History:
     """What happened, epoch by epoch; `stopped` is "" after the last epoch, else one line on why it ended early.
+    `interrupted` is whether that was Ctrl-C.
 
     `kernel` is the kernel that computed whole epochs, or "steps" for one call an operation. `note` says why it was not
     the backend's own kernel.
@@ -45,6 +46,7 @@ class History:
 
     epochs: list[Epoch] = field(default_factory=list)
     stopped: str = ""
+    interrupted: bool = False
     kernel: str = ""
     note: str = ""
 
@@ -159,6 +161,7 @@ def train(
                     on_epoch(epoch)
     except KeyboardInterrupt:
         done = history.epochs[-1].number if history.epochs else epochs_done
+        history.interrupted = True
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
     last = there.flat_parameters, there.flat_statistics, update.state, update.steps
     trained, statistics, state, update.steps = best if history.stopped else last
@@ -233,7 +236,7 @@ def _made_ready(
     if isinstance(X, HostSamples):
         name, reason = None, "trained step by step, since the samples are sent batch by batch"
     for other, kernel in wholes.items():
-        if other != name and backend.notes.get(other) == "asked for":
+        if other != name and other in backend.asked:
             kind = update.describe()["kind"]
             raise CourseError(f"{other} ({kernel.name}) does not compute such a {kind} on {network}: leave it out")
     first = slice(FIRST_BATCHES * batch_size)
@@ -244,7 +247,7 @@ def _made_ready(
         try:
             _fused(call, tried, X[first], Y[first], batch_size, rate, copy.deepcopy(update))
         except DoesNotFitError as error:
-            if not kernel.otherwise or backend.notes.get(name or "") == "asked for":
+            if not kernel.otherwise or name in backend.asked:
                 raise
             kernel = kernel.operation[kernel.otherwise]
             history.note = f"trained by {kernel.name}: {error}"
@@ -284,7 +287,7 @@ def _made_ready_together(
     """The same for a group: step by step, since the gradients of each batch are added over its members."""
     wholes = {name: kernel for name, kernel in backend.kernels.items() if kernel.operation.whole_epoch}
     for name, kernel in wholes.items():
-        if backend.notes.get(name) == "asked for":
+        if name in backend.asked:
             alone = "computes whole epochs, which a process can only do alone"
             raise CourseError(f"{name} ({kernel.name}) {alone}; these are {group.size}: leave it out")
     history.kernel = "steps"

@@ -80,14 +80,14 @@ def _guard(arguments: Sequence[str], told: Told, patience: float) -> int:
         time.sleep(0 if problem or process.returncode < 0 else min(told.rank, 4))  # see above
         if ended:
             return ENDED
-        print(f"nncourse: {named(told.rank, text)}", file=sys.stderr, flush=True)
+        print(f"nncourse: {named(told.rank, status, text)}", file=sys.stderr, flush=True)
         _end_step(os.environ)
     return status
 
 
-def named(rank: int, text: str) -> str:
+def named(rank: int, status: int, text: str) -> str:
     """A rank's line."""
-    return text if text.startswith("interrupted") else f"rank {rank}: {text}"
+    return text if status == INTERRUPTED else f"rank {rank}: {text}"
 
 
 class Watch:

@@ -163,7 +163,7 @@ def _wait(
     if guards.reports:
         rank, status, text = guards.reports[0]
         together = len(guards.reports) == guards.expected > 1 and len({report[1:] for report in guards.reports}) == 1
-        return _tell(f"every rank: {text}" if together and text else text and guard.named(rank, text), status)
+        return _tell(f"every rank: {text}" if together and text else text and guard.named(rank, status, text), status)
     if interrupted:
         return _tell("interrupted, nothing is saved", guard.INTERRUPTED)
     if mpiexec.returncode and guards.lost:

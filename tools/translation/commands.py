@@ -10,7 +10,7 @@ import nbformat
 from . import catalogue, compare, notebooks, package, sources, stamp
 from .catalogue import Entry, Said
 from .sources import Source
-from .units import Unit
+from .units import Unit, replaced
 
 PSEUDO = "pseudo"
 MOST_SHOWN = 10  # lines of one kind for a catalogue
@@ -105,7 +105,10 @@ def shown(entry: Entry) -> str:
 
 
 def write(root: Path, language: str) -> int:
-    """Write notebooks/LANGUAGE and nncourse/languages/LANGUAGE. Returns 1 if a translation could not be used."""
+    """Write notebooks/LANGUAGE, nncourse/languages/LANGUAGE and build/texts/LANGUAGE.
+
+    Returns 1 if a translation could not be used.
+    """
     found = sources.collect(root)
     refused: list[str] = []
     speaker = bracketed if language == PSEUDO else spoken(read_all(root, language), refused)
@@ -114,6 +117,7 @@ def write(root: Path, language: str) -> int:
         return 1
     refused += write_notebooks(root, language, found, speaker)
     refused += write_package(root, language, found, speaker)
+    refused += write_texts(root, language, found, speaker)
     print(*(f"✗ {line}" for line in dict.fromkeys(refused)), sep="\n", end="\n" if refused else "")
     return int(bool(refused))
 
@@ -186,4 +190,23 @@ def write_package(root: Path, language: str, found: list[Source], speaker: Speak
     stamp.write(root, language, new)
     shutil.rmtree(out, ignore_errors=True)
     new.rename(out)
+    return refused
+
+
+def write_texts(root: Path, language: str, found: list[Source], speaker: Speaker) -> list[str]:
+    """The documents and the book's words, in a folder laid out like the repository. Returns what was refused."""
+    out = root / "build" / "texts" / language
+    shutil.rmtree(out, ignore_errors=True)
+    refused = []
+    for source in found:
+        if not (source.file == sources.BOOK or source.path.suffix == ".md"):
+            continue
+        target = out / source.file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        english = source.path.read_text("utf-8")
+        text = replaced(english, source.units, partial(speaker, source))
+        if source.path.suffix == ".py" and not package.same_code(source.path, english, text):
+            refused.append(f"{source.file}: the translation changes the code")
+            text = english
+        target.write_text(text, "utf-8")
     return refused

@@ -15,6 +15,7 @@ FENCE = re.compile(r"[ \t]*(```|~~~)")
 TAGS_BEFORE, TAGS_AFTER = re.compile(r"(?:\s*<[^>]+>)*\s*"), re.compile(r"\s*(?:</?[^>]+>\s*)*$")
 NO_WORDS = re.compile(r"`[^`]*`|\$[^$]*\$|<[^>]+>|\]\([^)]*\)|https?://\S+")
 WORDS_OF_FORMULA = re.compile(r"\\text\{([^{}]*[^\W\d_]{2,}[^{}]*)\}")
+MEASURED = re.compile(r"[\d.,×%⁻⁰¹²³⁴⁵⁶⁷⁸⁹+−;·() -]*(?:[nµm]?s|[kMGT]B|TFLOP/s)?")
 ALT = re.compile(r"""\b(?:alt|title)="([^"]*)\"""")
 
 
@@ -26,6 +27,14 @@ def units(source: str) -> list[Unit]:
 def has_words(text: str) -> bool:
     """Whether something is left to translate without code, formulas, numbers, addresses and tags."""
     return bool(WORD.search(NO_WORDS.sub(" ", text))) or bool(WORDS_OF_FORMULA.search(text))
+
+
+def of_numbers(row: str) -> bool:
+    """Whether all cells of a table row but the first, a name, hold numbers and units: a row of measurements."""
+    _, *cells = [cell.strip() for cell in row.strip().strip("|").split("|")]
+    return any(re.search(r"\d", cell) for cell in cells) and all(
+        cell == "–" or MEASURED.fullmatch(cell) for cell in cells
+    )
 
 
 def _blocks(source: str) -> Iterator[tuple[int, int, str]]:
@@ -89,7 +98,7 @@ def _units_of(source: str, begin: int, end: int, kind: str) -> Iterator[Unit]:
         begin, end = before.end() if before else begin, after.start() if after else end
         what = "paragraph"
     text = source[begin:end]
-    if not has_words(text):
+    if not has_words(text) or (what == "table row" and of_numbers(text)):
         return
     lines = text.split("\n")
     hard = any(line.endswith(("  ", "\\")) for line in lines[:-1])

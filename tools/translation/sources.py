@@ -12,7 +12,8 @@ from .units import Unit
 from .words import Words
 
 COMMON = "common"  # the catalogue of what occurs in several
-DOCUMENTS = ("README.md", "docs/*.md")
+DOCUMENTS = ("README.md", "docs/*.md", "slurm/README.md", "datasets/README.md", "benchmarks/README.md")
+BOOK = "book/words.py"  # what the web book says itself
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ def collect(root: Path) -> list[Source]:
             file = path.relative_to(root).as_posix()
             units = markdown.units(path.read_text("utf-8"))
             found.append(Source(path, file, "docs", words.of_file(tables, file, names), tuple(units)))
+    if (root / BOOK).is_file():
+        chosen = words.of_file(tables, BOOK, names)
+        units = python_text.units((root / BOOK).read_text("utf-8"), chosen)
+        found.append(Source(root / BOOK, BOOK, "book", chosen, tuple(units)))
     return found
 
 

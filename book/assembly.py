@@ -1,0 +1,111 @@
+"""The source tree that Sphinx reads: front page, notebooks, reference, instructors' pages and tables of one edition."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import nbformat
+
+from book import notebook_pages, outputs, reference
+from book.editions import ROOT, Edition
+from book.files import Tree
+from book.markdown import part, table, without_dead_links
+from nncourse.classroom.handout import clean
+
+INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/jupyterhub.md", "slurm/README.md")
+MORE = ("speed.md", "benchmarks/README.md", "datasets/README.md")
+HANDOUT = "handout"  # notebooks to download, which are no pages
+PICTURE = "docs/start_here.png"
+BY_NUMBER = re.compile(r"\| (?P<number>\d\d\w?) (?P<rest>[^|]*)\|(?P<teaches>[^|]*)\|")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of the book is built: all of it, or some notebooks and topics and no other pages, for a test."""
+
+    notebooks: Collection[str] | None = None  # names without .ipynb
+    topics: Collection[str] | None = None
+
+    @property
+    def whole(self) -> bool:
+        return self.notebooks is None and self.topics is None
+
+
+def assemble(edition: Edition, source: Path, cache: Path, choice: Choice, address: str = "") -> None:
+    """Write the source tree. `cache` keeps what takes long to make, `address` is where the course can be cloned from.
+
+    CourseError if a text is missing, or a notebook that had to be run failed.
+    """
+    words = edition.words()
+    notebooks = chosen_notebooks(edition, choice)
+    loaded = {path.name: outputs.with_outputs(path, edition.language, cache / "notebooks") for path in notebooks}
+    texts = [*INSTRUCTORS, *MORE[1:]] if choice.whole else []
+    pages = {
+        "index.md",
+        *(f"notebooks/{name}" for name in loaded),
+        *reference.pages(choice.topics),
+        *texts,
+        *(MORE[:1] if choice.whole else ()),
+    }
+    tree = Tree(source)
+    for path in notebooks:
+        page = notebook_pages.as_page(loaded[path.name], path.name, words, pages, address)
+        tree.write(f"notebooks/{path.name}", nbformat.writes(page))
+        tree.write(f"{HANDOUT}/{path.name}", clean(path.read_bytes(), path.name))
+    titles = {Path(name).stem: title_of(notebook) for name, notebook in loaded.items()}
+    reference.write(tree, words, titles, cache / "pictures", choice.topics)
+    for name in texts:
+        tree.write(name, without_dead_links(edition.text(name), name, pages))
+    readme = edition.text("README.md")
+    if choice.whole:
+        speed = part(readme, "speed").replace("## ", "# ", 1)
+        tree.write(MORE[0], without_dead_links(speed, MORE[0], pages))
+    tree.write(PICTURE, (ROOT / PICTURE).read_bytes())
+    tree.write("index.md", without_dead_links(front_page(readme, titles, texts, words), "index.md", pages))
+    tree.remove_others()
+
+
+def chosen_notebooks(edition: Edition, choice: Choice) -> list[Path]:
+    """The files of the notebooks in order."""
+    there = sorted(edition.notebooks.glob("*.ipynb"))
+    return [path for path in there if choice.notebooks is None or path.stem in choice.notebooks]
+
+
+def title_of(notebook: Any) -> str:
+    """The heading with which a notebook begins."""
+    return notebook.cells[0].source.splitlines()[0].lstrip("# ")
+
+
+def front_page(readme: str, titles: dict[str, str], texts: Collection[str], words: ModuleType) -> str:
+    """README's marked parts, the list of notebooks with links, and the lists of pages for the side."""
+    more = [name for name in MORE if name in texts or (texts and name == MORE[0])]
+    lists = [
+        toctree(words.NOTEBOOKS, [f"notebooks/{name}" for name in titles]),
+        toctree(words.REFERENCE, [f"{reference.FOLDER}/index"]),
+        toctree(words.INSTRUCTORS, [name for name in INSTRUCTORS if name in texts]),
+        toctree(words.MORE, more),
+    ]
+    front, end = part(readme, "front"), part(readme, "foot")
+    return "\n\n".join(
+        [front, f"## {words.NOTEBOOKS}", notebook_list(readme, titles, words), end, *filter(None, lists), ""]
+    )
+
+
+def notebook_list(readme: str, titles: dict[str, str], words: ModuleType) -> str:
+    """README's table of notebooks, those that are pages with links."""
+    rows = []
+    for match in BY_NUMBER.finditer(part(readme, "notebooks")):
+        name = next((name for name in titles if name.partition("_")[0] == match["number"]), None)
+        if name:
+            rows.append((f"[{titles[name]}](notebooks/{name}.ipynb)", match["teaches"].strip()))
+    return table(words.NOTEBOOK_HEADINGS, rows)
+
+
+def toctree(caption: str, entries: Collection[str]) -> str:
+    """A list of pages for the side, not shown on the page itself; "" without pages."""
+    if not entries:
+        return ""
+    return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", *entries, "```"])

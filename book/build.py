@@ -1,0 +1,71 @@
+"""Build one language of the book: python -m book.build, which tools/book.py starts with NNCOURSE_LANG set."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from book.assembly import Choice, assemble
+from book.editions import ROOT, edition
+from nncourse.errors import CourseError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Assemble the source tree, and run Sphinx, for which a warning is an error. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m book.build", description=__doc__)
+    parser.add_argument("--lang", default="en")
+    parser.add_argument("--languages", type=json.loads, default={}, help='of the whole book: {"en": "English"}')
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "book")
+    parser.add_argument("--notebooks", type=Path)
+    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--only", help="names of notebooks and of topics, separated by commas")
+    parser.add_argument("--address", default="")
+    asked = parser.parse_args(arguments)
+    try:
+        this = edition(asked.lang, asked.notebooks, asked.texts)
+        only = asked.only.split(",") if asked.only else None
+        source = asked.out / "source" / asked.lang
+        assemble(this, source, asked.out / "cache", Choice(only, only), asked.address)
+        words = this.words()
+    except CourseError as error:
+        print(f"book: {error}", file=sys.stderr)
+        return 1
+    return sphinx(asked.lang, source, asked.out, words, asked.languages)
+
+
+def sphinx(language: str, source: Path, out: Path, words: ModuleType, languages: dict[str, str]) -> int:
+    """Run Sphinx on a source tree; the pages are in `out`/html/`language`. Returns its exit status."""
+    from sphinx.application import Sphinx
+
+    settings = {
+        "language": language,
+        "copyright": words.COPYRIGHT,
+        "html_title": words.TITLE,
+        "html_theme_options.search_bar_text": words.SEARCH,
+        "nncourse_languages": languages,
+    }
+    shutil.rmtree(out / "html" / language, ignore_errors=True)
+    app = Sphinx(
+        srcdir=source,
+        confdir=ROOT / "book",
+        outdir=out / "html" / language,
+        doctreedir=out / "doctrees" / language,
+        buildername="html",
+        confoverrides=settings,
+        warningiserror=True,
+        freshenv=True,  # a page that is not read again would keep its warnings to itself
+        parallel=os.cpu_count() or 1,
+        status=None,
+    )
+    app.build()
+    shutil.rmtree(out / "html" / "jupyter_execute", ignore_errors=True)  # myst-nb's copies of notebooks and images
+    for templates in (out / "html" / language / "_static").glob("*webpack-macros.html"):  # of the themes; no pages
+        templates.unlink()
+    return app.statuscode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

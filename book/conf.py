@@ -1,0 +1,41 @@
+"""Sphinx's configuration. book/build.py hands over what differs: language, title, copyright, languages.
+
+Nothing is run: the notebooks come with outputs. Nothing is fetched, neither here nor by the pages.
+"""
+
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+project = "nncourse"
+extensions = ["myst_nb", "sphinx_copybutton", "book.extension"]
+root_doc = "index"
+exclude_patterns = ["handout"]
+highlight_language = "none"  # of indented blocks, which are commands, prose and output
+
+nb_execution_mode = "off"
+nb_merge_streams = True  # what two calls of print() said is one block
+myst_enable_extensions = ["dollarmath", "attrs_block"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+suppress_warnings = ["myst.header"]  # answers that a notebook folds away have headings of any level
+
+html_math_renderer = "mathml"
+html_theme = "sphinx_book_theme"
+html_title = "nncourse"
+html_static_path = [str(HERE / "static")]
+html_css_files = ["nncourse.css"]
+html_js_files = ["nncourse.js"]
+templates_path = [str(HERE / "templates")]
+html_copy_source = False
+html_show_sphinx = False
+html_context = {"default_mode": "auto"}  # light or dark as the reader's system has it
+html_theme_options = {
+    "article_header_end": ["language-links.html", "article-header-buttons.html"],
+    "footer_content_items": ["copyright.html"],
+    "navbar_persistent": [],
+    "show_navbar_depth": 1,
+    "use_download_button": False,  # each notebook's page has its own
+    "use_fullscreen_button": False,
+}
+copybutton_exclude = ".linenos, .gp, .go"

@@ -1,0 +1,17 @@
+"""What Sphinx and myst-nb lack here: formulas as MathML, words of figures, CUDA C in cells, other languages."""
+
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from book.extension import cells, figures, formulas, other_languages, punctuation
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Sphinx calls this."""
+    formulas.register(app)
+    figures.register(app)
+    punctuation.register(app)
+    cells.register(app)
+    other_languages.register(app)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

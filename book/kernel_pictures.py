@@ -1,0 +1,45 @@
+"""The pictures of kernels, drawn once and kept: which thread reads and writes which element."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from nncourse.classroom import picture
+from nncourse.classroom.described import png
+from nncourse.errors import CourseError
+from nncourse.kernels.kernel import CudaKernel
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture as a PNG file's content, and its words."""
+
+    png: bytes
+    words: str
+
+
+def drawing_of(kernel: CudaKernel, cache: Path, made_with: str) -> Drawing | None:
+    """The picture of a kernel on small arrays; None if it cannot be drawn there.
+
+    `cache` keeps it for the next time, under a hash of the kernel's text and launch, and of `made_with`, which stands
+    for the package that draws it.
+    """
+    launch = (kernel.block, kernel.grid, kernel.over, kernel.tile, kernel.shared, sorted(kernel.constants.items()))
+    known = f"{kernel.operation.name} {kernel.entry} {launch} {kernel.source.text} {made_with}"
+    stem = cache / hashlib.sha256(known.encode()).hexdigest()
+    if not stem.with_suffix(".json").is_file():
+        cache.mkdir(parents=True, exist_ok=True)
+        drawn, said = _drawn(kernel)
+        stem.with_suffix(".png").write_bytes(drawn)
+        stem.with_suffix(".json").write_text(json.dumps(said), "utf-8")
+    words = json.loads(stem.with_suffix(".json").read_text("utf-8"))
+    return Drawing(stem.with_suffix(".png").read_bytes(), words) if words else None
+
+
+def _drawn(kernel: CudaKernel) -> tuple[bytes, str]:
+    try:
+        figure = picture.show(kernel.operation, kernel).figure
+    except CourseError:  # its arguments cannot be small, or be drawn at random
+        return b"", ""
+    return png(figure)[0], figure.words

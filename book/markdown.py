@@ -1,0 +1,56 @@
+"""Small changes to Markdown texts that become pages: marked parts of a text, and links to what is no page."""
+
+import posixpath
+import re
+from collections.abc import Collection
+
+PART = r"<!-- book: {name} -->\n(?P<text>.*?)<!-- book: end -->"
+LINK = re.compile(r"(?<!!)\[(?P<words>[^\]\[]+)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def part(text: str, name: str) -> str:
+    """What stands in a text between the comments `<!-- book: NAME -->` and `<!-- book: end -->`; joined if several."""
+    found = [match["text"].strip() for match in re.finditer(PART.format(name=name), text, re.DOTALL)]
+    if not found:
+        raise ValueError(f"there is no part <!-- book: {name} --> in the text that begins {text[:60]!r}")
+    return "\n\n".join(found)
+
+
+def without_dead_links(text: str, page: str, pages: Collection[str]) -> str:
+    """The text of a page with the words alone in place of links to files that are not among the pages.
+
+    `page` and `pages` are paths in the book's source.
+    """
+
+    def kept(match: re.Match) -> str:
+        target = match["target"]
+        if "://" in target or target.startswith("mailto:"):
+            return match[0]
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(page), target)) in pages
+        return match[0] if there else match["words"]
+
+    return LINK.sub(kept, text)
+
+
+def row(cells: Collection[str]) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def table(headings: Collection[str], rows: Collection[Collection[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join([row(headings), "|" + "---|" * len(headings), *map(row, rows)])
+
+
+def of_docstring(text: str) -> str:
+    """A docstring as Markdown: indented paragraphs stay code, in others only `code` is more than plain text."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(each if each.startswith("    ") else plain(each) for each in paragraphs)
+
+
+def plain(text: str) -> str:
+    """Text with what Markdown would take for its own escaped, but for what stands between backticks."""
+    pieces = text.split("`")
+    return "`".join(
+        re.sub(r"([*_<>$\[\]{}\\])", r"\\\1", piece) if i % 2 == 0 else piece for i, piece in enumerate(pieces)
+    )

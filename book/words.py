@@ -1,0 +1,54 @@
+"""The book's own words, in English. The book in another language reads a translated copy of this file."""
+
+TITLE = "nncourse"
+COPYRIGHT = "the authors of nncourse; text and figures CC BY 4.0, code BSD-3-Clause"
+LANGUAGE = "English"  # the language's own name, on the link that leads here
+
+# Headings, and titles in the list of pages
+NOTEBOOKS = "Notebooks"
+REFERENCE = "Reference"
+INSTRUCTORS = "For instructors"
+MORE = "More"
+SEARCH = "Search the course"
+NOTEBOOK_HEADINGS = ("notebook", "teaches")
+
+# The box on a notebook's page
+TRY_IT = "Try it"
+TRY_DOWNLOAD = "**Download** {link}, this notebook as you work in it: without the outputs that this page shows."
+TRY_RUN = """\
+**Run it** in the course, which brings the package that it imports: get a clone{address}, or the .zip of your lecturer,
+and say `make lab` in its folder. That sets everything up, and opens your own copies of all notebooks in JupyterLab. No
+GPU is needed."""
+TRY_ELSEWHERE = "Not on Linux? The [front page]({front}) says what to type."
+WIDGET = """\
+**A widget.** In JupyterLab you move its controls, and it answers at once. On this page it stands still, in the figure
+below."""
+
+# The reference
+OPERATIONS_TITLE = "Operations and kernels"
+REFERENCE_INTRODUCTION = """\
+An *operation* is an equation with a contract: which arrays go in, and what comes out. A *kernel* is one way to compute
+it, on one device. These pages are made from the package itself: every kernel that it holds, with its source.
+
+In a notebook `print(dense_forward)` lists an operation's kernels, and `dense_forward.check("tiled")` compares one with
+the truth. Below each CUDA kernel stands the picture of its memory accesses on small arrays, as `picture.show` draws
+it."""
+SPOILERS = """\
+Many of these kernels are answers to exercises. You learn more if you write yours first."""
+OPERATION = "operation"
+FORMULA = "what it computes"
+OPERATIONS_OF_NETWORKS = "What networks compute"
+OPERATIONS_OF_EXERCISES = "What only exercises compute"
+CONTRACT_HEADINGS = ("name", "shape", "elements", "role")
+ARGUMENT, RESULT, IN_PLACE = "argument", "result", "argument, changed in place"
+ONE_NUMBER, ANY_SHAPE = "one number", "any, with {size} elements"
+WHOLE, REAL, OBJECT = "int32", "float32", "a Python object"
+CONDITIONS = "Sizes: {conditions}."
+CUDA_TAKES = "A CUDA kernel takes {arguments}."
+EXERCISE_IN = "An exercise of {notebooks}."
+KERNEL = "{names}, {device}"
+KERNEL_IN = "In {file}."
+LAUNCHED = "In {file}, launched with blocks of {block} threads."
+COMPILED = "Numba compiles the same text."
+AND = "and"
+"""Between the last two names of a list."""

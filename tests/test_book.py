@@ -1,0 +1,349 @@
+"""The web book: two notebooks as pages without a warning, nothing fetched, words for every image, coloured CUDA C."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from book import assembly, markdown, notebook_pages, outputs, reference
+from book.editions import edition
+from book.files import Tree
+from nncourse.classroom.course import text_of
+from nncourse.errors import CourseError
+from nncourse.kernels.catalogue import EXERCISES, TOPICS
+from nncourse.kernels.operation import Operation
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LACKING = [
+    name for name in ("sphinx", "myst_nb", "sphinx_book_theme", "math_core") if not importlib.util.find_spec(name)
+]
+needs_sphinx = pytest.mark.skipif(bool(LACKING), reason=f"no {', '.join(LACKING)} here: the extra book brings it")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BUILT = ("00_start_here", "02_activations")
+ADDRESS = "https://course.example/nncourse"
+LANGUAGES = {"en": "English", "es": "Español"}
+FETCHING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
+
+
+def build(out, *options, **environment):
+    """Run book.build in a process of its own."""
+    command = [sys.executable, "-m", "book.build", "--out", out, *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    return subprocess.run(list(map(str, command)), cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+class Page(HTMLParser):
+    """An HTML page: its elements with their attributes, and the styles in it."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.path, self.elements, self.styles = path, [], []
+        self.text = path.read_text("utf-8")
+        self.feed(self.text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = {name: value or "" for name, value in attributes}
+        self.elements.append((tag, attributes))
+        self.styles.append(attributes.get("style", ""))
+
+    def handle_data(self, data):
+        if self.elements and self.elements[-1][0] == "style":
+            self.styles.append(data)
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    """Two notebooks, the topics `neuron` and `measuring` and a front page, built as one of two languages."""
+    out = tmp_path_factory.mktemp("book")
+    only = ",".join((*BUILT, "neuron", "measuring"))
+    built = build(out, "--only", only, "--address", ADDRESS, "--languages", json.dumps(LANGUAGES))
+    assert built.returncode == 0, built.stdout + built.stderr
+    html = out / "html" / "en"
+    pages = {str(path.relative_to(html)): Page(path) for path in html.rglob("*.html")}
+    return SimpleNamespace(html=html, pages=pages, said=built.stdout + built.stderr)
+
+
+@needs_sphinx
+def test_two_notebooks_become_pages_without_a_warning(book):
+    assert "WARNING" not in book.said and "ERROR" not in book.said
+    wanted = {f"notebooks/{name}.html" for name in BUILT}
+    assert [path.name for path in book.html.parent.iterdir()] == ["en"]
+    assert wanted | {"index.html", "reference/index.html", "reference/neuron.html"} <= book.pages.keys()
+
+
+@needs_sphinx
+def test_what_sphinx_warns_of_fails_the_build(tmp_path):
+    cells = [new_markdown_cell("# 99 A page"), new_markdown_cell(r"A formula $\nosuchcommand{x}$.")]
+    (tmp_path / "notebooks").mkdir()
+    notebook = new_notebook(cells=[*cells, new_code_cell("1")])
+    notebook.cells[2].outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "1"})]
+    nbformat.write(notebook, tmp_path / "notebooks" / "99_a_page.ipynb")
+    built = build(tmp_path, "--only", "99_a_page", "--notebooks", tmp_path / "notebooks")
+    assert built.returncode != 0
+    assert "nosuchcommand" in built.stdout + built.stderr and "99_a_page" in built.stdout + built.stderr
+
+
+@needs_sphinx
+def test_nothing_is_fetched(book):
+    """No script, style, font, image or frame of another host, in pages and in style sheets."""
+    links = {"canonical", "next", "prev", "search", "index", "author", "help", "copyright"}  # only name another page
+    for name, page in book.pages.items():
+        for tag, attribute in FETCHING.items():
+            for element in page.of(tag):
+                if not set(element.get("rel", "").split()) & links:
+                    assert "//" not in element.get(attribute, "").partition("data:")[0], (name, tag, element)
+        for style in page.styles:
+            assert not fetched(style), (name, style)
+    for path in book.html.rglob("*.css"):
+        assert not fetched(path.read_text("utf-8")), path
+
+
+def fetched(style):
+    """The addresses of other hosts that a style sheet names."""
+    addresses = re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')\s]+)", style)
+    return [address for address in addresses if re.match(r"(\w+:)?//", address)]
+
+
+@needs_sphinx
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: apt install chromium")
+def test_a_browser_fetches_nothing_and_finds_every_file(book):
+    driver = pytest.importorskip("playwright.sync_api", reason="no Playwright here: the extra test brings it")
+    asked, failed = [], []
+    with driver.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 400, "height": 800})
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("requestfailed", lambda request: failed.append(request.url))
+        page.on("console", lambda message: message.type == "error" and failed.append(message.text))
+        for name in ("index.html", f"notebooks/{BUILT[1]}.html", "reference/neuron.html"):
+            page.goto((book.html / name).as_uri())
+            page.wait_for_load_state("load")
+            broken = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
+            assert page.evaluate(broken) == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= 400, f"{name} is wider than a phone"
+        printed = "document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))"
+        page.evaluate(printed)
+        assert page.evaluate("document.documentElement.dataset.theme") == "light", "dark pages are printed light"
+        browser.close()
+    assert asked and not failed
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@needs_sphinx
+def test_every_image_has_words(book):
+    seen = 0
+    for name, page in book.pages.items():
+        for image in page.of("img"):
+            alt = image.get("alt", "")
+            assert len(alt.split()) >= 4 and not alt.endswith(".png"), (name, image)
+            seen += 1
+    assert seen > 15
+
+
+@needs_sphinx
+def test_figures_turn_dark_on_dark_pages_and_photographs_do_not(book):
+    classes = [image.get("class", "").split() for image in book.pages[f"notebooks/{BUILT[1]}.html"].of("img")]
+    assert all("nncourse-turned" in names and "nncourse-figure" in names for names in classes)
+    image = {
+        "image/png": "aa",
+        "text/html": '<img class="nncourse-figure" alt="A cat.">',
+        "text/plain": "Figure: A cat.",
+    }
+    output = nbformat.v4.new_output("display_data", image, metadata={"image/png": {"alt": "A cat."}})
+    shown = notebook_pages.shown(output, edition("en").words())
+    assert shown.metadata["image/png"] == {"alt": "A cat.", "turned": False}
+
+
+@needs_sphinx
+def test_a_cuda_cell_has_the_colours_of_cuda(book):
+    from book.extension.cells import CellLexer
+
+    text = book.pages[f"notebooks/{BUILT[1]}.html"].text
+    cells = [
+        block for block in re.findall(r"<pre>.*?</pre>", text, re.DOTALL) if "%%" in block and "__global__" in block
+    ]
+    assert cells and all(re.search(r'<span class="k\w?">__global__</span>', cell) for cell in cells)
+    source = '%%cuda sigmoid naive\nextern "C" __global__ void sigmoid(int n) {}\n'
+    tokens = list(CellLexer().get_tokens(source))
+    assert "".join(value for _, value in tokens) == source
+    assert "Error" not in {str(kind).rpartition(".")[2] for kind, _ in tokens}
+
+
+@needs_sphinx
+def test_formulas_are_mathml_and_a_prime_is_not_a_small_one(book):
+    from book.extension.formulas import mathml
+
+    text = book.pages[f"notebooks/{BUILT[1]}.html"].text
+    assert text.count("<math") > 10 and "\\frac" not in text and "$$" not in text
+    assert "<msup>" not in mathml(r"\sigma'(z)", False) and "′" in mathml(r"\sigma'(z)", False)
+    assert "(13e)" in mathml(r"E = m \tag{13e}", True)
+
+
+@needs_sphinx
+def test_each_notebook_can_be_downloaded_without_outputs(book):
+    for name in BUILT:
+        page = book.pages[f"notebooks/{name}.html"]
+        (link,) = [link["href"] for link in page.of("a") if link.get("href", "").endswith(f"{name}.ipynb")]
+        there = nbformat.read((page.path.parent / link).resolve(), as_version=4)
+        assert not any(cell.get("outputs") for cell in there.cells)
+        wanted = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+        assert [cell.source for cell in there.cells] == [cell.source for cell in wanted.cells]
+        assert f"git clone {ADDRESS}" in re.sub(r"<[^>]+>", "", page.text)
+
+
+@needs_sphinx
+def test_each_page_leads_to_itself_in_the_other_language(book):
+    for name in ("index.html", f"notebooks/{BUILT[0]}.html", "reference/neuron.html"):
+        page = book.pages[name]
+        (link,) = [link for link in page.of("a") if link.get("hreflang") == "es"]
+        there = Path(os.path.normpath(page.path.parent / link["href"]))
+        assert there == book.html.parent / "es" / name
+
+
+@needs_sphinx
+def test_the_search_finds_words_of_the_pages(book):
+    index = (book.html / "searchindex.js").read_text("utf-8")
+    assert all(word in index for word in ("sigmoid", "perceptron", "emul"))
+
+
+# Without Sphinx
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_widgets_and_figures_of_a_notebook_are_shown_with_words(path):
+    notebook = nbformat.read(path, as_version=4)
+    assert notebook_pages.widgets_without_figure(notebook) == []
+    page = notebook_pages.as_page(notebook, path.name, edition("en").words(), {f"notebooks/{path.name}"})
+    for cell in page.cells:
+        for output in cell.get("outputs", ()):
+            if "image/png" in output.get("data", {}):
+                assert len(output.metadata["image/png"]["alt"].split()) >= 4 and "text/html" not in output.data
+            assert not output.get("data", {}).get("text/plain", "").endswith("un this cell to play.")
+
+
+def test_a_widget_without_a_figure_is_named():
+    cell = new_code_cell("widget()", id="lonely")
+    cell.outputs = [nbformat.v4.new_output("display_data", {"text/plain": notebook_pages.AT_REST[0]})]
+    assert notebook_pages.widgets_without_figure(new_notebook(cells=[cell])) == ["lonely"]
+
+
+def test_the_reference_has_every_operation_and_the_text_of_every_kernel():
+    defined = {
+        item.name: item
+        for module in (*TOPICS, *EXERCISES)
+        for item in vars(module).values()
+        if isinstance(item, Operation)
+    }
+    listed = [operation for topic in reference.topics() for operation in topic.operations]
+    assert sorted(operation.name for operation in listed) == sorted(defined)
+    for operation in listed:
+        groups = reference.together(operation)
+        assert {kernel.name for same in groups for kernel in same} == set(operation.kernels)
+        assert all(text_of(same[0]) for same in groups)
+
+
+def test_a_page_of_the_reference_has_contract_source_picture_and_exercise(tmp_path):
+    tree, words = Tree(tmp_path / "source"), edition("en").words()
+    reference.write(tree, words, {"01_neurons": "01 Neurons"}, tmp_path / "cache", ["neuron"])
+    page = (tmp_path / "source" / "reference" / "neuron.md").read_text("utf-8")
+    assert "z = Σ w_i x_i + b" in page and "| `x` | `(n,)` | float32 | argument |" in page
+    assert "[01 Neurons](../notebooks/01_neurons.ipynb)" in page and "| `z` | one number | float32 | result |" in page
+    assert "__global__ void neuron_tree" in page and "def " in page
+    assert re.search(r"```\{image\} pictures/neuron.tree.png\n:alt: \w.{60}", page)
+    assert (tmp_path / "source" / "reference" / "pictures" / "neuron.tree.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_front_page_has_the_start_of_the_readme_its_picture_and_all_notebooks():
+    english = edition("en")
+    titles = {path.stem: assembly.title_of(nbformat.read(path, as_version=4)) for path in NOTEBOOKS}
+    texts = [*assembly.INSTRUCTORS, *assembly.MORE[1:]]
+    page = assembly.front_page(english.text("README.md"), titles, texts, english.words())
+    assert page.startswith("# nncourse") and assembly.PICTURE in page and "make lab" in page
+    for name, title in titles.items():
+        assert f"| [{title}](notebooks/{name}.ipynb) |" in page and f"\nnotebooks/{name}\n" in page
+    for name in (*texts, "speed.md"):
+        assert f"\n{name}\n" in page
+
+
+def test_the_tables_of_the_benchmarks_are_a_page():
+    speed = markdown.part((ROOT / "README.md").read_text("utf-8"), "speed")
+    assert speed.count("<!-- table") == speed.count("<!-- end -->") > 5 and "scikit-learn" in speed
+
+
+def test_links_to_what_is_no_page_become_words():
+    text = "[a](b.md), [c](../d.ipynb#e), [f](https://g), ![h](i.png), [j](k.md)"
+    kept = "[a](b.md), [c](../d.ipynb#e), [f](https://g), ![h](i.png), j"
+    assert markdown.without_dead_links(text, "docs/x.md", {"docs/b.md", "d.ipynb"}) == kept
+
+
+def test_a_tree_keeps_what_did_not_change_and_forgets_what_is_gone(tmp_path):
+    first = Tree(tmp_path)
+    first.write("kept.md", "the same")
+    first.write("old/gone.md", "gone")
+    os.utime(tmp_path / "kept.md", (1, 1))
+    second = Tree(tmp_path)
+    second.write("kept.md", "the same")
+    second.remove_others()
+    assert (tmp_path / "kept.md").stat().st_mtime == 1
+    assert not (tmp_path / "old").exists()
+
+
+def test_a_notebook_without_outputs_is_run_once_in_its_language(tmp_path):
+    path = tmp_path / "90_small.ipynb"
+    source = "import os\nprint(os.environ['NNCOURSE_LANG'])\nopen('runs', 'a').write('.')"
+    nbformat.write(new_notebook(cells=[new_code_cell(source)]), path)
+    for _ in range(2):
+        notebook = outputs.with_outputs(path, "es", tmp_path / "cache")
+        assert notebook.cells[0].outputs[0]["text"] == "es\n"
+    assert (tmp_path / "runs").read_text() == "."
+
+
+def test_a_cell_that_fails_is_one_line(tmp_path):
+    path = tmp_path / "90_small.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell("1 / 0")]), path)
+    with pytest.raises(CourseError, match=r"90_small.ipynb: a cell failed .* ZeroDivisionError: division by zero$"):
+        outputs.with_outputs(path, "en", tmp_path / "cache")
+
+
+def test_a_language_that_is_not_there_is_one_line(tmp_path):
+    tool = [sys.executable, str(ROOT / "tools" / "book.py"), "--lang", "xx", "--out", str(tmp_path)]
+    result = subprocess.run(tool, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1 and "wanted the notebooks in the language 'xx'" in result.stderr
+    with pytest.raises(CourseError, match="wanted this text"):
+        edition("xx", notebooks=ROOT / "notebooks", texts=tmp_path).text("README.md")
+
+
+@pytest.mark.parametrize(
+    ("style", "addresses"),
+    [
+        ('@import "https://a/b.css"', ["https://a/b.css"]),
+        ("a{background:url(//a/b.png)}", ["//a/b.png"]),
+        ("@font-face{src:url('f.woff2')} b{background:url(data:image/svg+xml;base64,AA)}", []),
+    ],
+)
+def test_addresses_of_other_hosts_are_found_in_styles(style, addresses):
+    assert fetched(style) == addresses
+
+
+def test_the_hosted_workflow_makes_the_book_and_publishes_it():
+    yaml = pytest.importorskip("yaml", reason="no PyYAML here: the extra test brings it")
+    job = yaml.safe_load((ROOT / ".github" / "workflows" / "book.yml").read_text("utf-8"))["jobs"]["publish"]
+    steps = [step.get("run", step.get("uses", "")) for step in job["steps"]]
+    (made,) = [place for place, step in enumerate(steps) if step.startswith("make book")]
+    published = [step["with"]["path"] for step in job["steps"][made:] if "upload-pages" in step.get("uses", "")]
+    assert published == ["build/book/html"] and steps[-1].startswith("actions/deploy-pages")
