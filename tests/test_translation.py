@@ -146,7 +146,8 @@ def test_write_translates_and_leaves_english_where_nothing_is_said(tmp_path):
     assert commands.write(root, "es") == 0
     first, second = nbformat.read(root / "notebooks/es/01_neurons.ipynb", as_version=4).cells
     assert first.source == "Suma."
-    assert second.source == '%env NNCOURSE_LANG=es\nx = 1  # one of them\nprint(f"ahora es {x}")'
+    switch = 'import os\n\nos.environ["NNCOURSE_LANG"] = "es"\n\n'
+    assert second.source == switch + 'x = 1  # one of them\nprint(f"ahora es {x}")'
     assert "wanted {n} of them" in (root / "nncourse/languages/es/words.py").read_text("utf-8")
 
 
