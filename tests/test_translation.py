@@ -239,7 +239,7 @@ def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
     assert "label ⟦weight w1⟧" in told.stdout
     assert str(in_pseudo / "nncourse" / "languages" / "pseudo") in told.stdout
     wrong = run(in_pseudo, "-m", "nncourse", "check", "nosuch")
-    assert wrong.returncode == 2 and "⟦wanted ⟦an operation⟧, one of" in wrong.stderr
+    assert wrong.returncode == 2 and "⟦wanted⟧ ⟦an operation⟧⟦, one of⟧" in wrong.stderr
 
 
 KEEPS = """
@@ -281,7 +281,7 @@ def test_a_hand_out_in_another_language_speaks_it(in_pseudo, tmp_path):
     (first,) = manifest["notebooks"]
     assert "⟦" in (tmp_path / "course" / first).read_text("utf-8")
     wrong = run(tmp_path / "course", "-m", "nncourse", "check", "nosuch")
-    assert wrong.returncode == 2 and "⟦wanted ⟦an operation⟧, one of" in wrong.stderr
+    assert wrong.returncode == 2 and "⟦wanted⟧ ⟦an operation⟧⟦, one of⟧" in wrong.stderr
     english = run(tmp_path / "course", "-m", "nncourse", "check", "nosuch", language="")
     assert english.returncode == 2 and "wanted an operation, one of" in english.stderr
 
@@ -307,3 +307,12 @@ def test_a_language_that_is_missing_or_old_is_refused_in_one_line(in_pseudo):
     assert old.stderr.count("\n") == 1
     (in_pseudo / "locale" / "pseudo" / "new.po").unlink()
     (in_pseudo / "locale" / "pseudo").rmdir()
+
+
+def test_a_folder_that_has_another_name_may_be_said():
+    assert not compare.differs("in `my_notebooks/`", "en `mis_cuadernos/`", "paragraph")
+    assert compare.differs("in `my_kernels/`", "en `mis_cuadernos/`", "paragraph")
+
+
+def test_nothing_of_the_spanish_edition_is_missing_or_wrong(capsys):
+    assert commands.status(ROOT, "es") == 0, capsys.readouterr().out

@@ -33,7 +33,11 @@ def of_numbers(row: str) -> bool:
     """Whether a table row is one of measurements: a name, and at least two numbers with their units."""
     _, *cells = [cell.strip() for cell in row.strip().strip("|").split("|")]
     numbers = [cell for cell in cells if cell != "–"]
-    return bool(numbers) and len(cells) > 1 and all(re.search(r"\d", cell) and MEASURED.fullmatch(cell) for cell in numbers)
+    return (
+        bool(numbers)
+        and len(cells) > 1
+        and all(re.search(r"\d", cell) and MEASURED.fullmatch(cell) for cell in numbers)
+    )
 
 
 def _blocks(source: str) -> Iterator[tuple[int, int, str]]:

@@ -1,4 +1,4 @@
-"""The pseudo language: each text in brackets, so that a word on the screen without them is one that no catalogue has."""
+"""The pseudo language: each text in brackets; a word on the screen without them is one that no catalogue has."""
 
 import ast
 import re
