@@ -54,7 +54,7 @@ def _of_output(output: Any) -> Iterator[str]:
     if output.output_type == "stream":
         yield output.text
     elif output.output_type == "error":
-        yield "\n".join([*output.traceback])
+        yield f"the cell failed: {output.ename}: {output.evalue}"
     else:
         data = output.data
         for kind in ("text/html", "image/svg+xml"):
