@@ -16,6 +16,7 @@ from nncourse.kernels.operation import Operation
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
 # The kernel of a whole epoch that goes with a backend. The others train step by step.
 EPOCH_KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}
+YOURS = "yours"  # the note of a kernel that you kept: words, which nothing compares
 STEPS = "steps"  # asked for in a whole epoch's place: step by step, by the backend's other kernels
 
 
@@ -102,12 +103,12 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
     if mine:
         kept, refused = kept_kernels.fastest(known, device)
         kernels |= kept
-        notes |= dict.fromkeys(kept, "yours") | refused
+        notes |= dict.fromkeys(kept, YOURS) | refused
         own, unused = {*kept}, {*refused}
         # It calls the kernels of this backend, on whatever device these are.
         steps, refused = kept_kernels.fastest({WHOLE_STEP: find(WHOLE_STEP)}, "cpu")
         kernels |= {operation: replace(kernel, device=device) for operation, kernel in steps.items()}
-        notes |= dict.fromkeys(steps, "yours") | refused
+        notes |= dict.fromkeys(steps, YOURS) | refused
         own, unused = own | steps.keys(), unused | refused.keys()
     if not (emulate or mine or asked.keys() & known.keys()):
         fused = EPOCH_KERNELS.get(name, STEPS)

@@ -69,4 +69,4 @@ class PatientGroup(MPIGroup):
 
 
 def _numbers(vector: np.ndarray) -> str:
-    return f"{vector.size:,} number{'s' * (vector.size != 1)}"
+    return "1 number" if vector.size == 1 else f"{vector.size:,} numbers"

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from nncourse.simulation.world import Message, Wait, World
 
 KINDS = ("deadlock", "lost message", "doubled message", "wrong chunk", "wrong rank", "mismatch", "endless exchange")
+SAID = {  # the words for a kind, where they stand before a message
+    "deadlock": "deadlock: ",
+    "lost message": "lost message: ",
+    "doubled message": "doubled message: ",
+    "wrong chunk": "wrong chunk: ",
+    "wrong rank": "wrong rank: ",
+    "mismatch": "mismatch: ",
+    "endless exchange": "endless exchange: ",
+}
 MOST_SHOWN = 8  # members of a circle
 
 
@@ -25,11 +34,11 @@ class ExchangeError(CourseError):
     run: "Run | None" = None
 
     def __init__(self, kind: str, words: str, rank: int, step: int, circle: tuple[int, ...] = ()):
-        super().__init__(f"{kind}: {words}")
+        super().__init__(SAID[kind] + words)
         self.kind, self.rank, self.step, self.circle = kind, rank, step, circle
 
     def __reduce__(self) -> tuple[object, ...]:
-        words = str(self).partition(": ")[2]
+        words = str(self).removeprefix(SAID[self.kind])
         return ExchangeError, (self.kind, words, self.rank, self.step, self.circle)
 
 
@@ -245,12 +254,16 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def _numbers(message: "Message") -> str:
-    return f"{message.values.size} number{'s' * (message.values.size != 1)}"
+    return _count(message.values.size)
 
 
 def _array(values, other=None) -> str:  # type: ignore[no-untyped-def]
     kind = f" of {values.dtype}" if other is None or other.dtype != values.dtype else ""
-    return f"{values.size} number{'s' * (values.size != 1)}{kind}"
+    return f"{_count(values.size)}{kind}"
+
+
+def _count(size: int) -> str:
+    return "1 number" if size == 1 else f"{size} numbers"
 
 
 def _meeting(wait: "Wait") -> str:

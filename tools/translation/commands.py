@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 
-from . import catalogue, compare, notebooks, package, sources, stamp
+from . import catalogue, compare, notebooks, package, pseudo, sources, stamp
 from .catalogue import Entry, Said
 from .sources import Source
 from .units import Unit, replaced
@@ -144,13 +144,8 @@ def spoken(translations: dict[str, list[Said]], refused: list[str]) -> Speaker |
 
 
 def bracketed(_: Source, unit: Unit) -> str:
-    """The text in brackets: its blanks at both ends and the cells of a table stay where they are."""
-    if unit.kind == "table row":
-        cells = unit.text.strip().strip("|").split("|")
-        return "| " + " | ".join(f"⟦{cell.strip()}⟧" for cell in cells) + " |"
-    bare = unit.text.strip()
-    before, _, after = unit.text.partition(bare)
-    return f"{before}⟦{bare}⟧{after}"
+    """The text in brackets."""
+    return pseudo.bracketed(unit.text, unit.kind)
 
 
 def write_notebooks(root: Path, language: str, found: list[Source], speaker: Speaker) -> list[str]:

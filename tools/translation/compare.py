@@ -7,6 +7,7 @@ from collections import Counter
 from . import literals
 
 CODE = re.compile(r"`[^`]+`")
+SAID_IN_CODE = {"`my_notebooks/`": "`mis_cuadernos/`"}  # folders whose names are words
 FORMULA = re.compile(r"\$\$?[^$]+\$\$?")
 LINK = re.compile(r"\]\(([^)]*)\)")
 TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
@@ -33,7 +34,7 @@ def _parts(text: str, said: str, kind: str) -> list[tuple[str, Counter, Counter]
         return [("holes", *(Counter(_holes(each)) for each in both))]
     if kind == "template":
         return [("holes", *(Counter(re.sub(r'"[^"]*"', '""', h) for h in JAVASCRIPT_HOLE.findall(e)) for e in both))]
-    parts = [("code", *(Counter(CODE.findall(each)) for each in both))]
+    parts = [("code", _counted_code(text), _counted_code(said))]
     if kind == "string":
         return [*parts, ("holes", *(Counter(TEMPLATE_HOLE.findall(each)) for each in both))]
     bare = [CODE.sub("", each) for each in both]
@@ -43,6 +44,12 @@ def _parts(text: str, said: str, kind: str) -> list[tuple[str, Counter, Counter]
     if kind == "table row":
         parts += [("cells", *(Counter(re.findall(r"(?<!\\)\|", FORMULA.sub("", each))) for each in bare))]
     return parts
+
+
+def _counted_code(text: str) -> Counter:
+    """The code of a text; a folder has its English name."""
+    english = {said: code for code, said in SAID_IN_CODE.items()}
+    return Counter(english.get(code, code) for code in CODE.findall(text))
 
 
 def _blanks(text: str) -> tuple[str, str]:

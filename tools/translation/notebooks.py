@@ -10,6 +10,7 @@ from .units import Unit, replaced, same_place
 from .words import Words
 
 WIDTH = 110  # of comments that are wrapped anew
+SWITCH = 'import os\n\nos.environ["NNCOURSE_LANG"] = "{language}"\n\n'  # before the first code cell; it prints nothing
 
 
 def units(notebook: NotebookNode, words: Words) -> list[Unit]:
@@ -42,7 +43,7 @@ def translated(
                 refused.append(cell.id)
                 source = cell.source
             if first and language and not source.startswith("%%"):
-                source, first = f"%env NNCOURSE_LANG={language}\n{source}", False
+                source, first = SWITCH.format(language=language) + source, False
             cell.outputs, cell.execution_count = [], None
         cell.source = source
     return result, refused

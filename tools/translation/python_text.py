@@ -175,7 +175,7 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
     bare = UNCLOSED_TAG.sub(" ", TAG.sub(" ", literals.words_of(text)))
     if CONTRACT.search(text) or words.is_name(text):
         return False
-    if text in words.also:
+    if text in words.also and not _is_looked_up(node, above):
         return True
     if not WORD.search(bare):
         return False
@@ -198,6 +198,16 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
         if isinstance(up, ast.stmt):
             break
     return shown
+
+
+def _is_looked_up(node: ast.expr, above: list[ast.AST]) -> bool:
+    """Whether it is a name here, whatever it is elsewhere: a key in brackets, what is compared, a name of a call."""
+    parent = above[0]
+    if isinstance(parent, ast.Subscript):
+        return parent.slice is node
+    if isinstance(parent, ast.Call) and parent.args and parent.args[0] is node:
+        return getattr(parent.func, "attr", getattr(parent.func, "id", "")) in NAMED_BY
+    return isinstance(parent, ast.Compare)
 
 
 def _is_head(node: ast.expr, above: list[ast.AST]) -> bool:

@@ -1,0 +1,102 @@
+"""What a student sees of a notebook that has run: outputs, pages in HTML, widgets, and the words in figures."""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+WIDGETS = "application/vnd.jupyter.widget-state+json"
+MARK = "▣ "  # before the words of a figure
+# Run before the first cell: whatever text matplotlib draws is printed, since a picture cannot be read.
+HOOK = f"""
+import matplotlib.text
+
+def _told(draw):
+    def drawn(self, renderer, *arguments, **options):
+        if self.get_visible() and self.get_text().strip():
+            print({MARK!r} + self.get_text().replace(chr(10), " "))
+        return draw(self, renderer, *arguments, **options)
+    return drawn
+
+matplotlib.text.Text.draw = _told(matplotlib.text.Text.draw)
+"""
+# Of a widget's state: what is no text for people.
+NO_TEXTS = re.compile(r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs)$")
+HIDDEN_TAGS = {"style", "script"}
+SPOKEN = {"alt", "title", "aria-label", "placeholder"}
+
+
+def run(notebook: Any, folder: str, environment: dict[str, str]) -> Any:
+    """The notebook with its outputs and the texts of its figures; its cells run one after the other."""
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(HOOK, id="hook"))
+    client = NotebookClient(notebook, timeout=600, allow_errors=True, resources={"metadata": {"path": folder}})
+    client.execute(env=environment)
+    return notebook
+
+
+def texts(notebook: Any) -> Iterator[tuple[str, str]]:
+    """Each text on the screen with the id of its cell, or "widget"."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            for text in _of_output(output):
+                yield cell.id, text
+    state = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
+    for model in state.values():
+        for name, value in model["state"].items():
+            if not NO_TEXTS.search(name):
+                yield from (("widget", text) for text in _of_value(value))
+
+
+def _of_output(output: Any) -> Iterator[str]:
+    if output.output_type == "stream":
+        yield output.text
+    elif output.output_type == "error":
+        yield f"the cell failed: {output.ename}: {output.evalue}"
+    else:
+        data = output.data
+        for kind in ("text/html", "image/svg+xml"):
+            if kind in data:
+                yield page(data[kind])
+        yield from (data[kind] for kind in ("text/markdown", "text/plain") if kind in data)
+
+
+def _of_value(value: Any) -> Iterator[str]:
+    """The strings in a widget's trait; keys of dictionaries are names."""
+    if isinstance(value, str):
+        yield page(value) if "<" in value else value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _of_value(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _of_value(each)
+
+
+class _Page(HTMLParser):
+    """Collects the text of a page, and the attributes that are read out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.hidden = 0
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.hidden += tag in HIDDEN_TAGS
+        self.texts += [value for name, value in attributes if name in SPOKEN and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.hidden -= tag in HIDDEN_TAGS
+
+    def handle_data(self, data: str) -> None:
+        if not self.hidden:
+            self.texts.append(data)
+
+
+def page(html: str) -> str:
+    """The text of a page in HTML, and of its images and controls."""
+    reader = _Page()
+    reader.feed(html)
+    return "\n".join(reader.texts)
