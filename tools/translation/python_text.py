@@ -24,9 +24,10 @@ NAMES_IN = {"kernel", "loc", "dest", "choices", "metavar", "default", "key", "dt
 # Calls whose strings are names of things or patterns, whatever they look like.
 NAMED_BY = {
     *("hint", "solution", "find", "choose", "load", "generate", "exercise", "make_network", "compile", "fullmatch"),
-    *("match", "search", "sub", "finditer", "findall", "split", "Operation", "kernel", "cuda_kernel", "getattr"),
+    *("match", "search", "sub", "finditer", "findall", "split", "kernel", "cuda_kernel", "getattr"),
     *("startswith", "endswith", "add_argument_group", "einsum", "environ", "which", "import_module", "strptime"),
 }
+FIRST_NAMES = {"Operation": 1}  # calls whose first strings only are names
 CONTROLS = {"menu", "stepped", "tick"}
 HEAD = re.compile(r"(?i)(?:^|_)(?:heads?|columns)$")
 LOOKS_UP = {
@@ -192,7 +193,7 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
             return up.arg in SHOWN_ARGUMENTS or (shown and up.arg not in NAMES_IN)
         if isinstance(up, ast.Call):
             name = getattr(up.func, "attr", getattr(up.func, "id", ""))
-            if node in up.args and name in NAMED_BY:
+            if node in up.args and (name in NAMED_BY or node in up.args[:FIRST_NAMES.get(name, 0)]):
                 return False
             return shown or (name in SHOWN_BY and node in up.args)
         if isinstance(up, ast.stmt):
