@@ -222,7 +222,7 @@ def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
     told = run(in_pseudo, "says.py")
     assert told.returncode == 0, told.stderr
     assert "⟦Let z start as the bias b." in told.stdout
-    assert re.search(r"✗ step \(numpy\): ⟦z .*⟦a is int64, wanted float32", told.stdout)
+    assert re.search(r"✗ step \(numpy\): z .*, ⟦[\w ]+ values⟧: ⟦a is int64, wanted float32", told.stdout)
     assert "label ⟦weight w1⟧" in told.stdout
     assert str(in_pseudo / "nncourse" / "languages" / "pseudo") in told.stdout
     wrong = run(in_pseudo, "-m", "nncourse", "check", "nosuch")

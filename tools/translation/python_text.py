@@ -193,7 +193,7 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
             return up.arg in SHOWN_ARGUMENTS or (shown and up.arg not in NAMES_IN)
         if isinstance(up, ast.Call):
             name = getattr(up.func, "attr", getattr(up.func, "id", ""))
-            if node in up.args and (name in NAMED_BY or node in up.args[:FIRST_NAMES.get(name, 0)]):
+            if node in up.args and (name in NAMED_BY or node in up.args[: FIRST_NAMES.get(name, 0)]):
                 return False
             return shown or (name in SHOWN_BY and node in up.args)
         if isinstance(up, ast.stmt):
