@@ -106,6 +106,8 @@ def _goes_on(block: list[tokenize.TokenInfo], token: tokenize.TokenInfo) -> bool
 
 
 def _comment(source: Source, block: list[tokenize.TokenInfo], width: int) -> Iterator[Unit]:
+    while len(block) > 1 and not block[0].string.strip("# "):
+        block = block[1:]
     if not block or CODE_COMMENT.match(block[0].string) or block[0].string.startswith(EXAMPLE):
         return
     text = AFTER_CODE.sub("", joined(MARK.sub("", token.string, count=1) for token in block).strip())
