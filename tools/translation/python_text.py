@@ -43,6 +43,7 @@ C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\"|\bfloat\* |;
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
 MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
 LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+NAMED = re.compile(r"\s*\w+(?: …)? {2,}\S")  # a line of a docstring's list: a name, blanks, and what it is
 AFTER_CODE = re.compile(r"  # noqa.*$| # type: ignore.*$")
 
 
@@ -279,7 +280,7 @@ def _docstring(source: Source, begin: int, end: int, place: str, width: int) -> 
     for number, (at, line) in enumerate(lines):
         indent = base if number == 0 else len(line) - len(line.lstrip())
         example = indent >= base + 4 and not (block and LIST_ITEM.match(block[0][1]))
-        if block and (not line.strip() or LIST_ITEM.match(line) or example):
+        if block and (not line.strip() or LIST_ITEM.match(line) or NAMED.match(line) or example):
             yield from _paragraph(block, source, place, width)
             block = []
         if line.strip() and not example:
