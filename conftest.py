@@ -8,9 +8,11 @@ import os
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parent
 STARTS = 3
 MOST_PROCESSES = 4
 WAITING = ("test_slurm.py", "test_browser.py", "test_browser_figures.py")  # they wait for others more than they compute
@@ -36,6 +38,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
             return nodeid if _file(nodeid).endswith(APART) else _file(nodeid)
 
     return ByFile(config, log)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Notebooks in other languages, notebooks/es, run only where they are named: else each would run twice."""
+    folder = ROOT / "notebooks"
+    if collection_path.parent != folder or not collection_path.is_dir():
+        return None
+    named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    return None if any(collection_path in (path, *path.parents) for path in named) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -395,3 +395,26 @@ def test_the_courses_own_notebooks_are_copied_and_their_links_lead_somewhere(tmp
     for path in (tmp_path / "copy").glob("*.ipynb"):
         for cell in nbformat.read(path, as_version=4).cells:
             assert cell.cell_type == "markdown" or not cell.outputs
+
+
+def test_another_language_has_a_copy_of_its_own(course):
+    generated = course / "notebooks" / "es" / "01_neurons.ipynb"
+    write(generated, **(FIRST | {"mtitle": "# Uno"}))
+    folder = own_copy.folder_of(course, "es")
+    assert folder == course / "mis_cuadernos"
+    assert len(own_copy.bring(course, folder, "es")) == 1
+    copy = folder / "01_neurons.ipynb"
+    assert texts(copy)["mtitle"] == "# Uno" and own_copy.bring(course, folder, "es") == []
+    edit(copy, blank="return 1")
+    write(generated, **(FIRST | {"mtitle": "# Las neuronas"}))
+    assert own_copy.bring(course, folder, "es")[0] == "mis_cuadernos/: updated 01_neurons"
+    assert texts(copy)["mtitle"] == "# Las neuronas" and texts(copy)["blank"] == "return 1"
+    bring(course)
+    assert texts(course / "my_notebooks" / "01_neurons.ipynb") == FIRST
+
+
+def test_a_copy_is_not_turned_into_another_language(course):
+    write(course / "notebooks" / "es" / "01_neurons.ipynb", **FIRST)
+    bring(course)
+    with pytest.raises(CourseError, match="wanted your notebooks in es; this folder has them in en"):
+        own_copy.bring(course, course / "my_notebooks", "es")

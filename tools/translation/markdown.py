@@ -30,10 +30,13 @@ def has_words(text: str) -> bool:
 
 
 def of_numbers(row: str) -> bool:
-    """Whether all cells of a table row but the first, a name, hold numbers and units: a row of measurements."""
+    """Whether a table row is one of measurements: a name, and at least two numbers with their units."""
     _, *cells = [cell.strip() for cell in row.strip().strip("|").split("|")]
-    return any(re.search(r"\d", cell) for cell in cells) and all(
-        cell == "–" or MEASURED.fullmatch(cell) for cell in cells
+    numbers = [cell for cell in cells if cell != "–"]
+    return (
+        bool(numbers)
+        and len(cells) > 1
+        and all(re.search(r"\d", cell) and MEASURED.fullmatch(cell) for cell in numbers)
     )
 
 
