@@ -121,6 +121,10 @@ def line_of(error: BaseException, file: str) -> int:
 # ---- what a text finds here
 
 
+class NoFunctionError(NameError):
+    """A text that does not define the function that is wanted."""
+
+
 class RefusedError(ImportError):
     """What a kernel may not do, or a mistake that an object of the exercise reports."""
 
@@ -302,7 +306,7 @@ def function_of(start: dict, guard: Guard):
     exec(compile(start["text"], start["file"], "exec"), namespace)
     function = namespace.get(start["operation"])
     if not callable(function):
-        raise NameError(f"wanted a function {start['operation']}, found none")
+        raise NoFunctionError(f"wanted a function {start['operation']}, found none")
     if start["jit"]:
         import numba
 
@@ -324,7 +328,9 @@ def run(talk: Talk) -> None:
     try:
         function, xp = function_of(start, guard)
     except BaseException as error:
-        talk.send({"raised": said_of(error), "building": True, "refused": guard.asked, "printed": _printed()})
+        none = isinstance(error, NoFunctionError)
+        about = {"raised": said_of(error), "building": True, "no_function": none, "refused": guard.asked}
+        talk.send(about | {"printed": _printed()})
         return
     talk.send({"ready": True, "printed": _printed()})
     on_gpu = xp is not np

@@ -17,6 +17,7 @@ from tools.translation import (
     catalogue,
     commands,
     compare,
+    cuda_text,
     markdown,
     notebooks,
     package,
@@ -78,6 +79,49 @@ def test_units_are_whole_sentences_without_the_marks_around_them():
     code += '    say(f"got {x} of "\n        "two")\n'
     said = [unit.text for unit in python_text.units(code, Words())]
     assert said == ["Add. It adds.", "One line and the next.", "got {x} of two"]
+
+
+def test_formulas_are_translated_and_names_of_operations_are_not():
+    code = 'made = Operation("bias sum", "db = mean of D over the batch", "D (batch, n) -> db (n,)", f)\n'
+    assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
+
+
+def translated_c(source: str, said: dict[str, str]) -> str:
+    found = cuda_text.units(source)
+    assert [unit.text for unit in found] == list(said)
+    return units.replaced(source, found, lambda unit: said[unit.text])
+
+
+def test_lists_in_comments_of_c_keep_their_layout():
+    source = (
+        "//\n// Kernels:\n//   naive  one element a thread\n//   tiled  a block shares\n//          what it reads\n"
+    )
+    source += "// The end.\nint a;\n"
+    items = "naive  one element a thread", "tiled  a block shares what it reads"
+    said = dict(zip(("Kernels:", *items, "The end."), "ABCD", strict=True))
+    assert translated_c(source, said) == "//\n// A\n//   B\n//   C\n// D\nint a;\n"
+    later = "word " * 40
+    again = translated_c(source, said | {items[1]: later}).splitlines()
+    assert again[3].startswith("//   word") and again[4].startswith("//" + " " * 10 + "word")
+
+
+def test_long_comments_of_c_are_wrapped_by_paragraph():
+    again = translated_c("/* One.\n\n   Two\n   lines. */\n", {"One.": "Uno.", "Two lines.": "dos " * 40})
+    assert again.startswith("/* Uno.\n\n   dos ") and again.endswith(" */\n")
+    assert max(map(len, again.splitlines())) <= 104 and again.count("\n") == 4
+
+
+def test_names_in_docstrings_stand_in_lines_of_their_own_and_empty_marks_stay():
+    code = '"""Title.\n\nshards   whose\nreduce   all\n"""\n#\n# The place\nx = 1\n'
+    found = python_text.units(code, Words())
+    assert [unit.text for unit in found] == ["Title.", "shards   whose", "reduce   all", "The place"]
+    assert units.replaced(code, found, lambda unit: unit.text) == code
+
+
+def test_comments_in_fences_of_markdown_are_units():
+    cell = nbformat.v4.new_markdown_cell("Look:\n\n```python\nx = 1  # one of them\n```\n", id="shown")
+    again, refused = notebooks.translated(nbformat.v4.new_notebook(cells=[cell]), Words(), lambda _: "así", "es")
+    assert not refused and again.cells[0].source == "así\n\n```python\nx = 1  # así\n```\n"
 
 
 def small_course(root: Path, sentence: str = SENTENCE) -> Path:

@@ -20,9 +20,9 @@ from nncourse.kernels.kernel import CudaKernel
 
 WARP, SECTOR, BANKS = 32, 32, 32  # threads per warp; bytes per sector of global memory; banks of 4-byte words
 NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
-COLUMNS = {"reads": 9, "writes": 9, "atomics": 9, "outside": 9}  # columns of both tables, with their widths
-GLOBAL_HEAD = {"global": 13} | COLUMNS | {"sectors": 9, "fewest": 8, "efficiency": 12}
-SHARED_HEAD = {"shared": 13} | COLUMNS | {"bank conflicts": 16}
+GLOBAL_HEAD = ("global", "reads", "writes", "atomics", "outside", "sectors", "fewest", "efficiency")
+SHARED_HEAD = ("shared", "reads", "writes", "atomics", "outside", "bank conflicts")
+WIDTHS = {GLOBAL_HEAD: (13, 9, 9, 9, 9, 9, 8, 12), SHARED_HEAD: (13, 9, 9, 9, 9, 16)}  # at least
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Accesses:
         said, tables, remarks = _lines(self)
         body = "<br>".join(map(escape, said))
         for head, rows in tables:
-            body += f"<table>{html.cells([*head], tag='th')}{''.join(map(html.cells, rows))}</table>"
+            body += f"<table>{html.cells(head, tag='th')}{''.join(map(html.cells, rows))}</table>"
         return html.page(body + "<br>".join(map(escape, remarks)))
 
 
@@ -226,7 +226,7 @@ def table(accesses: Accesses) -> str:
     said, tables, remarks = _lines(accesses)
     lines = [line for words in said for line in wrapped(words, 80)]
     for head, rows in tables:
-        first, *widths = head.values()
+        first, *widths = (max(width, len(name) + 1) for width, name in zip(WIDTHS[head], head, strict=True))
         for name, *texts in (head, *rows):
             numbers = (f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
             lines.append(f"{name[: first - 1]:{first}}" + "".join(numbers))
@@ -247,7 +247,7 @@ def launched(accesses: Accesses) -> str:
     return f"{blocks}; {f'{idle} of {threads} threads touch nothing' if idle else f'all {threads} threads touch cells'}"
 
 
-def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[dict, list[tuple]]], list[str]]:
+def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple[str, ...], list[tuple]]], list[str]]:
     """The lines above the tables, the tables (head and rows), and the lines below them."""
     said = [accesses.title, launched(accesses)]
     in_global, in_shared, remarks = [], [], []

@@ -41,12 +41,13 @@ def training_on_gpus() -> list[str]:
     head = "images/s", "speedup", "efficiency", "energy", "above idle", "of all", "EDP", "of all"
     names = [f"{each['library']} on {', '.join(map(str, each['devices']))}" for each in found["scaling"]]
     wide = max(map(len, names))
-    lines = [" " * wide + "".join(f"{name:>11}" for name in head)]
+    widths = [max(11, len(name) + 1) for name in head]
+    lines = [" " * wide + "".join(f"{name:>{width}}" for name, width in zip(head, widths, strict=True))]
     keys = [f"{name}_over_alone" for name in ("joules", "joules_above_idle", "joules_of_all", "edp", "edp_of_all")]
     for name, each in zip(names, found["scaling"], strict=True):
         cells = [f"{each['images_a_second']:,.0f}", f"{each['over_alone']:.3f}", f"{each['efficiency']:.3f}"]
         cells += [f"{each[key]:.3f}" if key in each else "–" for key in keys]
-        lines.append(name.ljust(wide) + "".join(f"{cell:>11}" for cell in cells))
+        lines.append(name.ljust(wide) + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)))
     about = f"ResNet-{setting['depth']}, {setting['batch']} images a GPU; speedup, energy and EDP over one GPU alone"
     return [*lines, about, *found.get("not_measured", []), _where(found)]
 

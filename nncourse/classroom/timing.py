@@ -85,7 +85,8 @@ class Table:
         return (*self.HEAD, *(f"× {base}" for base in self._bases))
 
     def _line(self, texts: Sequence[str]) -> str:
-        pairs = zip(texts, self.WIDTHS, strict=False)
+        wide = (max(width, len(name) + 2) for width, name in zip(self.WIDTHS, self._head, strict=False))
+        pairs = zip(texts, wide, strict=False)
         return "".join(f"{text:{'<' if place < 2 else '>'}{width}}" for place, (text, width) in enumerate(pairs))
 
     def _cells(self, row: Row) -> list[str]:

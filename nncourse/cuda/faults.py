@@ -33,8 +33,8 @@ WORDS = {
     "dynamic shared": "dynamic shared memory",
     "element": "1 element",
     "elements": "{count} elements",
-    "an array": "an array",
-    "an array of": "{array} ({array_bytes} bytes)",
+    "array": "an array",
+    "array of": "{array} ({array_bytes} bytes)",
     "True": "writes",
     "False": "reads",
     "ended": "the others ended without it",
@@ -151,14 +151,14 @@ def _phrases(fault: Fault, words: Mapping[str, str]) -> dict[str, str]:
     if "thread" in facts:
         phrases["who"] = words["thread of block"].format_map(facts)
     if fault.kind == "race":
-        array = facts.get("array", words["an array"])
+        array = facts.get("array", words["array"])
         one = f"{array}[{facts['index']}]" if "index" in facts else array
         phrases["what"] = words[facts["memory"]] if facts["shared"] else one
         phrases["whom"] = words["other thread of block"].format_map(facts)
         phrases["other"] = words["other line"].format_map(facts) if "other_line" in facts else ""
     elif fault.kind == "bounds":
         phrases["verb"] = words[str(facts["write"])]
-        phrases["what"] = words["an array of" if "array_bytes" in facts else "an array"].format_map(facts)
+        phrases["what"] = words["array of" if "array_bytes" in facts else "array"].format_map(facts)
         if "elements" in facts:
             phrases["count"] = words["element" if facts["elements"] == 1 else "elements"].format(
                 count=facts["elements"]

@@ -150,11 +150,11 @@ def _scalar(value, parameter: Parameter, where: str) -> np.generic:
         raise CourseError(f"{where}: wanted a number for {parameter}, got {_described(value)}")
     low, high = _range(parameter.dtype)
     if parameter.dtype.kind == "f":
-        kind, holds = "a", not high < abs(value) < math.inf  # infinities and NaN are floats too
+        kind, holds = "a number", not high < abs(value) < math.inf  # infinities and NaN are floats too
     else:
-        kind, holds = "a whole", low <= value <= high and value == int(value)
+        kind, holds = "a whole number", low <= value <= high and value == int(value)
     if not holds:
-        raise CourseError(f"{where}: wanted {kind} number from {low} to {high} for {parameter}, got {value!r}")
+        raise CourseError(f"{where}: wanted {kind} from {low} to {high} for {parameter}, got {value!r}")
     return parameter.dtype.type(value)
 
 

@@ -46,6 +46,31 @@ KINDS = {
     "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
     "one of zeros": ("one of zeros",) * 6,
 }
+VALUES = {  # the words for each kind
+    "random": "random values",
+    "positive": "positive values",
+    "zeros": "zeros values",
+    "zeros among others": "zeros among others values",
+    "from −20 to 20": "from −20 to 20 values",
+    "negative": "negative values",
+    "equal": "equal values",
+    "ones": "ones values",
+    "large": "large values",
+    "large and negative": "large and negative values",
+    "rows of different size": "rows of different size values",
+    "infinite": "infinite values",
+    "minus infinite": "minus infinite values",
+    "special": "special values",
+    "alone": "alone values",
+    "minus alone": "minus alone values",
+    "few different": "few different values",
+    "zeros of both signs": "zeros of both signs values",
+    "hardly different": "hardly different values",
+    "some NaN": "some NaN values",
+    "mostly NaN": "mostly NaN values",
+    "mostly minus infinite": "mostly minus infinite values",
+    "one of zeros": "one of zeros values",
+}
 MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
 ABOVE_16_BITS = 1 << 16
 RANDOM_SIZES = 4  # how many are drawn, from 1 to LARGEST_RANDOM; each is tried twice
@@ -236,7 +261,7 @@ def make_case(
         f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
         for argument, value in zip(operation.arguments, arguments, strict=True)
     )
-    return Case(f"{shapes}, {kind} values", arguments, large)
+    return Case(f"{shapes}, {VALUES[kind]}", arguments, large)
 
 
 def _no_truth(operation: "Operation", arguments: tuple[Any, ...]) -> bool:

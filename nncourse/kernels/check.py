@@ -52,6 +52,11 @@ LAUNCH_SECONDS = 5.0
 MOST_THREADS = {True: 1_200_000, False: 2_500_000}
 RACES: Mapping[str, Any] = {"races": True}
 LOOKING = "looking for races"
+IN_ORDER = {
+    "forward": "threads in forward order",
+    "reverse": "threads in reverse order",
+    "shuffled": "threads in shuffled order",
+}
 
 # A text that writes into the conversation with the judge.
 BROKEN_OFF = Fault("crash", {"status": "?", "reason": "broke off"})
@@ -167,7 +172,7 @@ def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
         return
     orders = (ORDERS[0], ORDERS[1 + number % 2]) if case.plain else (ORDERS[number % len(ORDERS)],)
     for order in orders:
-        yield f"threads in {order} order", {"order": order, "seed": 1 + number, "time_limit": LAUNCH_SECONDS}
+        yield IN_ORDER[order], {"order": order, "seed": 1 + number, "time_limit": LAUNCH_SECONDS}
     if case.plain:
         yield LOOKING, RACES
 

@@ -30,6 +30,11 @@ REFUSED = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", 
 LARGE = 1 << 30  # FLOPs
 LARGEST_ERROR = 1e-3  # of a large size: of the root mean square of the results; TF32's is above
 MOST_WORKSPACE = 1 << 30  # bytes
+OF_KIND = {  # the words for each kind of graph
+    "forward": "the forward of",
+    "weight_gradient": "the weight_gradient of",
+    "input_gradient": "the input_gradient of",
+}
 CALLS = 5  # of a plan that is timed
 NUMBERS = 100_003  # random ones, which are repeated; a prime, so that neither rows nor images are alike
 
@@ -312,7 +317,7 @@ def _ready(kind: str, windows: Windows) -> tuple[Plan, Windows]:
         windows = Windows(**{**vars(windows), **padded})
         plan = fastest(kind, windows, device)
     if plan is None:
-        raise CourseError(f"cuDNN has no plan in float32 for the {kind} of {windows}: take another kernel")
+        raise CourseError(f"cuDNN has no plan in float32 for {OF_KIND[kind]} {windows}: take another kernel")
     return plan, windows
 
 

@@ -156,10 +156,10 @@ class TextProcess:
             return None
         said = _said(answer["raised"])
         kind = "compile" if said["type"] in ("SyntaxError", "IndentationError", "TabError") else "raised"
-        if said["type"] == "NameError" and "wanted a function" not in said["text"]:
-            return raised(said | {"names": self._names()}, ("annotation",))
-        if said["type"] == "NameError":
+        if answer.get("no_function"):
             return Fault("name", {"said": f"{self.file}: {said['text']}"})
+        if said["type"] == "NameError":
+            return raised(said | {"names": self._names()}, ("annotation",))
         words = f"{self.file}: cannot be run: {said['type']}: {said['text']}"
         return Fault(kind, {"said": words, "python": True})
 

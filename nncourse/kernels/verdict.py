@@ -39,7 +39,7 @@ WORDS = {
 # so does a simulated group, in nncourse/simulation.
 
 RIGHT_WORDS = "right in {count} cases {where}{also}"
-OPEN_WORDS = "open"
+OPEN_WORDS = " open"  # with a blank, so that a translation tells it from the kind
 WHERE = {
     "cpu": "on the CPU",
     "gpu": "on the GPU",
@@ -150,7 +150,7 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
             also = ALSO_WAITING.format(said=facts["waiting sends"])
         return RIGHT_WORDS.format(count=facts["count"], where=WHERE[facts["device"]], also=also)
     if kind == OPEN:
-        return OPEN_WORDS
+        return OPEN_WORDS.strip()
     template = WORDS.get(kind, "{said}")
     return _member(facts) + ("{said}" if "said" in facts and "{said}" not in template else template).format_map(
         _Facts(facts)

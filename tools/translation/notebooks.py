@@ -1,7 +1,10 @@
 """The units of a notebook, and the notebook in another language."""
 
 import copy
-from collections.abc import Callable
+import re
+import tokenize
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from nbformat import NotebookNode
 
@@ -11,6 +14,7 @@ from .words import Words
 
 WIDTH = 110  # of comments that are wrapped anew
 SWITCH = 'import os\n\nos.environ["NNCOURSE_LANG"] = "{language}"\n\n'  # before the first code cell; it prints nothing
+FENCED = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def units(notebook: NotebookNode, words: Words) -> list[Unit]:
@@ -25,10 +29,22 @@ def python_cells(notebook: NotebookNode) -> list[str]:
 
 def _units_of(cell: NotebookNode, words: Words) -> list[Unit]:
     if cell.cell_type != "code":
-        return markdown.units(cell.source)
+        return [*markdown.units(cell.source), *_fenced(cell.source)]
     if cell.source.startswith("%%cuda"):
         return cuda_text.units(cell.source, WIDTH)
     return python_text.units(cell.source, words, WIDTH)
+
+
+def _fenced(text: str) -> Iterator[Unit]:
+    """The comments of the Python that a markdown cell shows."""
+    for shown in FENCED.finditer(text):
+        try:
+            found = python_text.units(shown[1], Words(), WIDTH)
+        except (SyntaxError, tokenize.TokenError):  # a piece of a program
+            continue
+        for unit in found:
+            if unit.kind == "comment":
+                yield replace(unit, begin=unit.begin + shown.start(1), end=unit.end + shown.start(1))
 
 
 def translated(

@@ -24,9 +24,10 @@ NAMES_IN = {"kernel", "loc", "dest", "choices", "metavar", "default", "key", "dt
 # Calls whose strings are names of things or patterns, whatever they look like.
 NAMED_BY = {
     *("hint", "solution", "find", "choose", "load", "generate", "exercise", "make_network", "compile", "fullmatch"),
-    *("match", "search", "sub", "finditer", "findall", "split", "Operation", "kernel", "cuda_kernel", "getattr"),
+    *("match", "search", "sub", "finditer", "findall", "split", "kernel", "cuda_kernel", "getattr"),
     *("startswith", "endswith", "add_argument_group", "einsum", "environ", "which", "import_module", "strptime"),
 }
+FIRST_NAMES = {"Operation": 1}  # calls whose first strings only are names
 CONTROLS = {"menu", "stepped", "tick"}
 HEAD = re.compile(r"(?i)(?:^|_)(?:heads?|columns)$")
 LOOKS_UP = {
@@ -42,6 +43,7 @@ C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\"|\bfloat\* |;
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
 MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
 LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+NAMED = re.compile(r"\s*\w+(?: …)? {2,}\S")  # a line of a docstring's list: a name, blanks, and what it is
 AFTER_CODE = re.compile(r"  # noqa.*$| # type: ignore.*$")
 
 
@@ -105,6 +107,8 @@ def _goes_on(block: list[tokenize.TokenInfo], token: tokenize.TokenInfo) -> bool
 
 
 def _comment(source: Source, block: list[tokenize.TokenInfo], width: int) -> Iterator[Unit]:
+    while len(block) > 1 and not block[0].string.strip("# "):
+        block = block[1:]
     if not block or CODE_COMMENT.match(block[0].string) or block[0].string.startswith(EXAMPLE):
         return
     text = AFTER_CODE.sub("", joined(MARK.sub("", token.string, count=1) for token in block).strip())
@@ -192,7 +196,7 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
             return up.arg in SHOWN_ARGUMENTS or (shown and up.arg not in NAMES_IN)
         if isinstance(up, ast.Call):
             name = getattr(up.func, "attr", getattr(up.func, "id", ""))
-            if node in up.args and name in NAMED_BY:
+            if node in up.args and (name in NAMED_BY or node in up.args[: FIRST_NAMES.get(name, 0)]):
                 return False
             return shown or (name in SHOWN_BY and node in up.args)
         if isinstance(up, ast.stmt):
@@ -286,7 +290,7 @@ def _docstring(source: Source, begin: int, end: int, place: str, width: int) -> 
     for number, (at, line) in enumerate(lines):
         indent = base if number == 0 else len(line) - len(line.lstrip())
         example = indent >= base + 4 and not (block and LIST_ITEM.match(block[0][1]))
-        if block and (not line.strip() or LIST_ITEM.match(line) or example):
+        if block and (not line.strip() or LIST_ITEM.match(line) or NAMED.match(line) or example):
             yield from _paragraph(block, source, place, width)
             block = []
         if line.strip() and not example:
