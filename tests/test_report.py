@@ -386,7 +386,9 @@ def test_the_c_program_trains_and_where_it_cannot_be_compiled_a_line_says_so(mon
 
 
 def test_ctrl_c_ends_all(monkeypatch):
-    monkeypatch.setattr(speedup, "train", lambda *_, **options: History(stopped="interrupted after epoch 0"))
+    monkeypatch.setattr(
+        speedup, "train", lambda *_, **options: History(stopped="interrupted after epoch 0", interrupted=True)
+    )
     with pytest.raises(KeyboardInterrupt):
         speedup.measure(BY_LABEL["numpy"], *small())
 

@@ -225,7 +225,8 @@ def in_pseudo(tmp_path_factory):
 
 
 def run(root: Path, *arguments: str, language: str = "pseudo") -> subprocess.CompletedProcess:
-    environment = os.environ | {"PYTHONPATH": str(root), "NNCOURSE_LANG": language}
+    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "NNCOURSE_LANG": language}
     environment["NNCOURSE_MY_KERNELS"] = str(root / "kernels")
     return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, cwd=root)
 

@@ -321,9 +321,8 @@ class Watched:
 
     def __init__(self, backend):
         self.backend, self.seen = backend, []
-        self.device, self.kernels, self.notes, self.to_device = (
-            getattr(backend, name) for name in ("device", "kernels", "notes", "to_device")
-        )
+        for name in ("device", "kernels", "notes", "yours", "asked", "unused", "to_device"):
+            setattr(self, name, getattr(backend, name))
 
     def __getattr__(self, name: str):
         def call(*arguments):

@@ -207,6 +207,10 @@ def _rates(rng, shape, sizes):
     return (rng.permutation(rates) if sizes["turn"] % 3 else rates).astype(np.float32)
 
 
+# Two that fall also among few rates, so that the last of them is not always the largest.
+KINDS = ["falls", "flat", "falls", "rises", "inf", "nan", "falls at first", "saturates"]
+
+
 def _first_costs(rng, shape, sizes):
     """A cost before training in the first column, then one after each epoch: falling, flat, rising, ∞ or NaN.
 
@@ -214,7 +218,7 @@ def _first_costs(rng, shape, sizes):
     """
     n, columns = shape
     costs = np.full(shape, rng.uniform(0.1, 0.7))
-    kinds = rng.permutation(np.resize(["falls", "flat", "rises", "inf", "nan", "falls at first", "saturates"], n))
+    kinds = rng.permutation(np.resize(KINDS, n))
     if sizes["turn"] % 5 == 4:  # none falls
         kinds = np.resize(["flat", "nan", "rises", "comes back", "falls at first"], n)
     elif sizes["turn"] % 5 == 2:

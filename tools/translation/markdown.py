@@ -19,9 +19,10 @@ MEASURED = re.compile(r"[\d.,×%⁻⁰¹²³⁴⁵⁶⁷⁸⁹+−;·() -]*(?:[n
 ALT = re.compile(r"""\b(?:alt|title)="([^"]*)\"""")
 
 
-def units(source: str) -> list[Unit]:
-    """The units of a markdown text, in order."""
-    return [unit for begin, end, kind in _blocks(source) for unit in _units_of(source, begin, end, kind)]
+def units(source: str, measured: bool = True) -> list[Unit]:
+    """The units of a markdown text, in order; without `measured` no rows of measurements."""
+    found = [unit for begin, end, kind in _blocks(source) for unit in _units_of(source, begin, end, kind)]
+    return found if measured else [unit for unit in found if unit.kind != "table row" or not of_numbers(unit.text)]
 
 
 def has_words(text: str) -> bool:
@@ -33,11 +34,8 @@ def of_numbers(row: str) -> bool:
     """Whether a table row is one of measurements: a name, and at least two numbers with their units."""
     _, *cells = [cell.strip() for cell in row.strip().strip("|").split("|")]
     numbers = [cell for cell in cells if cell != "–"]
-    return (
-        bool(numbers)
-        and len(cells) > 1
-        and all(re.search(r"\d", cell) and MEASURED.fullmatch(cell) for cell in numbers)
-    )
+    measured = [bool(re.search(r"\d", cell) and MEASURED.fullmatch(cell)) for cell in numbers]
+    return len(cells) > 1 and any(measured) and all(measured)
 
 
 def _blocks(source: str) -> Iterator[tuple[int, int, str]]:
@@ -101,7 +99,7 @@ def _units_of(source: str, begin: int, end: int, kind: str) -> Iterator[Unit]:
         begin, end = before.end() if before else begin, after.start() if after else end
         what = "paragraph"
     text = source[begin:end]
-    if not has_words(text) or (what == "table row" and of_numbers(text)):
+    if not has_words(text):
         return
     lines = text.split("\n")
     hard = any(line.endswith(("  ", "\\")) for line in lines[:-1])
