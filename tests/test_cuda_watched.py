@@ -348,7 +348,7 @@ def test_errors_can_be_pickled_and_keep_their_facts():
 def test_another_language_needs_only_other_templates():
     error = fault("past_a_table", 4)
     spanish = TEMPLATES | {"bounds of other": " {verb} fuera de {what}; {who}"}
-    words = WORDS | {"True": "escribe", "thread of block": "hilo {thread} del bloque {block}", "an array of": "{array}"}
+    words = WORDS | {"True": "escribe", "thread of block": "hilo {thread} del bloque {block}", "array of": "{array}"}
     where = f"tests/watched.cu:{error.line}: past_a_table"
     assert (
         message(error.fault, spanish, words) == f"{where} escribe fuera de table; hilo (0, 0, 0) del bloque (0, 0, 0)"

@@ -88,3 +88,38 @@ print(dense_forward["numba"](A, A, A[0, :2])[0, 0], [result is not None for resu
 """
     said = [subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout for _ in range(2)]
     assert said == ["4.0 [False]\n", "4.0 [True]\n"]
+
+
+ALIKE = """
+import sys
+import numpy as np
+from nncourse.kernels.jit import jit
+
+def made(kind):
+    if kind == "array":
+        def loop(x):
+            out = np.empty_like(x)
+            out[:] = x + 1
+            return out
+    else:
+        def loop(x):
+            there = np.empty_like(x)
+            there[:] = x + 1
+            return there[0]
+    return jit(loop)
+
+functions = [made(kind) for kind in sys.argv[1:]]
+print(*[np.max(function(np.ones(3, np.float32))) for function in functions])
+"""
+
+
+def test_functions_of_one_name_that_two_processes_compiled_are_told_apart(folder):
+    def said_by(*kinds):
+        environment = os.environ | {"PYTHONHASHSEED": "0"}  # Numba's names depend on the order of a set of texts
+        done = subprocess.run(
+            [sys.executable, "-c", ALIKE, *kinds], env=environment, capture_output=True, text=True, check=False
+        )
+        return done.stdout.split() or done.stderr
+
+    assert said_by("array") == said_by("number") == ["2.0"]
+    assert said_by("number", "array") == ["2.0", "2.0"]

@@ -32,11 +32,26 @@ def jit(function: Callable) -> Callable:
     """`function` compiled by Numba, with options()."""
     import numba
 
-    chosen = options()
+    chosen, made_of = options(), made_from(function)
+    can_be_kept = ADDRESS not in made_of
+    if can_be_kept:
+        function = _named_after(made_of, function)
     compiled = numba.njit(**{**chosen, "fastmath": set(chosen["fastmath"])})(function)
-    if ADDRESS not in (made_of := made_from(function)):
+    if can_be_kept:
         compiled._cache = Kept(made_of)
     return compiled
+
+
+def _named_after(made_of: str, function: Callable) -> Callable:
+    """A copy of the function with a name of its own.
+
+    Numba finds the constants of a compiled function by its name and a number that counts within one process. Two
+    functions of one name that were compiled by two processes would take each other's.
+    """
+    known = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    copy = FunctionType(*known)
+    copy.__qualname__ = f"{function.__qualname__}_{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
+    return copy
 
 
 def compiled_together(*functions: Callable) -> Callable:
