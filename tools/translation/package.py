@@ -3,19 +3,19 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from . import compare, cuda_text, javascript, python_text, toml_text
+from . import compare, cuda_text, javascript, python_text, stamp, toml_text
 from .units import Unit, replaced
 from .words import Words
 
-GENERATED = "languages"  # the folder of the package that holds what is generated
+ENGLISH = stamp.module(Path(__file__).resolve().parents[2])  # the names of nncourse/language.py
+GENERATED = ENGLISH["GENERATED"].name  # the folder of the package that holds what is generated
 HINTS = "exercises.toml"
 C_SUFFIXES = (".cu", ".c", ".h")
 
 
 def files(package: Path) -> list[Path]:
     """The files of the package without what is generated or compiled."""
-    found = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return sorted(path for path in found if GENERATED not in path.relative_to(package).parts[:1])
+    return ENGLISH["english_files"](package)
 
 
 def units(path: Path, words: Words) -> list[Unit]:

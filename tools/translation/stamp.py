@@ -12,27 +12,28 @@ TOOLS = Path(__file__).resolve().parent
 
 def write(root: Path, language: str, package: Path) -> None:
     """Put the stamps into the folders of a language that were generated now: the package's and the notebooks'."""
-    module = _module(root)
-    (package / module["STAMP"]).write_text(module["stamp"](root, language), "utf-8")
-    (root / "notebooks" / language / module["STAMP"]).write_text(_of_all(root, language, module), "utf-8")
+    language_py = module(root)
+    (package / language_py["STAMP"]).write_text(language_py["stamp"](root, language), "utf-8")
+    (root / "notebooks" / language / language_py["STAMP"]).write_text(_of_all(root, language, language_py), "utf-8")
 
 
 def is_new(root: Path, language: str) -> bool:
     """Whether what is generated was made from what is there now."""
-    module = _module(root)
+    language_py = module(root)
     package, notebooks = root / "nncourse" / "languages" / language, root / "notebooks" / language
-    wanted = {package: module["stamp"](root, language), notebooks: _of_all(root, language, module)}
-    stamps = {folder / module["STAMP"]: text for folder, text in wanted.items()}
+    wanted = {package: language_py["stamp"](root, language), notebooks: _of_all(root, language, language_py)}
+    stamps = {folder / language_py["STAMP"]: text for folder, text in wanted.items()}
     return all(path.is_file() and path.read_text("utf-8") == text for path, text in stamps.items())
 
 
-def _module(root: Path) -> dict:
+def module(root: Path) -> dict:
+    """The names of nncourse/language.py."""
     return runpy.run_path(str(root / "nncourse" / "language.py"))
 
 
-def _of_all(root: Path, language: str, module: dict) -> str:
+def _of_all(root: Path, language: str, language_py: dict) -> str:
     """The package's stamp, and a hash of the notebooks, words.toml and this tool."""
-    together = hashlib.sha256(module["stamp"](root, language).encode())
+    together = hashlib.sha256(language_py["stamp"](root, language).encode())
     for path in [
         *sorted((root / "notebooks").glob("*.ipynb")),
         root / "locale" / "words.toml",
