@@ -52,7 +52,7 @@ def threads():
 @pytest.fixture
 def open_playground():
     """Lets a test open playgrounds whose frames are seen at once, and sees that no thread outlives it."""
-    before, widgets = threading.active_count(), []
+    before, widgets = set(threading.enumerate()), []
 
     def opened(make=playground, **settings):
         widget = make(**settings)
@@ -63,7 +63,8 @@ def open_playground():
     yield opened
     for widget in widgets:
         widget.close()
-    until(lambda: threading.active_count() == before, "a thread is left")
+    # Threads of other tests may end meanwhile: only those that began here count.
+    until(lambda: not set(threading.enumerate()) - before, "a thread is left")
 
 
 # The engine
