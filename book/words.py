@@ -12,6 +12,11 @@ MORE = "More"
 SEARCH = "Search the course"
 NOTEBOOK_HEADINGS = ("notebook", "teaches")
 
+# The front page's picture
+FRONT_NETWORK = "30 inputs, two hidden layers, one output"
+FRONT_COST = "cost on breast_cancer"
+FRONT_TEST = "test data"
+
 # The box on a notebook's page
 TRY_IT = "Try it"
 TRY_DOWNLOAD = "**Download** {link}, this notebook as you work in it: without the outputs that this page shows."
