@@ -32,6 +32,12 @@ def without_dead_links(text: str, page: str, pages: Collection[str]) -> str:
     return LINK.sub(kept, text)
 
 
+def figure(file: str, words: str) -> str:
+    """A figure with its words. It turns dark on dark pages, and scrolls sideways where a phone is narrower than it."""
+    image = [f"```{{image}} {file}", f":alt: {words}", ":class: nncourse-figure nncourse-turned", "```"]
+    return "\n".join(["````{container} nncourse-picture", *image, "````"])
+
+
 def row(cells: Collection[str]) -> str:
     """A row of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
