@@ -131,7 +131,7 @@ def about(operation: Operation, words: ModuleType, titles: Titles) -> list[str]:
     notebooks = dict.fromkeys(each.notebook for each in exercises() if each.operation == operation.name)
     has_cuda = any(isinstance(kernel, CudaKernel) for kernel in operation.kernels.values())
     lines = [f"({anchor(operation)})=", f"## `{operation.name}` {operation.equation}".rstrip(), ""]
-    lines += ["```{code-block} text", ":class: nncourse-equation", "", operation.formula, "```", ""]
+    lines += ["```{code-block} text", ":class: nncourse-equation", "", operation.formula.replace("`", ""), "```", ""]
     lines += [table(words.CONTRACT_HEADINGS, contract_rows(operation, words)), ""]
     if conditions:
         lines += [words.CONDITIONS.format(conditions=", ".join(map(code, conditions))), ""]
