@@ -58,11 +58,11 @@ def _filled(pattern: str, kinds: Mapping[str, str]) -> str:
 def lines(place: str, text: str, allowed: Allowed) -> list[str]:
     """A line for each line of the text with a word that is in no brackets and is not allowed in this place."""
     here = allowed.at(place)
-    known = frozenset().union(*(names.words for names in here))
+    known = frozenset().union(*(each.words for each in here))
     found = []
     for line in CODE.sub(" ", without_brackets(text)).splitlines():
         bare = line
-        for pattern in (pattern for names in here for pattern in names.patterns):
+        for pattern in (pattern for each in here for pattern in each.patterns):
             bare = pattern.sub(" ", bare)
         words = [word for word in WORD.findall(bare) if word not in known]
         if words:
