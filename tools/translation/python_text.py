@@ -42,7 +42,7 @@ LOOKS_UP = {
     *("get", "pop", "setdefault", "index", "count", "startswith", "endswith", "getattr", "partition", "rpartition"),
     *("split", "rsplit", "removeprefix", "removesuffix", "find", "rfind"),
 }
-TWO_WORDS = re.compile(r"[^\W\d_]{2,}[,.:;!?)\"'’]*[ \n]+(?:[–—(·×=\"'‘“]+ ?)?[^\W_]")
+TWO_WORDS = re.compile(r"[^\W\d_]{2,}(?:['’]s)?[,.:;!?)\"'’]*[ \n]+(?:[–—(·×=\"'‘“]+ ?)?[^\W_]")
 TAG, UNCLOSED_TAG = re.compile(r"</?\w[^<>]*>"), re.compile(r"</?\w[^<>]*$|^[^<>]*\">")
 CONTRACT = re.compile(r"\w+ \([\w ,*{}\[\]/]*\)[^.;]* -> |^where \w+ = ")
 PART = re.compile(r"(?:[,;:)] |\()[^\W\d_]{3,}[^{}=]*$| [^\W\d_]{2,} ?$")
