@@ -47,7 +47,7 @@ TAG, UNCLOSED_TAG = re.compile(r"</?\w[^<>]*>"), re.compile(r"</?\w[^<>]*$|^[^<>
 CONTRACT = re.compile(r"\w+ \([\w ,*{}\[\]/]*\)[^.;]* -> |^where \w+ = ")
 PART = re.compile(r"(?:[,;:)] |\()[^\W\d_]{3,}[^{}=]*$| [^\W\d_]{2,} ?$")
 LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|\0e?s\0|$)")
-SHORT_WORD = re.compile(r"\0[,)]?[ (]+(?:at|by|in|of|on|or|to) \0")  # between two holes
+SHORT_WORD = re.compile(r"(?:^|\0[,)]?)[ (]*(?:at|by|in|of|on|or|to) \0")  # between two holes, or before one
 C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\" [{_]|\bfloat\* |; +//|;\n")
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
 MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
