@@ -86,6 +86,12 @@ def test_formulas_are_translated_and_names_of_operations_are_not():
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
 
 
+def test_a_short_word_between_holes_is_a_text_and_a_name_with_holes_is_not():
+    code = 'say = f"{low} to {high}", f"{n} block{\'s\' * (n > 1)}", f"of {name}", f"layer{n}", f"{file}.{kind}"\n'
+    found = [unit.text for unit in python_text.units(code, Words())]
+    assert found == ["{low} to {high}", "{n} block{'s' * (n > 1)}", "of {name}"]
+
+
 def translated_c(source: str, said: dict[str, str]) -> str:
     found = cuda_text.units(source)
     assert [unit.text for unit in found] == list(said)
