@@ -36,6 +36,12 @@ MOVES = {  # operations of a step that run on the GPU, each with its own transfe
     "dense_forward": ("dense_forward",),
     "the three products": anatomy.PRODUCTS,
 }
+MOVED_WORDS = {  # of what is moved to the GPU, where it is not one operation
+    "nothing": "nothing",
+    "the three products": "the three products",
+    "everything, one at a time": "everything, one at a time",
+    "everything, and it stays there": "everything, and it stays there",
+}
 
 
 @functools.cache
