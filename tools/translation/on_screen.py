@@ -24,8 +24,10 @@ def _told(draw):
 matplotlib.text.Text.draw = _told(matplotlib.text.Text.draw)
 """
 # Of a widget's state: what is no text for people.
-NO_TEXTS = re.compile(r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values|form)$")
-NAMES = {"name", "kind", "plays", "dtype", "value", "settings"}  # in what describes a control or an array: how the code calls it
+NO_TEXTS = re.compile(
+    r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values|form)$"
+)
+NAMES = {"name", "kind", "plays", "dtype", "value", "settings", "surface"}  # how the code calls controls, arrays, data
 HIDDEN_TAGS = {"style", "script"}
 CELLS = {"td", "th"}  # of a table, of which a row is a line
 SPOKEN = {"alt", "title", "aria-label", "placeholder"}
