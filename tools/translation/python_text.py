@@ -27,6 +27,7 @@ NAMED_BY = {
     *("hint", "solution", "find", "choose", "load", "generate", "exercise", "make_network", "compile", "fullmatch"),
     *("match", "search", "sub", "finditer", "findall", "split", "kernel", "cuda_kernel", "getattr"),
     *("startswith", "endswith", "add_argument_group", "einsum", "environ", "which", "import_module", "strptime"),
+    "mnist_or_digits",
 }
 FIRST_NAMES = {"Operation": 1}  # calls whose first strings only are names
 CONTROLS = {"menu", "stepped", "tick"}
