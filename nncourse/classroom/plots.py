@@ -365,15 +365,8 @@ def plot_descent(
     _few_ticks(right)
     plain_numbers(right.yaxis)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-<<<<<<< HEAD
     named = SURFACE_WORDS[surface]
     begins = f"Descents from w1 = {start[0]:g}, w2 = {start[1]:g} on the cost {named!r}: paths on lines of equal cost"
-=======
-    begins = (
-        f"Descents from w1 = {start[0]:g}, w2 = {start[1]:g} on the cost {SURFACE_WORDS[surface]!r}: "
-        "paths on lines of equal cost"
-    )
->>>>>>> p17
     figure.words = _said(title, f"{begins}, and beside them the cost at each step.".replace("-", "−"), *said)
     return figure
 
