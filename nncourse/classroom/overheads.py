@@ -89,6 +89,10 @@ def speeds(side: int = 4096) -> dict[str, float]:
     return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
 
 
+# Of the layers of the benchmark that notebook 10 times.
+LAYER_WORDS = {"digits CNN, layer 2": "digits CNN, layer 2", "64 channels, 37 × 50": "64 channels, 37 × 50"}
+
+
 def convolution_seconds(layer: str, sizes: dict[str, int], kernels: Sequence[str]) -> dict[str, float]:
     """Seconds of these kernels of convolution_forward, measured here on these sizes; without a GPU as recorded.
 
