@@ -87,12 +87,6 @@ def test_formulas_are_translated_and_names_of_operations_are_not():
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
 
 
-def test_a_short_word_between_holes_is_a_text_and_a_name_with_holes_is_not():
-    code = 'say = f"{low} to {high}", f"{n} block{\'s\' * (n > 1)}", f"of {name}", f"layer{n}", f"{file}.{kind}"\n'
-    found = [unit.text for unit in python_text.units(code, Words())]
-    assert found == ["{low} to {high}", "{n} block{'s' * (n > 1)}", "of {name}"]
-
-
 def test_keys_of_a_dictionary_of_words_are_names_and_its_values_are_read():
     code = 'WAY_WORDS: dict[str, str] = {"back": "back", "at once": "at once"}\nprint(times["at once"])\n'
     found = python_text.units(code, Words())
@@ -110,6 +104,12 @@ def test_single_words_are_read_where_a_figure_or_get_shows_them():
 @pytest.mark.parametrize(("shown", "bare"), [("⟦all⟧ mean", "mean"), ("db mean of D⟧ 3 ✓", "3 ✓"), ("3 ⟦cut", "3")])
 def test_a_text_without_one_of_its_brackets_is_cut_off(shown, bare):
     assert pseudo.without_brackets(f"one\n{shown}").split("\n")[1].strip() == bare
+
+
+def test_a_short_word_between_holes_is_a_text_and_a_name_with_holes_is_not():
+    code = 'say = f"{low} to {high}", f"{n} block{\'s\' * (n > 1)}", f"of {name}", f"layer{n}", f"{file}.{kind}"\n'
+    found = [unit.text for unit in python_text.units(code, Words())]
+    assert found == ["{low} to {high}", "{n} block{'s' * (n > 1)}", "of {name}"]
 
 
 def translated_c(source: str, said: dict[str, str]) -> str:
