@@ -15,6 +15,7 @@ from tools.translation import (
     markdown,
     notebooks,
     package,
+    pseudo,
     python_text,
     sources,
     stamp,
@@ -80,6 +81,25 @@ def test_formulas_are_translated_and_names_of_operations_are_not():
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
 
 
+def test_keys_of_a_dictionary_of_words_are_names_and_its_values_are_read():
+    code = 'WAY_WORDS: dict[str, str] = {"back": "back", "at once": "at once"}\nprint(times["at once"])\n'
+    found = python_text.units(code, Words())
+    assert [(unit.text, unit.begin) for unit in found] == [
+        (text, code.index(f': "{text}"') + 2) for text in ("back", "at once")
+    ]
+
+
+def test_single_words_are_read_where_a_figure_or_get_shows_them():
+    code = 'plot_lines(lines, "epoch", "cost")\nprint(f"{name:8} {notes.get(name, \'the course’s\')}")\nlook("epoch")\n'
+    found = [unit.text for unit in python_text.units(code, Words())]
+    assert found == ["epoch", "cost", "{name:8} {notes.get(name, 'the course’s')}"]
+
+
+@pytest.mark.parametrize(("shown", "bare"), [("⟦all⟧ mean", "mean"), ("db mean of D⟧ 3 ✓", "3 ✓"), ("3 ⟦cut", "3")])
+def test_a_text_without_one_of_its_brackets_is_cut_off(shown, bare):
+    assert pseudo.without_brackets(f"one\n{shown}").split("\n")[1].strip() == bare
+
+
 def test_a_short_word_between_holes_is_a_text_and_a_name_with_holes_is_not():
     code = 'say = f"{low} to {high}", f"{n} block{\'s\' * (n > 1)}", f"of {name}", f"layer{n}", f"{file}.{kind}"\n'
     found = [unit.text for unit in python_text.units(code, Words())]
@@ -122,6 +142,16 @@ def test_comments_in_fences_of_markdown_are_units():
     cell = nbformat.v4.new_markdown_cell("Look:\n\n```python\nx = 1  # one of them\n```\n", id="shown")
     again, refused = notebooks.translated(nbformat.v4.new_notebook(cells=[cell]), Words(), lambda _: "así", "es")
     assert not refused and again.cells[0].source == "así\n\n```python\nx = 1  # así\n```\n"
+
+
+def test_comments_and_printed_sentences_in_the_code_of_a_document_are_units():
+    typed = "Type:\n\n    make lab   # opens it\n    cd course && make test\n"
+    text = f"{typed}\nIt says:\n\n    loops  cpu\n    ✗ no: 1 of them wrong\n"
+    found = markdown.units_in_code(text)
+    assert [(unit.text, unit.kind) for unit in found] == [("opens it", "comment"), ("✗ no: 1 of them wrong", "output")]
+    assert units.replaced(text, found, lambda unit: unit.text.upper()) == text.replace("opens it", "OPENS IT").replace(
+        "✗ no: 1 of them wrong", "✗ NO: 1 OF THEM WRONG"
+    )
 
 
 def small_course(root: Path, sentence: str = SENTENCE) -> Path:
