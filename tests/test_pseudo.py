@@ -215,7 +215,7 @@ def test_a_word_outside_of_brackets_is_found_wherever_it_is_shown(tmp_path, name
     found = "\n".join(leftovers.of_notebook(path, "", names))
     for words in ("printed", "tabled", "seen, none", "drawn"):
         assert f"shows: first: {words}: in" in found
-    assert "shows: second: the, cell, failed" in found and found.count("\n") == 4
+    assert "shows: second: the, cell, failed" in found
 
 
 @pytest.mark.parametrize(
