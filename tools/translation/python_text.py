@@ -18,6 +18,7 @@ SHOWN_ARGUMENTS = {
 }
 SHOWN_BY = {
     *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError"),
+    *("refuse_unknown", "refuse_unwritable"),
     *("set_title", "set_xlabel", "set_ylabel", "set_label", "figtext", "set_xticklabels", "set_yticklabels"),
 }
 NAMES_IN = {"kernel", "loc", "dest", "choices", "metavar", "default", "key", "dtype", "mode", "encoding"}
