@@ -21,6 +21,7 @@ from tools.translation import (
     markdown,
     notebooks,
     package,
+    pseudo,
     python_text,
     sources,
     stamp,
@@ -84,6 +85,31 @@ def test_units_are_whole_sentences_without_the_marks_around_them():
 def test_formulas_are_translated_and_names_of_operations_are_not():
     code = 'made = Operation("bias sum", "db = mean of D over the batch", "D (batch, n) -> db (n,)", f)\n'
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
+
+
+def test_a_short_word_between_holes_is_a_text_and_a_name_with_holes_is_not():
+    code = 'say = f"{low} to {high}", f"{n} block{\'s\' * (n > 1)}", f"of {name}", f"layer{n}", f"{file}.{kind}"\n'
+    found = [unit.text for unit in python_text.units(code, Words())]
+    assert found == ["{low} to {high}", "{n} block{'s' * (n > 1)}", "of {name}"]
+
+
+def test_keys_of_a_dictionary_of_words_are_names_and_its_values_are_read():
+    code = 'WAY_WORDS: dict[str, str] = {"back": "back", "at once": "at once"}\nprint(times["at once"])\n'
+    found = python_text.units(code, Words())
+    assert [(unit.text, unit.begin) for unit in found] == [
+        (text, code.index(f': "{text}"') + 2) for text in ("back", "at once")
+    ]
+
+
+def test_single_words_are_read_where_a_figure_or_get_shows_them():
+    code = 'plot_lines(lines, "epoch", "cost")\nprint(f"{name:8} {notes.get(name, \'the course’s\')}")\nlook("epoch")\n'
+    found = [unit.text for unit in python_text.units(code, Words())]
+    assert found == ["epoch", "cost", "{name:8} {notes.get(name, 'the course’s')}"]
+
+
+@pytest.mark.parametrize(("shown", "bare"), [("⟦all⟧ mean", "mean"), ("db mean of D⟧ 3 ✓", "3 ✓"), ("3 ⟦cut", "3")])
+def test_a_text_without_one_of_its_brackets_is_cut_off(shown, bare):
+    assert pseudo.without_brackets(f"one\n{shown}").split("\n")[1].strip() == bare
 
 
 def translated_c(source: str, said: dict[str, str]) -> str:

@@ -20,6 +20,7 @@ from nncourse.classroom import speedup
 from nncourse.classroom.course import by_notebook, exercises
 from nncourse.classroom.exercise import SIGNS, Outcome, timed
 from nncourse.classroom.html import cells, document, image
+from nncourse.classroom.kinds import STATE_WORDS
 from nncourse.classroom.speedup import BATCH, RATE, Time
 from nncourse.classroom.timing import duration, limits_in_words, times_as_fast
 from nncourse.cuda import emulate
@@ -169,7 +170,7 @@ def progress(kept: Sequence[Kept]) -> str:
         body += f"<tbody>{cells([notebook], 4, 'th')}"
         for exercise in group:
             found = known.get((exercise.operation, exercise.kernel))
-            texts = [f"{exercise.operation} ({exercise.kernel})", "open"]
+            texts = [f"{exercise.operation} ({exercise.kernel})", STATE_WORDS["open"]]
             if found:
                 state, line = found.outcome.state, found.outcome.line.splitlines()[0]
                 right += state == "right"

@@ -25,13 +25,12 @@ matplotlib.text.Text.draw = _told(matplotlib.text.Text.draw)
 """
 # Of a widget's state: what is no text for people.
 NO_TEXTS = re.compile(
-    r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values)$"
+    r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values|form)$"
 )
-NAMES = {"name", "kind", "plays", "dtype", "value"}  # in what describes a control or an array: how the code calls it
+NAMES = {"name", "kind", "plays", "dtype", "value", "settings", "surface"}  # how the code calls controls, arrays, data
 HIDDEN_TAGS = {"style", "script"}
 CELLS = {"td", "th"}  # of a table, of which a row is a line
 SPOKEN = {"alt", "title", "aria-label", "placeholder"}
-CELLS = {"td", "th"}  # those of a row are in one line, as in a table that is printed
 
 
 def run(notebook: Any, folder: str, environment: dict[str, str]) -> Any:
@@ -74,8 +73,8 @@ def _of_value(value: Any) -> Iterator[str]:
         yield page(value) if "<" in value else value
     elif isinstance(value, dict):
         for key, each in value.items():
-            if key == "options":  # of a menu: pairs of a value and its words
-                yield from _of_value([words for _, words in each])
+            if key == "options":  # a name, and the words that are shown for it
+                yield from (words for _, words in each)
             elif key not in NAMES:
                 yield from _of_value(each)
     elif isinstance(value, list | tuple):

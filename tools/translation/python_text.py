@@ -48,7 +48,8 @@ TWO_WORDS = re.compile(r"[^\W\d_]{2,}(?:['’]s)?[,.:;!?)\"'’]*[ \n]+(?:[–�
 TAG, UNCLOSED_TAG = re.compile(r"</?\w[^<>]*>"), re.compile(r"</?\w[^<>]*$|^[^<>]*\">")
 CONTRACT = re.compile(r"\w+ \([\w ,*{}\[\]/]*\)[^.;]* -> |^where \w+ = ")
 PART = re.compile(r"(?:[,;:)] |\()[^\W\d_]{3,}[^{}=]*$| [^\W\d_]{2,} ?$")
-LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|$)")
+LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|\0e?s\0|$)")
+SHORT_WORD = re.compile(r"(?:^|\0[,)]?)[ (]*(?:at|by|in|of|on|or|to) \0")  # between two holes, or before one
 C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\" [{_]|\bfloat\* |; +//|;\n")
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
 MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
@@ -265,7 +266,7 @@ def _reads_as_text(bare: str, has_holes: bool) -> bool:
     """Whether there are two words, or one that is part of a sentence: with a hole, or behind a comma."""
     if TWO_WORDS.search(bare) or PART.match(bare):
         return True
-    return has_holes and bool(LONG_WORD.search(bare)) and " " in bare.strip()
+    return has_holes and bool(LONG_WORD.search(bare) or SHORT_WORD.search(bare)) and " " in bare.strip()
 
 
 def names_in(texts: Iterable[str]) -> frozenset[str]:
