@@ -367,7 +367,6 @@ def plot_descent(
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     named = SURFACE_WORDS[surface]
     begins = f"Descents from w1 = {start[0]:g}, w2 = {start[1]:g} on the cost {named!r}: paths on lines of equal cost"
->>>>>>> w2
     figure.words = _said(title, f"{begins}, and beside them the cost at each step.".replace("-", "−"), *said)
     return figure
 
