@@ -27,7 +27,8 @@ matplotlib.text.Text.draw = _told(matplotlib.text.Text.draw)
 NO_TEXTS = re.compile(
     r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values|form)$"
 )
-NAMES = {"name", "kind", "plays", "dtype", "value", "settings", "surface"}  # how the code calls controls, arrays, data
+# In what describes a control or an array: how the code calls it.
+NAMES = {"name", "kind", "plays", "dtype", "value", "settings", "surface"}
 HIDDEN_TAGS = {"style", "script"}
 CELLS = {"td", "th"}  # of a table, of which a row is a line
 SPOKEN = {"alt", "title", "aria-label", "placeholder"}
