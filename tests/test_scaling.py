@@ -183,7 +183,7 @@ def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tm
     }
     (tmp_path / "devices_gpu.json").write_text(json.dumps(on_gpu))
     lines = recorded_devices.training_on_cpu()
-    assert re.search(r"256 .* 0\.80   0\.50 to 1\.20", lines[1]) and lines[-1] == "recorded, A machine, 2026-11-22"
+    assert re.search(r"256 .* 0\.80 +0\.50 to 1\.20", lines[1]) and lines[-1] == "recorded, A machine, 2026-11-22"
     lines = recorded_devices.training_on_gpus()
     assert re.search(r"nncourse on 0, 1 .*1\.980 +0\.990 +– +– +– +0\.510 +–", lines[3])
     assert len({len(line) for line in lines[:4]}) == 1  # a long name keeps its columns
