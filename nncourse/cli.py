@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nncourse import __version__, language
+from nncourse.arguments import in_our_words
 from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwritable
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
@@ -42,7 +43,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         if f"--{command}" in arguments and arguments[0].startswith("-"):
             arguments.remove(f"--{command}")
             arguments.insert(0, command)
-    options, unknown = _parser().parse_known_args(arguments)
+    with in_our_words():
+        options, unknown = _parser().parse_known_args(arguments)
     options.arguments = arguments
     if unknown:
         guess = nearest(unknown[0], options.spellings)
@@ -59,7 +61,12 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="nncourse", description="Train and test neural networks; check and time their kernels.")
-    parser.add_argument("--version", action="version", version=f"nncourse {__version__}")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"nncourse {__version__}",
+        help="show program's version number and exit",
+    )
     commands = parser.add_subparsers(required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], words: str, **options) -> argparse.ArgumentParser:

@@ -199,6 +199,7 @@ def test_write_translates_and_leaves_english_where_nothing_is_said(tmp_path):
     ("text", "said", "kind", "what"),
     [
         ("it is {x} now", "ahora es {y}", "f-string", "holes"),
+        ("wanted %s; got %(got)r", "se pide %s", "string", "holes"),
         ("it is {'up' if x else 'down'}", "está {'arriba' if y else 'abajo'}", "f-string", "holes"),
         ("call `hint`", "llama a `pista`", "paragraph", "code"),
         ("where $x = 1$", "donde $x = 2$", "paragraph", "formulas"),

@@ -30,7 +30,7 @@ def main(names: list[str]) -> int:
             continue
         for solve in ("", "all"):
             lines = findings(path, solve, names_there)
-            print(*(f"{path.stem}{' solved' if solve else ''}: {line}" for line in lines), sep="\n", flush=True)
+            print(*lines, sep="\n", flush=True)
             found += len(lines)
     return int(found > 0)
 
@@ -41,7 +41,8 @@ def findings(path: Path, solve: str, names: allowed.Allowed) -> list[str]:
         environment = os.environ | {"NNCOURSE_LANG": PSEUDO, "NNCOURSE_MY_KERNELS": kernels, "NNCOURSE_SOLVE": solve}
         environment |= {"PYTHONPATH": str(path.parents[2])}
         notebook = on_screen.run(nbformat.read(path, as_version=4), str(path.parent), environment)
-    lines = [line for cell, text in on_screen.texts(notebook) for line in allowed.lines(cell, text, names)]
+    said = f"{path.stem}{' solved' if solve else ''}"
+    lines = [line for cell, text in on_screen.texts(notebook) for line in allowed.lines(f"{said}: {cell}", text, names)]
     return list(dict.fromkeys(lines))
 
 
