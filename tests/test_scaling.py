@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from figures import fits_on_its_page, png
 
-from nncourse.classroom import overheads, recorded_devices, scaling
+from nncourse.classroom import overheads, recorded_devices, recorded_words, scaling
 from nncourse.errors import CourseError
 from nncourse.kernels.catalogue import find
 from nncourse.parallel import scaling as measuring
@@ -160,6 +160,22 @@ def test_figures_of_runs_and_lines():
     shown = scaling.plot_lines({"a": ([1, 4], [1, 3.5])}, "devices", "speedup", simulated=True)
     assert_whole(shown)
     assert shown.words.startswith("Simulated.") and "3.5 at 4" in shown.words
+
+
+def test_what_has_words_is_recorded():
+    texts = [path.read_text("utf-8") for path in sorted(overheads.RESULTS.glob("*.json"))]
+    recorded = {value for text in texts for value in _strings(json.loads(text))}
+    assert not recorded_words.WORDS.keys() - recorded
+    assert recorded_words.in_words("convolution_forward") == "convolution_forward"
+
+
+def _strings(value):
+    """All strings in what JSON holds, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in [*value, *(value.values() if isinstance(value, dict) else ())]:
+            yield from _strings(each)
 
 
 def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tmp_path, monkeypatch):

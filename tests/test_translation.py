@@ -86,6 +86,12 @@ def test_formulas_are_translated_and_names_of_operations_are_not():
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
 
 
+def test_a_name_stays_where_a_dictionary_says_the_words_for_it():
+    code = 'WORDS = {"rest": "rest"}\nOTHERS = {"rest": "rest"}\n'
+    found = python_text.units(code, Words())
+    assert units.replaced(code, found, lambda unit: "resto") == 'WORDS = {"rest": "resto"}\nOTHERS = {"rest": "rest"}\n'
+
+
 def translated_c(source: str, said: dict[str, str]) -> str:
     found = cuda_text.units(source)
     assert [unit.text for unit in found] == list(said)

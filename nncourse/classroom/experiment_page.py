@@ -112,7 +112,8 @@ def scaling(rows: Sequence[Row], base: Row) -> str:
         p = numbers.amdahl(some, base)
         counts = [row.count for row in some]
         lines[label] = (counts, [base.total / row.total for row in some])
-        lines[f"{label}, loop alone"] = (counts, [base.loop / row.loop for row in some])
+        of_the_loop = f"{label}, loop alone"
+        lines[of_the_loop] = (counts, [base.loop / row.loop for row in some])
         notes.append(
             f"{label}: Amdahl's p = {p:.4f} fits best. So at most {1 / (1 - p):.3g} times as fast with any number."
             if p is not None and p < 1

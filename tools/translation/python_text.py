@@ -177,10 +177,9 @@ def _ancestors(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.A
 def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words) -> bool:
     """Whether somebody reads it: two words or more, or a single one where words are shown; no name of anything."""
     bare = UNCLOSED_TAG.sub(" ", TAG.sub(" ", literals.words_of(text)))
-    if _is_key_of_its_words(node, above[0]):
-        return False
-    if _are_words_of_a_key(node, above[0]):
-        return True
+    for name, said in _words_of_names(above[1]) if len(above) > 1 else ():
+        if node in (name, said):
+            return node is said
     if CONTRACT.search(text) or words.is_name(text):
         return False
     if text in words.also and not _is_looked_up(node, above):
@@ -218,20 +217,14 @@ def _is_looked_up(node: ast.expr, above: list[ast.AST]) -> bool:
     return isinstance(parent, ast.Compare)
 
 
-def _is_key_of_its_words(node: ast.expr, parent: ast.AST) -> bool:
-    """Whether it is the key in {"rest": "rest"}, which says: the name of a thing, and the words for it."""
-    return isinstance(parent, ast.Dict) and any(key is node for key, _ in _names_with_words(parent))
-
-
-def _are_words_of_a_key(node: ast.expr, parent: ast.AST) -> bool:
-    """Whether it is the value there."""
-    return isinstance(parent, ast.Dict) and any(value is node for _, value in _names_with_words(parent))
-
-
-def _names_with_words(node: ast.Dict) -> list[tuple[ast.expr | None, ast.expr]]:
-    """The keys of a dictionary whose values are the same string."""
-    pairs = zip(node.keys, node.values, strict=True)
-    return [(key, value) for key, value in pairs if _is_text(key) and _is_text(value) and key.value == value.value]
+def _words_of_names(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    """Of a dictionary called WORDS the pairs of equal strings: the name of a thing, and the words for it."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Dict):
+        return []
+    if not any(isinstance(name, ast.Name) and name.id == "WORDS" for name in node.targets):
+        return []
+    pairs = zip(node.value.keys, node.value.values, strict=True)
+    return [(name, said) for name, said in pairs if name and ast.dump(name) == ast.dump(said)]
 
 
 def _is_head(node: ast.expr, above: list[ast.AST]) -> bool:
@@ -268,9 +261,9 @@ def names_in(texts: Iterable[str]) -> frozenset[str]:
     for text in texts:
         tree = parsed(text).tree
         names |= {each for node in ast.walk(tree) for each in _names_at(node)}
-        dictionaries = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
-        with_words = [key for node in dictionaries for key, _ in _names_with_words(node)]
-        own = [key for node in dictionaries for key in node.keys if _is_text(key) and key not in with_words]
+        own = [
+            key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys if key and _is_text(key)
+        ]
         values = [key.value for key in own]
         names |= {value for value in values if values.count(value) > 1}
         keys.update(values)
@@ -292,7 +285,7 @@ def _names_at(node: ast.AST) -> Iterator[str]:
     yield from (each.value for part in parts for each in ast.walk(part) if _is_text(each))
 
 
-def _is_text(node: ast.AST | None) -> bool:
+def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
