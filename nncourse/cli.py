@@ -16,6 +16,14 @@ from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwrita
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
 PATIENCE = 6.0  # seconds without a step
+OPTION_WORDS = {
+    "activation": "activation",
+    "cost": "cost",
+    "initialiser": "initialiser",
+    "scaling": "scaling",
+    "dropout": "dropout",
+}
+COUNT_WORDS = {"right": "right", "wrong": "wrong", "not checked": "not checked"}
 SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
 
 
@@ -266,7 +274,7 @@ def _train_here(options: argparse.Namespace, heart) -> int:
     if resumed:
         network = resumed.network
         for name in (*given, *["dropout"] * (options.dropout is not None)):
-            raise CourseError(f"--resume goes on with the model's own {name}: leave --{name} out")
+            raise CourseError(f"--resume goes on with the model's own {OPTION_WORDS[name]}: leave --{name} out")
         if options.layers is not None:
             refuse_other_layers(network, options.layers, f"--layers as in {options.resume}")
     elif options.layers is not None:
@@ -392,7 +400,7 @@ def _check(options: argparse.Namespace) -> int:
             verdict = operation.check(name, device="emulator" if options.emulate and kernel.cuda else None)
             print(verdict, flush=True)
             count["right" if verdict else "wrong"] += 1
-    print(", ".join(f"{number} {word}" for word, number in count.items()))
+    print(", ".join(f"{number} {COUNT_WORDS[kind]}" for kind, number in count.items()))
     return 1 if count["wrong"] else 0
 
 

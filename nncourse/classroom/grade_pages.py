@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nncourse.classroom.html import document, page
 from nncourse.classroom.marks import Mark, total
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, reason_of, write_atomically
 
 SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○"}
 COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
@@ -28,7 +28,7 @@ def write_feedback(
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise CourseError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise CourseError(f"{folder}: cannot be made: {reason_of(error)}") from None
     written = set()
     for student, own in marks.items():
         name = _file_name(student, written)

@@ -238,6 +238,7 @@ SURFACES = {  # name: cost (x, y), its gradient
         lambda x, y: (4 * x * (x**2 - 1) + 0.3, 2 * y),
     ),
 }
+SURFACE_WORDS = {"bowl": "bowl", "two valleys": "two valleys"}
 TOO_HIGH = 1e6  # a descent stops if the cost exceeds this
 
 
@@ -355,7 +356,10 @@ def plot_descent(
     _few_ticks(right)
     plain_numbers(right.yaxis)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    begins = f"Descents from w1 = {start[0]:g}, w2 = {start[1]:g} on the cost {surface!r}: paths on lines of equal cost"
+    begins = (
+        f"Descents from w1 = {start[0]:g}, w2 = {start[1]:g} on the cost {SURFACE_WORDS[surface]!r}: "
+        "paths on lines of equal cost"
+    )
     figure.words = _said(title, f"{begins}, and beside them the cost at each step.".replace("-", "−"), *said)
     return figure
 

@@ -36,8 +36,9 @@ class Allowed:
 def read(root: Path) -> Allowed:
     """What locale/allowed.toml says. A pattern's {operation} stands for the names of all operations, and so on."""
     said = tomllib.loads((root / "locale" / "allowed.toml").read_text("utf-8"))
-    kinds = {kind: names.one_of(some) for kind, some in names.of_the_course(root).items()}
-    kinds |= {kind: names.one_of(set(some)) for kind, some in said["names"].items()}
+    known = names.of_the_course(root) | {kind: set(some) for kind, some in said["names"].items()}
+    known["name"] = set().union(*known.values())
+    kinds = {kind: names.one_of(some) for kind, some in known.items()}
     words = frozenset(word for each in said["words"].values() for word in each)
     where = [(re.compile(table["place"]), _names(table, kinds)) for table in said.get("where", ())]
     return Allowed(Names(words, _names(said | {"words": ()}, kinds).patterns), tuple(where))

@@ -9,7 +9,8 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
     """The names by kind: operations, kernels, arguments with sizes, and what a network and its training are made of."""
     from nncourse import device
     from nncourse.classroom.playground_engine import DATA
-    from nncourse.datasets import SCALINGS
+    from nncourse.datasets import GENERATORS, MNIST_SETS, SCALINGS, SHIPPED, SILHOUETTES
+    from nncourse.kernels.backend import DEVICES
     from nncourse.kernels.catalogue import EXERCISES, TOPICS
     from nncourse.kernels.operation import Operation
     from nncourse.model.initialisers import INITIALISERS
@@ -31,7 +32,9 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
         "update": set(UPDATES),
         "initialiser": set(INITIALISERS),
         "scaling": set(SCALINGS),
-        "data": set(DATA),
+        "data": {*DATA, *SHIPPED, *GENERATORS, *MNIST_SETS, SILHOUETTES},
+        "backend": set(DEVICES),
+        "device": set(DEVICES.values()),
         "notebook": {each["notebook"] for each in exercises},
         "processor": {device.describe("cpu").rpartition(",")[0]},
     }
@@ -40,4 +43,4 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
 def one_of(names: set[str]) -> str:
     """A regular expression for one of the names, which may be shown with blanks for underscores."""
     longest_first = sorted(names, key=lambda name: (-len(name), name))
-    return r"(?<![^\W_])(?:" + "|".join(re.escape(name).replace("_", "[_ ]") for name in longest_first) + r")(?![^\W_])"
+    return r"(?<!\w)(?:" + "|".join(re.escape(name).replace("_", "[_ ]") for name in longest_first) + r")(?!\w)"
