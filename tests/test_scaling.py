@@ -96,6 +96,7 @@ def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch,
     monkeypatch.setattr(scaling.start, "refuse_without_mpi", none)
     steps = scaling.measure_steps([8], [8, 64], rounds=2, seconds=0.002, sizes=(20, 10, 3))
     assert "simulated: wanted mpi4py" in steps.source
+    assert steps.simulated
     assert len(steps.together[64]) == len(steps.alone[8]) == 2 and set(steps.alone) == {8}
     assert steps.exchange[8][0] == pytest.approx(ring_seconds(scaling.MADE_UP, scaling.GRADIENT, 2))
     assert_whole(scaling.plot_steps(steps))
