@@ -86,6 +86,11 @@ def test_formulas_are_translated_and_names_of_operations_are_not():
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
 
 
+def test_a_small_word_between_two_numbers_is_a_text():
+    code = 'range_ = f"{low} to {high}"\nplace = f"{folder}/{file} {n}"\n'
+    assert [unit.text for unit in python_text.units(code, Words())] == ["{low} to {high}"]
+
+
 def test_a_name_stays_where_a_dictionary_says_the_words_for_it():
     code = 'WORDS = {"rest": "rest"}\nOTHERS = {"rest": "rest"}\n'
     found = python_text.units(code, Words())

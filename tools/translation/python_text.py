@@ -47,6 +47,7 @@ TWO_WORDS = re.compile(r"[^\W\d_]{2,}[,.:;!?)\"'’]*[ \n]+(?:[–—(·×=\"'�
 TAG, UNCLOSED_TAG = re.compile(r"</?\w[^<>]*>"), re.compile(r"</?\w[^<>]*$|^[^<>]*\">")
 CONTRACT = re.compile(r"\w+ \([\w ,*{}\[\]/]*\)[^.;]* -> |^where \w+ = ")
 PART = re.compile(r"(?:[,;:)] |\()[^\W\d_]{3,}[^{}=]*$| [^\W\d_]{2,} ?$")
+BETWEEN = re.compile(r"\0 (?:to|of|on|at|in|by|or|and) \0")  # as in {low} to {high}
 LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|$)")
 C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\"|\bfloat\* |; +//|;\n")
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
@@ -262,7 +263,7 @@ def _is_label(node: ast.expr, parent: ast.AST) -> bool:
 
 def _reads_as_text(bare: str, has_holes: bool) -> bool:
     """Whether there are two words, or one that is part of a sentence: with a hole, or behind a comma."""
-    if TWO_WORDS.search(bare) or PART.match(bare):
+    if TWO_WORDS.search(bare) or PART.match(bare) or BETWEEN.search(bare):
         return True
     return has_holes and bool(LONG_WORD.search(bare)) and " " in bare.strip()
 
