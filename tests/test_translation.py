@@ -86,15 +86,16 @@ def test_formulas_are_translated_and_names_of_operations_are_not():
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
 
 
-def test_a_small_word_between_two_numbers_is_a_text():
-    code = 'range_ = f"{low} to {high}"\nplace = f"{folder}/{file} {n}"\n'
-    assert [unit.text for unit in python_text.units(code, Words())] == ["{low} to {high}"]
-
-
 def test_a_name_stays_where_a_dictionary_says_the_words_for_it():
     code = 'WORDS = {"rest": "rest"}\nOTHERS = {"rest": "rest"}\n'
     found = python_text.units(code, Words())
     assert units.replaced(code, found, lambda unit: "resto") == 'WORDS = {"rest": "resto"}\nOTHERS = {"rest": "rest"}\n'
+
+
+def test_a_short_word_between_holes_is_a_text_and_a_name_with_holes_is_not():
+    code = 'say = f"{low} to {high}", f"{n} block{\'s\' * (n > 1)}", f"of {name}", f"layer{n}", f"{file}.{kind}"\n'
+    found = [unit.text for unit in python_text.units(code, Words())]
+    assert found == ["{low} to {high}", "{n} block{'s' * (n > 1)}", "of {name}"]
 
 
 def translated_c(source: str, said: dict[str, str]) -> str:

@@ -30,7 +30,8 @@ def main(names: list[str]) -> int:
             continue
         for solve in ("", "all"):
             lines = findings(path, solve, names_there)
-            print(*lines, sep="\n", flush=True)
+            for line in lines:
+                print(line, flush=True)
             found += len(lines)
     return int(found > 0)
 

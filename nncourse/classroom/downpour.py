@@ -144,8 +144,8 @@ def words_of(courses: dict[str, Course]) -> str:
     said = [f"Downpour's gradients are stale by {stale.mean():.2g} updates on average, at most by {stale.max()}."]
     for key, course in courses.items():
         name = STYLES[key].words
-        count = len(course.costs) - 1
-        updates = "1 update" if count == 1 else f"{count} updates"
+        number = len(course.costs) - 1
+        updates = "1 update" if number == 1 else f"{number} updates"
         if course.costs[-1] > course.costs[0]:
             said.append(f"{name} diverges: take a smaller rate.")
         else:

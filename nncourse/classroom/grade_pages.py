@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from nncourse.classroom.html import document, page
+from nncourse.classroom.kinds import STATE_WORDS, kind_in_words
 from nncourse.classroom.marks import Mark, total
 from nncourse.errors import CourseError, reason_of, write_atomically
 
@@ -127,7 +128,7 @@ def _cell(mark: Mark) -> str:
     count = sum(mark.attempts.values()) if mark.attempts else 0
     tried = f"<small>{count}</small>" if count else ""
     colour = f' style="color:{COLOURS[mark.state]}"' if mark.state in COLOURS else ""
-    about = escape(f"{mark.student}, {mark.exercise.key}: {mark.state}")
+    about = escape(f"{mark.student}, {mark.exercise.key}: {STATE_WORDS[mark.state]}")
     return f'<td{colour} title="{about}">{SIGNS[mark.state]}{tried}</td>'
 
 
@@ -151,7 +152,7 @@ def _mistakes(marks: Sequence[Mark]) -> str:
 
 def _counted(kinds: Counter) -> str:
     ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-    return escape(", ".join(f"{kind} {count}×" for kind, count in ordered))
+    return escape(", ".join(f"{kind_in_words(kind)} {count}×" for kind, count in ordered))
 
 
 def _stuck(marks: Sequence[Mark]) -> str:

@@ -112,9 +112,8 @@ def weight_gradients() -> list[str]:
     times = {(each["kernel"], each["samples"]): duration(each["seconds"]) for each in found}
     lines = [f"{name:10}" + "".join(f"{times[name, n]:>16}" for n in columns) for name in kernels]
     side = gpu_seconds.SIDE
-    heads = [f"{n:,} samples" for n in columns]
-    head = "".join(f"{each:>16}" for each in heads)
-    return [f"weight_gradient, {side:,} × {side:,} weights", f"{'':10}{head}", *lines, overheads.where()]
+    heads = "".join(f"{head:>16}" for head in (f"{n:,} samples" for n in columns))
+    return [f"weight_gradient, {side:,} × {side:,} weights", f"{'':10}{heads}", *lines, overheads.where()]
 
 
 def counting() -> list[str]:

@@ -24,12 +24,14 @@ def _told(draw):
 matplotlib.text.Text.draw = _told(matplotlib.text.Text.draw)
 """
 # Of a widget's state: what is no text for people.
-NO_TEXTS = re.compile(r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs)$")
-NAMES = {"name", "kind", "plays", "dtype"}  # in what describes a control or an array: how the code calls it
+NO_TEXTS = re.compile(
+    r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values|form)$"
+)
+# In what describes a control or an array: how the code calls it.
+NAMES = {"name", "kind", "plays", "dtype", "value", "settings"}
 HIDDEN_TAGS = {"style", "script"}
 CELLS = {"td", "th"}  # of a table, of which a row is a line
 SPOKEN = {"alt", "title", "aria-label", "placeholder"}
-CELLS = {"td", "th"}  # those of a row are in one line, as in a table that is printed
 
 
 def run(notebook: Any, folder: str, environment: dict[str, str]) -> Any:
@@ -72,7 +74,9 @@ def _of_value(value: Any) -> Iterator[str]:
         yield page(value) if "<" in value else value
     elif isinstance(value, dict):
         for key, each in value.items():
-            if key not in NAMES:
+            if key == "options":  # a name, and the words that are shown for it
+                yield from (words for _, words in each)
+            elif key not in NAMES:
                 yield from _of_value(each)
     elif isinstance(value, list | tuple):
         for each in value:

@@ -27,6 +27,7 @@ NAMED_BY = {
     *("hint", "solution", "find", "choose", "load", "generate", "exercise", "make_network", "compile", "fullmatch"),
     *("match", "search", "sub", "finditer", "findall", "split", "kernel", "cuda_kernel", "getattr"),
     *("startswith", "endswith", "add_argument_group", "einsum", "environ", "which", "import_module", "strptime"),
+    "mnist_or_digits",
 }
 FIRST_NAMES = {"Operation": 1}  # calls whose first strings only are names
 CONTROLS = {"menu", "stepped", "tick"}
@@ -43,13 +44,13 @@ LOOKS_UP = {
     *("get", "pop", "setdefault", "index", "count", "startswith", "endswith", "getattr", "partition", "rpartition"),
     *("split", "rsplit", "removeprefix", "removesuffix", "find", "rfind"),
 }
-TWO_WORDS = re.compile(r"[^\W\d_]{2,}[,.:;!?)\"'’]*[ \n]+(?:[–—(·×=\"'‘“]+ ?)?[^\W_]")
+TWO_WORDS = re.compile(r"[^\W\d_]{2,}(?:['’]s)?[,.:;!?)\"'’]*[ \n]+(?:[–—(·×=\"'‘“]+ ?)?[^\W_]")
 TAG, UNCLOSED_TAG = re.compile(r"</?\w[^<>]*>"), re.compile(r"</?\w[^<>]*$|^[^<>]*\">")
 CONTRACT = re.compile(r"\w+ \([\w ,*{}\[\]/]*\)[^.;]* -> |^where \w+ = ")
 PART = re.compile(r"(?:[,;:)] |\()[^\W\d_]{3,}[^{}=]*$| [^\W\d_]{2,} ?$")
-BETWEEN = re.compile(r"\0 (?:to|of|on|at|in|by|or|and) \0")  # as in {low} to {high}
-LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|$)")
-C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\"|\bfloat\* |; +//|;\n")
+LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|\0e?s\0|$)")
+SHORT_WORD = re.compile(r"(?:^|\0[,)]?)[ (]*(?:at|by|in|of|on|or|to) \0")  # between two holes, or before one
+C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\" [{_]|\bfloat\* |; +//|;\n")
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
 MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
 LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
@@ -263,9 +264,9 @@ def _is_label(node: ast.expr, parent: ast.AST) -> bool:
 
 def _reads_as_text(bare: str, has_holes: bool) -> bool:
     """Whether there are two words, or one that is part of a sentence: with a hole, or behind a comma."""
-    if TWO_WORDS.search(bare) or PART.match(bare) or BETWEEN.search(bare):
+    if TWO_WORDS.search(bare) or PART.match(bare):
         return True
-    return has_holes and bool(LONG_WORD.search(bare)) and " " in bare.strip()
+    return has_holes and bool(LONG_WORD.search(bare) or SHORT_WORD.search(bare)) and " " in bare.strip()
 
 
 def names_in(texts: Iterable[str]) -> frozenset[str]:
