@@ -14,9 +14,6 @@ WORDS = {
     "NCCL, in a graph": "NCCL, in a graph",
     # benchmarks/gpu.py
     "digits CNN": "digits CNN",
-    "64 channels, 37 × 50": "64 channels, 37 × 50",
-    "128 channels, 19 × 25": "128 channels, 19 × 25",
-    "512 channels, 5 × 7": "512 channels, 5 × 7",
     "forward": "forward",
     "input gradient": "input gradient",
     "weight gradient": "weight gradient",

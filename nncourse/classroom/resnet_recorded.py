@@ -44,7 +44,9 @@ def convolutions() -> str:
     for (layer, which), times in seconds.items():
         own = min((name for name in times if name not in LIBRARIES), key=times.__getitem__)
         cells = [duration(times[name]) if name in times else "–" for name in ("naive", own, "cudnn", "PyTorch")]
-        rows.append([f"{in_words(layer)}, {in_words(which)}", cells[0], f"{own} {cells[1]}", *cells[2:]])
+        rows.append(
+            [f"{overheads.LAYER_WORDS.get(layer, layer)}, {in_words(which)}", cells[0], f"{own} {cells[1]}", *cells[2:]]
+        )
     heads = ["", "naive", "our fastest", "cuDNN", "PyTorch"]
     about = f"batch {records[0]['batch']}, 3 × 3, float32 ({overheads.recorded_where('gpu', 'convolutions')})"
     return f"{about}\n{table(heads, rows)}"
