@@ -42,8 +42,8 @@ BELOW = {
         "kernels", "model",
     },
     "classroom": {
-        "arguments", "errors", "language", "architecture", "calls", "reading", "device", "group", "datasets", "cuda", "worker",
-        "kernels", "model", "parallel", "nncourse", "sandbox",
+        "arguments", "errors", "language", "architecture", "calls", "reading", "device", "group", "datasets", "cuda",
+        "worker", "kernels", "model", "parallel", "nncourse", "sandbox",
     },
     "cli": {
         "nncourse", "arguments", "errors", "language", "reading", "device", "datasets", "cuda", "kernels", "model",
