@@ -22,7 +22,11 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
     operations = [item for item in items if isinstance(item, Operation)]
     exercises = tomllib.loads((root / "nncourse" / "classroom" / "exercises.toml").read_text("utf-8"))["exercise"]
     kernels = {name for operation in operations for name in operation.kernels}
-    arguments = {name for operation in operations for name in (*operation.cuda_arguments, *operation.size_names)}
+    arguments = {
+        name
+        for operation in operations
+        for name in (*operation.names, *operation.cuda_arguments, *operation.size_names)
+    }
     return {
         "operation": {operation.name for operation in operations} | {each["operation"] for each in exercises},
         "kernel": kernels | {each["kernel"] for each in exercises},

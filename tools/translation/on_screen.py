@@ -28,7 +28,7 @@ NO_TEXTS = re.compile(
     r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values|form)$"
 )
 # In what describes a control or an array: how the code calls it.
-NAMES = {"name", "kind", "plays", "dtype", "value", "settings"}
+NAMES = {"name", "kind", "plays", "dtype", "value", "settings", "surface"}
 HIDDEN_TAGS = {"style", "script"}
 CELLS = {"td", "th"}  # of a table, of which a row is a line
 SPOKEN = {"alt", "title", "aria-label", "placeholder"}
