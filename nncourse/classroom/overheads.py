@@ -89,8 +89,13 @@ def speeds(side: int = 4096) -> dict[str, float]:
     return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
 
 
-# Of the layers of the benchmark that notebook 10 times.
-LAYER_WORDS = {"digits CNN, layer 2": "digits CNN, layer 2", "64 channels, 37 × 50": "64 channels, 37 × 50"}
+# Of layers in the benchmark, which notebooks 10 and 14 show.
+LAYER_WORDS = {
+    "digits CNN, layer 2": "digits CNN, layer 2",
+    "64 channels, 37 × 50": "64 channels, 37 × 50",
+    "128 channels, 19 × 25": "128 channels, 19 × 25",
+    "512 channels, 5 × 7": "512 channels, 5 × 7",
+}
 
 
 def convolution_seconds(layer: str, sizes: dict[str, int], kernels: Sequence[str]) -> dict[str, float]:
