@@ -27,7 +27,8 @@ def main(names: list[str]) -> int:
             continue
         for solve in ("", "all"):
             lines = leftovers.of_notebook(path, solve, names_there)
-            print(*lines, sep="\n", flush=True)
+            for line in lines:
+                print(line, flush=True)
             found += len(lines)
     return int(found > 0)
 
