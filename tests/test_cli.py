@@ -1,5 +1,7 @@
 """The command line: the handout's spellings and ours, and wrong input that ends in one line and touches nothing."""
 
+import argparse
+import errno
 import os
 import signal
 import subprocess
@@ -11,7 +13,9 @@ import pytest
 
 import nncourse
 from nncourse import datasets
+from nncourse.arguments import ARGPARSE_WORDS
 from nncourse.cli import main
+from nncourse.errors import reason_of
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import sigmoid
 from nncourse.kernels.backend import choose
@@ -226,6 +230,20 @@ def test_a_model_of_before_can_be_resumed(capsys):
 
 
 # ---- wrong input
+
+
+def test_argparse_says_our_words_only_to_our_parsers(capsys):
+    gettext = argparse._
+    assert main(["train", "--seed", "few"]) == 2
+    assert capsys.readouterr().err.startswith("nncourse: argument -s/--seed: invalid int value: 'few' (see nncourse")
+    assert argparse._ is gettext
+    assert all(key == words for key, words in ARGPARSE_WORDS.items())  # English is as argparse says it
+
+
+def test_the_systems_reasons_are_words_of_the_course():
+    assert reason_of(OSError(errno.ENOENT, "said by the system")) == "No such file or directory"
+    assert reason_of(OSError(errno.EIO, "said by the system")) == "said by the system"
+    assert reason_of(ValueError("no number")) == "no number"
 
 
 @pytest.mark.parametrize("line", WRONG)
