@@ -5,7 +5,7 @@
 
 No cell may fail. Equal must be: the kept kernels, but for comments and docstrings; the states of the exercises; the
 data of each figure (lines, patches, collections, pictures, limits of axes); the numbers that each cell prints and each
-widget holds. What differs is no fault if it varies in English too, as measured times do: English is then run again.
+widget holds. Where anything differs both are run again: what varies in one language, as measured times do, is no fault.
 """
 
 import argparse

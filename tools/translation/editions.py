@@ -1,8 +1,8 @@
 """A notebook run in English and in another language: that both keep the same kernels, draw and print the same numbers.
 
 A run is told as facts, each with a name: a kernel that was kept, a figure's data, the numbers that a cell printed. What
-is compared is said with the functions that collect them. Measured times differ from run to run: a fact in which English
-differs from English when it is run again is not compared.
+is compared is said with the functions that collect them. Measured times differ from run to run: a fact that differs is
+no fault if it also differs between two runs in one language.
 """
 
 import ast
@@ -23,13 +23,14 @@ import nbformat
 from . import cuda_text, drawn_data, on_screen
 
 ENGLISH = "en"
-REPEATS = 2  # how often English is run again at most
+MOST_RUNS = 5  # in both languages together
 HOOK = "from tools.translation import drawn_data\n\ndrawn_data.watch()"
 EXERCISE = re.compile(r'^@exercise\("(\w+)", kernel="(\w+)"\)|^%%cuda (\w+) (\w+)', re.MULTILINE)
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 LINE = re.compile(r"(?<=\.py|\.cu):\d+")  # of a file, which has other lines in another language
 SIGN = re.compile(r"[○✗✓] \w+ \(\w+\)")
 KERNELS = "my_kernels"
+RUNS, FAILED = " runs", " failed"  # ends of the names of facts
 MOST_SHOWN = 300  # letters of a difference
 REFERENCE = "IPY_MODEL_"  # before the name of another widget, which is drawn by lot
 Facts = dict[str, Any]
@@ -40,14 +41,14 @@ class Comparison:
     """What was compared in two runs of a notebook, and what differs."""
 
     failed: tuple[str, ...]
-    faults: tuple[str, ...]  # what differs and how, while English is always the same
-    measured: tuple[str, ...]  # names of facts in which English differs from English too
+    faults: tuple[str, ...]  # what differs, and how, while it is the same in all runs in one language
+    varying: tuple[str, ...]  # names of facts that differ between runs in one language
     counts: dict[str, int]  # of what was compared, and is equal
 
     def __str__(self) -> str:
         """What was equal, what was not compared, and in lines of their own what is wrong."""
         told = ", ".join(f"{number} {what}" for what, number in self.counts.items())
-        varies = f"; varies in English: {', '.join(self.measured)}" if self.measured else ""
+        varies = f"; varies from run to run: {', '.join(self.varying)}" if self.varying else ""
         return "\n    ✗ ".join([f"equal: {told}{varies}", *self.failed, *self.faults])
 
 
@@ -58,26 +59,28 @@ def path_of(root: Path, language: str, name: str) -> Path:
 
 
 def compared(root: Path, name: str, language: str, solved: bool) -> Comparison:
-    """Run a notebook in English and in a language. Where they differ English is run again, to see what is measured."""
-    english, other = (run(root, path_of(root, each, name), each, solved) for each in (ENGLISH, language))
-    runs = [english]
-    while len(runs) <= REPEATS and compare(runs, other).faults:
-        runs.append(run(root, path_of(root, ENGLISH, name), ENGLISH, solved))
-    return compare(runs, other)
+    """Run a notebook in English and in a language, and where they differ again in each, to see what is measured."""
+    runs: dict[str, list[Facts]] = {ENGLISH: [], language: []}
+    for turn in range(MOST_RUNS):
+        now = (ENGLISH, language)[turn % 2]
+        runs[now].append(run(root, path_of(root, now, name), now, solved))
+        if turn and not compare(*runs.values()).faults:
+            break
+    return compare(*runs.values())
 
 
-def compare(runs: list[Facts], other: Facts) -> Comparison:
-    """One or more runs in English, and one in another language."""
-    english = runs[0]
-    names = list(dict.fromkeys([*english, *other]))
-    measured = [name for name in names if any(run.get(name) != english.get(name) for run in runs)]
-    there = [name for name in names if name not in measured and not name.endswith(" failed")]
-    equal = {name: english[name] for name in there if english.get(name) == other.get(name)}
-    faults = [f"{name}: {_difference(english.get(name), other.get(name))}" for name in there if name not in equal]
-    failed = dict.fromkeys(f"{n}: {run[n]}" for run in (*runs, other) for n in run if n.endswith(" failed"))
+def compare(english: list[Facts], other: list[Facts]) -> Comparison:
+    """One or more runs in English, and some in another language."""
+    one, two, runs = english[0], other[0], [*english, *other]
+    names = list(dict.fromkeys(name for run in runs for name in run))
+    varying = [name for name in names if _varies(name, english) or _varies(name, other)]
+    there = [name for name in names if name not in varying and not name.endswith(FAILED)]
+    equal = {name: one[name] for name in there if name in one and name in two and one[name] == two[name]}
+    faults = [f"{name}: {_difference(one.get(name), two.get(name))}" for name in there if name not in equal]
+    failed = dict.fromkeys(f"{name}: {run[name]}" for run in runs for name in run if name.endswith(FAILED))
     drawn = [artist for name, facts in equal.items() if name.endswith(", data") for artist in facts]
     counts = {
-        "cells": sum(name.endswith(" runs") for name in equal),
+        "cells": sum(name.endswith(RUNS) for name in equal),
         "kernels": sum(name.startswith("kernel ") for name in equal),
         "exercises": sum(len(facts) for name, facts in equal.items() if name.endswith(" exercises")),
         "figures": sum(name.endswith(", data") for name in equal),
@@ -85,14 +88,18 @@ def compare(runs: list[Facts], other: Facts) -> Comparison:
         "widgets": sum(name.startswith("widget ") for name in equal),
         "printed numbers": sum(len(facts) for name, facts in equal.items() if name.endswith(" numbers")),
     }
-    return Comparison(tuple(failed), tuple(faults), tuple(measured), counts)
+    return Comparison(tuple(failed), tuple(faults), tuple(varying), counts)
+
+
+def _varies(name: str, runs: list[Facts]) -> bool:
+    return any(run.get(name) != runs[0].get(name) for run in runs)
 
 
 def _difference(english: Any, other: Any) -> str:
     """What one has and the other has not, in a line."""
     both = [Counter(map(str, each)) if isinstance(each, list) else Counter([str(each)]) for each in (english, other)]
     only = [", ".join((one - two).elements())[:MOST_SHOWN] or "nothing else" for one, two in (both, both[::-1])]
-    return f"English has {only[0]}; the other has {only[1]}"
+    return f"English has {only[0]}; the other language has {only[1]}"
 
 
 def run(root: Path, path: Path, language: str, solved: bool) -> Facts:
@@ -130,7 +137,8 @@ def fill_in(notebook: Any, right: dict[tuple[str, str], str]) -> None:
 def _answered(source: str, found: re.Match, answer: str) -> str:
     in_cuda = found[0].startswith("%%cuda")
     lines = source[found.start() :].splitlines()
-    comments = [line.strip() for line in lines if line.strip().startswith("//" if in_cuda else "#")]
+    mark = "//" if in_cuda else "#"
+    comments = [line[line.index(mark) :] for line in lines[1:] if mark in line]
     if in_cuda:
         return "\n".join([lines[0], *comments, answer])
     first = next(node for node in ast.parse(answer).body if isinstance(node, ast.FunctionDef)).body[0]
@@ -172,12 +180,12 @@ def of_cells(cells: list, folder: str) -> Iterator[tuple[str, Any]]:
             continue
         shown = [output for output in cell.outputs if output.get("name") != "stderr"]
         errors = [f"{output.ename}: {output.evalue}" for output in shown if output.output_type == "error"]
-        yield f"{cell.id} failed" if errors else f"{cell.id} runs", " ".join(errors)
+        yield f"{cell.id}{FAILED if errors else RUNS}", " ".join(errors)
         said = "\n".join(next(on_screen.of_output(output), "") for output in shown).replace(folder, "")
         figures, text = _figures(said)
         yield f"{cell.id} pictures", sum("image/png" in output.get("data", {}) for output in shown)
         for number, figure in enumerate(figures, 1):
-            yield f"{cell.id} figure {number}, parts", [part[:2] for part in figure]
+            yield f"{cell.id} figure {number}, parts", [part[:3] for part in figure]
             yield f"{cell.id} figure {number}, data", figure
         yield f"{cell.id} exercises", sorted(SIGN.findall(text))
         yield f"{cell.id} numbers", numbers(text)
