@@ -30,7 +30,7 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 LINE = re.compile(r"(?<=\.py|\.cu):\d+")  # of a file, which has other lines in another language
 SIGN = re.compile(r"[○✗✓] \w+ \(\w+\)")
 KERNELS = "my_kernels"
-RUNS, FAILED = " runs", " failed"  # ends of the names of facts
+RUNS = " runs"  # the end of the name of a fact: a cell's error, or ""
 MOST_SHOWN = 300  # letters of a difference
 REFERENCE = "IPY_MODEL_"  # before the name of another widget, which is drawn by lot
 Facts = dict[str, Any]
@@ -40,7 +40,7 @@ Facts = dict[str, Any]
 class Comparison:
     """What was compared in two runs of a notebook, and what differs."""
 
-    failed: tuple[str, ...]
+    failed: tuple[str, ...]  # cells, with their errors
     faults: tuple[str, ...]  # what differs, and how, while it is the same in all runs in one language
     varying: tuple[str, ...]  # names of facts that differ between runs in one language
     counts: dict[str, int]  # of what was compared, and is equal
@@ -49,7 +49,7 @@ class Comparison:
         """What was equal, what was not compared, and in lines of their own what is wrong."""
         told = ", ".join(f"{number} {what}" for what, number in self.counts.items())
         varies = f"; varies from run to run: {', '.join(self.varying)}" if self.varying else ""
-        return "\n    ✗ ".join([f"equal: {told}{varies}", *self.failed, *self.faults])
+        return "\n    ✗ ".join([f"equal: {told}{varies}", *(f"failed: {each}" for each in self.failed), *self.faults])
 
 
 def path_of(root: Path, language: str, name: str) -> Path:
@@ -74,10 +74,11 @@ def compare(english: list[Facts], other: list[Facts]) -> Comparison:
     one, two, runs = english[0], other[0], [*english, *other]
     names = list(dict.fromkeys(name for run in runs for name in run))
     varying = [name for name in names if _varies(name, english) or _varies(name, other)]
-    there = [name for name in names if name not in varying and not name.endswith(FAILED)]
+    failed = [f"{n.removesuffix(RUNS)}: {run[n]}" for run in runs for n in run if n.endswith(RUNS) and run[n]]
+    there = [name for name in names if name not in varying]
     equal = {name: one[name] for name in there if name in one and name in two and one[name] == two[name]}
-    faults = [f"{name}: {_difference(one.get(name), two.get(name))}" for name in there if name not in equal]
-    failed = dict.fromkeys(f"{name}: {run[name]}" for run in runs for name in run if name.endswith(FAILED))
+    differing = [name for name in there if name not in equal and not name.endswith(RUNS)]
+    faults = [f"{name}: {_difference(one.get(name), two.get(name))}" for name in differing]
     drawn = [artist for name, facts in equal.items() if name.endswith(", data") for artist in facts]
     counts = {
         "cells": sum(name.endswith(RUNS) for name in equal),
@@ -88,7 +89,7 @@ def compare(english: list[Facts], other: list[Facts]) -> Comparison:
         "widgets": sum(name.startswith("widget ") for name in equal),
         "printed numbers": sum(len(facts) for name, facts in equal.items() if name.endswith(" numbers")),
     }
-    return Comparison(tuple(failed), tuple(faults), tuple(varying), counts)
+    return Comparison(tuple(dict.fromkeys(failed)), tuple(faults), tuple(varying), counts)
 
 
 def _varies(name: str, runs: list[Facts]) -> bool:
@@ -180,7 +181,7 @@ def of_cells(cells: list, folder: str) -> Iterator[tuple[str, Any]]:
             continue
         shown = [output for output in cell.outputs if output.get("name") != "stderr"]
         errors = [f"{output.ename}: {output.evalue}" for output in shown if output.output_type == "error"]
-        yield f"{cell.id}{FAILED if errors else RUNS}", " ".join(errors)
+        yield f"{cell.id}{RUNS}", " ".join(errors)
         said = "\n".join(next(on_screen.of_output(output), "") for output in shown).replace(folder, "")
         figures, text = _figures(said)
         yield f"{cell.id} pictures", sum("image/png" in output.get("data", {}) for output in shown)
