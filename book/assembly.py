@@ -10,15 +10,15 @@ from typing import Any
 import nbformat
 
 from book import notebook_pages, outputs, reference
-from book.editions import ROOT, Edition
+from book.editions import ENGLISH, ROOT, Edition
 from book.files import Tree
+from book.front_picture import PICTURE, picture
 from book.markdown import part, table, without_dead_links
 from nncourse.classroom.handout import clean
 
 INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/jupyterhub.md", "slurm/README.md")
 MORE = ("speed.md", "benchmarks/README.md", "datasets/README.md")
 HANDOUT = "handout"  # notebooks to download, which are no pages
-PICTURE = "docs/start_here.png"
 BY_NUMBER = re.compile(r"\| (?P<number>\d\d\w?) (?P<rest>[^|]*)\|(?P<teaches>[^|]*)\|")
 
 
@@ -63,7 +63,7 @@ def assemble(edition: Edition, source: Path, cache: Path, choice: Choice, addres
     if choice.whole:
         speed = part(readme, "speed").replace("## ", "# ", 1)
         tree.write(MORE[0], without_dead_links(speed, MORE[0], pages))
-    tree.write(PICTURE, (ROOT / PICTURE).read_bytes())
+    tree.write(PICTURE, (ROOT / PICTURE).read_bytes() if edition.language == ENGLISH else picture(words))
     tree.write("index.md", without_dead_links(front_page(readme, titles, texts, words), "index.md", pages))
     tree.remove_others()
 

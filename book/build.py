@@ -12,6 +12,14 @@ from book.assembly import Choice, assemble
 from book.editions import ROOT, edition
 from nncourse.errors import CourseError
 
+# What the theme calls its controls, where it has no translation, and what the book calls them.
+THEME_WORDS = {
+    "Toggle primary sidebar": "LIST_OF_PAGES",
+    "Toggle secondary sidebar": "ON_THIS_PAGE",
+    "Main": "PAGES",
+    "Page": "HEADINGS",
+}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Assemble the source tree, and run Sphinx, for which a warning is an error. Returns the exit status."""
@@ -46,6 +54,7 @@ def sphinx(language: str, source: Path, out: Path, words: ModuleType, languages:
         "html_title": words.TITLE,
         "html_theme_options.search_bar_text": words.SEARCH,
         "nncourse_languages": languages,
+        "nncourse_theme_words": {theirs: getattr(words, ours) for theirs, ours in THEME_WORDS.items()},
     }
     shutil.rmtree(out / "html" / language, ignore_errors=True)
     app = Sphinx(

@@ -101,7 +101,27 @@ def page_of(topic: Topic, words: ModuleType, titles: Titles, tree: Tree, cache: 
             lines += shown(same, words)
             if isinstance(same[0], CudaKernel):
                 lines += pictured(same[0], tree, cache, stamp)
-    return "\n".join(lines)
+    return "\n".join([*lines, *called(topic, words)])
+
+
+def called(topic: Topic, words: ModuleType) -> list[str]:
+    """The CUDA and C that a topic's kernels in Python compile and launch themselves: the files of their names."""
+    files = {each.where.partition(":")[0] for operation in topic.operations for each in operation.kernels.values()}
+    beside = [Path(file).with_suffix(suffix).as_posix() for file in sorted(files) for suffix in (".cu", ".c")]
+    package = Path(nncourse.__path__[0])
+    there = [name for name in dict.fromkeys(beside) if name not in files and (package / name).is_file()]
+    lines = [f"## {words.CALLED}", ""] if there else []
+    for name in there:
+        source = (package / name).read_text("utf-8").rstrip("\n")
+        lines += [
+            f"### {code(f'nncourse/{name}')}",
+            "",
+            f"```{'cuda' if name.endswith('.cu') else 'c'}",
+            source,
+            "```",
+            "",
+        ]
+    return lines
 
 
 def about(operation: Operation, words: ModuleType, titles: Titles) -> list[str]:

@@ -10,7 +10,16 @@ REFERENCE = "Reference"
 INSTRUCTORS = "For instructors"
 MORE = "More"
 SEARCH = "Search the course"
+LIST_OF_PAGES = "Show or hide the list of pages"
+ON_THIS_PAGE = "Show or hide the headings of this page"
+PAGES = "Pages of the book"
+HEADINGS = "Headings of this page"
 NOTEBOOK_HEADINGS = ("notebook", "teaches")
+
+# The front page's picture
+FRONT_NETWORK = "30 inputs, two hidden layers, one output"
+FRONT_COST = "cost on breast_cancer"
+FRONT_TEST = "test data"
 
 # The box on a notebook's page
 TRY_IT = "Try it"
@@ -50,5 +59,6 @@ KERNEL = "{names}, {device}"
 KERNEL_IN = "In {file}."
 LAUNCHED = "In {file}, launched with blocks of {block} threads."
 COMPILED = "Numba compiles the same text."
+CALLED = "The CUDA and C that these kernels launch"
 AND = "and"
 """Between the last two names of a list."""

@@ -289,6 +289,17 @@ def test_a_page_of_the_reference_has_contract_source_picture_and_exercise(tmp_pa
     assert (tmp_path / "source" / "reference" / "pictures" / "neuron.tree.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_page_of_whole_epochs_has_the_cuda_and_c_that_python_launches(tmp_path):
+    tree, words = Tree(tmp_path), edition("en").words()
+    reference.write(tree, words, {}, tmp_path / "cache", {"epoch_dense"})
+    page = (tmp_path / "reference" / "epoch_dense.md").read_text("utf-8")
+    for file in ("dense_plain.c", "dense_graph.cu", "dense_one_kernel.cu"):
+        source = (ROOT / "nncourse" / "kernels" / "epoch" / file).read_text("utf-8")
+        assert page.count(source.rstrip("\n")) == 1
+    others = [topic for topic in reference.topics() if topic.name in ("dense", "cost")]
+    assert [reference.called(topic, words) for topic in others] == [[], []]
+
+
 def test_the_front_page_has_the_start_of_the_readme_its_picture_and_all_notebooks():
     english = edition("en")
     titles = {path.stem: assembly.title_of(nbformat.read(path, as_version=4)) for path in NOTEBOOKS}

@@ -124,6 +124,16 @@ def test_comments_in_fences_of_markdown_are_units():
     assert not refused and again.cells[0].source == "así\n\n```python\nx = 1  # así\n```\n"
 
 
+def test_comments_and_printed_sentences_in_the_code_of_a_document_are_units():
+    typed = "Type:\n\n    make lab   # opens it\n    cd course && make test\n"
+    text = f"{typed}\nIt says:\n\n    loops  cpu\n    ✗ no: 1 of them wrong\n"
+    found = markdown.units_in_code(text)
+    assert [(unit.text, unit.kind) for unit in found] == [("opens it", "comment"), ("✗ no: 1 of them wrong", "output")]
+    assert units.replaced(text, found, lambda unit: unit.text.upper()) == text.replace("opens it", "OPENS IT").replace(
+        "✗ no: 1 of them wrong", "✗ NO: 1 OF THEM WRONG"
+    )
+
+
 def small_course(root: Path, sentence: str = SENTENCE) -> Path:
     """A root with one notebook, two files of the package, and nothing translated."""
     (root / "nncourse").mkdir(parents=True, exist_ok=True)

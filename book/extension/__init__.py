@@ -4,7 +4,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from book.extension import cells, figures, formulas, other_languages, punctuation
+from book.extension import cells, figures, formulas, other_languages, punctuation, theme_words
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -14,4 +14,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     punctuation.register(app)
     cells.register(app)
     other_languages.register(app)
+    theme_words.register(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

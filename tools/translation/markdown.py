@@ -1,4 +1,4 @@
-"""Units of markdown: paragraphs, headings, list items, table rows, and the words inside formulas."""
+"""Units of markdown: paragraphs, headings, list items, table rows, the words in formulas, and those in code."""
 
 import re
 from collections.abc import Iterator
@@ -16,13 +16,47 @@ TAGS_BEFORE, TAGS_AFTER = re.compile(r"(?:\s*<[^>]+>)*\s*"), re.compile(r"\s*(?:
 NO_WORDS = re.compile(r"`[^`]*`|\$[^$]*\$|<[^>]+>|\]\([^)]*\)|https?://\S+")
 WORDS_OF_FORMULA = re.compile(r"\\text\{([^{}]*[^\W\d_]{2,}[^{}]*)\}")
 MEASURED = re.compile(r"[\d.,×%⁻⁰¹²³⁴⁵⁶⁷⁸⁹+−;·() -]*(?:[nµm]?s|[kMGT]B|TFLOP/s)?")
+COMMENT = re.compile(r"(?:^|\s)(?:#|//) +(\S.*)")
+VERDICT = re.compile(r"\s*[✓✗○] ")
+PROSE = re.compile(r"[^\W\d_]{2,} [^\W\d_]{2,}|[^\W\d_]{2,} \w [^\W\d_]{2,}")  # two words in a row, as in no formula
 ALT = re.compile(r"""\b(?:alt|title)="([^"]*)\"""")
 
 
 def units(source: str, measured: bool = True) -> list[Unit]:
     """The units of a markdown text, in order; without `measured` no rows of measurements."""
-    found = [unit for begin, end, kind in _blocks(source) for unit in _units_of(source, begin, end, kind)]
+    blocks = [block for block in _blocks(source) if block[2] != "code"]
+    found = [unit for begin, end, kind in blocks for unit in _units_of(source, begin, end, kind)]
     return found if measured else [unit for unit in found if unit.kind != "table row" or not of_numbers(unit.text)]
+
+
+def units_in_code(source: str) -> list[Unit]:
+    """The comments in the code that a markdown text shows, and the sentences of the verdicts that it prints."""
+    found = []
+    for lines in _blocks_of_code(source):
+        printed = any(VERDICT.match(source, begin, end) for begin, end in lines)
+        for begin, end in lines:
+            if comment := COMMENT.search(source, begin, end):
+                begin, kind = comment.start(1), "comment"
+            elif printed and PROSE.search(source, begin, end):
+                begin, kind = end - len(source[begin:end].lstrip()), "output"
+            else:
+                continue
+            if has_words(source[begin:end]):
+                found.append(Unit(begin, end, source[begin:end], kind, as_it_is))
+    return found
+
+
+def _blocks_of_code(source: str) -> Iterator[list[tuple[int, int]]]:
+    """The lines of each block of code, as (begin, end)."""
+    lines: list[tuple[int, int]] = []
+    for begin, end, kind in _blocks(source):
+        if lines and (kind != "code" or begin > lines[-1][1] + 1):
+            yield lines
+            lines = []
+        if kind == "code":
+            lines.append((begin, end))
+    if lines:
+        yield lines
 
 
 def has_words(text: str) -> bool:
@@ -39,14 +73,17 @@ def of_numbers(row: str) -> bool:
 
 
 def _blocks(source: str) -> Iterator[tuple[int, int, str]]:
-    """(begin, end, kind) of each block that is "text" or "formula"; code and blank lines are left out."""
+    """(begin, end, kind) of each block of "text", of each "formula", and of each line of "code" that is not blank."""
     begin, fence, in_formula, in_list, after_blank = None, "", False, False, True
     place = 0
     for line in source.splitlines(keepends=True):
         start, place = place, place + len(line)
         end = start + len(line.rstrip("\n"))
         if fence:
-            fence = "" if line.strip().startswith(fence) else fence
+            if line.strip().startswith(fence):
+                fence = ""
+            elif line.strip():
+                yield start, end, "code"
             continue
         if in_formula:
             if "$$" in line:
@@ -62,6 +99,7 @@ def _blocks(source: str) -> Iterator[tuple[int, int, str]]:
             after_blank = True
             continue
         if code:  # the next indented line is code too
+            yield start, end, "code"
             continue
         if after_blank and not line.startswith((" ", "\t")):
             in_list = False

@@ -53,7 +53,8 @@ def collect(root: Path) -> list[Source]:
     for pattern in DOCUMENTS:
         for path in sorted(root.glob(pattern)):
             file = path.relative_to(root).as_posix()
-            units = markdown.units(path.read_text("utf-8"), measured=False)
+            text = path.read_text("utf-8")
+            units = [*markdown.units(text, measured=False), *markdown.units_in_code(text)]
             found.append(Source(path, file, "docs", words.of_file(tables, file, names), tuple(units)))
     if (root / BOOK).is_file():
         chosen = words.of_file(tables, BOOK, names)

@@ -1,0 +1,27 @@
+"""What the theme calls its controls where it has no translation: the book's own words, in titles and for readers."""
+
+import re
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+NAMED = re.compile(r'\b(?P<attribute>title|aria-label)="(?P<text>[^"]+)"')
+
+
+def register(app: Sphinx) -> None:
+    """`nncourse_theme_words` says what is written instead of which of the theme's words: {"Main": "Páginas"}."""
+    app.add_config_value("nncourse_theme_words", {}, "html", dict)
+    app.connect("build-finished", rename)
+
+
+def rename(app: Sphinx, error: Exception | None) -> None:
+    """Write the book's words into every page."""
+    if error is None:
+        for path in Path(app.outdir).rglob("*.html"):
+            text = path.read_text("utf-8")
+            path.write_text(renamed(text, app.config.nncourse_theme_words), "utf-8")
+
+
+def renamed(page: str, words: dict[str, str]) -> str:
+    """The page with other names for its controls."""
+    return NAMED.sub(lambda found: f'{found["attribute"]}="{words.get(found["text"], found["text"])}"', page)
