@@ -10,7 +10,7 @@ from tools.translation import editions
 
 ROOT = Path(__file__).resolve().parents[1]
 GPU = "05b_backpropagation_on_the_gpu"
-SHORT = (("00_start_here", False), (GPU, False), (GPU, True))  # the first has no exercises
+SHORT = (("01_neurons", False), (GPU, False), (GPU, True))
 SETUP = "import numpy as np\nfrom matplotlib.figure import Figure\nfrom nncourse.classroom.exercise import exercise"
 EXERCISE = """
 @exercise("descent_step", kernel="numpy")
