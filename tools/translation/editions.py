@@ -33,6 +33,9 @@ KERNELS = "my_kernels"
 RUNS = " runs"  # the end of the name of a fact: a cell's error, or ""
 MOST_SHOWN = 300  # letters of a difference
 REFERENCE = "IPY_MODEL_"  # before the name of another widget, which is drawn by lot
+OF_WORDS = {
+    "06_training": {"save-run numbers"}
+}  # facts of a notebook that follow from words: sizes of files with words
 Facts = dict[str, Any]
 
 
@@ -117,7 +120,8 @@ def run(root: Path, path: Path, language: str, solved: bool) -> Facts:
         }
         environment |= {"PYTHONPATH": str(root), "NNCOURSE_STRICT": "1" if solved else ""}
         notebook = on_screen.run(notebook, str(path.parent), environment, HOOK)
-        return dict([*of_kernels(kernels), *of_cells(notebook.cells, folder), *of_widgets(notebook)])
+        facts = [*of_kernels(kernels), *of_cells(notebook.cells, folder), *of_widgets(notebook)]
+    return {name: fact for name, fact in facts if name not in OF_WORDS.get(path.stem, ())}
 
 
 def answers(root: Path) -> dict[tuple[str, str], str]:
