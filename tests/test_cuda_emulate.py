@@ -286,7 +286,7 @@ def test_a_write_to_a_const_array_is_caught():
 def test_an_endless_loop_is_ended_and_its_line_named():
     start = time.monotonic()
     message = mistake("endless", [floats(2), 1], time_limit=0.3)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
     assert "endless did not end within 0.3 s: thread (0, 0, 0) of block (0, 0, 0) still runs" in message
     assert int(message.split(":")[1]) - line_of("endless") in (-1, 0)
 

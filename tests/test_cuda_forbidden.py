@@ -129,8 +129,8 @@ def test_the_kernels_of_the_course_contain_nothing_forbidden():
 
 @pytest.mark.parametrize("part", ["exit(", "#define " + "a" * 200 + "(\n", 'R"(', "/*", "'", '"', "\\\n", "#", "a##"])
 def test_a_long_hostile_text_takes_no_time(part):
-    started = time.monotonic()
+    started = time.process_time()
     source = CudaSource('extern "C" __global__ void f(float* a) {}\n' + part * 10_000, "k.cu")
     forbidden(source)
     parameters(source, "f")
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10

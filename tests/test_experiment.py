@@ -319,7 +319,7 @@ def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path
         try:
             wait_until(lambda: len(those_of(tmp_path, used=2)) == 1)  # the run has started, and computes
             process.send_signal(number)
-            assert process.wait(10) == (130 if words else -number)
+            assert process.wait(60) == (130 if words else -number)
             wait_until(lambda: not those_of(tmp_path))
         finally:
             process.kill()
@@ -327,7 +327,7 @@ def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path
     assert not list((tmp_path / "new" / "runs").iterdir())
 
 
-def wait_until(happened, patience=20):
+def wait_until(happened, patience=60):
     end = time.monotonic() + patience
     while not happened():
         assert time.monotonic() < end
