@@ -247,7 +247,8 @@ def launched(accesses: Accesses) -> str:
     trace, idle = accesses.trace, accesses.idle
     threads = prod(trace.grid) * prod(trace.block)
     blocks = f"{_axes(trace.grid)} block{'s' * (prod(trace.grid) > 1)} of {_axes(trace.block)} threads"
-    return f"{blocks}; {f'{idle} of {threads} threads touch nothing' if idle else f'all {threads} threads touch cells'}"
+    touching = f"{idle} of {threads} threads touch nothing" if idle else f"all {threads} threads touch cells"
+    return f"{blocks}; {touching}"
 
 
 def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple[str, ...], list[tuple]]], list[str]]:

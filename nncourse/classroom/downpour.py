@@ -131,7 +131,8 @@ def words_of(courses: dict[str, Course]) -> str:
     said = [f"Downpour's gradients are stale by {stale.mean():.2g} updates on average, at most by {stale.max()}."]
     for key, course in courses.items():
         name = key[0].upper() + key[1:]
-        updates = f"{len(course.costs) - 1} update{'s' * (len(course.costs) != 2)}"
+        number = len(course.costs) - 1
+        updates = "1 update" if number == 1 else f"{number} updates"
         if course.costs[-1] > course.costs[0]:
             said.append(f"{name} diverges: take a smaller rate.")
         else:

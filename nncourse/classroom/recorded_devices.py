@@ -106,7 +106,7 @@ def weight_gradients() -> list[str]:
     times = {(each["kernel"], each["samples"]): duration(each["seconds"]) for each in found}
     lines = [f"{name:10}" + "".join(f"{times[name, n]:>16}" for n in columns) for name in kernels]
     side = gpu_seconds.SIDE
-    heads = "".join(f"{f'{n:,} samples':>16}" for n in columns)
+    heads = "".join(f"{head:>16}" for head in (f"{n:,} samples" for n in columns))
     return [f"weight_gradient, {side:,} × {side:,} weights", f"{'':10}{heads}", *lines, overheads.where()]
 
 

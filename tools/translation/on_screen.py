@@ -25,8 +25,13 @@ matplotlib.text.Text.draw = _told(matplotlib.text.Text.draw)
 """
 HOOK_CELL = "hook"
 # Of a widget's state: what is no text for people.
-NO_TEXTS = re.compile(r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs)$")
+NO_TEXTS = re.compile(
+    r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values|form)$"
+)
+# In what describes a control or an array: how the code calls it.
+NAMES = {"name", "kind", "plays", "dtype", "value", "settings", "surface"}
 HIDDEN_TAGS = {"style", "script"}
+CELLS = {"td", "th"}  # of a table, of which a row is a line
 SPOKEN = {"alt", "title", "aria-label", "placeholder"}
 
 
@@ -66,34 +71,44 @@ def of_output(output: Any) -> Iterator[str]:
 
 
 def _of_value(value: Any) -> Iterator[str]:
-    """The strings in a widget's trait; keys of dictionaries are names."""
+    """The strings in a widget's trait; keys of dictionaries are names, and some of their values."""
     if isinstance(value, str):
         yield page(value) if "<" in value else value
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _of_value(each)
+        for key, each in value.items():
+            if key == "options":  # a name, and the words that are shown for it
+                yield from (words for _, words in each)
+            elif key not in NAMES:
+                yield from _of_value(each)
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _of_value(each)
 
 
 class _Page(HTMLParser):
-    """Collects the text of a page, and the attributes that are read out."""
+    """Collects the text of a page, a row of a table in one line, and the attributes that are read out."""
 
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
         self.hidden = 0
+        self.in_row = False
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.hidden += tag in HIDDEN_TAGS
+        if tag == "tr":
+            self.in_row = True
+            self.texts.append("")
         self.texts += [value for name, value in attributes if name in SPOKEN and value]
 
     def handle_endtag(self, tag: str) -> None:
         self.hidden -= tag in HIDDEN_TAGS
+        self.in_row &= tag != "tr"
 
     def handle_data(self, data: str) -> None:
-        if not self.hidden:
+        if self.in_row:
+            self.texts[-1] += f"{data}  "
+        elif not self.hidden:
             self.texts.append(data)
 
 
