@@ -230,13 +230,16 @@ def table(accesses: Accesses) -> str:
         for name, *texts in (head, *rows):
             numbers = (f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
             lines.append(f"{name[: first - 1]:{first}}" + "".join(numbers))
-    return "\n".join(lines + [_short(line) for line in remarks])
+    return "\n".join(lines + [line for words in remarks for line in wrapped(words, 80, "  ")])
 
 
-def wrapped(words: str, width: int) -> list[str]:
-    """The words in lines of at most so many letters; a size stays on the line of its name, as in "batch 32"."""
+def wrapped(words: str, width: int, later: str = "") -> list[str]:
+    """The words in lines of at most so many letters; a size stays on the line of its name, as in "batch 32".
+
+    `later` stands before the second line and those after it.
+    """
     tied = re.sub(r"(?<=\w) (?=\d)", "\N{NO-BREAK SPACE}", words)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(tied, width)]
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(tied, width, subsequent_indent=later)]
 
 
 def launched(accesses: Accesses) -> str:
@@ -282,7 +285,3 @@ def _faults(accesses: Accesses) -> list[str]:
 def _axes(sizes: tuple[int, int, int]) -> str:
     """(4, 2, 1) -> "4 × 2"."""
     return " × ".join(map(str, sizes)).removesuffix(" × 1").removesuffix(" × 1")
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= 80 else line[:79] + "…"

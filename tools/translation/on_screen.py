@@ -23,6 +23,7 @@ def _told(draw):
 
 matplotlib.text.Text.draw = _told(matplotlib.text.Text.draw)
 """
+HOOK_CELL = "hook"
 # Of a widget's state: what is no text for people.
 NO_TEXTS = re.compile(
     r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values|form)$"
@@ -34,9 +35,9 @@ CELLS = {"td", "th"}  # of a table, of which a row is a line
 SPOKEN = {"alt", "title", "aria-label", "placeholder"}
 
 
-def run(notebook: Any, folder: str, environment: dict[str, str]) -> Any:
-    """The notebook with its outputs and the texts of its figures; its cells run one after the other."""
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(HOOK, id="hook"))
+def run(notebook: Any, folder: str, environment: dict[str, str], hook: str = HOOK) -> Any:
+    """The notebook with its outputs; its cells run after `hook`, one after the other. HOOK prints figures' texts."""
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(hook, id=HOOK_CELL))
     client = NotebookClient(notebook, timeout=600, allow_errors=True, resources={"metadata": {"path": folder}})
     client.execute(env=environment)
     return notebook
@@ -46,7 +47,7 @@ def texts(notebook: Any) -> Iterator[tuple[str, str]]:
     """Each text on the screen with the id of its cell, or "widget"."""
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
-            for text in _of_output(output):
+            for text in of_output(output):
                 yield cell.id, text
     state = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
     for model in state.values():
@@ -55,7 +56,8 @@ def texts(notebook: Any) -> Iterator[tuple[str, str]]:
                 yield from (("widget", text) for text in _of_value(value))
 
 
-def _of_output(output: Any) -> Iterator[str]:
+def of_output(output: Any) -> Iterator[str]:
+    """The texts of one output."""
     if output.output_type == "stream":
         yield output.text
     elif output.output_type == "error":
