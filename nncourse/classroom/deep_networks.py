@@ -19,7 +19,7 @@ from nncourse.errors import CourseError
 from nncourse.model.image_layers import Convolution, MaxPool
 from nncourse.model.layers import Dense, Layer, LayerSequence, Shape
 from nncourse.model.network import Network
-from nncourse.model.residual import Residual
+from nncourse.model.residual import BatchNorm, Residual
 
 BLUE, ORANGE = "#1f77b4", "#e07b00"
 BOXES = ("convolution", "batch norm, ReLU", "convolution", "batch norm")  # of the body, upwards
@@ -117,7 +117,7 @@ def parts(network: Network) -> list[Part]:
         products = sum(_products(layer, below))
         name = _name(layer)
         last = found[-1] if found else None
-        if last and name.startswith("block") and last.name.split(" × ")[-1] == name and last.shape == shape:
+        if last and isinstance(layer, Residual) and last.name.split(" × ")[-1] == name and last.shape == shape:
             count = int(last.name.split(" × ")[0]) if " × " in last.name else 1
             found[-1] = Part(f"{count + 1} × {name}", shape, last.parameters + parameters, last.products + products)
         else:
@@ -136,7 +136,9 @@ def _name(layer: Layer) -> str:
             return f"max-pool {layer.size}×{layer.size}, stride {layer.stride}"
         case Dense():
             return "dense"
-    return repr(layer).split(" of ")[0]
+        case BatchNorm():
+            return "batch normalisation"
+    return repr(layer)
 
 
 def _products(layer: Layer, below: Shape) -> Iterator[int]:
