@@ -11,10 +11,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nncourse import __version__, language
+from nncourse.arguments import in_our_words
 from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwritable
 
 DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
 PATIENCE = 6.0  # seconds without a step
+OPTION_WORDS = {
+    "activation": "activation",
+    "cost": "cost",
+    "initialiser": "initialiser",
+    "scaling": "scaling",
+    "dropout": "dropout",
+}
+COUNT_WORDS = {"right": "right", "wrong": "wrong", "not checked": "not checked"}
 SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
 
 
@@ -42,7 +51,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         if f"--{command}" in arguments and arguments[0].startswith("-"):
             arguments.remove(f"--{command}")
             arguments.insert(0, command)
-    options, unknown = _parser().parse_known_args(arguments)
+    with in_our_words():
+        options, unknown = _parser().parse_known_args(arguments)
     options.arguments = arguments
     if unknown:
         guess = nearest(unknown[0], options.spellings)
@@ -59,7 +69,12 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="nncourse", description="Train and test neural networks; check and time their kernels.")
-    parser.add_argument("--version", action="version", version=f"nncourse {__version__}")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"nncourse {__version__}",
+        help="show program's version number and exit",
+    )
     commands = parser.add_subparsers(required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], words: str, **options) -> argparse.ArgumentParser:
@@ -259,7 +274,7 @@ def _train_here(options: argparse.Namespace, heart) -> int:
     if resumed:
         network = resumed.network
         for name in (*given, *["dropout"] * (options.dropout is not None)):
-            raise CourseError(f"--resume goes on with the model's own {name}: leave --{name} out")
+            raise CourseError(f"--resume goes on with the model's own {OPTION_WORDS[name]}: leave --{name} out")
         if options.layers is not None:
             refuse_other_layers(network, options.layers, f"--layers as in {options.resume}")
     elif options.layers is not None:
@@ -385,7 +400,7 @@ def _check(options: argparse.Namespace) -> int:
             verdict = operation.check(name, device="emulator" if options.emulate and kernel.cuda else None)
             print(verdict, flush=True)
             count["right" if verdict else "wrong"] += 1
-    print(", ".join(f"{number} {word}" for word, number in count.items()))
+    print(", ".join(f"{number} {COUNT_WORDS[kind]}" for kind, number in count.items()))
     return 1 if count["wrong"] else 0
 
 

@@ -1,6 +1,7 @@
 """CourseError for user mistakes, suggestions for misspelt names, and atomic file writes."""
 
 import difflib
+import errno
 import os
 import stat
 import tempfile
@@ -8,6 +9,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 MOST_LISTED = 24  # names in a message
+SYSTEM_WORDS = {  # why the system refuses a file, as the system says it in English
+    errno.EACCES: "Permission denied",
+    errno.EEXIST: "File exists",
+    errno.EISDIR: "Is a directory",
+    errno.ELOOP: "Too many levels of symbolic links",
+    errno.ENAMETOOLONG: "File name too long",
+    errno.ENOENT: "No such file or directory",
+    errno.ENOSPC: "No space left on device",
+    errno.ENOTDIR: "Not a directory",
+    errno.ENOTEMPTY: "Directory not empty",
+    errno.EPERM: "Operation not permitted",
+    errno.EROFS: "Read-only file system",
+}
 
 
 class CourseError(ValueError):
@@ -42,6 +56,12 @@ def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
     raise CourseError(f"wanted {what}, one of {', '.join(listed)}; got {got!r}{nearest(str(got), names)}")
 
 
+def reason_of(error: Exception) -> str:
+    """What went wrong with a file, in words, without its name; of an error that is none of the system's, its text."""
+    number = getattr(error, "errno", None)
+    return SYSTEM_WORDS.get(number) or getattr(error, "strerror", None) or str(error)
+
+
 def _is_no_file(path: Path) -> bool:
     """Whether `path` exists but is not a regular file: a folder, or a device such as /dev/null."""
     return os.path.exists(path) and not os.path.isfile(path)
@@ -63,7 +83,7 @@ def read_regular(path: Path, most: int) -> bytes:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise OSError(f"is a link or cannot be opened ({error.strerror})") from None
+        raise OSError(f"is a link or cannot be opened ({reason_of(error)})") from None
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("is no file")
@@ -105,7 +125,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             write(new)
             os.replace(new, path)
     except OSError as error:
-        raise CourseError(f"{path}: cannot be written: {error.strerror}") from error
+        raise CourseError(f"{path}: cannot be written: {reason_of(error)}") from error
 
 
 class DoesNotFitError(CourseError):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, reason_of, write_atomically
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -48,7 +48,7 @@ def read_table(path: Path) -> tuple[Rows, np.ndarray]:
     try:
         text = path.read_text("utf-8-sig")  # "-sig": spreadsheets write a byte-order mark
     except (OSError, ValueError) as error:
-        reason = f"it cannot be read ({error.strerror})" if isinstance(error, OSError) else "this is no text in UTF-8"
+        reason = f"it cannot be read ({reason_of(error)})" if isinstance(error, OSError) else "this is no text in UTF-8"
         raise CourseError(f"{path}: a CSV file is wanted, but {reason}") from error
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     first = _fields(lines[0][1]) if lines else []
@@ -106,8 +106,7 @@ def read_idx(path: str | Path) -> np.ndarray:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CourseError(f"{path}: an IDX file is wanted, but it cannot be read ({reason})") from error
+        raise CourseError(f"{path}: an IDX file is wanted, but it cannot be read ({reason_of(error)})") from error
     if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise CourseError(f"{path}: an IDX file of unsigned bytes is wanted, but this is another format")
     start = 4 + 4 * content[3]

@@ -25,6 +25,18 @@ def my_kernels(tmp_path, monkeypatch):
     return tmp_path / "my_kernels"
 
 
+@pytest.fixture(scope="session")
+def spanish() -> str:
+    """The Spanish edition's notebooks and package are generated from what is there now; fail where they are not."""
+    from pathlib import Path
+
+    from tools.translation import stamp
+
+    if not stamp.is_new(Path(__file__).resolve().parents[1], "es"):
+        pytest.fail("the Spanish edition is missing or old: run python tools/translate.py write es")
+    return "es"
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20)

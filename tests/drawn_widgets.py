@@ -6,7 +6,7 @@ from nncourse.classroom.drawn import Control, Drawn
 def another(control: Control, now):
     """A value that the control can take, other than `now`."""
     if control.kind == "menu":
-        return next(option for option in control.options if option != now)
+        return next(value for value, _ in control.options if value != now)
     if control.log:
         return control.low * (control.high / control.low) ** 0.3
     value = control.low + 0.7 * (control.high - control.low)

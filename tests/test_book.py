@@ -1,4 +1,4 @@
-"""The web book: two notebooks as pages without a warning, nothing fetched, words for every image, coloured CUDA C."""
+"""The web book: two notebooks as pages in each language without a warning, nothing fetched, words for every image."""
 
 import importlib.util
 import json
@@ -33,6 +33,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 BUILT = ("00_start_here", "02_activations")
 ADDRESS = "https://course.example/nncourse"
 LANGUAGES = {"en": "English", "es": "Español"}
+SEARCHED = {"en": ("sigmoid", "perceptron", "emul"), "es": ("sigmoid", "perceptron", "emul")}  # the stems of words
 FETCHING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
 
 
@@ -65,24 +66,44 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory):
+@pytest.fixture(scope="module", params=LANGUAGES)
+def book(request, spanish, tmp_path_factory):
     """Two notebooks, the topics `neuron` and `measuring` and a front page, built as one of two languages."""
-    out = tmp_path_factory.mktemp("book")
+    out, language = tmp_path_factory.mktemp("book"), request.param
     only = ",".join((*BUILT, "neuron", "measuring"))
-    built = build(out, "--only", only, "--address", ADDRESS, "--languages", json.dumps(LANGUAGES))
+    options = ("--only", only, "--address", ADDRESS, "--languages", json.dumps(LANGUAGES), "--lang", language)
+    built = build(out, *options, NNCOURSE_LANG=language)
     assert built.returncode == 0, built.stdout + built.stderr
-    html = out / "html" / "en"
+    html = out / "html" / language
     pages = {str(path.relative_to(html)): Page(path) for path in html.rglob("*.html")}
-    return SimpleNamespace(html=html, pages=pages, said=built.stdout + built.stderr)
+    return SimpleNamespace(language=language, out=out, html=html, pages=pages, said=built.stdout + built.stderr)
 
 
 @needs_sphinx
 def test_two_notebooks_become_pages_without_a_warning(book):
-    assert "WARNING" not in book.said and "ERROR" not in book.said
+    said = "\n".join(line for line in book.said.splitlines() if "IPKernelApp" not in line)  # it warns of its own ports
+    assert "WARNING" not in said and "ERROR" not in said
     wanted = {f"notebooks/{name}.html" for name in BUILT}
-    assert [path.name for path in book.html.parent.iterdir()] == ["en"]
+    assert [path.name for path in book.html.parent.iterdir()] == [book.language]
     assert wanted | {"index.html", "reference/index.html", "reference/neuron.html"} <= book.pages.keys()
+
+
+@needs_sphinx
+def test_the_pages_are_in_their_language_and_its_notebooks_were_run(book):
+    """English notebooks have their outputs; others are run, in their language, and kept."""
+    words = edition(book.language).words()
+    for name, page in book.pages.items():
+        assert [html["lang"] for html in page.of("html")] == [book.language], name
+    for name in BUILT:
+        assert words.TRY_IT in book.pages[f"notebooks/{name}.html"].text
+    kept = sorted((book.out / "cache" / "notebooks").glob("*.ipynb"))
+    assert [path.name.split(".")[:2] for path in kept] == [
+        [name, book.language] for name in BUILT if book.language != "en"
+    ]
+    for path in kept:
+        cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        english = nbformat.read(ROOT / "notebooks" / f"{path.name.split('.')[0]}.ipynb", as_version=4).cells
+        assert [cell.id for cell in cells if cell.outputs] == [cell.id for cell in english if cell.get("outputs")]
 
 
 @needs_sphinx
@@ -207,24 +228,25 @@ def test_each_notebook_can_be_downloaded_without_outputs(book):
         (link,) = [link["href"] for link in page.of("a") if link.get("href", "").endswith(f"{name}.ipynb")]
         there = nbformat.read((page.path.parent / link).resolve(), as_version=4)
         assert not any(cell.get("outputs") for cell in there.cells)
-        wanted = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+        wanted = nbformat.read(edition(book.language).notebooks / f"{name}.ipynb", as_version=4)
         assert [cell.source for cell in there.cells] == [cell.source for cell in wanted.cells]
         assert f"git clone {ADDRESS}" in re.sub(r"<[^>]+>", "", page.text)
 
 
 @needs_sphinx
 def test_each_page_leads_to_itself_in_the_other_language(book):
+    (other,) = LANGUAGES.keys() - {book.language}
     for name in ("index.html", f"notebooks/{BUILT[0]}.html", "reference/neuron.html"):
         page = book.pages[name]
-        (link,) = [link for link in page.of("a") if link.get("hreflang") == "es"]
+        (link,) = [link for link in page.of("a") if link.get("hreflang") == other]
         there = Path(os.path.normpath(page.path.parent / link["href"]))
-        assert there == book.html.parent / "es" / name
+        assert there == book.html.parent / other / name
 
 
 @needs_sphinx
 def test_the_search_finds_words_of_the_pages(book):
     index = (book.html / "searchindex.js").read_text("utf-8")
-    assert all(word in index for word in ("sigmoid", "perceptron", "emul"))
+    assert all(word in index for word in SEARCHED[book.language])
 
 
 # Without Sphinx

@@ -15,7 +15,7 @@ def test_the_plan_adds_up_and_counts_the_blocks_of_a_stage():
     network = resnet(18, classes=5, channels=2, height=40, width=56)
     parts = deep_networks.parts(network)
     assert sum(part.parameters for part in parts) == network.flat_parameters.size
-    assert [part.name for part in parts if "block" in part.name] == ["2 × block of 2 layers"] * 4
+    assert [(part.blocks, part.name) for part in parts if part.blocks] == [(2, "block of 2 layers")] * 4
     # The first convolution: 64 filters of 7 × 7 on two channels, at 20 × 28 places.
     assert parts[0].products == 64 * 2 * 49 * 20 * 28 and parts[0].shape == (64, 20, 28)
     # The second stage at 5 × 7: 64 to 128, three times 128 to 128, and 1 × 1 on the shortcut.

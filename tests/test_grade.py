@@ -15,12 +15,16 @@ from pathlib import Path
 import pytest
 
 from nncourse import sandbox
+from nncourse.classroom import grade as grade_module
 from nncourse.classroom import judging, sameness, submission
 from nncourse.classroom.course import exercises, solution_text
 from nncourse.classroom.grade import grade
+from nncourse.classroom.kinds import KIND_WORDS
 from nncourse.cli import main
-from nncourse.cuda import emulate
+from nncourse.cuda import emulate, faults
 from nncourse.errors import CourseError
+from nncourse.kernels import verdict
+from nncourse.simulation import faults as exchanges
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
 OTHER_NAMES = "def sigmoid(numbers):\n    # mine\n    return 1/(1 + np.exp(-numbers))\n"
@@ -407,6 +411,11 @@ def test_feedback_names_nobody_else_and_nothing_of_a_student_becomes_html(tmp_pa
     for text in (*pages.values(), overview):
         assert "<script" not in text and "<b>" not in text
     assert "Mallory Quux" in overview and "&lt;script&gt;" in pages["eve.html"]
+
+
+def test_every_kind_of_verdict_has_words():
+    assert verdict.WORDS.keys() | set(exchanges.KINDS) | set(grade_module.BY_HAND) <= KIND_WORDS.keys()
+    assert all(any(each.startswith(kind) for kind in KIND_WORDS) for each in faults.TEMPLATES)
 
 
 def test_a_name_that_a_spreadsheet_would_run_is_text(tmp_path):

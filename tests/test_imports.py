@@ -18,6 +18,7 @@ BELOW = {
     "nncourse": {"language"},
     "language": set(),
     "errors": set(),
+    "arguments": set(),
     "architecture": set(),
     "calls": set(),
     "reading": {"errors"},
@@ -41,12 +42,12 @@ BELOW = {
         "kernels", "model",
     },
     "classroom": {
-        "errors", "language", "architecture", "calls", "reading", "device", "group", "datasets", "cuda", "worker",
-        "kernels", "model", "parallel", "nncourse", "sandbox",
+        "arguments", "errors", "language", "architecture", "calls", "reading", "device", "group", "datasets", "cuda",
+        "worker", "kernels", "model", "parallel", "nncourse", "sandbox",
     },
     "cli": {
-        "nncourse", "errors", "language", "reading", "device", "datasets", "cuda", "kernels", "model", "classroom",
-        "parallel",
+        "nncourse", "arguments", "errors", "language", "reading", "device", "datasets", "cuda", "kernels", "model",
+        "classroom", "parallel",
     },
     "__main__": {"cli"},
 }  # fmt: skip

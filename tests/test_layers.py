@@ -7,7 +7,7 @@ from finite_differences import compare_gradients
 from nncourse.errors import CourseError
 from nncourse.kernels.backend import choose
 from nncourse.model import network as networks
-from nncourse.model.descriptions import rebuilt
+from nncourse.model.descriptions import KIND_WORDS, KINDS, rebuilt, words_of
 from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters
 from nncourse.model.layers import Dense, LayerSequence, Pass, Turn
 from nncourse.model.network import Network, forward, make_network, training_step
@@ -228,6 +228,11 @@ def test_a_description_rebuilds_the_layers():
     assert [array.shape for array in again.parameters] == [array.shape for array in network.parameters]
     X = np.random.default_rng(1).normal(size=(3, 3))
     np.testing.assert_array_equal(again.predict(X, NUMPY), network.predict(X, NUMPY))
+
+
+def test_each_kind_of_layer_has_words():
+    assert KIND_WORDS.keys() == KINDS.keys()
+    assert words_of(dense(3, 4)) == "dense"
 
 
 @pytest.mark.parametrize(

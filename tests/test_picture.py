@@ -419,3 +419,13 @@ def test_notebook_03b_draws_a_tiled_kernel_with_its_own_block(tile, capsys):
     said = capsys.readouterr().out
     assert f"{tile} × {tile} threads" in said
     assert "✗" not in said
+
+
+def test_a_long_remark_goes_on_in_another_line():
+    """Nothing of it is cut off: not in languages that take more letters either."""
+    seen = picture.show("add_bias", "naive", batch=5, n=6)
+    fault = "the first of them is 0.1234567, expected is -0.05469847 ± 5e-07, the last is here"
+    lines = table(replace(seen.accesses, fault=fault)).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("✗"))
+    assert lines[first + 1].startswith("  ") and max(map(len, lines)) <= 80
+    assert " ".join(f"{lines[first]} {lines[first + 1].strip()}".split()) == f"✗ the result is wrong: {fault}"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from figures import fits_on_its_page, png
 
-from nncourse.classroom import overheads, recorded_devices, scaling
+from nncourse.classroom import overheads, recorded_devices, recorded_words, scaling
 from nncourse.errors import CourseError
 from nncourse.kernels.catalogue import find
 from nncourse.parallel import scaling as measuring
@@ -96,6 +96,7 @@ def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch,
     monkeypatch.setattr(scaling.start, "refuse_without_mpi", none)
     steps = scaling.measure_steps([8], [8, 64], rounds=2, seconds=0.002, sizes=(20, 10, 3))
     assert "simulated: wanted mpi4py" in steps.source
+    assert steps.simulated
     assert len(steps.together[64]) == len(steps.alone[8]) == 2 and set(steps.alone) == {8}
     assert steps.exchange[8][0] == pytest.approx(ring_seconds(scaling.MADE_UP, scaling.GRADIENT, 2))
     assert_whole(scaling.plot_steps(steps))
@@ -162,6 +163,22 @@ def test_figures_of_runs_and_lines():
     assert shown.words.startswith("Simulated.") and "3.5 at 4" in shown.words
 
 
+def test_what_has_words_is_recorded():
+    texts = [path.read_text("utf-8") for path in sorted(overheads.RESULTS.glob("*.json"))]
+    recorded = {value for text in texts for value in _strings(json.loads(text))}
+    assert not recorded_words.WORDS.keys() - recorded
+    assert recorded_words.in_words("convolution_forward") == "convolution_forward"
+
+
+def _strings(value):
+    """All strings in what JSON holds, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in [*value, *(value.values() if isinstance(value, dict) else ())]:
+            yield from _strings(each)
+
+
 def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tmp_path, monkeypatch):
     monkeypatch.setattr(overheads, "RESULTS", tmp_path)
     overheads.recorded.cache_clear()
@@ -183,7 +200,7 @@ def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tm
     }
     (tmp_path / "devices_gpu.json").write_text(json.dumps(on_gpu))
     lines = recorded_devices.training_on_cpu()
-    assert re.search(r"256 .* 0\.80   0\.50 to 1\.20", lines[1]) and lines[-1] == "recorded, A machine, 2026-11-22"
+    assert re.search(r"256 .* 0\.80 +0\.50 to 1\.20", lines[1]) and lines[-1] == "recorded, A machine, 2026-11-22"
     lines = recorded_devices.training_on_gpus()
     assert re.search(r"nncourse on 0, 1 .*1\.980 +0\.990 +– +– +– +0\.510 +–", lines[3])
     assert len({len(line) for line in lines[:4]}) == 1  # a long name keeps its columns

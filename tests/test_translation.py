@@ -1,13 +1,7 @@
 """tools/translate.py: the same code in another language, catalogues that follow the English, and the switch."""
 
 import ast
-import json
-import os
-import re
 import shutil
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import nbformat
@@ -21,6 +15,7 @@ from tools.translation import (
     markdown,
     notebooks,
     package,
+    pseudo,
     python_text,
     sources,
     stamp,
@@ -84,6 +79,31 @@ def test_units_are_whole_sentences_without_the_marks_around_them():
 def test_formulas_are_translated_and_names_of_operations_are_not():
     code = 'made = Operation("bias sum", "db = mean of D over the batch", "D (batch, n) -> db (n,)", f)\n'
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
+
+
+def test_keys_of_a_dictionary_of_words_are_names_and_its_values_are_read():
+    code = 'WAY_WORDS: dict[str, str] = {"back": "back", "at once": "at once"}\nprint(times["at once"])\n'
+    found = python_text.units(code, Words())
+    assert [(unit.text, unit.begin) for unit in found] == [
+        (text, code.index(f': "{text}"') + 2) for text in ("back", "at once")
+    ]
+
+
+def test_single_words_are_read_where_a_figure_or_get_shows_them():
+    code = 'plot_lines(lines, "epoch", "cost")\nprint(f"{name:8} {notes.get(name, \'the course’s\')}")\nlook("epoch")\n'
+    found = [unit.text for unit in python_text.units(code, Words())]
+    assert found == ["epoch", "cost", "{name:8} {notes.get(name, 'the course’s')}"]
+
+
+@pytest.mark.parametrize(("shown", "bare"), [("⟦all⟧ mean", "mean"), ("db mean of D⟧ 3 ✓", "3 ✓"), ("3 ⟦cut", "3")])
+def test_a_text_without_one_of_its_brackets_is_cut_off(shown, bare):
+    assert pseudo.without_brackets(f"one\n{shown}").split("\n")[1].strip() == bare
+
+
+def test_a_short_word_between_holes_is_a_text_and_a_name_with_holes_is_not():
+    code = 'say = f"{low} to {high}", f"{n} block{\'s\' * (n > 1)}", f"of {name}", f"layer{n}", f"{file}.{kind}"\n'
+    found = [unit.text for unit in python_text.units(code, Words())]
+    assert found == ["{low} to {high}", "{n} block{'s' * (n > 1)}", "of {name}"]
 
 
 def translated_c(source: str, said: dict[str, str]) -> str:
@@ -209,6 +229,7 @@ def test_write_translates_and_leaves_english_where_nothing_is_said(tmp_path):
     ("text", "said", "kind", "what"),
     [
         ("it is {x} now", "ahora es {y}", "f-string", "holes"),
+        ("wanted %s; got %(got)r", "se pide %s", "string", "holes"),
         ("it is {'up' if x else 'down'}", "está {'arriba' if y else 'abajo'}", "f-string", "holes"),
         ("call `hint`", "llama a `pista`", "paragraph", "code"),
         ("where $x = 1$", "donde $x = 2$", "paragraph", "formulas"),
@@ -248,99 +269,6 @@ def test_code_that_would_change_is_refused():
     assert refused == ["second"] and result.cells[0].source == cell.source
 
 
-SAYS = """
-import numpy as np
-from nncourse.classroom import widgets
-from nncourse.classroom.course import hint
-from nncourse.classroom.exercise import exercise
-from nncourse.kernels import check
-
-hint("neuron", "loops")
-
-@exercise("step", kernel="numpy")
-def step(z):
-    return np.where(z > 0, 1, 0)
-
-drawn = widgets.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
-print("label", drawn.controls[0]["label"])
-print(check.__file__)
-"""
-
-
-@pytest.fixture(scope="module")
-def in_pseudo(tmp_path_factory):
-    """A copy of the course in which every text is in brackets."""
-    root = tmp_path_factory.mktemp("course")
-    for name in ("nncourse", "locale", "notebooks"):
-        ignored = shutil.ignore_patterns("__pycache__", "languages", "es", "pseudo", "0[1-9]*.ipynb", "1*.ipynb")
-        shutil.copytree(ROOT / name, root / name, ignore=ignored)
-    assert commands.write(root, "pseudo") == 0
-    return root
-
-
-def run(root: Path, *arguments: str, language: str = "pseudo") -> subprocess.CompletedProcess:
-    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "NNCOURSE_LANG": language}
-    environment["NNCOURSE_MY_KERNELS"] = str(root / "kernels")
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, cwd=root)
-
-
-def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
-    (in_pseudo / "says.py").write_text(SAYS, "utf-8")
-    told = run(in_pseudo, "says.py")
-    assert told.returncode == 0, told.stderr
-    assert "⟦Let z start as the bias b." in told.stdout
-    assert re.search(r"✗ step \(numpy\): .*int64.*⟦, wanted⟧ float32", told.stdout)
-    assert "label ⟦weight w1⟧" in told.stdout
-    assert str(in_pseudo / "nncourse" / "languages" / "pseudo") in told.stdout
-    wrong = run(in_pseudo, "-m", "nncourse", "check", "nosuch")
-    assert wrong.returncode == 2 and "⟦wanted⟧ ⟦an operation⟧⟦, one of⟧" in wrong.stderr
-
-
-KEEPS = """
-from nncourse.classroom.exercise import exercise
-
-@exercise("relu", kernel="{kernel}")
-def relu(z):
-    return {xp}.maximum(z, 0)
-"""
-TELLS = """
-from nncourse.classroom import overheads
-from nncourse.classroom.version import course_version, package_files
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.backend import choose
-print(course_version(), len(package_files()), kept_kernels.folder(), overheads.RESULTS)
-print(sorted(choose("numpy", mine=True).yours), *kept_kernels.progress().values())
-"""
-
-
-@pytest.mark.parametrize(("keeps", "uses"), [("en", "pseudo"), ("pseudo", "en")])
-def test_both_languages_are_one_course_and_share_kept_kernels(keeps, uses, in_pseudo):
-    shutil.rmtree(in_pseudo / "kernels", ignore_errors=True)
-    (in_pseudo / "keeps.py").write_text(KEEPS.format(kernel="numpy", xp="np"), "utf-8")
-    (in_pseudo / "tells.py").write_text(TELLS, "utf-8")
-    kept = run(in_pseudo, "keeps.py", language=keeps)
-    assert "✓" in kept.stdout, kept.stdout + kept.stderr
-    told = [run(in_pseudo, "tells.py", language=language).stdout for language in (keeps, uses)]
-    assert told[0] == told[1] and "['relu']" in told[0]
-
-
-def test_a_hand_out_in_another_language_speaks_it(in_pseudo, tmp_path):
-    path = tmp_path / "course.zip"
-    made = run(in_pseudo, "-m", "nncourse", "handout", "--out", str(path))
-    assert made.returncode == 0, made.stderr
-    with zipfile.ZipFile(path) as archive:
-        archive.extractall(tmp_path)
-    manifest = json.loads((tmp_path / "course/MANIFEST.json").read_text("utf-8"))
-    assert manifest["language"] == "pseudo"
-    (first,) = manifest["notebooks"]
-    assert "⟦" in (tmp_path / "course" / first).read_text("utf-8")
-    wrong = run(tmp_path / "course", "-m", "nncourse", "check", "nosuch")
-    assert wrong.returncode == 2 and "⟦wanted⟧ ⟦an operation⟧⟦, one of⟧" in wrong.stderr
-    english = run(tmp_path / "course", "-m", "nncourse", "check", "nosuch", language="")
-    assert english.returncode == 2 and "wanted an operation, one of" in english.stderr
-
-
 def test_what_is_generated_is_made_anew_only_when_something_has_changed(tmp_path):
     root = small_course(tmp_path)
     commands.update(root, "es")
@@ -349,19 +277,6 @@ def test_what_is_generated_is_made_anew_only_when_something_has_changed(tmp_path
     assert stamp.is_new(root, "es")
     small_course(root, "Another sentence.")  # in a notebook, which the package's stamp does not count
     assert not stamp.is_new(root, "es")
-
-
-def test_a_language_that_is_missing_or_old_is_refused_in_one_line(in_pseudo):
-    missing = run(in_pseudo, "-m", "nncourse", "check", "relu", language="xx")
-    assert missing.returncode == 2
-    assert missing.stderr == "nncourse: NNCOURSE_LANG=xx: wanted one of en, pseudo; got 'xx'\n"
-    (in_pseudo / "locale" / "pseudo").mkdir()
-    (in_pseudo / "locale" / "pseudo" / "new.po").write_text("")
-    old = run(in_pseudo, "-c", "import nncourse")
-    assert "older than its sources: run python tools/translate.py write pseudo" in old.stderr
-    assert old.stderr.count("\n") == 1
-    (in_pseudo / "locale" / "pseudo" / "new.po").unlink()
-    (in_pseudo / "locale" / "pseudo").rmdir()
 
 
 def test_a_folder_that_has_another_name_may_be_said():

@@ -7,13 +7,10 @@ Every text is in brackets there, so a word without them is in no catalogue. Name
 and libraries are in locale/allowed.toml.
 """
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 
-import nbformat
-from translation import allowed, commands, on_screen, stamp
+from translation import allowed, commands, leftovers, stamp
 from translation.commands import PSEUDO
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,20 +26,11 @@ def main(names: list[str]) -> int:
         if names and path.stem not in names:
             continue
         for solve in ("", "all"):
-            lines = findings(path, solve, names_there)
-            print(*(f"{path.stem}{' solved' if solve else ''}: {line}" for line in lines), sep="\n", flush=True)
+            lines = leftovers.of_notebook(path, solve, names_there)
+            for line in lines:
+                print(line, flush=True)
             found += len(lines)
     return int(found > 0)
-
-
-def findings(path: Path, solve: str, names: allowed.Allowed) -> list[str]:
-    """The words without brackets of one notebook: the cell, the words, and where they stand."""
-    with tempfile.TemporaryDirectory() as kernels:
-        environment = os.environ | {"NNCOURSE_LANG": PSEUDO, "NNCOURSE_MY_KERNELS": kernels, "NNCOURSE_SOLVE": solve}
-        environment |= {"PYTHONPATH": str(path.parents[2])}
-        notebook = on_screen.run(nbformat.read(path, as_version=4), str(path.parent), environment)
-    lines = [line for cell, text in on_screen.texts(notebook) for line in allowed.lines(cell, text, names)]
-    return list(dict.fromkeys(lines))
 
 
 if __name__ == "__main__":

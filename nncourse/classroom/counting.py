@@ -230,13 +230,16 @@ def table(accesses: Accesses) -> str:
         for name, *texts in (head, *rows):
             numbers = (f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
             lines.append(f"{name[: first - 1]:{first}}" + "".join(numbers))
-    return "\n".join(lines + [_short(line) for line in remarks])
+    return "\n".join(lines + [line for words in remarks for line in wrapped(words, 80, "  ")])
 
 
-def wrapped(words: str, width: int) -> list[str]:
-    """The words in lines of at most so many letters; a size stays on the line of its name, as in "batch 32"."""
+def wrapped(words: str, width: int, later: str = "") -> list[str]:
+    """The words in lines of at most so many letters; a size stays on the line of its name, as in "batch 32".
+
+    `later` stands before the second line and those after it.
+    """
     tied = re.sub(r"(?<=\w) (?=\d)", "\N{NO-BREAK SPACE}", words)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(tied, width)]
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(tied, width, subsequent_indent=later)]
 
 
 def launched(accesses: Accesses) -> str:
@@ -244,7 +247,8 @@ def launched(accesses: Accesses) -> str:
     trace, idle = accesses.trace, accesses.idle
     threads = prod(trace.grid) * prod(trace.block)
     blocks = f"{_axes(trace.grid)} block{'s' * (prod(trace.grid) > 1)} of {_axes(trace.block)} threads"
-    return f"{blocks}; {f'{idle} of {threads} threads touch nothing' if idle else f'all {threads} threads touch cells'}"
+    touching = f"{idle} of {threads} threads touch nothing" if idle else f"all {threads} threads touch cells"
+    return f"{blocks}; {touching}"
 
 
 def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple[str, ...], list[tuple]]], list[str]]:
@@ -281,7 +285,3 @@ def _faults(accesses: Accesses) -> list[str]:
 def _axes(sizes: tuple[int, int, int]) -> str:
     """(4, 2, 1) -> "4 × 2"."""
     return " × ".join(map(str, sizes)).removesuffix(" × 1").removesuffix(" × 1")
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= 80 else line[:79] + "…"

@@ -3,6 +3,7 @@
 import argparse
 import shlex
 
+from nncourse.arguments import in_our_words
 from nncourse.cuda.source import COMMENT, KERNEL
 from nncourse.errors import CourseError
 from nncourse.kernels.operation import Operation
@@ -24,7 +25,8 @@ def parsed(line: str) -> argparse.Namespace:
         parser.add_argument(option, type=_sizes)
     parser.add_argument("--shared", type=int)
     try:
-        return parser.parse_args(shlex.split(line))
+        with in_our_words():
+            return parser.parse_args(shlex.split(line))
     except ValueError as error:
         raise CourseError(f"%%cuda: {error}; wanted {USAGE}") from None
 

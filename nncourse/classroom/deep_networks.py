@@ -15,11 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from nncourse.classroom.plots import INK, Described
+from nncourse.classroom.resnet_recorded import table
 from nncourse.errors import CourseError
 from nncourse.model.image_layers import Convolution, MaxPool
 from nncourse.model.layers import Dense, Layer, LayerSequence, Shape
 from nncourse.model.network import Network
-from nncourse.model.residual import Residual
+from nncourse.model.residual import BatchNorm, Residual
 
 BLUE, ORANGE = "#1f77b4", "#e07b00"
 BOXES = ("convolution", "batch norm, ReLU", "convolution", "batch norm")  # of the body, upwards
@@ -101,12 +102,16 @@ def _arrow(axes: Axes, low: tuple, high: tuple, upwards: bool, colour: str) -> N
 
 
 class Part(NamedTuple):
-    """Some layers of a plan: their name, a sample's shape behind them, parameters, and multiplications a sample."""
+    """Some layers of a plan: their name, a sample's shape behind them, parameters, and multiplications a sample.
+
+    `blocks` is how many blocks they are, 0 where they are none.
+    """
 
     name: str
     shape: Shape
     parameters: int
     products: int
+    blocks: int = 0
 
 
 def parts(network: Network) -> list[Part]:
@@ -117,11 +122,11 @@ def parts(network: Network) -> list[Part]:
         products = sum(_products(layer, below))
         name = _name(layer)
         last = found[-1] if found else None
-        if last and name.startswith("block") and last.name.split(" × ")[-1] == name and last.shape == shape:
-            count = int(last.name.split(" × ")[0]) if " × " in last.name else 1
-            found[-1] = Part(f"{count + 1} × {name}", shape, last.parameters + parameters, last.products + products)
+        blocks = int(isinstance(layer, Residual))
+        if last and blocks and last.blocks and (last.name, last.shape) == (name, shape):
+            found[-1] = Part(name, shape, last.parameters + parameters, last.products + products, last.blocks + 1)
         else:
-            found.append(Part(name, shape, parameters, products))
+            found.append(Part(name, shape, parameters, products, blocks))
     return found
 
 
@@ -136,7 +141,9 @@ def _name(layer: Layer) -> str:
             return f"max-pool {layer.size}×{layer.size}, stride {layer.stride}"
         case Dense():
             return "dense"
-    return repr(layer).split(" of ")[0]
+        case BatchNorm():
+            return "batch normalisation"
+    return repr(layer)
 
 
 def _products(layer: Layer, below: Shape) -> Iterator[int]:
@@ -156,10 +163,11 @@ def _products(layer: Layer, below: Shape) -> Iterator[int]:
 def plan(network: Network) -> str:
     """The parts as a table: shape behind each, parameters, and millions of multiplications a sample."""
     rows = parts(network)
-    width = max(len(row.name) for row in rows)
-    lines = [f"{'':{width}} {'gives':>12} {'parameters':>12} {'million products':>17}"]
+    heads = ["", "gives", "parameters", "million products"]
+    lines = []
     for row in rows:
-        size = "×".join(map(str, row.shape))
-        lines.append(f"{row.name:{width}} {size:>12} {row.parameters:12,} {row.products / 1e6:17,.1f}")
+        name = f"{row.blocks} × {row.name}" if row.blocks > 1 else row.name
+        lines.append([name, "×".join(map(str, row.shape)), f"{row.parameters:,}", f"{row.products / 1e6:,.1f}"])
     together = sum(row.parameters for row in rows), sum(row.products for row in rows) / 1e6
-    return "\n".join([*lines, f"{'together':{width}} {'':12} {together[0]:12,} {together[1]:17,.1f}"])
+    lines.append(["together", "", f"{together[0]:,}", f"{together[1]:,.1f}"])
+    return table(heads, lines)

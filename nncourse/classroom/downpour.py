@@ -22,15 +22,28 @@ UPDATES = 300  # the end of the other axis
 TOO_HIGH = 1e3  # a training ends where the cost is above this
 COSTS = 3e-3, 30.0  # the ends of the axis
 MOST_WORKERS = 16
-STYLES = {
-    "alone": ("tab:blue", "o", ":"),
-    "synchronous": ("tab:orange", "s", "--"),
-    "Downpour": ("tab:green", "^", "-"),
-}
+
 CAPTION = (
     "Left, the cost after each update of the parameters. Right, the same over time: a quick worker takes 1 for a "
     "gradient. Blue circles: one worker alone; orange squares: synchronous; green triangles: Downpour."
 )
+
+
+class Style(NamedTuple):
+    """Colour, marks and dashes of a training's lines, what the legend says, and how a sentence begins."""
+
+    colour: str
+    mark: str
+    dashes: str
+    label: str
+    words: str
+
+
+STYLES = {
+    "alone": Style("tab:blue", "o", ":", label="alone", words="Alone"),
+    "synchronous": Style("tab:orange", "s", "--", label="synchronous", words="Synchronous"),
+    "Downpour": Style("tab:green", "^", "-", label="Downpour", words="Downpour"),
+}
 
 
 @dataclass(frozen=True)
@@ -130,8 +143,9 @@ def words_of(courses: dict[str, Course]) -> str:
     stale = courses["Downpour"].staleness[1:]
     said = [f"Downpour's gradients are stale by {stale.mean():.2g} updates on average, at most by {stale.max()}."]
     for key, course in courses.items():
-        name = key[0].upper() + key[1:]
-        updates = f"{len(course.costs) - 1} update{'s' * (len(course.costs) != 2)}"
+        name = STYLES[key].words
+        number = len(course.costs) - 1
+        updates = "1 update" if number == 1 else f"{number} updates"
         if course.costs[-1] > course.costs[0]:
             said.append(f"{name} diverges: take a smaller rate.")
         else:
@@ -149,12 +163,12 @@ def draw(title: str = "", **settings: float) -> tuple[Figure, str]:
     left, right = figure.subplots(1, 2)
     figure.subplots_adjust(left=0.075, right=0.98, bottom=0.25, top=0.9 if title else 0.97, wspace=0.2)
     for name, (times, costs, _) in courses.items():
-        colour, mark, dashes = STYLES[name]
+        colour, mark, dashes, label, _ = STYLES[name]
         seen = np.clip(costs, *COSTS)
         for axes, x, end in ((left, np.arange(len(seen)), UPDATES), (right, times, UNTIL)):
             line = {"color": colour, "linestyle": dashes, "linewidth": 1.2, "marker": mark, "markersize": 5}
             shown = max(2, np.count_nonzero(x <= end))
-            axes.plot(x, seen, label=name if axes is left else None, markevery=max(1, shown // 12), **line)
+            axes.plot(x, seen, label=label if axes is left else None, markevery=max(1, shown // 12), **line)
             axes.set(yscale="log", ylim=COSTS, xlim=(0, end))
             axes.grid(True, alpha=0.3)
             axes.spines[["top", "right"]].set_visible(False)

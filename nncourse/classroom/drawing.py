@@ -30,6 +30,7 @@ DRAWN = {  # strokes: corners (x, y) in hundredths of the pad, y downwards
     "7": [[(30, 20), (70, 20), (46, 82)]],
     "a house": [[(26, 48), (50, 22), (74, 48), (74, 80), (26, 80), (26, 48)]],
 }
+DRAWN_WORDS = {"a house": "a house"}  # digits are the same in all languages
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def still(says: Says, side: int = 28, names: Sequence[str] = ("7", "3", "a house
             axes.imshow(picture, cmap="gray")
             axes.set(xticks=[], yticks=[])
             axes.set_title(title, fontsize=9, color=BOTH_INK)
-        row[0].set_ylabel(name, color=BOTH_INK)
+        row[0].set_ylabel(DRAWN_WORDS.get(name, name), color=BOTH_INK)
         row[2].bar(digits, shares, color=["tab:orange" if share == max(shares) else "tab:blue" for share in shares])
         row[2].set(ylim=(0, 1), facecolor="none")
         row[2].set_xlabel("digit", color=BOTH_INK)
@@ -168,5 +169,5 @@ def still(says: Says, side: int = 28, names: Sequence[str] = ("7", "3", "a house
         for axes in row:
             axes.tick_params(color=BOTH_INK, labelcolor=BOTH_INK)
             axes.spines[:].set_color(BOTH_INK)
-        said.append(f"Drawn: {name}. {in_words(shares, digits)}")
+        said.append(f"Drawn: {DRAWN_WORDS.get(name, name)}. {in_words(shares, digits)}")
     return plots.Described(figure, " ".join(said), photographs=True)

@@ -419,7 +419,7 @@ const CONTROLS = {
     const label = element("label", "", head, about.label);
     const select = element("select", "", place);
     select.id = label.htmlFor = newId();
-    for (const option of about.options) element("option", "", select, option).value = option;
+    for (const [value, words] of about.options) element("option", "", select, words).value = value;
     describe(place, select, `${about.tip}.`);
     select.addEventListener("change", () => send(select.value));
     return { show: (value) => (select.value = value), focusable: [select] };

@@ -48,7 +48,7 @@ class Control:
     low: float | None = None
     high: float | None = None
     step: float | None = None
-    options: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()  # of a menu: values, and the words shown for them
     log: int = 0  # the base of a slider on which each notch is a factor: 10, or 2 for whole powers of two
     plays: str = ""  # the slider that a Play button moves
 
@@ -73,9 +73,10 @@ def learning_rate(value: float, low: float = -3, high: float = 0) -> Control:
     return factors("learning rate", "How far each step moves the weights; each notch is a factor", value, low, high)
 
 
-def menu(label: str, tip: str, value: str, options: Sequence[str]) -> Control:
-    """A menu of names."""
-    return Control("menu", label, tip, value, options=tuple(map(str, options)))
+def menu(label: str, tip: str, value: str, options: Sequence[str] | Mapping[str, str]) -> Control:
+    """A menu of values: their words are shown where there is a mapping, else the values themselves."""
+    words = options if isinstance(options, Mapping) else dict(zip(options, options, strict=True))
+    return Control("menu", label, tip, value, options=tuple(words.items()))
 
 
 def tick(label: str, tip: str, value: bool) -> Control:

@@ -1,9 +1,9 @@
 // The picture of downpour.downpour(): the cost over the updates, and over the time.
 
 const TRAININGS = {
-  alone: ["blue", "o", [2, 3]],
-  synchronous: ["orange", "s", [7, 4]],
-  Downpour: ["green", "^", []],
+  alone: { colour: "blue", marks: "o", dash: [2, 3], label: "alone" },
+  synchronous: { colour: "orange", marks: "s", dash: [7, 4], label: "synchronous" },
+  Downpour: { colour: "green", marks: "^", dash: [], label: "Downpour" },
 };
 
 export default widget({
@@ -18,7 +18,7 @@ export default widget({
     const times = axes(half, given.until, "time, in gradients of a quick worker");
     const entries = [];
     for (const [name, curve] of Object.entries(frame.curves)) {
-      const [colour, marks, dash] = TRAININGS[name];
+      const { colour, marks, dash, label } = TRAININGS[name];
       const seen = [...curve.costs.values].map((cost) => Math.min(high, Math.max(low, cost)));
       const style = { colour: theme.colours[colour], marks, dash, size: 3.5 };
       for (const [plot, x, end] of [
@@ -28,7 +28,7 @@ export default widget({
         const shown = x.filter((place) => place <= end).length;
         plot.line(x, seen, { ...style, every: Math.max(1, Math.floor(shown / 12)) });
       }
-      entries.push({ label: name, colour: theme.colours[colour], marks, dash });
+      entries.push({ label, colour: theme.colours[colour], marks, dash });
     }
     legend(pen, theme, entries, 48, 318, width);
   },

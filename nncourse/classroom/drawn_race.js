@@ -34,7 +34,7 @@ export default widget({
       map.points(marks, [x[last]], [y[last]], head);
       costs.line([...seen.keys()], seen, { colour, marks, every: 10 });
       costs.points(marks, [last], [seen[last]], head);
-      entries.push({ label: name, colour, marks });
+      entries.push({ label: given.labels[name], colour, marks });
     }
     entries.push({ label: "lowest place", colour: theme.ink, marks: "*", alone: true, size: 8 });
     legend(pen, theme, entries, 48, 324, width);

@@ -27,6 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from nncourse.arguments import in_our_words
 from nncourse.errors import CourseError
 from nncourse.parallel import start as starting
 
@@ -104,7 +105,8 @@ def px(line: str, cell: str) -> None:
     parser.add_argument("--ranks", type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--fails", action="store_true")
     try:
-        options, unknown = parser.parse_known_args(shlex.split(line))
+        with in_our_words():
+            options, unknown = parser.parse_known_args(shlex.split(line))
     except (argparse.ArgumentError, ValueError) as error:
         raise CourseError(f"wanted %%px, perhaps with --seconds 5 or --ranks 0,1; got {line!r}: {error}") from None
     if unknown:

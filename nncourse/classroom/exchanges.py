@@ -10,11 +10,12 @@ from matplotlib.patches import Rectangle
 
 from nncourse.classroom import overheads
 from nncourse.classroom.plots import INK, Described
+from nncourse.classroom.recorded_words import in_words
 from nncourse.cuda import emulate
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels import peer
 from nncourse.kernels.catalogue import find
-from nncourse.parallel.simulated import Message, SimulatedGroup, fit_link, simulate
+from nncourse.parallel.simulated import Message, SimulatedGroup, count, fit_link, simulate
 
 MOST_RANKS = 8  # of a picture
 SHADES = ("#d6e6f5", "#1f77b4")  # of a chunk that holds one rank's numbers, and all but the last rank's
@@ -28,9 +29,8 @@ def letters(messages: Sequence[Message]) -> str:
     """Each message in a line: who sends how much to whom, when it leaves and arrives."""
     lines = []
     for message in sorted(messages, key=lambda each: each.begin):
-        numbers = f"{message.values.size} number{'s' * (message.values.size != 1)}"
         when = f"leaves at {message.begin:g} s, is there at {message.arrival:g} s"
-        lines.append(f"rank {message.source} → rank {message.to}: {numbers}, {when}")
+        lines.append(f"rank {message.source} → rank {message.to}: {count(message.values.size)}, {when}")
     return "\n".join(lines)
 
 
@@ -174,15 +174,17 @@ def recorded_all_reduce() -> str:
 def _table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each contender, its α and β fitted to its times."""
     sizes = sorted({record["n"] for record in records})
-    yield f"{'n':24}" + "".join(f"{n:>12,}" for n in sizes) + f"{'α, µs':>9}{'β, GB/s':>9}"
-    for contender in dict.fromkeys(record["contender"] for record in records):
+    contenders = list(dict.fromkeys(record["contender"] for record in records))
+    width = 1 + max(len(in_words(contender)) for contender in contenders)
+    yield f"{'n':{width}}" + "".join(f"{n:>12,}" for n in sizes) + f"{'α, µs':>9}{'β, GB/s':>9}"
+    for contender in contenders:
         times = {record["n"]: record["seconds"] for record in records if record["contender"] == contender}
         cells = "".join(f"{1e6 * times[n]:12.1f}" if n in times else f"{'–':>12}" for n in sizes)
         fitted = ""
         if len(times) > 3:
             link = fit_link([4 * n for n in times], list(times.values()))
             fitted = f"{1e6 * link.latency:9.1f}{link.bandwidth / 1e9:9.0f}"
-        yield f"{contender:24}{cells}{fitted}"
+        yield f"{in_words(contender):{width}}{cells}{fitted}"
 
 
 def recorded_epochs() -> str:

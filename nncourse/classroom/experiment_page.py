@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nncourse.classroom.html import cells, document, image
+from nncourse.classroom.recorded_words import in_words
 from nncourse.classroom.timing import duration
 from nncourse.errors import write_atomically
 from nncourse.parallel import experiment_numbers as numbers
@@ -111,7 +112,8 @@ def scaling(rows: Sequence[Row], base: Row) -> str:
         p = numbers.amdahl(some, base)
         counts = [row.count for row in some]
         lines[label] = (counts, [base.total / row.total for row in some])
-        lines[f"{label}, loop alone"] = (counts, [base.loop / row.loop for row in some])
+        of_the_loop = f"{label}, loop alone"
+        lines[of_the_loop] = (counts, [base.loop / row.loop for row in some])
         notes.append(
             f"{label}: Amdahl's p = {p:.4f} fits best. So at most {1 / (1 - p):.3g} times as fast with any number."
             if p is not None and p < 1
@@ -148,7 +150,7 @@ def accuracies(rows: Sequence[Row], results: Sequence[Result]) -> str:
 
 def energy(rows: Sequence[Row], base: Row | None, results: Sequence[Result]) -> str:
     """Joules and EDP with and without idle power, and power over time; or that it is not measurable here."""
-    missing = dict.fromkeys(line for result in results for line in result["not_measured"])
+    missing = dict.fromkeys(in_words(line) for result in results for line in result["not_measured"])
     notes = [f"{line[0].upper()}{line[1:]}." for line in missing]
     measured = [row for row in rows if row.consumed]
     if not measured:
@@ -185,7 +187,8 @@ def memory(plan: Plan, results: Sequence[Result]) -> str:
     lines = [[label, *(f"{size[way] / 1e6:,.1f} MB" for way in ("all", "batch"))] for label, size in found.items()]
     used = "all at once" if plan.send == "all" else "batch by batch"
     note = f"These runs sent them {used}. Batch by batch, the next one travels while one is computed with."
-    return f"<h2>Samples on each device</h2>{table(['', 'all at once', 'batch by batch'], lines)}{_paragraphs([note])}"
+    heads = ["", "all at once", "batch by batch"]
+    return f"<h2>Samples on each device</h2>{table(heads, lines)}{_paragraphs([note])}"
 
 
 def thesis() -> str:

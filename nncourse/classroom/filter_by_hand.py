@@ -26,6 +26,7 @@ FILTERS = {
     "upright": np.array([[1, 0, -1], [1, 0, -1], [1, 0, -1]]),
     "corner": np.array([[1, 0, 0], [0, 0, 0], [0, 0, 0]]),
 }
+FILTER_WORDS = {"cross": "cross", "all ones": "all ones", "upright": "upright", "corner": "corner"}
 BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"  # of positive and of negative numbers; of the window
 STRONGEST = 0.5  # opacity of the largest number's colour: black text stays readable on it
 CELL, PRODUCT, GAP, HEAD = 40, 64, 44, 26  # widths of cells, distance of the grids, height of their titles; pixels
@@ -179,15 +180,14 @@ class ByHand(drawn.Drawn):
     def __init__(self, walk: Walk, filters: dict[str, np.ndarray]):
         self.walk, self.filters, self.visited = walk, filters, set()
         high, wide = walk.shape
-        axis = "Which {0} of the output: the filter moves with it"
         controls = {
-            "row": drawn.slider("row", axis.format("row"), 0, 0, high - 1, 1),
-            "column": drawn.slider("column", axis.format("column"), 0, 0, wide - 1, 1),
+            "row": drawn.slider("row", "Which row of the output: the filter moves with it", 0, 0, high - 1, 1),
+            "column": drawn.slider("column", "Which column of the output: the filter moves with it", 0, 0, wide - 1, 1),
             "next": drawn.button("Next place", "One place on, row by row, as a program goes"),
             "again": drawn.button("Start again", "Empties the output"),
         }
         if filters:
-            controls["filter"] = drawn.menu("filter", "The nine weights", next(iter(filters)), tuple(filters))
+            controls["filter"] = drawn.menu("filter", "The nine weights", next(iter(filters)), FILTER_WORDS)
         size = drawing(walk, 0, 0, ()).size
         super().__init__(
             "drawn_filter.js",

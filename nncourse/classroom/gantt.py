@@ -1,6 +1,7 @@
 """Who did what, and when: a row for each member of a group, a bar for each piece of work."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -10,16 +11,25 @@ from nncourse.classroom.timing import duration
 from nncourse.errors import CourseError
 from nncourse.parallel.timeline import WORK, Span, idle_share
 
-# Colour, hatch, the colour of a number in the bar, and what the legend says.
+
+class Style(NamedTuple):
+    """Colour and hatch of a bar, the colour of a number in it, and what the legend says."""
+
+    colour: str
+    hatch: str
+    ink: str
+    label: str
+
+
 STYLES = {
-    "compute": ("tab:blue", "", "white", "computes"),
-    "forward": ("tab:blue", "", "white", "forward"),
-    "backward": ("tab:orange", "", "black", "backward"),
-    "update": ("tab:green", "...", "", "updates"),
-    "send": ("tab:purple", "", "white", "sends to"),
-    "receive": ("plum", "", "black", "receives from"),
-    "exchange": ("tab:purple", "////", "", "exchanges"),
-    "wait": ("0.93", "", "", "waits"),
+    "compute": Style("tab:blue", "", "white", label="computes"),
+    "forward": Style("tab:blue", "", "white", label="forward"),
+    "backward": Style("tab:orange", "", "black", label="backward"),
+    "update": Style("tab:green", "...", "", label="updates"),
+    "send": Style("tab:purple", "", "white", label="sends to"),
+    "receive": Style("plum", "", "black", label="receives from"),
+    "exchange": Style("tab:purple", "////", "", label="exchanges"),
+    "wait": Style("0.93", "", "", label="waits"),
 }
 NUMBERED = {"forward": "{}", "backward": "{}", "send": "→{}", "receive": "←{}"}  # what stands in a bar
 VERBS = {"works": WORK, "exchanges": ("send", "receive", "exchange"), "waits": ("wait",)}
@@ -61,8 +71,8 @@ def plot_gantt(
     axes.set_yticks(range(len(rows)), rows.values(), fontsize=9)
     axes.set(xlabel=f"time, {unit}", xlim=(0, (end - start) * scale), ylim=(len(rows) - 0.5, -0.5))
     there = [what for what in STYLES if any(span.what == what and span.end > span.start for span in shown)]
-    marks = [Patch(facecolor=STYLES[what][0], hatch=STYLES[what][1], edgecolor="0.7") for what in there]
-    said = [STYLES[what][3] for what in there]
+    marks = [Patch(facecolor=STYLES[what].colour, hatch=STYLES[what].hatch, edgecolor="0.7") for what in there]
+    said = [STYLES[what].label for what in there]
     figure.legend(marks, said, loc="outside lower center", ncols=len(said), frameon=False, fontsize=9)
     return Described(figure, _in_words(shown, rows, end - start))
 

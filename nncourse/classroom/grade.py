@@ -16,6 +16,7 @@ from nncourse import sandbox
 from nncourse.classroom import course, cuda_cell, exams, grade_pages, marks, submission
 from nncourse.classroom.course import Exercise
 from nncourse.classroom.judging import Journal, Judged, Task, Terms, judge_all
+from nncourse.classroom.kinds import kind_in_words
 from nncourse.classroom.marks import Mark
 from nncourse.classroom.sameness import normalised_hash, plain_hash
 from nncourse.classroom.submission import Submission
@@ -90,7 +91,7 @@ def grade(
             found.append(Mark(each.student, exercise, _state(judged), judged.kind, judged.line, chosen[exercise.key]))
             found[-1] = replace(found[-1], attempts=attempts, override=points, reason=reason)
     for mark in (mark for mark in found if mark.kind in BY_HAND):
-        say(f"look at this by hand: {mark.student}, {mark.exercise.key}: {mark.kind}")
+        say(f"look at this by hand: {mark.student}, {mark.exercise.key}: {kind_in_words(mark.kind)}")
     same = _same_texts(submissions, exercises, given is None)
     found = [replace(mark, same=same.get((mark.student, mark.exercise.key), "")) for mark in found]
     _write(out, found, {each.student: each.problems for each in submissions}, terms, given)

@@ -8,8 +8,9 @@ from html import escape
 from pathlib import Path
 
 from nncourse.classroom.html import document, page
+from nncourse.classroom.kinds import STATE_WORDS, kind_in_words
 from nncourse.classroom.marks import Mark, total
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, reason_of, write_atomically
 
 SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○"}
 COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
@@ -28,7 +29,7 @@ def write_feedback(
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise CourseError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise CourseError(f"{folder}: cannot be made: {reason_of(error)}") from None
     written = set()
     for student, own in marks.items():
         name = _file_name(student, written)
@@ -127,7 +128,7 @@ def _cell(mark: Mark) -> str:
     count = sum(mark.attempts.values()) if mark.attempts else 0
     tried = f"<small>{count}</small>" if count else ""
     colour = f' style="color:{COLOURS[mark.state]}"' if mark.state in COLOURS else ""
-    about = escape(f"{mark.student}, {mark.exercise.key}: {mark.state}")
+    about = escape(f"{mark.student}, {mark.exercise.key}: {STATE_WORDS[mark.state]}")
     return f'<td{colour} title="{about}">{SIGNS[mark.state]}{tried}</td>'
 
 
@@ -151,7 +152,7 @@ def _mistakes(marks: Sequence[Mark]) -> str:
 
 def _counted(kinds: Counter) -> str:
     ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-    return escape(", ".join(f"{kind} {count}×" for kind, count in ordered))
+    return escape(", ".join(f"{kind_in_words(kind)} {count}×" for kind, count in ordered))
 
 
 def _stuck(marks: Sequence[Mark]) -> str:

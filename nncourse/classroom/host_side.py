@@ -28,22 +28,22 @@ SOURCE = CudaSource.read(Path(__file__).with_suffix(".cu"))
 SIZES, BATCH, RATE = (30, 60, 10), 50, 0.5
 MOST_SECONDS = 60
 PART = re.compile(r"^ *// ---- (.+)\n", re.MULTILINE)
-WITH_CUPY = {
-    "errors": "CuPy looks at the code of every call, and raises an exception with its name.",
-    "kernels": 'The same text, with extern "C" before each: cupy.RawKernel(text, name). NVRTC compiles it while Python '
+WITH_CUPY = (  # beside the parts of the program, in their order
+    "CuPy looks at the code of every call, and raises an exception with its name.",
+    'The same text, with extern "C" before each: cupy.RawKernel(text, name). NVRTC compiles it while Python '
     "runs, and CuPy keeps the result.",
-    "read": "X = np.fromfile(…), or a data set. A NumPy array knows its shape and type; a pointer knows neither.",
-    "allocate": "cupy.empty(count, np.float32). CuPy keeps a pool: it seldom has to ask CUDA for memory.",
-    "copy there": "cupy.asarray(X): room for it and the copy in one, in the right direction and with the right length.",
-    "copy back": "array.get()",
-    "main": "x, y, w1, c1, w2, c2 = map(cupy.asarray, (X, Y, W1, b1, W2, b2)). "
+    "X = np.fromfile(…), or a data set. A NumPy array knows its shape and type; a pointer knows neither.",
+    "cupy.empty(count, np.float32). CuPy keeps a pool: it seldom has to ask CUDA for memory.",
+    "cupy.asarray(X): room for it and the copy in one, in the right direction and with the right length.",
+    "array.get()",
+    "x, y, w1, c1, w2, c2 = map(cupy.asarray, (X, Y, W1, b1, W2, b2)). "
     "The result of an array expression needs no room made beforehand.",
-    "launch": "kernel((blocks,), (block,), (x, w1, c1, s1, np.int32(batch), …)). In the course it is "
+    "kernel((blocks,), (block,), (x, w1, c1, s1, np.int32(batch), …)). In the course it is "
     "backend.dense_forward(A, W, b), which looks at types, shapes and devices before it launches.",
-    "wait": "array.get() waits for all that was queued before it. An error of a kernel is an exception there.",
-    "results": "W1 = w1.get(), and so on.",
-    "free": "Nothing: an array that no name refers to goes back to the pool.",
-}
+    "array.get() waits for all that was queued before it. An error of a kernel is an exception there.",
+    "W1 = w1.get(), and so on.",
+    "Nothing: an array that no name refers to goes back to the pool.",
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class Page:
     run: Run
 
     def __str__(self) -> str:
-        said = [f"---- {name}\n{text}\n  with CuPy: {WITH_CUPY[name]}" for name, text in self.parts]
+        parts = zip(self.parts, WITH_CUPY, strict=True)
+        said = [f"---- {name}\n{text}\n  with CuPy: {with_cupy}" for (name, text), with_cupy in parts]
         return "\n\n".join([*said, str(self.run)])
 
     __repr__ = __str__
@@ -99,8 +100,8 @@ class Page:
         head = f"<tr><th {cell}>part</th><th {cell}>in C++</th><th {cell}>with CuPy</th></tr>"
         rows = "".join(
             f'<tr><th {cell} scope="row">{escape(name)}</th><td {cell}><pre style="margin:0">{escape(text)}</pre></td>'
-            f"<td {cell}>{escape(WITH_CUPY[name])}</td></tr>"
-            for name, text in self.parts
+            f"<td {cell}>{escape(with_cupy)}</td></tr>"
+            for (name, text), with_cupy in zip(self.parts, WITH_CUPY, strict=True)
         )
         return f"<table>{head}{rows}</table>{self.run._repr_html_()}"
 

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from nncourse import worker
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, reason_of
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.verdict import Verdict
 
@@ -109,7 +109,7 @@ class Journal:
             with self.path.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(("\n" if self.broken else "") + line + "\n")
         except OSError as error:
-            raise CourseError(f"{self.path}: cannot be written: {error.strerror}") from None
+            raise CourseError(f"{self.path}: cannot be written: {reason_of(error)}") from None
         self.broken = False
         self.verdicts[key] = judged
 

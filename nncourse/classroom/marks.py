@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nncourse.classroom.course import Exercise
-from nncourse.errors import CourseError, refuse_unknown, write_atomically
+from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
 
+TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
 SUGGESTED = Path(__file__).parent / "weights.toml"
 COLUMNS = (
     "student", "notebook", "exercise", "state", "kind", "points", "weight", "same text as", "verdict", "attempts",
@@ -51,14 +52,14 @@ def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mappin
     try:
         tables = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise CourseError(f"{path}: wanted weights as TOML in UTF-8; it cannot be read: {error}") from None
+        raise CourseError(f"{path}: wanted weights as TOML in UTF-8; it cannot be read: {reason_of(error)}") from None
     known = {"notebook": {e.notebook for e in exercises}, "exercise": {e.key for e in exercises}}
     for kind, table in tables.items():
         refuse_unknown(f"in {path} a table", kind, known)
         if not isinstance(table, dict):
             raise CourseError(f"{path}: wanted a table [{kind}]; got {kind} = {table!r}")
         for name, weight in table.items():
-            refuse_unknown(f"in {path} the name of {'an' if kind == 'exercise' else 'a'} {kind}", name, known[kind])
+            refuse_unknown(f"in {path} the name of {TABLE_WORDS[kind]}", name, known[kind])
             if type(weight) not in (int, float) or not 0 <= weight < math.inf:
                 raise CourseError(f"{path}: wanted the weight of {name} as a number from 0; got {weight!r}")
     for exercise in exercises:

@@ -36,6 +36,12 @@ MOVES = {  # operations of a step that run on the GPU, each with its own transfe
     "dense_forward": ("dense_forward",),
     "the three products": anatomy.PRODUCTS,
 }
+MOVED_WORDS = {  # of what is moved to the GPU, where it is not one operation
+    "nothing": "nothing",
+    "the three products": "the three products",
+    "everything, one at a time": "everything, one at a time",
+    "everything, and it stays there": "everything, and it stays there",
+}
 
 
 @functools.cache
@@ -81,6 +87,15 @@ def speeds(side: int = 4096) -> dict[str, float]:
         rows = timing.time_kernels(operation, dict.fromkeys(operation.size_names, side), names)
         return {row.kernel: row.flops / row.seconds for row in rows}
     return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
+
+
+# Of layers in the benchmark, which notebooks 10 and 14 show.
+LAYER_WORDS = {
+    "digits CNN, layer 2": "digits CNN, layer 2",
+    "64 channels, 37 × 50": "64 channels, 37 × 50",
+    "128 channels, 19 × 25": "128 channels, 19 × 25",
+    "512 channels, 5 × 7": "512 channels, 5 × 7",
+}
 
 
 def convolution_seconds(layer: str, sizes: dict[str, int], kernels: Sequence[str]) -> dict[str, float]:

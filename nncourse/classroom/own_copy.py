@@ -23,7 +23,7 @@ from typing import Any
 
 from nncourse.classroom import update
 from nncourse.classroom.handout import MANIFEST, cell_hashes, clean, manifest_of, parsed
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, reason_of
 from nncourse.language import ENGLISH, current
 
 NOTEBOOKS, COPY = "notebooks", "my_notebooks"
@@ -113,7 +113,7 @@ def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], langu
                 made.rename(folder)
     except OSError as error:
         wanted = "wanted a folder for your notebooks, without outputs; NNCOURSE_MY_NOTEBOOKS names another"
-        raise CourseError(f"{folder}: cannot be made: {error.strerror}; {wanted}") from None
+        raise CourseError(f"{folder}: cannot be made: {reason_of(error)}; {wanted}") from None
     return said
 
 

@@ -42,10 +42,10 @@ BLOCKS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#72b7b2", "#ee
 MANY, OTHERS, RED, EDGE = "#b8bcc4", "#ececec", "#d62728", "#8a8f98"
 ROW, MOST, BEYOND = 32, 64, 3  # cells per row of a long array; most rows or columns drawn; rows drawn out of bounds
 EDGES = {  # style of a cell: colour, width in points, distance from the cell's border, dashes
-    "cell": (EDGE, 0.6, 0.0, "-"),
+    "plain": (EDGE, 0.6, 0.0, "-"),
     "idle": (EDGE, 0.9, 0.0, ":"),
-    "outside": ("white", 0.6, 0.0, "-"),
-    "written": ("black", 1.1, 0.05, "-"),
+    "beyond": ("white", 0.6, 0.0, "-"),
+    "framed": ("black", 1.1, 0.05, "-"),
     "request": ("#8e00c9", 2.2, 0.0, "-"),  # the worst request of a warp
 }
 KINDS = {READ: "read", WRITE: "written", ATOMIC: "atomic updates"}
@@ -221,7 +221,8 @@ def _in_words(accesses: Accesses, block: int | None) -> str:
             done.append(f"{count.outside:,} accesses outside its {count.memory.size} cells")
         if count.memory.shared:
             done.append(f"{count.conflicts}-way bank conflicts" if count.conflicts > 1 else "no bank conflicts")
-        told.append(f"{'shared ' * count.memory.shared}{count.memory.name}: {', '.join(done)}")
+        name = f"shared {count.memory.name}" if count.memory.shared else count.memory.name
+        told.append(f"{name}: {', '.join(done)}")
     whose = "Which block" if block is None else f"Which thread of block {block}"
     return f"{accesses.title}. {whose} touches which cell: {launched(accesses)}. {'; '.join(told)}."
 
@@ -230,7 +231,7 @@ def _layout(panels: list[Panel], inches: float) -> tuple[list[tuple[float, float
     """The left and upper edge of each panel and the total height, in inches; no edges if a panel is too wide."""
     places, left, top, high = [], 0.0, 0.0, 0.0
     for panel in panels:
-        outside = any(cell.style == "outside" for cell in panel.cells)
+        outside = any(cell.style == "beyond" for cell in panel.cells)
         words = max(0.059 * len(panel.title), 0.051 * len(panel.words))
         wide = LEFT + max(len(panel.columns) * inches + 0.6 * outside, words) + RIGHT
         if wide > WIDTH:
@@ -270,7 +271,7 @@ def _thread_panel(trace: Trace, block: int | None) -> Panel:
         y, x = divmod(row * width + column, across)
         b, t = y // (size // wide) * trace.grid[0] + x // wide, y % (size // wide) * wide + x % wide
         if (b, t) in busy:
-            cells.append(Cell(row, column, _faces({b}, {t}, size, WRITE, block), str(t), "cell"))
+            cells.append(Cell(row, column, _faces({b}, {t}, size, WRITE, block), str(t), "plain"))
         elif y < down:
             cells.append(Cell(row, column, ["white"], str(t), "idle"))
     xlabel, ylabel = ("thread, x", "thread, y") if down > 1 else ("thread of the grid", "")
@@ -299,10 +300,10 @@ def _panel(
         shown = [one for one in touching if block in (None, one[0])]
         if not 0 <= number < memory.size:
             if touching and number < memory.size + BEYOND * width:
-                cells.append(Cell(row, column, [RED], _text(touching, memory, kind), "outside"))
+                cells.append(Cell(row, column, [RED], _text(touching, memory, kind), "beyond"))
         elif number <= last:
             faces = _faces({b for b, _ in touching}, {t for _, t in shown}, prod(trace.block), kind, block)
-            style = "written" if shown and kind != READ else "cell"
+            style = "framed" if shown and kind != READ else "plain"
             cells.append(Cell(row, column, faces, _text(shown, memory, kind), style, number in request))
     lines = range(lines.start, min(lines.stop, max((cell.row for cell in cells), default=0) + 1))
     xlabel, ylabel = ("cell", "row of 32" if len(lines) > 1 else "") if long else ("column", "row")
@@ -366,7 +367,7 @@ def _draw(axes, panel: Panel, inches: float) -> None:
         colour = "0.5" if cell.style == "idle" else "black" if light else "white"
         place = cell.column + 0.5, cell.row + 0.5
         axes.text(*place, cell.text, fontsize=points, color=colour, ha="center", va="center")
-    outside = [cell.row for cell in panel.cells if cell.style == "outside"]
+    outside = [cell.row for cell in panel.cells if cell.style == "beyond"]
     if outside:
         place = panel.columns.stop + 0.15, np.mean(outside) + 0.5
         axes.text(*place, "outside", color=RED, fontsize=8, va="center", weight="bold")
@@ -418,6 +419,6 @@ def _legend(trace: Trace, panels: list[Panel], block: int | None) -> list[Patch]
         add("what one warp asks for at once", "white", colour, linewidth=width)
     if "idle" in styles:
         add("thread that touches nothing", "white", linestyle=":")
-    if "outside" in styles:
+    if "beyond" in styles:
         add("outside the array", RED, RED)
     return handles

@@ -44,7 +44,7 @@ BATCHES = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 150, 200)
 SPEEDS = [(speed, f"{speed:g} epochs/s") for speed in (0.2, 1, 5, 20, 100)] + [(0, "fastest")]
 COST_WORDS = {"binary_cross_entropy": "binary cross-entropy", "categorical_cross_entropy": "categorical c.-e."}
 SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "learning_rate": 0.2}  # of a taste
-SMALL_DATA = (("circles", "rings"), ("moons", "moons"))
+SMALL_DATA_WORDS = {"circles": "rings", "moons": "moons"}
 
 
 class Playground(anywidget.AnyWidget):
@@ -137,7 +137,7 @@ def taste() -> Playground:
     settings = _checked(**SMALL)
     end_all()
     chosen = [
-        menu("data", "points", "Which points to tell apart", SMALL_DATA),
+        menu("data", "points", "Which points to tell apart", SMALL_DATA_WORDS.items()),
         stepped("neurons", "neurons", "How many neurons the network has between input and output", 3, range(1, 9)),
         stepped("noise", "scatter of the points", "How far the points are scattered", settings.noise, _hundredths(30)),
     ]

@@ -238,6 +238,16 @@ SURFACES = {  # name: cost (x, y), its gradient
         lambda x, y: (4 * x * (x**2 - 1) + 0.3, 2 * y),
     ),
 }
+SURFACE_WORDS = {"bowl": "bowl", "two valleys": "two valleys"}
+OUTPUT_WORDS = {  # activation: what the output of a neuron with it is
+    "identity": "identity of z",
+    "step": "step of z",
+    "sigmoid": "sigmoid of z",
+    "tanh": "tanh of z",
+    "relu": "relu of z",
+    "leaky_relu": "leaky_relu of z",
+    "softplus": "softplus of z",
+}
 TOO_HIGH = 1e6  # a descent stops if the cost exceeds this
 
 
@@ -275,7 +285,7 @@ def plot_neuron(
             axes.annotate("w", foot + 0.3 * w, (4, 4), textcoords="offset points", color=INK, fontweight="bold")
     axes.set(xlabel="input x1", ylabel="input x2", xlim=extent[:2], ylim=extent[2:])
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    lie = f"z = {w[0]:g}·x1 {w[1]:+g}·x2 {b:+g}. The output is {_range(a)} over the plane, {activation} of z."
+    lie = f"z = {w[0]:g}·x1 {w[1]:+g}·x2 {b:+g}. The output is {_range(a)} over the plane, {OUTPUT_WORDS[activation]}."
     side = (
         f"on the wrong side of the line z = 0{', and circled' * bool(wrong.any())}" if w.any() else "wrong, and circled"
     )
@@ -355,7 +365,8 @@ def plot_descent(
     _few_ticks(right)
     plain_numbers(right.yaxis)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    begins = f"Descents from w1 = {start[0]:g}, w2 = {start[1]:g} on the cost {surface!r}: paths on lines of equal cost"
+    named = SURFACE_WORDS[surface]
+    begins = f"Descents from w1 = {start[0]:g}, w2 = {start[1]:g} on the cost {named!r}: paths on lines of equal cost"
     figure.words = _said(title, f"{begins}, and beside them the cost at each step.".replace("-", "−"), *said)
     return figure
 

@@ -14,6 +14,8 @@ counting()            confusion_matrix with atomics, by the number of cells
 import statistics
 
 from nncourse.classroom import gpu_seconds, overheads
+from nncourse.classroom.recorded_words import in_words
+from nncourse.classroom.resnet_recorded import table
 from nncourse.classroom.timing import duration
 
 
@@ -21,16 +23,19 @@ def training_on_cpu() -> list[str]:
     """Weak scaling of a dense network over processes: a line for each number of rows a process has in a batch."""
     if not (found := overheads.recorded("devices_cpu")):
         return [_missing("processes on a CPU", "devices_cpu")]
-    together = f"{found['processes']} processes"
-    lines = [f"{'rows each':>9} {'alone':>9} {together:>13} {'efficiency':>11}   smallest and largest"]
+    count = found["processes"]
+    heads = ["rows each", "alone", f"{count} processes", "efficiency", "smallest and largest"]
+    lines = []
     for rows, seconds in found["seconds"].items():
-        alone, all_ = seconds["one process"], seconds[together]
-        each = sorted(one / many for one, many in zip(alone, all_, strict=True))
-        times = f"{duration(statistics.median(alone)):>9} {duration(statistics.median(all_)):>13}"
-        lines.append(f"{int(rows):9,} {times} {statistics.median(each):11.2f}   {each[0]:.2f} to {each[-1]:.2f}")
+        alone = seconds["one process"]
+        together = next(each for name, each in seconds.items() if name.startswith(f"{count} "))
+        each = sorted(one / many for one, many in zip(alone, together, strict=True))
+        times = [duration(statistics.median(some)) for some in (alone, together)]
+        range_ = f"{each[0]:.2f} to {each[-1]:.2f}"
+        lines.append([f"{int(rows):9,}", *times, f"{statistics.median(each):.2f}", range_])
     sizes = "-".join(map(str, found["sizes"]))
     about = f"{sizes}, a batch for each process; an all-reduce takes {duration(statistics.median(found['exchange']))}"
-    return [*lines, about, _where(found)]
+    return [*table(heads, lines).splitlines(), about, _where(found)]
 
 
 def training_on_gpus() -> list[str]:
@@ -38,18 +43,17 @@ def training_on_gpus() -> list[str]:
     if not (found := overheads.recorded("devices_gpu")):
         return [_missing("ResNet-34 on several GPUs", "devices_gpu")]
     setting = found["setting"]
-    head = "images/s", "speedup", "efficiency", "energy", "above idle", "of all", "EDP", "of all"
-    names = [f"{each['library']} on {', '.join(map(str, each['devices']))}" for each in found["scaling"]]
-    wide = max(map(len, names))
-    widths = [max(11, len(name) + 1) for name in head]
-    lines = [" " * wide + "".join(f"{name:>{width}}" for name, width in zip(head, widths, strict=True))]
+    heads = ["", "images/s", "speedup", "efficiency", "energy", "above idle", "of all", "EDP", "of all"]
+    lines = []
     keys = [f"{name}_over_alone" for name in ("joules", "joules_above_idle", "joules_of_all", "edp", "edp_of_all")]
-    for name, each in zip(names, found["scaling"], strict=True):
+    for each in found["scaling"]:
+        name = f"{each['library']} on {', '.join(map(str, each['devices']))}"
         cells = [f"{each['images_a_second']:,.0f}", f"{each['over_alone']:.3f}", f"{each['efficiency']:.3f}"]
         cells += [f"{each[key]:.3f}" if key in each else "–" for key in keys]
-        lines.append(name.ljust(wide) + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)))
+        lines.append([name, *cells])
     about = f"ResNet-{setting['depth']}, {setting['batch']} images a GPU; speedup, energy and EDP over one GPU alone"
-    return [*lines, about, *found.get("not_measured", []), _where(found)]
+    missing = [in_words(each) for each in found.get("not_measured", [])]
+    return [*table(heads, lines).splitlines(), about, *missing, _where(found)]
 
 
 def small_networks() -> list[str]:
@@ -57,15 +61,16 @@ def small_networks() -> list[str]:
     cpu, gpu = overheads.recorded("cpu"), overheads.table("epochs")
     if not (cpu and gpu):
         return [_missing("steps of small networks", "cpu, then benchmarks.gpu,")]
-    lines = [f"{'network':12} {'batch':>6} {'CPU, NumPy':>12} {'GPU, step by step':>18} {'GPU, one kernel':>16}"]
+    heads = ["network", "batch", "CPU, NumPy", "GPU, step by step", "GPU, one kernel"]
+    lines = []
     for network, batch in dict.fromkeys((record["network"], record["batch"]) for record in gpu):
         rounds = cpu["seconds"].get(f"step {network}, batch {batch}", {}).get("nncourse numpy")
         times = {each["contender"]: each["seconds_a_step"] for each in gpu if each["network"] == network}
         on_gpu = [times.get(f"nncourse {kernel}") for kernel in ("steps", "one_kernel")]
         found = [statistics.median(rounds) if rounds else None, *on_gpu]
         cells = [duration(seconds) if seconds else "–" for seconds in found]
-        lines.append(f"{network:12} {batch:6} {cells[0]:>12} {cells[1]:>18} {cells[2]:>16}")
-    return [*lines, f"CPU: {_where(cpu)}", f"GPU: {_where(overheads.recorded('gpu'))}"]
+        lines.append([in_words(network), str(batch), *cells])
+    return [*table(heads, lines).splitlines(), f"CPU: {_where(cpu)}", f"GPU: {_where(overheads.recorded('gpu'))}"]
 
 
 def order_of_threads() -> list[str]:
@@ -77,8 +82,9 @@ def order_of_threads() -> list[str]:
     }
     times = {(each["kernel"], each["side"]): each["seconds"] for each in overheads.table("dense")}
     side = max((side for _, side in times), default=0)
+    width = max(map(len, ideas.values()))
     lines = [
-        f"{name:10} {words:36} {duration(times[name, side]):>8}"
+        f"{name:10} {words:{width}} {duration(times[name, side]):>8}"
         for name, words in ideas.items()
         if (name, side) in times
     ]
@@ -106,7 +112,7 @@ def weight_gradients() -> list[str]:
     times = {(each["kernel"], each["samples"]): duration(each["seconds"]) for each in found}
     lines = [f"{name:10}" + "".join(f"{times[name, n]:>16}" for n in columns) for name in kernels]
     side = gpu_seconds.SIDE
-    heads = "".join(f"{f'{n:,} samples':>16}" for n in columns)
+    heads = "".join(f"{head:>16}" for head in (f"{n:,} samples" for n in columns))
     return [f"weight_gradient, {side:,} × {side:,} weights", f"{'':10}{heads}", *lines, overheads.where()]
 
 
@@ -114,11 +120,12 @@ def counting() -> list[str]:
     """Milliseconds of confusion_matrix (atomic): a line for each number of cells."""
     if not (found := overheads.known("counting")):
         return [_missing("counting on a GPU", "overheads")]
+    spreads = [f"{each['common']:.0%} of them in one" if each["common"] else "evenly" for each in found]
+    width = max(map(len, spreads))
     lines = []
-    for each in found:
+    for each, spread in zip(found, spreads, strict=True):
         cells = each["classes"] ** 2
-        spread = f"{each['common']:.0%} of them in one" if each["common"] else "evenly"
-        lines.append(f"{each['classes']:3} classes, {cells:6,} cells, {spread:18} {duration(each['seconds']):>8}")
+        lines.append(f"{each['classes']:3} classes, {cells:6,} cells, {spread:{width}} {duration(each['seconds']):>8}")
     return [f"{gpu_seconds.COUNTED:,} samples", *lines, overheads.where()]
 
 

@@ -20,6 +20,7 @@ from nncourse.classroom import speedup
 from nncourse.classroom.course import by_notebook, exercises
 from nncourse.classroom.exercise import SIGNS, Outcome, timed
 from nncourse.classroom.html import cells, document, image
+from nncourse.classroom.kinds import STATE_WORDS
 from nncourse.classroom.speedup import BATCH, RATE, Time
 from nncourse.classroom.timing import duration, limits_in_words, times_as_fast
 from nncourse.cuda import emulate
@@ -31,6 +32,7 @@ from nncourse.kernels.operation import Operation
 from nncourse.model import metrics
 from nncourse.model.training import refuse_bad_options
 
+ROW_WORDS = {"date": "date", "versions": "versions"}
 OWN_WORDS = "report.md"  # beside the kept kernels
 QUESTIONS = (
     "How did you split training and testing into kernels, and what does one thread, one block compute in each?",
@@ -150,12 +152,12 @@ def head(student: str, data: Dataset, tests: int, whence: str) -> str:
     classes = ", ".join(f"{count} of class {name}" for count, name in counts)
     versions = devices.versions() | worker.call(devices.versions, seconds=60)  # PyTorch is imported only there
     lines = [("student", student)] if student else []
-    lines.append(("date", datetime.date.today().isoformat()))
+    lines.append((ROW_WORDS["date"], datetime.date.today().isoformat()))
     for name in ("cpu", "gpu") if devices.gpu_available() else ("cpu",):
         lines.append((name.upper(), f"{devices.describe(name)}; measured: {limits_in_words(name)}"))
     if not devices.gpu_available():
         lines.append(("GPU", f"none: {devices.why_no_gpu()}"))
-    lines.append(("versions", ", ".join(f"{name} {version}" for name, version in versions.items())))
+    lines.append((ROW_WORDS["versions"], ", ".join(f"{name} {version}" for name, version in versions.items())))
     said = f"{data.name}{synthetic}; {len(data.X)} rows to train ({classes}); {tests} to test, {whence}"
     table = "".join(cells(line, words=2) for line in [*lines, ("data set", said)])
     return f'<h1>Neural networks by kernels: report</h1><table class="whole">{table}</table>'
@@ -169,7 +171,7 @@ def progress(kept: Sequence[Kept]) -> str:
         body += f"<tbody>{cells([notebook], 4, 'th')}"
         for exercise in group:
             found = known.get((exercise.operation, exercise.kernel))
-            texts = [f"{exercise.operation} ({exercise.kernel})", "open"]
+            texts = [f"{exercise.operation} ({exercise.kernel})", STATE_WORDS["open"]]
             if found:
                 state, line = found.outcome.state, found.outcome.line.splitlines()[0]
                 right += state == "right"

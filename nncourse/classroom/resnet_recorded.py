@@ -9,10 +9,10 @@ thesis()         the Cantabria thesis's own table
 from collections.abc import Sequence
 
 from nncourse.classroom import overheads
+from nncourse.classroom.recorded_words import in_words
 from nncourse.classroom.timing import duration
 from nncourse.parallel.experiment_numbers import THESIS, THESIS_COLUMNS
 
-PASSES = "forward", "input gradient", "weight gradient"
 LIBRARIES = "cudnn", "PyTorch", "cupy"
 DETAILED = 12  # operations of a step, in lines of their own
 
@@ -44,7 +44,9 @@ def convolutions() -> str:
     for (layer, which), times in seconds.items():
         own = min((name for name in times if name not in LIBRARIES), key=times.__getitem__)
         cells = [duration(times[name]) if name in times else "–" for name in ("naive", own, "cudnn", "PyTorch")]
-        rows.append([f"{layer}, {which}", cells[0], f"{own} {cells[1]}", *cells[2:]])
+        rows.append(
+            [f"{overheads.LAYER_WORDS.get(layer, layer)}, {in_words(which)}", cells[0], f"{own} {cells[1]}", *cells[2:]]
+        )
     heads = ["", "naive", "our fastest", "cuDNN", "PyTorch"]
     about = f"batch {records[0]['batch']}, 3 × 3, float32 ({overheads.recorded_where('gpu', 'convolutions')})"
     return f"{about}\n{table(heads, rows)}"
@@ -59,20 +61,25 @@ def step() -> str:
     for each in found["steps"]:
         seconds, held = each["seconds_a_step"], found["memory"].get(each["contender"])
         rate = f"{found['batch'] / seconds:,.0f}"
-        rows.append([each["contender"], _ms(seconds), rate, f"{held / 1e9:.1f} GB" if held else ""])
+        rows.append([in_words(each["contender"]), _ms(seconds), rate, f"{held / 1e9:.1f} GB" if held else ""])
     about = f"ResNet-34, batch {found['batch']}, float32 ({overheads.recorded_where('resnet')})"
-    text = f"{about}\n{table(['', 'a step', 'images/s', 'memory'], rows)}"
+    heads = ["", "a step", "images/s", "memory"]
+    text = f"{about}\n{table(heads, rows)}"
     if not found["operations"]:
         return text
     whole = sum(each["seconds"] for each in found["operations"])
     first, others = found["operations"][:DETAILED], found["operations"][DETAILED:]
-    lines = [[each["operation"], str(each["calls"] or ""), _ms(each["seconds"]), _share(each, whole)] for each in first]
+    lines = [
+        [in_words(each["operation"]), str(each["calls"] or ""), _ms(each["seconds"]), _share(each, whole)]
+        for each in first
+    ]
     if others:
         rest = {"seconds": sum(each["seconds"] for each in others)}
         calls = sum(each["calls"] for each in others)
         lines.append([f"{len(others)} others", str(calls), _ms(rest["seconds"]), _share(rest, whole)])
     lines.append(["together", str(sum(each["calls"] or 0 for each in found["operations"])), _ms(whole), "100.0%"])
-    return f"{text}\n\n{table(['our step', 'calls', 'time', 'share'], lines)}"
+    heads = ["our step", "calls", "time", "share"]
+    return f"{text}\n\n{table(heads, lines)}"
 
 
 def _ms(seconds: float) -> str:
@@ -96,7 +103,8 @@ def devices() -> str:
         rows += [_devices_row(library, len(each["devices"]), each) for each in mine if len(each["devices"]) > 1]
     heads = ["", "images/s", "speedup", "efficiency", "J an epoch", "energy", "EDP"]
     about = f"ResNet-{found['setting']['depth']}, {found['setting']['batch']} images a GPU, float32"
-    notes = [f"{what} was not run: {why}" for what, why in found["left_out"].items()] + found["not_measured"]
+    notes = [f"{what} was not run: {why}" for what, why in found["left_out"].items()]
+    notes += [in_words(each) for each in found["not_measured"]]
     return "\n".join([f"{about} ({overheads.recorded_where('devices_gpu')})", table(heads, rows), *notes])
 
 

@@ -42,6 +42,7 @@ class Steps:
     exchange: Runs
     processes: int
     source: str
+    simulated: bool = False
 
 
 def why_no_processes() -> str:
@@ -72,7 +73,8 @@ def measure_steps(alone: Sequence[int], together_: Sequence[int], processes: int
         by_all = {batch: [seconds + exchange for seconds in found[rows]] for batch, rows in parts.items()}
         exchanges = {batch: [exchange] * len(seconds) for batch, seconds in by_all.items()}
         source = f"one process measured, {processes} simulated: {why}"
-        return Steps({batch: found[batch] for batch in alone}, by_all, exchanges, processes, source)
+        alone_ = {batch: found[batch] for batch in alone}
+        return Steps(alone_, by_all, exchanges, processes, source, simulated=True)
     answer = together(scaling.steps, processes, alone=list(alone), together=list(together_), **options)[0]
     source = f"measured here: {processes} processes, {devices.describe('cpu')}"
     return Steps(*(_numbered(answer[part]) for part in ("alone", "together", "exchange")), processes, source)
@@ -198,7 +200,7 @@ def plot_steps(steps: Steps, title: str = "") -> Described:
     right.set(xlabel="batch of all processes together, samples", ylabel="part of a step", ylim=(0, 1.12))
     for axes in (left, right):
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False, fontsize=8)
-    if "simulated" in steps.source:
+    if steps.simulated:
         for axes in (left, right):
             axes.text(0.98, 0.03, "simulated", transform=axes.transAxes, ha="right", color="0.3", fontsize=14)
     left.set_xscale("log", base=2)

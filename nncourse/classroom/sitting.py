@@ -21,7 +21,7 @@ from nncourse import worker
 from nncourse.classroom import cuda_cell, exams
 from nncourse.classroom.html import running_ipython
 from nncourse.cuda import emulator_program
-from nncourse.errors import CourseError, refuse_unknown, write_atomically
+from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
 from nncourse.kernels import kept_kernels
 from nncourse.kernels.operation import Operation
 
@@ -71,7 +71,7 @@ def keep(questions: str, name: str, kernel: str, text: str, line: str = "") -> s
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CourseError(f"{path.parent}: cannot be made: {error.strerror}") from None
+        raise CourseError(f"{path.parent}: cannot be made: {reason_of(error)}") from None
     write_atomically(path, lambda new: new.write_text(text, "utf-8"))
     if fault:
         return f"✗ {title}: {fault}. Kept as {path.name} all the same."

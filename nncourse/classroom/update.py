@@ -18,7 +18,7 @@ from typing import Any
 
 from nncourse.classroom import moved_cells
 from nncourse.classroom.handout import MANIFEST, cell_hash, parsed, to_bytes
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, reason_of, write_atomically
 
 BACKUPS = "backups"
 OWN = ("my_kernels", BACKUPS)  # never written by an update
@@ -64,7 +64,7 @@ def apply(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str,
     try:
         return _applied(files, new, base, folder)
     except OSError as error:
-        raise CourseError(f"{error.filename or folder}: cannot be brought up to date: {error.strerror}") from None
+        raise CourseError(f"{error.filename or folder}: cannot be brought up to date: {reason_of(error)}") from None
 
 
 def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
@@ -194,7 +194,7 @@ def _opened(handout: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     except CourseError:
         raise
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RuntimeError, EOFError) as error:
-        raise CourseError(f"{wanted}; got {error}") from None
+        raise CourseError(f"{wanted}; got {reason_of(error)}") from None
     if not _is_manifest(new):
         raise CourseError(f"{wanted}; this one is damaged: fetch it again")
     return _checked(files, new, wanted)
@@ -219,7 +219,7 @@ def _unpacked(handout: Path, wanted: str) -> tuple[dict[str, bytes], dict[str, A
     try:
         files = {name: (handout / name).read_bytes() for name in new["files"]}
     except OSError as error:
-        raise CourseError(f"{wanted}; got {error}") from None
+        raise CourseError(f"{wanted}; {error.filename}: {reason_of(error)}") from None
     return _checked(files, new, wanted)
 
 
@@ -376,7 +376,7 @@ def _new_backup(folder: Path) -> Path:
     try:
         backup.mkdir(parents=True)
     except OSError as error:
-        raise CourseError(f"{backup}: cannot be made: {error.strerror}; nothing was changed") from None
+        raise CourseError(f"{backup}: cannot be made: {reason_of(error)}; nothing was changed") from None
     return backup
 
 

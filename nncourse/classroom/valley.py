@@ -29,6 +29,7 @@ CAPTION = (
 UPDATES = "sgd_update", "momentum_update", "adam_update"
 Races = dict[str, tuple[np.ndarray, np.ndarray]]  # of each of the three, its path and its costs
 STYLES = {"plain": ("tab:blue", "o"), "momentum": ("tab:orange", "s"), "Adam": ("tab:green", "^")}
+RACER_WORDS = {"plain": "plain", "momentum": "momentum", "Adam": "Adam"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ VALLEYS = {
         (1.0, 0.0),
     ),
 }
+VALLEY_WORDS = {"straight": "straight", "bent": "bent"}
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def arrival(costs: np.ndarray) -> int | None:
 def words_of(races: Races, step: int) -> str:
     """Where each of them is after so many steps, and which arrive."""
     said, arrived = [], []
-    for name, (_, costs) in races.items():
+    for racer, (_, costs) in races.items():
+        name = RACER_WORDS[racer]
         out = step >= len(costs) or not costs[step] <= max(costs[0], 1) * 10
         said.append(f"{name} has leapt out of the valley" if out else f"{name} {costs[step]:.2g}")
         came = arrival(costs) if len(costs) == STEPS + 1 else None
@@ -129,7 +132,7 @@ def picture(valley: str, races: Races, step: int, title: str = "") -> Figure:
         colour, mark = STYLES[name]
         line, head = {"color": colour, "linewidth": 1.2}, {"markersize": 9, "markeredgecolor": "black"}
         last, seen = min(step, len(costs) - 1), np.maximum(costs, COSTS[0])
-        plane.plot(*path[: last + 1].T, f"{mark}-", **line, markersize=3, label=name)
+        plane.plot(*path[: last + 1].T, f"{mark}-", **line, markersize=3, label=RACER_WORDS[name])
         plane.plot(*path[last : last + 1].T, mark, **line, **head)
         curves.plot(seen[: last + 1], f"{mark}-", **line, markersize=4, markevery=10)
         curves.plot([last], seen[last : last + 1], mark, **line, **head)
@@ -156,7 +159,7 @@ def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, 
     """The race as a still picture; `settings` are fields of Settings."""
     chosen = Settings(**settings)
     races = run(chosen, backend or choose("numpy"))
-    words = f"A race in the {chosen.valley} valley. {words_of(races, step)}"
+    words = f"A race in the {VALLEY_WORDS[chosen.valley]} valley. {words_of(races, step)}"
     return plots.Described(picture(chosen.valley, races, step, title), words)
 
 
@@ -174,7 +177,7 @@ def race(mine: bool = False, **settings) -> drawn.Drawn:
     controls = {
         "play": drawn.play("Play", "at"),
         "at": drawn.slider("step", "How many steps are shown", 40, 0, STEPS, 1),
-        "valley": drawn.menu("valley", "The shape of the cost", now.valley, tuple(VALLEYS)),
+        "valley": drawn.menu("valley", "The shape of the cost", now.valley, VALLEY_WORDS),
         "rate": drawn.factors("learning rate", "Of plain descent and of momentum", now.rate, -3, 0, 0.02),
         "momentum": drawn.slider("momentum", "How much of V stays in each step", now.momentum, 0, 0.99, 0.01),
         "adam_rate": drawn.factors("Adam’s rate", "The learning rate of Adam", now.adam_rate, -3, 0, 0.02),
@@ -191,9 +194,9 @@ def race(mine: bool = False, **settings) -> drawn.Drawn:
             last[chosen] = races
         at, races = int(at), last[chosen]
         shown = {name: {"path": path[: at + 1], "costs": costs[: at + 1]} for name, (path, costs) in races.items()}
-        return {"valley": chosen.valley, "races": shown}, words_of(races, at) + yours
+        return {"valley": list(VALLEYS).index(chosen.valley), "races": shown}, words_of(races, at) + yours
 
-    maps = {name: drawn.contours(*heights(valley)) for name, valley in VALLEYS.items()}
+    maps = [drawn.contours(*heights(valley)) for valley in VALLEYS.values()]
     return drawn.Drawn(
         "drawn_race.js",
         controls,
@@ -201,7 +204,8 @@ def race(mine: bool = False, **settings) -> drawn.Drawn:
         CAPTION,
         given={
             "maps": maps,
-            "lowest": {name: valley.lowest for name, valley in VALLEYS.items()},
+            "labels": RACER_WORDS,
+            "lowest": [valley.lowest for valley in VALLEYS.values()],
             "x": ACROSS,
             "y": UP,
             "costs": COSTS,

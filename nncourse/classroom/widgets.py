@@ -105,7 +105,7 @@ def value_and_slope(name: str, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def descent() -> drawn.Drawn:
     """Gradient descent on a cost of two weights: slow if the learning rate is too small, divergent if too large."""
     controls = {
-        "surface": drawn.menu("cost", "The shape of the cost", "bowl", tuple(plots.SURFACES)),
+        "surface": drawn.menu("cost", "The shape of the cost", "bowl", plots.SURFACE_WORDS),
         "rate": drawn.learning_rate(0.05),
         "steps": drawn.slider("steps", "How many steps to take", 20, 1, 100, 1),
         "w1": drawn.slider("start w1", "Where the first weight begins", -1.8, -2, 2),

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nncourse.child import kill_group
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, reason_of, write_atomically
 
 MOST_SECONDS = 60  # for a command, such as the compiler
 INCLUDES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")  # folders of headers, which a text is not to find
@@ -109,7 +109,7 @@ def run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess
     try:
         process = subprocess.Popen(command, **pipes, text=True, errors="replace", start_new_session=True, **options)
     except OSError as error:
-        reason = f"{command[0]} cannot be run: {error.strerror}"
+        reason = f"{command[0]} cannot be run: {reason_of(error)}"
         raise CourseError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
     try:
         out, err = process.communicate(timeout=MOST_SECONDS)
@@ -145,7 +145,7 @@ def cache_folder(name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CourseError(f"{folder}: cannot keep programs there: {error.strerror}; set XDG_CACHE_HOME") from None
+        raise CourseError(f"{folder}: cannot keep programs there: {reason_of(error)}; set XDG_CACHE_HOME") from None
     return folder
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, reason_of
 
 # The NumPy type of each C type that a kernel's parameter may have.
 DTYPES = {"float": "float32", "double": "float64", "bool": "bool", "signed char": "int8", "unsigned char": "uint8"}
@@ -68,7 +68,7 @@ class CudaSource:
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise CourseError(f"{path}: wanted a .cu file, but {error.strerror}; check the path") from None
+            raise CourseError(f"{path}: wanted a .cu file, but {reason_of(error)}; check the path") from None
         return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", defines, before)
 
     def compilable(self) -> str:

@@ -20,7 +20,7 @@ from nncourse import language, worker
 from nncourse.cuda import emulate
 from nncourse.cuda.forbidden import forbidden
 from nncourse.cuda.source import CudaSource, kernels_in
-from nncourse.errors import CourseError, read_text, refuse_unknown, write_atomically
+from nncourse.errors import CourseError, read_text, reason_of, refuse_unknown, write_atomically
 from nncourse.kernels import exam, jit, outside, outside_group, outside_network
 from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel, Kernel
@@ -300,5 +300,5 @@ def _write(file: str, text: str) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # others are not to copy from it
     except OSError as error:
-        raise CourseError(f"{path}: cannot be written: {error.strerror}") from error
+        raise CourseError(f"{path}: cannot be written: {reason_of(error)}") from error
     write_atomically(path, lambda new: new.write_text(text, "utf-8"))

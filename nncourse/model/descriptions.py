@@ -11,6 +11,18 @@ from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatt
 from nncourse.model.layers import Dense, Layer, LayerSequence
 from nncourse.model.residual import BatchNorm, Residual
 
+KIND_WORDS = {
+    "dense": "dense",
+    "convolution": "convolution",
+    "maxpool": "maxpool",
+    "averagepool": "averagepool",
+    "globalpool": "globalpool",
+    "batchnorm": "batchnorm",
+    "residual": "residual",
+    "flatten": "flatten",
+    "dropout": "dropout",
+    "sequence": "sequence",
+}
 MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 
 
@@ -19,6 +31,11 @@ def rebuilt(about: dict[str, Any]) -> Layer:
     kind = str(about["kind"])
     refuse_unknown("a layer", kind, KINDS)
     return KINDS[kind](about)
+
+
+def words_of(layer: Layer) -> str:
+    """What a layer is, in a word."""
+    return KIND_WORDS[layer.describe()["kind"]]
 
 
 def _dense(about: dict[str, Any]) -> Dense:

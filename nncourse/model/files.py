@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from nncourse.datasets import Scaling
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, reason_of, write_atomically
 from nncourse.model.descriptions import rebuilt
 from nncourse.model.layers import Dense, Shape
 from nncourse.model.network import Network, refuse_huge
@@ -80,7 +80,7 @@ def load(path: str | Path) -> Model:
     except CourseError as error:
         raise CourseError(f"{path}: {error}: name another file, or train it again") from None
     except OSError as error:
-        raise CourseError(f"{path}: cannot be read: {error.strerror}") from error
+        raise CourseError(f"{path}: cannot be read: {reason_of(error)}") from error
     except MemoryError:
         raise
     except Exception as error:  # NumPy, zipfile and json raise many kinds for a damaged file

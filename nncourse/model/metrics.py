@@ -50,8 +50,9 @@ def f1(M: np.ndarray) -> np.ndarray:
 
 def report(M: np.ndarray, classes: tuple[str, ...]) -> str:
     """Precision, recall and F1 of each class and their plain averages, as lines of text."""
-    width = max(8, *(len(name) for name in classes))
+    average = "average"
+    width = max(8, *(len(name) for name in (*classes, average)))
     scores = precision(M), recall(M), f1(M)
-    rows = [*zip(classes, *scores, M.sum(axis=1), strict=True), ("average", *map(np.mean, scores), M.sum())]
+    rows = [*zip(classes, *scores, M.sum(axis=1), strict=True), (average, *map(np.mean, scores), M.sum())]
     lines = [f"{name:{width}}  {p:9.4f}  {r:6.4f}  {f:6.4f}  {n:7d}" for name, p, r, f, n in rows]
     return "\n".join([f"{'':{width}}  precision  recall      F1  samples", *lines, f"accuracy {accuracy(M):.4f}"])

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, reason_of
 
 LEAST = 2.0  # seconds of work, so that the steps of a counter are 5 % of it at most
 EVERY = 0.5  # seconds between two readings: of shorter ones a figure would show the counter's steps
@@ -247,7 +247,7 @@ def cpu_meters(powercap: Path = POWERCAP) -> tuple[list[Meter], str]:
             name, most = ((package / file).read_text().strip() for file in ("name", "max_energy_range_uj"))
             int((package / "energy_uj").read_text())
         except (OSError, ValueError) as error:
-            said = error.strerror if isinstance(error, OSError) else "no number"
+            said = reason_of(error) if isinstance(error, OSError) else "no number"
             return [], f"energy of the CPU: {NOWHERE} ({package / 'energy_uj'}: {said})"
         meters.append(Meter(f"CPU {name}", "cpu", _file_counter(package / "energy_uj"), int(most) / 1e6, number))
     return meters, "" if meters else f"energy of the CPU: {NOWHERE} ({powercap} has no RAPL counters)"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nncourse import device as devices
-from nncourse.errors import CourseError, write_atomically
+from nncourse.errors import CourseError, reason_of, write_atomically
 from nncourse.group import Group
 from nncourse.parallel import member, start
 from nncourse.parallel.energy import meters_here
@@ -162,7 +162,7 @@ def settle(plan: Plan, folder: Path) -> None:
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CourseError(f"{folder}: wanted a folder for the results; {error.strerror}") from None
+        raise CourseError(f"{folder}: wanted a folder for the results; {reason_of(error)}") from None
     text = json.dumps(asdict(plan), indent=1) + "\n"
     write_atomically(folder / "plan.json", lambda new: new.write_text(text, "utf-8"))
 

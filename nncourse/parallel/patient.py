@@ -13,6 +13,7 @@ import numpy as np
 
 from nncourse.errors import CourseError
 from nncourse.parallel.mpi import MPIGroup
+from nncourse.parallel.simulated import count
 
 BUSY = 1e-3  # seconds in which a member asks again and again; then it sleeps in between, and frees its core
 NAP = 1e-4
@@ -40,12 +41,12 @@ class PatientGroup(MPIGroup):
             return
         request = self.communicator.Issend(copy, to, tag)
         self._under_way.append((request, copy))
-        self._wait(request.Test, f"send {_numbers(vector)} to rank {to}", "it does not receive them")
+        self._wait(request.Test, f"send {count(vector.size)} to rank {to}", "it does not receive them")
 
     def receive(self, vector: np.ndarray, source: int, tag: int = 0) -> None:
         self.step += 1
         status = self._MPI.Status()
-        wanted, why = f"receive {_numbers(vector)} from rank {source}", "nothing comes"
+        wanted, why = f"receive {count(vector.size)} from rank {source}", "nothing comes"
         message = self._wait(lambda: self.communicator.Improbe(source, tag, status), wanted, why)
         if status.Get_count(self._MPI.BYTE) != vector.nbytes:
             got = f"{status.Get_count(self._MPI.BYTE)} bytes came instead of {vector.nbytes}"
@@ -66,7 +67,3 @@ class PatientGroup(MPIGroup):
             if waited > BUSY:
                 time.sleep(NAP)
         return answer
-
-
-def _numbers(vector: np.ndarray) -> str:
-    return "1 number" if vector.size == 1 else f"{vector.size:,} numbers"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from nncourse.child import kill_group
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, reason_of
 from nncourse.parallel import guard, heartbeat, world
 from nncourse.parallel.heartbeat import Heartbeat
 
@@ -125,7 +125,7 @@ def _start(arguments: Sequence[str], processes: int) -> int:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nncourse-"))
             listening.bind(f"{folder}/start")
         except OSError as error:
-            raise CourseError(f"wanted a folder for a socket; {error.strerror or error}: name one in TMPDIR") from None
+            raise CourseError(f"wanted a folder for a socket; {reason_of(error)}: name one in TMPDIR") from None
         listening.listen(processes)
         said = stack.enter_context(heartbeat.nameless_file())  # what mpiexec itself says
         program = [sys.executable, "-m", "nncourse", *arguments]

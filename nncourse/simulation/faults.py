@@ -81,7 +81,7 @@ def _circle(world: "World", circle: list[int]) -> ExchangeError:
     more = f", and so on through {len(circle)} ranks" if len(circle) > MOST_SHOWN else ""
     if len(places) == 1:
         pairs = ", ".join(f"{rank} for {_waits_for(world, rank)}" for rank, _ in shown)
-        words = f"{_ranks(circle)} wait {_place(waits[0])}, each to {_method(waits[0])}, {pairs}{more}"
+        words = f"{_ranks(circle)} wait {_place(waits[0])}, each {_to(waits[0])}, {pairs}{more}"
     else:
         words = ", and ".join(f"rank {rank} waits {_place(wait)} to {doing_to(wait)}" for rank, wait in shown) + more
     methods = {wait.method for wait in waits}
@@ -232,8 +232,10 @@ def doing_to(wait: "Wait") -> str:
     )
 
 
-def _method(wait: "Wait") -> str:
-    return {"send": "send", "receive": "receive", "next_sender": "hear"}.get(wait.method, f"meet in {wait.method}")
+def _to(wait: "Wait") -> str:
+    """What a member waits for, whoever the other is."""
+    purposes = {"send": "to send", "receive": "to receive", "next_sender": "to hear"}
+    return purposes.get(wait.method, f"to meet in {wait.method}")
 
 
 def _place(at: "Wait | Message") -> str:
@@ -254,16 +256,17 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def _numbers(message: "Message") -> str:
-    return _count(message.values.size)
+    return count(message.values.size)
 
 
 def _array(values, other=None) -> str:  # type: ignore[no-untyped-def]
     kind = f" of {values.dtype}" if other is None or other.dtype != values.dtype else ""
-    return f"{_count(values.size)}{kind}"
+    return f"{count(values.size)}{kind}"
 
 
-def _count(size: int) -> str:
-    return "1 number" if size == 1 else f"{size} numbers"
+def count(size: int) -> str:
+    """How many numbers a message has, in words."""
+    return "1 number" if size == 1 else f"{size:,} numbers"
 
 
 def _meeting(wait: "Wait") -> str:

@@ -13,6 +13,7 @@ LINK = re.compile(r"\]\(([^)]*)\)")
 TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 JAVASCRIPT_HOLE = re.compile(r"\$\{[^{}]*\}")
 TEMPLATE_HOLE = re.compile(r"\{\w*[^{}\s]*\}")
+PERCENT_HOLE = re.compile(r"%(?:\(\w+\))?[srd](?!\w)")
 IN_CODE = {"string", "f-string", "template", "alternative text"}
 
 
@@ -36,7 +37,7 @@ def _parts(text: str, said: str, kind: str) -> list[tuple[str, Counter, Counter]
         return [("holes", *(Counter(re.sub(r'"[^"]*"', '""', h) for h in JAVASCRIPT_HOLE.findall(e)) for e in both))]
     parts = [("code", _counted_code(text), _counted_code(said))]
     if kind == "string":
-        return [*parts, ("holes", *(Counter(TEMPLATE_HOLE.findall(each)) for each in both))]
+        return [*parts, ("holes", *(Counter(_template_holes(each)) for each in both))]
     bare = [CODE.sub("", each) for each in both]
     parts += [("formulas", *(Counter(_without_words(each)) for each in bare))]
     parts += [("links", *(Counter(LINK.findall(each)) for each in both))]
@@ -50,6 +51,11 @@ def _counted_code(text: str) -> Counter:
     """The code of a text; a folder has its English name."""
     english = {said: code for code, said in SAID_IN_CODE.items()}
     return Counter(english.get(code, code) for code in CODE.findall(text))
+
+
+def _template_holes(text: str) -> list[str]:
+    """The holes of a string that is no f-string: {…}, and %s or %(…)s."""
+    return TEMPLATE_HOLE.findall(text) + PERCENT_HOLE.findall(text)
 
 
 def _blanks(text: str) -> tuple[str, str]:

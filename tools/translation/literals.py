@@ -129,7 +129,7 @@ def chosen(hole: str) -> list[str]:
 def word_nodes(node: ast.AST) -> Iterator[ast.Constant]:
     """The strings of a hole that are words, so that a translation may have others in their places.
 
-    A key, an argument of a call and what is compared are names.
+    A key, an argument of a call and what is compared are names; what get() gives where there is no key, is not.
     """
     if isinstance(node, ast.Constant):
         if isinstance(node.value, str):
@@ -139,7 +139,8 @@ def word_nodes(node: ast.AST) -> Iterator[ast.Constant]:
     if isinstance(node, ast.Subscript):
         names = [node.slice]
     elif isinstance(node, ast.Call):
-        names = [*node.args, *node.keywords] if getattr(node.func, "attr", "") != "join" else []
+        shown = {"join": node.args, "get": node.args[1:]}.get(getattr(node.func, "attr", ""), [])
+        names = [each for each in (*node.args, *node.keywords) if each not in shown]
     elif isinstance(node, ast.Compare):
         names = [node.left, *node.comparators]
     elif isinstance(node, ast.FormattedValue):

@@ -23,15 +23,21 @@ def _told(draw):
 
 matplotlib.text.Text.draw = _told(matplotlib.text.Text.draw)
 """
+HOOK_CELL = "hook"
 # Of a widget's state: what is no text for people.
-NO_TEXTS = re.compile(r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs)$")
+NO_TEXTS = re.compile(
+    r"^_|layout|style|_msg$|^(orientation|readout_format|icon|layout|dom_classes|format|outputs|values|form)$"
+)
+# In what describes a control or an array: how the code calls it.
+NAMES = {"name", "kind", "plays", "dtype", "value", "settings", "surface"}
 HIDDEN_TAGS = {"style", "script"}
+CELLS = {"td", "th"}  # of a table, of which a row is a line
 SPOKEN = {"alt", "title", "aria-label", "placeholder"}
 
 
-def run(notebook: Any, folder: str, environment: dict[str, str]) -> Any:
-    """The notebook with its outputs and the texts of its figures; its cells run one after the other."""
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(HOOK, id="hook"))
+def run(notebook: Any, folder: str, environment: dict[str, str], hook: str = HOOK) -> Any:
+    """The notebook with its outputs; its cells run after `hook`, one after the other. HOOK prints figures' texts."""
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(hook, id=HOOK_CELL))
     client = NotebookClient(notebook, timeout=600, allow_errors=True, resources={"metadata": {"path": folder}})
     client.execute(env=environment)
     return notebook
@@ -41,7 +47,7 @@ def texts(notebook: Any) -> Iterator[tuple[str, str]]:
     """Each text on the screen with the id of its cell, or "widget"."""
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
-            for text in _of_output(output):
+            for text in of_output(output):
                 yield cell.id, text
     state = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
     for model in state.values():
@@ -50,7 +56,8 @@ def texts(notebook: Any) -> Iterator[tuple[str, str]]:
                 yield from (("widget", text) for text in _of_value(value))
 
 
-def _of_output(output: Any) -> Iterator[str]:
+def of_output(output: Any) -> Iterator[str]:
+    """The texts of one output."""
     if output.output_type == "stream":
         yield output.text
     elif output.output_type == "error":
@@ -64,34 +71,44 @@ def _of_output(output: Any) -> Iterator[str]:
 
 
 def _of_value(value: Any) -> Iterator[str]:
-    """The strings in a widget's trait; keys of dictionaries are names."""
+    """The strings in a widget's trait; keys of dictionaries are names, and some of their values."""
     if isinstance(value, str):
         yield page(value) if "<" in value else value
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _of_value(each)
+        for key, each in value.items():
+            if key == "options":  # a name, and the words that are shown for it
+                yield from (words for _, words in each)
+            elif key not in NAMES:
+                yield from _of_value(each)
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _of_value(each)
 
 
 class _Page(HTMLParser):
-    """Collects the text of a page, and the attributes that are read out."""
+    """Collects the text of a page, a row of a table in one line, and the attributes that are read out."""
 
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
         self.hidden = 0
+        self.in_row = False
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.hidden += tag in HIDDEN_TAGS
+        if tag == "tr":
+            self.in_row = True
+            self.texts.append("")
         self.texts += [value for name, value in attributes if name in SPOKEN and value]
 
     def handle_endtag(self, tag: str) -> None:
         self.hidden -= tag in HIDDEN_TAGS
+        self.in_row &= tag != "tr"
 
     def handle_data(self, data: str) -> None:
-        if not self.hidden:
+        if self.in_row:
+            self.texts[-1] += f"{data}  "
+        elif not self.hidden:
             self.texts.append(data)
 
 

@@ -11,6 +11,7 @@ ENGLISH = stamp.module(Path(__file__).resolve().parents[2])  # the names of nnco
 GENERATED = ENGLISH["GENERATED"].name  # the folder of the package that holds what is generated
 HINTS = "exercises.toml"
 C_SUFFIXES = (".cu", ".c", ".h")
+COMMAND_LINE = ("cli.py", "arguments.py")
 
 
 def files(package: Path) -> list[Path]:
@@ -57,7 +58,7 @@ def area(file: str) -> str:
     if name == HINTS:
         return "package_hints"
     if not name:
-        return "package_command_line" if file == "cli.py" else "package_rest"
+        return "package_command_line" if file in COMMAND_LINE else "package_rest"
     if file.endswith(".js"):
         return "package_widgets"
     return f"package_{folder}"

@@ -62,14 +62,17 @@ def _word_in_hole(hole: str) -> str:
 
 
 def without_brackets(text: str) -> str:
-    """What of a text is in no brackets; one that is cut off counts as closed at its end."""
+    """What of a text is in no brackets; one that is cut off counts as closed at its end, or as begun with its line."""
     depth, bare = 0, []
     for letter in text:
         if letter == OPEN:
             depth += 1
-        elif letter == CLOSE:
-            depth = max(depth - 1, 0)
+        elif letter == CLOSE and depth:
+            depth -= 1
             bare.append(" ")
+        elif letter == CLOSE:
+            while bare and bare[-1] != "\n":
+                bare.pop()
         elif depth == 0:
             bare.append(letter)
     return "".join(bare)

@@ -18,6 +18,7 @@ SHOWN_ARGUMENTS = {
 }
 SHOWN_BY = {
     *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError"),
+    *("refuse_unknown", "refuse_unwritable"),
     *("set_title", "set_xlabel", "set_ylabel", "set_label", "figtext", "set_xticklabels", "set_yticklabels"),
 }
 NAMES_IN = {"kernel", "loc", "dest", "choices", "metavar", "default", "key", "dtype", "mode", "encoding"}
@@ -26,20 +27,30 @@ NAMED_BY = {
     *("hint", "solution", "find", "choose", "load", "generate", "exercise", "make_network", "compile", "fullmatch"),
     *("match", "search", "sub", "finditer", "findall", "split", "kernel", "cuda_kernel", "getattr"),
     *("startswith", "endswith", "add_argument_group", "einsum", "environ", "which", "import_module", "strptime"),
+    "mnist_or_digits",
 }
 FIRST_NAMES = {"Operation": 1}  # calls whose first strings only are names
 CONTROLS = {"menu", "stepped", "tick"}
+SHOWN_AT = {  # calls whose strings at these places are read: the names of axes, a title
+    "plot_lines": (1, 2, 3),
+    "plot_bars": (1, 2),
+    "plot_batches": (2, 3),
+    "plot_amdahl": (1,),
+    "plot_timelines": (1,),
+}
 HEAD = re.compile(r"(?i)(?:^|_)(?:heads?|columns)$")
+WORDS_OF = re.compile(r"(?i)(?:^|_)words$")
 LOOKS_UP = {
     *("get", "pop", "setdefault", "index", "count", "startswith", "endswith", "getattr", "partition", "rpartition"),
     *("split", "rsplit", "removeprefix", "removesuffix", "find", "rfind"),
 }
-TWO_WORDS = re.compile(r"[^\W\d_]{2,}[,.:;!?)\"'’]*[ \n]+(?:[–—(·×=\"'‘“]+ ?)?[^\W_]")
+TWO_WORDS = re.compile(r"[^\W\d_]{2,}(?:['’]s)?[,.:;!?)\"'’]*[ \n]+(?:[–—(·×=\"'‘“]+ ?)?[^\W_]")
 TAG, UNCLOSED_TAG = re.compile(r"</?\w[^<>]*>"), re.compile(r"</?\w[^<>]*$|^[^<>]*\">")
 CONTRACT = re.compile(r"\w+ \([\w ,*{}\[\]/]*\)[^.;]* -> |^where \w+ = ")
 PART = re.compile(r"(?:[,;:)] |\()[^\W\d_]{3,}[^{}=]*$| [^\W\d_]{2,} ?$")
-LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|$)")
-C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\"|\bfloat\* |; +//|;\n")
+LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|\0e?s\0|$)")
+SHORT_WORD = re.compile(r"(?:^|\0[,)]?)[ (]*(?:at|by|in|of|on|or|to) \0")  # between two holes, or before one
+C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\" [{_]|\bfloat\* |; +//|;\n")
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
 MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
 LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
@@ -177,7 +188,7 @@ def _ancestors(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.A
 def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words) -> bool:
     """Whether somebody reads it: two words or more, or a single one where words are shown; no name of anything."""
     bare = UNCLOSED_TAG.sub(" ", TAG.sub(" ", literals.words_of(text)))
-    if CONTRACT.search(text) or words.is_name(text):
+    if CONTRACT.search(text) or words.is_name(text) or _is_key_of_words(node, above):
         return False
     if text in words.also and not _is_looked_up(node, above):
         return True
@@ -185,7 +196,7 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
         return False
     parent = above[0]
     shown = _reads_as_text(bare, "\0" in bare) and text not in words.names
-    if _is_head(node, above) or _is_label(node, parent):
+    if _is_head(node, above) or _is_label(node, parent) or _are_words(node, above):
         return True
     if isinstance(parent, ast.Subscript) and parent.slice is node:
         return False
@@ -214,6 +225,27 @@ def _is_looked_up(node: ast.expr, above: list[ast.AST]) -> bool:
     return isinstance(parent, ast.Compare)
 
 
+def _of_words(above: list[ast.AST]) -> ast.Dict | None:
+    """The dictionary of words around a string, which is called words, WORDS or …_words: its keys are names."""
+    if len(above) < 2 or not isinstance(above[0], ast.Dict) or not isinstance(above[1], ast.Assign | ast.AnnAssign):
+        return None
+    names = above[1].targets if isinstance(above[1], ast.Assign) else [above[1].target]
+    return above[0] if any(isinstance(name, ast.Name) and WORDS_OF.search(name.id) for name in names) else None
+
+
+def _is_key_of_words(node: ast.expr, above: list[ast.AST]) -> bool:
+    table = _of_words(above)
+    return table is not None and node in table.keys
+
+
+def _are_words(node: ast.expr, above: list[ast.AST]) -> bool:
+    """Whether it is read, even a single word: a value of a dictionary of words, or a name of an axis."""
+    if _of_words(above):
+        return True
+    name = getattr(above[0].func, "attr", getattr(above[0].func, "id", "")) if isinstance(above[0], ast.Call) else ""
+    return any(node is above[0].args[place] for place in SHOWN_AT.get(name, ()) if place < len(above[0].args))
+
+
 def _is_head(node: ast.expr, above: list[ast.AST]) -> bool:
     """Whether it is the head of a table's column: an element of what is called head, heads or …COLUMNS."""
     if len(above) < 2 or not isinstance(above[0], ast.Tuple | ast.List) or not isinstance(above[1], ast.Assign):
@@ -234,7 +266,7 @@ def _reads_as_text(bare: str, has_holes: bool) -> bool:
     """Whether there are two words, or one that is part of a sentence: with a hole, or behind a comma."""
     if TWO_WORDS.search(bare) or PART.match(bare):
         return True
-    return has_holes and bool(LONG_WORD.search(bare)) and " " in bare.strip()
+    return has_holes and bool(LONG_WORD.search(bare) or SHORT_WORD.search(bare)) and " " in bare.strip()
 
 
 def names_in(texts: Iterable[str]) -> frozenset[str]:

@@ -1,0 +1,50 @@
+"""The names of the course's things that a student sees in every language: they are taken from the package."""
+
+import re
+import tomllib
+from pathlib import Path
+
+
+def of_the_course(root: Path) -> dict[str, set[str]]:
+    """The names by kind: operations, kernels, arguments with sizes, and what a network and its training are made of."""
+    from nncourse import device
+    from nncourse.classroom.playground_engine import DATA
+    from nncourse.datasets import GENERATORS, MNIST_SETS, SCALINGS, SHIPPED, SILHOUETTES
+    from nncourse.kernels.backend import DEVICES
+    from nncourse.kernels.catalogue import EXERCISES, TOPICS
+    from nncourse.kernels.operation import Operation
+    from nncourse.model.initialisers import INITIALISERS
+    from nncourse.model.layers import ACTIVATIONS
+    from nncourse.model.network import COSTS
+    from nncourse.model.updates import UPDATES
+
+    items = [item for module in (*TOPICS, *EXERCISES) for item in vars(module).values()]
+    operations = [item for item in items if isinstance(item, Operation)]
+    exercises = tomllib.loads((root / "nncourse" / "classroom" / "exercises.toml").read_text("utf-8"))["exercise"]
+    kernels = {name for operation in operations for name in operation.kernels}
+    arguments = {
+        name
+        for operation in operations
+        for name in (*operation.names, *operation.cuda_arguments, *operation.size_names)
+    }
+    return {
+        "operation": {operation.name for operation in operations} | {each["operation"] for each in exercises},
+        "kernel": kernels | {each["kernel"] for each in exercises},
+        "argument": arguments,
+        "activation": set(ACTIVATIONS),
+        "cost": set(COSTS),
+        "update": set(UPDATES),
+        "initialiser": set(INITIALISERS),
+        "scaling": set(SCALINGS),
+        "data": {*DATA, *SHIPPED, *GENERATORS, *MNIST_SETS, SILHOUETTES},
+        "backend": set(DEVICES),
+        "device": set(DEVICES.values()),
+        "notebook": {each["notebook"] for each in exercises},
+        "processor": {device.describe("cpu").rpartition(",")[0]},
+    }
+
+
+def one_of(names: set[str]) -> str:
+    """A regular expression for one of the names, which may be shown with blanks for underscores."""
+    longest_first = sorted(names, key=lambda name: (-len(name), name))
+    return r"(?<!\w)(?:" + "|".join(re.escape(name).replace("_", "[_ ]") for name in longest_first) + r")(?!\w)"
