@@ -76,6 +76,12 @@ def test_units_are_whole_sentences_without_the_marks_around_them():
     assert said == ["Add. It adds.", "One line and the next.", "got {x} of two"]
 
 
+def test_an_address_at_the_start_of_a_line_is_part_of_its_paragraph():
+    assert [unit.text for unit in markdown.units("See\n<https://a.example/b>. Cite it.\n")] == [
+        "See <https://a.example/b>. Cite it."
+    ]
+
+
 def test_formulas_are_translated_and_names_of_operations_are_not():
     code = 'made = Operation("bias sum", "db = mean of D over the batch", "D (batch, n) -> db (n,)", f)\n'
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]

@@ -8,8 +8,8 @@ from .units import WORD, Unit, as_it_is, joined
 # What stands before a unit's text and is no part of it.
 MARK = re.compile(r"[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+(?:\[[ x]\] )?|#{1,6} +|> ?)*")
 # A line that begins a block of its own.
-BEGINS = re.compile(r"[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]|#{1,6} |\||>|<|\$\$|```|~~~|---+\s*$)")
-ONE_LINE = re.compile(r"[ \t]*(?:#{1,6} |\||<)")  # such a line is a block by itself
+BEGINS = re.compile(r"[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]|#{1,6} |\||>|<(?!https?:)|\$\$|```|~~~|---+\s*$)")
+ONE_LINE = re.compile(r"[ \t]*(?:#{1,6} |\||<(?!https?:))")  # such a line is a block by itself
 ITEM = re.compile(r"[ \t]*(?:[-*+]|\d+[.)])[ \t]")
 FENCE = re.compile(r"[ \t]*(```|~~~)")
 TAGS_BEFORE, TAGS_AFTER = re.compile(r"(?:\s*<[^>]+>)*\s*"), re.compile(r"\s*(?:</?[^>]+>\s*)*$")
