@@ -29,6 +29,7 @@ html_js_files = ["nncourse.js"]
 templates_path = [str(HERE / "templates")]
 html_copy_source = False
 html_show_sphinx = False
+html_use_index = False  # no page would have an entry in it
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system has it
 html_theme_options = {
     "article_header_end": ["language-links.html", "article-header-buttons.html"],

@@ -86,6 +86,7 @@ def test_two_notebooks_become_pages_without_a_warning(book):
     wanted = {f"notebooks/{name}.html" for name in BUILT}
     assert [path.name for path in book.html.parent.iterdir()] == [book.language]
     assert wanted | {"index.html", "reference/index.html", "reference/neuron.html"} <= book.pages.keys()
+    assert "genindex.html" not in book.pages, "an index without an entry"
 
 
 @needs_sphinx
