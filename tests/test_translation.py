@@ -82,6 +82,13 @@ def test_an_address_at_the_start_of_a_line_is_part_of_its_paragraph():
     ]
 
 
+def test_of_a_row_of_measurements_the_name_is_a_unit():
+    text = "| 2 GPUs, 64 each | 1.5 ms | 3.0× |\n| tiled | 1.5 ms | 3.0× |\n"
+    found = markdown.units(text, measured=False)
+    assert [unit.text for unit in found] == ["2 GPUs, 64 each"]
+    assert units.replaced(text, found, lambda unit: "2 GPU").startswith("| 2 GPU | 1.5 ms | 3.0× |\n| tiled |")
+
+
 def test_formulas_are_translated_and_names_of_operations_are_not():
     code = 'made = Operation("bias sum", "db = mean of D over the batch", "D (batch, n) -> db (n,)", f)\n'
     assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]

@@ -15,6 +15,7 @@ FENCE = re.compile(r"[ \t]*(```|~~~)")
 TAGS_BEFORE, TAGS_AFTER = re.compile(r"(?:\s*<[^>]+>)*\s*"), re.compile(r"\s*(?:</?[^>]+>\s*)*$")
 NO_WORDS = re.compile(r"`[^`]*`|\$[^$]*\$|<[^>]+>|\]\([^)]*\)|https?://\S+")
 WORDS_OF_FORMULA = re.compile(r"\\text\{([^{}]*[^\W\d_]{2,}[^{}]*)\}")
+FIRST_CELL = re.compile(r"\|?\s*(.*?)\s*(?<!\\)\|")
 MEASURED = re.compile(r"[\d.,×%⁻⁰¹²³⁴⁵⁶⁷⁸⁹+−;·() -]*(?:[nµm]?s|[kMGT]B|TFLOP/s)?")
 COMMENT = re.compile(r"(?:^|\s)(?:#|//) +(\S.*)")
 VERDICT = re.compile(r"\s*[✓✗○] ")
@@ -23,10 +24,21 @@ ALT = re.compile(r"""\b(?:alt|title)="([^"]*)\"""")
 
 
 def units(source: str, measured: bool = True) -> list[Unit]:
-    """The units of a markdown text, in order; without `measured` no rows of measurements."""
+    """The units of a markdown text, in order.
+
+    Without `measured` a row of measurements has only its first cell, if that is no single name.
+    """
     blocks = [block for block in _blocks(source) if block[2] != "code"]
     found = [unit for begin, end, kind in blocks for unit in _units_of(source, begin, end, kind)]
-    return found if measured else [unit for unit in found if unit.kind != "table row" or not of_numbers(unit.text)]
+    if not measured:
+        found = [_first_cell(unit) if unit.kind == "table row" and of_numbers(unit.text) else unit for unit in found]
+    return [unit for unit in found if unit.kind != "table cell" or (has_words(unit.text) and " " in unit.text)]
+
+
+def _first_cell(row: Unit) -> Unit:
+    cell = FIRST_CELL.match(row.text)
+    assert cell  # every row has one
+    return Unit(row.begin + cell.start(1), row.begin + cell.end(1), cell[1], "table cell", as_it_is)
 
 
 def units_in_code(source: str) -> list[Unit]:
