@@ -13,12 +13,13 @@ from book import notebook_pages, outputs, reference
 from book.editions import ENGLISH, ROOT, Edition
 from book.files import Tree
 from book.front_picture import PICTURE, picture
-from book.markdown import part, table, without_dead_links
+from book.markdown import figure, part, table, without_dead_links
 from nncourse.classroom.handout import clean
 
 INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/jupyterhub.md", "slurm/README.md")
 MORE = ("speed.md", "benchmarks/README.md", "datasets/README.md")
 HANDOUT = "handout"  # notebooks to download, which are no pages
+IMAGE = re.compile(r"^!\[(?P<words>[^\]]+)\]\((?P<file>[^)]+)\)$", re.MULTILINE)  # in a line of its own
 BY_NUMBER = re.compile(r"\| (?P<number>\d\d\w?) (?P<rest>[^|]*)\|(?P<teaches>[^|]*)\|")
 
 
@@ -88,7 +89,10 @@ def front_page(readme: str, titles: dict[str, str], texts: Collection[str], word
         toctree(words.INSTRUCTORS, [name for name in INSTRUCTORS if name in texts]),
         toctree(words.MORE, more),
     ]
-    front, end = part(readme, "front"), part(readme, "foot")
+    front, end = (
+        IMAGE.sub(lambda image: figure(image["file"], image["words"]), part(readme, "front")),
+        part(readme, "foot"),
+    )
     return "\n\n".join(
         [front, f"## {words.NOTEBOOKS}", notebook_list(readme, titles, words), end, *filter(None, lists), ""]
     )

@@ -3,8 +3,10 @@
 import posixpath
 import re
 from collections.abc import Collection
+from textwrap import indent
 
 PART = r"<!-- book: {name} -->\n(?P<text>.*?)<!-- book: end -->"
+COLUMNS = re.compile(r"\S+ {2,}\S")  # a name, and behind some spaces what it is
 LINK = re.compile(r"(?<!!)\[(?P<words>[^\]\[]+)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -32,6 +34,12 @@ def without_dead_links(text: str, page: str, pages: Collection[str]) -> str:
     return LINK.sub(kept, text)
 
 
+def figure(file: str, words: str) -> str:
+    """A figure with its words. It turns dark on dark pages, and scrolls sideways where a phone is narrower than it."""
+    image = [f"```{{image}} {file}", f":alt: {words}", ":class: nncourse-figure nncourse-turned", "```"]
+    return "\n".join(["````{container} nncourse-picture", *image, "````"])
+
+
 def row(cells: Collection[str]) -> str:
     """A row of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -43,9 +51,14 @@ def table(headings: Collection[str], rows: Collection[Collection[str]]) -> str:
 
 
 def of_docstring(text: str) -> str:
-    """A docstring as Markdown: indented paragraphs stay code, in others only `code` is more than plain text."""
-    paragraphs = text.split("\n\n")
-    return "\n\n".join(each if each.startswith("    ") else plain(each) for each in paragraphs)
+    """A docstring as Markdown: what is indented or a list in columns is code, the rest plain text with `code` in it."""
+    return "\n\n".join(_of_paragraph(paragraph) for paragraph in text.split("\n\n"))
+
+
+def _of_paragraph(text: str) -> str:
+    if text.startswith("    "):
+        return text
+    return indent(text, "    ") if all(COLUMNS.match(line) for line in text.splitlines()) else plain(text)
 
 
 def plain(text: str) -> str:

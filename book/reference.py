@@ -10,7 +10,7 @@ from types import ModuleType
 import nncourse
 from book import kernel_pictures
 from book.files import Tree
-from book.markdown import of_docstring, plain, table
+from book.markdown import figure, of_docstring, plain, table
 from nncourse.classroom.course import exercises, text_of
 from nncourse.errors import CourseError
 from nncourse.kernels.catalogue import EXERCISES, TOPICS
@@ -131,7 +131,7 @@ def about(operation: Operation, words: ModuleType, titles: Titles) -> list[str]:
     notebooks = dict.fromkeys(each.notebook for each in exercises() if each.operation == operation.name)
     has_cuda = any(isinstance(kernel, CudaKernel) for kernel in operation.kernels.values())
     lines = [f"({anchor(operation)})=", f"## `{operation.name}` {operation.equation}".rstrip(), ""]
-    lines += ["```{code-block} text", ":class: nncourse-equation", "", operation.formula, "```", ""]
+    lines += ["```{code-block} text", ":class: nncourse-equation", "", operation.formula.replace("`", ""), "```", ""]
     lines += [table(words.CONTRACT_HEADINGS, contract_rows(operation, words)), ""]
     if conditions:
         lines += [words.CONDITIONS.format(conditions=", ".join(map(code, conditions))), ""]
@@ -198,9 +198,7 @@ def pictured(kernel: CudaKernel, tree: Tree, cache: Path, stamp: str) -> list[st
         return []
     name = f"pictures/{kernel.operation.name}.{kernel.name}.png"
     tree.write(f"{FOLDER}/{name}", drawing.png)
-    alt = " ".join(drawing.words.split())
-    image = [f"```{{image}} {name}", f":alt: {alt}", ":class: nncourse-figure nncourse-turned", "```"]
-    return ["````{container} nncourse-picture", *image, "````", ""]
+    return [figure(name, " ".join(drawing.words.split())), ""]
 
 
 def link(operation: Operation, topic: Topic) -> str:

@@ -15,12 +15,12 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from book import assembly, markdown, notebook_pages, outputs, reference
+from book import assembly, kernel_pictures, markdown, notebook_pages, outputs, reference
 from book.editions import edition
 from book.files import Tree
 from nncourse.classroom.course import text_of
 from nncourse.errors import CourseError
-from nncourse.kernels.catalogue import EXERCISES, TOPICS
+from nncourse.kernels.catalogue import EXERCISES, TOPICS, find
 from nncourse.kernels.operation import Operation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,6 +156,13 @@ def test_a_browser_fetches_nothing_and_finds_every_file(book):
             broken = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
             assert page.evaluate(broken) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= 400, f"{name} is wider than a phone"
+            of_headings = (
+                "[...document.querySelectorAll('h1, h2, h3')].map(h => [h.tagName, getComputedStyle(h).fontSize])"
+            )
+            sizes = [float(size.removesuffix("px")) for _, size in sorted(dict(page.evaluate(of_headings)).items())]
+            assert sizes == sorted(sizes, reverse=True), f"{name} has a larger heading below a smaller one"
+            shown = "[...document.querySelectorAll('thead')].filter(h => !h.innerText.trim() && h.offsetHeight).length"
+            assert page.evaluate(shown) == 0, f"{name} shows an empty head of a table"
         printed = "document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))"
         page.evaluate(printed)
         assert page.evaluate("document.documentElement.dataset.theme") == "light", "dark pages are printed light"
@@ -289,6 +296,17 @@ def test_a_page_of_the_reference_has_contract_source_picture_and_exercise(tmp_pa
     assert (tmp_path / "source" / "reference" / "pictures" / "neuron.tree.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_kernel_is_pictured_on_arrays_that_it_is_made_for(tmp_path):
+    drawing = kernel_pictures.drawing_of(find("one_sample")["shared"], tmp_path, "")
+    assert "n_in 64, n_out 64" in drawing.words and "outside" not in drawing.words
+
+
+def test_a_list_in_columns_in_a_docstring_is_code():
+    listed = "Two things.\n\nshards      which rows\nall_reduce  the sum\n\nA `name` of_one.  A sentence."
+    code = "    shards      which rows\n    all_reduce  the sum"
+    assert markdown.of_docstring(listed) == f"Two things.\n\n{code}\n\nA `name` of\\_one.  A sentence."
+
+
 def test_a_page_of_whole_epochs_has_the_cuda_and_c_that_python_launches(tmp_path):
     tree, words = Tree(tmp_path), edition("en").words()
     reference.write(tree, words, {}, tmp_path / "cache", {"epoch_dense"})
@@ -305,7 +323,8 @@ def test_the_front_page_has_the_start_of_the_readme_its_picture_and_all_notebook
     titles = {path.stem: assembly.title_of(nbformat.read(path, as_version=4)) for path in NOTEBOOKS}
     texts = [*assembly.INSTRUCTORS, *assembly.MORE[1:]]
     page = assembly.front_page(english.text("README.md"), titles, texts, english.words())
-    assert page.startswith("# nncourse") and assembly.PICTURE in page and "make lab" in page
+    assert page.startswith("# nncourse") and "make lab" in page
+    assert re.search(rf"{{image}} {assembly.PICTURE}\n:alt: \w[^\n]+\n:class: nncourse-figure nncourse-turned", page)
     for name, title in titles.items():
         assert f"| [{title}](notebooks/{name}.ipynb) |" in page and f"\nnotebooks/{name}\n" in page
     for name in (*texts, "speed.md"):
