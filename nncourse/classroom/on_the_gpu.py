@@ -11,7 +11,7 @@ from nncourse.classroom.plots import Described
 
 def plot_moved_share(share: float) -> Described:
     """A step as bars: as it is, with a share of its time ten times as fast, and with that share in no time."""
-    figure = Figure(figsize=(7, 2.3), layout="constrained")
+    figure = Figure(figsize=(8.4, 2.3), layout="constrained")
     axes = figure.subplots()
     cases = {"as it is": 1, "products 10 × as fast": 10, "products in no time": np.inf}
     axes.barh(list(cases), 1 - share, color="0.75", label="all else")
@@ -22,7 +22,7 @@ def plot_moved_share(share: float) -> Described:
         faster = f"{1 / (1 - share + part):.2f} × as fast"
         axes.text(1 - share + part, place, f"  {faster}", va="center")
         said.append(f"{label}: {faster}")
-    axes.set(xlabel="time of a step, as a share of what it is now", xlim=(0, 1.4))
+    axes.set(xlabel="time of a step, as a share of what it is now", xlim=(0, 1.6))
     axes.invert_yaxis()
     figure.legend(frameon=False, loc="outside right center")
     words = f"Three bars. The grey part, {1 - share:.0%} of the step, is the same in all of them. "
