@@ -18,6 +18,7 @@ nb_merge_streams = True  # what two calls of print() said is one block
 myst_enable_extensions = ["dollarmath", "attrs_block"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
+smartquotes_excludes = {"languages": ["es"], "builders": []}  # they would make σ' into σ” there
 suppress_warnings = ["myst.header"]  # answers that a notebook folds away have headings of any level
 
 html_math_renderer = "mathml"

@@ -1,4 +1,4 @@
-"""A full stop, a comma or a bracket stays on the line of the formula before it."""
+"""What stays in one line: a formula with the full stop, comma or bracket behind it, and short code with hyphens."""
 
 import re
 from typing import Any
@@ -9,10 +9,12 @@ from sphinx.transforms import SphinxTransform
 
 CLOSING = re.compile(r"[.,;:!?)’”]+")
 TOGETHER = "nncourse-together"  # a class of nncourse.css
+SHORT = 24  # letters of code that fit into a line of a phone
 
 
 def register(app: Sphinx) -> None:
     app.add_transform(Together)
+    app.add_transform(Whole)
 
 
 class Together(SphinxTransform):
@@ -29,3 +31,14 @@ class Together(SphinxTransform):
                 text = following.astext()
                 parent[place + 1] = nodes.Text(text[match.end() :])
                 parent[place] = nodes.inline("", "", formula, nodes.Text(match[0]), classes=[TOGETHER])
+
+
+class Whole(SphinxTransform):
+    """Keeps short code such as --cpu-steps or 30-60-10-1 in one line: a browser would break it at a hyphen."""
+
+    default_priority = 410
+
+    def apply(self, **kwargs: Any) -> None:
+        for code in self.document.findall(nodes.literal):
+            if "-" in code.astext() and len(code.astext()) <= SHORT:
+                code["classes"].append(TOGETHER)
