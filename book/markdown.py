@@ -64,6 +64,5 @@ def _of_paragraph(text: str) -> str:
 def plain(text: str) -> str:
     """Text with what Markdown would take for its own escaped, but for what stands between backticks."""
     pieces = text.split("`")
-    return "`".join(
-        re.sub(r"([*_<>$\[\]{}\\])", r"\\\1", piece) if i % 2 == 0 else piece for i, piece in enumerate(pieces)
-    )
+    escaped = (re.sub(r"([*_<>$\[\]{}\\])", r"\\\1", each) if i % 2 == 0 else each for i, each in enumerate(pieces))
+    return re.sub("^%", r"\\%", "`".join(escaped), flags=re.MULTILINE)  # such a line is a comment

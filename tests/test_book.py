@@ -1,5 +1,6 @@
 """The web book: two notebooks as pages in each language without a warning, nothing fetched, words for every image."""
 
+import html
 import importlib.util
 import json
 import os
@@ -223,6 +224,18 @@ def test_formulas_are_mathml_and_a_prime_is_not_a_small_one(book):
 
 
 @needs_sphinx
+def test_short_code_with_a_hyphen_stays_in_one_line_and_a_prime_is_no_quotation_mark(book):
+    found = []
+    for page in book.pages.values():
+        assert "σ”" not in page.text
+        for classes, content in re.findall(r'<code class="([^"]*literal[^"]*)">(.*?)</code>', page.text):
+            text = html.unescape(re.sub("<[^>]*>", "", content))
+            if "-" in text and len(text) <= 24:
+                found.append("nncourse-together" in classes)
+    assert found and all(found)
+
+
+@needs_sphinx
 def test_each_notebook_can_be_downloaded_without_outputs(book):
     for name in BUILT:
         page = book.pages[f"notebooks/{name}.html"]
@@ -335,6 +348,10 @@ def test_the_front_page_has_the_start_of_the_readme_its_picture_and_all_notebook
 def test_the_tables_of_the_benchmarks_are_a_page():
     speed = markdown.part((ROOT / "README.md").read_text("utf-8"), "speed")
     assert speed.count("<!-- table") == speed.count("<!-- end -->") > 5 and "scikit-learn" in speed
+
+
+def test_a_line_of_a_docstring_that_begins_with_a_percent_sign_is_no_comment():
+    assert markdown.of_docstring("Word j\n% 4 of them.") == "Word j\n\\% 4 of them."
 
 
 def test_links_to_what_is_no_page_become_words():

@@ -323,9 +323,9 @@ def maxpool_backward_numpy(D, places, h_in, w_in, size, stride, padding):
 
 @maxpool_backward.kernel("cupy", device="gpu")
 def maxpool_backward_cupy(D, places, h_in, w_in, size, stride, padding):
-    """On a GPU np.add.at adds in any order, and the sum differs from call to call. So place by place in the window:
+    """np.add.at on a GPU adds in any order, and the sum differs from call to call. So place by place in the window.
 
-    two deltas whose pixel is at the same place of their windows never meet.
+    Two deltas whose pixel is at the same place of their windows never meet.
     """
     batch, c, h_out, w_out = D.shape
     G = np.zeros_like(D, shape=(batch, c, h_in, w_in))
