@@ -89,10 +89,8 @@ def front_page(readme: str, titles: dict[str, str], texts: Collection[str], word
         toctree(words.INSTRUCTORS, [name for name in INSTRUCTORS if name in texts]),
         toctree(words.MORE, more),
     ]
-    front, end = (
-        IMAGE.sub(lambda image: figure(image["file"], image["words"]), part(readme, "front")),
-        part(readme, "foot"),
-    )
+    front, end = part(readme, "front"), part(readme, "foot")
+    front = IMAGE.sub(lambda image: figure(image["file"], image["words"]), front)
     return "\n\n".join(
         [front, f"## {words.NOTEBOOKS}", notebook_list(readme, titles, words), end, *filter(None, lists), ""]
     )

@@ -113,14 +113,8 @@ def called(topic: Topic, words: ModuleType) -> list[str]:
     lines = [f"## {words.CALLED}", ""] if there else []
     for name in there:
         source = (package / name).read_text("utf-8").rstrip("\n")
-        lines += [
-            f"### {code(f'nncourse/{name}')}",
-            "",
-            f"```{'cuda' if name.endswith('.cu') else 'c'}",
-            source,
-            "```",
-            "",
-        ]
+        fence = "```cuda" if name.endswith(".cu") else "```c"
+        lines += [f"### {code(f'nncourse/{name}')}", "", fence, source, "```", ""]
     return lines
 
 
