@@ -27,14 +27,14 @@ PYTEST = .venv/bin/python -m pytest --numprocesses auto --dist loadscope --no-lo
 NBVAL = --nbval-lax --nbval-cell-timeout 300
 # Exit status 5: ARGS chose none of them.
 SOLVED = NNCOURSE_STRICT=1 $(PYTEST) notebooks $(NBVAL) $(ARGS) || [ $$? -eq 5 ]
-EVERY_SECOND = $$(.venv/bin/python -m nncourse.classroom.course)
-THE_OTHERS = $$(.venv/bin/python -m nncourse.classroom.course 1)
+EVERY_SECOND = $$(.venv/bin/python -m nnclassroom.exercises.hints)
+THE_OTHERS = $$(.venv/bin/python -m nnclassroom.exercises.hints 1)
 
 test: export NNCOURSE_MY_KERNELS = $(CURDIR)/build/no_kernels
 test: export OMP_NUM_THREADS = 1
 test: setup
-	.venv/bin/python -m ruff check nncourse tests tools book benchmarks slurm hub notebooks conftest.py
-	.venv/bin/python -m ruff format --check --quiet nncourse tests tools book benchmarks slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff check nncourse nnclassroom cuda_on_cpu tests tools book benchmarks slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff format --check --quiet nncourse nnclassroom cuda_on_cpu tests tools book benchmarks slurm hub notebooks conftest.py
 	.venv/bin/python -m mypy
 	rm -rf build/no_kernels
 	$(PYTEST) tests notebooks $(NBVAL) $(ARGS)

@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from benchmarks.workers import WrongResultError
-from nncourse.kernels.epoch.dense import dense_sgd_epoch, random_targets
+from nncourse.epochs.dense import dense_sgd_epoch, random_targets
 
 RATE = 2.0
 CHECKED = 50  # steps; also the number of steps in each CUDA graph of PyTorch
@@ -75,7 +75,7 @@ def ours(backend_name: str, kernel: str) -> Callable:
 
     def make(architecture, parameters, X, Y, batch: int) -> Trainer:
         from nncourse import device as devices
-        from nncourse.kernels.backend import choose
+        from nncourse.backend import choose
         from nncourse.model.network import with_parameters
         from nncourse.model.training import train_step_by_step
         from nncourse.model.updates import SGD

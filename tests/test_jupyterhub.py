@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from nncourse.classroom.handout import cell_hash, packed, to_bytes
+from nnclassroom.handing_out.handout import cell_hash, packed, to_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGURATION = ROOT / "hub" / "jupyterhub_config.py"

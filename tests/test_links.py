@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from nncourse.classroom.course import exercises
+from nnclassroom.exercises.hints import exercises
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

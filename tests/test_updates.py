@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from nncourse import datasets
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.kernels.update import sgd_update
 from nncourse.model import files, training
 from nncourse.model.layers import Dense, LayerSequence

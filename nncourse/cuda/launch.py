@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from nncourse.cuda import emulate
+from cuda_on_cpu import emulate
+from cuda_on_cpu.source import DTYPES, CudaSource, Parameter, constant_arrays, parameters
 from nncourse.cuda.compile import gpu_constant, gpu_kernel
-from nncourse.cuda.source import DTYPES, CudaSource, Parameter, constant_arrays, parameters
 from nncourse.device import on_gpu
 from nncourse.errors import CourseError
 
