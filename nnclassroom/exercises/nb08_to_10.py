@@ -322,8 +322,8 @@ occupancy = Operation(
         },
         edge_cases=(),
         advice=lambda place, registers, shared_bytes, threads, sm: (
-            f"there are {registers[place]} registers a thread, {shared_bytes[place]} bytes and {threads[place]} threads "
-            "a block, and a block for which there is no room fits 0 times"
+            f"there are {registers[place]} registers a thread, {shared_bytes[place]} bytes and {threads[place]} "
+            "threads a block, and a block for which there is no room fits 0 times"
         ),
         sizes_to_check=({"n": 8, "sm": H200}, {"n": 1, "sm": H200}, {"n": 200, "sm": H200}, {"n": 200, "sm": A4000}),
     ),

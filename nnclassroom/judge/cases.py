@@ -6,10 +6,11 @@ First stage: small sizes and hostile values, so that a fault is shown on simple 
   that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes. Images and their
   windows are too many sizes for that: their operations list their own, and draw some.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's
-  `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size; "infinite", +∞
-  or −∞ once in one argument; "special", values at which activations often fail, all of them in each array; "ties", few
-  different numbers, zeros of both signs, and numbers that differ in the last bit; "nan", for operations that only move
-  and compare numbers: some or most of one argument NaN, or most of it −∞; "one of zeros", each argument in turn.
+  `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size;
+  "infinite", +∞ or −∞ once in one argument; "special", values at which activations often fail, all of them in each
+  array; "ties", few different numbers, zeros of both signs, and numbers that differ in the last bit; "nan", for
+  operations that only move and compare numbers: some or most of one argument NaN, or most of it −∞; "one of zeros",
+  each argument in turn.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, for who counts calls.
 Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.
