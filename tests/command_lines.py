@@ -71,18 +71,18 @@ WRONG = [
     *(f"{line} --backend {name}" for line in (TRAIN, TEST) for name in ("gpu", "torch", "Numpy")),
     *(f"{TRAIN} --use {text}" for text in ("dense_forward", "=numpy", "dense_forward=", "dense=numpy", "sigmoid=x")),
     *(f"{TRAIN} --use {text}" for text in ("dense_forward=tiled", "name=numpy", "mine=1", "emulate=1", "sigmoid=cupy")),
-    *(f"{TRAIN} --update {name}" for name in ("adagrad", "", "Adam")),
+    *(f"{TRAIN} --optimizer {name}" for name in ("adagard", "", "Adam")),
     *(f"{TRAIN} --momentum {number}" for number in ("1", "-0.1", "nan", "x")),
     *(f"{TRAIN} --l2 {number}" for number in ("-1", "nan", "inf", "x")),
-    f"{TRAIN} --update adam --momentum 0.9",
-    f"{TRAIN} --update adam --use dense_sgd_epoch=numpy",
+    f"{TRAIN} --optimizer adam --momentum 0.9",
+    f"{TRAIN} --optimizer adam --use dense_sgd_epoch=numpy",
     *(
         f"{TRAIN} --schedule {text}"
         for text in ("linear", "step", "step,0,0.5", "step,2,nan", "exponential,2", "cosine,x")
     ),
-    f"{TRAIN} --update adam --model new.m",
+    f"{TRAIN} --optimizer adam --model new.m",
     f"{TRAIN} --momentum 0.5 --model new.m",
-    "train --resume model.npz --update adam --dataset good.csv --model new.npz",
+    "train --resume model.npz --optimizer adam --dataset good.csv --model new.npz",
     "train --resume model.npz --momentum 0.5 --dataset good.csv --model new.npz",
     f"{TRAIN} --bogus",
     f"{TRAIN} --epoch 3",

@@ -187,9 +187,9 @@ def test_version_and_help(capsys):
     ("options", "rate"),
     [
         ("", 0.1),
-        ("--update sgd --momentum 0.9", 0.01),
-        ("--update adam", 0.001),
-        ("--update adam --learning-rate 2", 2),
+        ("--optimizer sgd --momentum 0.9", 0.01),
+        ("--optimizer adam", 0.001),
+        ("--optimizer adam --learning-rate 2", 2),
     ],
 )
 def test_each_update_has_a_usual_learning_rate(capsys, options, rate):
@@ -200,7 +200,7 @@ def test_each_update_has_a_usual_learning_rate(capsys, options, rate):
 @pytest.mark.parametrize(
     "options",
     [
-        "--update adam --l2 0.01 --schedule step,2,0.5 --batch-size 7",
+        "--optimizer adam --l2 0.01 --schedule step,2,0.5 --batch-size 7",
         "--momentum 0.8 --learning-rate 0.05 --schedule cosine,6 --backend numba",
         "--l2 0.01 --schedule exponential,0.7",
     ],
@@ -213,10 +213,10 @@ def test_resume_takes_update_rate_schedule_and_batch_size_from_the_model(capsys,
     assert run(capsys, f"{line} half.npz --resume half.npz --epochs 4 {backend}")[0] == 0
     whole, half = files.load("whole.npz"), files.load("half.npz")
     assert parameters("whole.npz") == parameters("half.npz")
-    assert whole.update.describe() == half.update.describe() and whole.update.steps == half.update.steps
-    assert whole.update.state.keys() == half.update.state.keys()
-    for name, array in whole.update.state.items():
-        np.testing.assert_array_equal(array, half.update.state[name])
+    assert whole.optimizer.describe() == half.optimizer.describe() and whole.optimizer.steps == half.optimizer.steps
+    assert whole.optimizer.state.keys() == half.optimizer.state.keys()
+    for name, array in whole.optimizer.state.items():
+        np.testing.assert_array_equal(array, half.optimizer.state[name])
     assert whole.provenance["schedule"] == half.provenance["schedule"]
 
 

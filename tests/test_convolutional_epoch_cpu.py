@@ -19,8 +19,8 @@ from nncourse.backend import choose
 from nncourse.epochs import convolutional_cpu, convolutional_loops
 from nncourse.epochs.convolutional import UNDECIDED, convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import train
-from nncourse.model.updates import SGD, Adam
 
 MOST_OF_A_SAMPLE = 4000  # numbers that a sample of NETWORKS[0] takes
 BOTH = (convolutional_sgd_epoch, convolutional_adam_epoch)
@@ -158,18 +158,18 @@ def test_twenty_steps_are_those_of_the_truth(kernel, network, adam):
 
 
 @kernels
-@pytest.mark.parametrize("update", [SGD, Adam])
-def test_epochs_are_those_of_the_separate_operations(kernel, update, rng):
+@pytest.mark.parametrize("optimizer", [SGD, Adam])
+def test_epochs_are_those_of_the_separate_operations(kernel, optimizer, rng):
     words = "image2x8x8,conv3x3same,conv4x2s2p1,pool2,9,3"
     X = rng.standard_normal((50, 2, 8, 8), dtype=np.float32)
     Y = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 50)]
     names = ("convolutional_sgd_epoch", "convolutional_adam_epoch")
     found = []
     for chosen in (kernel, "steps"):
-        network, changes = make_network(words, "tanh", "categorical_cross_entropy", seed=3), update()
+        network, changes = make_network(words, "tanh", "categorical_cross_entropy", seed=3), optimizer()
         backend = choose("numpy", **dict.fromkeys(names, "steps")) if chosen == "steps" else choose(kernel)
         options = {"epochs": 2, "batch_size": 8, "learning_rate": 0.02, "seed": 5}
-        history = train(network, X, Y, backend, update=changes, **options)
+        history = train(network, X, Y, backend, optimizer=changes, **options)
         assert history.kernel == chosen and changes.steps == 14
         found.append([network.flat_parameters, *changes.state.values()])
     for one, other in zip(*found, strict=True):

@@ -17,7 +17,7 @@ from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model import files
 from nncourse.model.network import make_network
-from nncourse.model.updates import SGD
+from nncourse.model.optimizers import SGD
 
 FORMS = ("model.npz", "model.m")
 KINDS = ("none", "normalization", "standardization")
@@ -326,15 +326,15 @@ def vector(value=0.5, size=None, dtype=np.float32):
         {"about": about(cost="categorical_cross_entropy")},
         {"about": about(classes=3)},
         {"about": about(provenance=[1])},
-        {"about": about(update={"kind": "adagrad"})},
-        {"about": about(update={"kind": "sgd", "momentum": 2.0})},
-        {"about": about(update={"kind": "adam", "momentum": 0.9})},
-        {"about": about(update={"kind": "adam", "l2": 0, "steps": 7})},
-        {"about": about(update={"kind": "adam", "l2": 0, "steps": 7}), "state_M": vector()},
-        {"about": about(update={"kind": "sgd", "l2": 0, "steps": -7})},
+        {"about": about(optimizer={"kind": "adagrad"})},
+        {"about": about(optimizer={"kind": "sgd", "momentum": 2.0})},
+        {"about": about(optimizer={"kind": "adam", "momentum": 0.9})},
+        {"about": about(optimizer={"kind": "adam", "l2": 0, "steps": 7})},
+        {"about": about(optimizer={"kind": "adam", "l2": 0, "steps": 7}), "state_M": vector()},
+        {"about": about(optimizer={"kind": "sgd", "l2": 0, "steps": -7})},
         {"state_V": vector()},
-        {"about": about(update={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(np.nan)},
-        {"about": about(update={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(size=3)},
+        {"about": about(optimizer={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(np.nan)},
+        {"about": about(optimizer={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(size=3)},
         {"parameters": None},
         {"parameters": np.zeros((0,), np.float32)},
         {"parameters": np.zeros((), np.float32)},
@@ -360,7 +360,7 @@ def test_a_file_of_before_brings_the_same_model(tmp_path):
     old, new = files.load(tmp_path / "old.npz"), a_model()
     np.testing.assert_array_equal(old.network.flat_parameters, new.network.flat_parameters)
     assert (old.network.activations, old.network.cost) == (new.network.activations, new.network.cost)
-    assert (old.classes, old.provenance, old.update) == (new.classes, new.provenance, SGD())
+    assert (old.classes, old.provenance, old.optimizer) == (new.classes, new.provenance, SGD())
 
 
 class Trap:

@@ -109,10 +109,14 @@ def _parser() -> argparse.ArgumentParser:
         "--batch-size", "--batch_number", "--batch_size", type=_whole, help="of all processes together (default 10)"
     )
     train.add_argument(
-        "--learning-rate", "--learning_rate", type=_number, help="default 0.1, with momentum 0.01, with adam 0.001"
+        "--learning-rate", "--learning_rate", type=_number, help="default: the optimizer's usual one, 0.1 for sgd"
     )
-    train.add_argument("--update", help="how a step moves the parameters: sgd (default) or adam")
+    train.add_argument("--optimizer", help="how a step moves the parameters: sgd (default), adam, rmsprop or adagrad")
     train.add_argument("--momentum", type=_number, help="of sgd, from 0 (default) up to 1: 0.9, for instance")
+    train.add_argument("--beta", type=_number, help="of rmsprop: how slowly its running mean fades (default 0.9)")
+    train.add_argument("--beta1", type=_number, help="of adam, for the gradients (default 0.9)")
+    train.add_argument("--beta2", type=_number, help="of adam, for their squares (default 0.999)")
+    train.add_argument("--epsilon", type=_number, help="added where an optimizer divides by a root (default 1e-8)")
     train.add_argument("--l2", type=_number, help="weight decay λ, which is added to the gradient as λ W (default 0)")
     train.add_argument("--schedule", help=f"of the learning rate: {SCHEDULES} (default constant)")
     train.add_argument(
@@ -125,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--resume",
         metavar="MODEL",
-        help="go on training this model with its own layers, scaling, update and rates",
+        help="go on training this model with its own layers, scaling, optimizer and rates",
     )
     train.add_argument("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
     command("test", _test, "test a saved network", allow_abbrev=False, parents=[both])
@@ -261,8 +265,8 @@ def _train_here(options: argparse.Namespace, heart) -> int:
     from nncourse import datasets, device
     from nncourse.model import files, metrics, words
     from nncourse.model.network import make_network, refuse_other_layers
+    from nncourse.model.optimizers import make_schedule
     from nncourse.model.training import train
-    from nncourse.model.updates import make_schedule, usual_rate
     from nncourse.parallel.launch import member
 
     given = {name: getattr(options, name) for name in DEFAULTS if getattr(options, name) is not None}
@@ -285,12 +289,12 @@ def _train_here(options: argparse.Namespace, heart) -> int:
         network = make_network(layers, activation, chosen["cost"], chosen["initialiser"], seed)
     else:
         raise CourseError(f"wanted --layers, such as --layers {words.EXAMPLE} (inputs first), or --resume MODEL")
-    update = _update(options, resumed)
+    optimizer = _optimizer(options, resumed)
     refuse_unwritable(Path(options.model), "the model")
-    files.refuse_text_form(network, update, Path(options.model))
+    files.refuse_text_form(network, optimizer, Path(options.model))
     steps = {
         "batch_size": _from(options, "batch_size", resumed, 10),
-        "learning_rate": _from(options, "learning_rate", resumed, usual_rate(update)),
+        "learning_rate": _from(options, "learning_rate", resumed, optimizer.usual_rate),
         "schedule": _from(options, "schedule", resumed, "constant"),
         "seed": seed,
     }
@@ -303,10 +307,10 @@ def _train_here(options: argparse.Namespace, heart) -> int:
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
     X = data.samples_for(network.input_shape)
     scaling = resumed.scaling if resumed else datasets.fit_scaling(X, chosen["scaling"])
-    model = files.Model(network, scaling, data.classes, update=update)
+    model = files.Model(network, scaling, data.classes, optimizer=optimizer)
     _say_backend(backend, options)
     print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
-    print(f"update: {_in_words(update)}, learning rate {steps['learning_rate']:g}, schedule {steps['schedule']}")
+    print(f"optimizer: {_in_words(optimizer)}, learning rate {steps['learning_rate']:g}, schedule {steps['schedule']}")
     if group.size > 1:
         print(member.in_words(group, steps["batch_size"]))
     X, before = model.scaled(X), _count_of("epochs", resumed)
@@ -315,7 +319,13 @@ def _train_here(options: argparse.Namespace, heart) -> int:
     more["synchronise"] = bool(network.statistics)
     more |= {"on_rows": heart.works} if heart else {}
     history = train(
-        network, X, data.Y, backend, epochs=options.epochs, **(steps | {"schedule": schedule, "update": update}), **more
+        network,
+        X,
+        data.Y,
+        backend,
+        epochs=options.epochs,
+        **(steps | {"schedule": schedule, "optimizer": optimizer}),
+        **more,
     )
     if heart:
         heart.rests()
@@ -535,22 +545,23 @@ def _info(options: argparse.Namespace) -> int:
     return 0
 
 
-def _update(options: argparse.Namespace, resumed):
-    """The update that the options ask for, or the resumed model's own update with its state."""
-    from nncourse.model.updates import make_update
+def _optimizer(options: argparse.Namespace, resumed):
+    """The optimizer that the options ask for, or the resumed model's own one with its state."""
+    from nncourse.model.optimizers import make_optimizer
 
-    given = {name: value for name in ("update", "momentum", "l2") if (value := getattr(options, name)) is not None}
+    names = "optimizer", "momentum", "beta", "beta1", "beta2", "epsilon", "l2"
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
     if resumed:
         for name in given:
-            raise CourseError(f"--resume goes on with the model's own update: leave --{name} out")
-        return resumed.update
-    return make_update(given.pop("update", "sgd"), **given)
+            raise CourseError(f"--resume goes on with the model's own optimizer: leave --{name} out")
+        return resumed.optimizer
+    return make_optimizer(given.pop("optimizer", "sgd"), **given)
 
 
-def _in_words(update) -> str:
-    """The update and its options that are not 0: "sgd with momentum 0.9 and l2 0.0001"."""
-    about = update.describe()
-    options = [f"{name} {value:g}" for name, value in about.items() if name != "kind" and value]
+def _in_words(optimizer) -> str:
+    """The optimizer and its options that are not the usual ones: "sgd with momentum 0.9 and l2 0.0001"."""
+    about, usual = optimizer.describe(), type(optimizer)().describe()
+    options = [f"{name} {value:g}" for name, value in about.items() if value != usual[name]]
     return " with ".join(filter(None, (about["kind"], " and ".join(options))))
 
 
