@@ -199,7 +199,6 @@ def test_each_epoch_has_the_rate_of_its_number(moons):
         (None, {}),
         ("adam", {"momentum": 0.9}),
         ("sgd", {"beta": 0.9}),
-        ("sgd", {"kind": "adam"}),
         ("rmsprop", {"beta": 1.0}),
         ("rmsprop", {"beta": -0.1}),
         ("adam", {"beta2": 1.0}),

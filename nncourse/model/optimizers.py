@@ -168,7 +168,7 @@ def make_optimizer(kind: str, **options: float) -> Optimizer:
     refuse_unknown("an optimizer", kind, OPTIMIZERS)
     known = OPTIMIZERS[kind]().describe()
     for name in options:
-        if name not in known or name == "kind":
+        if name not in known:
             there = ", ".join(known.keys() - {"kind"})
             raise CourseError(f"{name} is not for the optimizer {kind}: wanted {there}")
     return OPTIMIZERS[kind](**options)
