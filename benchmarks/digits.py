@@ -144,12 +144,14 @@ def examined(trainer: Trainer, problem: Problem, with_accuracy: bool = True) -> 
 
 def difference_of(found: np.ndarray, problem: Problem) -> tuple[float, float]:
     """After the first steps: the largest |found − truth|, and ‖found − truth‖ / ‖truth − initial parameters‖."""
+    from nncourse.calls import ADAM
     from nncourse.epochs.convolutional import convolutional_adam_epoch
 
     before = problem.parameters.astype(np.float64)
     X, Y = (array[: CHECKED * problem.batch].astype(np.float64) for array in (problem.X, problem.Y))
     state = before, np.zeros_like(before), np.zeros_like(before)
-    truth, *_ = convolutional_adam_epoch.reference(*state, problem.architecture, X, Y, problem.batch, RATE, 0)
+    given = problem.architecture, X, Y, problem.batch, RATE, 0, *ADAM.values()
+    truth, *_ = convolutional_adam_epoch.reference(*state, *given)
     off = found - truth
     return float(abs(off).max()), float(np.linalg.norm(off) / np.linalg.norm(truth - before))
 
@@ -168,6 +170,7 @@ def ours(backend_name: str, kernel: str) -> Callable:
     def make(problem: Problem) -> Trainer:
         from nncourse import device as devices
         from nncourse.backend import choose
+        from nncourse.calls import ADAM
         from nncourse.model.optimizers import Adam
         from nncourse.model.training import train_step_by_step
 
@@ -188,7 +191,7 @@ def ours(backend_name: str, kernel: str) -> Callable:
                 train_step_by_step(network, X[rows], Y[rows], problem.batch, RATE, backend, optimizer)
             else:
                 state = [optimizer.state[name] for name in optimizer.remembers]
-                given = problem.architecture, X[rows], Y[rows], problem.batch, RATE, optimizer.steps
+                given = problem.architecture, X[rows], Y[rows], problem.batch, RATE, optimizer.steps, *ADAM.values()
                 backend.convolutional_adam_epoch(there, *state, *given)
                 optimizer.steps += steps
             if backend.device == "gpu":

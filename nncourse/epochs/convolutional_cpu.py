@@ -12,7 +12,7 @@ import numpy as np
 
 from nncourse.architecture import ConvolutionalArchitecture, Filters
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch, windows
-from nncourse.epochs.dense import CROSS_ENTROPIES, batches
+from nncourse.epochs.dense import CROSS_ENTROPIES, batches, refuse_not_known
 from nncourse.epochs.dense_cpu import ARRAYS
 
 # Where a neuron has died its M falls for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers
@@ -96,6 +96,7 @@ def samples_at_once(architecture: ConvolutionalArchitecture) -> int:
 
 def gradient_function(parameters, gradients, architecture: ConvolutionalArchitecture, batch: int) -> Callable:
     """A function of X and Y that writes the mean gradients of a batch of this size."""
+    refuse_not_known(architecture.activations)
     pairs, derivatives = architecture.views(parameters), architecture.views(gradients)
     names, count = architecture.activations, len(architecture.convolutions)
     convolutions = [

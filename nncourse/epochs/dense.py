@@ -10,7 +10,7 @@ steps: they work on all parameters at once, in one flat vector, W and b of each 
 Where none of them is used, model/training.py trains step by step, one call for each operation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,13 +34,17 @@ def batches(n: int, batch: int) -> list[slice]:
     return [slice(start, min(start + batch, n)) for start in range(0, n, batch)]
 
 
-def codes(names: Iterable[str]) -> list[int]:
-    """The numbers of these activations in the kernels' enumerations; DoesNotFitError for one that they do not know."""
-    names = list(names)
-    for name in names:
+def refuse_not_known(activations: Iterable[str]) -> None:
+    """DoesNotFitError for activations that the kernels of epochs do not know."""
+    for name in activations:
         if name not in KNOWN:
             raise DoesNotFitError(f"the kernels of epochs know the activations {', '.join(KNOWN)}; got {name}")
-    return [KNOWN.index(name) for name in names]
+
+
+def codes(activations: Sequence[str]) -> list[int]:
+    """The numbers of these activations in the kernels' enumerations; DoesNotFitError for one that they do not know."""
+    refuse_not_known(activations)
+    return [KNOWN.index(name) for name in activations]
 
 
 # ---- the contract

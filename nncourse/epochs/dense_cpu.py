@@ -6,14 +6,14 @@ and the mean over the batch go into the output's deltas, the fewest numbers: all
 
 import numpy as np
 
-from nncourse.epochs.dense import CROSS_ENTROPIES, KNOWN, codes, dense_sgd_epoch
+from nncourse.epochs.dense import CROSS_ENTROPIES, KNOWN, codes, dense_sgd_epoch, refuse_not_known
 from nncourse.kernels import jit
 from nncourse.kernels.activations import ALPHA
 
 
 def in_whole_batches(steps, parameters, architecture, X, Y, batch, rate):
     """Call `steps` for all batches of full size, then for the smaller last batch: its arrays have a fixed size."""
-    codes(architecture.activations)
+    refuse_not_known(architecture.activations)
     slopes = list(architecture.activations)
     if architecture.cost in CROSS_ENTROPIES:
         slopes[-1] = "identity"  # A − Y is the delta itself
