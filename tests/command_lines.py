@@ -75,6 +75,8 @@ WRONG = [
     *(f"{TRAIN} --momentum {number}" for number in ("1", "-0.1", "nan", "x")),
     *(f"{TRAIN} --l2 {number}" for number in ("-1", "nan", "inf", "x")),
     f"{TRAIN} --optimizer adam --momentum 0.9",
+    *(f"{TRAIN} --optimizer adam {text}" for text in ("--beta 0.9", "--beta1 1", "--beta2 -0.1", "--epsilon 0")),
+    f"{TRAIN} --beta 0.9",
     f"{TRAIN} --optimizer adam --use dense_sgd_epoch=numpy",
     *(
         f"{TRAIN} --schedule {text}"
