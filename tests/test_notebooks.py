@@ -190,6 +190,7 @@ def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, pass
     nbformat.write(notebook, tmp_path / "one.ipynb")
     shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
     environment = os.environ | {"JUPYTER_PATH": str(tmp_path / "jupyter"), "PYTHONWARNINGS": "default"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])  # conftest.py takes the tiers from there
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval-lax", "one.ipynb"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode == 0) is passes, done.stdout
