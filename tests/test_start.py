@@ -153,6 +153,7 @@ def test_a_rank_that_hangs_or_fails_ends_all_of_them(tmp_path, harm, words):
 
 
 @MPI
+@pytest.mark.full
 def test_a_slow_rank_is_left_alone(tmp_path):
     """Rank 1 takes longer than others may be quiet, but no longer than its own steps before let one foresee."""
     work = tmp_path / "work"
@@ -291,6 +292,7 @@ def test_bad_input_is_said_once(tmp_path, arguments, line):
 
 
 @MPI
+@pytest.mark.full
 def test_the_number_of_processes_may_change_when_training_goes_on(tmp_path):
     """As if one process had never stopped, to rounding; rank 0 alone prints."""
     for model, epochs, processes, more in [("a", 4, 1, ()), ("b", 2, 2, ()), ("b", 2, 3, ("--resume", "b.npz"))]:
