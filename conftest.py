@@ -75,11 +75,14 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the tier does not want.
 
-    What takes long as a whole comes first, and what goes where a process is free last: so all end together.
+    What takes long as a whole comes first, and what goes where a process is free last: so all end together. Of the
+    notebooks the later ones take longer.
     """
     from tests import tiers
 
-    items.sort(key=lambda item: _turn(_file(item.nodeid)))
+    notebooks = [item for item in items if _file(item.nodeid).endswith(".ipynb")]
+    later_first = {file: -number for number, file in enumerate(dict.fromkeys(_file(item.nodeid) for item in notebooks))}
+    items.sort(key=lambda item: (_turn(_file(item.nodeid)), later_first.get(_file(item.nodeid), 0)))
     gone = tiers.left_out([tiers.of_item(item) for item in items], config.stash[CHOICE])
     if any(gone):
         config.hook.pytest_deselected(items=[item for item, out in zip(items, gone, strict=True) if out])

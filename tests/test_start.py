@@ -135,9 +135,17 @@ def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        ("time.sleep(1000 if step == 20 else 0)", "rank 1: hung: no step for 1 s, and no processor time used"),
+        pytest.param(
+            "time.sleep(1000 if step == 20 else 0)",
+            "rank 1: hung: no step for 1 s, and no processor time used",
+            marks=pytest.mark.full,
+        ),
         ("burn(1000 if step == 20 else 0)", "rank 1: hung: no step for 2 s (process "),
-        ("os.kill(os.getpid(), 19 if step == 20 else 0)", "rank 1: hung: it was stopped by a signal"),
+        pytest.param(
+            "os.kill(os.getpid(), 19 if step == 20 else 0)",
+            "rank 1: hung: it was stopped by a signal",
+            marks=pytest.mark.full,
+        ),
         ("assert step < 20, 'a mistake'", "rank 1: AssertionError: a mistake (sitecustomize.py, line 12)"),
     ],
     ids=["sleeps", "an endless loop", "stopped", "an exception"],
