@@ -18,7 +18,7 @@ def descent_step(W, A, Y, X, rate):
     raise NotImplementedError  # {comment}"""
 FIGURE = """
 import time
-from nnclassroom.figures.common import Described
+from nnclassroom.figures.described import Described
 figure = Figure()
 axes = figure.subplots(1, 2)
 axes[0].plot([1, 2, {y}], label="{label}")

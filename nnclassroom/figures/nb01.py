@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nnclassroom.figures.common import MARKS, SHADES, Described
+from nnclassroom.figures.common import MARKS, SHADES
+from nnclassroom.figures.described import Described
 from nnclassroom.pages import page
 from nncourse.errors import CourseError
 
