@@ -114,16 +114,6 @@ def cuda(line: str, body: str) -> Answer:
     return _answer(operation, options.kernel, text, cuda_cell.is_empty(text), launch)
 
 
-def load_ipython_extension(ipython) -> None:
-    """`%load_ext nnclassroom.notebook.exercise`: the cell magic %%cuda."""
-
-    def cell(line: str, body: str) -> None:
-        answer = cuda(line, body)
-        ipython.user_ns[f"{answer.attempt.operation.name}_{answer.attempt.name}"] = answer
-
-    ipython.register_magic_function(cell, "cell", "cuda")
-
-
 def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict | None = None) -> Answer:
     """Check the text, keep it if it is right, display the outcome."""
     course = _course_kernel(operation, name, cuda=bool(launch))
