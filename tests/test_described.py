@@ -65,10 +65,10 @@ def test_a_transparent_ground_stays_transparent():
 def test_a_notebook_shows_each_figure_once_and_with_its_words(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     texts = [
-        "from matplotlib import pyplot as plt\nfrom nnclassroom.figures import common as plots",
-        "figure, axes = plt.subplots()\naxes.plot([1, 2])\nplots.Described(figure, 'Of pyplot.')",
-        "plots.plot_network((2, 3, 1))",
-        "plots.Described(plots.plot_network((2, 3, 1)), 'In words of its own.')",
+        "from matplotlib import pyplot as plt\nfrom nnclassroom.figures import nb00, nb02",
+        "figure, axes = plt.subplots()\naxes.plot([1, 2])\nnb02.Described(figure, 'Of pyplot.')",
+        "nb00.plot_network((2, 3, 1))",
+        "nb02.Described(nb00.plot_network((2, 3, 1)), 'In words of its own.')",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in texts])
     where = {"metadata": {"path": tmp_path}}
