@@ -1,4 +1,5 @@
 from . import datasets as datasets
+from . import datasets_silhouettes as datasets_silhouettes
 from . import device as device
 from .backend import choose as choose
 from .catalogue import find as find

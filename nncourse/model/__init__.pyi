@@ -7,7 +7,6 @@ from .initialisers import initialised as initialised
 from .layers import Dense as Dense
 from .layers import Turn as Turn
 from .network import Network as Network
-from .network import with_parameters as with_parameters
 from .residual import BatchNorm as BatchNorm
 from .residual import Residual as Residual
 from .resnet import from_torchvision as from_torchvision
