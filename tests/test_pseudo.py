@@ -70,9 +70,7 @@ WRONG = (
 
 SAYS = """
 import numpy as np
-from nnclassroom.widgets import simple as widgets
-from nnclassroom.exercises.hints import hint
-from nnclassroom.notebook.exercise import exercise
+from nnclassroom import exercise, hint, widgets
 from nnclassroom.judge import check
 
 hint("neuron", "loops")
@@ -119,17 +117,16 @@ def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
 
 
 KEEPS = """
-from nnclassroom.notebook.exercise import exercise
+from nnclassroom import exercise
 
 @exercise("relu", kernel="{kernel}")
 def relu(z):
     return {xp}.maximum(z, 0)
 """
 TELLS = """
-from nnclassroom.figures import overheads
+from nnclassroom import choose, overheads
 from nnclassroom.version import course_version, package_files
 from nnclassroom.exercises import kept_kernels
-from nncourse.backend import choose
 print(course_version(), len(package_files()), kept_kernels.folder(), overheads.RESULTS)
 print(sorted(choose("numpy", mine=True).yours), *kept_kernels.progress().values())
 """

@@ -50,7 +50,11 @@ def exercises() -> tuple[Exercise, ...]:
 
 
 def hint(operation: str, kernel: str) -> None:
-    """Print the hint for an exercise. Raises CourseError for an unknown exercise."""
+    """Print the hint for an exercise. Raises CourseError for an unknown exercise.
+
+    >>> hint("dense_forward", "numpy")
+    Write down the shapes. ...
+    """
     known = {(exercise.operation, exercise.kernel): exercise for exercise in exercises()}
     if (operation, kernel) not in known:
         there = [name for other, name in known if other == operation]
@@ -60,7 +64,12 @@ def hint(operation: str, kernel: str) -> None:
 
 
 def solution(operation: str, kernel: str) -> None:
-    """Show the package's kernel: one way to write it, not the only one."""
+    """Show the package's kernel: one way to write it, not the only one. Raises CourseError if there is no such kernel.
+
+    >>> solution("sigmoid", "numpy")
+    def sigmoid_array(z):
+        return 0.5 * np.tanh(0.5 * z) + 0.5
+    """
     chosen = find(operation)[kernel]  # CourseError if there is no such kernel
     is_cuda, text = isinstance(chosen, CudaKernel), text_of(chosen)
     if notebook := running_ipython():
@@ -97,6 +106,9 @@ def progress_lines() -> list[str]:
     """One line per exercise: ✓, ✗ or ○, and date and speed of its kept kernel. The last line says how many are done.
 
     Each kept kernel is judged now. Its date and its speed are what the record says.
+
+    >>> progress_lines()[-1]
+    '0 of ... exercises; kept in ...'
     """
     record, lines, done = kept_kernels.progress(), [], 0
     for notebook, group in by_notebook().items():
