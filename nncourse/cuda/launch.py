@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from cuda_on_cpu.source import DTYPES, CudaSource, Parameter, constant_arrays, parameters
-from nncourse.cuda.compile import gpu_constant, gpu_kernel
 from nncourse.device import on_gpu
 from nncourse.errors import CourseError
 
@@ -52,6 +51,8 @@ def launch(
         if emulator_options:
             options = ", ".join(emulator_options)
             raise CourseError(f"{where}: {options} is for the emulator, got CuPy arrays; leave it out")
+        from nncourse.cuda.compile import gpu_constant, gpu_kernel
+
         kernel = gpu_kernel(source, function, cooperative)
         if shared_bytes > DEFAULT_SHARED:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
@@ -79,6 +80,8 @@ def prepared(
     passed = _checked(declared, grid, block, arguments, 0, where)
     if not _all_on_gpu(passed, declared, where):
         raise CourseError(f"{where}: wanted CuPy arrays, to prepare a launch; got NumPy's: take launch()")
+    from nncourse.cuda.compile import gpu_kernel
+
     return functools.partial(gpu_kernel(source, function), grid, block, passed)
 
 
