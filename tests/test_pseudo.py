@@ -34,7 +34,7 @@ COMMANDS = (
 HELP = ("--help", "info --help", *(f"{command} --help" for command in COMMANDS))
 RIGHT = (
     f"{command_lines.TRAIN} --verbose",
-    f"{command_lines.TRAIN} --validation 0.2 --update adam",
+    f"{command_lines.TRAIN} --validation 0.2 --optimizer adam",
     f"{command_lines.TRAIN} --use sigmoid=loops --mine",
     "train --resume new.npz --dataset good.csv --model new.npz --epochs 1",
     "test --dataset good.csv --model new.npz --verbose",

@@ -20,9 +20,13 @@ def add_options(parser: ArgumentParser) -> None:
     add("--dropout", type=number, help="behind each hidden dense layer, the share that is left out")
     add("--epochs", type=whole, default=100, help="default 100")
     add("--batch-size", "--batch_number", "--batch_size", type=whole, help="of all processes together (default 10)")
-    add("--learning-rate", "--learning_rate", type=number, help="default 0.1, with momentum 0.01, with adam 0.001")
-    add("--update", help="how a step moves the parameters: sgd (default) or adam")
+    add("--learning-rate", "--learning_rate", type=number, help="default: the optimizer's usual one, 0.1 for sgd")
+    add("--optimizer", help="how a step moves the parameters: sgd (default), adam, rmsprop or adagrad")
     add("--momentum", type=number, help="of sgd, from 0 (default) up to 1: 0.9, for instance")
+    add("--beta", type=number, help="of rmsprop: how slowly its running mean fades (default 0.9)")
+    add("--beta1", type=number, help="of adam, for the gradients (default 0.9)")
+    add("--beta2", type=number, help="of adam, for their squares (default 0.999)")
+    add("--epsilon", type=number, help="added where an optimizer divides by a root (default 1e-8)")
     add("--l2", type=number, help="weight decay λ, which is added to the gradient as λ W (default 0)")
     add("--schedule", help=f"of the learning rate: {SCHEDULES} (default constant)")
     add("--activation", help="of the hidden layers (default sigmoid), or one for each with weights: tanh,sigmoid")
@@ -30,7 +34,7 @@ def add_options(parser: ArgumentParser) -> None:
     add("--initialiser", help="xavier (default), he, normal or uniform")
     add("--scaling", help="none, normalization or standardization (default)")
     add("--validation", type=number, default=0.0, help="share of the samples kept out of training")
-    add("--resume", metavar="MODEL", help="go on training this model with its own layers, scaling, update and rates")
+    add("--resume", metavar="MODEL", help="go on training this model with its own layers, scaling, optimizer and rates")
     add("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
 
 
@@ -42,19 +46,19 @@ def train(options: Namespace, heart) -> int:
     """Train and save; the exit status."""
     from nncourse import datasets, device
     from nncourse.model import files, metrics, training
-    from nncourse.model.updates import make_schedule, usual_rate
+    from nncourse.model.optimizers import make_schedule
 
     resumed = files.load(options.resume) if options.resume else None
     seed = options.seed if options.seed is not None else _count_of("seed", resumed)
     if seed < 0:
         raise CourseError(f"wanted a seed of at least 0, got {seed}")
     network = _network(options, resumed, seed)
-    update = _update(options, resumed)
+    optimizer = _optimizer(options, resumed)
     refuse_unwritable(Path(options.model), "the model")
-    files.refuse_text_form(network, update, Path(options.model))
+    files.refuse_text_form(network, optimizer, Path(options.model))
     steps = {
         "batch_size": _from(options, "batch_size", resumed, 10),
-        "learning_rate": _from(options, "learning_rate", resumed, usual_rate(update)),
+        "learning_rate": _from(options, "learning_rate", resumed, optimizer.usual_rate),
         "schedule": _from(options, "schedule", resumed, "constant"),
         "seed": seed,
     }
@@ -65,10 +69,10 @@ def train(options: Namespace, heart) -> int:
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
     X = data.samples_for(network.input_shape)
     scaling = resumed.scaling if resumed else datasets.fit_scaling(X, _chosen(options, "scaling"))
-    model = files.Model(network, scaling, data.classes, update=update)
+    model = files.Model(network, scaling, data.classes, optimizer=optimizer)
     networks.say_backend(backend, options)
     print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
-    print(f"update: {_in_words(update)}, learning rate {steps['learning_rate']:g}, schedule {steps['schedule']}")
+    print(f"optimizer: {_in_words(optimizer)}, learning rate {steps['learning_rate']:g}, schedule {steps['schedule']}")
     if group.size > 1:
         from nncourse.parallel.launch import member
 
@@ -78,7 +82,7 @@ def train(options: Namespace, heart) -> int:
     more = {"validation": held, "epochs_done": before, "progress": options.verbose, "group": group}
     more["synchronise"] = bool(network.statistics)
     more |= {"on_rows": heart.works} if heart else {}
-    how = steps | {"schedule": schedule, "update": update} | more
+    how = steps | {"schedule": schedule, "optimizer": optimizer} | more
     history = training.train(network, X, data.Y, backend, epochs=options.epochs, **how)
     if heart:
         heart.rests()
@@ -137,22 +141,23 @@ def _chosen(options: Namespace, name: str) -> str:
     return DEFAULTS[name] if given is None else given
 
 
-def _update(options: Namespace, resumed):
-    """The update that the options ask for, or the resumed model's own update with its state."""
-    from nncourse.model.updates import make_update
+def _optimizer(options: Namespace, resumed):
+    """The optimizer that the options ask for, or the resumed model's own one with its state."""
+    from nncourse.model.optimizers import make_optimizer
 
-    given = {name: value for name in ("update", "momentum", "l2") if (value := getattr(options, name)) is not None}
+    names = "optimizer", "momentum", "beta", "beta1", "beta2", "epsilon", "l2"
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
     if resumed:
         for name in given:
             raise CourseError(f"--resume goes on with the model as it is: leave --{name} out")
-        return resumed.update
-    return make_update(given.pop("update", "sgd"), **given)
+        return resumed.optimizer
+    return make_optimizer(given.pop("optimizer", "sgd"), **given)
 
 
-def _in_words(update) -> str:
-    """The update and its options that are not 0: "sgd with momentum 0.9 and l2 0.0001"."""
-    about = update.describe()
-    options = [f"{name} {value:g}" for name, value in about.items() if name != "kind" and value]
+def _in_words(optimizer) -> str:
+    """The optimizer and its options that are not the usual ones: "sgd with momentum 0.9 and l2 0.0001"."""
+    about, usual = optimizer.describe(), type(optimizer)().describe()
+    options = [f"{name} {value:g}" for name, value in about.items() if value != usual[name]]
     return " with ".join(filter(None, (about["kind"], " and ".join(options))))
 
 

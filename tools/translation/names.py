@@ -11,13 +11,13 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
     from nnclassroom.widgets.playground.engine import DATA
     from nncourse import device
     from nncourse.backend import DEVICES
+    from nncourse.calls import ACTIVATIONS
     from nncourse.catalogue import TOPICS
     from nncourse.datasets import GENERATORS, MNIST_SETS, SCALINGS, SHIPPED, SILHOUETTES
     from nncourse.kernels.operation import Operation
     from nncourse.model.initialisers import INITIALISERS
-    from nncourse.model.layers import ACTIVATIONS
     from nncourse.model.network import COSTS
-    from nncourse.model.updates import UPDATES
+    from nncourse.model.optimizers import OPTIMIZERS
 
     items = [item for module in (*TOPICS, *EXERCISES) for item in vars(module).values()]
     operations = [item for item in items if isinstance(item, Operation)]
@@ -34,7 +34,7 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
         "argument": arguments,
         "activation": set(ACTIVATIONS),
         "cost": set(COSTS),
-        "update": set(UPDATES),
+        "optimizer": set(OPTIMIZERS),
         "initialiser": set(INITIALISERS),
         "scaling": set(SCALINGS),
         "data": {*DATA, *SHIPPED, *GENERATORS, *MNIST_SETS, SILHOUETTES},
