@@ -58,7 +58,7 @@ class Backend(Calls):
         """The kernels that compute whole epochs, by operation. They are imported here, when they are first wanted."""
         if self.fused == STEPS and not self.asked_epochs:
             return {}
-        usual = {name: operation.kernels.get(self.fused) for name, operation in epochs().items()}
+        usual = {name: operation.kernels.get(self.fused) for name, operation in epochs(self.device == "gpu").items()}
         return {name: kernel for name, kernel in {**usual, **self.asked_epochs}.items() if kernel}
 
     def __getattr__(self, name: str) -> Any:
