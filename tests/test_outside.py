@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from nnclassroom.exercises.catalogue import find
@@ -116,15 +117,15 @@ def test_a_limit_counts_what_is_computed(monkeypatch):
 def test_the_nursery_may_be_ended():
     judged(SIGMOID)
     nursery = answer._nursery(os.getpid())
-    nursery.popen.send_signal(signal.SIGKILL)
-    nursery.popen.wait()
+    nursery.child.process.send_signal(signal.SIGKILL)
+    nursery.child.process.wait()
     assert judged(SIGMOID)
 
 
 def test_nothing_goes_on_after_the_verdict():
     started = time.monotonic()
     judged("import time\ndef sigmoid(z):\n    while True:\n        time.sleep(0.01)\n", seconds=0.3)
-    below = answer._used_below(answer._nursery(os.getpid()).popen.pid)
+    below = psutil.Process(answer._nursery(os.getpid()).child.process.pid).children()
     assert below == [], "no child of the nursery is left"
     assert time.monotonic() - started < 30
 
