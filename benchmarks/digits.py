@@ -149,7 +149,7 @@ def difference_of(found: np.ndarray, problem: Problem) -> tuple[float, float]:
     before = problem.parameters.astype(np.float64)
     X, Y = (array[: CHECKED * problem.batch].astype(np.float64) for array in (problem.X, problem.Y))
     state = before, np.zeros_like(before), np.zeros_like(before)
-    truth, *_ = convolutional_adam_epoch.truth(*state, problem.architecture, X, Y, problem.batch, RATE, 0)
+    truth, *_ = convolutional_adam_epoch.reference(*state, problem.architecture, X, Y, problem.batch, RATE, 0)
     off = found - truth
     return float(abs(off).max()), float(np.linalg.norm(off) / np.linalg.norm(truth - before))
 

@@ -63,7 +63,7 @@ def error_of(found, architecture, parameters, X, Y, batch: int, steps: int = CHE
     """‖found − truth‖ / ‖truth − initial parameters‖ after the first steps."""
     before = parameters.astype(np.float64)
     X, Y = (array[: steps * batch].astype(np.float64) for array in (X, Y))
-    truth = dense_sgd_epoch.truth(before, architecture, X, Y, batch, RATE)
+    truth = dense_sgd_epoch.reference(before, architecture, X, Y, batch, RATE)
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth - before))
 
 

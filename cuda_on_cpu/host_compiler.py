@@ -1,8 +1,4 @@
-"""This machine's compilers of C and C++, and the folders in which what they make is kept.
-
-The name of each kept file is a hash of all it was made of, the compiler and its options included: so none is ever out
-of date, and all processes may share the folders.
-"""
+"""This machine's compilers of C and C++. What they make is kept: see cache.py."""
 
 import functools
 import hashlib
@@ -11,16 +7,15 @@ import re
 import shlex
 import shutil
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from cuda_on_cpu.errors import UserError, reason_of, write_atomically
 from cuda_on_cpu.processes import kill_group
 
 MOST_SECONDS = 60  # for a command, such as the compiler
 INCLUDES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")  # folders of headers, which a text is not to find
-UNUSED_DAYS = 30  # files unused for this many days are removed
 C_COMPILERS = ("gcc", "cc", "clang")
 
 
@@ -128,30 +123,3 @@ def kept(folder: str, suffix: str, compiler: Sequence[str], *made_of: str) -> Pa
     """Where a file is kept that is made of these texts and options, by this compiler."""
     key = "\0".join([*made_of, *compiler, said_by(*compiler, "--version")])
     return cache_folder(folder) / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)
-
-
-def is_there(path: Path) -> bool:
-    """Whether a file is kept. If so, it is marked as used."""
-    try:
-        os.utime(path)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def cache_folder(name: str) -> Path:
-    """A folder of that name for kept files; UserError if there can be none."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nncourse" / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot keep programs there: {reason_of(error)}; set XDG_CACHE_HOME") from None
-    return folder
-
-
-def remove_unused(folder: Path) -> None:
-    """Remove the files of a folder that nobody has used for UNUSED_DAYS."""
-    oldest = time.time() - UNUSED_DAYS * 86400
-    for program in folder.iterdir():
-        if program.is_file() and program.stat().st_mtime < oldest:
-            program.unlink(missing_ok=True)

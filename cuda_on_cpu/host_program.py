@@ -10,8 +10,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from cuda_on_cpu.cache import is_there, remove_unused
 from cuda_on_cpu.errors import UserError, write_atomically
-from cuda_on_cpu.host_compiler import compiled, cpp_compiler, is_there, kept, remove_unused
+from cuda_on_cpu.host_compiler import compiled, cpp_compiler, kept
 from cuda_on_cpu.program import why_no_compiler
 from cuda_on_cpu.source import CudaSource
 

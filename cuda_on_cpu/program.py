@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from cuda_on_cpu.errors import UserError, write_atomically
-from cuda_on_cpu.host_compiler import cache_folder, compiled, cpp_compiler, is_there, kept, remove_unused, run, said_by
+from cuda_on_cpu.host_compiler import compiled, cpp_compiler, kept, run, said_by
 from cuda_on_cpu.nvrtc import CudaCompileError, refuse_uncompilable, why_no_nvrtc
 from cuda_on_cpu.source import COMMENT, CudaSource, kernels_in
 

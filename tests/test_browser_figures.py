@@ -9,7 +9,7 @@ from PIL import Image
 from test_browser import PATIENCE, PICTURES, VIEW, browser, idle, jupyterlab, run_all  # noqa: F401, fixtures among them
 
 CELLS = [
-    "from nnclassroom import images, plots\nimport numpy as np\nfrom matplotlib import pyplot as plt",
+    "from nnclassroom.figures import images, common as plots\nimport numpy as np\nfrom matplotlib import pyplot as plt",
     "plots.plot_network((2, 3, 1))",
     "figure, axes = plt.subplots()\naxes.plot([1, 2], [3, 5])\nplots.Described(figure, 'A line from 3 up to 5.')",
     "images.plot({'white': np.ones((8, 8)), 'black': np.zeros((8, 8))}, 'Two images')",

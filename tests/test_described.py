@@ -65,7 +65,7 @@ def test_a_transparent_ground_stays_transparent():
 def test_a_notebook_shows_each_figure_once_and_with_its_words(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     texts = [
-        "from matplotlib import pyplot as plt\nfrom nnclassroom import plots",
+        "from matplotlib import pyplot as plt\nfrom nnclassroom.figures import common as plots",
         "figure, axes = plt.subplots()\naxes.plot([1, 2])\nplots.Described(figure, 'Of pyplot.')",
         "plots.plot_network((2, 3, 1))",
         "plots.Described(plots.plot_network((2, 3, 1)), 'In words of its own.')",

@@ -458,7 +458,7 @@ class TestNotebook:
         python = '@exercise("sigmiod", kernel="numpy")\ndef sigmoid(z): ...'
         magic = f"%%cuda sigmiod naive\n{RIGHT_CUDA}"
         for (output,) in self.outputs(python, magic):
-            assert (output.output_type, output.ename) == ("error", "CourseError")
+            assert (output.output_type, output.ename) == ("error", "UserError")
             assert "did you mean sigmoid" in output.evalue and "\n" not in output.evalue
             assert output.traceback == [f"✗ {output.evalue}"]
 

@@ -377,10 +377,10 @@ def test_a_named_folder_for_kernels_comes_first(course, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("unset", "said_by"), [(True, "emulator"), (False, "gpu")])
 def test_where_a_gpu_finds_wrong_values_the_emulator_says_whether_something_was_not_set(unset, said_by, monkeypatch):
-    def check(kernel, device, **_):
+    def check(operation, kernel, device, **_):
         return Verdict("relu", "naive", "wrong value", {"by": device, "unset": unset and device == "emulator"})
 
     monkeypatch.setattr(device, "gpu_available", lambda: True)
     monkeypatch.setattr(emulate, "why_not", lambda: None)
-    monkeypatch.setattr(relu, "check", check)
+    monkeypatch.setattr(kept_kernels.judge, "check", check)
     assert kept_kernels.check("relu", "naive", CUDA_RIGHT, {"block": [64]}).facts["by"] == said_by

@@ -70,10 +70,10 @@ WRONG = (
 
 SAYS = """
 import numpy as np
-from nnclassroom import widgets
+from nnclassroom.widgets import simple as widgets
 from nnclassroom.exercises.hints import hint
 from nnclassroom.notebook.exercise import exercise
-from nncourse.kernels import check
+from nnclassroom.judge import check
 
 hint("neuron", "loops")
 
@@ -125,9 +125,9 @@ def relu(z):
     return {xp}.maximum(z, 0)
 """
 TELLS = """
-from nnclassroom import overheads
+from nnclassroom.figures import overheads
 from nnclassroom.version import course_version, package_files
-from nncourse.kernels import kept_kernels
+from nnclassroom.exercises import kept_kernels
 from nncourse.backend import choose
 print(course_version(), len(package_files()), kept_kernels.folder(), overheads.RESULTS)
 print(sorted(choose("numpy", mine=True).yours), *kept_kernels.progress().values())

@@ -113,7 +113,7 @@ def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
     (folder.parent / "harm").mkdir(exist_ok=True)
     lines = [
         "import os, sys, time",
-        "from nncourse.parallel import world",
+        "from nncourse.parallel.launch import world",
         f"if os.environ.get('{heartbeat.VARIABLE}') and world.told(os.environ).rank == {rank}:",
         "    import itertools",
         "    import nncourse.model.data_parallel as there",

@@ -321,7 +321,7 @@ class Watched:
 
     def __init__(self, backend):
         self.backend, self.seen = backend, []
-        for name in ("device", "kernels", "notes", "yours", "asked", "unused", "to_device"):
+        for name in ("device", "kernels", "epochs", "notes", "yours", "asked", "unused", "to_device"):
             setattr(self, name, getattr(backend, name))
 
     def __getattr__(self, name: str):

@@ -589,7 +589,7 @@ def _say_backend(backend, options: argparse.Namespace) -> None:
         return
     print(f"backend: {backend.name}")
     for operation, note in backend.notes.items():
-        kernel = backend.kernels.get(operation)
+        kernel = backend.kernels.get(operation) or backend.epochs.get(operation)
         print(f"  {operation}: {kernel.name if kernel else 'steps'}, {note}")
     if options.mine and not backend.yours:
         print(f"  none of your own kernels is for the {backend.device.upper()}: the course's are used")

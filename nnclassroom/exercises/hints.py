@@ -16,6 +16,7 @@ from nnclassroom.formats import duration
 from nnclassroom.pages import running_ipython
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.operation import file_of
 
 # A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace, or a single line.
 CUDA_FUNCTION = re.compile(
@@ -115,8 +116,8 @@ def progress_lines() -> list[str]:
 
 def _python_text(where: str) -> str:
     """The function that begins at `kernels/file.py:line`, without its decorators."""
-    name, _, line = where.partition(":")
-    text = (Path(__file__).parents[1] / name).read_text("utf-8")
+    line = where.partition(":")[2]
+    text = file_of(where).read_text("utf-8")
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef) and int(line) in [part.lineno for part in (node, *node.decorator_list)]:
             return ast.get_source_segment(text, node)

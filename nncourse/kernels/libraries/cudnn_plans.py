@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cuda_on_cpu.host_compiler import cache_folder, is_there, remove_unused
+from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from nncourse.errors import CourseError, read_text, write_atomically
 
 MOST_BYTES = 4096  # of a name
