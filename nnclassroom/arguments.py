@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+PROGRAM = ("-m", "nnclassroom")  # with these, Python is the command `nncourse`
+
 # By the text that argparse looks up with gettext. English says the same.
 ARGPARSE_WORDS = {
     "usage: ": "usage: ",

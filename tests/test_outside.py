@@ -9,6 +9,7 @@ import time
 import psutil
 import pytest
 
+from cuda_on_cpu import processes
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.judge import answer, check
 from nnclassroom.judge.verdict import WORDS, Verdict, words_of
@@ -112,6 +113,24 @@ def test_a_limit_counts_what_is_computed(monkeypatch):
             process.kill()
             process.wait()
     assert verdict.kind == "time limit" and "within 0.5 s" in verdict.line
+
+
+def test_a_message_that_is_begun_must_go_on(monkeypatch):
+    monkeypatch.setattr(processes, "PAUSE", 1)
+    text = """
+import os, stat, time
+def sigmoid(z):
+    for descriptor in range(3, 100):
+        try:
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.write(descriptor, b"\\0\\0\\1\\0{")
+        except OSError:
+            pass
+    time.sleep(60)
+"""
+    started = time.monotonic()
+    assert "broke off" in judged(text, seconds=20.0).line
+    assert time.monotonic() - started < 20
 
 
 def test_the_nursery_may_be_ended():

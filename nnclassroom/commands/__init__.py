@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nnclassroom.arguments import in_our_words
+from nnclassroom.arguments import PROGRAM, in_our_words
 from nncourse import __version__, language
 from nncourse.errors import CourseError, nearest, refuse_unknown, refuse_unwritable
 
@@ -254,7 +254,9 @@ def _together(options: argparse.Namespace, work: Callable) -> int:
     """work(options, heart) in this process, or in several that this one starts, or that srun or mpiexec has started."""
     from nncourse.parallel.launch import start
 
-    return start.run(options.arguments, options.processes, options.patience, lambda heart: work(options, heart))
+    return start.run(
+        [*PROGRAM, *options.arguments], options.processes, options.patience, lambda heart: work(options, heart)
+    )
 
 
 def _train_here(options: argparse.Namespace, heart) -> int:
@@ -459,7 +461,7 @@ def _experiment(options: argparse.Namespace) -> int:
 
     if options.only:
         work = functools.partial(runs.run_here, options.out, options.only)
-        return start.run(options.arguments, None, options.patience, work)
+        return start.run([*PROGRAM, *options.arguments], None, options.patience, work)
     start.refuse_patience(options.patience)
     height, _, width = options.size.partition("x")
     if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):

@@ -14,6 +14,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from nnclassroom.arguments import PROGRAM
 from nnclassroom.experiment.plan import Devices, Job, Plan, jobs, load_parts, make_parts, run_job, save_parts
 from nncourse import device as devices
 from nncourse.errors import CourseError, reason_of, write_atomically
@@ -80,14 +81,15 @@ def run_one(
 def begin(network: str, folder: Path, job: Job, patience: float) -> int:
     """A run in processes of its own: one, or several that MPI joins; the exit status."""
     arguments = ["experiment", network, "--out", str(folder), "--only", job.name, "--patience", str(patience)]
+    program = [*PROGRAM, *arguments]
     if job.devices.count == 1:
-        return _in_a_process(arguments)
-    return start.run(arguments, job.devices.count, patience, _alone)
+        return _in_a_process(program)
+    return start.run(program, job.devices.count, patience, _alone)
 
 
-def _in_a_process(arguments: Sequence[str]) -> int:
-    """`nncourse` with these arguments; the exit status. Ctrl-C is handed on to that process, which tells of it."""
-    process = subprocess.Popen([sys.executable, "-m", "nnclassroom", *arguments], process_group=0)
+def _in_a_process(program: Sequence[str]) -> int:
+    """Python with these arguments; the exit status. Ctrl-C is handed on to that process, which tells of it."""
+    process = subprocess.Popen([sys.executable, *program], process_group=0)
     came = []
 
     def hand_on(number: int, frame: object) -> None:

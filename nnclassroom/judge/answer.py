@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
@@ -423,7 +423,8 @@ class _Started:
 
     def used(self) -> float | None:
         """Seconds of computing so far: in a sandbox the text's process is below the one that was started."""
-        return _used(self.child.process.pid, below=True)
+        own = _used(self.child.process.pid)
+        return None if own is None else own + sum(_used(each) or 0.0 for each in _below(self.child.process.pid))
 
     def end(self, wait: float) -> int:
         """End it, after so many seconds in which it may do so itself; its status."""
@@ -458,13 +459,20 @@ class _Forked:
         return self.status
 
 
-def _used(pid: int, below: bool = False) -> float | None:
-    """Seconds of computing of a process and its ended children, or of all below it; None if it has gone."""
+def _used(pid: int) -> float | None:
+    """Seconds of computing of a process and its ended children; None if it has gone."""
     try:
-        process = psutil.Process(pid)
-        return sum(sum(each.cpu_times()[:4]) for each in [process, *(process.children(True) if below else ())])
+        return sum(psutil.Process(pid).cpu_times()[:4])
     except psutil.Error:
         return None
+
+
+def _below(pid: int) -> Iterator[int]:
+    """All processes below one. psutil would read the list of all processes of the machine, each time."""
+    with contextlib.suppress(OSError):
+        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+            yield child
+            yield from _below(child)
 
 
 class Nursery:

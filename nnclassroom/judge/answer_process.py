@@ -5,8 +5,9 @@ in its memory. With the argument `nursery` it runs no text itself: it has import
 makes a copy of itself by fork, which does.
 
 A message is a JSON text and any number of blocks of bytes, the arrays' elements, each sent as bytes by a connection of
-multiprocessing: nothing is pickled. Both sides describe a value by a dictionary: {"array": block, "dtype": "<f4", "shape": [2, 3]}, {"number": 0.5}, {"object": 3, …}. Objects, such as the
-simulated GPU of an exercise, stay with the judge: here are only their names, and each call of a method is a question.
+multiprocessing: nothing is pickled. Both sides describe a value by a dictionary: {"number": 0.5}, {"object": 3, …},
+{"array": block, "dtype": "<f4", "shape": [2, 3]}. Objects, such as the simulated GPU of an exercise, stay with the
+judge: here are only their names, and each call of a method is a question.
 """
 
 import contextlib
