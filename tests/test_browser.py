@@ -31,6 +31,7 @@ SETTINGS = {  # no questions, no news, and a notebook that is drawn whole, so th
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
+pytestmark = pytest.mark.full
 CELLS = [
     "import numpy as np\nfrom nnclassroom.widgets import simple as widgets\n"
     "from nnclassroom.widgets.playground import playground, taste\ntaste()",

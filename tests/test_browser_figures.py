@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from test_browser import PATIENCE, PICTURES, VIEW, browser, idle, jupyterlab, run_all  # noqa: F401, fixtures among them
 
+pytestmark = pytest.mark.full
 CELLS = [
     "from nnclassroom.figures import images, common as plots\nimport numpy as np\nfrom matplotlib import pyplot as plt",
     "plots.plot_network((2, 3, 1))",

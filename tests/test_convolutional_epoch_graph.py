@@ -15,6 +15,7 @@ from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutiona
 from nncourse.epochs.convolutional_graph import recording
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import Kernel
+from tests.tiers import many
 
 BOTH = ("fused", "graph")
 FEW_STEPS = 3  # in a recording, where a test makes them short
@@ -230,7 +231,7 @@ def test_that_the_last_of_equal_pixels_would_be_noticed(emulator):
     assert not takes_the_first_of_equals(kernel, convolutional_sgd_epoch.reference)
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", many(MISTAKES, operation="convolutional_sgd_epoch"))
 def test_check_rejects_a_wrong_kernel(mistake, emulator):
     python = Path(convolutional_graph.__file__).read_text("utf-8")
     moved = python[python.index('        run(\n            "update_all"') : python.index("    return step\n")]

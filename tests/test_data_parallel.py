@@ -147,7 +147,7 @@ def same_bits(found: dict, first: dict, about) -> None:
         np.testing.assert_array_equal(found[name], first[name])
 
 
-@pytest.mark.parametrize("processes", [1, 2, 4])
+@pytest.mark.parametrize("processes", [1, 2, pytest.param(4, marks=pytest.mark.full)])
 def test_processes_learn_what_one_device_learns(processes, one_device):
     """Over the first steps to rounding, and in accuracy at the end."""
     results, accuracies = zip(*in_processes(everything_and_accuracy, processes), strict=True)

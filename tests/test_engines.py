@@ -68,6 +68,7 @@ def test_ranks_that_are_not_there_are_refused(two):
         engines.px("--ranks 2", "1")
 
 
+@pytest.mark.full
 def test_a_deadlock_is_told_with_its_lines_and_the_next_cell_has_new_processes(two, capsys):
     two.run("import os\nos.getpid()")
     old = [int(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
@@ -100,6 +101,7 @@ def test_a_stop_ends_them(two, capsys):
 
 
 @needs_mpi
+@pytest.mark.full
 def test_they_end_with_a_notebook_that_is_killed():
     code = (
         "from nnclassroom.notebook import engines\ntwo = engines.start(2)\ntwo.run('import os; print(os.getpid())')\n"

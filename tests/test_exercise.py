@@ -436,6 +436,7 @@ class TestNotebook:
         return texts
 
     @pytest.mark.usefixtures("emulator")
+    @pytest.mark.full
     def test_nothing_that_a_cuda_cell_does_takes_the_notebook_along(self, monkeypatch):
         monkeypatch.setenv("NNCOURSE_SOLVE", "")
         bodies = {

@@ -139,6 +139,7 @@ def filled_in(notebook, operation: str, kernel: str):
     return cell
 
 
+@pytest.mark.full
 def test_kernels_of_notebooks_09_to_11_train_the_digits_cnn_and_on_the_command_line(my_kernels, tmp_path, monkeypatch):
     """On the digits that ship. On a GPU CUDA kernels do. The command line is another process: it has the files only."""
     for name in ("NNCOURSE_SOLVE", "NNCOURSE_DATA"):
@@ -178,6 +179,7 @@ def test_an_all_reduce_of_notebook_12_trains_a_network_there(my_kernels, tmp_pat
 
 
 @pytest.mark.parametrize(("deaths", "passes"), [(1, True), (99, False)])
+@pytest.mark.full
 def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, passes):
     """A conftest.py for nbval alone: the kernel here counts its starts, and dies the first few times."""
     spec = tmp_path / "jupyter" / "kernels" / "frail"
@@ -190,6 +192,7 @@ def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, pass
     nbformat.write(notebook, tmp_path / "one.ipynb")
     shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
     environment = os.environ | {"JUPYTER_PATH": str(tmp_path / "jupyter"), "PYTHONWARNINGS": "default"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])  # conftest.py takes the tiers from there
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval-lax", "one.ipynb"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode == 0) is passes, done.stdout

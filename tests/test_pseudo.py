@@ -105,6 +105,7 @@ def run(root: Path, *arguments: str, language: str = "pseudo") -> subprocess.Com
     return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, cwd=root)
 
 
+@pytest.mark.full
 def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
     (in_pseudo / "says.py").write_text(SAYS, "utf-8")
     told = run(in_pseudo, "says.py")
@@ -135,6 +136,7 @@ print(sorted(choose("numpy", mine=True).yours), *kept_kernels.progress().values(
 
 
 @pytest.mark.parametrize(("keeps", "uses"), [("en", "pseudo"), ("pseudo", "en")])
+@pytest.mark.full
 def test_both_languages_are_one_course_and_share_kept_kernels(keeps, uses, in_pseudo):
     shutil.rmtree(in_pseudo / "kernels", ignore_errors=True)
     (in_pseudo / "keeps.py").write_text(KEEPS.format(kernel="numpy", xp="np"), "utf-8")
@@ -145,6 +147,7 @@ def test_both_languages_are_one_course_and_share_kept_kernels(keeps, uses, in_ps
     assert told[0] == told[1] and "['relu']" in told[0]
 
 
+@pytest.mark.full
 def test_a_hand_out_in_another_language_speaks_it(in_pseudo, tmp_path):
     path = tmp_path / "course.zip"
     made = run(in_pseudo, "-m", "nnclassroom", "handout", "--out", str(path))
@@ -161,6 +164,7 @@ def test_a_hand_out_in_another_language_speaks_it(in_pseudo, tmp_path):
     assert english.returncode == 2 and "wanted an operation, one of" in english.stderr
 
 
+@pytest.mark.full
 def test_a_language_that_is_missing_or_old_is_refused_in_one_line(in_pseudo):
     missing = run(in_pseudo, "-m", "nnclassroom", "check", "relu", language="xx")
     assert missing.returncode == 2
@@ -182,12 +186,14 @@ def names():
 
 @pytest.mark.parametrize("solve", ("", "all"))
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
+@pytest.mark.full
 def test_a_notebook_shows_no_word_that_is_no_text(notebook, solve, in_pseudo, names):
     found = leftovers.of_notebook(in_pseudo / "notebooks" / "pseudo" / f"{notebook}.ipynb", solve, names)
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("lines", (HELP, (*RIGHT, *WRONG), command_lines.WRONG), ids=("help", "commands", "mistakes"))
+@pytest.mark.full
 def test_commands_say_no_word_that_is_no_text(lines, in_pseudo, names, tmp_path):
     command_lines.fill(tmp_path)
     found = leftovers.of_commands(lines, in_pseudo, tmp_path, names)

@@ -43,6 +43,7 @@ def waits(group, folder: str) -> None:
 
 
 @NEEDS_MPI
+@pytest.mark.full
 def test_a_member_that_fails_is_named_and_one_that_never_ends_is_stopped(tmp_path):
     with pytest.raises(CourseError, match="rank 1: wanted more"):
         together(fails, 2, why="wanted more")
@@ -61,6 +62,7 @@ def test_a_member_that_fails_is_named_and_one_that_never_ends_is_stopped(tmp_pat
 
 
 @NEEDS_MPI
+@pytest.mark.full
 def test_two_processes_are_measured():
     steps = nb13.measure_steps([8], [8, 16], rounds=3, seconds=0.002, sizes=(20, 10, 3))
     assert set(steps.alone) == {8} and set(steps.together) == set(steps.exchange) == {8, 16}

@@ -491,6 +491,8 @@ def test_the_hosted_ci_calls_ours_with_pythons_that_are_welcome(setup):
     yaml = pytest.importorskip("yaml")
     job = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))["jobs"]["test"]
     assert job["steps"][-1] == {"run": "bash .ci/run"} and (ROOT / ".ci" / "run").exists()
+    full = yaml.safe_load((ROOT / ".github" / "workflows" / "full.yml").read_text(encoding="utf-8"))["jobs"]["full"]
+    assert full["steps"][-1] == {"run": "bash .ci/run test-full"}
     for version in job["strategy"]["matrix"]["python"]:
         assert setup.python_problem((*map(int, version.split(".")), 0)) == ""
 

@@ -129,9 +129,17 @@ def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        ("time.sleep(1000 if step == 20 else 0)", "rank 1: hung: no step for 1 s, and no processor time used"),
+        pytest.param(
+            "time.sleep(1000 if step == 20 else 0)",
+            "rank 1: hung: no step for 1 s, and no processor time used",
+            marks=pytest.mark.full,
+        ),
         ("burn(1000 if step == 20 else 0)", "rank 1: hung: no step for 2 s (process "),
-        ("os.kill(os.getpid(), 19 if step == 20 else 0)", "rank 1: hung: it was stopped by a signal"),
+        pytest.param(
+            "os.kill(os.getpid(), 19 if step == 20 else 0)",
+            "rank 1: hung: it was stopped by a signal",
+            marks=pytest.mark.full,
+        ),
         ("assert step < 20, 'a mistake'", "rank 1: AssertionError: a mistake (sitecustomize.py, line 12)"),
     ],
     ids=["sleeps", "an endless loop", "stopped", "an exception"],
@@ -147,6 +155,7 @@ def test_a_rank_that_hangs_or_fails_ends_all_of_them(tmp_path, harm, words):
 
 
 @MPI
+@pytest.mark.full
 def test_a_slow_rank_is_left_alone(tmp_path):
     """Rank 1 takes longer than others may be quiet, but no longer than its own steps before let one foresee."""
     work = tmp_path / "work"
@@ -284,6 +293,7 @@ def test_bad_input_is_said_once(tmp_path, arguments, line):
 
 
 @MPI
+@pytest.mark.full
 def test_the_number_of_processes_may_change_when_training_goes_on(tmp_path):
     """As if one process had never stopped, to rounding; rank 0 alone prints."""
     for model, epochs, processes, more in [("a", 4, 1, ()), ("b", 2, 2, ()), ("b", 2, 3, ("--resume", "b.npz"))]:

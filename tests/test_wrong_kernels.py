@@ -6,6 +6,7 @@ Mutants marked `gpu` show on real hardware every time; races and divergence may 
 import re
 import time
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from nncourse.kernels.convolution_backpropagation import (
 )
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import sgd_update
+from tests.tiers import many
 
 
 @dataclass(frozen=True)
@@ -822,7 +824,15 @@ def kernel_of(mutant: Mutant):
 
 
 def mutants(chosen):
-    return pytest.mark.parametrize("mutant", chosen, ids=[f"{m.operation}-{m.kernel}-{m.mistake}" for m in chosen])
+    """Of each kernel, a mistake that shows on a GPU and one that may not are tried with every commit."""
+
+    def kind(mutant: Mutant) -> tuple[str, str, bool]:
+        return mutant.operation, mutant.kernel, mutant.gpu
+
+    def name(mutant: Mutant) -> str:
+        return f"{mutant.operation}-{mutant.kernel}-{mutant.mistake}"
+
+    return pytest.mark.parametrize("mutant", many(chosen, name, kind, attrgetter("operation")))
 
 
 @mutants(MUTANTS)
