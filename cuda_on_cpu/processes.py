@@ -37,11 +37,9 @@ class Child:
         self.lock = threading.Lock()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
         self.connection, theirs = pipe()
-        with theirs:
-            ends = dict.fromkeys(("stdin", "stdout"), _file_of(theirs))
-            self.process = subprocess.Popen(
-                command, **({"stderr": self.errors, "start_new_session": True} | ends | options)
-            )
+        with theirs, open(_descriptor_of(theirs), "rb", 0) as end:
+            usual = {"stdin": end, "stdout": end, "stderr": self.errors, "start_new_session": True}
+            self.process = subprocess.Popen(command, **(usual | options))
         weakref.finalize(self, _end, self.process, self.connection, self.errors, os.getpid())
 
     def stderr(self) -> str:
@@ -76,13 +74,14 @@ def to_parent() -> Connection:
     return Connection(own)
 
 
-def _file_of(end: Connection) -> int:
-    """The descriptor of a connection's end."""
+def _descriptor_of(end: Connection) -> int:
+    """A new descriptor of a connection's end."""
     if sys.platform == "win32":
         import msvcrt
+        from multiprocessing.reduction import duplicate
 
-        return msvcrt.open_osfhandle(end.fileno(), 0)
-    return end.fileno()
+        return msvcrt.open_osfhandle(duplicate(end.fileno()), 0)
+    return os.dup(end.fileno())
 
 
 def written_to(descriptor: int, most: int = sys.maxsize) -> str:

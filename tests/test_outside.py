@@ -123,13 +123,14 @@ def sigmoid(z):
     for descriptor in range(3, 100):
         try:
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                os.write(descriptor, b"\\0\\0\\1\\0{")
+                os.write(descriptor, bytes([0, 0, 1, 0, 123]))
         except OSError:
             pass
     time.sleep(60)
 """
     started = time.monotonic()
-    assert "broke off" in judged(text, seconds=20.0).line
+    with answer.TextProcess(find("sigmoid"), "numpy", text, 20.0) as process:
+        assert "broke off" in str(check.judge(find("sigmoid"), "numpy", process.run, "cpu"))
     assert time.monotonic() - started < 20
 
 
