@@ -17,7 +17,7 @@ SHOWN_ARGUMENTS = {
     *("placeholder", "epilog", "words"),
 }
 SHOWN_BY = {
-    *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError"),
+    *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError", "UserError"),
     *("refuse_unknown", "refuse_unwritable"),
     *("set_title", "set_xlabel", "set_ylabel", "set_label", "figtext", "set_xticklabels", "set_yticklabels"),
 }
@@ -30,7 +30,8 @@ NAMED_BY = {
     "mnist_or_digits",
 }
 FIRST_NAMES = {"Operation": 1}  # calls whose first strings only are names
-CONTROLS = {"menu", "stepped", "tick"}
+CONTROLS = {"menu", "stepped", "tick"}  # of the playground: a name, the label, what it does
+LABELLED = {"slider", "factors", "powers_of_two", "menu", "play", "button"}  # of a browser widget: the label is first
 SHOWN_AT = {  # calls whose strings at these places are read: the names of axes, a title
     "plot_lines": (1, 2, 3),
     "plot_bars": (1, 2),
@@ -254,11 +255,11 @@ def _is_head(node: ast.expr, above: list[ast.AST]) -> bool:
 
 
 def _is_label(node: ast.expr, parent: ast.AST) -> bool:
-    """Whether it is the label of a control: drawn.slider("rate", …); in the playground the name comes first."""
+    """Whether it is the label of a control: widget.slider("rate", …); in the playground the name comes first."""
     if not isinstance(parent, ast.Call) or node not in parent.args:
         return False
-    if isinstance(parent.func, ast.Attribute) and isinstance(parent.func.value, ast.Name):
-        return parent.func.value.id == "drawn" and parent.args[0] is node
+    if isinstance(parent.func, ast.Attribute):
+        return parent.func.attr in LABELLED and parent.args[0] is node
     return isinstance(parent.func, ast.Name) and parent.func.id in CONTROLS and node in parent.args[1:3]
 
 
