@@ -235,7 +235,7 @@ def test_write_translates_and_leaves_english_where_nothing_is_said(tmp_path):
     assert first.source == "Suma."
     switch = 'import os\n\nos.environ["NNCOURSE_LANG"] = "es"\n\n'
     assert second.source == switch + 'x = 1  # one of them\nprint(f"ahora es {x}")'
-    assert "wanted {n} of them" in (root / "nncourse/languages/es/words.py").read_text("utf-8")
+    assert "wanted {n} of them" in (root / "nncourse/languages/es/nncourse/words.py").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The units of the packages' files, and these files in another language."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from . import compare, cuda_text, javascript, python_text, stamp, toml_text
@@ -22,12 +23,18 @@ def units(path: Path, words: Words) -> list[Unit]:
     """The units of one file; none for a file of data."""
     source = path.read_text("utf-8") if path.suffix in (".py", ".js", *C_SUFFIXES) or path.name == HINTS else ""
     if path.suffix == ".py":
-        return python_text.units(source, words)
+        lines = python_text.lines_shown(source, words)
+        found = python_text.units(source, replace(words, code=bool(lines)))
+        return [unit for unit in found if unit.kind not in python_text.WRITTEN or _line(source, unit) in lines]
     if path.suffix == ".js":
         return javascript.units(source, words)
     if path.name == HINTS:
         return toml_text.units(source)
     return cuda_text.units(source) if words.code else []
+
+
+def _line(source: str, unit: Unit) -> int:
+    return source.count("\n", 0, unit.begin) + 1
 
 
 def translated(path: Path, units: Iterable[Unit], say: Callable[[Unit], str | None]) -> str | None:

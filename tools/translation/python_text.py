@@ -53,10 +53,10 @@ LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|\0e?s\0|$)")
 SHORT_WORD = re.compile(r"(?:^|\0[,)]?)[ (]*(?:at|by|in|of|on|or|to) \0")  # between two holes, or before one
 C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\" [{_]|\bfloat\* |; +//|;\n")
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
-MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
+MARK = re.compile(r"#+ *(?:-{3,} *)?")
 LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 NAMED = re.compile(r"\s*\w+(?: …)? {2,}\S")  # a line of a docstring's list: a name, blanks, and what it is
-AFTER_CODE = re.compile(r"  # noqa.*$| # type: ignore.*$")
+WRITTEN = ("comment", "docstring")  # kinds of units that only readers of a source see
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,27 @@ def units(text: str, words: Words, width: int = 120) -> list[Unit]:
     return sorted(found, key=lambda unit: unit.begin)
 
 
+def lines_shown(text: str, words: Words) -> set[int]:
+    """The lines of a module whose comments and docstrings are shown in a notebook or in the book's reference.
+
+    These are all kernels, the docstrings of what words.toml calls documented, and the module's own if it is code.
+    """
+    shown: set[int] = set()
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and (_is_kernel(node) or node.name in words.kernels):
+            shown.update(range(node.lineno, node.end_lineno + 1))
+        elif words.code if node is tree else getattr(node, "name", "") in words.documented:
+            shown.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    return shown
+
+
+def _is_kernel(function: ast.FunctionDef) -> bool:
+    """Whether a decorator registers it: @relu.kernel("numpy", …), @relu.array_kernel."""
+    called = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
+    return any(isinstance(each, ast.Attribute) and each.attr.endswith("kernel") for each in called)
+
+
 def _comments(source: Source, width: int) -> Iterator[Unit]:
     """Comments; lines below one another are one unit."""
     tokens = [t for t in tokenize.generate_tokens(io.StringIO(source.plain).readline) if t.type == tokenize.COMMENT]
@@ -114,16 +135,16 @@ def _goes_on(block: list[tokenize.TokenInfo], token: tokenize.TokenInfo) -> bool
     below = token.start[0] == last.start[0] + 1 and token.start[1] == last.start[1]
     alone = all(not each.line[: each.start[1]].strip() for each in (last, token))
     text = token.string[1:]
-    apart = any("---" in each.string or each.string.startswith(EXAMPLE) for each in (last, token))
+    apart = any("---" in each.string for each in (last, token))
     return below and alone and not apart and text.strip() != "" and not LIST_ITEM.match(text)
 
 
 def _comment(source: Source, block: list[tokenize.TokenInfo], width: int) -> Iterator[Unit]:
     while len(block) > 1 and not block[0].string.strip("# "):
         block = block[1:]
-    if not block or CODE_COMMENT.match(block[0].string) or block[0].string.startswith(EXAMPLE):
+    if not block or CODE_COMMENT.match(block[0].string):
         return
-    text = AFTER_CODE.sub("", joined(MARK.sub("", token.string, count=1) for token in block).strip())
+    text = joined(MARK.sub("", token.string, count=1) for token in block).strip()
     if not WORD.search(text):
         return
     row, column = block[0].start
