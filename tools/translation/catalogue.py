@@ -13,6 +13,7 @@ from babel.messages.pofile import read_po, write_po
 WIDTH = 100
 ALIKE = 0.6  # a text that is so much like one that is gone, is that one, changed
 MOST_PLACES = 3
+NAME = re.compile(r"([\w/]+(?:[._/]+\w+)+/?)")  # of a file, or of code: kernels/dense.cu, self.name
 HEADER = """\
 msgid ""
 msgstr ""
@@ -109,10 +110,24 @@ def merged(entries: list[Entry], known: Mapping[Key, Said], gone: list[Said]) ->
 
 
 def _changed(text: str, gone: list[Said]) -> Said:
-    """A fuzzy translation from the text that is most like this one, or an empty one."""
+    """That of the text most like this one, fuzzy unless only names of code differ; else an empty one."""
     alike = difflib.get_close_matches(text, [each.text for each in gone], n=1, cutoff=ALIKE)
     if not alike:
         return Said(text, None, "", False)
     old = next(each for each in gone if each.text == alike[0])
     gone.remove(old)
+    if not old.fuzzy and (again := with_new_names(old, text)):
+        return again
     return Said(text, None, old.string, True, old.notes, old.previous if old.fuzzy and old.previous else old.text)
+
+
+def with_new_names(old: Said, text: str) -> Said | None:
+    """The translation of a text in which only files and names of code are others: `kernels/peer.cu`, {self.truth}."""
+    before, after = NAME.split(old.text), NAME.split(text)
+    if before[::2] != after[::2]:
+        return None
+    new = {one: other for one, other in zip(before[1::2], after[1::2], strict=True) if one != other}
+    said = NAME.split(old.string)
+    if not set(new) <= set(said[1::2]):
+        return None
+    return Said(text, None, "".join(new.get(each, each) for each in said), False, old.notes)
