@@ -284,7 +284,7 @@ def test_write_translates_and_leaves_english_where_nothing_is_said(tmp_path):
     assert commands.write(root, "es") == 0
     first, second = nbformat.read(root / "notebooks/es/01_neurons.ipynb", as_version=4).cells
     assert first.source == "Suma."
-    switch = 'import os\n\nos.environ["NNCOURSE_LANG"] = "es"\n\n'
+    switch = 'import os\n\nos.environ["NNCOURSE_LANG"] = "es"\nimport nncourse\n\n'
     assert second.source == switch + 'x = 1  # one of them\nprint(f"ahora es {x}")'
     assert "wanted {n} of them" in (root / "nncourse/languages/es/nncourse/words.py").read_text("utf-8")
 

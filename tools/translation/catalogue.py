@@ -110,7 +110,7 @@ def merged(entries: list[Entry], known: Mapping[Key, Said], gone: list[Said]) ->
 
 
 def _changed(text: str, gone: list[Said]) -> Said:
-    """That of the text most like this one, fuzzy unless only names of code differ; else an empty one."""
+    """The translation of the most similar text, fuzzy unless only names of code differ; else an empty one."""
     alike = difflib.get_close_matches(text, [each.text for each in gone], n=1, cutoff=ALIKE)
     if not alike:
         return Said(text, None, "", False)
