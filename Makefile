@@ -34,8 +34,8 @@ NOTEBOOKS = $(filter notebooks% %.ipynb,$(CHOSEN))
 # The notebooks run as handed out, and with all exercises solved; in full also with every second one solved, and with the
 # others. Exit status 5: ARGS chose none of them.
 SOLVED = NNCOURSE_STRICT=1 $(PYTEST) $(NOTEBOOKS) $(NBVAL) $(ARGS) || [ $$? -eq 5 ]
-EVERY_SECOND = $$(.venv/bin/python -m nncourse.classroom.course)
-THE_OTHERS = $$(.venv/bin/python -m nncourse.classroom.course 1)
+EVERY_SECOND = $$(.venv/bin/python -m nnclassroom.exercises.hints)
+THE_OTHERS = $$(.venv/bin/python -m nnclassroom.exercises.hints 1)
 
 test test-full test-release: export NNCOURSE_MY_KERNELS = $(CURDIR)/build/no_kernels
 test test-full test-release: export OMP_NUM_THREADS = 1
@@ -57,8 +57,8 @@ test-release: setup
 	$(PYTEST) --tier release $(or $(FILES),tests) $(ARGS)
 
 style: setup
-	.venv/bin/python -m ruff check nncourse tests tools book benchmarks slurm hub notebooks conftest.py
-	.venv/bin/python -m ruff format --check --quiet nncourse tests tools book benchmarks slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff check nncourse nnclassroom cuda_on_cpu tests tools book benchmarks slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff format --check --quiet nncourse nnclassroom cuda_on_cpu tests tools book benchmarks slurm hub notebooks conftest.py
 	.venv/bin/python -m mypy
 	rm -rf build/no_kernels
 

@@ -3,7 +3,7 @@
 All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
 per step, data already on the device. (scikit-learn's classifier uses cross-entropy; the work per step is the same.)
 "Fused" is the course's dense_sgd_epoch in one kernel; the course's other contenders call separate operations. "C" is
-the plain C program of kernels/epoch/dense_plain.c, the handout's base: in double with gcc -O3; "fast" with
+the plain C program of epochs/dense_plain.c, the handout's base: in double with gcc -O3; "fast" with
 -march=native -ffast-math.
 
 On the CPU a step is repeated on one batch. On the GPU an epoch of different batches is trained: see trainers.py.
@@ -87,7 +87,7 @@ def ours(backend_name: str, **overrides: str) -> Callable:
     """The package, with the separate kernels of one backend."""
 
     def prepare(case: Case) -> tuple[Callable, int]:
-        from nncourse.kernels.backend import choose
+        from nncourse.backend import choose
         from nncourse.model.network import make_network, training_step
 
         backend = choose(backend_name, **overrides)
@@ -105,7 +105,7 @@ def fused(backend_name: str, **overrides: str) -> Callable:
     """The package's dense_sgd_epoch in one kernel: an epoch of many batches in one call."""
 
     def prepare(case: Case) -> tuple[Callable, int]:
-        from nncourse.kernels.backend import choose
+        from nncourse.backend import choose
         from nncourse.model.network import make_network
 
         if case.operation or case.words:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from nnclassroom.exercises.catalogue import find
 from nncourse import device as devices
-from nncourse.kernels.catalogue import find
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 

@@ -16,11 +16,11 @@ from benchmarks.several_gpus import command
 from benchmarks.workers import WrongResultError
 from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
+from nncourse.epochs import dense_graph, dense_one_kernel
+from nncourse.epochs.dense import batches, random_targets
+from nncourse.epochs.dense_peers import epoch_function
 from nncourse.errors import CourseError
-from nncourse.kernels.epoch import dense_graph, dense_one_kernel
-from nncourse.kernels.epoch.dense import batches, random_targets
-from nncourse.kernels.epoch.dense_peers import epoch_function
-from nncourse.kernels.peer import GPUs
+from nncourse.kernels.peer.all_reduce import GPUs
 
 ARCHITECTURE = DenseArchitecture((784, 192, 10), ("sigmoid", "softmax"), "categorical_cross_entropy")
 SAMPLES, RATE, ROUNDS = 50_000, 0.1, 5

@@ -6,7 +6,7 @@ Used by benchmarks.tables; not a command.
 import json
 from pathlib import Path
 
-from nncourse.parallel import experiment_numbers
+from nnclassroom.experiment import numbers
 
 Rows = list[list[str]]
 
@@ -25,8 +25,8 @@ def all_reduce(result: dict) -> tuple[str, Rows]:
         rows.append([f"{count} GPUs: {contender}", *times, *line])
     said = (
         "The sum of the vectors of several GPUs (all-reduce): inside running kernels through each other's memory "
-        "(`nncourse/kernels/peer.cu`; three ways), the same launched from Python and in a CUDA graph, and NCCL. Each "
-        "sum was checked; those of the course are the same bits on all GPUs. α + β n is fitted to the times."
+        "(`nncourse/kernels/peer/all_reduce.cu`; three ways), the same launched from Python and in a CUDA graph, and "
+        "NCCL. Each sum was checked; those of the course are the same bits on all GPUs. α + β n is fitted to the times."
     )
     return said, rows
 
@@ -85,8 +85,8 @@ def resnet(result: dict) -> tuple[str, Rows]:
 def experiment(result: dict) -> tuple[str, Rows]:
     """Words, and a row for each number of GPUs and each batch, from the files of `nncourse experiment`."""
     plan, runs = result["plan"], result["runs"]
-    rows = experiment_numbers.rows_of(runs, plan["epochs"], runs[0]["images_an_epoch"], runs[0]["images_tested"])
-    base = experiment_numbers.base_of(rows)
+    rows = numbers.rows_of(runs, plan["epochs"], runs[0]["images_an_epoch"], runs[0]["images_tested"])
+    base = numbers.base_of(rows)
     heads = [
         "training, s",
         "test, s",
@@ -99,7 +99,7 @@ def experiment(result: dict) -> tuple[str, Rows]:
         "EDP, all",
     ]
     table = [["GPUs, images each", *heads]]
-    for row, (whole, loop) in zip(rows, experiment_numbers.speedups(rows, base), strict=True):
+    for row, (whole, loop) in zip(rows, numbers.speedups(rows, base), strict=True):
         cells = [f"{row.loop:.2f}", f"{row.test:.3f}", f"{whole:.2f}", f"{loop:.2f}", f"{whole / row.count:.3f}"]
         if row.consumed and base.consumed:
             cells += [f"{row.consumed.used:,.0f}", f"{row.consumed.all:,.0f}"]

@@ -77,7 +77,7 @@ def together_of(processes: int) -> str:
 
 def measured(processes: int, rows: int, samples: int, whole: bool) -> dict:
     """What the first of so many new processes says, which train together with batches of so many rows each."""
-    from nncourse.parallel.start import find_mpiexec, mpiexec_command
+    from nncourse.parallel.launch.start import find_mpiexec, mpiexec_command
 
     command = [*mpiexec_command(find_mpiexec(), processes), sys.executable, "-m", "benchmarks.devices_cpu"]
     command += ["--member", str(rows), "--samples", str(samples), *["--whole"] * whole]
@@ -96,7 +96,7 @@ def member(rows: int, samples: int, whole: bool) -> int:
     from mpi4py import MPI
 
     from nncourse import device as devices
-    from nncourse.kernels.backend import choose
+    from nncourse.backend import choose
     from nncourse.model.network import make_network
     from nncourse.model.training import train
     from nncourse.parallel.mpi import MPIGroup

@@ -125,7 +125,7 @@ def run(setting: Setting, libraries: Sequence[str]) -> dict[str, Any]:
 
 def started(library: str, setting: Setting) -> dict[str, Any]:
     """Start the processes of one library, under mpiexec, and wait for what the first of them writes."""
-    from nncourse.parallel.start import find_mpiexec, mpiexec_command
+    from nncourse.parallel.launch.start import find_mpiexec, mpiexec_command
 
     try:
         command = mpiexec_command(find_mpiexec(), setting.processes)
@@ -142,7 +142,7 @@ def started(library: str, setting: Setting) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             status = f"not within {LIMIT:g} s"
         finally:
-            from nncourse.child import kill_group
+            from cuda_on_cpu.processes import kill_group
 
             kill_group(process)
         answer = Path(folder) / "answer.json"
@@ -218,12 +218,12 @@ def measure(
 
 def of_nncourse(setting: Setting, world: Any, port: int) -> tuple[list[tuple[list[int], Step]], dict[str, str]]:
     """Steps alone and together, with the same network, by the data-parallel epoch of nncourse."""
+    from nnclassroom.experiment.plan import make_backend
     from nncourse.group import Alone
     from nncourse.model.data_parallel import data_parallel_epoch
     from nncourse.model.layers import Turn
     from nncourse.model.resnet import resnet
     from nncourse.model.updates import SGD
-    from nncourse.parallel.experiment import make_backend
     from nncourse.parallel.mpi import MPIGroup
 
     if setting.device == "gpu":

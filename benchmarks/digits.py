@@ -67,7 +67,7 @@ class Trainer:
 def problem_of(case) -> Problem:
     """MNIST, standardised by one mean and one deviation, for images of its size; without its files random pixels."""
     from benchmarks import learning, workers
-    from nncourse.kernels.epoch.dense import random_targets
+    from nncourse.epochs.dense import random_targets
     from nncourse.model.network import make_network
 
     network = make_network(case.words, "relu", "categorical_cross_entropy", seed=1)
@@ -144,19 +144,19 @@ def examined(trainer: Trainer, problem: Problem, with_accuracy: bool = True) -> 
 
 def difference_of(found: np.ndarray, problem: Problem) -> tuple[float, float]:
     """After the first steps: the largest |found − truth|, and ‖found − truth‖ / ‖truth − initial parameters‖."""
-    from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch
+    from nncourse.epochs.convolutional import convolutional_adam_epoch
 
     before = problem.parameters.astype(np.float64)
     X, Y = (array[: CHECKED * problem.batch].astype(np.float64) for array in (problem.X, problem.Y))
     state = before, np.zeros_like(before), np.zeros_like(before)
-    truth, *_ = convolutional_adam_epoch.truth(*state, problem.architecture, X, Y, problem.batch, RATE, 0)
+    truth, *_ = convolutional_adam_epoch.reference(*state, problem.architecture, X, Y, problem.batch, RATE, 0)
     off = found - truth
     return float(abs(off).max()), float(np.linalg.norm(off) / np.linalg.norm(truth - before))
 
 
 def accuracy_of(parameters: np.ndarray, problem: Problem) -> float:
     """The share of the test set that is right, by the same forward pass for all contenders: nncourse's, with NumPy."""
-    from nncourse.kernels.backend import choose
+    from nncourse.backend import choose
 
     outputs = problem.network.with_flat_parameters(parameters).predict(problem.X_test, choose("numpy"))
     return float((outputs.argmax(axis=1) == problem.test_labels).mean())
@@ -167,7 +167,7 @@ def ours(backend_name: str, kernel: str) -> Callable:
 
     def make(problem: Problem) -> Trainer:
         from nncourse import device as devices
-        from nncourse.kernels.backend import choose
+        from nncourse.backend import choose
         from nncourse.model.training import train_step_by_step
         from nncourse.model.updates import Adam
 

@@ -8,10 +8,10 @@ from math import ceil
 
 import numpy as np
 
+from cuda_on_cpu.source import CudaSource
 from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource
-from nncourse.kernels.epoch.dense_one_kernel import ALONE, CLUSTER, GRID, MEETING, Plan, plan, this_chip
+from nncourse.epochs.dense_one_kernel import ALONE, CLUSTER, GRID, MEETING, Plan, plan, this_chip
 from nncourse.kernels.operation import cuda_beside
 
 MEETINGS = {ALONE: "alone", CLUSTER: "cluster", GRID: "grid"}

@@ -9,8 +9,8 @@ from benchmarks.digits import BATCH as DIGITS_BATCH
 from benchmarks.digits import WORDS as DIGITS_WORDS
 from benchmarks.workers import FailedError, WrongResultError
 from nncourse import datasets
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.model.updates import Adam, make_schedule

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.saved import RESULTS, refuse_out, save
+from nnclassroom.figures import overheads
 from nncourse import device as devices
-from nncourse.classroom import overheads
 from nncourse.errors import CourseError
 
 

@@ -22,8 +22,8 @@ import numpy as np
 from benchmarks import workers
 from benchmarks.saved import refuse_out, save
 from nncourse import device as devices
+from nncourse.backend import Backend, choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import Backend, choose
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, training_step
 from nncourse.model.resnet import IMAGE, resnet, to_torchvision

@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from benchmarks.workers import WrongResultError
-from nncourse.kernels.epoch.dense import dense_sgd_epoch, random_targets
+from nncourse.epochs.dense import dense_sgd_epoch, random_targets
 
 RATE = 2.0
 CHECKED = 50  # steps; also the number of steps in each CUDA graph of PyTorch
@@ -63,7 +63,7 @@ def error_of(found, architecture, parameters, X, Y, batch: int, steps: int = CHE
     """‖found − truth‖ / ‖truth − initial parameters‖ after the first steps."""
     before = parameters.astype(np.float64)
     X, Y = (array[: steps * batch].astype(np.float64) for array in (X, Y))
-    truth = dense_sgd_epoch.truth(before, architecture, X, Y, batch, RATE)
+    truth = dense_sgd_epoch.reference(before, architecture, X, Y, batch, RATE)
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth - before))
 
 
@@ -75,7 +75,7 @@ def ours(backend_name: str, kernel: str) -> Callable:
 
     def make(architecture, parameters, X, Y, batch: int) -> Trainer:
         from nncourse import device as devices
-        from nncourse.kernels.backend import choose
+        from nncourse.backend import choose
         from nncourse.model.network import with_parameters
         from nncourse.model.training import train_step_by_step
         from nncourse.model.updates import SGD

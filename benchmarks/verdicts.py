@@ -11,11 +11,12 @@ import time
 import tomllib
 from pathlib import Path
 
-from nncourse import device, worker
-from nncourse.classroom import cuda_cell
-from nncourse.cuda import emulate
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.catalogue import find
+from cuda_on_cpu import emulate
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.judge import worker
+from nnclassroom.notebook import cuda_cell
+from nncourse import device
 
 ANSWERS = Path(__file__).parents[1] / "tests" / "right_answers.toml"
 

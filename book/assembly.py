@@ -14,7 +14,7 @@ from book.editions import ENGLISH, ROOT, Edition
 from book.files import Tree
 from book.front_picture import PICTURE, picture
 from book.markdown import figure, part, table, without_dead_links
-from nncourse.classroom.handout import clean
+from nnclassroom.handing_out.handout import clean
 
 INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/jupyterhub.md", "slurm/README.md")
 MORE = ("speed.md", "benchmarks/README.md", "datasets/README.md")

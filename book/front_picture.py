@@ -30,9 +30,9 @@ def picture(words: ModuleType) -> bytes:
 
 
 def _figures(words: ModuleType) -> tuple:
+    from nnclassroom.figures import common
     from nncourse import datasets
-    from nncourse.classroom import plots
-    from nncourse.kernels.backend import choose
+    from nncourse.backend import choose
     from nncourse.model import metrics
     from nncourse.model.network import make_network
     from nncourse.model.training import train
@@ -45,9 +45,9 @@ def _figures(words: ModuleType) -> tuple:
     history = train(network, X, training.Y, backend, validation=(X_test, test.Y), **options)
     M = metrics.confusion(network, X_test, test.Y, backend)
     return (
-        plots.plot_network(SIZES, words.FRONT_NETWORK),
-        plots.plot_history(history, words.FRONT_COST),
-        plots.plot_confusion(M, test.classes, words.FRONT_TEST),
+        common.plot_network(SIZES, words.FRONT_NETWORK),
+        common.plot_history(history, words.FRONT_COST),
+        common.plot_confusion(M, test.classes, words.FRONT_TEST),
     )
 
 

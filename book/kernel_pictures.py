@@ -5,8 +5,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from nncourse.classroom import picture
-from nncourse.classroom.described import png
+from nnclassroom.figures import picture
+from nnclassroom.figures.described import png
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import CudaKernel
 

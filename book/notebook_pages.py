@@ -8,10 +8,13 @@ from typing import Any
 from nbformat.v4 import new_markdown_cell, new_output
 
 from book.markdown import without_dead_links
-from nncourse.classroom import drawing, drawn
+from nnclassroom.widgets import digit_pad, widget
 
-AT_REST = (drawn.SAVED, drawing.SAVED)  # what a saved notebook shows of a widget, as plain text
-FIGURE, TURNED = "nncourse-figure", "nncourse-turned"  # classes of a figure's HTML: see nncourse/classroom/described.py
+AT_REST = (widget.SAVED, digit_pad.SAVED)  # what a saved notebook shows of a widget, as plain text
+FIGURE, TURNED = (
+    "nncourse-figure",
+    "nncourse-turned",
+)  # classes of a figure's HTML: see nnclassroom/figures/described.py
 LEXER = "nncourse"  # of the book's extension: %%cuda cells are CUDA C
 
 

@@ -11,15 +11,22 @@ import nncourse
 from book import kernel_pictures
 from book.files import Tree
 from book.markdown import figure, of_docstring, plain, table
-from nncourse.classroom.course import exercises, text_of
+from nnclassroom.exercises.catalogue import EXERCISES
+from nnclassroom.exercises.hints import exercises, text_of
+from nncourse.catalogue import TOPICS
 from nncourse.errors import CourseError
-from nncourse.kernels.catalogue import EXERCISES, TOPICS
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 FOLDER = "reference"
-DRAWN_BY = ("classroom/picture.py", "classroom/counting.py", "classroom/described.py", "cuda/*.py", "cuda/*.h")
+DRAWN_BY = (
+    "nnclassroom/figures/picture.py",
+    "nnclassroom/figures/accesses.py",
+    "nnclassroom/figures/described.py",
+    "cuda/*.py",
+    "cuda/*.h",
+)
 Titles = Mapping[str, str]  # of notebooks, by the names of their files without .ipynb
 
 

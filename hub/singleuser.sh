@@ -16,7 +16,7 @@ if [ ! -e "$HOME/nn-course" ]; then
     if [ -n "${NNCOURSE_HANDOUT:-}" ]; then
         cp -R "$NNCOURSE_HANDOUT" "$new/nn-course"
     else
-        (cd "$course" && .venv/bin/python -m nncourse.classroom.own_copy "$course" "$new/nn-course/notebooks") >&2
+        (cd "$course" && .venv/bin/python -m nnclassroom.handing_out.own_copy "$course" "$new/nn-course/notebooks") >&2
     fi
     chmod -R u+w "$new/nn-course"
     mv "$new/nn-course" "$HOME/nn-course" # at once: an interrupted copy is no course
@@ -33,7 +33,7 @@ else
     if [ -n "$handout" ] && [ -e "$handout/MANIFEST.json" ] && [ -e "$copy/MANIFEST.json" ]; then
         cmp -s "$handout/MANIFEST.json" "$copy/MANIFEST.json" || update nncourse update "$handout" --folder "$copy"
     elif [ -z "$handout" ] && [ -e "$copy/notebooks/MANIFEST.json" ]; then
-        update nncourse.classroom.own_copy "$course" "$copy/notebooks"
+        update nnclassroom.handing_out.own_copy "$course" "$copy/notebooks"
     fi
 fi
 PATH="$course/.venv/bin:$PATH" # nncourse and its python, in terminals too

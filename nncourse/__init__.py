@@ -5,13 +5,16 @@ Read kernels/operation.py first, then kernels/dense.py: the rest of the package 
 
 import sys
 
+import cuda_on_cpu
 from nncourse import language
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # All modules and data files come from the folder of the language that is asked for.
 try:
-    __path__ = [str(language.folder_of(language.current()))]
+    _folder = language.folder_of(language.current())
 except language.LanguageError:
     sys.excepthook = language.in_one_line  # a command shall end with one line; notebooks show one in any case
     raise
+__path__ = [str(_folder / "nncourse")]
+cuda_on_cpu.__path__ = [str(_folder / "cuda_on_cpu")]

@@ -1,6 +1,6 @@
 """What a backend can be asked: a method for each operation, for editors and type checkers.
 
-Made by tools/calls.py from the operations' contracts: change these, not this file. A Backend of kernels/backend.py has
+Made by tools/calls.py from the operations' contracts: change these, not this file. A Backend of backend.py has
 a kernel in the place of each method.
 """
 
@@ -16,6 +16,7 @@ class Calls:
     name: str
     device: str
     kernels: Mapping[str, Any]
+    epochs: Mapping[str, Any]
     notes: Mapping[str, str]
     yours: frozenset[str]
     asked: frozenset[str]
@@ -475,43 +476,5 @@ class Calls:
         """(7) F[i] = 2 TP / (2 TP + FP + FN) = 2 P R / (P + R).
 
         M (classes, classes) int -> F (classes,)
-        """
-        raise NotImplementedError
-
-    def dense_sgd_epoch(
-        self, parameters: Array, architecture: Any, X: Array, Y: Array, batch: int, rate: float
-    ) -> Array:
-        """Algorithm 1 for each batch: W ← W − η dC/dW, b ← b − η dC/db.
-
-        parameters (p,), architecture () object, X (n, n_in), Y (n, n_out), batch () int, rate () -> parameters (p,)
-        """
-        raise NotImplementedError
-
-    def convolutional_sgd_epoch(
-        self, parameters: Array, architecture: Any, X: Array, Y: Array, batch: int, rate: float
-    ) -> Array:
-        """for each batch: W ← W − η dC/dW, b ← b − η dC/db.
-
-        parameters (p,), architecture () object, X (n, channels, height, width), Y (n, n_out), batch () int, rate () ->
-        parameters (p,)
-        """
-        raise NotImplementedError
-
-    def convolutional_adam_epoch(
-        self,
-        parameters: Array,
-        M: Array,
-        V: Array,
-        architecture: Any,
-        X: Array,
-        Y: Array,
-        batch: int,
-        rate: float,
-        steps: int,
-    ) -> tuple[Array, Array, Array]:
-        """for each batch: M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε).
-
-        parameters (p,), M (p,), V (p,), architecture () object, X (n, channels, height, width), Y (n, n_out), batch ()
-        int, rate (), steps () int -> parameters (p,), M (p,), V (p,)
         """
         raise NotImplementedError

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse import silhouettes as shapes
+from nncourse import datasets_silhouettes as shapes
+from nncourse.datasets_csv import Rows, fetch, read_idx, read_table
 from nncourse.errors import CourseError, nearest, refuse_unknown
 from nncourse.language import ROOT
-from nncourse.reading import Rows, fetch, read_idx, read_table
 
 FOLDER = ROOT / "datasets"
 DIGITS = tuple("0123456789")

@@ -1,75 +1,28 @@
-"""CourseError for user mistakes, suggestions for misspelt names, and atomic file writes."""
+"""CourseError, which is cuda_on_cpu's error for a user's mistake, and files that are read with care."""
 
-import difflib
-import errno
 import os
 import stat
-import tempfile
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
-MOST_LISTED = 24  # names in a message
-SYSTEM_WORDS = {  # why the system refuses a file, as the system says it in English
-    errno.EACCES: "Permission denied",
-    errno.EEXIST: "File exists",
-    errno.EISDIR: "Is a directory",
-    errno.ELOOP: "Too many levels of symbolic links",
-    errno.ENAMETOOLONG: "File name too long",
-    errno.ENOENT: "No such file or directory",
-    errno.ENOSPC: "No space left on device",
-    errno.ENOTDIR: "Not a directory",
-    errno.ENOTEMPTY: "Directory not empty",
-    errno.EPERM: "Operation not permitted",
-    errno.EROFS: "Read-only file system",
-}
+from cuda_on_cpu.errors import UserError as CourseError
+from cuda_on_cpu.errors import is_no_file, nearest, reason_of, refuse_unknown, write_atomically
 
-
-class CourseError(ValueError):
-    """A mistake that the user can correct. The message is one line: what was wanted, what came, what to do next.
-
-    The command line prints it on stderr and exits with status 2; it catches no other exception of the package. In a
-    notebook it is an error of its cell like any other, shown as its one line.
-    """
-
-    def _render_traceback_(self) -> list[str]:
-        """What IPython and Jupyter show in place of a traceback: they ask an exception for this method."""
-        return [f"✗ {self}"]
-
-
-def nearest(got: str, known: Iterable[str]) -> str:
-    """`; did you mean x?` with the known name closest to `got`; "" if none is close."""
-    close = difflib.get_close_matches(got, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
-def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
-    """Raise CourseError if `got` is not one of the known names. `what` describes the name wanted.
-
-    The message lists the known names; of many only those that are most like `got`.
-    """
-    if got in known:
-        return
-    names = listed = list(known)
-    if len(names) > MOST_LISTED:
-        alike = difflib.get_close_matches(str(got), names, n=8, cutoff=0.3) or names[:8]
-        listed = [*alike, f"… ({len(names)} in all)"]
-    raise CourseError(f"wanted {what}, one of {', '.join(listed)}; got {got!r}{nearest(str(got), names)}")
-
-
-def reason_of(error: Exception) -> str:
-    """What went wrong with a file, in words, without its name; of an error that is none of the system's, its text."""
-    number = getattr(error, "errno", None)
-    return SYSTEM_WORDS.get(number) or getattr(error, "strerror", None) or str(error)
-
-
-def _is_no_file(path: Path) -> bool:
-    """Whether `path` exists but is not a regular file: a folder, or a device such as /dev/null."""
-    return os.path.exists(path) and not os.path.isfile(path)
+__all__ = [
+    "CourseError",
+    "DoesNotFitError",
+    "nearest",
+    "read_regular",
+    "read_text",
+    "reason_of",
+    "refuse_unknown",
+    "refuse_unwritable",
+    "write_atomically",
+]
 
 
 def refuse_unwritable(path: Path, what: str) -> None:
     """Raise CourseError if `path` cannot be written: called before long work, so that its result is not lost."""
-    if _is_no_file(path) or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
+    if is_no_file(path) or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
         raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")
 
 
@@ -109,23 +62,6 @@ def read_text(path: Path, most: int) -> str:
         raise CourseError(f"{path.name} {error}") from None
     except ValueError as error:
         raise CourseError(f"{path.name} is {error}") from None
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file atomically: write() fills a temporary file in the same folder, which then replaces `path`.
-
-    A reader sees either the old file or the complete new one. Missing folders are not created.
-    Raises CourseError if the file cannot be written.
-    """
-    if _is_no_file(path):
-        raise CourseError(f"{path}: cannot be written: it exists and is not a file")
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as beside:
-            new = Path(beside) / path.name
-            write(new)
-            os.replace(new, path)
-    except OSError as error:
-        raise CourseError(f"{path}: cannot be written: {reason_of(error)}") from error
 
 
 class DoesNotFitError(CourseError):

@@ -1,4 +1,4 @@
-"""The package in another language: NNCOURSE_LANG=es takes all its modules from languages/es, which is generated.
+"""The packages in another language: NNCOURSE_LANG=es takes all modules from languages/es, which is generated.
 
 `python tools/translate.py write es` makes that folder from the English sources and locale/es; set-up does so too.
 """
@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-PACKAGE = Path(__file__).resolve().parent  # the English one
-ROOT = PACKAGE.parent  # the course's, or site-packages
-GENERATED = PACKAGE / "languages"
+ROOT = Path(__file__).resolve().parents[1]  # the course's, or site-packages
+PACKAGES = ("cuda_on_cpu", "nncourse", "nnclassroom")
+GENERATED = ROOT / "nncourse" / "languages"
 STAMP = ".made_from"
 VARIABLE = "NNCOURSE_LANG"
 ENGLISH = "en"
 
 
 class LanguageError(ImportError):
-    """The package cannot be had in the language asked for: one line says what to do."""
+    """The packages cannot be had in the language asked for: one line says what to do."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"✗ {self}"]
@@ -43,27 +43,28 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
-def english_files(package: Path = PACKAGE) -> list[Path]:
-    """The files of the English package, without what is generated or compiled."""
-    return [path for path in files_in(package) if path.relative_to(package).parts[0] != GENERATED.name]
+def english_files(root: Path = ROOT) -> list[Path]:
+    """The files of the English packages, without what is generated or compiled."""
+    generated = root / GENERATED.relative_to(ROOT)
+    return [path for name in PACKAGES for path in files_in(root / name) if generated not in path.parents]
 
 
 def stamp(root: Path, language: str) -> str:
-    """A hash of what a language's files are made from: the English package and the catalogues."""
+    """A hash of what a language's files are made from: the English packages and the catalogues."""
     together = hashlib.sha256()
-    for path in [*english_files(root / PACKAGE.name), *sorted((root / "locale" / language).glob("*.po"))]:
+    for path in [*english_files(root), *sorted((root / "locale" / language).glob("*.po"))]:
         content = path.read_bytes().replace(b"\r\n", b"\n")
         together.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode() + content)
     return together.hexdigest()
 
 
 def folder_of(language: str) -> Path:
-    """The folder of the package's modules in a language.
+    """The folder in which the packages lie in a language.
 
     Raises LanguageError for a language that is not there, and in a clone for one that is older than its sources.
     """
     if language == ENGLISH:
-        return PACKAGE
+        return ROOT
     folder = GENERATED / language
     again = f"python tools/translate.py write {language}"
     sources = ROOT / "locale" / language

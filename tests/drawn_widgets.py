@@ -1,6 +1,6 @@
 """What tests of drawn widgets share: another value for each control, and what must change with it."""
 
-from nncourse.classroom.drawn import Control, Drawn
+from nnclassroom.widgets.widget import Control, Drawn
 
 
 def another(control: Control, now):

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 
-from nncourse.classroom.course import solution
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find, operations
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import solution
+from nnclassroom.judge.check import check
+from nncourse.backend import choose
+from nncourse.catalogue import operations
 from nncourse.kernels.operation import Operation
 
 
 def kernel_is_right_and_can_be_shown(operation: Operation, name: str, capsys, seeds: Iterable[int | None] = (None,)):
     """One of the course's kernels passes its check with these seeds, and its text is a solution to look at."""
     for seed in seeds:
-        verdict = operation.check(name, seed=seed)
+        verdict = check(operation, name, seed=seed)
         assert verdict, str(verdict)
     solution(operation.name, name)
     shown = capsys.readouterr().out

@@ -1,6 +1,6 @@
 """What tests look for in figures."""
 
-from nncourse.classroom import described
+from nnclassroom.figures import described
 
 
 def png(figure) -> bytes:

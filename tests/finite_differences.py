@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from nncourse.backend import choose
 from nncourse.calls import Calls
-from nncourse.kernels.backend import choose
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, backpropagation, cost_of, first_delta
 

@@ -20,8 +20,8 @@ import pytest
 
 from nncourse import device
 from nncourse.errors import CourseError
-from nncourse.parallel.start import find_mpiexec, refuse_without_mpi
-from nncourse.parallel.together import run_python
+from nncourse.parallel.launch.start import find_mpiexec, refuse_without_mpi
+from nncourse.parallel.launch.together import run_python
 
 MPI = pytest.mark.skipif(not find_spec("mpi4py"), reason="mpi4py is not installed: pip install 'nncourse[devices]'")
 

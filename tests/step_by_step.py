@@ -1,7 +1,7 @@
 """An epoch by a backend's separate operations, called like a kernel of dense_sgd_epoch: what these must agree with."""
 
 from nncourse import device
-from nncourse.kernels.backend import choose
+from nncourse.backend import choose
 from nncourse.model.layers import Turn
 from nncourse.model.network import with_parameters
 from nncourse.model.training import train_step_by_step

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from cuda_on_cpu import emulate
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import exercises
+from nnclassroom.judge.check import Verdict
+from nnclassroom.notebook import cuda_cell, exercise
 from nncourse import device
-from nncourse.classroom import cuda_cell, exercise
-from nncourse.classroom.course import exercises
-from nncourse.cuda import emulate
-from nncourse.kernels.catalogue import find
-from nncourse.kernels.check import Verdict
 from tests.tiers import many
 
 FILES = sorted((Path(__file__).parent / "wrong_answers").glob("*.toml"))

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cuda_on_cpu import emulate
+from nnclassroom.exercises.catalogue import find
+from nncourse import backend as backends
 from nncourse import device
+from nncourse.backend import choose
 from nncourse.calls import Calls
-from nncourse.cuda import emulate
+from nncourse.catalogue import epochs, operations
 from nncourse.errors import CourseError
-from nncourse.kernels import backend as backends
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import epochs, find, operations
 from nncourse.kernels.cost import mse
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.operation import CudaKernel, Kernel
@@ -34,9 +35,9 @@ def refused(*arguments, **options) -> str:
 def test_a_backend_has_one_kernel_for_each_operation(name):
     backend = choose(name)
     assert (backend.name, backend.device) == (name, "cpu")
-    wholes = epochs() if name != "loops" else {}
-    assert list(backend.kernels) == [*operations(), *wholes]
-    for operation, kernel in backend.kernels.items():
+    assert list(backend.kernels) == [*operations()]
+    assert list(backend.epochs) == ([*epochs()] if name != "loops" else [])
+    for operation, kernel in {**backend.kernels, **backend.epochs}.items():
         assert kernel.operation.name == operation
         assert kernel.device == "cpu"
         assert kernel.name == name or "borrowed" in backend.notes[operation]
@@ -105,7 +106,7 @@ def test_the_cuda_backend_takes_only_kernels_that_repeat_themselves(monkeypatch)
     monkeypatch.setattr(mse, "kernels", last)  # as if the one with float atomics were the fastest
     backend = choose("cuda", emulate=True)
     assert backend.device == "cpu" and "emulated" in backend.name
-    assert "dense_sgd_epoch" not in backend.kernels
+    assert "dense_sgd_epoch" not in backend.epochs
     assert all(isinstance(kernel, CudaKernel) and kernel.deterministic for kernel in backend.kernels.values())
     assert backend.kernels["mse"].name != "atomic"
     assert choose("cuda", emulate=True, mse="atomic").kernels["mse"].name == "atomic"
@@ -135,7 +136,7 @@ def test_repr_names_every_operation_its_kernel_and_where_it_is_written(name):
             continue
         assert kernel in find(operation).kernels
         file, _, number = where.partition(":")
-        assert (backends.__file__.removesuffix("kernels/backend.py") + file) and int(number) > 0
+        assert (backends.__file__.removesuffix("backend.py") + file) and int(number) > 0
 
 
 @pytest.mark.parametrize("name", ("cupy", "cuda"))
@@ -157,7 +158,7 @@ def test_a_kernel_itself_may_be_asked_for():
     own = Kernel(dense_forward, "mine", "cpu", "here:1", lambda A, W, b: A @ W.T + 7)
     backend = choose("numpy", dense_forward=own)
     assert backend.kernels["dense_forward"] is own and backend.notes["dense_forward"] == "asked for"
-    assert "dense_sgd_epoch" not in backend.kernels  # else it would not be used
+    assert "dense_sgd_epoch" not in backend.epochs  # else it would not be used
     assert backend.dense_forward(np.ones((1, 2)), np.ones((1, 2)), None) == [[9]]
     assert "mine" in repr(backend) and "here:1" in repr(backend)
 
@@ -190,32 +191,10 @@ def test_an_operation_without_a_cuda_kernel_is_borrowed_by_the_emulated_backend(
     assert not np.allclose(one.flat_parameters, make_network([2, 3, 1]).flat_parameters)
 
 
-def test_names_of_before_are_still_understood():
-    whole = epochs()["dense_sgd_epoch"]
-    assert find("train_epoch") is whole
-    assert "dense_sgd_epoch" not in choose("numpy", train_epoch="steps").kernels
-    backend = choose("numpy", train_epoch="numba")
-    assert backend.kernels["train_epoch"] is backend.kernels["dense_sgd_epoch"] is whole["numba"]
-    assert backend.train_epoch is backend.dense_sgd_epoch
-    assert dict(backend.notes) == {"dense_sgd_epoch": "asked for"}
-    with pytest.raises(KeyError):
-        backend.kernels["train_epochs"]
-    with pytest.raises(KeyError):
-        choose("loops").kernels["train_epoch"]
-
-
-def test_modules_with_the_names_of_before_are_still_found():
-    from nncourse.kernels import gpu_exercises, kept_kernels, machine, mine
-
-    assert mine.build is kept_kernels.build
-    assert machine.H200 is gpu_exercises.H200 and machine.A4000 is gpu_exercises.A4000
-    assert machine.PretendGpu is gpu_exercises.PretendGpu
-
-
 def test_the_calls_of_a_backend_are_those_of_the_contracts():
     tool = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "calls.py"))
     assert tool["FILE"].read_text("utf-8") == tool["text"](), "run python tools/calls.py"
-    for operation in (operations() | epochs()).values():
+    for operation in operations().values():
         declared = inspect.signature(getattr(Calls, operation.name))
         assert tuple(declared.parameters)[1:] == operation.names
         with pytest.raises(NotImplementedError):

@@ -13,16 +13,15 @@ import pytest
 
 from benchmarks import compare, floors, gpu, ladder, learning, merging, saved, tables, trainers, workers
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
+from cuda_on_cpu import emulate, nvrtc
+from cuda_on_cpu.source import CudaSource
+from nnclassroom.judge import check
 from nncourse import device
 from nncourse.architecture import DenseArchitecture
-from nncourse.cuda import compile as cuda_compile
-from nncourse.cuda import emulate
-from nncourse.cuda.source import CudaSource
-from nncourse.kernels import check
-from nncourse.kernels.epoch import dense_one_kernel
-from nncourse.kernels.epoch.dense import dense_sgd_epoch
-from nncourse.kernels.epoch.dense_one_kernel import CLUSTER, GRID, Chip, plan
-from nncourse.kernels.epoch.dense_plain import why_not
+from nncourse.epochs import dense_one_kernel
+from nncourse.epochs.dense import dense_sgd_epoch
+from nncourse.epochs.dense_one_kernel import CLUSTER, GRID, Chip, plan
+from nncourse.epochs.dense_plain import why_not
 
 H200, SMALL = Chip(227 * 1024, 132, True), Chip(99 * 1024, 4, False)
 SIZES = DenseArchitecture((9, 7, 4, 2), ("sigmoid",) * 3, "mse")
@@ -332,10 +331,10 @@ def test_without_data_mnist_is_left_out(monkeypatch, tmp_path):
 
 
 def test_the_kernels_of_the_floors_compile():
-    if cuda_compile.why_no_nvrtc():
-        pytest.skip(cuda_compile.why_no_nvrtc())
+    if nvrtc.why_no_nvrtc():
+        pytest.skip(nvrtc.why_no_nvrtc())
     for arch in ("sm_80", "sm_90"):
-        for used in cuda_compile.compile_check(floors.source(8), arch).values():
+        for used in nvrtc.compile_check(floors.source(8), arch).values():
             assert used.registers <= 64 and used.spill_bytes == 0  # or a block of 1024 threads would not start
 
 

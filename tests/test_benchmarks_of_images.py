@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import convolutions, digits, digits_jax, digits_pytorch, learning
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case
-from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch
+from nncourse.epochs.convolutional import convolutional_adam_epoch
 
 STEPS = digits.CHECKED + 5  # the last of them on a smaller batch
 SMALL = Case("small images", (), 4, samples=4 * STEPS - 1, words="image2x9x8,conv3x2same,conv2x3same,pool4,6,3")
@@ -24,7 +24,7 @@ def truth(problem):
     """The parameters after an epoch."""
     before, X, Y = (array.astype(np.float64) for array in (problem.parameters, problem.X, problem.Y))
     state = before, np.zeros_like(before), np.zeros_like(before)
-    return convolutional_adam_epoch.truth(*state, problem.architecture, X, Y, problem.batch, digits.RATE, 0)[0]
+    return convolutional_adam_epoch.reference(*state, problem.architecture, X, Y, problem.batch, digits.RATE, 0)[0]
 
 
 # PyTorch not by its usual compiler, which takes half a minute: what is asked here is whether the step is right.

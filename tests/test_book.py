@@ -19,9 +19,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from book import assembly, kernel_pictures, markdown, notebook_pages, outputs, reference
 from book.editions import edition
 from book.files import Tree
-from nncourse.classroom.course import text_of
+from nnclassroom.exercises.catalogue import EXERCISES, find
+from nnclassroom.exercises.hints import text_of
+from nncourse.catalogue import TOPICS
 from nncourse.errors import CourseError
-from nncourse.kernels.catalogue import EXERCISES, TOPICS, find
 from nncourse.kernels.operation import Operation
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ from test_browser import PATIENCE, PICTURES, VIEW, browser, idle, jupyterlab, ru
 
 pytestmark = pytest.mark.full
 CELLS = [
-    "from nncourse.classroom import images, plots\nimport numpy as np\nfrom matplotlib import pyplot as plt",
+    "from nnclassroom.figures import images, common as plots\nimport numpy as np\nfrom matplotlib import pyplot as plt",
     "plots.plot_network((2, 3, 1))",
     "figure, axes = plt.subplots()\naxes.plot([1, 2], [3, 5])\nplots.Described(figure, 'A line from 3 up to 5.')",
     "images.plot({'white': np.ones((8, 8)), 'black': np.zeros((8, 8))}, 'Two images')",

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from processes import in_processes
 
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.kept_kernels import own_all_reduce
+from nnclassroom.exercises.nb12 import all_reduce
+from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.backend import choose
-from nncourse.kernels.exchange import all_reduce
 from nncourse.model.network import make_network
 from nncourse.model.training import train
-from nncourse.parallel.by_kernel import ByKernel, own_all_reduce
-from nncourse.parallel.simulated import simulate
+from nncourse.parallel.by_kernel import ByKernel
+from nncourse.parallel.simulation import simulate
 
 ALL_SEND_FIRST = """
 def all_reduce(group, vector):

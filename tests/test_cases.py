@@ -3,16 +3,18 @@
 import numpy as np
 import pytest
 
+from nnclassroom.judge import cases
+from nnclassroom.judge.check import check
+from nnclassroom.judge.tolerance import truths_of
+from nncourse.catalogue import epochs, operations
 from nncourse.errors import CourseError
-from nncourse.kernels import cases
 from nncourse.kernels.activations import relu, sigmoid, softmax
 from nncourse.kernels.backpropagation import output_delta
-from nncourse.kernels.catalogue import epochs, operations
 from nncourse.kernels.confusion import confusion_matrix
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.pooling import maxpool_forward
-from nncourse.kernels.truth import truths_of
+from nncourse.kernels.trial import Trial
 from nncourse.kernels.update import sgd_update
 
 ALL = (operations() | epochs()).values()
@@ -31,7 +33,7 @@ def test_every_case_has_a_truth_and_their_number_is_always_the_same(operation):
         for case in made:
             with np.errstate(all="ignore"):
                 nan = any(np.isnan(truth).any() for truth in truths_of(operation, case.arguments).values())
-            assert not nan or "NaN" in case.label and "nan" in operation.hostile
+            assert not nan or "NaN" in case.label and "nan" in operation.trial.edge_cases
         stages = [case.large for case in made]
         assert stages == sorted(stages), "large ones come last"
     assert len(counts) == 1
@@ -86,11 +88,9 @@ def smoothed(**more):
         "smoothed",
         "b = means of three",
         "a (n,), k () int -> b (m,) where m = n - k + 1",
-        truth=lambda a, k: np.convolve(a, np.ones(k) / k, "valid"),
+        reference=lambda a, k: np.convolve(a, np.ones(k) / k, "valid"),
         flops=None,
-        hostile=(),
-        sizes_to_check=[{"n": 5, "k": 3}],
-        **more,
+        trial=Trial(edge_cases=(), sizes_to_check=[{"n": 5, "k": 3}], **more),
     )
 
 
@@ -111,15 +111,15 @@ def test_a_kernel_that_fails_for_few_sizes_is_refused_where_these_are_drawn_or_l
         b = np.convolve(a, np.ones(k, np.float32) / np.float32(k), "valid")
         return b + (16 < a.size < 40) + (a.size > 1 << 16)
 
-    assert smoothed().check(wrong)
-    assert not smoothed(draw_sizes=lambda rng: {"n": int(rng.integers(10, 40)), "k": 3}).check(wrong, seed=0)
-    assert not smoothed(large_sizes=[{"n": 70_000, "k": 2}]).check(wrong)
+    assert check(smoothed(), wrong)
+    assert not check(smoothed(draw_sizes=lambda rng: {"n": int(rng.integers(10, 40)), "k": 3}), wrong, seed=0)
+    assert not check(smoothed(large_sizes=[{"n": 70_000, "k": 2}]), wrong)
 
 
 def test_drawn_sizes_want_listed_ones_beside_them():
     for more in ({"draw_sizes": lambda rng: {"n": 3}}, {"large_sizes": [{"n": 70_000}]}):
         with pytest.raises(CourseError, match="sizes_to_check"):
-            Operation("own", "b = a", "a (n,) -> b (n,)", truth=np.array, flops=None, **more)
+            Trial(**more)
 
 
 def test_who_compares_numbers_meets_ties_and_nan():

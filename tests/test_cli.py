@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import nncourse
+from nnclassroom.arguments import ARGPARSE_WORDS
+from nnclassroom.commands import main
+from nnclassroom.exercises import kept_kernels
 from nncourse import datasets
-from nncourse.arguments import ARGPARSE_WORDS
-from nncourse.cli import main
+from nncourse.backend import choose
 from nncourse.errors import reason_of
-from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import sigmoid
-from nncourse.kernels.backend import choose
 from nncourse.model import files
 from nncourse.model.network import make_network
 from tests import command_lines
@@ -273,10 +273,10 @@ def test_a_folder_that_cannot_be_written_is_noticed_before_the_training(capsys, 
 
 
 def program(*arguments: str, **options) -> subprocess.Popen:
-    """`python -m nncourse …`, in which Ctrl-C works even where the tests run in the background."""
+    """`python -m nnclassroom …`, in which Ctrl-C works even where the tests run in the background."""
     source = str(Path(nncourse.__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": source, "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "nncourse", *arguments]
+    command = [sys.executable, "-m", "nnclassroom", *arguments]
     free = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, env=environment, preexec_fn=free, **pipes | options)

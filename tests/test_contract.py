@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
-from nncourse import cli
-from nncourse.classroom import picture, timing
-from nncourse.cuda import emulate
-from nncourse.cuda.source import CudaSource
+from cuda_on_cpu import emulate
+from cuda_on_cpu.source import CudaSource
+from nnclassroom import commands, timing
+from nnclassroom.figures import picture
+from nnclassroom.judge import check
+from nncourse.catalogue import TOPICS
 from nncourse.errors import CourseError
-from nncourse.kernels import check, contract
-from nncourse.kernels.catalogue import TOPICS
+from nncourse.kernels import contract
 from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
 
 needs_emulator = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
 
@@ -219,14 +221,16 @@ def with_convolution(function: str = "convolve", **launch) -> Operation:
         TRUE_SIZES,
         truth,
         flops=lambda batch, n, k, stride, n_out: 2 * batch * n_out * k,
-        magnitude=lambda x, w, stride: truth(abs(x), abs(w), stride),
-        hostile=("zeros", "large"),
-        sizes_to_check=[
-            {"batch": 1, "n": 1, "k": 1, "stride": 1},
-            {"batch": 2, "n": 6, "k": 3, "stride": 1},
-            {"batch": 3, "n": 9, "k": 2, "stride": 3},
-            {"batch": 2, "n": 8, "k": 3, "stride": 2},
-        ],
+        trial=Trial(
+            error_scale=lambda x, w, stride: truth(abs(x), abs(w), stride),
+            edge_cases=("zeros", "large"),
+            sizes_to_check=[
+                {"batch": 1, "n": 1, "k": 1, "stride": 1},
+                {"batch": 2, "n": 6, "k": 3, "stride": 1},
+                {"batch": 3, "n": 9, "k": 2, "stride": 3},
+                {"batch": 2, "n": 8, "k": 3, "stride": 2},
+            ],
+        ),
     )
     own.cuda_kernel("naive", ALL, function, **launch)
     return own
@@ -247,10 +251,10 @@ def off_by_one(x, w, stride):
 
 def test_check_knows_derived_sizes():
     own = with_convolution(**PRODUCT)
-    assert own.check(convolve)
-    assert not own.check(off_by_one)
-    assert not own.check(lambda x, w, stride: convolve(x, w, 1))
-    assert not own.check(lambda x, w, stride: convolve(x, w, stride)[:, :-1])
+    assert check.check(own, convolve)
+    assert not check.check(own, off_by_one)
+    assert not check.check(own, lambda x, w, stride: convolve(x, w, 1))
+    assert not check.check(own, lambda x, w, stride: convolve(x, w, stride)[:, :-1])
     labels = [case.label for case in check.cases(own)]
     assert len(labels) > 6 and all("x (" in label for label in labels)
 
@@ -262,10 +266,10 @@ def test_check_completes_usual_sizes_and_leaves_out_those_that_do_not_fit():
     own = Operation("shortened", "", "x (batch, n), k () int -> y (batch, m) where m = n - k + 1", truth, None)
     shapes = [(case.arguments[0].shape[1], case.arguments[1]) for case in check.cases(own)]
     assert len(shapes) > 10 and all(n >= k for n, k in shapes)
-    assert own.check(lambda x, k: x[:, : x.shape[1] - k + 1].copy())
-    assert not own.check(lambda x, k: x[:, k - 1 :].copy())
+    assert check.check(own, lambda x, k: x[:, : x.shape[1] - k + 1].copy())
+    assert not check.check(own, lambda x, k: x[:, k - 1 :].copy())
     impossible = Operation("own", "", "x (n,) -> y (m,) where m = n - n", lambda x: x, None)
-    one_line(impossible.check, lambda x: x)
+    one_line(check.check, impossible, lambda x: x)
 
 
 @needs_emulator
@@ -273,13 +277,13 @@ def test_a_grid_may_be_a_product_of_sizes():
     own = with_convolution(**PRODUCT)
     x, w = np.random.default_rng(1).normal(size=(3, 10)).astype(np.float32), np.array([1, -2], np.float32)
     np.testing.assert_allclose(own["naive"](x, w, 3), convolve(x, w, 3), rtol=1e-5, atol=1e-6)
-    assert own.check("naive", device="emulator")
+    assert check.check(own, "naive", device="emulator")
 
 
 @needs_emulator
 @pytest.mark.parametrize("mistake", WRONG)
 def test_wrong_kernels_with_derived_sizes_are_rejected(mistake):
-    verdict = with_convolution(mistake, **PRODUCT).check("naive", device="emulator")
+    verdict = check.check(with_convolution(mistake, **PRODUCT), "naive", device="emulator")
     assert not verdict and "compile" not in verdict.line
 
 
@@ -340,11 +344,11 @@ def test_the_command_line_takes_free_sizes_only(monkeypatch, capsys):
     monkeypatch.setattr(TOPICS[0], "convolve", own, raising=False)
     sizes = {"batch": 2, "n": 9, "k": 3, "stride": 2}
     asked = ["time", "convolve", "--kernel", "numpy", *(f"--size={name}={size}" for name, size in sizes.items())]
-    assert cli.main(asked) == 0
+    assert commands.main(asked) == 0
     assert "stride 2" in capsys.readouterr().out
-    assert cli.main([*asked, "--size=n_out=4"]) == 2
+    assert commands.main([*asked, "--size=n_out=4"]) == 2
     assert "batch, n, k, stride" in capsys.readouterr().err
-    assert cli.main([*asked, "--size=k=10"]) == 2
+    assert commands.main([*asked, "--size=k=10"]) == 2
     assert "n_out of at least 1" in capsys.readouterr().err
 
 
@@ -358,7 +362,7 @@ def windows(**more) -> Operation:
         "averages",
         "Z = mean of each window",
         "A (batch, n), k () int, stride () int -> Z (batch, n_out) where n_out = (n - k) // stride + 1",
-        truth=averages,
+        reference=averages,
         flops=None,
         **more,
     )
@@ -368,12 +372,12 @@ def test_windows_that_overlap_are_tried_in_several_cases():
     tried = [case.arguments for case in check.cases(windows())]
     assert sum(stride < k < A.shape[1] // 2 for A, k, stride in tried) >= 10
     assert any(k == A.shape[1] > 1 for A, k, stride in tried), "a window as long as the row"
-    assert windows().check(averages)
+    assert check.check(windows(), averages)
 
     def side_by_side(A, k, stride):
         return averages(A, k, max(k, stride) if A.shape[1] > 18 else stride)
 
-    assert not windows().check(side_by_side)
+    assert not check.check(windows(), side_by_side)
 
 
 def test_sizes_to_check_need_not_state_what_is_derived():
@@ -381,12 +385,14 @@ def test_sizes_to_check_need_not_state_what_is_derived():
         "double",
         "G = each of D twice",
         "D (batch, n_out), n () int -> G (batch, n) where n_out = n // 2",
-        truth=lambda D, n: np.repeat(D, 2, axis=1),
+        reference=lambda D, n: np.repeat(D, 2, axis=1),
         flops=None,
-        sizes_to_check=({"batch": 2, "n": 4}, {"batch": 1, "n": 10}),
+        trial=Trial(
+            sizes_to_check=({"batch": 2, "n": 4}, {"batch": 1, "n": 10}),
+        ),
     )
     assert [case.arguments[0].shape for case in check.cases(halves)][:2] == [(2, 2), (1, 5)]
-    assert halves.check(lambda D, n: np.repeat(D, 2, axis=1))
+    assert check.check(halves, lambda D, n: np.repeat(D, 2, axis=1))
 
 
 def test_whole_numbers_below_zero_are_refused():

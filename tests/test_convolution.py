@@ -5,8 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from nncourse.cuda import emulate
-from nncourse.kernels import check
+from cuda_on_cpu import emulate
+from nnclassroom.judge import check
 from nncourse.kernels.convolution import convolution_forward
 
 HERE = ["loops", "numpy", "numba", "naive", "shared", "constant", "implicit_gemm"]
@@ -69,7 +69,7 @@ def test_numpy_never_copies_all_windows_at_once(sizes, rng):
     tracemalloc.stop()
     padded = 4 * c_in * (h + 4) * (w + 4)
     assert most < Z.nbytes + 2 * padded + 3_000_000
-    np.testing.assert_allclose(Z, convolution_forward.truth(A, W, b, *numbers), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(Z, convolution_forward.reference(A, W, b, *numbers), rtol=1e-3, atol=1e-3)
 
 
 def test_constant_memory_that_is_too_small_is_not_used(rng):
@@ -80,5 +80,5 @@ def test_constant_memory_that_is_too_small_is_not_used(rng):
     for channels in (2, 300, 3):  # 300 × 9 × 9 weights are more than 16,384
         sizes = dict(zip(convolution_forward.shapes.free_names, (1, channels, 3, 3, 9, 3, 1, 0, 0), strict=True))
         arguments = check.random_case(convolution_forward, sizes, seed=channels).arguments
-        truth = convolution_forward.truth(*arguments)
+        truth = convolution_forward.reference(*arguments)
         np.testing.assert_allclose(kernel(*arguments), truth, rtol=1e-3, atol=1e-3)

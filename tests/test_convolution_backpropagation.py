@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from nncourse.cuda import emulate
+from cuda_on_cpu import emulate
 from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.convolution_backpropagation import (
     convolution_bias_gradient,
@@ -90,9 +90,9 @@ def test_arrays_of_windows_are_made_for_some_samples_or_some_rows_at_a_time(wind
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert 25 * A.nbytes > 25e6 > 8e6 > peak
-    right = convolution_weight_gradient.truth(D, A, *windows[5:])
+    right = convolution_weight_gradient.reference(D, A, *windows[5:])
     np.testing.assert_allclose(dW, right, rtol=1e-3, atol=1e-3)
-    right = convolution_input_gradient.truth(D, W, *A.shape[2:], *windows[6:])
+    right = convolution_input_gradient.reference(D, W, *A.shape[2:], *windows[6:])
     np.testing.assert_allclose(G, right, rtol=1e-3, atol=1e-4)
 
 

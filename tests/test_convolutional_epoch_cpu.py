@@ -14,10 +14,10 @@ from convolutional_networks import (
     takes_the_first_of_equals,
 )
 
-from nncourse.kernels import check
-from nncourse.kernels.backend import choose
-from nncourse.kernels.epoch import convolutional_cpu, convolutional_loops
-from nncourse.kernels.epoch.convolutional import UNDECIDED, convolutional_adam_epoch, convolutional_sgd_epoch
+from nnclassroom.judge import check
+from nncourse.backend import choose
+from nncourse.epochs import convolutional_cpu, convolutional_loops
+from nncourse.epochs.convolutional import UNDECIDED, convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.model.updates import SGD, Adam
@@ -67,7 +67,7 @@ def test_the_truth_is_pytorchs_gradient(network):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         expected = gradient_by_pytorch(torch, network, parameters, X, Y)
-    found = parameters - convolutional_sgd_epoch.truth(parameters, network, X, Y, 5, 1.0)
+    found = parameters - convolutional_sgd_epoch.reference(parameters, network, X, Y, 5, 1.0)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -82,7 +82,7 @@ def test_adams_truth_is_pytorchs_optimiser():
         there.grad = torch.tensor(gradient_by_pytorch(torch, network, there.numpy(), X[rows], Y[rows]))
         optimiser.step()
     zeros = np.zeros_like(parameters)
-    found, _, _ = convolutional_adam_epoch.truth(parameters, zeros, zeros, network, X, Y, 5, 0.01, 0)
+    found, _, _ = convolutional_adam_epoch.reference(parameters, zeros, zeros, network, X, Y, 5, 0.01, 0)
     np.testing.assert_allclose(found, there.numpy(), rtol=1e-9, atol=1e-12)
 
 
@@ -92,7 +92,7 @@ def test_adams_truth_is_pytorchs_optimiser():
 @pytest.mark.parametrize("operation", BOTH, ids=["SGD", "Adam"])
 def test_no_case_is_decided_by_rounding(operation):
     for seed in range(5):
-        assert all(operation.decided(*case.arguments) for case in check.cases(operation, seed))
+        assert all(operation.trial.well_posed(*case.arguments) for case in check.cases(operation, seed))
 
 
 def nearly(network, where):
@@ -102,7 +102,7 @@ def nearly(network, where):
         b[:] = 0
     X = np.arange(1.0, 17).reshape(1, 1, 4, 4)
     where(X[0, 0])
-    return convolutional_sgd_epoch.decided(parameters, network, X, np.ones((1, 1)), 1, 0.1)
+    return convolutional_sgd_epoch.trial.well_posed(parameters, network, X, np.ones((1, 1)), 1, 0.1)
 
 
 def test_what_rounding_decides_is_noticed():
@@ -150,9 +150,9 @@ def test_twenty_steps_are_those_of_the_truth(kernel, network, adam):
     results = trained(kernel, network, arrays, 5, 0.01, state)
     start, X, Y = (array.astype(np.float64) for array in arrays)
     if adam:
-        truth, *_ = convolutional_adam_epoch.truth(start, 0 * start, 0 * start, network, X, Y, 5, 0.01, 0)
+        truth, *_ = convolutional_adam_epoch.reference(start, 0 * start, 0 * start, network, X, Y, 5, 0.01, 0)
     else:
-        truth = convolutional_sgd_epoch.truth(start, network, X, Y, 5, 0.01)
+        truth = convolutional_sgd_epoch.reference(start, network, X, Y, 5, 0.01)
     way = np.linalg.norm(truth - start)
     assert way > 0.02 and np.linalg.norm(results[0] - truth) < 1e-4 * way
 
@@ -235,7 +235,7 @@ def test_a_large_batch_is_divided_and_takes_no_more_memory(kernel, monkeypatch):
 
 @kernels
 def test_of_equal_pixels_the_first_gets_the_delta(kernel):
-    assert takes_the_first_of_equals(convolutional_sgd_epoch[kernel], convolutional_sgd_epoch.truth)
+    assert takes_the_first_of_equals(convolutional_sgd_epoch[kernel], convolutional_sgd_epoch.reference)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_of_equal_pixels_the_first_gets_the_delta(kernel):
 def test_that_another_of_equal_pixels_would_be_noticed(module, right, wrong):
     with open(module.__file__, encoding="utf-8") as file:
         text = file.read().replace(right, wrong)
-    assert not takes_the_first_of_equals(of_text(text)[0], convolutional_sgd_epoch.truth)
+    assert not takes_the_first_of_equals(of_text(text)[0], convolutional_sgd_epoch.reference)
 
 
 @kernels
@@ -338,7 +338,7 @@ def mutant(module, right="", wrong=""):
 
 
 def verdicts(module, *mistake):
-    found = [operation.check(kernel) for operation, kernel in zip(BOTH, mutant(module, *mistake), strict=True)]
+    found = [check.check(operation, kernel) for operation, kernel in zip(BOTH, mutant(module, *mistake), strict=True)]
     assert not any("raised" in verdict.line for verdict in found), str(found)
     return found
 

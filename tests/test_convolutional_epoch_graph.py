@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 from convolutional_networks import DIGITS, NETWORKS, architecture, example, takes_the_first_of_equals
 
-from nncourse.cuda import compile as cuda_compile
-from nncourse.cuda import emulate
-from nncourse.cuda.compile import compile_check
+from cuda_on_cpu import emulate, nvrtc
+from cuda_on_cpu.nvrtc import compile_check
+from nnclassroom.judge.check import check
+from nncourse.epochs import convolutional_graph
+from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.epochs.convolutional_graph import recording
 from nncourse.errors import CourseError
-from nncourse.kernels.epoch import convolutional_graph
-from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.kernels.epoch.convolutional_graph import recording
 from nncourse.kernels.kernel import Kernel
 from tests.tiers import many
 
 BOTH = ("fused", "graph")
 FEW_STEPS = 3  # in a recording, where a test makes them short
 networks = pytest.mark.parametrize("network", NETWORKS, ids=str)
-needs_nvrtc = pytest.mark.skipif(cuda_compile.why_no_nvrtc() is not None, reason=str(cuda_compile.why_no_nvrtc()))
+needs_nvrtc = pytest.mark.skipif(nvrtc.why_no_nvrtc() is not None, reason=str(nvrtc.why_no_nvrtc()))
 
 
 @pytest.fixture
@@ -55,9 +55,9 @@ def truth_of(network, arrays, batch, rates=(0.01,), adam=True):
         if adam:
             steps = number * -(-len(X) // batch)
             given = network, X, Y, batch, rate, steps
-            parameters, *state = convolutional_adam_epoch.truth(parameters, *state, *given)
+            parameters, *state = convolutional_adam_epoch.reference(parameters, *state, *given)
         else:
-            parameters = convolutional_sgd_epoch.truth(parameters, network, X, Y, batch, rate)
+            parameters = convolutional_sgd_epoch.reference(parameters, network, X, Y, batch, rate)
     return parameters
 
 
@@ -103,7 +103,7 @@ def test_the_digits_network_is_right_on_the_gpu_and_the_same_each_time(gpu):
 
 
 def test_of_equal_pixels_the_first_gets_the_delta(emulator):
-    assert takes_the_first_of_equals(convolutional_sgd_epoch["fused"], convolutional_sgd_epoch.truth)
+    assert takes_the_first_of_equals(convolutional_sgd_epoch["fused"], convolutional_sgd_epoch.reference)
 
 
 def test_images_of_more_pixels_than_threads_are_right(emulator, monkeypatch):
@@ -222,13 +222,13 @@ def kernel_with(right="", wrong="", name="adam_fused"):
 def test_check_accepts_the_texts_without_a_mistake(emulator):
     for name in ("adam_fused", "sgd_fused"):
         kernel = kernel_with(name=name)
-        verdict = kernel.operation.check(kernel, device="emulator")
+        verdict = check(kernel.operation, kernel, device="emulator")
         assert verdict, str(verdict)
 
 
 def test_that_the_last_of_equal_pixels_would_be_noticed(emulator):
     kernel = kernel_with("if (map[there] > top)", "if (map[there] >= top)", "sgd_fused")
-    assert not takes_the_first_of_equals(kernel, convolutional_sgd_epoch.truth)
+    assert not takes_the_first_of_equals(kernel, convolutional_sgd_epoch.reference)
 
 
 @pytest.mark.parametrize("mistake", many(MISTAKES, operation="convolutional_sgd_epoch"))
@@ -236,5 +236,5 @@ def test_check_rejects_a_wrong_kernel(mistake, emulator):
     python = Path(convolutional_graph.__file__).read_text("utf-8")
     moved = python[python.index('        run(\n            "update_all"') : python.index("    return step\n")]
     change = MISTAKES[mistake] or (BACK + moved, moved + BACK)
-    verdict = convolutional_adam_epoch.check(kernel_with(*change), device="emulator")
+    verdict = check(convolutional_adam_epoch, kernel_with(*change), device="emulator")
     assert not verdict and "compile" not in verdict.line and "raised" not in verdict.line, str(verdict)

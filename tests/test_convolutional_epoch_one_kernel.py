@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from cuda_on_cpu import emulate
+from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
+from nnclassroom.judge import check
 from nncourse import device
 from nncourse.architecture import ConvolutionalArchitecture, Filters
-from nncourse.cuda import emulate
-from nncourse.cuda.compile import compile_check, why_no_nvrtc
+from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.epochs.convolutional_one_kernel import adam, layout, sgd, source
+from nncourse.epochs.dense_one_kernel import Chip
 from nncourse.errors import DoesNotFitError
-from nncourse.kernels import check
-from nncourse.kernels.epoch.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.kernels.epoch.convolutional_one_kernel import adam, layout, sgd, source
-from nncourse.kernels.epoch.dense_one_kernel import Chip
 
 H200 = Chip(227 * 1024, 132, True)
 SMALL = Chip(99 * 1024, 3, False)
@@ -99,7 +99,7 @@ def test_the_digits_network_is_right_on_the_gpu_after_twenty_steps(gpu):
     start = np.concatenate([array for pair in parts for array in pair])
     X, Y = check.random_case(convolutional_adam_epoch, sizes).arguments[4:6]
     arguments = [start, np.zeros_like(start), np.zeros_like(start)]
-    truth = convolutional_adam_epoch.truth(*arguments, DIGITS, X.astype(float), Y.astype(float), 32, 0.001, 0)
+    truth = convolutional_adam_epoch.reference(*arguments, DIGITS, X.astype(float), Y.astype(float), 32, 0.001, 0)
     there = [cupy.asarray(array, np.float32) for array in arguments]
     adam(*there, DIGITS, cupy.asarray(X), cupy.asarray(Y), 32, 0.001, 0)
     assert np.abs(there[0].get() - truth[0]).max() < 1e-5

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from nncourse.kernels.cost_exercises import descent_step
+from nnclassroom.exercises.nb04 import descent_step
+from nnclassroom.judge.check import check
 
 
 @pytest.mark.parametrize("seed", (8, 18, 20))
@@ -15,7 +16,7 @@ def test_who_takes_one_sample_after_the_other_is_right_too(seed):
             W -= np.outer(a - y, x) * (rate / len(X))
         return W
 
-    verdict = descent_step.check(one_by_one, seed=seed)
+    verdict = check(descent_step, one_by_one, seed=seed)
     assert verdict, verdict.line
 
 
@@ -25,4 +26,4 @@ def test_who_leaves_out_one_sample_of_a_thousand_is_wrong():
         W -= rate * (A - Y)[:last].T @ X[:last] / len(X)
         return W
 
-    assert "1025" in descent_step.check(all_but_the_last, seed=0).line
+    assert "1025" in check(descent_step, all_but_the_last, seed=0).line

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from nncourse import cli
-from nncourse.classroom.course import exercises, hint, progress_lines, solution
+from nnclassroom import commands
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import exercises, hint, progress_lines, solution
+from nncourse.catalogue import operations
 from nncourse.errors import CourseError
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.catalogue import find, operations
 from nncourse.kernels.kernel import CudaKernel
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -76,7 +77,7 @@ def test_progress(my_kernels, capsys):
     none = progress_lines()
     assert none[-1].startswith(f"0 of {len(EXERCISES)} exercises") and not any("✓" in line for line in none)
     kept_kernels.keep(find("sigmoid"), "numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n", seconds=0.00125)
-    assert cli.main(["progress"]) == 0
+    assert commands.main(["progress"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (done,) = (line for line in lines if "✓" in line)
     assert "sigmoid (numpy)" in done and "1.25 ms" in done

@@ -5,15 +5,17 @@ import stat
 import numpy as np
 import pytest
 
-from nncourse.cuda import compile as cuda_compile
-from nncourse.cuda import emulate, emulator_program
-from nncourse.cuda.compile import CudaCompileError, compile_check, resources
-from nncourse.cuda.emulator_program import why_no_compiler
+from cuda_on_cpu import emulate, nvrtc
+from cuda_on_cpu import program as emulator_program
+from cuda_on_cpu.nvrtc import CudaCompileError, compile_check
+from cuda_on_cpu.program import why_no_compiler
+from cuda_on_cpu.source import CudaSource, Parameter, kernels_in, parameters
+from nncourse.cuda import compile
+from nncourse.cuda.compile import resources
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource, Parameter, kernels_in, parameters
 from nncourse.errors import CourseError
 
-NO_NVRTC = str(cuda_compile.why_no_nvrtc())
+NO_NVRTC = str(nvrtc.why_no_nvrtc())
 needs_nvrtc = pytest.mark.skipif("not installed" in NO_NVRTC, reason=NO_NVRTC)  # installed but broken is a failure
 needs_emulator = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
@@ -115,13 +117,13 @@ def test_resources_of_each_kernel():
 
 
 def test_a_machine_without_nvrtc_is_told_so(monkeypatch):
-    monkeypatch.setattr(cuda_compile, "why_no_nvrtc", lambda: "it is missing")
+    monkeypatch.setattr(nvrtc, "why_no_nvrtc", lambda: "it is missing")
     with pytest.raises(CourseError, match="kernels/new.cu: cannot be compiled for a GPU: it is missing"):
         compile_check(CudaSource(GOOD.text + "\n", "kernels/new.cu"))
 
 
 def test_an_nvrtc_log_that_nobody_understands_is_shown_whole():
-    assert cuda_compile.readable_errors("strange\n", "k.cu") == "k.cu: error: the compiler says: strange"
+    assert nvrtc.readable_errors("strange\n", "k.cu") == "k.cu: error: the compiler says: strange"
 
 
 @needs_emulator
@@ -225,7 +227,7 @@ def test_read_shows_folder_and_name(tmp_path):
 
 def test_gpu_errors_have_the_same_form(gpu):
     with pytest.raises(CudaCompileError) as caught:
-        cuda_compile.gpu_kernel(WRONG, "wrong")
+        compile.gpu_kernel(WRONG, "wrong")
     check_both_errors(str(caught.value))
 
 

@@ -10,12 +10,12 @@ import time
 import numpy as np
 import pytest
 
-from nncourse.cuda import emulate
-from nncourse.cuda.emulate import ORDERS, EmulationError
-from nncourse.cuda.emulator_program import why_no_compiler
+from cuda_on_cpu import emulate
+from cuda_on_cpu.emulate import ORDERS, EmulationError
+from cuda_on_cpu.program import why_no_compiler
+from cuda_on_cpu.source import CudaSource, kernels_in
+from cuda_on_cpu.trace import READ, WRITE
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource, kernels_in
-from nncourse.cuda.trace import READ, WRITE
 
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 

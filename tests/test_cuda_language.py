@@ -5,15 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from nncourse.cuda import compile as cuda_compile
-from nncourse.cuda import emulator_program
-from nncourse.cuda.compile import CudaCompileError, warnings
-from nncourse.cuda.emulator_program import why_no_compiler
+from cuda_on_cpu import nvrtc, program
+from cuda_on_cpu.nvrtc import CudaCompileError, warnings
+from cuda_on_cpu.program import why_no_compiler
+from cuda_on_cpu.source import CudaSource, Parameter, kernels_in, line_of, parameters
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource, Parameter, kernels_in, line_of, parameters
 
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
-NO_NVRTC = cuda_compile.why_no_nvrtc()
+NO_NVRTC = nvrtc.why_no_nvrtc()
 needs_nvrtc = pytest.mark.skipif(NO_NVRTC is not None, reason=str(NO_NVRTC))
 
 
@@ -263,7 +262,7 @@ def test_a_mistake_is_no_missing_function():
 
 @pytest.mark.parametrize("call", ['system("true")', "exit(0)", 'getenv("HOME")', "write(1, a, 4)", "abort()"])
 def test_functions_of_the_host_are_out_of_reach_without_nvrtc(call, monkeypatch):
-    monkeypatch.setattr(emulator_program, "why_no_nvrtc", lambda: "not on this system")
+    monkeypatch.setattr(program, "why_no_nvrtc", lambda: "not on this system")
     name = call.partition("(")[0]
     undeclared = f'extern "C" __global__ void f(float* a) {{ {call}; }}'
     declared = f'extern "C" int {name}(...);\n{undeclared}'
@@ -276,7 +275,7 @@ def test_functions_of_the_host_are_out_of_reach_without_nvrtc(call, monkeypatch)
 
 
 def test_everything_compiles_without_nvrtc_too(monkeypatch):
-    monkeypatch.setattr(emulator_program, "why_no_nvrtc", lambda: "not on this system")
+    monkeypatch.setattr(program, "why_no_nvrtc", lambda: "not on this system")
     found = values(*NUMBERS, before="// without NVRTC")
     assert found == pytest.approx(list(NUMBERS.values()), rel=1e-6, abs=1e-12)
 
@@ -309,7 +308,7 @@ __device__ int g(int x) { if (x) return 1; }
 
 
 def test_no_warnings_without_nvrtc(monkeypatch):
-    monkeypatch.setattr(cuda_compile, "why_no_nvrtc", lambda: "not here")
+    monkeypatch.setattr(nvrtc, "why_no_nvrtc", lambda: "not here")
     assert warnings(CudaSource('extern "C" __global__ void f() { int unused; }', "k.cu")) == ()
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from nncourse.cuda.emulator_program import why_no_compiler
+from cuda_on_cpu.program import why_no_compiler
+from cuda_on_cpu.source import CudaSource
 from nncourse.cuda.launch import launch, prepared
-from nncourse.cuda.source import CudaSource
 from nncourse.errors import CourseError
 
 needs_emulator = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nncourse.cuda import emulate
-from nncourse.cuda.emulate import ORDERS, EmulationError
-from nncourse.cuda.emulator_program import why_no_compiler
-from nncourse.cuda.faults import TEMPLATES, WORDS, Fault, message
+from cuda_on_cpu import emulate
+from cuda_on_cpu.emulate import ORDERS, EmulationError
+from cuda_on_cpu.faults import TEMPLATES, WORDS, Fault, message
+from cuda_on_cpu.program import why_no_compiler
+from cuda_on_cpu.source import CudaSource, kernels_in
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource, kernels_in
 
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
@@ -248,7 +248,7 @@ def test_a_variable_that_is_not_set_is_not_zero_by_chance(function, dtype, races
 
 def test_nor_where_the_compiler_cannot_set_patterns(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("nncourse.cuda.emulator_program._sets_patterns", lambda *compiler: False)
+    monkeypatch.setattr("cuda_on_cpu.program._sets_patterns", lambda *compiler: False)
     emulate._child.cache_clear()
     found = result("unset_sum", 4)[:8]
     assert not (np.abs(found) < 1000).any()
@@ -401,7 +401,7 @@ def test_the_sandbox_is_put_before_compiler_and_program(tmp_path, monkeypatch):
 
 
 def test_what_a_child_started_ends_with_it(tmp_path):
-    from nncourse.child import Child
+    from cuda_on_cpu.processes import Child
 
     text = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
     child = Child([sys.executable, "-c", text])
@@ -427,9 +427,9 @@ def ended_within(process: int, seconds: float) -> bool:
 def test_an_emulated_kernel_ends_with_the_process_that_launched_it():
     text = """
 import numpy as np, threading, time
-from nncourse.cuda import emulate
+from cuda_on_cpu import emulate
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource
+from cuda_on_cpu.source import CudaSource
 source = CudaSource('extern "C" __global__ void f(float* a, int n) { while (n) a[0] += n; }', "k.cu")
 launch(source, "f", (1,), (1,), [np.zeros(1, np.float32), 0])
 import os

@@ -8,12 +8,13 @@ import sys
 import numpy as np
 import pytest
 
+from nnclassroom import timing
+from nnclassroom.judge import check
 from nncourse import device
-from nncourse.classroom import timing
+from nncourse.backend import choose
+from nncourse.catalogue import operations
 from nncourse.errors import CourseError
-from nncourse.kernels import check, cudnn
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import operations
+from nncourse.kernels.libraries import cudnn
 
 NAMES = ("forward", "weight_gradient", "input_gradient")
 OPERATIONS = [operations()[f"convolution_{name}"] for name in NAMES]
@@ -49,7 +50,7 @@ def nothing_installed(monkeypatch):
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
 def test_check_finds_cudnn_right(operation, library):
-    verdict = operation.check("cudnn")
+    verdict = check.check(operation, "cudnn")
     assert verdict, str(verdict)
 
 
@@ -121,7 +122,7 @@ def test_that_cudnn_is_missing_is_said_in_one_line(nothing_installed):
     kernel = OPERATIONS[0]["cudnn"]
     for refused in (
         lambda: choose("cuda", convolution_forward="cudnn"),
-        lambda: OPERATIONS[0].check(kernel),
+        lambda: check.check(OPERATIONS[0], kernel),
         lambda: cudnn.refuse_missing(),
     ):
         with pytest.raises(CourseError) as error:
@@ -136,7 +137,7 @@ def test_that_cudnn_is_missing_is_said_in_one_line(nothing_installed):
 def test_without_a_gpu_that_is_said_first(monkeypatch):
     monkeypatch.setattr(device, "why_no_gpu", lambda: "no GPU answers")
     with pytest.raises(CourseError, match="no GPU answers"):
-        OPERATIONS[0].check("cudnn")
+        check.check(OPERATIONS[0], "cudnn")
 
 
 def test_extras_name_a_library_for_each_version_of_cuda():

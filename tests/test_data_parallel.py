@@ -9,9 +9,9 @@ import pytest
 from processes import gpus, in_processes
 
 from nncourse import datasets
+from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
-from nncourse.kernels.backend import choose
 from nncourse.model import metrics
 from nncourse.model.data_parallel import shared_gradient
 from nncourse.model.image_layers import WithoutParameters
@@ -19,7 +19,7 @@ from nncourse.model.layers import Dense, Pass, Turn
 from nncourse.model.network import Network, backpropagation, make_network
 from nncourse.model.training import evaluate, train
 from nncourse.model.updates import SGD, Adam
-from nncourse.parallel.simulated import simulate
+from nncourse.parallel.simulation import simulate
 
 ROWS, BATCH, EPOCHS = 53, 10, 4  # 24 steps; of four members one has no row of the last batch of each epoch
 NETWORKS = {

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nncourse import datasets, reading
+from nncourse import datasets, datasets_csv
 from nncourse.datasets import fit_scaling, generate, load, mnist, read_csv, split
+from nncourse.datasets_csv import fetch, read_idx
 from nncourse.errors import CourseError
-from nncourse.reading import fetch, read_idx
 
 
 def real_data(relative: str) -> Path:
@@ -689,7 +689,7 @@ def test_real_credit_card_data(file, samples, frauds):
 
 def test_real_credit_card_data_are_read_by_the_fast_reader(monkeypatch):
     path = real_data("cc/CC_train.csv")
-    monkeypatch.setattr(reading, "_number", lambda field: math.nan)  # would refuse every field
+    monkeypatch.setattr(datasets_csv, "_number", lambda field: math.nan)  # would refuse every field
     assert len(read_csv(path).X) == 4394
 
 

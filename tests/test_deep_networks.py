@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from nncourse.classroom import deep_networks, overheads, resnet_recorded
+from nnclassroom.figures import nb14, nb14_recorded, overheads
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network
 from nncourse.model.resnet import resnet
@@ -13,7 +13,7 @@ from nncourse.model.resnet import resnet
 
 def test_the_plan_adds_up_and_counts_the_blocks_of_a_stage():
     network = resnet(18, classes=5, channels=2, height=40, width=56)
-    parts = deep_networks.parts(network)
+    parts = nb14.parts(network)
     assert sum(part.parameters for part in parts) == network.flat_parameters.size
     assert [(part.blocks, part.name) for part in parts if part.blocks] == [(2, "block of 2 layers")] * 4
     # The first convolution: 64 filters of 7 × 7 on two channels, at 20 × 28 places.
@@ -21,26 +21,26 @@ def test_the_plan_adds_up_and_counts_the_blocks_of_a_stage():
     # The second stage at 5 × 7: 64 to 128, three times 128 to 128, and 1 × 1 on the shortcut.
     second = (64 * 128 * 9 + 3 * 128 * 128 * 9 + 64 * 128) * 5 * 7
     assert parts[4].shape == (128, 5, 7) and parts[4].products == second
-    assert deep_networks.plan(network).splitlines()[-1].split()[1] == f"{network.flat_parameters.size:,}"
+    assert nb14.plan(network).splitlines()[-1].split()[1] == f"{network.flat_parameters.size:,}"
 
 
 def test_the_plan_of_dense_layers():
-    (hidden, out) = deep_networks.parts(make_network((7, 5, 2)))
+    (hidden, out) = nb14.parts(make_network((7, 5, 2)))
     assert (hidden.parameters, hidden.products, out.products) == (40, 35, 10)
 
 
 def test_a_figure_over_layers_says_its_ends_and_refuses_what_a_logarithm_cannot_show():
-    figure = deep_networks.plot_by_layer({"a": [1e-9, 1e-3, 1.0], "b": np.ones(3)}, "gradient", "Chains")
+    figure = nb14.plot_by_layer({"a": [1e-9, 1e-3, 1.0], "b": np.ones(3)}, "gradient", "Chains")
     assert "a: 1e−09 at the bottom, 1 at the top" in figure.words
     axes = figure.figure.axes[0]
     assert axes.get_yscale() == "log" and axes.get_ylabel() == "gradient" and len(axes.lines) == 2
     for bad in ({}, {"a": [0.0, 1.0]}, {"a": [1.0, np.nan]}):
         with pytest.raises(CourseError, match="above 0"):
-            deep_networks.plot_by_layer(bad, "gradient")
+            nb14.plot_by_layer(bad, "gradient")
 
 
 def test_the_figure_of_a_block_shows_both_ways():
-    figure = deep_networks.plot_block()
+    figure = nb14.plot_block()
     assert [axes.get_title() for axes in figure.figure.axes] == ["forward", "on the way back"]
     texts = [text.get_text() for text in figure.figure.axes[0].texts]
     assert texts.count("convolution") == 2 and "shortcut" in texts
@@ -62,7 +62,7 @@ def results(tmp_path, monkeypatch):
 
 
 def test_what_is_not_recorded_is_said_in_one_line(results):
-    for shown in (resnet_recorded.convolutions, resnet_recorded.step, resnet_recorded.devices):
+    for shown in (nb14_recorded.convolutions, nb14_recorded.step, nb14_recorded.devices):
         assert shown().startswith("not recorded yet: python -m benchmarks.") and "\n" not in shown()
 
 
@@ -71,7 +71,7 @@ def test_convolutions_show_the_fastest_kernel_of_the_course(results):
     seconds = {"naive": 5e-3, "tiles": 4e-4, "implicit_gemm": 6e-4, "cupy": 1e-5, "cudnn": 2e-4}
     records = [layer | {"kernel": name, "seconds": time} for name, time in seconds.items()]
     results("gpu", {"tables": {"convolutions": records}})
-    about, _, row = resnet_recorded.convolutions().splitlines()
+    about, _, row = nb14_recorded.convolutions().splitlines()
     assert "recorded, A chip, 2026-11-23" in about
     assert row.split("  ")[0] == "64 channels, 37 × 50, forward"
     assert "5 ms" in row and "tiles 400 µs" in row and "200 µs" in row and row.endswith("–")
@@ -81,7 +81,7 @@ def test_a_step_is_shown_by_operation(results):
     operations = [{"operation": f"op{n}", "seconds": 0.001 * (20 - n), "calls": n} for n in range(15)]
     steps = [{"contender": "nncourse", "seconds_a_step": 0.064}, {"contender": "PyTorch", "seconds_a_step": 0.08}]
     results("resnet", {"batch": 128, "steps": steps, "memory": {"nncourse": 5e9}, "operations": operations})
-    text = resnet_recorded.step()
+    text = nb14_recorded.step()
     assert "recorded, A chip, 2026-11-23" in text
     lines = {line.split("  ")[0]: line.split() for line in text.splitlines()}
     assert lines["nncourse"][1:] == ["64.0", "ms", "2,000", "5.0", "GB"] and lines["PyTorch"][1:] == [
@@ -104,7 +104,7 @@ def test_devices_are_compared_with_the_mean_of_each_alone(results):
     setting = {"depth": 34, "batch": 128}
     more = {"left_out": {"PyTorch": "no torch"}, "not_measured": ["CPU: not measurable here"]}
     results("devices_gpu", {"scaling": [*alone, both], "setting": setting} | more)
-    lines = resnet_recorded.devices().splitlines()
+    lines = nb14_recorded.devices().splitlines()
     assert lines[0] == "ResNet-34, 128 images a GPU, float32 (recorded, A chip, 2026-11-23)"
     assert lines[2].split() == ["nncourse,", "1", "GPU", "1,050", "1.00", "1.000", "2,100", "–", "–"]
     assert lines[3].split() == ["nncourse,", "2", "GPUs", "2,079", "1.98", "0.990", "2,150", "1.03", "0.52"]
@@ -112,5 +112,5 @@ def test_devices_are_compared_with_the_mean_of_each_alone(results):
 
 
 def test_the_thesis_stands_beside_with_its_accuracies():
-    lines = resnet_recorded.thesis().splitlines()
+    lines = nb14_recorded.thesis().splitlines()
     assert "Cantabria" in lines[0] and lines[-2].endswith("74 %") and lines[-1].endswith("80 %")

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from step_by_step import steps
 
+from nnclassroom.judge.check import check
 from nncourse.architecture import DenseArchitecture
-from nncourse.kernels.backend import choose
-from nncourse.kernels.epoch import dense_cpu
-from nncourse.kernels.epoch.dense import dense_sgd_epoch
-from nncourse.kernels.epoch.dense_plain import FORMS, why_not
+from nncourse.backend import choose
+from nncourse.epochs import dense_cpu
+from nncourse.epochs.dense import dense_sgd_epoch
+from nncourse.epochs.dense_plain import FORMS, why_not
 
 HIDDEN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
 NETWORKS = [
@@ -53,13 +54,13 @@ def trained(kernel, architecture, arrays, batch, epochs=1, rate=0.1):
 @pytest.mark.parametrize("name", ("loops", "numpy", "numba"))
 def test_an_epoch_step_by_step_is_right(name):
     by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))
-    assert dense_sgd_epoch.check(by_steps)
+    assert check(dense_sgd_epoch, by_steps)
 
 
 @pytest.mark.parametrize("name", ("cupy", "cuda"))
 def test_an_epoch_step_by_step_is_right_on_the_gpu(gpu, name):
     by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))
-    assert dense_sgd_epoch.check(by_steps, device="gpu")
+    assert check(dense_sgd_epoch, by_steps, device="gpu")
 
 
 @kernels
@@ -187,7 +188,7 @@ def kernel_with(function, right="", wrong=""):
 
 @pytest.mark.parametrize("function", ["array", "loops"])
 def test_check_accepts_the_text_without_a_mistake(function):
-    verdict = dense_sgd_epoch.check(kernel_with(function))
+    verdict = check(dense_sgd_epoch, kernel_with(function))
     assert verdict, str(verdict)
 
 
@@ -203,5 +204,5 @@ def test_check_rejects_wrong_loops(mistake):
 
 def rejected(mutant):
     """Not right, and not because it did not run."""
-    verdict = dense_sgd_epoch.check(mutant)
+    verdict = check(dense_sgd_epoch, mutant)
     assert not verdict and "raised" not in verdict.line, str(verdict)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from step_by_step import steps
 
+from cuda_on_cpu import emulate, nvrtc
+from cuda_on_cpu.nvrtc import compile_check
+from nnclassroom.judge.check import check
 from nncourse.architecture import DenseArchitecture
-from nncourse.cuda import compile as cuda_compile
-from nncourse.cuda import emulate
-from nncourse.cuda.compile import compile_check
+from nncourse.epochs import dense_graph, dense_one_kernel
+from nncourse.epochs.dense import dense_sgd_epoch
 from nncourse.errors import CourseError
-from nncourse.kernels.epoch import dense_graph, dense_one_kernel
-from nncourse.kernels.epoch.dense import dense_sgd_epoch
 from nncourse.kernels.kernel import Kernel
 from tests.tiers import many
 
@@ -29,7 +29,7 @@ NETWORKS = [
     ),  # more than one tile, in each direction
 ]
 networks = pytest.mark.parametrize("architecture", NETWORKS, ids=str)
-needs_nvrtc = pytest.mark.skipif(cuda_compile.why_no_nvrtc() is not None, reason=str(cuda_compile.why_no_nvrtc()))
+needs_nvrtc = pytest.mark.skipif(nvrtc.why_no_nvrtc() is not None, reason=str(nvrtc.why_no_nvrtc()))
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def gpu_array(array):
 
 def test_large_products_are_right_on_small_cases(emulator, monkeypatch):
     monkeypatch.setattr(dense_graph, "LARGE", 0)
-    verdict = dense_sgd_epoch.check("fused", device="emulator")
+    verdict = check(dense_sgd_epoch, "fused", device="emulator")
     assert verdict, str(verdict)
 
 
@@ -247,11 +247,11 @@ def kernel_with(right="", wrong=""):
 
 
 def test_check_accepts_the_texts_without_a_mistake(emulator):
-    verdict = dense_sgd_epoch.check(kernel_with(), device="emulator")
+    verdict = check(dense_sgd_epoch, kernel_with(), device="emulator")
     assert verdict, str(verdict)
 
 
 @pytest.mark.parametrize("mistake", many(MISTAKES, operation="dense_sgd_epoch"))
 def test_check_rejects_a_wrong_kernel(mistake, emulator):
-    verdict = dense_sgd_epoch.check(kernel_with(*MISTAKES[mistake]), device="emulator")
+    verdict = check(dense_sgd_epoch, kernel_with(*MISTAKES[mistake]), device="emulator")
     assert not verdict and "compile" not in verdict.line and "raised" not in verdict.line, str(verdict)

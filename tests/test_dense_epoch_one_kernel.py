@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from cuda_on_cpu import emulate
+from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
+from nnclassroom.judge import check
 from nncourse import device
 from nncourse.architecture import DenseArchitecture
-from nncourse.cuda import emulate
-from nncourse.cuda.compile import compile_check, why_no_nvrtc
+from nncourse.epochs.dense import dense_sgd_epoch
+from nncourse.epochs.dense_one_kernel import ALONE, CLUSTER, GRID, Chip, Plan, one_kernel, plan, source
 from nncourse.errors import DoesNotFitError
-from nncourse.kernels import check
-from nncourse.kernels.epoch.dense import dense_sgd_epoch
-from nncourse.kernels.epoch.dense_one_kernel import ALONE, CLUSTER, GRID, Chip, Plan, one_kernel, plan, source
 
 A4000 = Chip(99 * 1024, 48, False)
 H200 = Chip(227 * 1024, 132, True)

@@ -6,13 +6,13 @@ That its kernels are right is tested with the other CPU kernels, in test_dense_e
 import numpy as np
 import pytest
 
-from nncourse import cli
-from nncourse.classroom import timing
-from nncourse.cuda import host_compiler
+from cuda_on_cpu import host_compiler
+from nnclassroom import commands, timing
+from nnclassroom.judge.check import check
+from nncourse.backend import choose
+from nncourse.epochs import dense_plain
+from nncourse.epochs.dense import dense_sgd_epoch
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
-from nncourse.kernels.epoch import dense_plain
-from nncourse.kernels.epoch.dense import dense_sgd_epoch
 
 has_compiler = pytest.mark.skipif(bool(host_compiler.why_no_c_compiler()), reason="no C compiler here")
 MISTAKES = {
@@ -45,7 +45,7 @@ def test_check_rejects_a_wrong_program(mistake, tmp_path, monkeypatch, fresh):
     (tmp_path / "wrong.c").write_text(text.replace(right, wrong), "utf-8")
     monkeypatch.setattr(dense_plain, "TEXT", tmp_path / "wrong.c")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    verdict = dense_sgd_epoch.check("c")
+    verdict = check(dense_sgd_epoch, "c")
     assert not verdict and "wrong" in verdict.line
 
 
@@ -81,7 +81,7 @@ def test_without_a_compiler_it_is_left_out_with_the_reason(monkeypatch, fresh):
     with pytest.raises(CourseError, match="cannot be used here: there is no C compiler"):
         choose("numpy", dense_sgd_epoch="c")
     with pytest.raises(CourseError, match="cannot be checked here"):
-        dense_sgd_epoch.check("c")
+        check(dense_sgd_epoch, "c")
 
 
 def test_what_the_compiler_refuses_is_one_line(tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ def test_what_the_compiler_refuses_is_one_line(tmp_path, monkeypatch):
 
 def test_no_backend_takes_it_unasked():
     for name in ("loops", "numpy", "numba"):
-        kernel = choose(name).kernels.get("dense_sgd_epoch")
+        kernel = choose(name).epochs.get("dense_sgd_epoch")
         assert kernel is None or kernel.name not in dense_plain.FORMS
 
 
@@ -103,8 +103,11 @@ def test_no_backend_takes_it_unasked():
 def test_it_trains_on_the_command_line(tmp_path, capsys):
     options = "train --dataset breast_cancer --layers 30,6,1 --epochs 3 --learning-rate 0.5"
     model = str(tmp_path / "model.npz")
-    assert cli.main([*options.split(), "--model", model, "--use", "dense_sgd_epoch=c"]) == 0
-    assert cli.main([*options.split(), "--model", model, "--backend", "loops", "--use", "dense_sgd_epoch=c_fast"]) == 0
+    assert commands.main([*options.split(), "--model", model, "--use", "dense_sgd_epoch=c"]) == 0
+    assert (
+        commands.main([*options.split(), "--model", model, "--backend", "loops", "--use", "dense_sgd_epoch=c_fast"])
+        == 0
+    )
     assert capsys.readouterr().err == ""
 
 

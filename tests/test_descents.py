@@ -2,28 +2,28 @@
 
 import numpy as np
 
-from nncourse.classroom import descents
+from nnclassroom.figures import nb09
 from nncourse.model.updates import constant
 
 
 def test_a_running_mean_and_the_corrected_one_in_words():
     numbers, from_zero = np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.5, 0.75, 0.875, 0.94])
-    words = descents.plot_means(numbers, from_zero, np.ones(4), "Means").words
+    words = nb09.plot_means(numbers, from_zero, np.ones(4), "Means").words
     assert words == "Means. After 3 numbers: from 0 0.88, corrected 1.00; after 4: 0.94 and 1.00."
 
 
 def test_a_search_rings_the_best_rate_and_survives_a_cost_that_is_no_number():
     rates = {"plain": (0.01, 0.1, 1.0)}
-    shown = descents.plot_search(rates, {("plain", 32): (0.5, 0.3, np.nan)}, "validation cost")
+    shown = nb09.plot_search(rates, {("plain", 32): (0.5, 0.3, np.nan)}, "validation cost")
     curve, ring = shown.figure.axes[0].get_lines()
-    assert curve.get_ydata().tolist() == [0.5, 0.3, descents.MOST]
+    assert curve.get_ydata().tolist() == [0.5, 0.3, nb09.MOST]
     assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (0.1, 0.3)
     assert shown.words.endswith("plain, batches of 32: best 0.1 with 0.300, largest 1 with 3.00 or more.")
 
 
 def test_courses_show_the_mean_of_the_seeds_and_say_their_range():
     costs = {("plain", 32): np.array([[0.4, 0.2], [0.6, 0.3]]), ("plain", 200): np.array([[0.8, 0.6], [0.8, 0.6]])}
-    shown = descents.plot_courses(costs, "training cost")
+    shown = nb09.plot_courses(costs, "training cost")
     left, right = shown.figure.axes
     assert (left.get_title(), right.get_title()) == ("batches of 32", "batches of 200")
     assert np.allclose(left.get_lines()[0].get_ydata(), [0.5, 0.25])
@@ -31,7 +31,7 @@ def test_courses_show_the_mean_of_the_seeds_and_say_their_range():
 
 
 def test_a_schedule_that_rises_first_says_where_it_is_highest():
-    shown = descents.plot_schedules({"flat": constant(0.1), "up": lambda epoch: (1, 2, 0.5)[epoch - 1]}, 3, "Two")
+    shown = nb09.plot_schedules({"flat": constant(0.1), "up": lambda epoch: (1, 2, 0.5)[epoch - 1]}, 3, "Two")
     assert (
         shown.words == "Two. Learning rates over 3 epochs: flat from 0.1 to 0.1; up from 1, up to 2 in epoch 2 to 0.5."
     )

@@ -10,9 +10,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from nncourse.classroom import plots
-from nncourse.classroom.described import Described, WordedFigure
-from nncourse.classroom.timing import Row
+from nnclassroom.figures import common
+from nnclassroom.figures.described import Described, WordedFigure
+from nnclassroom.timing import Row
 from nncourse.model.training import Epoch, History
 
 WORDS = 'A line from "3" up to <5> & more.'
@@ -65,7 +65,7 @@ def test_a_transparent_ground_stays_transparent():
 def test_a_notebook_shows_each_figure_once_and_with_its_words(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     texts = [
-        "from matplotlib import pyplot as plt\nfrom nncourse.classroom import plots",
+        "from matplotlib import pyplot as plt\nfrom nnclassroom.figures import common as plots",
         "figure, axes = plt.subplots()\naxes.plot([1, 2])\nplots.Described(figure, 'Of pyplot.')",
         "plots.plot_network((2, 3, 1))",
         "plots.Described(plots.plot_network((2, 3, 1)), 'In words of its own.')",
@@ -86,19 +86,19 @@ def history(costs, held_out) -> History:
 
 
 def test_the_words_of_a_history_tell_its_ends_and_its_lowest_point():
-    words = plots.plot_history(history([0.7, 0.3, 0.1], [0.8, 0.4, 0.5]), "Two curves").words
+    words = common.plot_history(history([0.7, 0.3, 0.1], [0.8, 0.4, 0.5]), "Two curves").words
     assert words == (
         "Two curves. Cost over 3 epochs. training: 0.7 at 1, 0.1 at 3. held out: 0.8 at 1, 0.5 at 3, lowest 0.4 at 2."
     )
 
 
 def test_the_words_of_a_history_that_ends_in_no_number():
-    words = plots.plot_history(history([0.7, np.inf, np.nan], [np.nan] * 3)).words
+    words = common.plot_history(history([0.7, np.inf, np.nan], [np.nan] * 3)).words
     assert "training: 0.7 at 1, nan at 3." in words and "held out: no finite value." in words
 
 
 def test_the_words_of_a_confusion_matrix_tell_every_count():
-    words = plots.plot_confusion(np.array([[40, 2], [1, 71]]), ("malignant", "benign")).words
+    words = common.plot_confusion(np.array([[40, 2], [1, 71]]), ("malignant", "benign")).words
     assert "114 samples; 111 lie on the diagonal" in words
     assert "Rightly: malignant 40 of 42; benign 71 of 72." in words
     assert words.endswith("Wrongly: malignant for benign 2×; benign for malignant 1×.")
@@ -107,20 +107,20 @@ def test_the_words_of_a_confusion_matrix_tell_every_count():
 def test_the_words_of_many_classes_tell_the_most_frequent_mistakes():
     M = np.diag([5, 6, 7, 8])
     M[3, 0], M[1, 2], M[0, 1], M[2, 3] = 4, 3, 2, 1
-    words = plots.plot_confusion(M, tuple("abcd")).words
+    words = common.plot_confusion(M, tuple("abcd")).words
     assert words.endswith("The most frequent mistakes: d for a 4×; b for c 3×; a for b 2×.")
 
 
 def test_the_words_of_times_name_each_that_was_measured():
     timed = [("loops", "cpu", 1.5e-3), ("numba", "cpu", None), ("naive", "gpu", 2e-6)]
     rows = [Row(*one, flops=1, bytes=1, limit=None) for one in timed]
-    words = plots.plot_timing(rows, "dense").words
+    words = common.plot_timing(rows, "dense").words
     assert "loops (cpu) 1.5 ms; naive (gpu) 2 µs" in words and "numba" not in words
 
 
 def test_the_words_of_a_neuron_count_its_wrong_points():
     X, y = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
-    words = plots.plot_neuron((1, 1), -1, X, y).words
+    words = common.plot_neuron((1, 1), -1, X, y).words
     assert (
         "z = 1·x1 +1·x2 −1." in words and "1 of 3 points are on the wrong side of the line z = 0, and circled" in words
     )
@@ -129,15 +129,15 @@ def test_the_words_of_a_neuron_count_its_wrong_points():
 @pytest.mark.parametrize(
     ("figure", "words"),
     [
-        (lambda: plots.plot_activation("relu", at=2.0), "At z = 2 it is 2, and the tangent there has the slope 1."),
-        (lambda: plots.plot_activation(("sigmoid", "tanh")), "tanh: −1 at z = −5, 0 at 0, 1 at 5"),
-        (lambda: plots.plot_descent((0.02, 0.21)), "Learning rate 0.21: cost 6.62, after 30 steps"),
-        (lambda: plots.plot_threshold(np.array([0.1, 0.9, 0.6]), np.array([0, 1, 0])), "1 true positives, 1 false"),
+        (lambda: common.plot_activation("relu", at=2.0), "At z = 2 it is 2, and the tangent there has the slope 1."),
+        (lambda: common.plot_activation(("sigmoid", "tanh")), "tanh: −1 at z = −5, 0 at 0, 1 at 5"),
+        (lambda: common.plot_descent((0.02, 0.21)), "Learning rate 0.21: cost 6.62, after 30 steps"),
+        (lambda: common.plot_threshold(np.array([0.1, 0.9, 0.6]), np.array([0, 1, 0])), "1 true positives, 1 false"),
         (
-            lambda: plots.plot_speedups({"numpy": 3}, "loops", {"numba": {1: 0.5, 10: 2.0}}),
+            lambda: common.plot_speedups({"numpy": 3}, "loops", {"numba": {1: 0.5, 10: 2.0}}),
             "numba: 0.5 at 1, 2 at 10",
         ),
-        (lambda: plots.plot_progress(), "Done are 0 in all."),
+        (lambda: common.plot_progress(), "Done are 0 in all."),
     ],
 )
 def test_every_figure_of_the_package_has_words_made_from_its_data(figure, words, monkeypatch, tmp_path):

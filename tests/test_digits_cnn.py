@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nncourse.classroom import digits_cnn, overheads, plots
+from nnclassroom.figures import common, nb11, overheads
+from nncourse.backend import choose
 from nncourse.errors import DoesNotFitError
-from nncourse.kernels.backend import choose
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.model.updates import Adam
@@ -30,7 +30,7 @@ def test_an_epoch_is_that_of_train(small):
     network, X, Y = small
     backend, one, other = choose("numpy"), network(), network()
     history = train(other, X, Y, backend, epochs=3, batch_size=32, learning_rate=0.01, update=Adam(), seed=5)
-    learning = digits_cnn.epochs(one, X, Y, backend, rate=0.01, seed=5)
+    learning = nb11.epochs(one, X, Y, backend, rate=0.01, seed=5)
     assert all(next(learning) > 0 for _ in range(3))
     assert history.kernel == "numpy" and np.array_equal(one.flat_parameters, other.flat_parameters)
 
@@ -42,14 +42,14 @@ def test_where_the_kernel_does_not_fit_another_takes_its_place(small):
         raise DoesNotFitError("wanted a larger chip")
 
     backend, one, other = choose("numpy"), network(), network()
-    right = backend.kernels["convolutional_adam_epoch"]
+    right = backend.epochs["convolutional_adam_epoch"]
     misfit = replace(right, name="misfit", function=too_small, otherwise="numpy")
-    next(digits_cnn.epochs(one, X, Y, choose("numpy", convolutional_adam_epoch=misfit)))
-    next(digits_cnn.epochs(other, X, Y, backend))
+    next(nb11.epochs(one, X, Y, choose("numpy", convolutional_adam_epoch=misfit)))
+    next(nb11.epochs(other, X, Y, backend))
     assert np.array_equal(one.flat_parameters, other.flat_parameters)
     alone = choose("numpy", convolutional_adam_epoch=replace(misfit, otherwise=None))
     with pytest.raises(DoesNotFitError):
-        next(digits_cnn.epochs(network(), X, Y, alone))
+        next(nb11.epochs(network(), X, Y, alone))
 
 
 def test_what_was_recorded_is_read_with_machine_and_date(tmp_path, monkeypatch):
@@ -63,7 +63,7 @@ def test_what_was_recorded_is_read_with_machine_and_date(tmp_path, monkeypatch):
     monkeypatch.setattr(overheads, "RESULTS", tmp_path)
     overheads.recorded.cache_clear()
     try:
-        rows = digits_cnn.recorded()
+        rows = nb11.recorded()
     finally:
         overheads.recorded.cache_clear()
     assert [(row.name, round(row.seconds, 4), row.accuracy) for row in rows] == [
@@ -74,22 +74,20 @@ def test_what_was_recorded_is_read_with_machine_and_date(tmp_path, monkeypatch):
 
 
 def test_the_table_tells_the_speed_beside_the_projects_numpy():
-    rows = [digits_cnn.PROJECT[0], digits_cnn.Row("slow", "here", 14682), digits_cnn.Row("fast", "here", 0.017)]
-    speeds = [line.split("×")[0].split()[-1] for line in digits_cnn.table(rows).splitlines()[1:]]
+    rows = [nb11.PROJECT[0], nb11.Row("slow", "here", 14682), nb11.Row("fast", "here", 0.017)]
+    speeds = [line.split("×")[0].split()[-1] for line in nb11.table(rows).splitlines()[1:]]
     assert speeds == ["0.5", "1", "431,824"]
 
 
 def test_the_table_is_in_order_and_says_hours_and_minutes():
-    lines = digits_cnn.table(
-        [*reversed(digits_cnn.PROJECT), digits_cnn.Row("loops", "here", 3 * 3600 - 1)]
-    ).splitlines()
-    assert [line.split("  ")[0] for line in lines[1:]] == ["loops", *(row.name for row in digits_cnn.PROJECT)]
+    lines = nb11.table([*reversed(nb11.PROJECT), nb11.Row("loops", "here", 3 * 3600 - 1)]).splitlines()
+    assert [line.split("  ")[0] for line in lines[1:]] == ["loops", *(row.name for row in nb11.PROJECT)]
     assert "3 h 00 min" in lines[1] and "2 h 02 min" in lines[2] and "1 h 17 min" in lines[3]
     assert "38 s" in lines[4] and "94.9%" in lines[5]
 
 
 def test_what_is_misread_is_plotted_in_percent():
-    figure = plots.plot_misread([0.04, 0.025], [30, 60], "title")
+    figure = common.plot_misread([0.04, 0.025], [30, 60], "title")
     (line,) = figure.axes[0].get_lines()
     assert line.get_xydata().tolist() == [[30, 4], [60, 2.5]]
     assert figure.axes[0].get_ylim()[0] == 0 and figure.axes[0].get_ylim()[1] > 4

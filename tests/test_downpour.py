@@ -5,8 +5,8 @@ import pytest
 from drawn_widgets import every_control_is_described_and_changes_picture_and_words
 from figures import fits_on_its_page, png
 
-from nncourse.classroom import downpour
-from nncourse.classroom.downpour import Problem, Settings, asynchronous, plot_downpour, run, synchronous, words_of
+from nnclassroom.widgets import downpour
+from nnclassroom.widgets.downpour import Problem, Settings, asynchronous, plot_downpour, run, synchronous, words_of
 from nncourse.errors import CourseError
 
 

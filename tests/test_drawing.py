@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from nnclassroom.widgets import digit_pad
 from nncourse import datasets
-from nncourse.classroom import drawing
 from nncourse.errors import CourseError
 
-BLANK = np.zeros((drawing.SIDE, drawing.SIDE), np.uint8)
+BLANK = np.zeros((digit_pad.SIDE, digit_pad.SIDE), np.uint8)
 
 
 def moved(ink, down, right):
@@ -21,19 +21,19 @@ def centre(image):
     return image.sum(axis=1) @ places / image.sum(), image.sum(axis=0) @ places / image.sum()
 
 
-@pytest.mark.parametrize("name", drawing.DRAWN)
+@pytest.mark.parametrize("name", digit_pad.DRAWN)
 def test_a_drawing_is_prepared_as_mnist_is_wherever_it_is_and_however_large(name):
-    ink = drawing.ink_of(drawing.DRAWN[name])
-    image = drawing.as_image(ink, 28)
+    ink = digit_pad.ink_of(digit_pad.DRAWN[name])
+    image = digit_pad.as_image(ink, 28)
     rows, columns = np.flatnonzero(image.any(axis=1)), np.flatnonzero(image.any(axis=0))
     assert max(np.ptp(rows), np.ptp(columns)) == 19  # it fills a box of 20 x 20
     assert image.dtype == np.float32 and image.min() == 0 and image.max() == 1
     assert np.allclose(centre(image), 14.5, atol=0.55)  # to a pixel
     for shift in ((-9, 14), (7, -20)):
-        assert np.array_equal(drawing.as_image(moved(ink, *shift), 28), image)
+        assert np.array_equal(digit_pad.as_image(moved(ink, *shift), 28), image)
     half = BLANK.copy()
     half[10:66, 40:96] = np.asarray(Image.fromarray(ink).resize((56, 56), Image.Resampling.BOX))
-    assert abs(drawing.as_image(half, 28) - image).mean() < 0.4 * image.mean()  # to a pixel
+    assert abs(digit_pad.as_image(half, 28) - image).mean() < 0.4 * image.mean()  # to a pixel
 
 
 def test_a_digit_of_the_data_that_is_drawn_again_looks_as_before():
@@ -41,35 +41,35 @@ def test_a_digit_of_the_data_that_is_drawn_again_looks_as_before():
     side = digits.image_shape[-1]
     errors, ink = [], []
     for image in digits.images[:50, 0]:
-        again = np.zeros((drawing.SIDE, drawing.SIDE), np.uint8)
+        again = np.zeros((digit_pad.SIDE, digit_pad.SIDE), np.uint8)
         size = 3 * side if side == 28 else 9 * side
         again[5 : 5 + size, 17 : 17 + size] = 255 * np.kron(image, np.ones((size // side, size // side)))
-        errors.append(abs(drawing.as_image(again, side) - image).mean())
+        errors.append(abs(digit_pad.as_image(again, side) - image).mean())
         ink.append(image.mean())
     assert np.mean(errors) < 0.4 * np.mean(ink)
 
 
 def test_nothing_drawn_is_a_black_image_and_other_sides_are_refused():
-    assert not drawing.as_image(BLANK, 28).any()
+    assert not digit_pad.as_image(BLANK, 28).any()
     with pytest.raises(CourseError, match="28 or 8 pixels; got 16"):
-        drawing.as_image(BLANK, 16)
+        digit_pad.as_image(BLANK, 16)
     with pytest.raises(CourseError, match="got 16"):
-        drawing.pad(lambda image: np.full(10, 0.1), side=16)
+        digit_pad.pad(lambda image: np.full(10, 0.1), side=16)
 
 
 def test_a_dot_and_a_thin_line_are_no_trouble():
     dot = BLANK.copy()
     dot[50, 60] = 255
-    assert drawing.as_image(dot, 28).sum() > 0
+    assert digit_pad.as_image(dot, 28).sum() > 0
     line = BLANK.copy()
     line[10:100, 60] = 255
-    assert np.ptp(np.flatnonzero(drawing.as_image(line, 28).any(axis=1))) == 19
+    assert np.ptp(np.flatnonzero(digit_pad.as_image(line, 28).any(axis=1))) == 19
 
 
 def test_the_pen_is_as_thick_as_it_says():
-    ink = drawing.ink_of([[(20, 50), (80, 50)]])
+    ink = digit_pad.ink_of([[(20, 50), (80, 50)]])
     across = ink[:, 56] / 255
-    assert across.max() == 1 and across.sum() == pytest.approx(2 * drawing.FORMS[28].pen, abs=0.5)
+    assert across.max() == 1 and across.sum() == pytest.approx(2 * digit_pad.FORMS[28].pen, abs=0.5)
 
 
 def test_the_pad_answers_every_drawing_and_knows_when_all_is_wiped_away():
@@ -80,10 +80,10 @@ def test_the_pad_answers_every_drawing_and_knows_when_all_is_wiped_away():
         images.append(image)
         return shares
 
-    pad = drawing.pad(says, side=8)
+    pad = digit_pad.pad(says, side=8)
     try:
         assert (pad.words, pad.shares) == ("Nothing is drawn yet.", [])
-        ink = drawing.ink_of(drawing.DRAWN["7"], side=8)
+        ink = digit_pad.ink_of(digit_pad.DRAWN["7"], side=8)
         pad.ink = memoryview(ink.tobytes())  # as it comes from a browser
         assert pad.words == "The network says 7 (90%), then 8 (7%)."
         assert pad.shares == pytest.approx(shares)
@@ -99,7 +99,7 @@ def test_the_pad_answers_every_drawing_and_knows_when_all_is_wiped_away():
 
 def test_the_still_picture_says_what_it_shows():
     sevens = np.eye(10)[7]
-    shown = drawing.still(lambda image: sevens, names=("1", "a house"))
+    shown = digit_pad.still(lambda image: sevens, names=("1", "a house"))
     assert shown.words.count("The network says 7 (100%)") == 2 and "Drawn: a house." in shown.words
     labels = [axes.get_xlabel() for axes in shown.figure.axes]
     assert labels.count("digit") == 2

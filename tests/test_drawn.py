@@ -5,7 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from nncourse.classroom import drawn, widgets
+from nnclassroom.widgets import simple
+from nnclassroom.widgets import widget as drawn
 from nncourse.errors import CourseError
 
 
@@ -22,7 +23,7 @@ def made():
         "b": drawn.factors("b", "The second", 0.05, -3, 0),
         "more": drawn.button("More", "One more"),
     }
-    widget = drawn.Drawn("drawn_neuron.js", controls, sums, "Sums.", pressed=lambda name: widget.set(a=4))
+    widget = drawn.Drawn("neuron.js", controls, sums, "Sums.", pressed=lambda name: widget.set(a=4))
     yield widget
     widget.close()
 
@@ -74,7 +75,7 @@ def test_frames_may_be_shown_from_any_thread(made):
 def test_a_saved_notebook_says_run_this_cell_and_shows_a_figure_with_words(monkeypatch):
     saved = []
     monkeypatch.setattr("IPython.display.display", lambda data, **options: saved.append(data))
-    widget = widgets.activations()
+    widget = simple.activations()
     widget._ipython_display_()
     alive, still = saved
     assert alive["text/plain"] == "Run this cell to play." and "application/vnd.jupyter.widget-view+json" in alive

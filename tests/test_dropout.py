@@ -5,9 +5,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from nncourse.cuda import emulate
+from cuda_on_cpu import emulate
+from cuda_on_cpu.source import CudaSource
+from nnclassroom.judge.check import check
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource
 from nncourse.kernels import jit
 from nncourse.kernels.dropout import AT_HALF, BELOW_HALF, PHILOX, dropout, philox, words_in_python
 
@@ -68,7 +69,7 @@ def test_known_answers_in_cuda():
 )
 def test_every_kernel_leaves_out_the_same(rate, numbers, rng):
     A = rng.standard_normal((9, 203)).astype(np.float32)
-    wanted = dropout.truth(A.astype(np.float64), rate, *numbers)
+    wanted = dropout.reference(A.astype(np.float64), rate, *numbers)
     assert 0 < np.count_nonzero(wanted) < A.size
     kernels = [*(dropout[name] for name in CPU), dropout["cupy"].function]
     kernels += [] if emulate.why_not() else [dropout["naive"]]
@@ -212,5 +213,5 @@ WRONG = {
 
 @pytest.mark.parametrize("mistake", WRONG)
 def test_wrong_dropout_is_rejected(mistake):
-    verdict = dropout.check(WRONG[mistake])
+    verdict = check(dropout, WRONG[mistake])
     assert bool(verdict) == mistake.startswith("right"), str(verdict)

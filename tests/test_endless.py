@@ -2,14 +2,14 @@
 
 import pytest
 
-from nncourse.cuda import emulate
-from nncourse.cuda.source import CudaSource
-from nncourse.kernels import cases, check
+from cuda_on_cpu import emulate
+from cuda_on_cpu.source import CudaSource
+from nnclassroom.judge import cases, check
+from nnclassroom.judge.time_limit import endless
+from nnclassroom.judge.verdict import Fault
 from nncourse.kernels.activations import relu
 from nncourse.kernels.convolution_backpropagation import convolution_bias_gradient
-from nncourse.kernels.endless import endless
 from nncourse.kernels.kernel import CudaKernel
-from nncourse.kernels.verdict import Fault
 
 LOOKS_FOR_ITSELF = """
 extern "C" __global__ void relu(const float* z, float* a, int n) {
@@ -31,7 +31,7 @@ def judged(text: str, grid, monkeypatch):
     monkeypatch.setattr(check, "LAUNCH_SECONDS", 0.5)
     source = CudaSource(text, "relu.cu")
     kernel = CudaKernel(relu, "naive", "gpu", "relu.cu", None, source, "relu", (256,), grid=grid)
-    return relu.check(kernel, device="emulator")
+    return check.check(relu, kernel, device="emulator")
 
 
 @pytest.mark.full

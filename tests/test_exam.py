@@ -9,13 +9,14 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from cuda_on_cpu import emulate
+from nnclassroom.commands import main
+from nnclassroom.exercises import exam_operations
+from nnclassroom.judge.check import check
+from nnclassroom.marking.grade import grade
+from nnclassroom.notebook import exams, sitting
 from nncourse import device
-from nncourse.classroom import exams, sitting
-from nncourse.classroom.grade import grade
-from nncourse.cli import main
-from nncourse.cuda import emulate
 from nncourse.errors import CourseError
-from nncourse.kernels import exam
 
 pytestmark = pytest.mark.usefixtures("my_kernels")
 
@@ -94,15 +95,15 @@ def needs_cuda_somewhere():
 
 
 def test_the_operation_of_a_file_judges_like_the_packages():
-    operation = exam.find("running_mean", EXAM)
+    operation = exam_operations.find("running_mean", EXAM)
     names: dict = {"np": __import__("numpy")}
     exec(RIGHT, names)
-    assert operation.check(names["running_mean"])
+    assert check(operation, names["running_mean"])
     exec(ONLY_THE_SAMPLE, names)
-    assert not operation.check(names["running_mean"])
-    assert exam.find("sigmoid", EXAM).name == "sigmoid"
+    assert not check(operation, names["running_mean"])
+    assert exam_operations.find("sigmoid", EXAM).name == "sigmoid"
     with pytest.raises(CourseError):
-        exam.find("running_mean")
+        exam_operations.find("running_mean")
 
 
 @pytest.mark.parametrize(

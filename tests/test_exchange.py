@@ -10,13 +10,14 @@ import pytest
 from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
 from processes import in_processes
 
-from nncourse.classroom.course import solution_text
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.hints import solution_text
+from nnclassroom.exercises.nb12 import all_reduce, averaging_round, pipeline, server_update, shards, weighted_gradient
+from nnclassroom.judge import answer
+from nnclassroom.judge.group_operation import GroupOperation
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, shard
-from nncourse.kernels import kept_kernels, outside
-from nncourse.kernels.exchange import all_reduce, averaging_round, pipeline, server_update, shards, weighted_gradient
-from nncourse.kernels.members import GroupOperation
-from nncourse.parallel.simulated import Link, ring_seconds, root_seconds, simulate, tree_seconds
+from nncourse.parallel.simulation import Link, ring_seconds, root_seconds, simulate, tree_seconds
 
 OPERATIONS = shards, all_reduce, weighted_gradient, averaging_round, server_update, pipeline
 LINK = Link(1e-5, 1e9)
@@ -309,11 +310,11 @@ def test_forgeries_are_refused(text):
     assert not verdict and verdict.kind != "open", str(verdict)
 
 
-@pytest.mark.skipif(not outside.CAN_FORK, reason="there is no nursery here")
+@pytest.mark.skipif(not answer.CAN_FORK, reason="there is no nursery here")
 def test_the_processes_of_all_ranks_end_with_the_check():
     for text in (text_of("root"), "def all_reduce(group, vector):\n    group.receive(vector, 1)\n"):
         judged("root", text)
-        nursery = outside._nursery(os.getpid()).popen.pid
+        nursery = answer._nursery(os.getpid()).popen.pid
         assert not Path(f"/proc/{nursery}/task/{nursery}/children").read_text().split()
 
 
@@ -329,4 +330,4 @@ def test_what_ranks_print_begins_with_their_rank(capsys):
 
 def test_group_operations_want_a_row_for_each_rank():
     with pytest.raises(CourseError, match="a row for each of the ranks"):
-        GroupOperation("odd", "", contract="V (ranks, n) -> s (n,)", truth=lambda V: V[0], flops=None)
+        GroupOperation("odd", "", contract="V (ranks, n) -> s (n,)", reference=lambda V: V[0], flops=None)

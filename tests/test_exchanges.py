@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from figures import png
 
-from nncourse.classroom import exchanges, overheads
-from nncourse.cuda import emulate
+from cuda_on_cpu import emulate
+from nnclassroom.exercises.nb12 import all_reduce
+from nnclassroom.figures import nb12, overheads
 from nncourse.errors import CourseError
-from nncourse.kernels.exchange import all_reduce
-from nncourse.parallel.simulated import Link, simulate
+from nncourse.parallel.simulation import Link, simulate
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 6])
 def test_the_picture_of_a_ring_says_which_chunk_goes_when_and_ends_whole(size):
-    shown = exchanges.plot_ring(size=size)
+    shown = nb12.plot_ring(size=size)
     assert "In step 1 are sent: rank 0 chunk 0, rank 1 chunk 1" in shown.words
     assert f"then {size} of {size * size} chunks are whole. In step {size} " in shown.words
     assert shown.words.endswith(f"then {size * size} of {size * size} chunks are whole.")
@@ -25,7 +25,7 @@ def test_the_picture_of_a_ring_says_which_chunk_goes_when_and_ends_whole(size):
 def test_what_is_no_ring_has_no_picture():
     for kernel, size in (("root", 4), ("tree", 4), ("ring", 1), ("ring", 9)):
         with pytest.raises(CourseError, match="wanted"):
-            exchanges.plot_ring(all_reduce[kernel], size)
+            nb12.plot_ring(all_reduce[kernel], size)
 
 
 def test_the_picture_of_a_ring_that_goes_round_to_the_left_says_so():
@@ -45,9 +45,9 @@ def test_the_picture_of_a_ring_that_goes_round_to_the_left_says_so():
         return " ".join(text.get_text() for text in shown.figure.texts)
 
     ring = all_reduce["ring"]
-    left = exchanges.plot_ring(lambda group, vector: ring(Mirrored(group), vector), 4)
+    left = nb12.plot_ring(lambda group, vector: ring(Mirrored(group), vector), 4)
     assert "to the rank above (rank 0 to the last)" in words(left)
-    assert "to the rank below (the last to rank 0)" in words(exchanges.plot_ring(ring, 4))
+    assert "to the rank below (the last to rank 0)" in words(nb12.plot_ring(ring, 4))
 
 
 def test_letters_tell_when_they_leave_and_come():
@@ -59,21 +59,21 @@ def test_letters_tell_when_they_leave_and_come():
             group.send(np.ones(2), 1)
 
     run = simulate(part, 2, link=Link(latency=1))
-    assert exchanges.letters(run.messages) == "rank 0 → rank 1: 2 numbers, leaves at 3 s, is there at 4 s"
+    assert nb12.letters(run.messages) == "rank 0 → rank 1: 2 numbers, leaves at 3 s, is there at 4 s"
 
 
 def test_functions_of_the_all_reduce_inside_kernels_are_shown_whole_and_run():
-    text = exchanges.peer_text("flags", "send_to_all")
+    text = nb12.peer_text("flags", "send_to_all")
     assert text.count("__global__") == 1 and text.count("{") == text.count("}") > 0 and not text.startswith("//")
-    with pytest.raises(CourseError, match="wanted a function of peer.cu"):
-        exchanges.peer_text("flag")
+    with pytest.raises(CourseError, match="wanted a function of all_reduce.cu"):
+        nb12.peer_text("flag")
     if not emulate.why_not():
-        assert "right sum" in exchanges.emulated_all_reduce(2, 10)
+        assert "right sum" in nb12.emulated_all_reduce(2, 10)
 
 
 def test_recorded_times_are_shown_with_machine_and_date_or_in_a_line_that_there_are_none(monkeypatch):
     monkeypatch.setattr(overheads, "recorded", lambda name: {})
-    assert exchanges.recorded_all_reduce() == "The sum over several GPUs: not recorded yet."
+    assert nb12.recorded_all_reduce() == "The sum over several GPUs: not recorded yet."
     records = [
         {"devices": devices, "n": n, "contender": "NCCL", "seconds": 1e-6 * (15 + n / 50_000)}
         for devices in (2, 4)
@@ -81,7 +81,7 @@ def test_recorded_times_are_shown_with_machine_and_date_or_in_a_line_that_there_
     ]
     found = {"machine": "GPU X, 1 GiB", "date": "2026-01-02", "records": [*records, records[0] | {"contender": "ours"}]}
     monkeypatch.setattr(overheads, "recorded", lambda name: found)
-    lines = exchanges.recorded_all_reduce().splitlines()
+    lines = nb12.recorded_all_reduce().splitlines()
     assert lines[0].startswith("2 × GPU X, 2026-01-02") and any(line.startswith("4 × GPU X") for line in lines)
     (nccl, _) = [line.split() for line in lines if line.startswith("NCCL")]
     assert nccl == ["NCCL", "15.0", "15.2", "17.0", "35.0", "15.0", "200"]
@@ -90,7 +90,7 @@ def test_recorded_times_are_shown_with_machine_and_date_or_in_a_line_that_there_
 
 def test_recorded_epochs_show_the_step_of_each_batch_and_number_of_gpus(monkeypatch):
     monkeypatch.setattr(overheads, "recorded", lambda name: {})
-    assert exchanges.recorded_epochs() == "Epochs on several GPUs: not recorded yet."
+    assert nb12.recorded_epochs() == "Epochs on several GPUs: not recorded yet."
     records = [
         {"devices": devices, "contender": contender, "batch": batch, "seconds_a_step": 1e-6 * times}
         for devices, contender, batch, times in (
@@ -102,7 +102,7 @@ def test_recorded_epochs_show_the_step_of_each_batch_and_number_of_gpus(monkeypa
     ]
     found = {"machine": "GPU X, 1 GiB", "date": "2026-01-02", "records": records}
     monkeypatch.setattr(overheads, "recorded", lambda name: found)
-    lines = exchanges.recorded_epochs().splitlines()
+    lines = nb12.recorded_epochs().splitlines()
     assert lines[0] == "GPU X, 2026-01-02; µs a step"
     assert [name.strip() for name in lines[1].split("   ")[1:]] == ["1 GPU", "1 GPU, one kernel", "2 GPUs"]
     assert [line.split() for line in lines[2:]] == [["64", "13", "10", "18"], ["1,024", "55", "–", "–"]]

@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
+from cuda_on_cpu import emulate
+from nnclassroom import timing
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.own_backend import choose
+from nnclassroom.figures import picture
+from nnclassroom.notebook import cuda_cell
+from nnclassroom.notebook.exercise import cuda, exercise
 from nncourse import device
-from nncourse.classroom import cuda_cell, picture, timing
-from nncourse.classroom.exercise import cuda, exercise
-from nncourse.cuda import emulate
 from nncourse.errors import CourseError
-from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import sigmoid as sigmoid_operation
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find
 
 pytestmark = pytest.mark.usefixtures("my_kernels", "clean_environment")
 HEAD = 'extern "C" __global__ void sigmoid(const float* z, float* a, int n) {\n'
@@ -44,7 +46,7 @@ def emulator():
 def quick_timing(request, monkeypatch):
     """Timing takes seconds and has its own tests: only those marked so wait for it."""
     if "timed" not in request.keywords:
-        monkeypatch.setattr("nncourse.classroom.exercise.timed", lambda *_: (None, []))
+        monkeypatch.setattr("nnclassroom.notebook.exercise.timed", lambda *_: (None, []))
 
 
 def solve():
@@ -133,7 +135,7 @@ def test_defining_it_again_and_rerunning_the_stub_punishes_nobody(my_kernels):
 
 def test_a_slow_loop_is_noted_only_where_the_course_needs_none(monkeypatch):
     rows = tuple(timing.Row(name, "cpu", seconds, 1, 1, 0.1) for name, seconds in (("yours", 1.0), ("numpy", 0.1)))
-    monkeypatch.setattr("nncourse.classroom.exercise.timed", lambda *_: (timing.Table("times", rows), []))
+    monkeypatch.setattr("nnclassroom.notebook.exercise.timed", lambda *_: (timing.Table("times", rows), []))
 
     @exercise("identity", kernel="numpy")
     def identity(z):
@@ -282,7 +284,7 @@ def test_a_misspelt_name_to_be_solved_is_refused(monkeypatch, names):
 
 @pytest.mark.timed
 def test_strict_raises_what_stopped_the_timing(monkeypatch):
-    monkeypatch.setattr("nncourse.classroom.exercise.TIMING_LIMIT", 0.001)
+    monkeypatch.setattr("nnclassroom.notebook.exercise.TIMING_LIMIT", 0.001)
     assert "not timed" in solve().outcome.notes[0]
     monkeypatch.setenv("NNCOURSE_STRICT", "1")
     with pytest.raises(CourseError, match="did not end"):
@@ -406,7 +408,7 @@ def test_launches_are_those_of_the_packages_kernel_unless_the_line_says_otherwis
 
 
 def test_in_a_terminal_a_mistake_is_one_line_too(tmp_path):
-    code = "from nncourse.kernels.backend import find\nfind('sigmiod')"
+    code = "from nncourse.backend import find\nfind('sigmiod')"
     command = [sys.executable, "-m", "IPython", "--colors=NoColor", "-c", code]
     done = subprocess.run(command, env=os.environ | {"IPYTHONDIR": str(tmp_path)}, capture_output=True, text=True)
     (line,) = (done.stdout + done.stderr).strip().splitlines()
@@ -419,8 +421,8 @@ class TestNotebook:
     @staticmethod
     def outputs(*cells: str) -> list[list[nbformat.NotebookNode]]:
         """What each cell leaves."""
-        imports = "from nncourse.classroom.exercise import exercise\nimport numpy as np"
-        setup = f"%load_ext nncourse.classroom.exercise\n{imports}"
+        imports = "from nnclassroom.notebook.exercise import exercise\nimport numpy as np"
+        setup = f"%load_ext nnclassroom.notebook.exercise\n{imports}"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (setup, *cells)])
         NotebookClient(notebook, timeout=200, allow_errors=True, kernel_name="python3").execute()
         return [cell.outputs for cell in notebook.cells[1:]]
@@ -457,7 +459,7 @@ class TestNotebook:
         python = '@exercise("sigmiod", kernel="numpy")\ndef sigmoid(z): ...'
         magic = f"%%cuda sigmiod naive\n{RIGHT_CUDA}"
         for (output,) in self.outputs(python, magic):
-            assert (output.output_type, output.ename) == ("error", "CourseError")
+            assert (output.output_type, output.ename) == ("error", "UserError")
             assert "did you mean sigmoid" in output.evalue and "\n" not in output.evalue
             assert output.traceback == [f"✗ {output.evalue}"]
 

@@ -15,18 +15,11 @@ import numpy as np
 import pytest
 from processes import MPI
 
-from nncourse import cli
-from nncourse.classroom import experiment_page
-from nncourse.errors import CourseError
-from nncourse.group import ALONE
-from nncourse.kernels.backend import choose
-from nncourse.model.data_parallel import data_parallel_epoch
-from nncourse.model.loaders import as_floats
-from nncourse.model.training import evaluate
-from nncourse.parallel import experiment
-from nncourse.parallel import experiment_numbers as numbers
-from nncourse.parallel import experiment_runs as runs
-from nncourse.parallel.experiment import (
+from nnclassroom import commands
+from nnclassroom.experiment import numbers, runs
+from nnclassroom.experiment import page as experiment_page
+from nnclassroom.experiment import plan as experiment
+from nnclassroom.experiment.plan import (
     Devices,
     Job,
     Plan,
@@ -37,7 +30,13 @@ from nncourse.parallel.experiment import (
     parsed_devices,
     run_job,
 )
-from nncourse.parallel.simulated import simulate
+from nncourse.backend import choose
+from nncourse.errors import CourseError
+from nncourse.group import ALONE
+from nncourse.model.data_parallel import data_parallel_epoch
+from nncourse.model.loaders import as_floats
+from nncourse.model.training import evaluate
+from nncourse.parallel.simulation import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = Plan("small", runs=1, epochs=2, batch_size=16, images=8, height=24, width=32, cpu_steps=0)
@@ -313,7 +312,7 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
 @pytest.mark.full
 def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path, number, words):
     options = "small --devices cpu --images 8 --size 24x32 --epochs 100000 --cpu-steps 0 --out"
-    command = [sys.executable, "-m", "nncourse", "experiment", *options.split(), tmp_path / "new"]
+    command = [sys.executable, "-m", "nnclassroom", "experiment", *options.split(), tmp_path / "new"]
     settings = os.environ | {"PYTHONPATH": str(ROOT), "NNCOURSE_TEST": str(tmp_path)}
     with open(tmp_path / "err", "w+") as err:
         process = subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=err)
@@ -389,7 +388,7 @@ def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
     options = {"devices": "cpu,cpu2", "runs": 1, "epochs": 1, "batch-size": 8, "images": 5, "size": "12x16"}
     options |= {"cpu-steps": 0, "out": out}
     words = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-    assert cli.main(["experiment", "small", *words]) == 0, capsys.readouterr().err
+    assert commands.main(["experiment", "small", *words]) == 0, capsys.readouterr().err
     assert [file.stem for file in sorted((out / "runs").iterdir())] == [
         "cpu1-batch8-run1",
         "cpu2-batch16-run1",
@@ -403,7 +402,7 @@ def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
 
 @pytest.mark.parametrize("options", [["--size", "148"], ["--devices", "gpu"], ["--epochs", "0"], ["--send", "none"]])
 def test_wrong_options_are_one_line(tmp_path, capsys, options):
-    assert cli.main(["experiment", "small", "--out", str(tmp_path / "x"), *options]) == 2
+    assert commands.main(["experiment", "small", "--out", str(tmp_path / "x"), *options]) == 2
     said = capsys.readouterr().err
     assert said.startswith("nncourse: wanted") and said.count("\n") == 1
     assert not (tmp_path / "x").exists()

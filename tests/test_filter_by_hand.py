@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from figures import fits_on_its_page, png
 
-from nncourse.classroom import filter_by_hand
-from nncourse.classroom.filter_by_hand import FILTERS, Walk
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.widgets import filter_by_hand
+from nnclassroom.widgets.filter_by_hand import FILTERS, Walk
 from nncourse.errors import CourseError
-from nncourse.kernels.catalogue import find
 
 WALKS = [Walk(), Walk(stride=2, before=1, after=1), Walk(filter=np.array([[2, -1], [0.5, 1]]), stride=3, after=2)]
 
@@ -41,7 +41,7 @@ def output_of(widget):
 @pytest.mark.parametrize("walk", WALKS)
 def test_sums_and_shape_are_those_of_the_operation(walk):
     A, W = walk.image[None, None].astype(float), walk.filter[None, None].astype(float)
-    Z = find("convolution_forward").truth(A, W, np.zeros(1), walk.stride, walk.before, walk.after)[0, 0]
+    Z = find("convolution_forward").reference(A, W, np.zeros(1), walk.stride, walk.before, walk.after)[0, 0]
     assert walk.shape == Z.shape
     assert [[walk.sum(row, column) for column in range(Z.shape[1])] for row in range(Z.shape[0])] == Z.tolist()
 

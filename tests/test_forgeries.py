@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 import nncourse
+from cuda_on_cpu import emulate
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import progress_lines
+from nnclassroom.notebook import cuda_cell, report
 from nncourse import device
-from nncourse.classroom import cuda_cell, report
-from nncourse.classroom.course import progress_lines
-from nncourse.cuda import emulate
 from nncourse.errors import CourseError
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.catalogue import find
 from tests.tiers import many
 
 FILE = Path(__file__).parent / "answers" / "forgeries.toml"

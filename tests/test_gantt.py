@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from figures import fits_on_its_page, png
 
-from nncourse.classroom.gantt import plot_gantt
+from nnclassroom.figures.nb12_timelines import plot_gantt
 from nncourse.errors import CourseError
-from nncourse.parallel.simulated import Link, simulate
+from nncourse.parallel.simulation import Link, simulate
 from nncourse.parallel.subgroup import Subgroup
 from nncourse.parallel.timeline import Span, simulated
 

@@ -6,24 +6,28 @@ import numpy as np
 import pytest
 from exercise_operations import belongs_to_no_backend
 
+from cuda_on_cpu import emulate
+from nnclassroom import timing
+from nnclassroom.exercises import nb08_to_10
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import solution
+from nnclassroom.exercises.nb08_to_10 import A4000, H200, PretendGpu, occupancy
+from nnclassroom.figures import common, overheads, recorded_seconds
+from nnclassroom.figures import recorded as recorded_devices
+from nnclassroom.judge.check import check
+from nnclassroom.timing import anatomy
 from nncourse import device
-from nncourse.classroom import anatomy, gpu_seconds, overheads, plots, recorded_devices, timing
-from nncourse.classroom.course import solution
-from nncourse.cuda import emulate
+from nncourse.backend import choose
 from nncourse.cuda.compile import gpu_kernel, resources
 from nncourse.errors import CourseError
-from nncourse.kernels import gpu_exercises
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find
-from nncourse.kernels.gpu_exercises import A4000, H200, PretendGpu, occupancy
 from nncourse.model.network import make_network, training_step
 
 OPERATIONS = (
-    gpu_exercises.train_on_gpu,
-    gpu_exercises.seconds_a_call,
-    gpu_exercises.least_seconds,
-    gpu_exercises.occupancy,
-    gpu_exercises.blur,
+    nb08_to_10.train_on_gpu,
+    nb08_to_10.seconds_a_call,
+    nb08_to_10.least_seconds,
+    nb08_to_10.occupancy,
+    nb08_to_10.blur,
 )
 KERNELS = [(operation, name) for operation in OPERATIONS for name in operation.kernels]
 SIZES = (30, 60, 10, 1)
@@ -33,7 +37,7 @@ SIZES = (30, 60, 10, 1)
 def test_kernels_are_right_and_can_be_shown(operation, kernel, capsys):
     if operation[kernel].cuda and not device.gpu_available() and emulate.why_not():
         pytest.skip(emulate.why_not())
-    assert operation.check(kernel), str(operation.check(kernel))
+    assert check(operation, kernel), str(check(operation, kernel))
     solution(operation.name, kernel)
     begins = ("#define", 'extern "C"') if operation[kernel].cuda else "def "
     assert capsys.readouterr().out.startswith(begins)
@@ -162,13 +166,13 @@ def test_shares_in_a_confusion_matrix_can_be_read():
     """White on the dark cells, black on the pale ones, whatever the largest number is."""
     M = np.array([[0.5, 0.1], [0.0, 0.4]])
     for matrix in (M, 100 * M):
-        (axes,) = plots.plot_confusion(matrix, ("a", "b")).axes
+        (axes,) = common.plot_confusion(matrix, ("a", "b")).axes
         assert [text.get_color() for text in axes.texts] == ["white", "black", "black", "white"]
         assert axes.images[0].get_clim() == (0, matrix.max())
 
 
 def test_a_legend_below_the_axes_covers_no_line():
-    figure = plots.plot_lines({"a": ((1, 10), (1, 10)), "b": ((1, 10), (10, 1))}, "x", "y", below=True).figure
+    figure = common.plot_lines({"a": ((1, 10), (1, 10)), "b": ((1, 10), (10, 1))}, "x", "y", below=True).figure
     (axes,), (legend,) = figure.axes, figure.legends
     figure.canvas.draw()
     assert axes.get_legend() is None and [text.get_text() for text in legend.texts] == ["a", "b"]
@@ -180,13 +184,13 @@ def test_figures_have_labels_and_words():
     seconds = {"a": 1e-3, "b": 2e-6}
     spans = {"a": ([(0, 1e-6)], [(1e-6, 2e-6)])}
     for shown in (
-        plots.plot_amdahl({"a": 0.5, "b": 0.9}, "title"),
-        plots.plot_lines(one, "x, units", "y, units", "title"),
-        plots.plot_lines(one, "x, units", "y, units", "title", below=True),
-        plots.plot_bars(seconds, "time, s", "title", marks={"a": 1e-4}),
-        plots.plot_timelines(spans, "title"),
-        plots.plot_roofline({"a": (1e9, 1e10)}, {"b": (2.0, 1e9)}, "title"),
-        plots.plot_batches(one, {"a": ((1, 10), (0.5, 0.6))}, "F1", "title"),
+        common.plot_amdahl({"a": 0.5, "b": 0.9}, "title"),
+        common.plot_lines(one, "x, units", "y, units", "title"),
+        common.plot_lines(one, "x, units", "y, units", "title", below=True),
+        common.plot_bars(seconds, "time, s", "title", marks={"a": 1e-4}),
+        common.plot_timelines(spans, "title"),
+        common.plot_roofline({"a": (1e9, 1e10)}, {"b": (2.0, 1e9)}, "title"),
+        common.plot_batches(one, {"a": ((1, 10), (0.5, 0.6))}, "F1", "title"),
     ):
         assert len(shown.words) > 40 and "a" in shown.words
         assert all(axes.get_xlabel() for axes in shown.figure.axes)
@@ -206,7 +210,7 @@ def test_what_was_recorded_of_sums_gradients_and_counting_is_shown(monkeypatch):
 
 
 def test_exchanging_x_and_y_changes_only_the_order_of_writes():
-    swapped = gpu_seconds.swapped()
+    swapped = recorded_seconds.swapped()
     assert "int k = blockIdx.y" in swapped.source.text and swapped.over == ("n_in", "n_out")
     if not emulate.why_not():
-        assert swapped.operation.check(swapped, device="emulator")
+        assert check(swapped.operation, swapped, device="emulator")

@@ -14,17 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from nncourse import sandbox
-from nncourse.classroom import grade as grade_module
-from nncourse.classroom import judging, sameness, submission
-from nncourse.classroom.course import exercises, solution_text
-from nncourse.classroom.grade import grade
-from nncourse.classroom.kinds import KIND_WORDS
-from nncourse.cli import main
-from nncourse.cuda import emulate, faults
+from cuda_on_cpu import emulate, faults
+from nnclassroom.commands import main
+from nnclassroom.exercises.hints import exercises, solution_text
+from nnclassroom.judge import sandbox, verdict
+from nnclassroom.judge.kinds import KIND_WORDS
+from nnclassroom.marking import grade as grade_module
+from nnclassroom.marking import queue, sameness, submission
+from nnclassroom.marking.grade import grade
 from nncourse.errors import CourseError
-from nncourse.kernels import verdict
-from nncourse.simulation import faults as exchanges
+from nncourse.parallel.simulation import faults as exchanges
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
 OTHER_NAMES = "def sigmoid(numbers):\n    # mine\n    return 1/(1 + np.exp(-numbers))\n"
@@ -177,28 +176,28 @@ def test_the_same_text_is_judged_once_and_what_was_judged_is_not_judged_again(tm
     found = run(tmp_path, tmp_path / "group", say=said.append)
     assert any("1 texts were judged before" in line for line in said)
     assert [found[name, "sigmoid.numpy"]["state"] for name in "ag"] == ["right", "wrong"]
-    assert len(judging.Journal(journal).verdicts) == 2
+    assert len(queue.Journal(journal).verdicts) == 2
 
 
 def test_a_verdict_under_other_terms_is_not_reused():
-    task = judging.Task("sigmoid", "numpy", SIGMOID, None)
+    task = queue.Task("sigmoid", "numpy", SIGMOID, None)
     terms = [
-        judging.Terms(1, "0.2", "cpu"),
-        judging.Terms(2, "0.2", "cpu"),
-        judging.Terms(1, "0.3", "cpu"),
-        judging.Terms(1, "0.2", "gpu"),
-        judging.Terms(1, "0.2", "cpu", definitions="x"),
-        judging.Terms(1, "0.2", "cpu", sandbox=("bwrap",)),
+        queue.Terms(1, "0.2", "cpu"),
+        queue.Terms(2, "0.2", "cpu"),
+        queue.Terms(1, "0.3", "cpu"),
+        queue.Terms(1, "0.2", "gpu"),
+        queue.Terms(1, "0.2", "cpu", definitions="x"),
+        queue.Terms(1, "0.2", "cpu", sandbox=("bwrap",)),
     ]
     assert len({task.key(each) for each in terms}) == len(terms)
-    assert judging.Task("sigmoid", "numpy", SIGMOID, {"block": [1]}).key(terms[0]) != task.key(terms[0])
+    assert queue.Task("sigmoid", "numpy", SIGMOID, {"block": [1]}).key(terms[0]) != task.key(terms[0])
 
 
 @pytest.mark.full
 def test_ctrl_c_leaves_a_journal_from_which_the_next_run_goes_on(tmp_path):
     for number in range(30):
         hand_in(tmp_path / f"group/s{number:02}", sigmoid_numpy=f"{SIGMOID}\n# {number}\n")
-    command = [sys.executable, "-m", "nncourse", "grade", "group", "--no-sandbox", "--seed", "1", "--out"]
+    command = [sys.executable, "-m", "nnclassroom", "grade", "group", "--no-sandbox", "--seed", "1", "--out"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     options = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([*command, "marks.csv"], start_new_session=True, **options) as process:
@@ -232,11 +231,9 @@ def test_what_breaks_a_judge_or_never_ends_costs_nobody_else_a_mark(tmp_path):
 
 def test_a_judge_whose_process_dies_is_a_crash_of_that_text(monkeypatch):
     """Not only the worker may end: the process that asks it may be killed too, for want of memory."""
-    tasks = {"k": judging.Task("sigmoid", "numpy", SIGMOID, None)}
-    monkeypatch.setattr(judging, "_serve", _dies)
-    assert [(key, judged.kind) for key, judged in judging._run(tasks, judging.Terms(1, "", "cpu"), 1)] == [
-        ("k", "crash")
-    ]
+    tasks = {"k": queue.Task("sigmoid", "numpy", SIGMOID, None)}
+    monkeypatch.setattr(queue, "_serve", _dies)
+    assert [(key, judged.kind) for key, judged in queue._run(tasks, queue.Terms(1, "", "cpu"), 1)] == [("k", "crash")]
 
 
 def _dies(pipe, terms):

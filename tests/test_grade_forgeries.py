@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from nncourse import device, sandbox
-from nncourse.classroom.exams import is_cuda
-from nncourse.classroom.grade import grade
-from nncourse.cuda import emulate
+from cuda_on_cpu import emulate
+from nnclassroom.judge import sandbox
+from nnclassroom.marking.grade import grade
+from nnclassroom.notebook.exams import is_cuda
+from nncourse import device
 from tests.tiers import many
 
 FILE = Path(__file__).parent / "answers/forgeries.toml"

@@ -5,10 +5,10 @@ import subprocess
 import numpy as np
 import pytest
 
-from nncourse.classroom import host_side
-from nncourse.cuda import host_program
-from nncourse.cuda.emulator_program import why_no_compiler
-from nncourse.cuda.source import CudaSource
+from cuda_on_cpu import host_program
+from cuda_on_cpu.program import why_no_compiler
+from cuda_on_cpu.source import CudaSource
+from nnclassroom.figures import nb08_host_side
 from nncourse.errors import CourseError
 
 emulated = pytest.mark.skipif(bool(why_no_compiler()), reason=str(why_no_compiler()))
@@ -17,19 +17,19 @@ emulated = pytest.mark.skipif(bool(why_no_compiler()), reason=str(why_no_compile
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
     """Everything here is about the emulation, also on a machine with a GPU, but for the last test."""
-    monkeypatch.setattr(host_side, "why_not_on_gpu", lambda: "no GPU here")
+    monkeypatch.setattr(nb08_host_side, "why_not_on_gpu", lambda: "no GPU here")
 
 
 def with_text(monkeypatch, right: str, wrong: str) -> None:
-    text = host_side.SOURCE.text
+    text = nb08_host_side.SOURCE.text
     assert text.count(right) == 1
-    monkeypatch.setattr(host_side, "SOURCE", CudaSource(text.replace(right, wrong), host_side.SOURCE.file))
+    monkeypatch.setattr(nb08_host_side, "SOURCE", CudaSource(text.replace(right, wrong), nb08_host_side.SOURCE.file))
 
 
 @emulated
 @pytest.mark.parametrize("block", [1, 32, 1000, 1024])
 def test_the_step_is_that_of_the_package(block):
-    run = host_side.run(block)
+    run = nb08_host_side.run(block)
     assert run.status == 0 and run.right and run.moved, str(run)
     assert str(run).startswith("✓") and "emulated: no GPU here" in str(run)
 
@@ -47,33 +47,33 @@ def test_the_step_is_that_of_the_package(block):
 )
 def test_another_result_is_seen(right, wrong, monkeypatch):
     with_text(monkeypatch, right, wrong)
-    run = host_side.run()
+    run = nb08_host_side.run()
     assert run.status == 0 and not run.right and str(run).startswith("✗")
 
 
 @emulated
 def test_an_error_stops_the_program_with_its_line_and_unchecked_nothing_happens_silently():
-    run = host_side.run(block=2048)
-    line = 1 + host_side.SOURCE.text.splitlines().index(
-        next(line for line in host_side.SOURCE.text.splitlines() if "CHECK(cudaGetLastError())" in line)
+    run = nb08_host_side.run(block=2048)
+    line = 1 + nb08_host_side.SOURCE.text.splitlines().index(
+        next(line for line in nb08_host_side.SOURCE.text.splitlines() if "CHECK(cudaGetLastError())" in line)
     )
     assert run.status == 1 and not run.right
-    assert run.said == f"host_side.cu:{line}: cudaGetLastError(): invalid configuration argument"
-    run = host_side.run(block=2048, checked=False)
+    assert run.said == f"nb08_host_side.cu:{line}: cudaGetLastError(): invalid configuration argument"
+    run = nb08_host_side.run(block=2048, checked=False)
     assert run.status == 0 and run.said == "" and not run.right and not run.moved
-    assert host_side.run(checked=False).right
+    assert nb08_host_side.run(checked=False).right
 
 
 @emulated
 def test_a_kernel_that_leaves_its_arrays_is_stopped(monkeypatch):
     with_text(monkeypatch, "    if (at >= n_out * (n_in + 1)) return;\n", "")
-    run = host_side.run()
+    run = nb08_host_side.run()
     assert run.status != 0 and not run.right and "heap-buffer-overflow" in run.said
 
 
 def test_every_part_of_the_program_is_shown_beside_what_cupy_does():
-    parts = host_side.parts()
-    beside = dict(zip((name for name, _ in parts), host_side.WITH_CUPY, strict=True))
+    parts = nb08_host_side.parts()
+    beside = dict(zip((name for name, _ in parts), nb08_host_side.WITH_CUPY, strict=True))
     assert beside["copy back"] == "array.get()" and "back to the pool" in beside["free"]
     shown = "".join(text for _, text in parts)
     for call in (
@@ -85,15 +85,15 @@ def test_every_part_of_the_program_is_shown_beside_what_cupy_does():
         "cudaGetLastError",
     ):
         assert call in shown
-    page = host_side.Page(parts, host_side.Run("somewhere", 0, "", np.zeros(1), True, True))
-    assert all(words in str(page) for words in host_side.WITH_CUPY)
+    page = nb08_host_side.Page(parts, nb08_host_side.Run("somewhere", 0, "", np.zeros(1), True, True))
+    assert all(words in str(page) for words in nb08_host_side.WITH_CUPY)
     html = page._repr_html_()
     assert html.count("<tr>") == len(parts) + 1 and "forward&lt;&lt;&lt;" in html and "✓" in html
 
 
 def test_no_thread_is_refused():
     with pytest.raises(CourseError, match="at least 1 thread"):
-        host_side.run(block=0)
+        nb08_host_side.run(block=0)
 
 
 PROGRAM = """
@@ -145,15 +145,17 @@ def test_nvcc_takes_the_program_where_there_is_one():
     if not host_program.nvcc():
         pytest.skip("no nvcc here")
     for defines in ((), ("UNCHECKED",)):
-        assert host_program.program_for(host_side.SOURCE, defines, on_gpu=True).stat().st_size > 0
+        assert host_program.program_for(nb08_host_side.SOURCE, defines, on_gpu=True).stat().st_size > 0
 
 
 def test_on_a_gpu(gpu, monkeypatch):
     monkeypatch.undo()
     if not host_program.nvcc():
         pytest.skip("no nvcc here")
-    assert host_side.run().right and "compiled by nvcc" in host_side.run().where
-    said = host_side.run(block=2048).said  # CUDA 13 says "invalid argument", CUDA 12 "invalid configuration argument"
+    assert nb08_host_side.run().right and "compiled by nvcc" in nb08_host_side.run().where
+    said = nb08_host_side.run(
+        block=2048
+    ).said  # CUDA 13 says "invalid argument", CUDA 12 "invalid configuration argument"
     assert "cudaGetLastError(): invalid" in said and said.endswith("argument")
-    run = host_side.run(block=2048, checked=False)
+    run = nb08_host_side.run(block=2048, checked=False)
     assert run.status == 0 and not run.moved

@@ -9,8 +9,8 @@ import pytest
 from finite_differences import compare_gradients
 
 from nncourse import datasets
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
 from nncourse.model.layers import Dense, LayerSequence, Turn
 from nncourse.model.network import (
@@ -483,7 +483,7 @@ def assert_agree(one, other):
 
 
 def test_the_cuda_backend_agrees_under_the_emulator():
-    from nncourse.cuda import emulate
+    from cuda_on_cpu import emulate
 
     if reason := emulate.why_not():
         pytest.skip(reason)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nnclassroom.commands import main
 from nncourse import datasets
-from nncourse.cli import main
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.model import files
 from nncourse.model.image_layers import MaxPool
 from nncourse.model.network import Network, make_network

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from figures import fits_on_its_page, png
 
-from nncourse.classroom import images
-from nncourse.kernels.catalogue import find
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.figures import images
 
 DIGIT = np.arange(64).reshape(8, 8) / 64
 FIGURES = {

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from cuda_on_cpu import emulate
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.notebook import cuda_cell, exercise
 from nncourse import device
-from nncourse.classroom import cuda_cell, exercise
-from nncourse.cuda import emulate
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.catalogue import find
 from tests.tiers import many
 
 FOLDER = Path(__file__).parent / "answers"

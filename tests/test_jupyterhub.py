@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from nncourse.classroom.handout import cell_hash, packed, to_bytes
+from nnclassroom.handing_out.handout import cell_hash, packed, to_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGURATION = ROOT / "hub" / "jupyterhub_config.py"
@@ -296,7 +296,7 @@ def test_each_user_solves_the_first_exercise_and_keeps_it_private(users):
         seconds = time.perf_counter() - start
         assert "✓" in shown and "Kept as" in shown, shown
         print(f"{user.name}: the first ✓ after {seconds:.2f} s, of which imports {imported:.2f} s")
-        kept = run("from nncourse.kernels import kept_kernels; print(kept_kernels.folder())").strip()
+        kept = run("from nnclassroom.exercises import kept_kernels; print(kept_kernels.folder())").strip()
         assert kept == run("import pathlib; print(pathlib.Path.home() / 'my_kernels')").strip()
         assert "progress.json" in run("import os; print(os.listdir(kept_kernels.folder()))")
     homes = [run("print(pathlib.Path.home())").strip() for run in kernels]

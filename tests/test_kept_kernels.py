@@ -5,17 +5,18 @@ import json
 import numpy as np
 import pytest
 
+from cuda_on_cpu import emulate
+from nnclassroom.commands import main
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.own_backend import choose
+from nnclassroom.judge.verdict import Verdict
 from nncourse import datasets, device, errors, language
-from nncourse.cli import main
-from nncourse.cuda import emulate
+from nncourse.backend import operations
 from nncourse.errors import CourseError
-from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import relu, sigmoid
-from nncourse.kernels.backend import choose, operations
 from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import adam_update
-from nncourse.kernels.verdict import Verdict
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.model.updates import Adam
@@ -376,10 +377,10 @@ def test_a_named_folder_for_kernels_comes_first(course, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("unset", "said_by"), [(True, "emulator"), (False, "gpu")])
 def test_where_a_gpu_finds_wrong_values_the_emulator_says_whether_something_was_not_set(unset, said_by, monkeypatch):
-    def check(kernel, device, **_):
+    def check(operation, kernel, device, **_):
         return Verdict("relu", "naive", "wrong value", {"by": device, "unset": unset and device == "emulator"})
 
     monkeypatch.setattr(device, "gpu_available", lambda: True)
     monkeypatch.setattr(emulate, "why_not", lambda: None)
-    monkeypatch.setattr(relu, "check", check)
+    monkeypatch.setattr(kept_kernels.judge, "check", check)
     assert kept_kernels.check("relu", "naive", CUDA_RIGHT, {"block": [64]}).facts["by"] == said_by

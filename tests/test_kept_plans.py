@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nncourse.kernels import cudnn
-from nncourse.kernels.kept_plans import file_for, keep_name, kept_name, kept_or_chosen
+from nncourse.kernels.libraries import cudnn
+from nncourse.kernels.libraries.cudnn_plans import file_for, keep_name, kept_name, kept_or_chosen
 
 FOR = "forward", (128, 64), "a GPU"  # what a choice depends on
 

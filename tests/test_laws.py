@@ -6,7 +6,7 @@ import pytest
 from drawn_widgets import every_control_is_described_and_changes_picture_and_words
 from figures import fits_on_its_page, png
 
-from nncourse.classroom import laws
+from nnclassroom.widgets import laws
 from nncourse.errors import CourseError
 
 PNG = b"\x89PNG\r\n"

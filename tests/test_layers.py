@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from finite_differences import compare_gradients
 
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.model import network as networks
 from nncourse.model.descriptions import KIND_WORDS, KINDS, rebuilt, words_of
 from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters

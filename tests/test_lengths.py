@@ -6,8 +6,8 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from nncourse.classroom import lengths
 from nncourse.errors import CourseError
+from tools import lengths
 
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 LONGEST = 3  # hours

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from nncourse import device
+from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Alone
-from nncourse.kernels.backend import choose
 from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.loaders import AHEAD, HostSamples, bytes_on_device, in_turn, placed

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
 
-from nncourse.kernels.measuring import amdahl_fit, cpu_share, energy_and_edp, scaling_laws, speedup_and_efficiency
+from nnclassroom.exercises.nb13 import amdahl_fit, cpu_share, energy_and_edp, scaling_laws, speedup_and_efficiency
 
 OPERATIONS = speedup_and_efficiency, amdahl_fit, scaling_laws, cpu_share, energy_and_edp
 

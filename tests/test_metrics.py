@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from nncourse.kernels.backend import choose
+from nncourse.backend import choose
 from nncourse.kernels.confusion import confusion_matrix
 from nncourse.model import metrics
 from nncourse.model.layers import Dense
@@ -46,7 +46,7 @@ def test_scikit_learn_finds_the_same(classes, present, seed):
 )
 def test_a_wrong_count_is_told_with_the_exchanged_one(place, said):
     labels, predictions = np.array([0, 0, 1, 1, 1, 1], np.int32), np.array([1, 1, 0, 1, 1, 1], np.int32)
-    assert confusion_matrix.advice(place, labels, predictions, 2) == said
+    assert confusion_matrix.trial.advice(place, labels, predictions, 2) == said
 
 
 def test_false_positives_and_false_negatives_are_not_exchanged():

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nncourse import datasets
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.model import files
 from nncourse.model.network import make_network
 from nncourse.model.updates import SGD

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from nncourse.classroom import neighbours, timing
-from nncourse.classroom.neighbours import Load
-from nncourse.kernels.catalogue import find
+from nnclassroom import timing
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.timing import neighbours
+from nnclassroom.timing.neighbours import Load
 
 dense = find("dense_forward")
 SIZES = {"batch": 4, "n_in": 3, "n_out": 2}

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.model.layers import Dense
 from nncourse.model.network import (
     Network,

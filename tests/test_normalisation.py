@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from nncourse.classroom import pytorch
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find, operations
-from nncourse.kernels.check import random_case
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.nb14 import residual_backward
+from nnclassroom.judge.check import check, random_case
+from nnclassroom.timing import pytorch
+from nncourse.backend import choose
+from nncourse.catalogue import operations
 from nncourse.kernels.normalisation import (
     batchnorm_backward,
     batchnorm_forward,
     batchnorm_gradients,
     batchnorm_statistics,
 )
-from nncourse.kernels.residual_exercises import residual_backward
 
 CPU = ("loops", "numpy", "numba")
 SHAPES = [(4, 3, 5, 7), (9, 6, 1, 1), (1, 2, 8, 3)]
@@ -251,7 +252,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("operation", "wrong"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
 def test_a_wrong_python_kernel_is_rejected(operation, wrong):
-    verdict = find(operation).check(wrong)
+    verdict = check(find(operation), wrong)
     assert not verdict, f"accepted: {verdict}"
     assert "\n" not in verdict.line
 
@@ -301,10 +302,10 @@ RIGHT = [
 @pytest.mark.parametrize(("operation", "right"), [each[1:] for each in RIGHT], ids=[each[0] for each in RIGHT])
 def test_a_right_kernel_is_accepted_whatever_the_seed(operation, right):
     for seed in range(4):
-        verdict = find(operation).check(right, seed=seed)
+        verdict = check(find(operation), right, seed=seed)
         assert verdict, str(verdict)
 
 
 def test_the_exercise_s_own_kernels_are_right_and_belong_to_no_backend():
-    assert all(residual_backward.check(name) for name in residual_backward.kernels)
+    assert all(check(residual_backward, name) for name in residual_backward.kernels)
     assert "residual_backward" not in choose("numpy").kernels

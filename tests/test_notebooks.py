@@ -16,8 +16,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from nnclassroom.exercises.hints import exercises
 from nncourse import device
-from nncourse.classroom.course import exercises
 
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -124,7 +124,7 @@ def test_what_is_filled_in_notebook_02_trains_in_06_and_on_the_command_line(my_k
     run(sixth, sixth.cells, tmp_path)
     assert re.search(rf"sigmoid: +{kernel} +yours", text_of(sixth.cells))
     line = f"--dataset breast_cancer --layers 30,4,1 --epochs 1 --model new.npz --backend {backend} --mine"
-    command = [sys.executable, "-m", "nncourse", "train", *line.split()]
+    command = [sys.executable, "-m", "nnclassroom", "train", *line.split()]
     result = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True)
     assert result.returncode == 0 and f"sigmoid: {kernel}, yours" in result.stdout
 
@@ -160,7 +160,7 @@ def test_kernels_of_notebooks_09_to_11_train_the_digits_cnn_and_on_the_command_l
     assert float(re.search(r"([\d.]+)% of the test digits are read rightly", told)[1]) > 30  # of ten digits
     line = "--dataset digits --layers image1x8x8,conv2x2same,pool2,10 --activation relu --epochs 1 --update adam"
     line += f" --cost categorical_cross_entropy --model new.npz --backend {'cuda' if gpu else 'numpy'} --mine"
-    command = [sys.executable, "-m", "nncourse", "train", *line.split()]
+    command = [sys.executable, "-m", "nnclassroom", "train", *line.split()]
     result = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     for operation, kernel in own.items():
@@ -202,7 +202,7 @@ def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, pass
 
 def test_nbval_sees_a_mistake_and_where_tests_are_strict_a_wrong_answer(tmp_path, my_kernels):
     """One notebook for all, since each takes seconds to start; it becomes strict on its way."""
-    setup = "%load_ext nncourse.classroom.exercise\nfrom nncourse.classroom.exercise import exercise"
+    setup = "%load_ext nnclassroom.notebook.exercise\nfrom nnclassroom.notebook.exercise import exercise"
     wrong = '@exercise("relu", kernel="numpy")\ndef relu(z):\n    return z'
     mistake = "exercise('sigmiod', kernel='numpy')"
     sources = (setup, wrong, mistake, "%env NNCOURSE_STRICT=1", wrong)

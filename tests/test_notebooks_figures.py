@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from nncourse.classroom.drawn import SAVED
+from nnclassroom.widgets.widget import SAVED
 
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 SHORTEST = 30  # letters: fewer do not say what is to be seen

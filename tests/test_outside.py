@@ -8,23 +8,23 @@ import time
 
 import pytest
 
-from nncourse.kernels import check, outside
-from nncourse.kernels.catalogue import find
-from nncourse.kernels.verdict import WORDS, Verdict, words_of
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.judge import answer, check
+from nnclassroom.judge.verdict import WORDS, Verdict, words_of
 
 SIGMOID = "def sigmoid(z):\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
 
 
 def judged(text: str, operation: str = "sigmoid", kernel: str = "numpy", seconds: float = 3.0, **options) -> Verdict:
-    return outside.check_text(find(operation), kernel, text, seconds, **options)
+    return answer.check_text(find(operation), kernel, text, seconds, **options)
 
 
 def test_a_right_text_is_right_in_a_fresh_python_too():
     assert judged(SIGMOID)
-    process = outside._Started(())
+    process = answer._Started(())
     assert process.end(0) != 0
     operation = find("sigmoid")
-    with outside.TextProcess(operation, "numpy", SIGMOID, 3.0, sandbox=("env",)) as process:
+    with answer.TextProcess(operation, "numpy", SIGMOID, 3.0, sandbox=("env",)) as process:
         assert check.judge(operation, "numpy", process.run, "cpu")
 
 
@@ -78,12 +78,12 @@ def test_who_is_wrong_at_the_first_call_remembers_nothing(body, processes, monke
     """Only who is wrong later is called once more, in a fresh process, which takes time: Numba compiles again."""
     started = []
 
-    class Counted(outside.TextProcess):
+    class Counted(answer.TextProcess):
         def __enter__(self):
             started.append(self)
             return super().__enter__()
 
-    monkeypatch.setattr(outside, "TextProcess", Counted)
+    monkeypatch.setattr(answer, "TextProcess", Counted)
     assert judged(f"def sigmoid(z):\n    {body}\n").kind == "wrong value"
     assert len(started) == processes
 
@@ -115,7 +115,7 @@ def test_a_limit_counts_what_is_computed(monkeypatch):
 
 def test_the_nursery_may_be_ended():
     judged(SIGMOID)
-    nursery = outside._nursery(os.getpid())
+    nursery = answer._nursery(os.getpid())
     nursery.popen.send_signal(signal.SIGKILL)
     nursery.popen.wait()
     assert judged(SIGMOID)
@@ -124,7 +124,7 @@ def test_the_nursery_may_be_ended():
 def test_nothing_goes_on_after_the_verdict():
     started = time.monotonic()
     judged("import time\ndef sigmoid(z):\n    while True:\n        time.sleep(0.01)\n", seconds=0.3)
-    below = outside._used_below(outside._nursery(os.getpid()).popen.pid)
+    below = answer._used_below(answer._nursery(os.getpid()).popen.pid)
     assert below == [], "no child of the nursery is left"
     assert time.monotonic() - started < 30
 

@@ -10,8 +10,8 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from nncourse.classroom import own_copy
-from nncourse.classroom.handout import MANIFEST
+from nnclassroom.handing_out import own_copy
+from nnclassroom.handing_out.handout import MANIFEST
 from nncourse.errors import CourseError
 
 ROOT = Path(__file__).resolve().parent.parent

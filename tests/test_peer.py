@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from benchmarks import all_reduce as benchmark
+from cuda_on_cpu import emulate
+from cuda_on_cpu.faults import EmulationError
+from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
+from nnclassroom.judge.check import check
 from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
-from nncourse.cuda import emulate
-from nncourse.cuda.compile import compile_check, why_no_nvrtc
-from nncourse.cuda.faults import EmulationError
+from nncourse.epochs.dense import dense_sgd_epoch, random_targets
+from nncourse.epochs.dense_peers import epoch_function
 from nncourse.errors import CourseError
-from nncourse.kernels.epoch.dense import dense_sgd_epoch, random_targets
-from nncourse.kernels.epoch.dense_peers import epoch_function
-from nncourse.kernels.peer import WAYS, GPUs, Simulated, after_rounds, peer_sum, source, way_for
+from nncourse.kernels.peer.all_reduce import WAYS, GPUs, Simulated, after_rounds, peer_sum, source, way_for
 from tests.tiers import many
 
 needs_emulator = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
@@ -90,7 +91,7 @@ def test_a_device_that_does_not_come_is_named_and_nobody_waits_for_ever(way):
 @needs_emulator
 @pytest.mark.parametrize("way", WAYS)
 def test_the_judge_finds_each_way_right(way):
-    verdict = peer_sum.check(way)
+    verdict = check(peer_sum, way)
     assert verdict.kind == "right", str(verdict)
 
 

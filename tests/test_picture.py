@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from nncourse.classroom import picture
-from nncourse.classroom.counting import accesses, table
-from nncourse.cuda.emulate import EmulationError, run
-from nncourse.cuda.emulator_program import why_no_compiler
+from cuda_on_cpu.emulate import EmulationError, run
+from cuda_on_cpu.program import why_no_compiler
+from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.trace import ATOMIC, READ, WRITE
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.figures import picture
+from nnclassroom.figures.accesses import accesses, table
 from nncourse.cuda.launch import launch
-from nncourse.cuda.source import CudaSource
-from nncourse.cuda.trace import ATOMIC, READ, WRITE
 from nncourse.errors import CourseError
-from nncourse.kernels.catalogue import find
 
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
@@ -392,7 +392,7 @@ CELLS = {  # how many figures each shows, and how many words it prints
 def test_a_live_notebook_shows_each_picture_once(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     texts = [text.replace("show(", 'picture.show("sigmoid", "naive", n=4, ').replace(", )", ")") for text in CELLS]
-    setup = "from nncourse.classroom import picture"
+    setup = "from nnclassroom.figures import picture"
     cells = [nbformat.v4.new_code_cell(text) for text in (setup, *texts)]
     notebook = nbformat.v4.new_notebook(cells=cells)
     nbclient.NotebookClient(

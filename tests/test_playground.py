@@ -10,15 +10,16 @@ import time
 import numpy as np
 import pytest
 
-from nncourse.classroom import playground as play
-from nncourse.classroom import playground_engine, playground_loop
-from nncourse.classroom.playground import playground, still, taste
-from nncourse.classroom.playground_engine import FEATURES, Engine, Settings, features_of
-from nncourse.classroom.playground_frames import GRID, as_bytes, frame, grid, scene, thinned
-from nncourse.classroom.playground_loop import Loop
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.widgets import playground as play
+from nnclassroom.widgets.playground import engine as playground_engine
+from nnclassroom.widgets.playground import loop as playground_loop
+from nnclassroom.widgets.playground import playground, still, taste
+from nnclassroom.widgets.playground.engine import FEATURES, Engine, Settings, features_of
+from nnclassroom.widgets.playground.frames import GRID, as_bytes, frame, grid, scene, thinned
+from nnclassroom.widgets.playground.loop import Loop
 from nncourse.errors import CourseError
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.catalogue import find
 from nncourse.model.network import COSTS, make_network
 from nncourse.model.training import train
 from nncourse.model.updates import SGD
@@ -536,7 +537,7 @@ def test_a_forgotten_playground_ends_its_thread():
 
 def test_python_exits_at_once_while_a_playground_runs():
     code = (
-        "import time\nfrom nncourse.classroom.playground import playground\n"
+        "import time\nfrom nnclassroom.widgets.playground import playground\n"
         "widget = playground()\nwidget.loop.put('start')\nend = time.time() + 30\n"
         "def epoch(): return getattr(widget.loop.engine, 'epoch', 0)\n"
         "while not epoch() and time.time() < end: time.sleep(0.1)\nprint(epoch() > 0)"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from nncourse import cli
+from nnclassroom import commands
+from nnclassroom.judge.check import check, random_case
 from nncourse.errors import CourseError
-from nncourse.kernels.check import random_case
 from nncourse.kernels.pooling import averagepool_backward, averagepool_forward, maxpool_backward, maxpool_forward
 
 CPU = ("loops", "numpy", "numba")
@@ -101,11 +101,11 @@ def slope(function, A, step=1e-3):
 def test_gradients_are_the_slopes(shape, rng):
     A = rng.permutation(np.prod(shape[:4])).reshape(shape[:4]) / 10.0  # no two are within a step of each other
     window = shape[4:]
-    Z, places = maxpool_forward.truth(A, *window)
+    Z, places = maxpool_forward.reference(A, *window)
     D = rng.standard_normal(Z.shape)
-    wanted = slope(lambda A: np.sum(D * maxpool_forward.truth(A, *window)[0]), A)
-    D_mean = rng.standard_normal(averagepool_forward.truth(A, *window[:2]).shape)
-    wanted_mean = slope(lambda A: np.sum(D_mean * averagepool_forward.truth(A, *window[:2])), A)
+    wanted = slope(lambda A: np.sum(D * maxpool_forward.reference(A, *window)[0]), A)
+    D_mean = rng.standard_normal(averagepool_forward.reference(A, *window[:2]).shape)
+    wanted_mean = slope(lambda A: np.sum(D_mean * averagepool_forward.reference(A, *window[:2])), A)
     for kernel in backward_kernels().values():
         G = kernel(D.astype(np.float32), places.astype(np.int32), *shape[2:])
         np.testing.assert_allclose(G, wanted, atol=1e-5, err_msg=kernel.name)
@@ -115,7 +115,7 @@ def test_gradients_are_the_slopes(shape, rng):
 
 
 def test_the_kernel_of_cupy_is_right_with_numpy():
-    assert maxpool_backward.check(maxpool_backward["cupy"].function)
+    assert check(maxpool_backward, maxpool_backward["cupy"].function)
 
 
 # ---- which one is the largest
@@ -185,6 +185,6 @@ def test_impossible_windows_are_refused_in_one_line(operation, wrong):
 
 @pytest.mark.parametrize("text", ["size=500", "size=0", "stride=-2", "h_in=0", "padding=30", "rows=3", "size=x"])
 def test_the_command_line_refuses_impossible_windows(text, capsys):
-    assert cli.main(["time", "maxpool_forward", "--kernel", "numpy", "--size", text]) == 2
+    assert commands.main(["time", "maxpool_forward", "--kernel", "numpy", "--size", text]) == 2
     said = capsys.readouterr().err
     assert said.startswith("nncourse:") and said.count("\n") == 1

@@ -70,10 +70,10 @@ WRONG = (
 
 SAYS = """
 import numpy as np
-from nncourse.classroom import widgets
-from nncourse.classroom.course import hint
-from nncourse.classroom.exercise import exercise
-from nncourse.kernels import check
+from nnclassroom.widgets import simple as widgets
+from nnclassroom.exercises.hints import hint
+from nnclassroom.notebook.exercise import exercise
+from nnclassroom.judge import check
 
 hint("neuron", "loops")
 
@@ -114,22 +114,22 @@ def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
     assert re.search(r"✗ step \(numpy\): .*int64.*⟦, wanted⟧ float32", told.stdout)
     assert "label ⟦weight w1⟧" in told.stdout
     assert str(in_pseudo / "nncourse" / "languages" / "pseudo") in told.stdout
-    wrong = run(in_pseudo, "-m", "nncourse", "check", "nosuch")
+    wrong = run(in_pseudo, "-m", "nnclassroom", "check", "nosuch")
     assert wrong.returncode == 2 and "⟦wanted⟧ ⟦an operation⟧⟦, one of⟧" in wrong.stderr
 
 
 KEEPS = """
-from nncourse.classroom.exercise import exercise
+from nnclassroom.notebook.exercise import exercise
 
 @exercise("relu", kernel="{kernel}")
 def relu(z):
     return {xp}.maximum(z, 0)
 """
 TELLS = """
-from nncourse.classroom import overheads
-from nncourse.classroom.version import course_version, package_files
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.backend import choose
+from nnclassroom.figures import overheads
+from nnclassroom.version import course_version, package_files
+from nnclassroom.exercises import kept_kernels
+from nncourse.backend import choose
 print(course_version(), len(package_files()), kept_kernels.folder(), overheads.RESULTS)
 print(sorted(choose("numpy", mine=True).yours), *kept_kernels.progress().values())
 """
@@ -150,7 +150,7 @@ def test_both_languages_are_one_course_and_share_kept_kernels(keeps, uses, in_ps
 @pytest.mark.full
 def test_a_hand_out_in_another_language_speaks_it(in_pseudo, tmp_path):
     path = tmp_path / "course.zip"
-    made = run(in_pseudo, "-m", "nncourse", "handout", "--out", str(path))
+    made = run(in_pseudo, "-m", "nnclassroom", "handout", "--out", str(path))
     assert made.returncode == 0, made.stderr
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path)
@@ -158,15 +158,15 @@ def test_a_hand_out_in_another_language_speaks_it(in_pseudo, tmp_path):
     assert manifest["language"] == "pseudo"
     first, *_ = manifest["notebooks"]
     assert "⟦" in (tmp_path / "course" / first).read_text("utf-8")
-    wrong = run(tmp_path / "course", "-m", "nncourse", "check", "nosuch")
+    wrong = run(tmp_path / "course", "-m", "nnclassroom", "check", "nosuch")
     assert wrong.returncode == 2 and "⟦wanted⟧ ⟦an operation⟧⟦, one of⟧" in wrong.stderr
-    english = run(tmp_path / "course", "-m", "nncourse", "check", "nosuch", language="")
+    english = run(tmp_path / "course", "-m", "nnclassroom", "check", "nosuch", language="")
     assert english.returncode == 2 and "wanted an operation, one of" in english.stderr
 
 
 @pytest.mark.full
 def test_a_language_that_is_missing_or_old_is_refused_in_one_line(in_pseudo):
-    missing = run(in_pseudo, "-m", "nncourse", "check", "relu", language="xx")
+    missing = run(in_pseudo, "-m", "nnclassroom", "check", "relu", language="xx")
     assert missing.returncode == 2
     assert missing.stderr == "nncourse: NNCOURSE_LANG=xx: wanted one of en, pseudo; got 'xx'\n"
     (in_pseudo / "locale" / "pseudo").mkdir()

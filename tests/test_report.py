@@ -8,19 +8,20 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from nncourse import cli, datasets, device
-from nncourse.classroom import report, speedup, timing
-from nncourse.classroom.course import exercises
-from nncourse.classroom.exercise import Outcome
-from nncourse.classroom.speedup import CONTENDERS, Contender, Time
-from nncourse.cuda import emulate
-from nncourse.cuda.host_compiler import why_no_c_compiler
+from cuda_on_cpu import emulate
+from cuda_on_cpu.host_compiler import why_no_c_compiler
+from nnclassroom import commands, timing
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import exercises
+from nnclassroom.notebook import report, speedup
+from nnclassroom.notebook.exercise import Outcome
+from nnclassroom.notebook.speedup import CONTENDERS, Contender, Time
+from nncourse import datasets, device
+from nncourse.epochs import dense_plain
 from nncourse.errors import CourseError, DoesNotFitError
-from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import relu, sigmoid
-from nncourse.kernels.catalogue import find
 from nncourse.kernels.dense import dense_forward
-from nncourse.kernels.epoch import dense_plain
 from nncourse.model.training import History
 
 RIGHT = "def sigmoid(z):\n    # </pre></li></ol><script>alert(1)</script>\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
@@ -101,7 +102,7 @@ def quick(monkeypatch):
 
 
 def written(*options: str) -> Page:
-    assert cli.main(["report", "--dataset", "CC_train.csv", "--epochs", "2", *options]) == 0
+    assert commands.main(["report", "--dataset", "CC_train.csv", "--epochs", "2", *options]) == 0
     with open("report.html", encoding="utf-8") as file:
         return Page(file.read())
 
@@ -226,7 +227,7 @@ def test_the_page_is_written_whole_or_not_at_all(quick, work, monkeypatch):
 def test_what_can_be_refused_is_refused_at_once(line, said, capsys, monkeypatch, work):
     monkeypatch.setattr(report, "examine", None)
     monkeypatch.setattr(speedup, "measure", None)
-    assert cli.main(["report", *line.split()]) == 2
+    assert commands.main(["report", *line.split()]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
     assert not (work / "report.html").exists()
@@ -235,7 +236,7 @@ def test_what_can_be_refused_is_refused_at_once(line, said, capsys, monkeypatch,
 def test_a_damaged_record_is_one_line(my_kernels, capsys):
     my_kernels.mkdir()
     (my_kernels / "progress.json").write_text(json.dumps([]))
-    assert cli.main(["report"]) == 2
+    assert commands.main(["report"]) == 2
     assert "damaged" in capsys.readouterr().err
 
 
@@ -319,11 +320,9 @@ def test_a_batch_that_a_contender_cannot_do_costs_only_its_mark(monkeypatch):
             raise RuntimeError("no <i>")
         return fused(parameters, architecture, X, Y, batch, rate)
 
-    fused = capped.backend.kernels["dense_sgd_epoch"]
+    fused = capped.backend.epochs["dense_sgd_epoch"]
     kernel = replace(fused, function=up_to_ten)
-    capped = replace(
-        capped, backend=replace(capped.backend, kernels=capped.backend.kernels | {"dense_sgd_epoch": kernel})
-    )
+    capped = replace(capped, backend=replace(capped.backend, asked_epochs={"dense_sgd_epoch": kernel}))
     by_batch, stopped = speedup.over_batches([whole, capped], data, test)
     assert set(by_batch["numpy"]) == {10, 20, 30, 40} and set(by_batch["numpy, fused"]) == {10, 40}
     assert len(stopped) == 2 and "20 do not fit" in stopped[0] and "30 stopped" in stopped[1] and "<i>" in stopped[1]

@@ -10,11 +10,11 @@ from finite_differences import compare_gradients
 from resnet_pytorch import resnet as in_pytorch
 
 from benchmarks import resnet as benchmark
+from cuda_on_cpu import emulate
 from nncourse import device as devices
-from nncourse.cuda import emulate
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels import cudnn
-from nncourse.kernels.backend import choose
+from nncourse.kernels.libraries import cudnn
 from nncourse.model import files
 from nncourse.model.image_layers import Convolution, Dropout, Flatten, GlobalAveragePool, MaxPool
 from nncourse.model.layers import Dense, Turn
@@ -29,7 +29,7 @@ from nncourse.model.residual import BatchNorm, Residual
 from nncourse.model.resnet import from_torchvision, resnet, to_torchvision
 from nncourse.model.training import train
 from nncourse.model.updates import SGD
-from nncourse.parallel.simulated import simulate
+from nncourse.parallel.simulation import simulate
 
 NUMPY = choose("numpy")
 PLAIN = choose("numpy", batchnorm_forward="loops")  # without what does it together with ReLU

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import nncourse
-from nncourse import sandbox
-from nncourse.cuda import emulate, emulator_program
-from nncourse.cuda.source import CudaSource
+from cuda_on_cpu import emulate, program
+from cuda_on_cpu.source import CudaSource
+from nnclassroom.judge import sandbox
 from nncourse.errors import CourseError
 
 PACKAGE = Path(nncourse.__file__).parent
@@ -137,7 +137,7 @@ def test_the_emulator_compiles_and_runs_in_it_and_its_text_reads_nothing(tmp_pat
         pytest.skip(reason)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "secret.h").write_text("#define SECRET 1\n")
-    words = sandbox.prefix(readable=emulator_program.read_in_a_sandbox(), hidden=[PACKAGE])
+    words = sandbox.prefix(readable=program.read_in_a_sandbox(), hidden=[PACKAGE])
     text = 'extern "C" __global__ void add(float* a, int n) { if (threadIdx.x < n) a[threadIdx.x] += 1; }\n'
     numbers = np.zeros(4, np.float32)
     one = (1, 1, 1)

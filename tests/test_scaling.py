@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 from figures import fits_on_its_page, png
 
-from nncourse.classroom import overheads, recorded_devices, recorded_words, scaling
+from nnclassroom import recorded_words
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.figures import nb13, overheads
+from nnclassroom.figures import recorded as recorded_devices
 from nncourse.errors import CourseError
-from nncourse.kernels.catalogue import find
 from nncourse.parallel import scaling as measuring
 from nncourse.parallel.energy import Meter
-from nncourse.parallel.simulated import Link, ring_seconds, tree_seconds
-from nncourse.parallel.together import together
+from nncourse.parallel.launch.together import together
+from nncourse.parallel.simulation import Link, ring_seconds, tree_seconds
 
-NEEDS_MPI = pytest.mark.skipif(bool(scaling.why_no_processes()), reason=scaling.why_no_processes() or "there is MPI")
+NEEDS_MPI = pytest.mark.skipif(bool(nb13.why_no_processes()), reason=nb13.why_no_processes() or "there is MPI")
 
 
 def assert_whole(shown) -> None:
@@ -72,50 +74,50 @@ def test_a_member_that_fails_is_named_and_one_that_never_ends_is_stopped(tmp_pat
 @NEEDS_MPI
 @pytest.mark.full
 def test_two_processes_are_measured():
-    steps = scaling.measure_steps([8], [8, 16], rounds=3, seconds=0.002, sizes=(20, 10, 3))
+    steps = nb13.measure_steps([8], [8, 16], rounds=3, seconds=0.002, sizes=(20, 10, 3))
     assert set(steps.alone) == {8} and set(steps.together) == set(steps.exchange) == {8, 16}
     assert all(len(seconds) == 3 and min(seconds) > 0 for seconds in (*steps.alone.values(), *steps.together.values()))
     for batch, seconds in steps.together.items():
         assert all(part < whole for part, whole in zip(steps.exchange[batch], seconds, strict=True))
     assert steps.source.startswith("measured here")
-    assert_whole(scaling.plot_steps(steps))
-    messages, source = scaling.measure_messages([4, 4096], rounds=2)
+    assert_whole(nb13.plot_steps(steps))
+    messages, source = nb13.measure_messages([4, 4096], rounds=2)
     assert source == "measured here" and min(map(min, messages.values())) > 0
-    assert_whole(scaling.plot_messages(messages, Link(1e-6, 1e9)))
+    assert_whole(nb13.plot_messages(messages, Link(1e-6, 1e9)))
 
 
 @NEEDS_MPI
 def test_shares_of_two_unequal_devices_are_measured():
-    found = scaling.measure_shares(64, [0, 0.5], rounds=1, steps=2)
+    found = nb13.measure_shares(64, [0, 0.5], rounds=1, steps=2)
     assert set(found["times"]) == {0, 0.5} and len(found["alone"]) == 1 and found["f"] > 0 and len(found["what"]) == 2
-    assert_whole(scaling.plot_shares(found, lambda share: 1e-3 * (1 + share), 0.2))
+    assert_whole(nb13.plot_shares(found, lambda share: 1e-3 * (1 + share), 0.2))
 
 
 def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch, capsys):
     def none() -> None:
         raise CourseError("wanted mpi4py, found none")
 
-    monkeypatch.setattr(scaling.start, "refuse_without_mpi", none)
-    steps = scaling.measure_steps([8], [8, 64], rounds=2, seconds=0.002, sizes=(20, 10, 3))
+    monkeypatch.setattr(nb13.start, "refuse_without_mpi", none)
+    steps = nb13.measure_steps([8], [8, 64], rounds=2, seconds=0.002, sizes=(20, 10, 3))
     assert "simulated: wanted mpi4py" in steps.source
     assert steps.simulated
     assert len(steps.together[64]) == len(steps.alone[8]) == 2 and set(steps.alone) == {8}
-    assert steps.exchange[8][0] == pytest.approx(ring_seconds(scaling.MADE_UP, scaling.GRADIENT, 2))
-    assert_whole(scaling.plot_steps(steps))
-    assert scaling.measure_messages([4, 64])[1].startswith("made up: ")
-    assert scaling.measure_shares(64, [0]) is None and "not measured: wanted mpi4py" in capsys.readouterr().out
+    assert steps.exchange[8][0] == pytest.approx(ring_seconds(nb13.MADE_UP, nb13.GRADIENT, 2))
+    assert_whole(nb13.plot_steps(steps))
+    assert nb13.measure_messages([4, 64])[1].startswith("made up: ")
+    assert nb13.measure_shares(64, [0]) is None and "not measured: wanted mpi4py" in capsys.readouterr().out
 
 
 def test_an_mpi4py_that_cannot_be_imported_counts_as_none(monkeypatch, tmp_path):
     (tmp_path / "mpi4py.py").write_text("raise ImportError('no libmpi.so')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for name in ("refuse_without_mpi", "find_mpiexec"):
-        monkeypatch.setattr(scaling.start, name, str)  # they find what they look for
-    scaling._import_error.cache_clear()
+        monkeypatch.setattr(nb13.start, name, str)  # they find what they look for
+    nb13._import_error.cache_clear()
     try:
-        assert scaling.why_no_processes().endswith("cannot be imported: ImportError: no libmpi.so")
+        assert nb13.why_no_processes().endswith("cannot be imported: ImportError: no libmpi.so")
     finally:
-        scaling._import_error.cache_clear()
+        nb13._import_error.cache_clear()
 
 
 def test_a_neighbour_ends_with_its_block():
@@ -137,30 +139,30 @@ def test_simulated_steps_are_work_and_exchange_and_the_slowest_counts():
 
 def test_the_example_of_power_has_the_energy_it_says():
     fine = np.arange(0, 9.3, 1e-4) + 5e-5
-    assert scaling.example_power(fine).sum() * 1e-4 == pytest.approx(scaling.example_joules(9.3), rel=1e-6)
+    assert nb13.example_power(fine).sum() * 1e-4 == pytest.approx(nb13.example_joules(9.3), rel=1e-6)
     t = np.arange(43, dtype=np.float32) * 0.25
-    P = scaling.example_power(t + 1e-6)[None].astype(np.float32)
+    P = nb13.example_power(t + 1e-6)[None].astype(np.float32)
     E, _, _ = find("energy_and_edp")["numpy"](t, P, np.zeros(1, np.float32))
-    assert E[0] == pytest.approx(scaling.example_joules(10.5), rel=1e-6)
-    assert_whole(scaling.plot_power(t, P))
+    assert E[0] == pytest.approx(nb13.example_joules(10.5), rel=1e-6)
+    assert_whole(nb13.plot_power(t, P))
 
 
 def test_energy_by_counters_or_said_not_to_be_measurable(monkeypatch):
-    monkeypatch.setattr(scaling.energy, "meters_here", lambda: ([], ["energy of GPUs: not measurable here"]))
-    assert scaling.own_energy(lambda: None) == ["energy of GPUs: not measurable here"]
+    monkeypatch.setattr(nb13.energy, "meters_here", lambda: ([], ["energy of GPUs: not measurable here"]))
+    assert nb13.own_energy(lambda: None) == ["energy of GPUs: not measurable here"]
     start = time.monotonic()
     counter = Meter("a meter", "gpu", lambda: 100 * (time.monotonic() - start))
-    monkeypatch.setattr(scaling.energy, "meters_here", lambda: ([counter], []))
-    monkeypatch.setattr(scaling.energy, "idle_power", lambda meters: [40.0])
-    first, second = scaling.own_energy(lambda: time.sleep(0.01), least=0.1)
+    monkeypatch.setattr(nb13.energy, "meters_here", lambda: ([counter], []))
+    monkeypatch.setattr(nb13.energy, "idle_power", lambda meters: [40.0])
+    first, second = nb13.own_energy(lambda: time.sleep(0.01), least=0.1)
     assert first.startswith("a meter: ") and "above idle" in first and second.startswith("EDP ")
 
 
 def test_figures_of_runs_and_lines():
-    shown = scaling.plot_runs({"one": [1e-3, 2e-3, 9e-3], "two": [3e-3]}, "title")
+    shown = nb13.plot_runs({"one": [1e-3, 2e-3, 9e-3], "two": [3e-3]}, "title")
     assert_whole(shown)
     assert "one: median 2 ms, from 1 to 9" in shown.words
-    shown = scaling.plot_lines({"a": ([1, 4], [1, 3.5])}, "devices", "speedup", simulated=True)
+    shown = nb13.plot_lines({"a": ([1, 4], [1, 3.5])}, "devices", "speedup", simulated=True)
     assert_whole(shown)
     assert shown.words.startswith("Simulated.") and "3.5 at 4" in shown.words
 

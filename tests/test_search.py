@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from nnclassroom.judge import check
+from nnclassroom.judge.verdict import Case
+from nncourse.catalogue import operations
 from nncourse.errors import CourseError
-from nncourse.kernels import check
-from nncourse.kernels.catalogue import operations
-from nncourse.kernels.verdict import Case
 from tests.tiers import many
 
 # Numbers of float32 that are easy to shrink; those so small that a GPU may take them for 0 are left out.
@@ -35,8 +35,8 @@ def cases_of(draw, name):
         reject()
     for argument in operation.arguments:
         shape = tuple(known[name] for name in argument.size_names) if argument.dims else ()
-        if argument.name in operation.values:
-            made.append(operation.values[argument.name](rng, shape, known | {"turn": draw(st.integers(0, 9))}))
+        if argument.name in operation.trial.values:
+            made.append(operation.trial.values[argument.name](rng, shape, known | {"turn": draw(st.integers(0, 9))}))
         elif argument.kind != "float":
             made.append(known[argument.name])
         else:

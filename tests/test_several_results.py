@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 
+from cuda_on_cpu import emulate
+from cuda_on_cpu.source import CudaSource
+from nnclassroom.figures import picture
+from nnclassroom.judge.check import check
+from nnclassroom.timing import anatomy
 from nncourse import device
-from nncourse.classroom import anatomy, picture
-from nncourse.cuda import emulate
-from nncourse.cuda.source import CudaSource
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
 from nncourse.kernels.update import adam_update
 from nncourse.model.network import make_network, training_step
 from nncourse.model.updates import Adam
@@ -53,7 +56,9 @@ def with_split(function: str = "split") -> Operation:
         "x (*n) -> above (*n), sign (*n) int",
         lambda x: (x * (x > 0), np.sign(x)),
         flops=lambda n: 2 * n,
-        hostile=("zeros", "large"),
+        trial=Trial(
+            edge_cases=("zeros", "large"),
+        ),
     )
     own.cuda_kernel("naive", TEXT, function)
     return own
@@ -72,7 +77,9 @@ def with_decay(function: str = "decay") -> Operation:
         "V (*n), G (*n), rate () -> V (*n), size (*n)",
         truth,
         flops=lambda n: 3 * n,
-        magnitude=lambda V, G, rate: truth(abs(V), abs(G), abs(rate)),
+        trial=Trial(
+            error_scale=lambda V, G, rate: truth(abs(V), abs(G), abs(rate)),
+        ),
     )
     own.cuda_kernel("naive", TEXT, function)
     return own
@@ -101,7 +108,7 @@ def moved(W, G, M, V, rate, c1, c2, copied: str = ""):
 
 @pytest.mark.parametrize(("own", "right"), [(with_split(), split), (with_decay(), decay), (adam_update, moved)])
 def test_right_kernels_are_accepted(own, right):
-    verdict = own.check(right)
+    verdict = check(own, right)
     assert verdict, str(verdict)
 
 
@@ -137,7 +144,7 @@ WRONG = {
 @pytest.mark.parametrize("mistake", WRONG)
 def test_wrong_kernels_are_rejected(mistake):
     operation, wrong = WRONG[mistake]
-    verdict = operation().check(wrong)
+    verdict = check(operation(), wrong)
     assert not verdict, str(verdict)
     assert "\n" not in verdict.line and "raised" not in verdict.line
 
@@ -148,7 +155,7 @@ def test_wrong_kernels_are_rejected(mistake):
 @needs_emulator
 @pytest.mark.parametrize("own", [with_split(), with_decay()], ids=["split", "decay"])
 def test_right_cuda_kernels_are_accepted(own):
-    verdict = own.check("naive", device="emulator")
+    verdict = check(own, "naive", device="emulator")
     assert verdict, str(verdict)
 
 
@@ -160,7 +167,7 @@ def test_right_cuda_kernels_are_accepted(own):
     ids=lambda own: own["naive"].entry,
 )
 def test_wrong_cuda_kernels_are_rejected(own):
-    verdict = own.check("naive", device="emulator")
+    verdict = check(own, "naive", device="emulator")
     assert not verdict and "compile" not in verdict.line
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from nncourse import datasets, silhouettes
+from nncourse import datasets, datasets_silhouettes
 from nncourse.errors import CourseError
 
 
@@ -36,11 +36,11 @@ def test_no_two_images_are_the_same_and_a_class_is_not_told_by_how_light_it_is()
 
 def test_outlines_differ_by_class_and_are_what_their_names_say():
     rng = np.random.default_rng(0)
-    behind, between = 512, round((math.pi - 0.26) / (2 * math.pi) * silhouettes.ANGLES)
-    front, rear = (round(angle / (2 * math.pi) * silhouettes.ANGLES) for angle in (1.22, 2.07))
+    behind, between = 512, round((math.pi - 0.26) / (2 * math.pi) * datasets_silhouettes.ANGLES)
+    front, rear = (round(angle / (2 * math.pi) * datasets_silhouettes.ANGLES) for angle in (1.22, 2.07))
     found = {}
-    for label, name in enumerate(silhouettes.CLASSES):
-        found[name] = silhouettes.outlines(np.full(200, label), rng).mean(axis=0)
+    for label, name in enumerate(datasets_silhouettes.CLASSES):
+        found[name] = datasets_silhouettes.outlines(np.full(200, label), rng).mean(axis=0)
         assert found[name].min() > 0.2
     for name, outline in found.items():
         assert (outline[between] > outline[behind] + 0.2) == name.startswith("forked")
@@ -51,10 +51,10 @@ def test_outlines_differ_by_class_and_are_what_their_names_say():
 
 def test_the_size_of_the_thesis_is_the_default_and_is_drawn_in_parts():
     labels = np.arange(9)
-    one = silhouettes.drawn(labels, 148, 197, seed=1)
+    one = datasets_silhouettes.drawn(labels, 148, 197, seed=1)
     assert one.shape == (9, 148, 197)
-    more = silhouettes.drawn(np.resize(labels, 120), 37, 49, seed=1)
-    first = silhouettes.drawn(np.resize(labels, 100), 37, 49, seed=1)
+    more = datasets_silhouettes.drawn(np.resize(labels, 120), 37, 49, seed=1)
+    first = datasets_silhouettes.drawn(np.resize(labels, 100), 37, 49, seed=1)
     assert (more[:100] == first).all()
 
 

@@ -6,13 +6,13 @@ import time
 import numpy as np
 import pytest
 
+from nnclassroom.exercises.nb12 import through_a_root
+from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
-from nncourse.kernels.backend import choose
-from nncourse.kernels.exchange import through_a_root
 from nncourse.model.network import make_network
 from nncourse.model.training import train
-from nncourse.parallel.simulated import (
+from nncourse.parallel.simulation import (
     ExchangeError,
     Link,
     fit_link,

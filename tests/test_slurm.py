@@ -18,8 +18,8 @@ import pytest
 import slurm_cluster
 from processes import MPI, until
 
+from nnclassroom.exercises import kept_kernels
 from nncourse import device
-from nncourse.kernels import kept_kernels
 from nncourse.kernels.activations import sigmoid
 from nncourse.model import files
 
@@ -264,7 +264,7 @@ def test_the_experiment_takes_the_gpus_that_the_job_got(slurm, course, tmp_path)
         number = slurm.submit(f"--gres=gpu:{gpus}", EXPERIMENT, "--epochs", "5", cwd=course, VENV=stub)
         assert slurm.wait(number)["ExitCode"] == "0:0", log_of(course, "experiment", number)
         last = log_of(course, "experiment", number).splitlines()[-1]
-        assert last == f"-m nncourse experiment resnet34 --out experiment --devices {wanted} --epochs 5"
+        assert last == f"-m nnclassroom experiment resnet34 --out experiment --devices {wanted} --epochs 5"
 
 
 @MPI

@@ -14,11 +14,11 @@ from processes import MPI, until
 
 from nncourse.errors import CourseError
 from nncourse.model import files
-from nncourse.parallel import guard, heartbeat, start, world
-from nncourse.parallel import member as member_of
-from nncourse.parallel.guard import Watch
-from nncourse.parallel.heartbeat import STARTING, WAITING, WORKING, Heartbeat
-from nncourse.parallel.simulated import simulate
+from nncourse.parallel.launch import guard, heartbeat, start, world
+from nncourse.parallel.launch import member as member_of
+from nncourse.parallel.launch.guard import Watch
+from nncourse.parallel.launch.heartbeat import STARTING, WAITING, WORKING, Heartbeat
+from nncourse.parallel.simulation import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 10  # within which all of them are gone
@@ -26,7 +26,7 @@ ENDLESS = ("--dataset", "xor", "--layers", "2,3,1", "--batch-size", "8", "--epoc
 
 
 def command(*arguments) -> list[str]:
-    return [sys.executable, "-m", "nncourse", *map(str, arguments)]
+    return [sys.executable, "-m", "nnclassroom", *map(str, arguments)]
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -113,7 +113,7 @@ def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
     (folder.parent / "harm").mkdir(exist_ok=True)
     lines = [
         "import os, sys, time",
-        "from nncourse.parallel import world",
+        "from nncourse.parallel.launch import world",
         f"if os.environ.get('{heartbeat.VARIABLE}') and world.told(os.environ).rank == {rank}:",
         "    import itertools",
         "    import nncourse.model.data_parallel as there",

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from nncourse.classroom.stepwise import Steps
+from nnclassroom.figures.nb05_by_hand import Steps
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.model.layers import Dense
 from nncourse.model.network import Network, cost_of, forward, make_network
 
@@ -53,8 +53,8 @@ def test_the_truth_is_the_gradient(cost, rows):
 @pytest.mark.parametrize(("cost", "activation"), [("mse", "relu"), ("binary_cross_entropy", "tanh")])
 def test_a_line_for_each_number_with_its_own_equation(cost, activation):
     steps = Steps(network(cost, activation), X[0], Y[0])
-    table = steps.check(**steps.truth)
-    assert len(table.lines) == sum(value.size for value in steps.truth.values())
+    table = steps.check(**steps.reference)
+    assert len(table.lines) == sum(value.size for value in steps.reference.values())
     lines = {line[0]: line for line in table.lines}
     assert lines["z²₃"][1] == "(1) Σₖ w²₃ₖ a¹ₖ + b²₃"
     assert lines["a³₂"][1].endswith(f"{activation}(z³₂)")
@@ -90,7 +90,7 @@ def test_the_truth_is_shown_on_request_only_and_never_where_a_number_is_open(ste
     table = steps.check(show_truth=True, a2=yours)
     for text in (str(table), table._repr_html_()):
         assert open_ not in text and wrong in text and "truth" in text
-    assert max(map(len, str(steps.check(show_truth=True, **steps.truth)).splitlines())) <= 80
+    assert max(map(len, str(steps.check(show_truth=True, **steps.reference)).splitlines())) <= 80
 
 
 def test_a_mistake_on_the_way_forward_is_named(steps):
@@ -143,7 +143,7 @@ def test_a_zero_names_no_kind():
 @pytest.mark.parametrize("seed", range(20))
 def test_a_number_from_nowhere_is_only_wrong(steps, seed):
     rng = np.random.default_rng(seed)
-    names = [name for name in steps.truth if name[0] == "d"]
+    names = [name for name in steps.reference if name[0] == "d"]
     wrong = {name: steps[name] * rng.uniform(1.1, 1.4, steps[name].shape) for name in names}
     assert set(marks(steps.check(**wrong))) == {"✗"}
 
@@ -201,9 +201,9 @@ def test_of_a_batch_a_line_for_each_matrix():
     steps = Steps(network(), X, Y)
     worse = steps["d3"].copy()
     worse[1, 0] += 1
-    table = steps.check(**steps.truth | {"d3": worse, "dw2": None, "d2": steps["d2"][:2]})
+    table = steps.check(**steps.reference | {"d3": worse, "dw2": None, "d2": steps["d2"][:2]})
     lines = {line[0]: line for line in table.lines}
-    assert len(lines) == len(steps.truth)
+    assert len(lines) == len(steps.reference)
     assert lines["D³"] == ("D³", "(4b) (D W) ⊙ S", "1 wrong", "(3, 2)", "✗")
     assert lines["dW²"][-1] == "○ open" and lines["D²"][1] == "wanted shape (3, 3)"
     assert lines["dW³"][2:] == ("all right", "(2, 3)", "✓")

@@ -9,9 +9,9 @@ from processes import gpus, in_processes
 
 from nncourse import datasets
 from nncourse import device as devices
+from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Alone
-from nncourse.kernels.backend import choose
 from nncourse.model.network import make_network, training_step
 from nncourse.model.training import evaluate, train
 from nncourse.model.updates import SGD, Adam
@@ -21,7 +21,7 @@ from nncourse.parallel.averaging import train_by_averaging
 from nncourse.parallel.hybrid import ideal_share, measured_shares, measured_step, step_seconds, take_device
 from nncourse.parallel.larger_batches import larger_batches
 from nncourse.parallel.pipeline import SCHEDULES, train_pipeline
-from nncourse.parallel.simulated import Link, simulate
+from nncourse.parallel.simulation import Link, simulate
 from nncourse.parallel.stages import flops, grid, partition
 from nncourse.parallel.subgroup import Subgroup
 from nncourse.parallel.timeline import gathered, idle_share, made_up

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+from nnclassroom import timing
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.judge import check
+from nnclassroom.timing import pytorch
 from nncourse import device
-from nncourse.classroom import pytorch, timing
+from nncourse.catalogue import epochs, operations
 from nncourse.errors import CourseError
-from nncourse.kernels import check
-from nncourse.kernels.catalogue import epochs, find, operations
 
 SMALL = {"batch": 4, "n_in": 3, "n_out": 2}
 dense = find("dense_forward")
@@ -68,8 +70,8 @@ def _compute() -> None:
 
 @pytest.mark.parametrize("operation", (operations() | epochs()).values(), ids=lambda operation: operation.name)
 def test_every_operation_can_be_timed(operation, quick):
-    if operation.sizes_to_time:  # its sizes depend on each other
-        few = {"n": 20} if operation.whole_epoch else {"batch": 2}
+    if operation.trial.sizes_to_time:  # its sizes depend on each other
+        few = {"n": 20} if operation.trial.iterates else {"batch": 2}
         rows = timing.time_kernels(operation, few, ["numpy"])
         assert [(row.kernel, row.seconds) for row in rows] == [("numpy", 1e-3)]
         return
@@ -158,7 +160,7 @@ def test_pytorch_computes_the_same(operation):
     def with_tensors(*arguments):
         return function(*[torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments])
 
-    for sizes in operation.sizes_to_check or [dict.fromkeys(operation.size_names, 5)]:
+    for sizes in operation.trial.sizes_to_check or [dict.fromkeys(operation.size_names, 5)]:
         arguments = check.random_case(operation, sizes).arguments
         if operation.name == "dropout":  # PyTorch leaves out others, unless it leaves out none
             arguments = (arguments[0], 0.0, *arguments[2:])

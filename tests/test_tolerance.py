@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from nncourse.kernels import cases
-from nncourse.kernels.check import compare
+from nnclassroom.judge import cases
+from nnclassroom.judge.check import compare
+from nnclassroom.judge.tolerance import truths_of
 from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.dense import dense_forward
-from nncourse.kernels.truth import truths_of
 
 
 def one_after_the_other(A, W, b, stride, before, after):
@@ -21,7 +21,7 @@ def one_after_the_other(A, W, b, stride, before, after):
 
 
 def equal_numbers(operation, seed):
-    sizes = operation.sizes_to_check[0] if operation.sizes_to_check else cases.usual_sizes(operation)[1]
+    sizes = operation.trial.sizes_to_check[0] if operation.trial.sizes_to_check else cases.usual_sizes(operation)[1]
     return cases.make_case(operation, sizes, "equal", np.random.default_rng(seed)).arguments
 
 

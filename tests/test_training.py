@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nncourse import datasets
+from nncourse.backend import EPOCH_KERNELS, choose
+from nncourse.epochs.dense import dense_sgd_epoch
 from nncourse.errors import CourseError, DoesNotFitError
-from nncourse.kernels.backend import EPOCH_KERNELS, choose
-from nncourse.kernels.epoch.dense import dense_sgd_epoch
 from nncourse.model import metrics
 from nncourse.model.network import MOST_ROWS, make_network, training_step
 from nncourse.model.training import evaluate, train
@@ -269,7 +269,7 @@ def test_backends_of_the_cpu_agree(moons, backend, activation, cost):
 
 @pytest.mark.parametrize(("activation", "cost"), [SETTINGS[1], ("sigmoid", "categorical_cross_entropy")])
 def test_the_cuda_backend_agrees_under_the_emulator(moons, activation, cost):
-    from nncourse.cuda import emulate
+    from cuda_on_cpu import emulate
 
     if reason := emulate.why_not():
         pytest.skip(reason)

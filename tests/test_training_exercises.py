@@ -5,14 +5,15 @@ import pytest
 from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
 from test_answers import RIGHT
 
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import solution_text
+from nnclassroom.exercises.nb06 import algorithm_1, best_rate, stop_early
+from nnclassroom.exercises.own_backend import choose
+from nnclassroom.judge.check import check
+from nnclassroom.notebook import speedup
+from nnclassroom.widgets.playground.engine import Engine, Settings
 from nncourse import datasets
-from nncourse.classroom import speedup
-from nncourse.classroom.course import solution_text
-from nncourse.classroom.playground_engine import Engine, Settings
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find
-from nncourse.kernels.training_exercises import algorithm_1, best_rate, stop_early
 from nncourse.model.network import make_network, training_step
 from nncourse.model.training import train
 from nncourse.model.updates import SGD, Adam
@@ -63,7 +64,7 @@ def test_in_this_process_the_verdict_names_mistakes_too():
         (moves_biases_alone, "the weights have not moved"),
         (lambda *arguments: None, "is as it was"),
     ):
-        assert says in algorithm_1.check(kernel).line
+        assert says in check(algorithm_1, kernel).line
 
 
 def counting() -> str:

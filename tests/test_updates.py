@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from nncourse import datasets
+from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.kernels.backend import choose
 from nncourse.kernels.update import sgd_update
 from nncourse.model import files, training
 from nncourse.model.layers import Dense, LayerSequence
@@ -321,7 +321,7 @@ class Watched:
 
     def __init__(self, backend):
         self.backend, self.seen = backend, []
-        for name in ("device", "kernels", "notes", "yours", "asked", "unused", "to_device"):
+        for name in ("device", "kernels", "epochs", "notes", "yours", "asked", "unused", "to_device"):
             setattr(self, name, getattr(backend, name))
 
     def __getattr__(self, name: str):

@@ -5,10 +5,10 @@ import pytest
 from drawn_widgets import every_control_is_described_and_changes_picture_and_words
 from figures import fits_on_its_page, png
 
-from nncourse.classroom import valley
-from nncourse.kernels import kept_kernels
-from nncourse.kernels.backend import choose
-from nncourse.kernels.catalogue import find
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.own_backend import choose
+from nnclassroom.widgets import race as valley
 from nncourse.model.updates import SGD, Adam
 
 NUMPY = choose("numpy")

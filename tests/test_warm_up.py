@@ -5,21 +5,21 @@ import pytest
 from exercise_operations import belongs_to_no_backend, kernel_is_right_and_can_be_shown
 from figures import fits_on_its_page, png
 
-from nncourse.classroom import matrices, picture
-from nncourse.cuda import emulate
+from cuda_on_cpu import emulate
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.nb03b import add_bias, one_sample, turn_round
+from nnclassroom.figures import nb03, picture
 from nncourse.device import gpu_available
-from nncourse.kernels.catalogue import find
-from nncourse.kernels.warm_up import add_bias, one_sample, turn_round
 
 OPERATIONS = add_bias, turn_round, one_sample
 KERNELS = [(operation, name) for operation in OPERATIONS for name in operation.kernels]
 FIGURES = {
-    "products": (lambda: matrices.plot_products([(1, 1), (1, 3), (5, 3)], n_in=4), "A (5, 4), Wᵀ (4, 3), Z (5, 3)"),
-    "row-major": (lambda: matrices.plot_row_major(3, 4), "12 cells"),
-    "gpu": (lambda: matrices.plot_gpu(132, 64), "132 multiprocessors"),
-    "steps": (lambda: matrices.plot_tile_steps(3, 2), "3 steps"),
-    "banks": (lambda: matrices.plot_banks((16, 17)), "Rows of 16: 0, 16, 0, 16, 0"),
-    "ladder": (lambda: matrices.plot_ladder({"slow": 8e-3, "fast": 2e-3}, 1e12, 1e9, "a title"), "2 ms, 4× as fast"),
+    "products": (lambda: nb03.plot_products([(1, 1), (1, 3), (5, 3)], n_in=4), "A (5, 4), Wᵀ (4, 3), Z (5, 3)"),
+    "row-major": (lambda: nb03.plot_row_major(3, 4), "12 cells"),
+    "gpu": (lambda: nb03.plot_gpu(132, 64), "132 multiprocessors"),
+    "steps": (lambda: nb03.plot_tile_steps(3, 2), "3 steps"),
+    "banks": (lambda: nb03.plot_banks((16, 17)), "Rows of 16: 0, 16, 0, 16, 0"),
+    "ladder": (lambda: nb03.plot_ladder({"slow": 8e-3, "fast": 2e-3}, 1e12, 1e9, "a title"), "2 ms, 4× as fast"),
 }
 
 

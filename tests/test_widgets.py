@@ -9,7 +9,8 @@ from figures import fits_on_its_page, png
 from matplotlib.figure import Figure
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
-from nncourse.classroom import plots, widgets
+from nnclassroom.figures import common
+from nnclassroom.widgets import simple
 
 PNG = b"\x89PNG\r\n"
 
@@ -41,13 +42,13 @@ def numbers(text):
 
 @pytest.mark.parametrize("name", ["neuron", "activations", "descent", "threshold"])
 def test_every_control_has_a_label_and_a_tip_and_changes_picture_and_words(made, scores, name):
-    panel = made(getattr(widgets, name)(*(scores if name == "threshold" else ())))
+    panel = made(getattr(simple, name)(*(scores if name == "threshold" else ())))
     same = ("activation",) if name == "neuron" else ()  # step and sigmoid part the plane at the same line
     every_control_is_described_and_changes_picture_and_words(panel, same)
 
 
 def test_the_line_of_a_neuron_is_where_z_is_zero(made):
-    panel = made(widgets.neuron())
+    panel = made(simple.neuron())
     panel.set(w1=2, w2=-0.5, b=0.25)
     line = np.frombuffer(panel.frame["line"]["bytes"], np.float32).reshape(2, 2)
     assert line @ (2, -0.5) + 0.25 == pytest.approx([0, 0], abs=1e-5)
@@ -58,7 +59,7 @@ def test_the_line_of_a_neuron_is_where_z_is_zero(made):
 
 
 def test_the_plane_of_a_neuron_is_its_output(made):
-    panel = made(widgets.neuron(np.array([[-1.0, -1.0], [1.0, 1.0]]), np.array([0, 1])))
+    panel = made(simple.neuron(np.array([[-1.0, -1.0], [1.0, 1.0]]), np.array([0, 1])))
     panel.set(activation="sigmoid", w1=3, w2=0, b=0)
     shades = np.frombuffer(panel.frame["plane"]["bytes"], np.uint8).reshape(panel.frame["plane"]["shape"])
     x1 = np.linspace(-1.4, 1.4, shades.shape[1])
@@ -67,7 +68,7 @@ def test_the_plane_of_a_neuron_is_its_output(made):
 
 def test_the_points_on_the_wrong_side_are_counted(made, rng):
     X, y = rng.normal(size=(50, 2)), rng.integers(0, 2, 50)
-    panel = made(widgets.neuron(X, y))
+    panel = made(simple.neuron(X, y))
     for name, value in (("w1", -2), ("w2", 1.5), ("b", 0.3)):
         panel.set(**{name: value})
     wrong = sum((-2 * x1 + 1.5 * x2 + 0.3 > 0) != bool(label) for (x1, x2), label in zip(X, y, strict=True))
@@ -76,12 +77,12 @@ def test_the_points_on_the_wrong_side_are_counted(made, rng):
 
 def test_a_neuron_whose_weights_are_zero_has_no_line(made, rng):
     X, y = rng.normal(size=(9, 2)), np.array([0, 1, 1] * 3)
-    assert (plots.neuron_says((0, 0), 0, X) == 0).all()  # step(0) = 0
-    figure = plots.plot_neuron((0, 0), 0, X, y)
+    assert (common.neuron_says((0, 0), 0, X) == 0).all()  # step(0) = 0
+    figure = common.plot_neuron((0, 0), 0, X, y)
     assert "z = 0" not in [text.get_text() for text in figure.legends[0].texts]
 
 
-@pytest.mark.parametrize("name", widgets.ACTIVATIONS)
+@pytest.mark.parametrize("name", simple.ACTIVATIONS)
 def test_value_and_slope_of_an_activation_are_right(made, name):
     at = 0.7
     value = {
@@ -102,16 +103,16 @@ def test_value_and_slope_of_an_activation_are_right(made, name):
         "leaky_relu": 1,
         "softplus": 1 / (1 + np.exp(-at)),
     }[name]
-    panel = made(widgets.activations())
+    panel = made(simple.activations())
     panel.set(name=name, z=at)
     assert numbers(panel.words)[:3] == pytest.approx([at, value, slope], rel=1e-3)
 
 
 def test_a_descent_goes_down_and_a_large_learning_rate_diverges(made):
-    path, costs = plots.descend("bowl", (-1.8, 1.0), 0.05, 20)
+    path, costs = common.descend("bowl", (-1.8, 1.0), 0.05, 20)
     assert path[-1] == pytest.approx([-1.8 * 0.95**20, 0.5**20])  # each step shrinks w1 by 1 - η, w2 by 1 - 10 η
     assert (np.diff(costs) < 0).all()
-    panel = made(widgets.descent())
+    panel = made(simple.descent())
     assert "diverges" not in panel.words
     panel.set(rate=0.3)  # 1 - 10 η is below -1
     assert "diverges" in panel.words
@@ -123,9 +124,9 @@ def test_a_descent_goes_down_and_a_large_learning_rate_diverges(made):
     assert "does not settle" in panel.words and "diverges" not in panel.words
 
 
-@pytest.mark.parametrize("surface", plots.SURFACES)
+@pytest.mark.parametrize("surface", common.SURFACES)
 def test_gradients_of_the_surfaces_are_right(rng, surface):
-    cost, gradient = plots.SURFACES[surface]
+    cost, gradient = common.SURFACES[surface]
     for x, y in rng.uniform(-2, 2, (10, 2)):
         h = 1e-6
         differences = (cost(x + h, y) - cost(x - h, y)) / (2 * h), (cost(x, y + h) - cost(x, y - h)) / (2 * h)
@@ -133,14 +134,14 @@ def test_gradients_of_the_surfaces_are_right(rng, surface):
 
 
 def test_a_start_in_the_other_valley_ends_there():
-    assert plots.descend("two valleys", (-1.5, 1.0), 0.05, 200)[0][-1, 0] < -0.9
-    assert plots.descend("two valleys", (1.5, 1.0), 0.05, 200)[0][-1, 0] > 0.9
+    assert common.descend("two valleys", (-1.5, 1.0), 0.05, 200)[0][-1, 0] < -0.9
+    assert common.descend("two valleys", (1.5, 1.0), 0.05, 200)[0][-1, 0] > 0.9
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.25, 0.5, 0.9, 1.0])
 def test_the_numbers_at_a_threshold_are_those_of_scikit_learn(made, scores, threshold):
     values, labels = scores
-    panel = made(widgets.threshold(values, labels))
+    panel = made(simple.threshold(values, labels))
     panel.set(threshold=threshold)
     predictions = (values > threshold).astype(int)
     (tn, fp), (fn, tp) = confusion_matrix(labels, predictions)
@@ -153,26 +154,26 @@ def test_the_numbers_at_a_threshold_are_those_of_scikit_learn(made, scores, thre
 @pytest.mark.parametrize("column", [False, True])
 def test_outputs_of_a_network_are_taken_as_they_come(made, scores, column):
     values, labels = (array.reshape(-1, 1) if column else array for array in scores)
-    assert "True positives" in made(widgets.threshold(values.astype(np.float32), labels)).words
+    assert "True positives" in made(simple.threshold(values.astype(np.float32), labels)).words
 
 
 def test_scores_beyond_zero_and_one_widen_the_slider(made):
-    slider = made(widgets.threshold([-3.0, 4.0], [0, 1])).by_name["threshold"]
+    slider = made(simple.threshold([-3.0, 4.0], [0, 1])).by_name["threshold"]
     assert (slider.low, slider.high) == (-3, 4)
 
 
 def test_a_class_without_samples_does_not_break_the_picture(scores):
-    assert isinstance(plots.plot_threshold(scores[0], np.zeros(200, int)), Figure)
+    assert isinstance(common.plot_threshold(scores[0], np.zeros(200, int)), Figure)
 
 
 def still_figures(scores):
     """Every still figure, with its defaults as far as it has some."""
     X = np.random.default_rng(1).normal(size=(20, 2))
     return {
-        "neuron": plots.plot_neuron((1, -1), 0.5, X, (X[:, 0] > 0).astype(int), "title"),
-        "activation": plots.plot_activation(widgets.ACTIVATIONS, "title"),
-        "descent": plots.plot_descent(title="title"),
-        "threshold": plots.plot_threshold(*scores, title="title"),
+        "neuron": common.plot_neuron((1, -1), 0.5, X, (X[:, 0] > 0).astype(int), "title"),
+        "activation": common.plot_activation(simple.ACTIVATIONS, "title"),
+        "descent": common.plot_descent(title="title"),
+        "threshold": common.plot_threshold(*scores, title="title"),
     }
 
 
@@ -189,6 +190,6 @@ def test_still_figures_have_labels_and_fit_on_their_page(scores):
     [("step", 0, "jumps"), ("step", 1, "changes nothing"), ("relu", 0, "kink"), ("sigmoid", 0, "times 0.25")],
 )
 def test_the_words_on_a_small_change_are_true_at_jumps_and_kinks_too(name, z, words):
-    shown = widgets.activations()
+    shown = simple.activations()
     shown.set(name=name, z=z)
     assert words in shown.words

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from nncourse import worker
+from nnclassroom.judge import worker
 from nncourse.errors import CourseError
 
 

@@ -11,10 +11,10 @@ from operator import attrgetter
 import numpy as np
 import pytest
 
-from nncourse.cuda import emulate
-from nncourse.kernels import check
+from cuda_on_cpu import emulate
+from nnclassroom.judge import check
+from nncourse.catalogue import operations
 from nncourse.kernels.activations import relu, sigmoid
-from nncourse.kernels.catalogue import operations
 from nncourse.kernels.confusion import confusion_matrix
 from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.convolution_backpropagation import (
@@ -840,7 +840,7 @@ def test_mutant_is_rejected_under_the_emulator(mutant):
     if emulate.why_not():
         pytest.skip(emulate.why_not())
     kernel = kernel_of(mutant)
-    verdict = kernel.operation.check(kernel, device="emulator")
+    verdict = check.check(kernel.operation, kernel, device="emulator")
     assert not verdict, f"accepted: {verdict}"
     assert "compile" not in verdict.line and "argument count" not in verdict.line, str(verdict)
 
@@ -851,7 +851,7 @@ def test_race_is_found_under_the_emulator(mutant):
         pytest.skip(emulate.why_not())
     kernel = kernel_of(mutant)
     lines = kernel.source.text.splitlines()
-    verdict = kernel.operation.check(kernel, device="emulator")
+    verdict = check.check(kernel.operation, kernel, device="emulator")
     assert not verdict, f"accepted: {verdict}"
     assert "looking for races" in verdict.line and "\n" not in verdict.line
     found = int(verdict.line.split(f"{kernel.source.file}:")[1].split(":")[0])
@@ -861,14 +861,14 @@ def test_race_is_found_under_the_emulator(mutant):
 @mutants([mutant for mutant in MUTANTS if mutant.gpu])
 def test_mutant_is_rejected_on_the_gpu(mutant, gpu):
     kernel = kernel_of(mutant)
-    verdict = kernel.operation.check(kernel, device="gpu")
+    verdict = check.check(kernel.operation, kernel, device="gpu")
     assert not verdict, f"accepted: {verdict}"
 
 
 def test_lost_updates_are_seen_on_the_gpu(gpu):
     """Counting without atomics: the emulator says that counts may be lost, real hardware does lose them."""
     mutant = next(mutant for mutant in RACES if mutant.mistake == "counts without atomics")
-    assert not confusion_matrix.check(kernel_of(mutant), device="gpu")
+    assert not check.check(confusion_matrix, kernel_of(mutant), device="gpu")
 
 
 # ---- Python kernels
@@ -971,13 +971,13 @@ WRONG_PYTHON = [
 
 @pytest.mark.parametrize(("operation", "wrong"), [pair[1:] for pair in WRONG_PYTHON], ids=[w[0] for w in WRONG_PYTHON])
 def test_wrong_python_kernel_is_rejected(operation, wrong):
-    verdict = operation.check(wrong)
+    verdict = check.check(operation, wrong)
     assert not verdict, f"accepted: {verdict}"
     assert "\n" not in verdict.line
 
 
 def test_verdict_names_the_case_the_place_and_both_values():
-    line = dense_forward.check(lambda A, W, b: A @ W.T).line
+    line = check.check(dense_forward, lambda A, W, b: A @ W.T).line
     for word in ("A (1, 1)", "1 of 1 wrong", "Z[0, 0]", "got", "expected"):
         assert word in line
 
@@ -988,6 +988,6 @@ def test_endless_cuda_kernel_ends_in_a_verdict(monkeypatch):
     mutant = Mutant("", "sgd_update", "naive", "if (i < n)", "while (i >= 0) if (i < n)")
     monkeypatch.setattr(check, "LAUNCH_SECONDS", 1.0)
     kernel, start = kernel_of(mutant), time.monotonic()
-    verdict = sgd_update.check(kernel, device="emulator")
+    verdict = check.check(sgd_update, kernel, device="emulator")
     assert not verdict and "did not end within 1 s" in verdict.line
     assert time.monotonic() - start < 60

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from nnclassroom.judge.check import check
 from nncourse.kernels.pooling import averagepool_backward, averagepool_forward, maxpool_backward, maxpool_forward
 
 maxpool, backward = maxpool_forward["numpy"].function, maxpool_backward["numpy"].function
@@ -123,7 +124,7 @@ WRONG_MAXPOOL = {
 
 @pytest.mark.parametrize("mistake", WRONG_MAXPOOL)
 def test_wrong_maxpool_is_rejected(mistake):
-    verdict = maxpool_forward.check(WRONG_MAXPOOL[mistake])
+    verdict = check(maxpool_forward, WRONG_MAXPOOL[mistake])
     assert bool(verdict) == mistake.startswith("right"), str(verdict)
     assert "\n" not in verdict.line
 
@@ -159,7 +160,7 @@ WRONG_MAXPOOL_BACKWARD = {
 
 @pytest.mark.parametrize("mistake", WRONG_MAXPOOL_BACKWARD)
 def test_wrong_maxpool_backward_is_rejected(mistake):
-    assert not maxpool_backward.check(WRONG_MAXPOOL_BACKWARD[mistake])
+    assert not check(maxpool_backward, WRONG_MAXPOOL_BACKWARD[mistake])
 
 
 def running_sums(A, size, stride):
@@ -202,9 +203,9 @@ WRONG_MEANS_BACKWARD = {
 
 @pytest.mark.parametrize("mistake", WRONG_MEANS)
 def test_wrong_mean_is_rejected(mistake):
-    assert not averagepool_forward.check(WRONG_MEANS[mistake])
+    assert not check(averagepool_forward, WRONG_MEANS[mistake])
 
 
 @pytest.mark.parametrize("mistake", WRONG_MEANS_BACKWARD)
 def test_wrong_way_back_of_means_is_rejected(mistake):
-    assert not averagepool_backward.check(WRONG_MEANS_BACKWARD[mistake])
+    assert not check(averagepool_backward, WRONG_MEANS_BACKWARD[mistake])

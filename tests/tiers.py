@@ -21,18 +21,11 @@ import pytest
 TIERS = ("quick", "full", "release")
 # Paths that begin so are the judge and the emulator.
 JUDGES = (
-    "nnclassroom/judge/",
     "cuda_on_cpu/",
     "nncourse/cuda/",
-    *(
-        f"nncourse/{name}"
-        for name in ("child", "text_process", "worker", "classroom/cuda_cell", "classroom/exercise.py")
-    ),
-    *(
-        f"nncourse/kernels/{name}"
-        for name in ("cases", "check", "contract", "endless", "forbidden", "kept_", "members")
-    ),
-    *(f"nncourse/kernels/{name}" for name in ("network_step", "operation", "outside", "truth", "verdict")),
+    *(f"nncourse/kernels/{name}" for name in ("contract", "kernel.py", "operation", "signature", "trial")),
+    "nnclassroom/judge/",
+    *(f"nnclassroom/{name}" for name in ("exercises/kept_kernels", "notebook/cuda_cell", "notebook/exercise.py")),
 )
 
 
@@ -98,7 +91,7 @@ def topic(operation: str) -> tuple[str, ...]:
 
     No suffixes: to a topic belong the Python file and the CUDA text beside it.
     """
-    from nncourse.kernels.catalogue import find
+    from nnclassroom.exercises.catalogue import find
 
     if not operation:
         return ()
@@ -106,7 +99,7 @@ def topic(operation: str) -> tuple[str, ...]:
     texts = [getattr(kernel, "source", None) for kernel in found.kernels.values()]
     files = [kernel.where.partition(":")[0] for kernel in found.kernels.values()]
     files += [shared.file for text in texts if text for shared in text.before]
-    module = getattr(found.truth, "__module__", None) or ""
+    module = getattr(found.reference, "__module__", None) or ""
     return tuple(sorted({_stem(file) for file in files} | {module.replace(".", "/")} - {""}))
 
 

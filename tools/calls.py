@@ -3,7 +3,7 @@
 import textwrap
 from pathlib import Path
 
-from nncourse.kernels.catalogue import epochs, operations
+from nncourse.catalogue import operations
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.operation import Operation
 
@@ -11,7 +11,7 @@ FILE = Path(__file__).parents[1] / "nncourse" / "calls.py"
 
 HEAD = '''"""What a backend can be asked: a method for each operation, for editors and type checkers.
 
-Made by tools/calls.py from the operations' contracts: change these, not this file. A Backend of kernels/backend.py has
+Made by tools/calls.py from the operations' contracts: change these, not this file. A Backend of backend.py has
 a kernel in the place of each method.
 """
 
@@ -27,6 +27,7 @@ class Calls:
     name: str
     device: str
     kernels: Mapping[str, Any]
+    epochs: Mapping[str, Any]
     notes: Mapping[str, str]
     yours: frozenset[str]
     asked: frozenset[str]
@@ -65,7 +66,7 @@ def method(operation: Operation) -> str:
 
 def text() -> str:
     """The whole file."""
-    return "\n".join([HEAD, *map(method, (operations() | epochs()).values())])
+    return "\n".join([HEAD, *map(method, operations().values())])
 
 
 if __name__ == "__main__":

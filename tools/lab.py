@@ -1,7 +1,7 @@
 """Start JupyterLab at the first notebook of the student's copy: `make lab` calls this with .venv's Python.
 
 The copy, my_notebooks/, has no outputs. It is made at the first start, and brought up to date at later ones when the
-course has changed; nncourse/classroom/own_copy.py says how. In a hand-out notebooks/ itself is such a copy. With
+course has changed; nnclassroom/handing_out/own_copy.py says how. In a hand-out notebooks/ itself is such a copy. With
 NNCOURSE_LANG=es the course is in Spanish, and the copy mis_cuadernos/.
 
 It is safe on a shared machine: JupyterLab listens on localhost only, requires a token that is new each time, and its
@@ -98,7 +98,7 @@ def language(asked: str) -> str:
 def notebooks(spoken: str = "en") -> Path:
     """The student's copy in this language, made or brought up to date, which is said. Exits if there is none."""
     sys.path.insert(0, str(ROOT))  # the course in this folder, also where .venv belongs to another
-    from nncourse.classroom import own_copy
+    from nnclassroom.handing_out import own_copy
     from nncourse.errors import CourseError
 
     folder = own_copy.folder_of(ROOT, spoken)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from nnclassroom.judge.check import check
+
 TOOLS = ("memcheck", "racecheck")
 FOUND = 9  # the exit status that compute-sanitizer returns if it finds errors
 
@@ -34,12 +36,12 @@ def check_all() -> int:
     import cupy
     import pytest
 
-    from nncourse.kernels.catalogue import epochs, operations
+    from nncourse.catalogue import epochs, operations
 
     cupy.cuda.set_allocator(None)  # one allocation per array: in CuPy's pool memcheck cannot see where arrays end
     every = (operations() | epochs()).values()
     kernels = [kernel for operation in every for kernel in operation.kernels.values() if kernel.cuda]
-    verdicts = [kernel.operation.check(kernel, device="gpu") for kernel in kernels]
+    verdicts = [check(kernel.operation, kernel, device="gpu") for kernel in kernels]
     print(*verdicts, sep="\n", flush=True)
     # In the small cases of check(), one_kernel uses few blocks; these tests use clusters and grids.
     tests = Path(__file__).parents[1] / "tests"

@@ -245,7 +245,8 @@ def serve_others() -> None:
 
     The kernel of ipykernel's wheel names just "python", which Jupyter takes for its own.
     """
-    subprocess.run([str(VENV_PYTHON), "-m", "compileall", "-q", str(ROOT / "nncourse")], check=True)
+    packages = [str(ROOT / name) for name in ("cuda_on_cpu", "nncourse", "nnclassroom")]
+    subprocess.run([str(VENV_PYTHON), "-m", "compileall", "-q", *packages], check=True)
     specification = VENV / "share" / "jupyter" / "kernels" / "python3" / "kernel.json"
     kernel = json.loads(specification.read_text(encoding="utf-8"))
     kernel["argv"][0] = str(VENV_PYTHON)

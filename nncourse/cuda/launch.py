@@ -12,9 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from nncourse.cuda import emulate
+from cuda_on_cpu.source import DTYPES, CudaSource, Parameter, constant_arrays, parameters
 from nncourse.cuda.compile import gpu_constant, gpu_kernel
-from nncourse.cuda.source import DTYPES, CudaSource, Parameter, constant_arrays, parameters
 from nncourse.device import on_gpu
 from nncourse.errors import CourseError
 
@@ -62,6 +61,8 @@ def launch(
         kernel(grid, block, passed, shared_mem=shared_bytes)
     else:
         full = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
+        from cuda_on_cpu import emulate  # most networks never need it
+
         emulate.run(source, function, *full, passed, shared_bytes, constants=filled, **emulator_options)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 ALPHA = 0.01  # the slope of leaky ReLU below zero
 SOURCE = cuda_beside(__file__, f"ALPHA={ALPHA}f")
@@ -23,10 +24,12 @@ def elementwise(name: str, formula: str, truth: Callable, equation: str = "", fl
         formula,
         equation=equation,
         contract="z (*n) -> a (*n)",
-        truth=truth,
-        magnitude=lambda z: np.maximum(1, np.abs(truth(z))),
-        hostile=("zeros", "large", "special"),
+        reference=truth,
         flops=lambda n: flops * n,
+        trial=Trial(
+            error_scale=lambda z: np.maximum(1, np.abs(truth(z))),
+            edge_cases=("zeros", "large", "special"),
+        ),
     )
     operation.cuda_kernel("naive", SOURCE)
     return operation
@@ -256,10 +259,12 @@ softmax = Operation(
     "softmax",
     "A[i, j] = exp(Z[i, j]) / Σ_k exp(Z[i, k])",
     contract="Z (batch, n) -> A (batch, n)",
-    truth=_softmax_truth,
-    magnitude=np.ones_like,
-    hostile=("zeros", "large"),
+    reference=_softmax_truth,
     flops=lambda batch, n: 5 * batch * n,
+    trial=Trial(
+        error_scale=np.ones_like,
+        edge_cases=("zeros", "large"),
+    ),
 )
 
 
@@ -303,10 +308,12 @@ softmax_delta = Operation(
     "D[i] = A[i] ⊙ (G[i] − Σ_k G[i, k] A[i, k]), the slope of softmax times a gradient",
     equation="(4a)",
     contract="G (batch, n), A (batch, n) -> D (batch, n)",
-    truth=_softmax_delta_truth,
-    magnitude=lambda G, A: abs(A) * (abs(G) + np.sum(abs(G * A), axis=1, keepdims=True)),
-    hostile=("zeros", "large"),
+    reference=_softmax_delta_truth,
     flops=lambda batch, n: 4 * batch * n,
+    trial=Trial(
+        error_scale=lambda G, A: abs(A) * (abs(G) + np.sum(abs(G * A), axis=1, keepdims=True)),
+        edge_cases=("zeros", "large"),
+    ),
 )
 
 

@@ -13,7 +13,7 @@ output_delta = Operation(
     "D = G ⊙ S",
     equation="(4a)",
     contract="G (*n), S (*n) -> D (*n)",
-    truth=np.multiply,
+    reference=np.multiply,
     flops=lambda n: n,
 )
 
@@ -22,7 +22,7 @@ hidden_delta = Operation(
     "D_below = (D W) ⊙ S",
     equation="(4b)",
     contract="D (batch, n_out), W (n_out, n_in), S (batch, n_in) -> D_below (batch, n_in)",
-    truth=lambda D, W, S: np.einsum("ij,jk->ik", D, W) * S,
+    reference=lambda D, W, S: np.einsum("ij,jk->ik", D, W) * S,
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in + batch * n_in,
 )
 
@@ -31,7 +31,7 @@ bias_gradient = Operation(
     "db = mean of D over the batch",
     equation="(4c)",
     contract="D (batch, n_out) -> db (n_out,)",
-    truth=lambda D: np.einsum("ij->j", D) / len(D),
+    reference=lambda D: np.einsum("ij->j", D) / len(D),
     flops=lambda batch, n_out: batch * n_out,
 )
 
@@ -40,7 +40,7 @@ weight_gradient = Operation(
     "dW = Dᵀ A / batch",
     equation="(4d)",
     contract="D (batch, n_out), A (batch, n_in) -> dW (n_out, n_in)",
-    truth=lambda D, A: np.einsum("ij,ik->jk", D, A) / len(D),
+    reference=lambda D, A: np.einsum("ij,ik->jk", D, A) / len(D),
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in,
 )
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 
 def _classes(rng, shape, sizes):
@@ -33,11 +34,13 @@ confusion_matrix = Operation(
     "M[i, j] = number of samples with label i and prediction j",
     contract="labels (n,) int, predictions (n,) int, classes () int -> M (classes, classes) int",
     output="accumulated",
-    truth=_truth,
-    values={"labels": _classes, "predictions": _classes},
-    hostile=(),
-    advice=lambda place, labels, predictions, classes: _occurs(labels, predictions, *place),
+    reference=_truth,
     flops=lambda n, classes: n,
+    trial=Trial(
+        values={"labels": _classes, "predictions": _classes},
+        edge_cases=(),
+        advice=lambda place, labels, predictions, classes: _occurs(labels, predictions, *place),
+    ),
 )
 
 
@@ -82,16 +85,16 @@ def _sums(place, M) -> str:
     return f"M[{j}, {j}] is {int(M[j, j])}, row {j} adds up to {int(M[j].sum())}, column {j} to {int(M[:, j].sum())}"
 
 
-FROM_M = {"values": {"M": _counts}, "hostile": (), "advice": _sums}
+FROM_M = Trial(values={"M": _counts}, edge_cases=(), advice=_sums)
 
 precision = Operation(
     "precision",
     "P[j] = TP / (TP + FP) = M[j, j] / Σ_i M[i, j]",
     equation="(5)",
     contract="M (classes, classes) int -> P (classes,)",
-    truth=lambda M: _quotient(np.einsum("jj->j", M), np.einsum("ij->j", M)),
+    reference=lambda M: _quotient(np.einsum("jj->j", M), np.einsum("ij->j", M)),
     flops=lambda classes: classes * classes + classes,
-    **FROM_M,
+    trial=FROM_M,
 )
 
 recall = Operation(
@@ -99,9 +102,9 @@ recall = Operation(
     "R[i] = TP / (TP + FN) = M[i, i] / Σ_j M[i, j]",
     equation="(6)",
     contract="M (classes, classes) int -> R (classes,)",
-    truth=lambda M: _quotient(np.einsum("ii->i", M), np.einsum("ij->i", M)),
+    reference=lambda M: _quotient(np.einsum("ii->i", M), np.einsum("ij->i", M)),
     flops=lambda classes: classes * classes + classes,
-    **FROM_M,
+    trial=FROM_M,
 )
 
 f1 = Operation(
@@ -109,9 +112,11 @@ f1 = Operation(
     "F[i] = 2 TP / (2 TP + FP + FN) = 2 P R / (P + R)",
     equation="(7)",
     contract="M (classes, classes) int -> F (classes,)",
-    truth=lambda M: _quotient(2 * precision.truth(M) * recall.truth(M), precision.truth(M) + recall.truth(M)),
+    reference=lambda M: _quotient(
+        2 * precision.reference(M) * recall.reference(M), precision.reference(M) + recall.reference(M)
+    ),
     flops=lambda classes: 2 * classes * classes + 2 * classes,
-    **FROM_M,
+    trial=FROM_M,
 )
 
 

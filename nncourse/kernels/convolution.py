@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.cuda.source import CudaSource
+from cuda_on_cpu.source import CudaSource
 from nncourse.device import on_gpu
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 # Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU wants large
 # matrices, and few launches.
@@ -62,42 +63,44 @@ convolution_forward = Operation(
     "stride () int, before () int, after () int -> Z (batch, c_out, h_out, w_out)"
     " where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
     "k >= 1, stride >= 1",
-    truth=_truth,
-    advice=_which_window,
+    reference=_truth,
     flops=_flops,
-    # Those of the hostile values come first. They have no padding: an infinite weight times a zero of the padding is
-    # NaN, and a kernel that leaves out the padding is right too.
-    sizes_to_check=[
-        _sizes(2, 3, 7, 9, 4, 3, 2, 0, 0),
-        _sizes(1, 1, 1, 1, 1, 1, 1, 0, 0),
-        _sizes(2, 1, 1, 1, 3, 3, 1, 1, 1),  # one pixel
-        _sizes(3, 2, 4, 5, 2, 2, 1, 0, 1),  # "same", an even filter
-        _sizes(1, 4, 6, 5, 3, 3, 1, 1, 1),  # "same", an odd one
-        _sizes(2, 2, 5, 5, 3, 5, 1, 0, 0),  # a filter as large as the image
-        _sizes(1, 1, 3, 2, 2, 5, 2, 2, 3),  # a larger one
-        _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie in the padding altogether
-        _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
-        _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
-        _sizes(1, 1, 40, 37, 5, 2, 1, 0, 1),  # more than a tile of 16 × 16 or 32 × 8, also with strides
-        _sizes(1, 2, 38, 70, 3, 3, 2, 1, 1),
-        _sizes(1, 1, 60, 5, 2, 4, 3, 1, 2),
-        _sizes(2, 3, 3, 4, 70, 1, 2, 1, 0),
-        _sizes(2, 8, 8, 16, 5, 3, 1, 1, 1),
-        _sizes(1, 33, 4, 4, 2, 3, 1, 1, 1),
-        _sizes(1, 2, 19, 11, 2, 4, 4, 4, 6),  # 16 windows side by side are 64 pixels wide, as notebook 10 promises
-        _sizes(2, 1, 6, 7, 2, 2, 4, 5, 4),  # wide padding
-        _sizes(1, 1, 2, 1100, 2, 3, 1, 1, 1),  # long and thin
-        _sizes(1, 2, 1060, 1, 1, 2, 2, 0, 1),
-    ],
-    draw_sizes=_draw,
-    large_sizes=[
-        _sizes(65_900, 1, 1, 1, 1, 1, 1, 0, 0),
-        _sizes(1, 1, 1, 1, 66_300, 1, 1, 0, 0),
-        _sizes(1, 1, 260, 259, 1, 2, 1, 0, 1),
-        _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
-        _sizes(1, 33, 8, 8, 9, 8, 1, 0, 0),  # more weights than the 64 KB of constant memory hold
-    ],
-    sizes_to_time=_sizes_to_time,
+    trial=Trial(
+        advice=_which_window,
+        # The first has the edge cases. It has no padding: an infinite weight times a zero of the padding is NaN, and a
+        # kernel that leaves out the padding is right too.
+        sizes_to_check=[
+            _sizes(2, 3, 7, 9, 4, 3, 2, 0, 0),
+            _sizes(1, 1, 1, 1, 1, 1, 1, 0, 0),
+            _sizes(2, 1, 1, 1, 3, 3, 1, 1, 1),  # one pixel
+            _sizes(3, 2, 4, 5, 2, 2, 1, 0, 1),  # "same", an even filter
+            _sizes(1, 4, 6, 5, 3, 3, 1, 1, 1),  # "same", an odd one
+            _sizes(2, 2, 5, 5, 3, 5, 1, 0, 0),  # a filter as large as the image
+            _sizes(1, 1, 3, 2, 2, 5, 2, 2, 3),  # a larger one
+            _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie in the padding altogether
+            _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
+            _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
+            _sizes(1, 1, 40, 37, 5, 2, 1, 0, 1),  # more than a tile of 16 × 16 or 32 × 8, also with strides
+            _sizes(1, 2, 38, 70, 3, 3, 2, 1, 1),
+            _sizes(1, 1, 60, 5, 2, 4, 3, 1, 2),
+            _sizes(2, 3, 3, 4, 70, 1, 2, 1, 0),
+            _sizes(2, 8, 8, 16, 5, 3, 1, 1, 1),
+            _sizes(1, 33, 4, 4, 2, 3, 1, 1, 1),
+            _sizes(1, 2, 19, 11, 2, 4, 4, 4, 6),  # 16 windows side by side are 64 pixels wide, as notebook 10 promises
+            _sizes(2, 1, 6, 7, 2, 2, 4, 5, 4),  # wide padding
+            _sizes(1, 1, 2, 1100, 2, 3, 1, 1, 1),  # long and thin
+            _sizes(1, 2, 1060, 1, 1, 2, 2, 0, 1),
+        ],
+        draw_sizes=_draw,
+        large_sizes=[
+            _sizes(65_900, 1, 1, 1, 1, 1, 1, 0, 0),
+            _sizes(1, 1, 1, 1, 66_300, 1, 1, 0, 0),
+            _sizes(1, 1, 260, 259, 1, 2, 1, 0, 1),
+            _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
+            _sizes(1, 33, 8, 8, 9, 8, 1, 0, 0),  # more weights than the 64 KB of constant memory hold
+        ],
+        sizes_to_time=_sizes_to_time,
+    ),
 )
 
 

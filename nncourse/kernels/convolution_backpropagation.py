@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.cuda.source import CudaSource
+from cuda_on_cpu.source import CudaSource
 from nncourse.device import on_gpu
 from nncourse.kernels.convolution import MOST_COLUMNS, ON_TILES
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 OUT = (
     "where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
@@ -25,12 +26,11 @@ LARGE_STRIDES = [
 ]
 LIKE_FORWARD = {
     "tolerance": 16.0,
-    "hostile": ("zeros", "large"),  # kernels may put zeros between the deltas, and ∞ · 0 is NaN
-    "flops": forward.flops,
-    "sizes_to_check": [*forward.sizes_to_check, *LARGE_STRIDES],
-    "draw_sizes": forward.draw_sizes,
-    "large_sizes": forward.large_sizes,
-    "sizes_to_time": forward.sizes_to_time,
+    "edge_cases": ("zeros", "large"),  # kernels may put zeros between the deltas, and ∞ · 0 is NaN
+    "sizes_to_check": [*forward.trial.sizes_to_check, *LARGE_STRIDES],
+    "draw_sizes": forward.trial.draw_sizes,
+    "large_sizes": forward.trial.large_sizes,
+    "sizes_to_time": forward.trial.sizes_to_time,
 }
 
 
@@ -78,21 +78,24 @@ convolution_weight_gradient = Operation(
     "dW[o,c,i,j] = mean over s of Σ_y,x D[s,o,y,x] A[s,c, y·stride+i−before, x·stride+j−before]",
     contract="D (batch, c_out, h_out, w_out), A (batch, c_in, h_in, w_in), k () int, stride () int, before () int, "
     f"after () int -> dW (c_out, c_in, k, k) {OUT}",
-    truth=_weight_gradient_truth,
-    **LIKE_FORWARD,
+    reference=_weight_gradient_truth,
+    flops=forward.flops,
+    trial=Trial(**LIKE_FORWARD),
 )
 
 convolution_bias_gradient = Operation(
     "convolution_bias_gradient",
     "db[o] = mean over s of Σ_y,x D[s,o,y,x]",
     contract="D (batch, c_out, h_out, w_out) -> db (c_out,)",
-    truth=lambda D: np.einsum("soyx->o", D) / len(D),
+    reference=lambda D: np.einsum("soyx->o", D) / len(D),
     flops=lambda batch, c_out, h_out, w_out: batch * c_out * h_out * w_out,
-    tolerance=16.0,
-    sizes_to_check=BIAS_SIZES,
-    draw_sizes=lambda rng: _bias_sizes(*(int(size) for size in rng.integers(1, 21, 4))),
-    large_sizes=BIAS_LARGE,
-    sizes_to_time=lambda device: _bias_sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 4, 28, 28))),
+    trial=Trial(
+        tolerance=16.0,
+        sizes_to_check=BIAS_SIZES,
+        draw_sizes=lambda rng: _bias_sizes(*(int(size) for size in rng.integers(1, 21, 4))),
+        large_sizes=BIAS_LARGE,
+        sizes_to_time=lambda device: _bias_sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 4, 28, 28))),
+    ),
 )
 
 convolution_input_gradient = Operation(
@@ -100,8 +103,9 @@ convolution_input_gradient = Operation(
     "G[s,c,row,column] = Σ D[s,o,y,x] W[o,c,i,j], row = y·stride+i−before, column = x·stride+j−before",
     contract="D (batch, c_out, h_out, w_out), W (c_out, c_in, k, k), h_in () int, w_in () int, stride () int, "
     f"before () int, after () int -> G (batch, c_in, h_in, w_in) {OUT}",
-    truth=_input_gradient_truth,
-    **LIKE_FORWARD | {"large_sizes": [_exchanged(sizes) for sizes in forward.large_sizes]},
+    reference=_input_gradient_truth,
+    flops=forward.flops,
+    trial=Trial(**LIKE_FORWARD | {"large_sizes": [_exchanged(sizes) for sizes in forward.trial.large_sizes]}),
 )
 
 

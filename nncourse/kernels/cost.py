@@ -11,10 +11,11 @@ import math
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 SOURCE = cuda_beside(__file__)
 # For sums of thousands of float32 numbers; a missing summand is a larger error than this tolerance.
-COST = {"output": "accumulated", "tolerance": 64.0}
+TOLERANCE = 64.0
 
 
 def _one_hot(rng, shape, sizes):
@@ -35,10 +36,13 @@ mse = Operation(
     "C = 1/(2 batch) Σ (a − y)²",
     equation="(3)",
     contract="A (batch, n), Y (batch, n) -> C ()",
-    truth=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),
-    magnitude=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A)),
+    reference=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),
     flops=lambda batch, n: 3 * batch * n,
-    **COST,
+    output="accumulated",
+    trial=Trial(
+        tolerance=TOLERANCE,
+        error_scale=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A)),
+    ),
 )
 
 
@@ -69,9 +73,11 @@ def difference(name: str, result: str, formula: str, equation: str = "") -> Oper
         formula,
         equation=equation,
         contract=f"A (batch, n), Y (batch, n) -> {result} (batch, n)",
-        truth=np.subtract,
-        magnitude=lambda A, Y: abs(A) + abs(Y),
+        reference=np.subtract,
         flops=lambda batch, n: batch * n,
+        trial=Trial(
+            error_scale=lambda A, Y: abs(A) + abs(Y),
+        ),
     )
     operation.loops_kernel(difference_loops)
     operation.array_kernel(difference_array)
@@ -99,10 +105,13 @@ mae = Operation(
     "mae",
     "C = 1/batch Σ |a − y|",
     contract="A (batch, n), Y (batch, n) -> C ()",
-    truth=lambda A, Y: np.linalg.norm((A - Y).ravel(), 1) / len(A),
-    magnitude=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A),
+    reference=lambda A, Y: np.linalg.norm((A - Y).ravel(), 1) / len(A),
     flops=lambda batch, n: 3 * batch * n,
-    **COST,
+    output="accumulated",
+    trial=Trial(
+        tolerance=TOLERANCE,
+        error_scale=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A),
+    ),
 )
 
 
@@ -126,7 +135,7 @@ mae_gradient = Operation(
     "mae_gradient",
     "G = sign(A − Y)",
     contract="A (batch, n), Y (batch, n) -> G (batch, n)",
-    truth=lambda A, Y: (A > Y) * 1.0 - (A < Y) * 1.0,
+    reference=lambda A, Y: (A > Y) * 1.0 - (A < Y) * 1.0,
     flops=lambda batch, n: 2 * batch * n,
 )
 
@@ -156,12 +165,15 @@ binary_cross_entropy = Operation(
     "binary_cross_entropy",
     "C = 1/batch Σ (softplus(z) − y z), with a = sigmoid(z)",
     contract="Z (batch, n), Y (batch, n) -> C ()",
-    truth=lambda Z, Y: np.sum(np.logaddexp(0, Z) - Y * Z) / len(Z),
-    magnitude=lambda Z, Y: np.sum(1 + abs(Z)) / len(Z),
-    values={"Y": _zeros_and_ones},
-    hostile=("zeros", "large"),
+    reference=lambda Z, Y: np.sum(np.logaddexp(0, Z) - Y * Z) / len(Z),
     flops=lambda batch, n: 8 * batch * n,
-    **COST,
+    output="accumulated",
+    trial=Trial(
+        tolerance=TOLERANCE,
+        error_scale=lambda Z, Y: np.sum(1 + abs(Z)) / len(Z),
+        values={"Y": _zeros_and_ones},
+        edge_cases=("zeros", "large"),
+    ),
 )
 
 
@@ -186,12 +198,15 @@ categorical_cross_entropy = Operation(
     "categorical_cross_entropy",
     "C = 1/batch Σ (log Σ exp(z) − Σ y z), with a = softmax(z) and Σ y = 1",
     contract="Z (batch, n), Y (batch, n) -> C ()",
-    truth=lambda Z, Y: np.sum(np.logaddexp.reduce(Z, axis=1) - np.sum(Y * Z, axis=1)) / len(Z),
-    magnitude=lambda Z, Y: np.sum(np.max(1 + abs(Z), axis=1) + np.sum(abs(Y * Z), axis=1)) / len(Z),
-    values={"Y": _one_hot},
-    hostile=("zeros", "large"),
+    reference=lambda Z, Y: np.sum(np.logaddexp.reduce(Z, axis=1) - np.sum(Y * Z, axis=1)) / len(Z),
     flops=lambda batch, n: 6 * batch * n,
-    **COST,
+    output="accumulated",
+    trial=Trial(
+        tolerance=TOLERANCE,
+        error_scale=lambda Z, Y: np.sum(np.max(1 + abs(Z), axis=1) + np.sum(abs(Y * Z), axis=1)) / len(Z),
+        values={"Y": _one_hot},
+        edge_cases=("zeros", "large"),
+    ),
 )
 
 

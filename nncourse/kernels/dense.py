@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.cuda.source import CudaSource
+from cuda_on_cpu.source import CudaSource
 from nncourse.kernels.operation import Operation, cuda_beside
 
 dense_forward = Operation(
@@ -15,7 +15,7 @@ dense_forward = Operation(
     "Z = A Wᵀ + b",
     equation="(1)",
     contract="A (batch, n_in), W (n_out, n_in), b (n_out,) -> Z (batch, n_out)",
-    truth=lambda A, W, b: np.einsum("ik,jk->ij", A, W) + b,
+    reference=lambda A, W, b: np.einsum("ik,jk->ij", A, W) + b,
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
 )
 

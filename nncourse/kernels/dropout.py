@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse.cuda.source import CudaSource
+from cuda_on_cpu.source import CudaSource
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 WORD = 0xFFFFFFFF
 FACTORS = 0xD2511F53, 0xCD9E8D57  # of the first and of the third word
@@ -81,23 +82,25 @@ dropout = Operation(
     "dropout",
     "B = A / (1 − rate) where u ≥ rate, else 0; u is random in [0, 1), from seed, epoch, sample, layer and unit",
     contract="A (batch, n), rate (), seed () int, epoch () int, first () int, layer () int -> B (batch, n)",
-    truth=_truth,
-    magnitude=lambda A, rate, *numbers: abs(A) / (1 - rate),
-    values={"rate": _rate},
-    hostile=("zeros", "large", "infinite", "nan"),
+    reference=_truth,
     flops=lambda batch, n, **others: batch * n,
-    sizes_to_check=[
-        _sizes(5, 19, 1, 2, 64, 3),
-        _sizes(1, 1, AT_HALF, 0, 0, 0),
-        _sizes(1, 4, BELOW_HALF, 0, 0, 0),
-        _sizes(3, 2, 0, 0, 0, 0),
-        _sizes(4, 16, MOST, MOST, MOST, MOST),  # the samples' numbers need the sign's bit, too
-        _sizes(17, 33, 70_000, 70_001, 70_002, 70_003),
-        _sizes(33, 131, 12, 0, 32, 0),
-    ],
-    draw_sizes=_draw,
-    large_sizes=[_sizes(1, 66_100, 1, 2, 3, 4), _sizes(65_900, 1, 4, 3, 2, 1)],
-    sizes_to_time=lambda device: _sizes(*((65_536, 1024) if device == "gpu" else (32, 128)), 1, 1, 0, 1),
+    trial=Trial(
+        error_scale=lambda A, rate, *numbers: abs(A) / (1 - rate),
+        values={"rate": _rate},
+        edge_cases=("zeros", "large", "infinite", "nan"),
+        sizes_to_check=[
+            _sizes(5, 19, 1, 2, 64, 3),
+            _sizes(1, 1, AT_HALF, 0, 0, 0),
+            _sizes(1, 4, BELOW_HALF, 0, 0, 0),
+            _sizes(3, 2, 0, 0, 0, 0),
+            _sizes(4, 16, MOST, MOST, MOST, MOST),  # the samples' numbers need the sign's bit, too
+            _sizes(17, 33, 70_000, 70_001, 70_002, 70_003),
+            _sizes(33, 131, 12, 0, 32, 0),
+        ],
+        draw_sizes=_draw,
+        large_sizes=[_sizes(1, 66_100, 1, 2, 3, 4), _sizes(65_900, 1, 4, 3, 2, 1)],
+        sizes_to_time=lambda device: _sizes(*((65_536, 1024) if device == "gpu" else (32, 128)), 1, 1, 0, 1),
+    ),
 )
 
 # ---- kernels

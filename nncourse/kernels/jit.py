@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nncourse.cuda.host_compiler import cache_folder, is_there, remove_unused
+from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from nncourse.errors import CourseError, write_atomically
 
 ADDRESS = " at 0x"  # in the text of an object that another process has elsewhere

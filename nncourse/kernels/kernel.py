@@ -3,23 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cuda_on_cpu.source import CudaSource, parameters
 from nncourse import device as devices
 from nncourse.cuda.launch import launch, refuse_unlaunchable
-from nncourse.cuda.source import CudaSource, parameters
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Formula, Sizes
-
-if TYPE_CHECKING:
-    from nncourse.kernels.operation import Operation
+from nncourse.kernels.signature import Signature
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A Python function that computes an operation. It is called with the contract's arguments, which it may trust."""
 
-    operation: "Operation"
+    operation: Signature
     name: str
     device: str  # "cpu" or "gpu": the device of its arrays
     where: str  # file and line of the definition

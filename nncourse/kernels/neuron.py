@@ -6,6 +6,7 @@ To update the bias with the same rule, treat it as the weight of an input that i
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 SOURCE = cuda_beside(__file__)
 SUM_TOLERANCE = 64.0  # for sums of thousands of float32 numbers; a missing summand is a larger error
@@ -30,9 +31,11 @@ neuron = Operation(
     "z = Σ w_i x_i + b",
     equation="(1)",
     contract="x (n,), w (n,), b () -> z ()",
-    tolerance=SUM_TOLERANCE,
-    truth=lambda x, w, b: np.sum(x * w) + b,
+    reference=lambda x, w, b: np.sum(x * w) + b,
     flops=lambda n: 2 * n,
+    trial=Trial(
+        tolerance=SUM_TOLERANCE,
+    ),
 )
 
 
@@ -57,10 +60,12 @@ perceptron_update = Operation(
     "perceptron_update",
     "w ← w + η (y − a) x",
     contract="w (n,), x (n,), y (), a (), rate () -> w (n,)",
-    values={"y": _target, "a": _output},
-    truth=lambda w, x, y, a, rate: w + rate * (y - a) * x,
-    magnitude=lambda w, x, y, a, rate: abs(w) + abs(rate * x),
+    reference=lambda w, x, y, a, rate: w + rate * (y - a) * x,
     flops=lambda n: 2 * n,
+    trial=Trial(
+        values={"y": _target, "a": _output},
+        error_scale=lambda w, x, y, a, rate: abs(w) + abs(rate * x),
+    ),
 )
 
 

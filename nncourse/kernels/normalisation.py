@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 SUM_TOLERANCE = 32.0
 EPS = float(np.finfo(np.float32).eps)
@@ -102,14 +103,16 @@ batchnorm_statistics = Operation(
     "batchnorm_statistics",
     "mean[k] = mean of A[s, k, y, x] over s, y, x; variance[k] = mean of (A[s, k, y, x] − mean[k])²",
     contract=f"A (batch, c, h, w) -> {OF_CHANNELS}",
-    truth=lambda A: (np.einsum("skyx->k", A) / A[:, 0].size, A.var(axis=(0, 2, 3))),
-    magnitude=_statistics_magnitude,
-    tolerance=SUM_TOLERANCE,
-    values={"A": _channels},
-    hostile=("zeros", "large"),
-    advice=_what_a_channel_has,
+    reference=lambda A: (np.einsum("skyx->k", A) / A[:, 0].size, A.var(axis=(0, 2, 3))),
     flops=lambda batch, c, h, w: 4 * batch * c * h * w,
-    **IMAGES,
+    trial=Trial(
+        **IMAGES,
+        error_scale=_statistics_magnitude,
+        tolerance=SUM_TOLERANCE,
+        values={"A": _channels},
+        edge_cases=("zeros", "large"),
+        advice=_what_a_channel_has,
+    ),
 )
 
 
@@ -168,13 +171,15 @@ batchnorm_forward = Operation(
     "batchnorm_forward",
     "Z[s, k, y, x] = γ[k] (A[s, k, y, x] − mean[k]) / √(variance[k] + ε) + β[k]",
     contract=f"{FORWARD} -> Z (batch, c, h, w)",
-    truth=_normalised,
-    magnitude=_forward_magnitude,
-    values=NUMBERS,
-    hostile=("zeros", "large"),
-    advice=_what_is_given,
+    reference=_normalised,
     flops=lambda batch, c, h, w: 2 * batch * c * h * w,
-    **IMAGES,
+    trial=Trial(
+        **IMAGES,
+        error_scale=_forward_magnitude,
+        values=NUMBERS,
+        edge_cases=("zeros", "large"),
+        advice=_what_is_given,
+    ),
 )
 
 
@@ -212,13 +217,15 @@ batchnorm_gradients = Operation(
     "batchnorm_gradients",
     "dγ[k] = mean over s of Σ_y,x D x̂, dβ[k] = mean over s of Σ_y,x D",
     contract=f"D (batch, c, h, w), A (batch, c, h, w), {OF_CHANNELS}, epsilon () -> dgamma (c,), dbeta (c,)",
-    truth=_gradients_truth,
-    magnitude=lambda D, A, mean, *others: _gradients_truth(abs(D), abs(A), -abs(mean), *others),
-    tolerance=SUM_TOLERANCE,
-    values=NUMBERS,
-    hostile=("zeros", "large"),
+    reference=_gradients_truth,
     flops=lambda batch, c, h, w: 4 * batch * c * h * w,
-    **IMAGES,
+    trial=Trial(
+        **IMAGES,
+        error_scale=lambda D, A, mean, *others: _gradients_truth(abs(D), abs(A), -abs(mean), *others),
+        tolerance=SUM_TOLERANCE,
+        values=NUMBERS,
+        edge_cases=("zeros", "large"),
+    ),
 )
 
 
@@ -266,15 +273,18 @@ batchnorm_backward = Operation(
     "G = γ / √(variance + ε) (D − (dβ + x̂ dγ) / (h w)), with dγ and dβ of the channel, means over the samples",
     contract=f"D (batch, c, h, w), A (batch, c, h, w), {OF_CHANNELS}, gamma (c,), dgamma (c,), dbeta (c,), epsilon ()"
     " -> G (batch, c, h, w)",
-    truth=_backward_truth,
-    magnitude=_backward_magnitude,
-    values=NUMBERS,
-    hostile=("zeros", "large"),
-    advice=lambda place, D, *others: (
-        f"dβ and dγ, over h w = {D[0, 0].size}, are means over all numbers of a channel; dγ goes with the normalised A"
-    ),
+    reference=_backward_truth,
     flops=lambda batch, c, h, w: 5 * batch * c * h * w,
-    **IMAGES,
+    trial=Trial(
+        **IMAGES,
+        error_scale=_backward_magnitude,
+        values=NUMBERS,
+        edge_cases=("zeros", "large"),
+        advice=lambda place, D, *others: (
+            f"dβ and dγ, over h w = {D[0, 0].size}, are means over all numbers of a channel; "
+            "dγ goes with the normalised A"
+        ),
+    ),
 )
 
 
@@ -311,16 +321,18 @@ batchnorm_running = Operation(
     "R_mean ← (1 − m) R_mean + m mean, R_variance ← (1 − m) R_variance + m correction · variance",
     contract="running_mean (c,), running_variance (c,), mean (c,), variance (c,), momentum (), correction ()"
     " -> running_mean (c,), running_variance (c,)",
-    truth=lambda running_mean, running_variance, mean, variance, momentum, correction: (
+    reference=lambda running_mean, running_variance, mean, variance, momentum, correction: (
         running_mean + momentum * (mean - running_mean),
         running_variance + momentum * (correction * variance - running_variance),
     ),
-    magnitude=lambda running_mean, running_variance, mean, variance, momentum, correction: (
-        abs(running_mean) * (1 + abs(momentum)) + abs(momentum * mean),
-        abs(running_variance) * (1 + abs(momentum)) + abs(momentum * correction * variance),
-    ),
-    hostile=("zeros", "large"),
     flops=lambda c: 7 * c,
+    trial=Trial(
+        error_scale=lambda running_mean, running_variance, mean, variance, momentum, correction: (
+            abs(running_mean) * (1 + abs(momentum)) + abs(momentum * mean),
+            abs(running_variance) * (1 + abs(momentum)) + abs(momentum * correction * variance),
+        ),
+        edge_cases=("zeros", "large"),
+    ),
 )
 
 
@@ -347,26 +359,30 @@ batchnorm_relu = Operation(
     "batchnorm_relu",
     "Z = max(0, batchnorm_forward(A, …))",
     contract=f"{FORWARD} -> Z (batch, c, h, w)",
-    truth=lambda *arguments: np.where((Z := _normalised(*arguments)) > 0, Z, 0.0),
-    magnitude=_forward_magnitude,
-    values=NUMBERS,
-    hostile=("zeros", "large"),
+    reference=lambda *arguments: np.where((Z := _normalised(*arguments)) > 0, Z, 0.0),
     flops=lambda batch, c, h, w: 3 * batch * c * h * w,
     fuses=("batchnorm_forward", "relu"),
-    **IMAGES,
+    trial=Trial(
+        **IMAGES,
+        error_scale=_forward_magnitude,
+        values=NUMBERS,
+        edge_cases=("zeros", "large"),
+    ),
 )
 
 batchnorm_shortcut_relu = Operation(
     "batchnorm_shortcut_relu",
     "Z = max(0, batchnorm_forward(A, …) + B)",
     contract=f"{FORWARD}, B (batch, c, h, w) -> Z (batch, c, h, w)",
-    truth=lambda *arguments: np.maximum(_normalised(*arguments[:-1]) + arguments[-1], 0),
-    magnitude=lambda *arguments: _forward_magnitude(*arguments[:-1]) + abs(arguments[-1]),
-    values=NUMBERS,
-    hostile=("zeros", "large"),
+    reference=lambda *arguments: np.maximum(_normalised(*arguments[:-1]) + arguments[-1], 0),
     flops=lambda batch, c, h, w: 4 * batch * c * h * w,
     fuses=("batchnorm_forward", "shortcut_sum", "relu"),
-    **IMAGES,
+    trial=Trial(
+        **IMAGES,
+        error_scale=lambda *arguments: _forward_magnitude(*arguments[:-1]) + abs(arguments[-1]),
+        values=NUMBERS,
+        edge_cases=("zeros", "large"),
+    ),
 )
 
 

@@ -7,6 +7,7 @@ pixels; with a stride below the size they overlap.
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 SUM_TOLERANCE = 64.0  # a window has up to some hundred pixels
 WINDOWS = "h_out = (h_in - size) // stride + 1, w_out = (w_in - size) // stride + 1, size >= 1, stride >= 1"
@@ -116,11 +117,13 @@ maxpool_forward = Operation(
     "Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding] inside the image, i, j < size",
     contract="A (batch, c, h_in, w_in), size () int, stride () int, padding () int"
     f" -> Z (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int where {PADDED}",
-    truth=_maxpool_truth,
-    advice=_which_pixels,
-    hostile=("zeros", "large", "infinite", "ties", "nan"),
+    reference=_maxpool_truth,
     flops=_maxpool_flops,
-    **MAXPOOL_SIZES,
+    trial=Trial(
+        **MAXPOOL_SIZES,
+        advice=_which_pixels,
+        edge_cases=("zeros", "large", "infinite", "ties", "nan"),
+    ),
 )
 
 
@@ -263,24 +266,26 @@ maxpool_backward = Operation(
     "G[s, c, row, column] = Σ D[s, c, y, x] over all windows with places[s, c, y, x] = row · w_in + column",
     contract="D (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int, h_in () int, w_in () int, size () int, "
     f"stride () int, padding () int -> G (batch, c, h_in, w_in) where {PADDED}",
-    truth=_maxpool_backward_truth,
-    magnitude=lambda D, places, *sizes: _maxpool_backward_truth(abs(D), places, *sizes),
-    tolerance=SUM_TOLERANCE,
-    values={"places": _places},
-    hostile=("zeros", "large", "infinite", "nan"),
+    reference=_maxpool_backward_truth,
     flops=lambda batch, c, h_out, w_out, **others: batch * c * h_out * w_out,
-    **MAXPOOL_SIZES
-    | {
-        # few windows in each image, for a kernel that looks through all of them for each pixel
-        "large_sizes": _sizes(
-            MAXPOOL,
-            (65_900, 1, 2, 2, 2, 2, 0),
-            (1, 66_000, 2, 1, 1, 2, 0),
-            (1, 1, 66_100, 1, 1, 1000, 0),
-            (1, 1, 1, 66_200, 2, 1000, 1),
-            (1, 1, 290, 301, 2, 100, 0),
-        )
-    },
+    trial=Trial(
+        **MAXPOOL_SIZES
+        | {
+            # few windows in each image, for a kernel that looks through all of them for each pixel
+            "large_sizes": _sizes(
+                MAXPOOL,
+                (65_900, 1, 2, 2, 2, 2, 0),
+                (1, 66_000, 2, 1, 1, 2, 0),
+                (1, 1, 66_100, 1, 1, 1000, 0),
+                (1, 1, 1, 66_200, 2, 1000, 1),
+                (1, 1, 290, 301, 2, 100, 0),
+            )
+        },
+        error_scale=lambda D, places, *sizes: _maxpool_backward_truth(abs(D), places, *sizes),
+        tolerance=SUM_TOLERANCE,
+        values={"places": _places},
+        edge_cases=("zeros", "large", "infinite", "nan"),
+    ),
 )
 
 
@@ -378,11 +383,13 @@ averagepool_forward = Operation(
     "averagepool_forward",
     "Z[s, c, y, x] = mean of A[s, c, y·stride + i, x·stride + j] over 0 ≤ i, j < size",
     contract=f"A (batch, c, h_in, w_in), size () int, stride () int -> Z (batch, c, h_out, w_out) where {WINDOWS}",
-    truth=lambda A, size, stride: _windows(A, size, stride).mean(axis=(-2, -1)),
-    magnitude=lambda A, size, stride: _windows(abs(A), size, stride).mean(axis=(-2, -1)),
-    tolerance=SUM_TOLERANCE,
+    reference=lambda A, size, stride: _windows(A, size, stride).mean(axis=(-2, -1)),
     flops=_averagepool_flops,
-    **AVERAGEPOOL_SIZES,
+    trial=Trial(
+        **AVERAGEPOOL_SIZES,
+        error_scale=lambda A, size, stride: _windows(abs(A), size, stride).mean(axis=(-2, -1)),
+        tolerance=SUM_TOLERANCE,
+    ),
 )
 
 
@@ -461,11 +468,13 @@ averagepool_backward = Operation(
     "G[s, c, row, column] = Σ D[s, c, y, x] / size² over all windows that hold the pixel",
     contract="D (batch, c, h_out, w_out), h_in () int, w_in () int, size () int, stride () int"
     f" -> G (batch, c, h_in, w_in) where {WINDOWS}",
-    truth=_averagepool_backward_truth,
-    magnitude=lambda D, *sizes: _averagepool_backward_truth(abs(D), *sizes),
-    tolerance=SUM_TOLERANCE,
+    reference=_averagepool_backward_truth,
     flops=_averagepool_flops,
-    **AVERAGEPOOL_SIZES,
+    trial=Trial(
+        **AVERAGEPOOL_SIZES,
+        error_scale=lambda D, *sizes: _averagepool_backward_truth(abs(D), *sizes),
+        tolerance=SUM_TOLERANCE,
+    ),
 )
 
 
@@ -544,20 +553,24 @@ globalpool_forward = Operation(
     "globalpool_forward",
     "M[s, c] = mean of A[s, c, y, x] over y, x",
     contract="A (batch, c, h, w) -> M (batch, c)",
-    truth=lambda A: np.einsum("scyx->sc", A) / A[0, 0].size,
-    tolerance=SUM_TOLERANCE,
+    reference=lambda A: np.einsum("scyx->sc", A) / A[0, 0].size,
     flops=lambda batch, c, h, w: batch * c * h * w,
-    **GLOBALPOOL_SIZES,
+    trial=Trial(
+        **GLOBALPOOL_SIZES,
+        tolerance=SUM_TOLERANCE,
+    ),
 )
 
 globalpool_backward = Operation(
     "globalpool_backward",
     "G[s, c, y, x] = D[s, c] / (h w)",
     contract="D (batch, c), h () int, w () int -> G (batch, c, h, w)",
-    truth=lambda D, h, w: np.einsum("sc,yx->scyx", D, np.full((h, w), 1 / (h * w))),
-    magnitude=lambda D, h, w: np.einsum("sc,yx->scyx", abs(D), np.full((h, w), 1 / (h * w))),
+    reference=lambda D, h, w: np.einsum("sc,yx->scyx", D, np.full((h, w), 1 / (h * w))),
     flops=lambda batch, c, h, w: batch * c * h * w,
-    **GLOBALPOOL_SIZES,
+    trial=Trial(
+        **GLOBALPOOL_SIZES,
+        error_scale=lambda D, h, w: np.einsum("sc,yx->scyx", abs(D), np.full((h, w), 1 / (h * w))),
+    ),
 )
 
 

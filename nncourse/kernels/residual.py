@@ -7,24 +7,29 @@ through both, and what comes out of both is added.
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 shortcut_sum = Operation(
     "shortcut_sum",
     "C = A + B",
     contract="A (*n), B (*n) -> C (*n)",
-    truth=lambda A, B: np.einsum("ij->j", np.stack([A.ravel(), B.ravel()])).reshape(A.shape),
-    magnitude=lambda A, B: abs(A) + abs(B),
+    reference=lambda A, B: np.einsum("ij->j", np.stack([A.ravel(), B.ravel()])).reshape(A.shape),
     flops=lambda n: n,
+    trial=Trial(
+        error_scale=lambda A, B: abs(A) + abs(B),
+    ),
 )
 
 relu_delta = Operation(
     "relu_delta",
     "D = G where A > 0, else 0: the deltas before a ReLU from what it gave, A = max(0, Z)",
     contract="G (*n), A (*n) -> D (*n)",
-    truth=lambda G, A: np.where(A > 0, G, 0.0),
-    magnitude=lambda G, A: abs(G),
-    hostile=("zeros", "large"),
+    reference=lambda G, A: np.where(A > 0, G, 0.0),
     flops=lambda n: n,
+    trial=Trial(
+        error_scale=lambda G, A: abs(G),
+        edge_cases=("zeros", "large"),
+    ),
 )
 
 

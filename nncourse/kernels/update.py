@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 SOURCE = cuda_beside(__file__)
 
@@ -16,9 +17,11 @@ sgd_update = Operation(
     "W ← W − η G",
     equation="Algorithm 1",
     contract="W (*n), G (*n), rate () -> W (*n)",
-    truth=lambda W, G, rate: W - rate * G,
-    magnitude=lambda W, G, rate: abs(W) + abs(rate * G),
+    reference=lambda W, G, rate: W - rate * G,
     flops=lambda n: 2 * n,
+    trial=Trial(
+        error_scale=lambda W, G, rate: abs(W) + abs(rate * G),
+    ),
 )
 
 
@@ -44,7 +47,7 @@ l2_gradient = Operation(
     "l2_gradient",
     "G ← G + λ W",
     contract="G (*n), W (*n), l2 () -> G (*n)",
-    truth=lambda G, W, l2: G + l2 * W,
+    reference=lambda G, W, l2: G + l2 * W,
     flops=lambda n: 2 * n,
 )
 
@@ -82,10 +85,12 @@ momentum_update = Operation(
     "momentum_update",
     "V ← μ V + G, W ← W − η V",
     contract="W (*n), G (*n), V (*n), rate (), momentum () -> W (*n), V (*n)",
-    truth=_momentum_truth,
-    magnitude=_momentum_magnitude,
-    advice=lambda place, W, G, V, rate, momentum: f"there V must become {momentum * V[place] + G[place]:.7g}",
+    reference=_momentum_truth,
     flops=lambda n: 4 * n,
+    trial=Trial(
+        error_scale=_momentum_magnitude,
+        advice=lambda place, W, G, V, rate, momentum: f"there V must become {momentum * V[place] + G[place]:.7g}",
+    ),
 )
 
 
@@ -147,15 +152,17 @@ adam_update = Operation(
     "adam_update",
     "M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)",
     contract="W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 () -> W (*n), M (*n), V (*n)",
-    truth=_adam_truth,
-    magnitude=_adam_magnitude,
-    values={
-        "V": _mean_squares,
-        **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1))),
-    },
-    hostile=("zeros", "large", "one of zeros"),  # an infinite gradient makes ∞ / ∞
-    advice=_adam_advice,
+    reference=_adam_truth,
     flops=lambda n: 14 * n,
+    trial=Trial(
+        error_scale=_adam_magnitude,
+        values={
+            "V": _mean_squares,
+            **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1))),
+        },
+        edge_cases=("zeros", "large", "one of zeros"),  # an infinite gradient makes ∞ / ∞
+        advice=_adam_advice,
+    ),
 )
 
 

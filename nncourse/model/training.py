@@ -227,7 +227,7 @@ def _made_ready(
     It has been run on a few batches with copies of the parameters, so that nothing is compiled later. The reason for a
     fallback goes to history.note.
     """
-    wholes = {name: kernel for name, kernel in backend.kernels.items() if kernel.operation.whole_epoch}
+    wholes = backend.epochs
     name, reason = None, ""
     try:
         name = fused_epoch(network, update)
@@ -285,7 +285,7 @@ def _made_ready_together(
     on_rows: Callable[[int], None] | None,
 ) -> Callable[[Array, float, Turn], None]:
     """The same for a group: step by step, since the gradients of each batch are added over its members."""
-    wholes = {name: kernel for name, kernel in backend.kernels.items() if kernel.operation.whole_epoch}
+    wholes = backend.epochs
     for name, kernel in wholes.items():
         if name in backend.asked:
             alone = "computes whole epochs, which a process can only do alone"

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from nncourse import device as devices
+from nncourse.backend import Backend, choose
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
 from nncourse.group import Group, shard, total
-from nncourse.kernels.backend import Backend, choose
 from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, training_step

@@ -13,7 +13,7 @@ import numpy as np
 
 from nncourse.errors import CourseError
 from nncourse.parallel.mpi import MPIGroup
-from nncourse.parallel.simulated import count
+from nncourse.parallel.simulation import count
 
 BUSY = 1e-3  # seconds in which a member asks again and again; then it sleeps in between, and frees its core
 NAP = 1e-4

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from cuda_on_cpu.processes import kill_group
+from nncourse.backend import choose
 from nncourse.calls import Array
-from nncourse.child import kill_group
 from nncourse.group import ALONE, Group
-from nncourse.kernels.backend import choose
 from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, make_network
 from nncourse.model.updates import SGD
 from nncourse.parallel.hybrid import measured_shares, measured_step, take_device
 from nncourse.parallel.mpi import MPIGroup
-from nncourse.parallel.simulated import Link, SimulatedGroup, simulate
+from nncourse.parallel.simulation import Link, SimulatedGroup, simulate
 
 SIZES = (784, 192, 10)
 DONE = 72  # a tag

@@ -8,7 +8,7 @@ from nncourse import device as devices
 from nncourse.calls import Array
 from nncourse.errors import CourseError
 from nncourse.group import Group
-from nncourse.kernels.exchange import in_a_ring
+from nncourse.parallel.ring import in_a_ring
 
 
 class Subgroup:

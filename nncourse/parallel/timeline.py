@@ -12,8 +12,8 @@ from nncourse.errors import refuse_unknown
 from nncourse.group import Group
 
 if TYPE_CHECKING:
-    from nncourse.simulation.members import SimulatedGroup
-    from nncourse.simulation.world import Event
+    from nncourse.parallel.simulation.members import SimulatedGroup
+    from nncourse.parallel.simulation.records import Event
 
 WORK = ("compute", "forward", "backward", "update")
 KINDS = (*WORK, "send", "receive", "exchange", "wait")

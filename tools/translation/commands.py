@@ -166,14 +166,14 @@ def write_notebooks(root: Path, language: str, found: list[Source], speaker: Spe
 
 
 def write_package(root: Path, language: str, found: list[Source], speaker: Speaker) -> list[str]:
-    """The whole package, and a stamp of what it was made from. Returns what was refused."""
-    english, out = root / "nncourse", root / "nncourse" / package.GENERATED / language
+    """The packages, and a stamp of what they were made from. Returns what was refused."""
+    out = root / package.GENERATED / language
     new = out.with_name(f".{language}")
     shutil.rmtree(new, ignore_errors=True)
     refused = []
     by_path = {source.path: source for source in found}
-    for path in package.files(english):
-        target = new / path.relative_to(english)
+    for path in package.files(root):
+        target = new / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         source = by_path[path]
         text = package.translated(path, source.units, partial(speaker, source)) if source.units else None

@@ -16,7 +16,7 @@ from .commands import PSEUDO
 
 COMMANDS = """
 import contextlib, io, json, sys
-from nncourse.cli import main
+from nnclassroom.commands import main
 
 for line in json.load(sys.stdin):
     said = io.StringIO()

@@ -7,11 +7,12 @@ from pathlib import Path
 
 def of_the_course(root: Path) -> dict[str, set[str]]:
     """The names by kind: operations, kernels, arguments with sizes, and what a network and its training are made of."""
+    from nnclassroom.exercises.catalogue import EXERCISES
+    from nnclassroom.widgets.playground.engine import DATA
     from nncourse import device
-    from nncourse.classroom.playground_engine import DATA
+    from nncourse.backend import DEVICES
+    from nncourse.catalogue import TOPICS
     from nncourse.datasets import GENERATORS, MNIST_SETS, SCALINGS, SHIPPED, SILHOUETTES
-    from nncourse.kernels.backend import DEVICES
-    from nncourse.kernels.catalogue import EXERCISES, TOPICS
     from nncourse.kernels.operation import Operation
     from nncourse.model.initialisers import INITIALISERS
     from nncourse.model.layers import ACTIVATIONS
@@ -20,7 +21,7 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
 
     items = [item for module in (*TOPICS, *EXERCISES) for item in vars(module).values()]
     operations = [item for item in items if isinstance(item, Operation)]
-    exercises = tomllib.loads((root / "nncourse" / "classroom" / "exercises.toml").read_text("utf-8"))["exercise"]
+    exercises = tomllib.loads((root / "nnclassroom" / "exercises" / "hints.toml").read_text("utf-8"))["exercise"]
     kernels = {name for operation in operations for name in operation.kernels}
     arguments = {
         name

@@ -1,4 +1,4 @@
-"""The units of the package's files, and these files in another language."""
+"""The units of the packages' files, and these files in another language."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,15 +8,14 @@ from .units import Unit, replaced
 from .words import Words
 
 ENGLISH = stamp.module(Path(__file__).resolve().parents[2])  # the names of nncourse/language.py
-GENERATED = ENGLISH["GENERATED"].name  # the folder of the package that holds what is generated
-HINTS = "exercises.toml"
+GENERATED = ENGLISH["GENERATED"].relative_to(ENGLISH["ROOT"])  # where what is generated lies, from the root
+HINTS = "hints.toml"
 C_SUFFIXES = (".cu", ".c", ".h")
-COMMAND_LINE = ("cli.py", "arguments.py")
 
 
-def files(package: Path) -> list[Path]:
-    """The files of the package without what is generated or compiled."""
-    return ENGLISH["english_files"](package)
+def files(root: Path) -> list[Path]:
+    """The files of the packages without what is generated or compiled."""
+    return ENGLISH["english_files"](root)
 
 
 def units(path: Path, words: Words) -> list[Unit]:
@@ -53,12 +52,8 @@ def same_code(path: Path, english: str, other: str) -> bool:
 
 
 def area(file: str) -> str:
-    """The catalogue of a file that is named from the package's folder."""
-    folder, _, name = file.partition("/")
+    """The catalogue of a file that is named from the root: its package's and room's."""
+    package, *rooms, name = file.split("/")
     if name == HINTS:
-        return "package_hints"
-    if not name:
-        return "package_command_line" if file in COMMAND_LINE else "package_rest"
-    if file.endswith(".js"):
-        return "package_widgets"
-    return f"package_{folder}"
+        return f"{package}_hints"
+    return "_".join([package, *rooms[:1]])

@@ -34,7 +34,7 @@ class Source:
 def collect(root: Path) -> list[Source]:
     """All sources, notebooks first."""
     tables = words.read(root / "locale" / "words.toml")
-    paths = package.files(root / "nncourse")
+    paths = package.files(root)
     books = {path: nbformat.read(path, as_version=4) for path in sorted((root / "notebooks").glob("*.ipynb"))}
     texts = [path.read_text("utf-8") for path in paths if path.suffix == ".py"]
     texts += [text for book in books.values() for text in notebooks.python_cells(book)]
@@ -46,10 +46,10 @@ def collect(root: Path) -> list[Source]:
         units = notebooks.units(book, chosen)
         found.append(Source(path, file, path.stem, chosen, tuple(units)))
     for path in paths:
-        within = path.relative_to(root / "nncourse").as_posix()
-        chosen = words.of_file(tables, f"nncourse/{within}", names)
+        file = path.relative_to(root).as_posix()
+        chosen = words.of_file(tables, file, names)
         units = package.units(path, chosen)
-        found.append(Source(path, f"nncourse/{within}", package.area(within), chosen, tuple(units)))
+        found.append(Source(path, file, package.area(file), chosen, tuple(units)))
     for pattern in DOCUMENTS:
         for path in sorted(root.glob(pattern)):
             file = path.relative_to(root).as_posix()

@@ -1,4 +1,4 @@
-"""Units of exercises.toml: the hints."""
+"""Units of hints.toml: the hints."""
 
 import re
 import tomllib

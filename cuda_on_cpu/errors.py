@@ -1,0 +1,83 @@
+"""UserError for a user's mistake, suggestions for misspelt names, and atomic file writes."""
+
+import difflib
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+MOST_LISTED = 24  # names in a message
+SYSTEM_WORDS = {  # why the system refuses a file, as the system says it in English
+    errno.EACCES: "Permission denied",
+    errno.EEXIST: "File exists",
+    errno.EISDIR: "Is a directory",
+    errno.ELOOP: "Too many levels of symbolic links",
+    errno.ENAMETOOLONG: "File name too long",
+    errno.ENOENT: "No such file or directory",
+    errno.ENOSPC: "No space left on device",
+    errno.ENOTDIR: "Not a directory",
+    errno.ENOTEMPTY: "Directory not empty",
+    errno.EPERM: "Operation not permitted",
+    errno.EROFS: "Read-only file system",
+}
+
+
+class UserError(ValueError):
+    """A mistake that the user can correct. The message is one line: what was wanted, what came, what to do next.
+
+    The command line prints it on stderr and exits with status 2; it catches no other exception of the package. In a
+    notebook it is an error of its cell like any other, shown as its one line.
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and Jupyter show in place of a traceback: they ask an exception for this method."""
+        return [f"✗ {self}"]
+
+
+def nearest(got: str, known: Iterable[str]) -> str:
+    """`; did you mean x?` with the known name closest to `got`; "" if none is close."""
+    close = difflib.get_close_matches(got, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
+    """Raise UserError if `got` is not one of the known names. `what` describes the name wanted.
+
+    The message lists the known names; of many only those that are most like `got`.
+    """
+    if got in known:
+        return
+    names = listed = list(known)
+    if len(names) > MOST_LISTED:
+        alike = difflib.get_close_matches(str(got), names, n=8, cutoff=0.3) or names[:8]
+        listed = [*alike, f"… ({len(names)} in all)"]
+    raise UserError(f"wanted {what}, one of {', '.join(listed)}; got {got!r}{nearest(str(got), names)}")
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong with a file, in words, without its name; of an error that is none of the system's, its text."""
+    number = getattr(error, "errno", None)
+    return SYSTEM_WORDS.get(number) or getattr(error, "strerror", None) or str(error)
+
+
+def is_no_file(path: Path) -> bool:
+    """Whether `path` exists but is not a regular file: a folder, or a device such as /dev/null."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file atomically: write() fills a temporary file in the same folder, which then replaces `path`.
+
+    A reader sees either the old file or the complete new one. Missing folders are not created.
+    Raises UserError if the file cannot be written.
+    """
+    if is_no_file(path):
+        raise UserError(f"{path}: cannot be written: it exists and is not a file")
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as beside:
+            new = Path(beside) / path.name
+            write(new)
+            os.replace(new, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {reason_of(error)}") from error

@@ -1,0 +1,125 @@
+"""This machine's compilers of C and C++. What they make is kept: see cache.py."""
+
+import functools
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
+from cuda_on_cpu.errors import UserError, reason_of, write_atomically
+from cuda_on_cpu.processes import kill_group
+
+MOST_SECONDS = 60  # for a command, such as the compiler
+INCLUDES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")  # folders of headers, which a text is not to find
+C_COMPILERS = ("gcc", "cc", "clang")
+
+
+def cpp_compiler() -> list[str]:
+    """The command of the C++ compiler: what CXX names, else g++."""
+    return shlex.split(os.environ.get("CXX", "")) or ["g++"]
+
+
+def c_compiler() -> list[str]:
+    """The command of the C compiler: what CC names, else the first that is installed; [] if none is."""
+    installed = [[name] for name in C_COMPILERS if shutil.which(name)]
+    return shlex.split(os.environ.get("CC", "")) or next(iter(installed), [])
+
+
+def why_no_c_compiler() -> str:
+    """Why no C text can be compiled here, in one line; "" if it can."""
+    command = c_compiler()
+    if command and shutil.which(command[0]):
+        return ""
+    wanted = command[0] if command else " or ".join(C_COMPILERS)
+    return f"there is no C compiler here: wanted {wanted}; install gcc, or name another in CC"
+
+
+def shared_library(text: str, options: Sequence[str] = (), for_this_processor: bool = False) -> Path:
+    """A C text as a shared library, compiled unless it is in the cache folder.
+
+    `options` are those of the compilation. Libraries that are made `for_this_processor`, as -march=native does, are
+    kept apart from those for others. UserError where there is no compiler, or where it refuses the text.
+    """
+    if reason := why_no_c_compiler():
+        raise UserError(reason)
+    parts = [text, *options, processor() if for_this_processor else ""]
+    library = kept("libraries", ".so", c_compiler(), *parts)
+    if not is_there(library):
+        write_atomically(library, lambda new: _make_library(text, options, new))
+        remove_unused(library.parent)
+    return library
+
+
+def _make_library(text: str, options: Sequence[str], library: Path) -> None:
+    """Compile, then link without the options: with -ffast-math GCC would link a start-up file that sets numbers below
+    10⁻³⁸ to zero from then on in the whole process, in NumPy too."""
+    (library.parent / "library.c").write_text(text, encoding="utf-8")
+    for step in (
+        ["-std=c11", *options, "-fPIC", "-c", "library.c", "-o", "library.o"],
+        ["-shared", "library.o", "-lm", "-o", library.name],
+    ):
+        result = compiled(c_compiler(), step, library.parent)
+        if result.returncode:
+            first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip())
+            raise UserError(f"the C compiler {c_compiler()[0]} refuses a text of the course: {first}")
+
+
+@functools.cache
+def processor() -> str:
+    """What tells apart processors that run different machine code: model and features, as far as Linux says."""
+    try:
+        said = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return " ".join(os.uname()) if hasattr(os, "uname") else ""
+    return "\n".join(sorted(set(re.findall(r"^(?:model name|flags|CPU part|Features)\s*:.*$", said, re.MULTILINE))))
+
+
+def compiled(
+    compiler: Sequence[str], options: Sequence[str | Path], folder: Path | None = None, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess:
+    """Run a compiler, which is told to speak English."""
+    environment = {name: value for name, value in os.environ.items() if name not in INCLUDES} | {"LC_ALL": "C"}
+    return run([*before, *compiler, *options], cwd=folder, env=environment)
+
+
+@functools.lru_cache(maxsize=256)
+def said_by(*command: str | Path) -> str:
+    """The output of a command; "" if it is not installed (addr2line and nm come with g++'s linker)."""
+    if not shutil.which(command[0]):
+        return ""
+    return run(command).stdout
+
+
+def run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess:
+    """Run a command with empty stdin, which addr2line would otherwise read.
+
+    Raises UserError if it cannot be run, or does not end: a text can keep a compiler busy for ever.
+    """
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    try:
+        process = subprocess.Popen(command, **pipes, text=True, errors="replace", start_new_session=True, **options)
+    except OSError as error:
+        reason = f"{command[0]} cannot be run: {reason_of(error)}"
+        raise UserError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
+    try:
+        out, err = process.communicate(timeout=MOST_SECONDS)
+    except BaseException as error:
+        kill_group(process)  # the compiler is a process that the command has started
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise UserError(f"{command[0]} did not end within {MOST_SECONDS} s: give it less to compile") from None
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+# ---- what is kept
+
+
+def kept(folder: str, suffix: str, compiler: Sequence[str], *made_of: str) -> Path:
+    """Where a file is kept that is made of these texts and options, by this compiler."""
+    key = "\0".join([*made_of, *compiler, said_by(*compiler, "--version")])
+    return cache_folder(folder) / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)

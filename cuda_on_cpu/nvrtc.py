@@ -1,0 +1,115 @@
+"""Compile .cu text with NVIDIA's compiler library NVRTC, for errors and resource usage. No GPU is needed."""
+
+import functools
+import io
+import re
+from dataclasses import dataclass
+
+from cuda_on_cpu.errors import UserError
+from cuda_on_cpu.source import CudaSource
+
+STANDARD = "c++17"
+ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$")
+WARNING = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): warning(?: #\S+)?: (?P<message>.*)$", re.MULTILINE)
+PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<message>.*)$")
+# The output of `ptxas -v` for one kernel: name, stack, registers and, if it uses any, shared memory.
+USED = re.compile(
+    r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame.*?Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?",
+    re.DOTALL,
+)
+
+
+class CudaCompileError(UserError):
+    """A .cu text does not compile. For each error: "file:line: error: …", then the source line and a caret.
+
+    `kind` is "compile", or "missing in the emulator" if a GPU would run the text.
+    """
+
+    def __init__(self, message: str, kind: str = "compile"):
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Resources:
+    """A kernel's resource usage: registers per thread, shared memory per block, local memory per thread (spills)."""
+
+    registers: int
+    shared_bytes: int
+    spill_bytes: int
+
+
+@functools.cache
+def why_no_nvrtc() -> str | None:
+    """Why NVRTC cannot compile CUDA C on this machine; None if it can. No GPU is needed."""
+    try:
+        _nvrtc("", "sm_90")
+    except ImportError:
+        return "NVIDIA's compiler library is not installed here: pip install cuda-core cuda-bindings nvidia-cuda-nvrtc"
+    except Exception as error:  # loading the library can fail with many exception types
+        return f"NVIDIA's compiler library does not start here ({type(error).__name__})"
+    return None
+
+
+@functools.lru_cache(maxsize=128)
+def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resources]:
+    """Compile for the architecture `arch`; no GPU is needed. Returns each kernel's resources.
+
+    Raises CudaCompileError if the text does not compile, UserError if there is no compiler.
+    """
+    if reason := why_no_nvrtc():
+        raise UserError(f"{source.file}: cannot be compiled for a GPU: {reason}")
+    try:
+        log = _nvrtc(source.compilable(), arch)
+    except Exception as error:
+        raise CudaCompileError(readable_errors(str(error), source.file)) from None
+    found = USED.findall(log)
+    return {name: Resources(int(registers), int(shared or 0), int(stack)) for name, stack, registers, shared in found}
+
+
+def refuse_uncompilable(source: CudaSource) -> None:
+    """CudaCompileError for what NVRTC refuses."""
+    if _log(source) is None:  # whatever it is: the way that counts, and has words for it, decides
+        compile_check(source)
+
+
+def warnings(source: CudaSource) -> tuple[str, ...]:
+    """What NVRTC warns of in a text that compiles: "file:line: warning: …" each. None where there is no NVRTC."""
+    log = (_log(source) or "") if why_no_nvrtc() is None else ""
+    found = (match for match in WARNING.finditer(log) if match["file"] == source.file)
+    return tuple(f"{match['file']}:{match['line']}: warning: {match['message'].strip()}" for match in found)
+
+
+@functools.lru_cache(maxsize=128)
+def _log(source: CudaSource) -> str | None:
+    """What NVRTC says of a text; None if it refuses it. Not optimised, in a fraction of compile_check's time."""
+    try:
+        return _nvrtc(source.compilable(), "sm_90", debug=True)
+    except Exception:
+        return None
+
+
+def readable_errors(log: str, file: str) -> str:
+    """The errors of an NVRTC log, each with its source line and caret; the whole log if none is recognised."""
+    lines = log.replace("\0", "").splitlines()
+    found = []
+    for position, line in enumerate(lines):
+        if match := ERROR.match(line):
+            found.append(f"{match['file']}:{match['line']}: error: {match['message']}")
+            found += [excerpt.rstrip() for excerpt in lines[position + 1 : position + 3]]
+        elif match := PTXAS_ERROR.match(line):
+            found.append(f"{file}: error: {match['message']}")
+    return "\n".join(found) if found else f"{file}: error: the compiler says: {log.strip()}"
+
+
+def _nvrtc(text: str, arch: str, debug: bool = False) -> str:
+    """Compile to machine code, with `debug` without optimisation. Returns the log: warnings, and what ptxas says."""
+    from cuda.core import Program, ProgramOptions
+
+    # device_as_default_execution_space: as CuPy compiles; a lambda inside a kernel is then a device function.
+    # no_cache: a cached result would come without the log.
+    more = {"device_as_default_execution_space": True, "ptxas_options": ["-v"], "no_cache": True, "debug": debug}
+    options = ProgramOptions(arch=arch, std=STANDARD, name="kernels.cu", **more)
+    log = io.StringIO()
+    Program(text, "c++", options).compile("cubin", logs=log)
+    return log.getvalue()

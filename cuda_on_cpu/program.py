@@ -1,0 +1,290 @@
+"""Generate, compile and cache the program that emulates the kernels of one .cu text on the CPU.
+
+What all programs share is compiled once for each way of watching, and kept too: an object file to link with, and
+cuda_on_cpu.h in the form that g++ reads fastest. The name of each kept file is a hash of all it was made of, the
+compiler and its options included: so none is ever out of date, and all processes may share the folders.
+"""
+
+import contextlib
+import functools
+import os
+import re
+import shlex
+import shutil
+import struct
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
+from cuda_on_cpu.errors import UserError, write_atomically
+from cuda_on_cpu.host_compiler import compiled, cpp_compiler, kept, run, said_by
+from cuda_on_cpu.nvrtc import CudaCompileError, refuse_uncompilable, why_no_nvrtc
+from cuda_on_cpu.source import COMMENT, CudaSource, kernels_in
+
+FOLDER = Path(__file__).parent
+PARTS = sorted([*FOLDER.glob("cuda_on_cpu*.h"), *FOLDER.glob("cuda_on_cpu*.ld")])
+# -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
+# -gdwarf-4: in the newer form addr2line may take the .cu text, the first file of its kind, for kernels.cpp
+FLAGS = shlex.split("-std=c++17 -g1 -gdwarf-4 -w -fno-strict-aliasing -fwrapv -no-pie")
+# no stack protector: some distributions switch it on, and it calls a function of the C library
+FLAGS += shlex.split("-fmax-errors=20 -fno-diagnostics-show-caret -fno-stack-protector")
+# For a .cu text. -O0: otherwise a faulty access whose value is not used may be optimised away. -undef and -nostdinc: no
+# macro or header that NVRTC has not. The rest: so that cuda_on_cpu.ld can sort the variables.
+FOR_TEXT = shlex.split("-O0 -undef -U_GNU_SOURCE -nostdinc -nostdinc++ -ftrack-macro-expansion=0")
+FOR_TEXT += shlex.split("-fno-threadsafe-statics -fdata-sections -fno-zero-initialized-in-bss")
+LINKED_AS = f"-Wl,-T,{FOLDER / 'cuda_on_cpu.ld'}"
+# An uninitialised variable is then never 0 by chance. Compilers before GCC 12 lack it: see PAINTS_STACKS.
+PATTERN = "-ftrivial-auto-var-init=pattern"
+PAINTS_STACKS = "-DCUDA_ON_CPU_PAINTS_STACKS"
+UNSET = struct.unpack("f", b"\xfe" * 4)[0]  # an uninitialised float then, by GCC; Clang takes NaN
+# A misaligned access, such as a float4 at an address that is not a multiple of 16, is an error on a GPU but not on a
+# CPU. These flags make it trap on the CPU too.
+FOR_MEMORY = ["-fsanitize=address"]
+FOR_MEMORY += shlex.split("-fsanitize=alignment -fsanitize-undefined-trap-on-error")
+SHARED_FOR_MEMORY = ["-O1", *FOR_MEMORY]
+# Not passed to the linker: cuda_on_cpu_races.h replaces TSan, and must not be instrumented itself.
+FOR_RACES = shlex.split("-fsanitize=thread -DCUDA_ON_CPU_RACES")
+SHARED_FOR_RACES = shlex.split("-O2 -DCUDA_ON_CPU_RACES")
+
+ALIGN = r"(?:(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?\s*\)\s*)?"
+DYNAMIC_SHARED = re.compile(
+    rf"extern\s+{ALIGN}__shared__\s+{ALIGN}(?P<type>[\w\s:]+?)\s*\b{ALIGN}(?P<name>\w+)\s*\[\s*\]"
+    r"(?P<columns>(?:\s*\[[^][;]*\])*)\s*;"
+)
+GXX_ERROR = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>.*)$")
+GXX_REQUIRED = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+):   required from ")
+GXX_UNKNOWN = re.compile(
+    r"'(?P<name>\w+)' (?:was not declared|has not been declared|does not name a type|is not a member|not declared)"
+    r"|there are no arguments to '(?P<other>\w+)'"
+)
+NO_ASM = "the_emulator_has_no_asm"  # see cuda_on_cpu.h
+
+
+def why_no_compiler() -> str | None:
+    """Why there is no C++ compiler to use; None if there is one."""
+    if not sys.platform.startswith("linux"):
+        return "the CPU emulator of CUDA runs on Linux only (on Windows: inside WSL)"
+    name = cpp_compiler()[0]
+    if shutil.which(name):
+        return None
+    return f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, or name another in CXX"
+
+
+def program_for(source: CudaSource, races: bool = False, sandbox: tuple[str, ...] = ()) -> Path:
+    """The path of the program for this source; it is compiled unless it is in the cache folder.
+
+    With `races` the program detects races or records accesses, and does not contain AddressSanitizer. Where there is
+    neither of the two programs, both are compiled at once: whoever judges a kernel runs both. `sandbox` as in
+    emulate.run.
+    Raises CudaCompileError if the text does not compile, UserError if there is no compiler.
+    """
+    if reason := why_no_compiler():
+        raise UserError(f"{source.file}: {reason}")
+    text = _program_text(source)
+    programs = {kind: _kept("emulator", "", text, *_options(kind)) for kind in (races, not races)}
+    there = {kind: is_there(program) for kind, program in programs.items()}
+    if not there[races]:
+        to_make = {kind: program for kind, program in programs.items() if not there[kind]}
+        _make(source, text, to_make, races, sandbox)
+    return programs[races]
+
+
+def _options(races: bool) -> list[str]:
+    return [*FLAGS, *FOR_TEXT, *(FOR_RACES if races else FOR_MEMORY)]
+
+
+def _make(source: CudaSource, text: str, programs: dict[bool, Path], races: bool, sandbox: tuple[str, ...]) -> None:
+    """Compile programs at the same time, and beside them ask NVRTC, whose errors come first: they are a GPU's."""
+    pool = ThreadPoolExecutor(1 + len(programs))
+    try:
+        accepted = pool.submit(_ask_nvrtc, source)
+        builds = {
+            kind: pool.submit(
+                write_atomically, program, functools.partial(_build, source, text, kind, sandbox, accepted)
+            )
+            for kind, program in programs.items()
+        }
+        accepted.result()
+        wait(builds.values())  # also for the program that is not asked for, or the next call would compile it again
+    finally:
+        pool.shutdown(wait=False)
+    builds[races].result()
+    remove_unused(programs[races].parent)
+
+
+def _ask_nvrtc(source: CudaSource) -> None:
+    if why_no_nvrtc() is None:
+        refuse_uncompilable(source)
+
+
+def _kept(folder: str, suffix: str, *made_of: str) -> Path:
+    """Where a file is kept that is made of these texts and options, by this compiler, with these headers."""
+    parts = [part.read_text(encoding="utf-8") for part in PARTS]
+    return kept(folder, suffix, cpp_compiler(), *made_of, *parts)
+
+
+def _shared_object(races: bool) -> Path:
+    """What all programs share, compiled."""
+    paints = [] if _sets_patterns(*cpp_compiler()) else [PAINTS_STACKS]
+    options = [*FLAGS, *(SHARED_FOR_RACES if races else SHARED_FOR_MEMORY), *paints, "-x", "c++", "-c"]
+    path = _kept("emulator_parts", ".o", "cuda_on_cpu_program.h", *options)
+    if not is_there(path):
+        write_atomically(path, lambda new: _succeed(*options, FOLDER / "cuda_on_cpu_program.h", "-o", new))
+        remove_unused(path.parent)
+    return path
+
+
+def _prepared_header(*options: str) -> Path:
+    """A file that includes cuda_on_cpu.h. If g++ can, beside it lies what g++ reads instead, in a third of the time."""
+    text = f'#include "{FOLDER / "cuda_on_cpu.h"}"\n'
+    path = _kept("emulator_parts", ".h", text, *options)
+    prepared = path.with_suffix(".h.gch")
+    if not (is_there(path) and is_there(prepared)):
+        write_atomically(path, lambda new: new.write_text(text, encoding="utf-8"))
+        with contextlib.suppress(UserError):
+            write_atomically(prepared, lambda new: _succeed(*options, "-x", "c++-header", path, "-o", new))
+    return path
+
+
+@functools.lru_cache(maxsize=8)
+def _sets_patterns(*compiler: str) -> bool:
+    """Whether the compiler can set uninitialised variables to a pattern."""
+    return not run([*compiler, PATTERN, "-E", "-x", "c++", os.devnull]).returncode
+
+
+def _program_text(source: CudaSource) -> str:
+    """The C++ text: the .cu text, and a function that calls its kernels by number."""
+    cases = "".join(
+        f"        case {number}: return cuda_on_cpu::apply({name}, slots);\n"
+        for number, name in enumerate(kernels_in(source))
+    )
+    return (
+        "namespace {\n"  # so that a text may have names that the libraries have too
+        f"{DYNAMIC_SHARED.sub(_pointer_to_dynamic_shared, source.compilable())}"
+        "}\n"
+        '#line 1 "main.cpp"\n'
+        f"void cuda_on_cpu_call(int function, void** slots) {{\n    switch (function) {{\n{cases}    }}\n}}\n"
+    )
+
+
+def _pointer_to_dynamic_shared(declaration: re.Match) -> str:
+    """Replace `extern __shared__ float tile[];`, which is not C++, by a pointer to the memory reserved for it."""
+    ctype, name, columns = declaration["type"], declaration["name"], declaration["columns"]
+    lines = "\n" * (declaration[0].count("\n") - 2 * columns.count("\n"))  # later lines keep their numbers
+    pointer = f"({{}}){columns}" if columns else "{}"
+    return (
+        f"{ctype} {pointer.format(f'* const {name}')} = "
+        f"reinterpret_cast<{ctype} {pointer.format('*')}>(cuda_on_cpu::dynamic_shared);{lines}"
+    )
+
+
+def inside(sandbox: tuple[str, ...], folder: str | Path) -> list[str]:
+    """The beginning of a command line in a sandbox in which the folder may be written to."""
+    return [part.replace("{folder}", str(folder)) for part in sandbox]
+
+
+def _build(
+    source: CudaSource, text: str, races: bool, sandbox: tuple[str, ...], accepted: Future, program: Path
+) -> None:
+    """Compile and link in the program's folder. Raises CudaCompileError, also if NVRTC has not `accepted` the text."""
+    folder, options = program.parent, _options(races)
+    if _sets_patterns(*cpp_compiler()):
+        options.append(PATTERN)
+    (folder / "kernels.cpp").write_text(text, encoding="utf-8")
+    to_link = [LINKED_AS, _shared_object(races), *(() if races else FOR_MEMORY)]
+    before = inside(sandbox, folder)
+    # Some compilers make a prepared header and then refuse it: they read the header itself.
+    for header in (_prepared_header(*options), FOLDER / "cuda_on_cpu.h"):
+        result = compiled(
+            cpp_compiler(), [*options, "-include", header, "-c", "kernels.cpp", "-o", "kernels.o"], folder, before
+        )
+        if not result.returncode:
+            _refuse_host_functions(folder / "kernels.o", source)
+            result = compiled(cpp_compiler(), [*FLAGS, "kernels.o", *to_link, "-o", program.name], folder, before)
+            break
+    accepted.result()
+    if result.returncode:
+        raise _compile_error(result.stderr, source)
+
+
+def _succeed(*options: str | Path) -> None:
+    """Run the compiler; a UserError where it fails."""
+    result = compiled(cpp_compiler(), options)
+    if result.returncode:
+        raise UserError(f"{cpp_compiler()[0]} cannot compile the CPU emulator of CUDA: {result.stderr.strip()}")
+
+
+def _refuse_host_functions(compiled: Path, source: CudaSource) -> None:
+    """CudaCompileError if a text that NVRTC has not seen declares and calls what only a CPU has, such as system()."""
+    if why_no_nvrtc() is None or not shutil.which("nm"):
+        return
+    needed = set(run(["nm", "-u", "-P", compiled]).stdout.split()[::2])
+    for name in sorted(needed - _functions_of_a_gpu()):
+        if not re.match(
+            r"_Z(T|d[la]|n[wa]|N11cuda_on_cpu)|__[atu]\w*san_|_(_cxa|Unwind|_gxx)_|__[a-z]+[sdt]i\d?$", name
+        ):
+            raise CudaCompileError(f"{source.file}: error: {name} is no function that a GPU has")
+
+
+@functools.cache
+def _functions_of_a_gpu() -> frozenset[str]:
+    """The names that a compiled .cu text may leave to the linker: those of cuda_on_cpu_math.h, and what g++ calls."""
+    names = re.findall(r"\w+", COMMENT.sub(" ", (FOLDER / "cuda_on_cpu_math.h").read_text(encoding="utf-8")))
+    variables = ("threadIdx", "blockIdx", "blockDim", "gridDim", "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_")
+    return frozenset((*names, *(name + "f" for name in names), *variables))
+
+
+def _compile_error(log: str, source: CudaSource) -> CudaCompileError:
+    """The errors of g++ in the format of compile.py: file, line and message, then the source line and a caret.
+
+    What NVRTC has accepted is no mistake: it is missing in the emulator.
+    """
+    right, lines = why_no_nvrtc() is None or NO_ASM in log, source.text.splitlines()
+    found, needed_at = [], None
+    for line in log.splitlines():
+        if match := GXX_REQUIRED.match(line):
+            needed_at = match
+        if not (match := GXX_ERROR.match(line)):
+            continue
+        place = needed_at if needed_at and match["file"] != source.file else match
+        unknown = GXX_UNKNOWN.search(match["message"])
+        said, needed_at = match["message"], None
+        if NO_ASM in log and NO_ASM not in said:
+            continue  # an error that follows from this one
+        if right:
+            said = _missing(unknown, said)
+        found.append(f"{place['file']}:{place['line']}: error: {said}")
+        if place["file"] == source.file and int(place["line"]) <= len(lines):
+            found += ["  " + lines[int(place["line"]) - 1], "  " + " " * (int(place["column"]) - 1) + "^"]
+    if "relocation truncated" in log:
+        found = [f"{source.file}: error: the emulator has no room for __device__ variables of more than 2 GB"]
+    text = "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
+    return CudaCompileError(text, kind="missing in the emulator" if right else "compile")
+
+
+def _missing(unknown: re.Match | None, said: str) -> str:
+    if not unknown:
+        return f"the emulator cannot do this, though a GPU can; g++ says: {said}"
+    name = unknown["name"] or unknown["other"]
+    name = "asm" if name == NO_ASM else name
+    return f"the emulator has no {name}; a GPU has: write it in another way, or check it on a GPU"
+
+
+def lines_before(return_addresses: Sequence[int], program: Path, source: CudaSource) -> list[int]:
+    """The .cu lines of the calls with these return addresses; 0 where unknown."""
+    answer = said_by("addr2line", "-i", "-a", "-e", program, *(hex(address - 1) for address in return_addresses))
+    frames = re.split(r"^0x[0-9a-f]+\n", answer, flags=re.MULTILINE)[1:]  # -a prints each address before its frames
+    return [line_in(text, source) for text in frames] or [0] * len(return_addresses)
+
+
+def line_in(report: str, source: CudaSource) -> int:
+    """The first .cu line named in a report, which is the innermost if functions were inlined; 0 if there is none."""
+    match = re.search(re.escape(source.file) + r":(\d+)", report)
+    return int(match[1]) if match else 0
+
+
+def read_in_a_sandbox() -> list[Path]:
+    """What the compiler and the programs read besides the folder that they write to: headers, and what is kept."""
+    return [*PARTS, cache_folder("emulator_parts"), cache_folder("emulator")]

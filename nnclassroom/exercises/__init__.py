@@ -1,0 +1,1 @@
+"""What students write: the operations that only exercises have, by notebook, their hints, and kept kernels."""

@@ -1,0 +1,17 @@
+"""Every operation that a notebook speaks of: those of the networks, and those that only exercises have."""
+
+from nnclassroom.exercises import nb03b, nb04, nb06, nb08_to_10, nb09, nb12, nb13, nb14
+from nncourse.catalogue import TOPICS, defined_in, epoch_topics
+from nncourse.errors import refuse_unknown
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.peer import all_reduce
+
+EXERCISES = (nb03b, nb04, nb06, nb08_to_10, nb09, nb12, all_reduce, nb13, nb14)
+WHOLE_STEP = "algorithm_1"  # of a student; where it is kept, training steps run it
+
+
+def find(name: str) -> Operation:
+    """The operation of that name, those that only exercises have included; CourseError lists those there are."""
+    known = defined_in((*TOPICS, *epoch_topics(), *EXERCISES))
+    refuse_unknown("an operation", name, known)
+    return known[name]

@@ -1,0 +1,126 @@
+"""Operations that a file of the instructor's defines: those of an examination, which the package does not hold.
+
+    [[operation]]
+    name = "running_mean"
+    formula = "m_i = (x_i + … + x_{i+k-1}) / k"
+    contract = "x (n,), k () int -> m (n_out,) where n_out = n - k + 1"
+    truth = '''
+    def truth(x, k):
+        return np.convolve(x, np.full(k, 1 / k), "valid")
+    '''
+    sizes = [{ n = 1, k = 1 }, { n = 7, k = 3 }]        # what else: OPTIONS
+
+The Python text `truth` may define the other functions of an Operation too: `magnitude`, `advice`, and `values_x` for an
+argument x. The file is trusted: its text runs in the process that judges. Students get neither the file nor its truths.
+"""
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nnclassroom.exercises import catalogue
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
+
+TEXTS = ("name", "formula", "contract", "truth")
+OPTIONS = ("equation", "output", "tolerance", "hostile", "sizes")
+
+
+def find(name: str, definitions: str = "") -> Operation:
+    """The operation of that name: one that the text `definitions` defines, else one of the package."""
+    defined = operations_of(definitions) if definitions else {}
+    return defined[name] if name in defined else catalogue.find(name)
+
+
+@functools.lru_cache(maxsize=8)
+def operations_of(text: str) -> dict[str, Operation]:
+    """The operations that a TOML text defines, by name. CourseError says what is missing or wrong in it."""
+    found: dict[str, Operation] = {}
+    for entry in entries(text, "operation"):
+        made = _operation(entry)
+        if made.name in found:
+            raise CourseError(f"wanted each operation once; {made.name} is defined twice")
+        if _is_known(made.name):
+            raise CourseError(f"wanted a name that the package does not use; {made.name} is one of its operations")
+        found[made.name] = made
+    return found
+
+
+def entries(text: str, kind: str) -> list[dict[str, Any]]:
+    """The tables [[kind]] of a TOML text. CourseError if the text is no TOML, or has something else of that name."""
+    found = _parsed(text).get(kind, [])
+    if not (isinstance(found, list) and all(isinstance(entry, dict) for entry in found)):
+        raise CourseError(f"wanted tables [[{kind}]]; got {kind} = {str(found)[:60]}")
+    return found
+
+
+def title_of(text: str) -> str:
+    """The title that a TOML text gives to the examination; "" without one."""
+    return str(_parsed(text).get("title", "")).strip()
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CourseError(f"wanted TOML, but it cannot be read: {error}") from None
+
+
+def texts_in(entry: Mapping[str, Any], wanted: tuple[str, ...], allowed: tuple[str, ...], what: str) -> None:
+    """Refuse a table that lacks one of the wanted texts, or has a key that is not known."""
+    for key in entry:
+        refuse_unknown(f"in {what} a key", key, (*wanted, *allowed))
+    for key in wanted:
+        if not (isinstance(entry.get(key), str) and entry[key].strip()):
+            raise CourseError(f"{what}: wanted {key} as text; got {entry.get(key)!r}")
+
+
+def _is_known(name: str) -> bool:
+    try:
+        catalogue.find(name)
+    except CourseError:
+        return False
+    return True
+
+
+def _operation(entry: dict[str, Any]) -> Operation:
+    """The operation that one table defines."""
+    name = str(entry.get("name", "without a name"))
+    texts_in(entry, TEXTS, OPTIONS, f"operation {name}")
+    if not name.isidentifier():
+        raise CourseError(f"wanted an operation's name of letters, digits and _; got {name!r}")
+    functions = _functions(name, entry["truth"])
+    named = {"error_scale": "magnitude", "advice": "advice"}
+    trial: dict[str, Any] = {option: functions[key] for option, key in named.items() if key in functions}
+    if "tolerance" in entry:
+        trial["tolerance"] = entry["tolerance"]
+    if "hostile" in entry:
+        trial["edge_cases"] = tuple(entry["hostile"])
+    options = {option: entry[option] for option in ("equation", "output") if option in entry}
+    values = {key.removeprefix("values_"): made for key, made in functions.items() if key.startswith("values_")}
+    formula, contract = entry["formula"].strip(), entry["contract"].strip()
+    try:
+        tried = Trial(sizes_to_check=entry.get("sizes", ()), values=values, **trial)
+        operation = Operation(name, formula, contract, functions["truth"], None, trial=tried, **options)
+        for sizes in operation.trial.sizes_to_check:
+            operation.shapes.complete(sizes, name)
+    except (TypeError, AttributeError) as error:
+        raise CourseError(f"operation {name}: {error}") from None
+    return operation
+
+
+def _functions(name: str, text: str) -> dict[str, Any]:
+    """What the Python text defines; NumPy is there as np."""
+    namespace: dict[str, Any] = {"np": np}
+    try:
+        exec(compile(text, f"truth of {name}", "exec"), namespace)
+    except Exception as error:  # the instructor's text may raise anything
+        said = f"{type(error).__name__}: {error}"
+        raise CourseError(f"operation {name}: its truth cannot be run: {said}") from None
+    if not callable(namespace.get("truth")):
+        raise CourseError(f"operation {name}: wanted a function truth in its text, found none")
+    return {key: value for key, value in namespace.items() if callable(value)}

@@ -1,0 +1,321 @@
+"""The student's kept kernels: plain files in my_kernels/, checked when they are kept and again when they have changed.
+
+sigmoid.numpy.py holds a Python function `sigmoid`, sigmoid.naive.cu a CUDA function `sigmoid`; progress.json says when
+and where each passed, how fast it was, and the hash of the text that passed. Loading a kept kernel runs its code.
+"""
+
+import contextlib
+import datetime
+import functools
+import hashlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from cuda_on_cpu import emulate
+from cuda_on_cpu.source import CudaSource, kernels_in
+from nnclassroom.exercises import exam_operations
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.judge import answer, group_answer, network_answer, worker
+from nnclassroom.judge import check as judge
+from nnclassroom.judge.forbidden_cuda import forbidden
+from nnclassroom.judge.group_operation import GroupOperation
+from nnclassroom.judge.network_operation import NetworkOperation
+from nnclassroom.judge.verdict import RIGHT, Verdict
+from nncourse import device as devices
+from nncourse import language
+from nncourse.errors import CourseError, read_text, reason_of, refuse_unknown, write_atomically
+from nncourse.kernels import jit
+from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.operation import PYTHON_DEVICES, Operation
+
+# In seconds, for all cases of a check together: of computing, for Python; on a GPU by the clock.
+TIME_LIMIT, TIME_LIMIT_CUDA = 20.0, 60.0
+# Verdicts of a GPU of which the emulator may know more: the race behind wrong values, the thread, the line.
+EXPLAINED = ("wrong value", "not in place", "outside", "bounds", "crash")
+ATTEMPTS = "attempts.jsonl"
+MOST_TEXT, MOST_RECORD = 256 << 10, 4 << 20  # bytes of a kernel's text, and of the record
+WAIT = 8.0  # a check may take so many times longer on a busy machine
+WAYS = ("ring", "tree", "root")  # of all_reduce; the first that is kept is taken
+
+
+def folder() -> Path:
+    """Where kept kernels lie: NNCOURSE_MY_KERNELS, else my_kernels/ beside the package, else ~/my_kernels.
+
+    Beside the package only if it can be written there, and never in an environment's site-packages.
+    """
+    if named := os.environ.get("NNCOURSE_MY_KERNELS"):
+        return Path(named)
+    beside = language.ROOT / "my_kernels"
+    installed = language.ROOT.name in ("site-packages", "dist-packages")
+    writable = os.access(beside if beside.exists() else language.ROOT, os.W_OK)
+    return beside if writable and not installed else Path.home() / "my_kernels"
+
+
+def check(
+    operation_name: str,
+    name: str,
+    text: str | None,
+    launch: dict | None = None,
+    seed: int | None = None,
+    sandbox: tuple[str, ...] = (),
+    seconds: float = TIME_LIMIT,
+    definitions: str = "",
+) -> Verdict:
+    """Check a kernel given as text. The arguments are those of build(), but for the operation's name in place of the
+    operation, so that a worker process can be asked. That process runs no Python text itself: judge/answer.py does.
+
+    With a `seed` the same text always gets the same verdict. `sandbox` is a command that the processes are started by.
+    `seconds` are those of computing that Python may take, `definitions` those of an examination: exam_operations.py.
+    """
+    operation = exam_operations.find(operation_name, definitions)
+    try:
+        if text is None:
+            return judge.check(operation, build(operation, name, None), seed=seed)
+        if not launch:
+            _refuse_name(operation, name)
+            refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, operation.python_devices)
+            if isinstance(operation, GroupOperation):
+                return group_answer.check_text(operation, name, text, seconds, seed, sandbox)
+            process_of = network_answer.NetworkProcess if isinstance(operation, NetworkOperation) else None
+            return answer.check_text(operation, name, text, seconds, seed, sandbox, process_of)
+        return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
+    except CourseError as error:
+        return Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})
+
+
+def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sandbox: tuple[str, ...]) -> Verdict:
+    """CUDA C runs on a GPU if there is one, and then on the emulator, which finds what a GPU may hide."""
+    if found := forbidden(kernel.source):
+        return Verdict(operation.name, kernel.name, "forbidden", {"said": f"{kernel.source.file}: {found}"})
+    reason = emulate.why_not()
+    if not devices.gpu_available():
+        if reason:
+            return Verdict(operation.name, kernel.name, "cannot be checked", {"said": reason})
+        return judge.check(operation, kernel, device="emulator", seed=seed, sandbox=sandbox)
+    verdict = judge.check(operation, kernel, device="gpu", seed=seed)
+    if reason or verdict.kind not in (RIGHT, *EXPLAINED):
+        return verdict
+    emulated = judge.check(operation, kernel, device="emulator", seed=seed, sandbox=sandbox)
+    if verdict:
+        return replace(verdict, facts={**verdict.facts, "emulated too": True}) if emulated else emulated
+    if emulated or (emulated.kind == "wrong value" and not emulated.facts.get("unset")):
+        return verdict
+    return replace(emulated, facts={**emulated.facts, "context": verdict.facts.get("context", "")})
+
+
+def judged(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Verdict:
+    """The verdict of check(), made in the worker process. A worker that ends on the way is a verdict too."""
+    limit = TIME_LIMIT_CUDA if launch else WAIT * TIME_LIMIT
+    if launch and not devices.gpu_available():
+        limit *= WAIT  # on the emulator the limit of each launch counts what it computes
+    try:
+        verdict = worker.call(check, operation.name, name, text, launch, None, (), TIME_LIMIT, seconds=limit)
+    except worker.WorkerError as error:
+        ended = Verdict(operation.name, name, error.kind, error.facts)
+        return _explained(operation, name, text, launch, ended) if launch else ended
+    if verdict.facts.get("context") == "lost":
+        worker.end()
+    return verdict
+
+
+def _explained(operation: Operation, name: str, text: str | None, launch: dict, ended: Verdict) -> Verdict:
+    """What the emulator says of a kernel that ended or held up a GPU's process, if it knows: barriers, for instance."""
+    if not devices.gpu_available() or emulate.why_not():
+        return ended
+    try:
+        emulated = worker.call(_check_emulated, operation.name, name, text, launch, seconds=WAIT * TIME_LIMIT_CUDA)
+    except CourseError:
+        return ended
+    return ended if emulated else emulated
+
+
+def _check_emulated(operation_name: str, name: str, text: str, launch: dict) -> Verdict:
+    operation = find(operation_name)
+    return judge.check(operation, build(operation, name, text, launch), device="emulator")
+
+
+def keep(operation: Operation, name: str, text: str, launch: dict | None = None, seconds: float | None = None) -> None:
+    """Keep the text of a kernel that check() found right, and the seconds of a call."""
+    record = progress()  # first: if it is damaged, nothing is written
+    stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    on_gpu = (launch or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available()
+    entry = {"hash": _hash(text), "date": stamp, "machine": devices.describe("gpu" if on_gpu else "cpu")}
+    record[f"{operation.name}.{name}"] = entry | {"seconds": seconds} | ({"launch": launch} if launch else {})
+    _write(file_name(operation, name, launch), text)
+    _write("progress.json", json.dumps(record, indent=1) + "\n")
+
+
+def note_attempt(operation: Operation, name: str, verdict: Verdict) -> None:
+    """Add a line to attempts.jsonl: which exercise, when, and the kind of the verdict. It may be missing or full."""
+    stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    line = json.dumps({"key": f"{operation.name}.{name}", "date": stamp, "kind": verdict.kind})
+    with contextlib.suppress(OSError):
+        folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (folder() / ATTEMPTS).open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def progress() -> dict[str, dict]:
+    """The record of kept kernels, by "operation.kernel". CourseError if the file is damaged."""
+    path = folder() / "progress.json"
+    if not os.path.lexists(path):
+        return {}
+    try:
+        record = json.loads(read_text(path, MOST_RECORD))
+    except (ValueError, RecursionError):
+        record = None
+    if not (isinstance(record, dict) and all(map(_is_sound, record.values()))):
+        raise CourseError(f"{path}: wanted the record of your kernels, but it is damaged: delete it and run them again")
+    return record
+
+
+def _is_sound(entry) -> bool:
+    """Whether an entry of the record has the form that keep() writes."""
+    if not isinstance(entry, dict):
+        return False
+    launch, seconds = entry.get("launch", {"block": [1]}), entry.get("seconds")
+    if not all(isinstance(entry.get(name, ""), str) for name in ("date", "machine", "hash")):
+        return False
+    block = launch.get("block") if isinstance(launch, dict) else None
+    numbers = isinstance(block, list) and block and all(type(size) is int for size in block)
+    return bool(numbers) and (seconds is None or (type(seconds) in (float, int) and 0 < seconds < np.inf))
+
+
+def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Kernel], dict[str, str]]:
+    """The fastest kept kernel of `device` for each operation; and the reasons why others cannot be used."""
+    kernels: dict[str, Kernel] = {}
+    waiting: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    record = sorted(progress().items(), key=lambda kept: kept[1].get("seconds") or np.inf)
+    for key, entry in record:  # all are judged before the first one runs in this process
+        operation_name, _, name = key.partition(".")
+        if operation_name in operations and _device(name, entry) == device:
+            verdict_of(operations[operation_name], name, entry)
+    for key, entry in record:
+        operation_name, _, name = key.partition(".")
+        if operation_name not in operations or operation_name in kernels:
+            continue
+        if _device(name, entry) != device:
+            if device == "cpu" and not devices.gpu_available():
+                waiting.setdefault(operation_name, f"your {name} kernel needs a GPU: it drives nothing here")
+            continue
+        kernel = load(operations[operation_name], name, entry)
+        if isinstance(kernel, Verdict):
+            refused.setdefault(operation_name, f"yours is not used: {kernel.line}")
+        else:
+            kernels[operation_name] = kernel
+    return kernels, {name: said for name, said in (waiting | refused).items() if name not in kernels}
+
+
+def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
+    """A kept kernel, if it is judged right now; otherwise, or if its file is missing, the verdict."""
+    launch = entry.get("launch")
+    try:
+        verdict = verdict_of(operation, name, entry)
+        return build(operation, name, text_of(operation, name, launch), launch) if verdict else verdict
+    except CourseError as error:
+        return Verdict(operation.name, name, "build", {"said": str(error)})
+
+
+def verdict_of(operation: Operation, name: str, entry: dict) -> Verdict:
+    """The verdict on a kept text, which is judged once in each process: the record beside it is only a claim."""
+    launch = entry.get("launch")
+    try:
+        return _verdict_now(operation.name, name, text_of(operation, name, launch), json.dumps(launch))
+    except CourseError as error:
+        return Verdict(operation.name, name, "build", {"said": str(error)})
+
+
+@functools.lru_cache(maxsize=256)
+def _verdict_now(operation_name: str, name: str, text: str, launch: str) -> Verdict:
+    return judged(find(operation_name), name, text, json.loads(launch))
+
+
+def text_of(operation: Operation, name: str, launch: dict | None) -> str:
+    """The present text of a kept kernel; CourseError if there is none."""
+    return read_text(folder() / file_name(operation, name, launch), MOST_TEXT)
+
+
+def build(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Kernel:
+    """A kernel from its text; for text None the package's kernel of that name.
+
+    Without a GPU a cupy kernel is one for the CPU, where its functions take NumPy arrays.
+    With `launch`, options of CudaKernel with `block` among them, it is CUDA C. Python text runs in a fresh namespace
+    that holds np and xp; for a cupy kernel only xp, which is CuPy on a GPU.
+    """
+    if text is None:
+        kernel = operation[name]
+        with_numpy = PYTHON_DEVICES.get(name) == "gpu" and not devices.gpu_available()
+        return replace(kernel, device="cpu") if with_numpy else kernel
+    file = file_name(operation, name, launch)
+    _refuse_name(operation, name)
+    if launch:
+        if name in operation.python_devices:
+            raise CourseError(f"{file}: {name} is a Python kernel; wanted CUDA C under another name, such as naive")
+        options = {option: tuple(value) if isinstance(value, list) else value for option, value in launch.items()}
+        source = CudaSource(text, file)
+        there = kernels_in(source)
+        entry = there[0] if len(there) == 1 else operation.name  # a single function may have any name
+        try:
+            return CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
+        except TypeError:
+            raise CourseError(f"{file}: wanted a launch such as {{'block': [256]}}, got {launch}") from None
+    refuse_unknown(f"for {file} a Python kernel", name, operation.python_devices)
+    xp, device = np, operation.python_devices[name]
+    if device == "gpu" and devices.gpu_available():
+        import cupy as xp
+    namespace: dict = {"xp": xp} if device == "gpu" else {"np": np, "xp": xp}
+    try:
+        exec(compile(text, file, "exec"), namespace)
+    except (Exception, SystemExit) as error:  # the student's code may raise any exception
+        raise CourseError(f"{file}: cannot be run: {type(error).__name__}: {error}") from None
+    function = namespace.get(operation.name)
+    if not callable(function):
+        raise CourseError(f"{file}: wanted a function {operation.name}, found none")
+    function = jit.jit(function) if name == "numba" else function
+    return operation.made(name, "cpu" if xp is np else "gpu", file, function)
+
+
+def _refuse_name(operation: Operation, name: str) -> None:
+    if not name.isidentifier():
+        raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
+
+
+def _device(name: str, entry: dict) -> str:
+    return "gpu" if "launch" in entry else PYTHON_DEVICES.get(name, "")
+
+
+def file_name(operation: Operation, name: str, launch: dict | None) -> str:
+    """The name of a kept kernel's file in folder(): CUDA C if it has a launch, else Python."""
+    return f"{operation.name}.{name}.{'cu' if launch else 'py'}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write(file: str, text: str) -> None:
+    """Write a file in folder() atomically."""
+    path = folder() / file
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # others are not to copy from it
+    except OSError as error:
+        raise CourseError(f"{path}: cannot be written: {reason_of(error)}") from error
+    write_atomically(path, lambda new: new.write_text(text, "utf-8"))
+
+
+def own_all_reduce() -> tuple[Kernel, str]:
+    """The student's kept all_reduce that is right now, a ring before a tree before a root, or else the course's ring.
+
+    The second result is "yours" or "the course's".
+    """
+    operation, record = find("all_reduce"), progress()
+    for name in WAYS:
+        kernel = load(operation, name, record[key]) if (key := f"all_reduce.{name}") in record else None
+        if isinstance(kernel, Kernel):
+            return kernel, "yours"
+    return operation[WAYS[0]], "the course's"

@@ -1,0 +1,368 @@
+"""The operations that only exercises have: no network calls them, and no backend has kernels for them.
+
+    train_on_gpu     what travels to the GPU and back, and when                          notebook 08
+    seconds_a_call   the time of a kernel that works while the CPU goes on
+    least_seconds    the roofline: what launch, arithmetic and memory allow at best
+    occupancy        how much of a multiprocessor a kernel fills
+    blur             a tile in shared memory, and the halo around it, in one dimension    notebook 10
+
+The first two take a GPU as an argument. check() passes a simulated one, which notices mistakes and has an exact clock.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from nncourse.architecture import DenseArchitecture
+from nncourse.epochs import dense_cpu  # noqa: F401  (it registers the kernel that the pretended GPU runs)
+from nncourse.epochs.dense import dense_sgd_epoch
+from nncourse.errors import CourseError
+from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
+
+# ---- what travels, and when
+
+
+MOST_SENT = 3  # parameters, X and Y
+TRAIN_EPOCH = "train_epoch(parameters, X, Y, batch, rate)"
+
+
+class OnGpu:
+    """An array in the memory of a simulated GPU: the CPU cannot read it."""
+
+    def __init__(self, array: np.ndarray):
+        self.hidden = array
+
+    def __array__(self, *_, **__):
+        takes = "gpu.train_epoch(…) takes it whole, gpu.to_cpu(…) fetches it"
+        raise CourseError(f"the CPU cannot read an array that lies on the GPU: {takes}")
+
+
+class PretendMemory:
+    """A simulated GPU with its own memory. It trains, and refuses transfers that would slow down a real one."""
+
+    def __init__(self, architecture: DenseArchitecture):
+        self.architecture, self.epochs, self.sent, self.fetched = architecture, 0, 0, 0
+        self.told: list[tuple[int, float]] = []  # batch and rate of each epoch
+
+    def to_gpu(self, array) -> OnGpu:
+        if isinstance(array, OnGpu):
+            raise CourseError("to_gpu() got an array that lies on the GPU already")
+        if self.epochs:
+            raise CourseError("an array travels to the GPU after the first epoch: all go there once, before the loop")
+        self.sent += 1
+        if self.sent > MOST_SENT:
+            raise CourseError("a fourth array travels to the GPU: parameters, X and Y go there, each once")
+        return OnGpu(np.array(array))
+
+    def to_cpu(self, array: OnGpu) -> np.ndarray:
+        if not isinstance(array, OnGpu):
+            raise CourseError("to_cpu() got an array that lies on the CPU already")
+        self.fetched += 1
+        if self.fetched > 1:
+            raise CourseError("a second array comes back: only the trained parameters do, once")
+        return array.hidden.copy()
+
+    def train_epoch(self, parameters, X, Y, batch, rate) -> OnGpu:
+        for name, array in (("parameters", parameters), ("X", X), ("Y", Y)):
+            if not isinstance(array, OnGpu):
+                raise CourseError(f"the GPU cannot read {name} in the memory of the CPU: gpu.to_gpu({name}) takes it")
+        if self.fetched:
+            raise CourseError("an array comes back before the last epoch: it travels once, after the loop")
+        if not isinstance(batch, int | np.integer) or batch < 1:
+            raise CourseError(f"{TRAIN_EPOCH}: wanted the whole number batch as the fourth, got {_named(batch)}")
+        if not isinstance(rate, int | float | np.number):
+            raise CourseError(f"{TRAIN_EPOCH}: wanted the number rate as the fifth, got {_named(rate)}")
+        dense_sgd_epoch["numpy"](parameters.hidden, self.architecture, X.hidden, Y.hidden, batch, rate)
+        self.epochs += 1
+        self.told.append((batch, rate))
+        return parameters
+
+    def __str__(self) -> str:
+        return f"with a network {self.architecture}"
+
+
+def _named(value) -> str:
+    """A number, or the type of anything else."""
+    return f"{value:g}" if isinstance(value, int | float | np.number) else type(value).__name__
+
+
+def _how_it_trained(place, gpu, parameters, X, Y, epochs, batch, rate) -> str:
+    """What train_epoch() was told, where that is another than it should be."""
+    if gpu.epochs != epochs:
+        return f"epochs that it was trained for: {gpu.epochs}, wanted {epochs}"
+    other = [told for told in gpu.told if told != (batch, rate)]
+    return "train_epoch() was called with batch {} and rate {:g}".format(*other[0]) if other else ""
+
+
+def _after_epochs(gpu, parameters, X, Y, epochs, batch, rate):
+    for _ in range(epochs):
+        parameters = dense_sgd_epoch.reference(parameters, gpu.architecture, X, Y, batch, rate)
+    return parameters
+
+
+def _training(sizes: tuple[int, ...], n: int, epochs: int, batch: int) -> dict:
+    architecture = DenseArchitecture(sizes, ("sigmoid",) * (len(sizes) - 1), "mse")
+    return {"architecture": architecture, **architecture.contract_sizes, "n": n, "epochs": epochs, "batch": batch}
+
+
+train_on_gpu = Operation(
+    "train_on_gpu",
+    "parameters after `epochs` times train_epoch",
+    equation="Algorithm 1",
+    contract="gpu () object, parameters (p,), X (n, n_in), Y (n, n_out), epochs () int, batch () int, rate ()"
+    " -> trained (p,)",
+    reference=_after_epochs,
+    flops=None,
+    trial=Trial(
+        error_scale=lambda gpu, parameters, X, Y, epochs, batch, rate: np.full(parameters.shape, 4.0 * epochs),
+        values=dense_sgd_epoch.trial.values | {"gpu": lambda rng, shape, sizes: PretendMemory(sizes["architecture"])},
+        edge_cases=(),
+        advice=_how_it_trained,
+        sizes_to_check=(_training((2, 3, 1), 5, 3, 2), _training((1, 1), 1, 1, 1), _training((4, 3, 2), 7, 4, 7)),
+    ),
+)
+
+
+@train_on_gpu.kernel("loops", device="cpu")
+def train_there(gpu, parameters, X, Y, epochs, batch, rate):
+    parameters, X, Y = gpu.to_gpu(parameters), gpu.to_gpu(X), gpu.to_gpu(Y)
+    for _ in range(epochs):
+        gpu.train_epoch(parameters, X, Y, batch, rate)
+    return gpu.to_cpu(parameters)
+
+
+# ---- the clock
+
+
+class PretendGpu:
+    """A simulated GPU with a queue of kernels. Its clock advances only during calls, so its times are exact.
+
+    launch() hands a kernel over and comes back at once. Kernels run one after the other; synchronise() waits for the
+    last. The first launch compiles. `launches` and `runs` are the (start, end) of what the CPU and the GPU did; `asked`
+    are the names of the calls, in order.
+    """
+
+    def __init__(self, launch: float, kernel: float, compiling: float = 0.3):
+        self.launch_seconds, self.kernel_seconds, self.compiling = launch, kernel, compiling
+        self.now = self.free_at = 0.0
+        self.launches: list[tuple[float, float]] = []
+        self.runs: list[tuple[float, float]] = []
+        self.asked: list[str] = []
+
+    def launch(self, kernel: float | None = None) -> None:
+        """Queue a kernel. `kernel` is its time in seconds, if not the usual one."""
+        self.asked.append("launch")
+        start, first = self.now, not self.launches
+        self.now += self.launch_seconds + first * self.compiling
+        begin = max(self.now, self.free_at)
+        self.free_at = begin + (self.kernel_seconds if kernel is None else kernel)
+        self.launches.append((start, self.now))
+        self.runs.append((begin, self.free_at))
+
+    def synchronise(self) -> None:
+        self.asked.append("synchronise")
+        self.now = max(self.now, self.free_at)
+
+    def clock(self) -> float:
+        """Seconds since some moment in the past."""
+        self.asked.append("clock")
+        return self.now
+
+    def __str__(self) -> str:
+        return f"with launches of {1e6 * self.launch_seconds:g} µs and kernels of {1e6 * self.kernel_seconds:g} µs"
+
+
+def _mean_time(gpu, calls):
+    """Launches and kernels overlap: the slower of the two determines the time, and one of the faster is added."""
+    slow, fast = max(gpu.launch_seconds, gpu.kernel_seconds), min(gpu.launch_seconds, gpu.kernel_seconds)
+    return np.float64((calls * slow + fast) / calls)
+
+
+def _what_was_timed(place, gpu, calls) -> str:
+    """What was timed, judged by the calls between the first and the last reading of the clock."""
+    if gpu.asked.count("clock") < 2:
+        return "read the clock twice: before the first launch that counts, and when the last kernel has ended"
+    start, end = gpu.asked.index("clock"), len(gpu.asked) - 1 - gpu.asked[::-1].index("clock")
+    before, between = gpu.asked[:start], gpu.asked[start + 1 : end]
+    launches = between.count("launch")
+    if "launch" not in before:
+        return "the very first launch is in it, which compiles: launch once before you read the clock"
+    if before[-1] != "synchronise":
+        return "a kernel from before was still in the queue: wait for it before you read the clock"
+    if launches != calls:
+        return f"launches between the two readings of the clock: {launches}, wanted {calls}"
+    if between[-1] != "synchronise":
+        return "the kernels had not ended when the clock was read: wait first"
+    if between.count("synchronise") > 1:
+        return "it waits between the calls, so that launches and kernels do not overlap"
+    return "what is timed is right; is it the time of one call?"
+
+
+seconds_a_call = Operation(
+    "seconds_a_call",
+    "t = (clock after the last kernel has ended − clock before the first launch) / calls",
+    contract="gpu () object, calls () int -> t ()",
+    reference=_mean_time,
+    flops=None,
+    trial=Trial(
+        error_scale=_mean_time,
+        values={"gpu": lambda rng, shape, sizes: PretendGpu(*sizes["seconds"])},
+        edge_cases=(),
+        advice=_what_was_timed,
+        sizes_to_check=(
+            {"calls": 10, "seconds": (5e-6, 200e-6)},
+            {"calls": 1, "seconds": (4e-6, 3e-3)},
+            {"calls": 100, "seconds": (5e-6, 2e-6)},
+        ),
+    ),
+)
+
+
+@seconds_a_call.kernel("loops", device="cpu")
+def clocked(gpu, calls):
+    gpu.launch()  # the first one compiles
+    gpu.synchronise()
+    start = gpu.clock()
+    for _ in range(calls):
+        gpu.launch()
+    gpu.synchronise()
+    return (gpu.clock() - start) / calls
+
+
+# ---- limits
+
+
+def _many(low: float, high: float):
+    """A maker of positive numbers between 10**low and 10**high."""
+
+    def make(rng, shape, sizes):
+        numbers = 10 ** rng.uniform(low, high, shape)
+        return numbers.astype(np.float32) if shape else float(numbers)
+
+    return make
+
+
+least_seconds = Operation(
+    "least_seconds",
+    "t = max(launch, FLOPs / rate, bytes / bandwidth)",
+    contract="flops (n,), bytes (n,), rate (), bandwidth (), launch () -> t (n,)",
+    reference=lambda flops, bytes, rate, bandwidth, launch: np.max(
+        [np.full(flops.shape, launch), flops / rate, bytes / bandwidth], axis=0
+    ),
+    flops=None,
+    trial=Trial(
+        values={
+            "flops": _many(2, 12),
+            "bytes": _many(2, 11),
+            "rate": _many(11, 13),
+            "bandwidth": _many(10, 12),
+            "launch": _many(-6, -3),
+        },
+        edge_cases=(),
+        sizes_to_check=({"n": 6}, {"n": 1}, {"n": 50}, {"n": 500}),
+    ),
+)
+
+
+@least_seconds.kernel("numpy", device="cpu")
+def least_array(flops, bytes, rate, bandwidth, launch):
+    return np.maximum(np.maximum(flops / rate, bytes / bandwidth), launch)
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """The capacity of one SM: warps, blocks, registers of 4 bytes, bytes of shared memory.
+
+    Of the shared memory each block takes 1,024 bytes more than it asks for: the system's own.
+    """
+
+    warps: int
+    blocks: int
+    registers: int
+    shared_bytes: int
+    reserved_bytes: int = 1024
+
+
+H200 = Multiprocessor(warps=64, blocks=32, registers=65536, shared_bytes=228 * 1024)
+A4000 = Multiprocessor(warps=48, blocks=16, registers=65536, shared_bytes=100 * 1024)  # the handout's server
+
+
+def _filled(registers, shared_bytes, threads, sm):
+    """Adds blocks one by one while there is room."""
+    shares = []
+    for r, s, t in zip(registers, shared_bytes, threads, strict=True):
+        warps, blocks = ceil(t / 32), 0
+        per_block = np.array([warps, 1, warps * 32 * 8 * ceil(r / 8), s + sm.reserved_bytes])
+        while ((blocks + 1) * per_block <= [sm.warps, sm.blocks, sm.registers, sm.shared_bytes]).all():
+            blocks += 1
+        shares.append(blocks * warps / sm.warps)
+    return np.array(shares)
+
+
+def _often_small(rng, shape, low, high):
+    """Integers; half of them in the lowest eighth, so that each of the four limits is met."""
+    top = np.where(rng.random(shape) < 0.5, low + (high - low) // 8, high)
+    return rng.integers(low, top, shape, dtype=np.int32)
+
+
+occupancy = Operation(
+    "occupancy",
+    "occupancy = warps that fit on an SM at once / warps it has places for",
+    contract="registers (n,) int, shared_bytes (n,) int, threads (n,) int, sm () object -> share (n,)",
+    reference=_filled,
+    flops=None,
+    trial=Trial(
+        error_scale=_filled,
+        values={
+            "registers": lambda rng, shape, sizes: _often_small(rng, shape, 16, 256),
+            "shared_bytes": lambda rng, shape, sizes: rng.integers(0, 50, shape, dtype=np.int32) ** 3 // 3,
+            "threads": lambda rng, shape, sizes: _often_small(rng, shape, 1, 1025),
+        },
+        edge_cases=(),
+        advice=lambda place, registers, shared_bytes, threads, sm: (
+            f"there are {registers[place]} registers a thread, {shared_bytes[place]} bytes and {threads[place]} "
+            "threads a block, and a block for which there is no room fits 0 times"
+        ),
+        sizes_to_check=({"n": 8, "sm": H200}, {"n": 1, "sm": H200}, {"n": 200, "sm": H200}, {"n": 200, "sm": A4000}),
+    ),
+)
+
+
+@occupancy.kernel("numpy", device="cpu")
+def filled(registers, shared_bytes, threads, sm):
+    warps = -(-threads // 32)
+    of_a_warp = 32 * 8 * -(-registers // 8)  # registers: a warp gets them in multiples of 256
+    blocks = np.minimum(sm.warps // warps, sm.blocks)
+    blocks = np.minimum(blocks, sm.registers // (warps * of_a_warp))
+    blocks = np.minimum(blocks, sm.shared_bytes // (shared_bytes + sm.reserved_bytes))
+    return (blocks * warps / sm.warps).astype(np.float32)
+
+
+# ---- a halo
+
+
+HALO = 2  # as in nb08_to_10.cu
+
+
+def _means(x):
+    return np.convolve(x, np.full(2 * HALO + 1, 1 / (2 * HALO + 1)))[HALO : HALO + len(x)]
+
+
+blur = Operation(
+    "blur",
+    "y[i] = (x[i−2] + x[i−1] + x[i] + x[i+1] + x[i+2]) / 5, 0 outside",
+    contract="x (n,) -> y (n,)",
+    reference=_means,
+    flops=None,
+)
+
+
+@blur.kernel("numpy", device="cpu")
+def blurred(x):
+    padded = np.pad(x, HALO)
+    return sum(padded[i : i + len(x)] for i in range(2 * HALO + 1)) / np.float32(2 * HALO + 1)
+
+
+blur.cuda_kernel("shared", cuda_beside(__file__), block=64)

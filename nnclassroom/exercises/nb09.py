@@ -1,0 +1,99 @@
+"""The operations that only exercises of notebook 09 have: no network calls them, and no backend has kernels for them.
+
+corrected_mean    a running mean that starts at 0, and is right from its first number on
+warm_up_cosine    a schedule of the learning rate: up in equal steps, then down half a cosine wave
+"""
+
+import math
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
+
+
+def _weighted_mean(g, beta):
+    """With a matrix of all weights: a number counts β times as much as the one after it."""
+    ago = np.subtract.outer(np.arange(len(g)), np.arange(len(g)))
+    weights = np.tril(float(beta) ** np.maximum(ago, 0))
+    return weights @ g / weights.sum(axis=1)
+
+
+def _whose_weights(t: int) -> str:
+    return (
+        f"the weights of the numbers g[0] … g[{t}] must add up to 1"
+        if t
+        else "there it must be g[0] itself, whose weight is 1"
+    )
+
+
+corrected_mean = Operation(
+    "corrected_mean",
+    "m_t = β m_t−1 + (1 − β) g_t from m_0 = 0, divided by what it would be for ones",
+    contract="g (n,), beta () -> m (n,)",
+    reference=_weighted_mean,
+    flops=None,
+    trial=Trial(
+        tolerance=500.0,  # 1 − β is small: in float32, 1 − 0.999 is off by 1.3e-5 of itself
+        values={"beta": lambda rng, shape, sizes: (0.9, 0.999, 0.5, 0.99, 0.0)[sizes["turn"] % 5]},
+        edge_cases=("zeros", "large"),
+        advice=lambda place, g, beta: _whose_weights(place[0]),
+        sizes_to_check=({"n": 3}, {"n": 1}, {"n": 2}, {"n": 12}, {"n": 40}, {"n": 150}, {"n": 300}),
+    ),
+)
+
+
+@corrected_mean.kernel("loops", device="cpu")
+def mean_so_far(g, beta):
+    m, means = 0.0, np.empty_like(g)
+    for t in range(len(g)):
+        m = beta * m + (1 - beta) * g[t]
+        means[t] = m / (1 - beta ** (t + 1))
+    return means
+
+
+def _up_and_down(epoch, rate, warm, epochs):
+    down = np.cos(math.pi / 2 * (epoch - warm) / (epochs - warm + 1)) ** 2  # (1 + cos 2x) / 2 = cos² x
+    return rate * np.where(epoch < warm, epoch / warm, down)
+
+
+def _part_of_the_way(epoch: int, warm: int) -> str:
+    return "on the way up" if epoch < warm else "the first with the full rate" if epoch == warm else "on the way down"
+
+
+def _of_a_run(n: int, warm: int, epochs: int) -> dict[str, int]:
+    return {"n": n, "warm": warm, "epochs": epochs}
+
+
+warm_up_cosine = Operation(
+    "warm_up_cosine",
+    "η rises in equal steps up to epoch `warm`, then falls as half a cosine wave",
+    contract="epoch (n,) int, rate (), warm () int, epochs () int -> eta (n,)",
+    reference=_up_and_down,
+    flops=None,
+    trial=Trial(
+        error_scale=lambda epoch, rate, warm, epochs: np.full(epoch.shape, abs(rate)),
+        values={
+            "epoch": lambda rng, shape, sizes: rng.integers(1, sizes["epochs"] + 1, shape, dtype=np.int32),
+            "rate": lambda rng, shape, sizes: float(10 ** rng.uniform(-3, 0)),
+        },
+        edge_cases=(),
+        advice=lambda place, epoch, rate, warm, epochs: (
+            f"that is epoch {epoch[place]}, {_part_of_the_way(epoch[place], warm)}"
+        ),
+        sizes_to_check=tuple(
+            _of_a_run(*sizes)
+            for sizes in (
+                *((6, 3, 8), (1, 1, 1), (3, 1, 2), (8, 1, 10), (8, 5, 5), (20, 4, 20), (50, 10, 200), (50, 1, 30)),
+                (60, 40, 44),  # most of the run warms up: there the cosine wave goes up and down
+            )
+        ),
+    ),
+)
+
+
+@warm_up_cosine.kernel("numpy", device="cpu")
+def up_and_down(epoch, rate, warm, epochs):
+    up = epoch / warm
+    down = (1 + np.cos(np.pi * (epoch - warm) / (epochs - warm + 1))) / 2
+    return (rate * np.where(epoch < warm, up, down)).astype(np.float32)

@@ -1,0 +1,429 @@
+"""What many devices exchange, as operations that exercises have (notebook 12): no network calls them.
+
+shards             which rows are whose
+all_reduce         every rank gets the sum of all vectors: through a root, in a tree, in a ring
+weighted_gradient  the gradient of all rows from those of shards that are not equal
+averaging_round    some steps on each rank's own parameters, then their mean
+server_update      what a parameter server does with gradients, in the order they arrive
+pipeline           when each device of a pipeline begins with each micro-batch
+
+The kernels of all_reduce, weighted_gradient and averaging_round are what every member of a group runs:
+see judge/group_operation.py. They run unchanged on a simulated group and over MPI.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations, product
+from math import ceil, log2
+
+import numpy as np
+
+from nnclassroom.judge.group_operation import Exchanged, GroupOperation
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
+from nncourse.parallel.ring import in_a_ring
+
+MOST_PUSHES = 8  # that a verdict tells of
+MEETINGS = ("send", "receive", "barrier", "all_reduce", "broadcast", "gather")
+
+# ---- shards
+
+
+def _bounds(rows: int, ranks: int) -> np.ndarray:
+    """Before rank r lie r whole shares, and one row more for each of the first rows % ranks ranks."""
+    before = np.arange(ranks + 1)
+    return before * (rows // ranks) + np.minimum(before, rows % ranks)
+
+
+shards = Operation(
+    "shards",
+    "rank r has the rows bounds[r] to bounds[r + 1] − 1: as equal as can be, the first ranks one more",
+    contract="rows () int, ranks () int -> bounds (edges,) int where edges = ranks + 1, ranks >= 1",
+    reference=_bounds,
+    flops=None,
+    trial=Trial(
+        edge_cases=(),
+        sizes_to_check=tuple(
+            {"rows": rows, "ranks": ranks}
+            for rows, ranks in (
+                (12, 4),
+                (10, 4),
+                (7, 3),
+                (5, 1),
+                (3, 5),
+                (1, 2),
+                (0, 3),
+                (60000, 8),
+                (60000, 7),
+                (1000, 999),
+            )
+        ),
+        draw_sizes=lambda rng: {"rows": int(rng.integers(0, 200)), "ranks": int(rng.integers(1, 20))},
+    ),
+)
+
+
+@shards.kernel("numpy", device="cpu")
+def equal_shards(rows, ranks):
+    sizes = np.full(ranks, rows // ranks)
+    sizes[: rows % ranks] += 1
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+
+
+# ---- the all-reduce
+
+
+def _chain_or_root(exchanged: Exchanged) -> str:
+    """A tree has ⌈log₂ K⌉ rounds up and as many down; twice as many pass, for a tree of other forks."""
+    if exchanged.size < 3:
+        return ""
+    depth = ceil(log2(exchanged.size))
+    if exchanged.rounds <= 4 * depth:
+        return ""
+    wanted = f"a tree of {exchanged.size} ranks has {depth} up and {depth} down"
+    return f"{exchanged.rounds} messages come one after the other: {wanted}"
+
+
+def _no_ring(exchanged: Exchanged) -> str:
+    """In a ring a rank talks to its neighbours, and sends 2 (K − 1) chunks of about n / K."""
+    size, n = exchanged.size, exchanged.arguments[0].shape[1]
+    for message in exchanged.messages:
+        if (message.to - message.source) % size not in (1, size - 1):
+            step = f"rank {message.source} sends to rank {message.to} at its step {message.step}"
+            return f"{step}: in a ring only neighbours talk"
+    chunk = n // size + size - 1  # the last chunk may hold all that is left over
+    for rank in range(size) if size > 2 else ():
+        sent = sum(message.values.size for message in exchanged.messages if message.source == rank)
+        if sent > 2 * (size - 1) * chunk:
+            wanted = f"with {size} chunks it is 2 (K − 1) n / K = {2 * (size - 1) * n / size:.4g}"
+            return f"rank {rank} sends {sent} numbers: {wanted}"
+    return ""
+
+
+def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str:
+    """Whose numbers a wrong sum lacks, or counts twice; whether they belong to another place; and when it came."""
+    rank, first = place
+    got, parts = exchanged.got["V"][rank].astype(np.float64), V.astype(np.float64)
+    words = []
+    for counts in _guesses(exchanged.size) if len(set(parts[:, first])) == exchanged.size else ():
+        fits = np.abs(got - counts @ parts) <= 1e-6 * np.abs(parts).sum(axis=0)
+        if fits[first]:
+            words.append(f"{_numbers(rank, first, fits[first:])}: {_counted(counts, rank)}")
+            break
+    else:
+        words += _of_another_place(got, parts, rank, first)
+    return "; ".join([*words, *_when_it_came(exchanged, rank, exchanged.got["V"][rank, first])])
+
+
+def _of_another_place(got: np.ndarray, parts: np.ndarray, rank: int, first: int) -> list[str]:
+    """Two numbers in a row that are a sum of some ranks' numbers, but of another place."""
+    whose = np.array(list(product((0, 1), repeat=len(parts)))[1:])
+    sums, allowed = whose @ parts, 1e-6 * np.abs(parts).sum(axis=0).max()
+    for there in range(parts.shape[1] - 1) if first + 1 < len(got) else ():
+        if (np.abs(sums[:, there : there + 2] - got[first : first + 2]) <= allowed).all(axis=1).any():
+            return [
+                f"rank {rank}'s numbers {first} and {first + 1} are of another chunk: numbers {there} and {there + 1}"
+            ]
+    return []
+
+
+def _numbers(rank: int, first: int, fits: np.ndarray) -> str:
+    end = first + int(np.argmin(np.append(fits, False)))
+    return (f"number {first}" if end == first + 1 else f"numbers {first} to {end - 1}") + f" of rank {rank}"
+
+
+def _guesses(size: int) -> Iterator[np.ndarray]:
+    """How often each rank may have been counted: likely mistakes first."""
+    once, ranks = np.ones(size), np.arange(size)
+    yield once / size
+    for left_out in range(1, size + 1):
+        for some in combinations(range(size), left_out):
+            yield once - np.isin(ranks, some)
+    for times in (2, 3, size):
+        for some in (tuple(range(size)), *combinations(range(size), 1), *combinations(range(size), 2)):
+            yield once + (times - 1) * np.isin(ranks, some)
+    if size <= 4:
+        yield from map(np.array, product(range(9), repeat=size))
+
+
+def _counted(counts: np.ndarray, rank: int) -> str:
+    """In words: which ranks are missing, and which are counted more than once."""
+    if counts[0] == 1 / len(counts):
+        return "the mean, not the sum"
+    if not counts.any():
+        return "nothing of any rank"
+    if counts.sum() == 1:
+        only = int(np.argmax(counts))
+        return "its own alone, no sum" if only == rank else f"rank {only}'s alone, no sum"
+    words = []
+    for times in sorted(set(counts.astype(int).tolist()) - {1}):
+        ranks = [str(each) for each in np.flatnonzero(counts == times)]
+        who = f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]} are"
+        words.append(f"{who} missing" if times == 0 else f"{who} counted {'twice' if times == 2 else f'{times} times'}")
+    return ", ".join(words)
+
+
+def _when_it_came(exchanged: Exchanged, rank: int, value: np.floating) -> list[str]:
+    """The last message with this very number."""
+    for message in reversed(exchanged.messages):
+        if message.to == rank and message.taken and value in message.values:
+            line = f", line {message.line}" if message.line else ""
+            return [f"it came at step {message.taken} from rank {message.source} (its step {message.step}{line})"]
+    return []
+
+
+all_reduce = GroupOperation(
+    "all_reduce",
+    "every rank gets V[0] + V[1] + … + V[K − 1]",
+    contract="V (ranks, n) -> V (ranks, n)",
+    reference=lambda V: np.broadcast_to(V.sum(axis=0), V.shape).copy(),
+    same_bits=True,
+    demands={"tree": _chain_or_root, "ring": _no_ring},
+    flops=None,
+    trial=Trial(
+        edge_cases=("zeros",),
+        advice=_of_whom,
+        sizes_to_check=tuple(
+            {"ranks": ranks, "n": n}
+            for ranks, n in ((4, 8), (2, 6), (3, 7), (1, 5), (5, 3), (8, 24), (8, 5), (2, 1), (5, 203))
+        ),
+        draw_sizes=lambda rng: {"ranks": int(rng.integers(1, 7)), "n": int(rng.integers(1, 40))},
+    ),
+)
+
+
+@all_reduce.kernel("root", device="cpu")
+def through_a_root(group, vector):
+    if group.rank == 0:
+        part = np.empty_like(vector)
+        for rank in range(1, group.size):
+            group.receive(part, rank)
+            vector += part
+        for rank in range(1, group.size):
+            group.send(vector, rank)
+    else:
+        group.send(vector, 0)
+        group.receive(vector, 0)
+
+
+@all_reduce.kernel("tree", device="cpu")
+def in_a_tree(group, vector):
+    part, distance = np.empty_like(vector), 1
+    while distance < group.size and group.rank % (2 * distance) == 0:  # up: each round halves those who have a sum
+        if group.rank + distance < group.size:
+            group.receive(part, group.rank + distance)
+            vector += part
+        distance *= 2
+    if group.rank > 0:  # the sum goes up to rank - distance, and comes back from there
+        group.send(vector, group.rank - distance)
+        group.receive(vector, group.rank - distance)
+    while distance > 1:  # down: the same way back
+        distance //= 2
+        if group.rank + distance < group.size:
+            group.send(vector, group.rank + distance)
+
+
+all_reduce.kernel("ring", device="cpu")(in_a_ring)
+
+
+# ---- gradients of shards, and means of parameters
+
+
+def _rows(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.ndarray:
+    """In every other case one rank has no rows, if there are several."""
+    rows = rng.integers(1, 50, shape, dtype=np.int32)
+    if sizes["turn"] % 2 and rows.size > 1:
+        rows[rng.integers(rows.size)] = 0
+    return rows
+
+
+def _says(result: str, exchanged: Exchanged, mistakes: dict[str, np.ndarray]) -> str:
+    """The first of these mistakes whose values came out."""
+    got = exchanged.got[result]
+    for words, values in mistakes.items():
+        if np.allclose(got, values, rtol=1e-4, atol=1e-6):
+            return words
+    return ""
+
+
+def _of_weights(place: tuple[int, ...], G: np.ndarray, rows: np.ndarray, exchanged: Exchanged) -> str:
+    shares = rows[:, None] / rows.sum()
+    mistakes = {
+        "the plain mean: a rank has to count by its rows": np.broadcast_to(G.mean(axis=0), G.shape),
+        "the plain sum: a rank has to count by its rows": np.broadcast_to(G.sum(axis=0), G.shape),
+        "the sum of rows times gradients, not divided by all rows": np.broadcast_to(rows @ G, G.shape),
+        "each rank has the plain sum, times its own share": shares * G.sum(axis=0),
+        "each rank has its own gradient times its share: their sum is missing": shares * G,
+    }
+    return _says("G", exchanged, mistakes)
+
+
+def _of_averages(place: tuple[int, ...], W: np.ndarray, G: np.ndarray, rate: float, exchanged: Exchanged) -> str:
+    own, first, mean = W - rate * G.sum(axis=1), W - rate * G[:, 0], W - rate * G.mean(axis=1)
+    every = W
+    for step in range(G.shape[1]):
+        every = np.broadcast_to((every - rate * G[:, step]).sum(axis=0), W.shape)
+    mistakes = {
+        "the sum of the parameters, not their mean": np.broadcast_to(own.sum(axis=0), W.shape),
+        "each rank has its own parameters: their mean is missing": own,
+        "the mean came before the steps": W.mean(axis=0) - rate * G.sum(axis=1),
+        "the first step alone": np.broadcast_to(first.mean(axis=0), W.shape),
+        "one step by the mean of G: each of its rows is a step": np.broadcast_to(mean.mean(axis=0), W.shape),
+        "the ranks' sum after every step, not once at the end": every / len(W),
+    }
+    return _says("W", exchanged, mistakes)
+
+
+def _of_all_rows(G: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.average(G, axis=0, weights=rows), G.shape).copy()
+
+
+def _draw(rng: np.random.Generator) -> dict[str, int]:
+    return {"ranks": int(rng.integers(1, 6)), "n": int(rng.integers(1, 30))}
+
+
+SIZES = tuple({"ranks": ranks, "n": n} for ranks, n in ((2, 4), (3, 5), (4, 7), (1, 5), (8, 3), (5, 30)))
+
+weighted_gradient = GroupOperation(
+    "weighted_gradient",
+    "every rank gets Σ rows_r G_r / Σ rows_r: the mean over all rows",
+    contract="G (ranks, n), rows (ranks,) int -> G (ranks, n)",
+    reference=_of_all_rows,
+    same_bits=True,
+    methods=MEETINGS,
+    flops=None,
+    trial=Trial(
+        values={"rows": _rows},
+        edge_cases=("zeros",),
+        advice=_of_weights,
+        sizes_to_check=SIZES,
+        draw_sizes=_draw,
+    ),
+)
+
+
+@weighted_gradient.kernel("numpy", device="cpu")
+def by_rows(group, gradient, rows):
+    total = np.array([rows], np.float64)
+    group.all_reduce(total)
+    gradient *= rows / total[0]
+    group.all_reduce(gradient)
+
+
+averaging_round = GroupOperation(
+    "averaging_round",
+    "W_r ← W_r − η G_r[t] for each t on every rank r, then every rank gets the mean of all W_r",
+    contract="W (ranks, n), G (ranks, steps, n), rate () -> W (ranks, n)",
+    reference=lambda W, G, rate: np.broadcast_to((W - rate * G.sum(axis=1)).mean(axis=0), W.shape).copy(),
+    same_bits=True,
+    methods=MEETINGS,
+    flops=None,
+    trial=Trial(
+        error_scale=lambda W, G, rate: np.broadcast_to(
+            (np.abs(W) + abs(rate) * np.abs(G).sum(axis=1)).mean(axis=0), W.shape
+        ),
+        edge_cases=("zeros",),
+        advice=_of_averages,
+        sizes_to_check=tuple(sizes | {"steps": steps} for sizes, steps in zip(SIZES, (1, 3, 2, 4, 1, 5), strict=True)),
+        draw_sizes=lambda rng: _draw(rng) | {"steps": int(rng.integers(1, 6))},
+    ),
+)
+
+
+@averaging_round.kernel("numpy", device="cpu")
+def steps_then_mean(group, W, G, rate):
+    for gradient in G:
+        W -= rate * gradient
+    group.all_reduce(W)
+    W /= group.size
+
+
+# ---- the parameter server
+
+
+def _stale(worker: np.ndarray) -> np.ndarray:
+    """How many updates lie between a worker's push before and this one: all but its own."""
+    pushes = np.arange(len(worker))
+    before = np.array([max(np.flatnonzero(worker[:push] == worker[push]), default=-1) for push in pushes])
+    return pushes - before - 1
+
+
+def _by_server(W: np.ndarray, G: np.ndarray, worker: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
+    staleness = _stale(worker)
+    return W - rate * (1 / (1 + staleness)) @ G, staleness
+
+
+def _server_magnitude(W: np.ndarray, G: np.ndarray, worker: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
+    staleness = _stale(worker)
+    return np.abs(W) + abs(rate) * (1 / (1 + staleness)) @ np.abs(G), staleness
+
+
+server_update = Operation(
+    "server_update",
+    "for each push i in order: s_i = updates since its worker's fetch, W ← W − η / (1 + s_i) G_i",
+    contract="W (n,), G (pushes, n), worker (pushes,) int, rate () -> W (n,), staleness (pushes,) int",
+    reference=_by_server,
+    flops=None,
+    trial=Trial(
+        error_scale=_server_magnitude,
+        values={"worker": lambda rng, shape, sizes: rng.integers(0, rng.integers(1, 6), shape, dtype=np.int32)},
+        advice=lambda place, W, G, worker, rate: (
+            f"the staleness of pushes of workers {', '.join(map(str, worker[:MOST_PUSHES]))} is "
+            f"{', '.join(map(str, _stale(worker)[:MOST_PUSHES]))}"
+        ),
+        edge_cases=("zeros", "large"),
+        sizes_to_check=tuple(
+            {"pushes": pushes, "n": n} for pushes, n in ((6, 3), (1, 4), (2, 1), (9, 5), (20, 2), (40, 7))
+        ),
+    ),
+)
+
+
+@server_update.kernel("loops", device="cpu")
+def in_order_of_arrival(W, G, worker, rate):
+    fetched = {}  # how many updates the parameters had that a worker has; at first none
+    staleness = np.empty(len(G), np.int32)
+    for version in range(len(G)):  # before this push, so many updates have been applied
+        staleness[version] = version - fetched.get(worker[version], 0)
+        W -= rate / (1 + staleness[version]) * G[version]
+        fetched[worker[version]] = version + 1
+    return W, staleness
+
+
+# ---- the pipeline
+
+
+def _begins(seconds: np.ndarray, batches: int) -> np.ndarray:
+    """The first micro-batch waits for nobody; each later one is behind by the slowest device so far."""
+    first = np.cumsum(seconds) - seconds
+    return first[:, None] + np.outer(np.maximum.accumulate(seconds), np.arange(batches))
+
+
+pipeline = Operation(
+    "pipeline",
+    "device d begins with micro-batch b when both d − 1 has ended it and d has ended b − 1",
+    contract="seconds (devices,), batches () int -> begin (devices, batches)",
+    reference=_begins,
+    flops=None,
+    trial=Trial(
+        values={"seconds": lambda rng, shape, sizes: rng.uniform(0.5, 3, shape).astype(np.float32)},
+        edge_cases=(),
+        advice=lambda place, seconds, batches: f"that is device {place[0]} with micro-batch {place[1]}",
+        sizes_to_check=tuple(
+            {"devices": devices, "batches": batches}
+            for devices, batches in ((2, 2), (1, 1), (1, 4), (3, 1), (4, 4), (4, 8), (7, 3), (8, 32))
+        ),
+        draw_sizes=lambda rng: {"devices": int(rng.integers(1, 9)), "batches": int(rng.integers(1, 20))},
+    ),
+)
+
+
+@pipeline.kernel("loops", device="cpu")
+def one_after_the_other(seconds, batches):
+    begin = np.zeros((len(seconds), batches), np.float32)
+    for d in range(len(seconds)):
+        for b in range(batches):
+            if d > 0:
+                begin[d, b] = begin[d - 1, b] + seconds[d - 1]
+            if b > 0:
+                begin[d, b] = max(begin[d, b], begin[d, b - 1] + seconds[d])
+    return begin

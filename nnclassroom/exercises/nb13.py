@@ -1,0 +1,246 @@
+"""The operations that only exercises of notebook 13 have: what is computed from times and powers that were measured.
+
+speedup_and_efficiency   from repeated runs on 1 and more devices
+amdahl_fit               the share of the work that is done in parallel, from speedups
+scaling_laws             what Amdahl and Gustafson say of more devices
+cpu_share                how much of a batch a CPU should get beside K GPUs
+energy_and_edp           from readings of the power of several devices
+"""
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
+
+
+def _device_counts(rng, shape, sizes):
+    """1, and then others in rising order: 1, 2, 4, 8, or any."""
+    n = shape[0]
+    if sizes["turn"] % 2:
+        return (2.0 ** np.arange(n)).astype(np.float32)
+    return np.concatenate([[1], 1 + np.cumsum(rng.integers(1, 5, n - 1))]).astype(np.float32)
+
+
+def _positive(low: float, high: float):
+    """Float32 numbers from `low` to `high`, as many below the geometric mean as above."""
+    return lambda rng, shape, sizes: np.exp(rng.uniform(np.log(low), np.log(high), shape)).astype(np.float32)
+
+
+def _some(numbers: np.ndarray) -> str:
+    """Some of these numbers, rounded, for a verdict."""
+    return ", ".join(f"{number:.4g}" for number in numbers[:5]) + ("" if len(numbers) <= 5 else " …")
+
+
+# ---- speedup and efficiency
+
+
+def _by_sorting(times, devices):
+    runs = np.sort(times, axis=1)
+    last = runs.shape[1] - 1
+    middle = (runs[:, last // 2] + runs[:, (last + 1) // 2]) / 2
+    speedup = np.exp(np.log(middle[0]) - np.log(middle))
+    return speedup, speedup / devices
+
+
+speedup_and_efficiency = Operation(
+    "speedup_and_efficiency",
+    "S_K = T_1 / T_K, E_K = S_K / K; T is the median of the runs, and the first row's are those with one device",
+    contract="times (n, runs), devices (n,) -> S (n,), E (n,)",
+    reference=_by_sorting,
+    flops=None,
+    trial=Trial(
+        values={"devices": _device_counts, "times": _positive(0.5, 200)},
+        edge_cases=(),
+        advice=lambda place, times, devices: (
+            f"K is {devices[place[0]]:g} there; its runs took {_some(times[place[0]])} s, those of one device "
+            f"{_some(times[0])} s"
+        ),
+        sizes_to_check=tuple(
+            {"n": n, "runs": runs}
+            for n, runs in ((2, 1), (1, 1), (3, 3), (2, 4), (4, 5), (1, 3), (6, 2), (5, 10), (12, 7))
+        ),
+    ),
+)
+
+
+@speedup_and_efficiency.kernel("numpy", device="cpu")
+def median_over_runs(times, devices):
+    T = np.median(times, axis=1)
+    S = T[0] / T
+    return S, S / devices
+
+
+# ---- Amdahl's law, fitted
+
+
+def _least_squares(devices, S):
+    x, y = 1 - 1 / devices, 1 - 1 / S
+    slope = np.linalg.lstsq(x[:, None], y, rcond=None)[0][0]
+    return min(max(slope, 0.0), 1.0)
+
+
+def _terms(devices, S):
+    x = 1 - 1 / devices
+    return (x * (1 + 1 / S)).sum() / (x * x).sum()
+
+
+def _several_devices(rng, shape, sizes):
+    """At least one number above 1, in any order; now and then 1 too, or the same number again."""
+    K = rng.choice([1, 2, 2, 3, 4, 8, 16, 64], shape).astype(np.float32)
+    K[rng.integers(len(K))] = rng.choice([2, 4, 8])
+    return K
+
+
+def _speedups(rng, shape, sizes):
+    """Plausible ones, with noise; sometimes more than the number of devices, or below 1: p is then cut off."""
+    low, high = ((1.0, 8.0), (1.2, 3.0), (60.0, 300.0), (0.2, 0.9), (0.9, 2.0))[sizes["turn"] % 5]
+    return rng.uniform(low, high, shape).astype(np.float32)
+
+
+amdahl_fit = Operation(
+    "amdahl_fit",
+    "the p from 0 to 1 for which Σ (1/S_K − ((1 − p) + p/K))² is smallest",
+    contract="devices (n,), S (n,) -> p ()",
+    reference=_least_squares,
+    flops=None,
+    trial=Trial(
+        error_scale=_terms,
+        values={"devices": _several_devices, "S": _speedups},
+        edge_cases=(),
+        advice=lambda place, devices, S: f"K is {devices.tolist()[:6]} and S {np.round(S, 4).tolist()[:6]} there",
+        sizes_to_check=tuple({"n": n} for n in (2, 1, 3, 3, 5, 1, 2, 4, 4, 6, 1, 7, 9, 10, 12, 25, 40, 50, 60, 100)),
+    ),
+)
+
+
+@amdahl_fit.kernel("numpy", device="cpu")
+def least_squares_through_one(devices, S):
+    x, y = 1 - 1 / devices, 1 - 1 / S
+    return float(np.clip((x * y).sum() / (x * x).sum(), 0, 1))
+
+
+# ---- both laws
+
+
+def _by_work(p, devices):
+    """By what one device would have to do, and the time that K devices need for it."""
+    times = np.stack([np.full(len(devices), 1 - p), np.divide(p, devices)]).sum(axis=0)
+    done = np.stack([np.full(len(devices), 1 - p), np.multiply(p, devices)]).sum(axis=0)
+    return times**-1.0, done
+
+
+scaling_laws = Operation(
+    "scaling_laws",
+    "Amdahl, the same work on K devices: S = 1 / ((1 − p) + p/K); Gustafson, K times the work: S = (1 − p) + p K",
+    contract="p (), devices (n,) -> strong (n,), weak (n,)",
+    reference=_by_work,
+    flops=None,
+    trial=Trial(
+        # Where p is nearly 1, the rounding of 1 − p shows in the quotient.
+        error_scale=lambda p, devices: ((1 + p + p / devices) / (1 - p + p / devices) ** 2, 1 + p + p * devices),
+        values={
+            "p": lambda rng, shape, sizes: (0.9, 0.5, 1.0, 0.0, 0.99, float(rng.uniform()))[sizes["turn"] % 6],
+            "devices": lambda rng, shape, sizes: rng.choice([1, 2, 3, 4, 8, 64, 1024], shape).astype(np.float32),
+        },
+        edge_cases=(),
+        advice=lambda place, p, devices: f"p is {p:.4g} and K {devices[place]:g} there",
+        sizes_to_check=tuple({"n": n} for n in (3, 1, 2, 4, 7, 12, 5, 20, 50, 9, 33, 64)),
+    ),
+)
+
+
+@scaling_laws.kernel("numpy", device="cpu")
+def amdahl_and_gustafson(p, devices):
+    strong = 1 / ((1 - p) + p / devices)
+    weak = (1 - p) + p * devices
+    return strong, weak
+
+
+# ---- the CPU beside the GPUs
+
+
+def _ending_together(f, gpus):
+    """Two equations: all rows are shared out, and the CPU, f times as slow, ends when the GPUs do."""
+    shares = np.array([np.linalg.solve([[1, gpus], [each, -1]], [1, 0]) for each in f]).reshape(-1, 2)
+    return shares[:, 0], shares[:, 1], gpus * shares[:, 1]
+
+
+cpu_share = Operation(
+    "cpu_share",
+    "all end together if the CPU, f times as slow as a GPU, gets 1 / (K f + 1) of the batch and each of K GPUs f times "
+    "as much; the time is that of the K GPUs alone, times K f / (K f + 1)",
+    contract="f (n,), gpus () int -> cpu (n,), gpu (n,), time (n,)",
+    reference=_ending_together,
+    flops=None,
+    trial=Trial(
+        values={"f": _positive(0.2, 300)},
+        edge_cases=(),
+        advice=lambda place, f, gpus: f"f is {f[place]:.4g} there, and K is {gpus}",
+        sizes_to_check=tuple(
+            {"n": n, "gpus": gpus}
+            for n, gpus in ((2, 1), (1, 2), (1, 1), (3, 4), (5, 3), (8, 2), (13, 8), (40, 1), (4, 6))
+        ),
+    ),
+)
+
+
+@cpu_share.kernel("numpy", device="cpu")
+def shares_by_speed(f, gpus):
+    cpu = 1 / (gpus * f + 1)
+    gpu = f * cpu
+    return cpu, gpu, gpus * gpu
+
+
+# ---- energy
+
+
+def _weighted_readings(t, P, idle):
+    """Each reading counts for half the time since the one before it and half the time to the one after it."""
+    around = np.concatenate([t[:1], t, t[-1:]])
+    E = P @ ((around[2:] - around[:-2]) / 2)
+    T = np.diff(t).sum()
+    return E, E - idle * T, E.sum() * T
+
+
+def _joules_in_all(t, P, idle):
+    E = (np.abs(P[:, 1:]) + np.abs(P[:, :-1])) @ (t[1:] + t[:-1]) / 2
+    return E, E + idle * t[-1], E.sum() * t[-1]
+
+
+def _reading_times(rng, shape, sizes):
+    """A clock that runs already, and readings at unequal distances."""
+    return (rng.uniform(0, 5) + np.cumsum(rng.uniform(0.1, 0.9, shape))).astype(np.float32)
+
+
+energy_and_edp = Operation(
+    "energy_and_edp",
+    "E_d = Σ (P_i + P_i+1)/2 (t_i+1 − t_i); above idle, E_d less the idle power times T; EDP = T Σ E_d, with "
+    "T = t_last − t_first",
+    contract="t (readings,), P (devices, readings), idle (devices,) -> E (devices,), above (devices,), edp ()",
+    reference=_weighted_readings,
+    flops=None,
+    trial=Trial(
+        error_scale=_joules_in_all,
+        values={"t": _reading_times, "P": _positive(40, 700), "idle": _positive(10, 90)},
+        edge_cases=(),
+        advice=lambda place, t, P, idle: (
+            f"{len(t)} readings have {len(t) - 1} intervals between them, T = {t[-1] - t[0]:.4g} s in all"
+            + (
+                f"; idle, this device takes {idle[place]:.4g} W, so {idle[place] * (t[-1] - t[0]):.4g} J"
+                if place
+                else ""
+            )
+        ),
+        sizes_to_check=tuple(
+            {"readings": readings, "devices": devices}
+            for readings, devices in ((3, 1), (2, 1), (2, 2), (4, 3), (6, 1), (9, 2), (30, 4), (200, 2))
+        ),
+    ),
+)
+
+
+@energy_and_edp.kernel("numpy", device="cpu")
+def trapezia(t, P, idle):
+    E = ((P[:, 1:] + P[:, :-1]) / 2 * np.diff(t)).sum(axis=1)
+    T = t[-1] - t[0]
+    return E, E - idle * T, E.sum() * T

@@ -1,0 +1,36 @@
+"""The operation that only an exercise of notebook 14 has: no network calls it, and no backend has kernels for it.
+
+residual_backward    a block with a shortcut, on the way back
+"""
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
+
+
+def _both_ways(place, G, A_above, W):
+    closed = int((A_above[place[0]] <= 0).sum())
+    at_0 = f"; {closed} of that sample's {len(W)} neurons are at 0, where it lets nothing through" if closed else ""
+    return f"what ReLU lets through goes both ways, through W and through the shortcut{at_0}"
+
+
+residual_backward = Operation(
+    "residual_backward",
+    "D = G where A_above > 0, else 0; G_below = D W + D: the way back through A_above = max(0, A Wᵀ + A)",
+    contract="G (batch, n), A_above (batch, n), W (n, n) -> G_below (batch, n)",
+    reference=lambda G, A_above, W: np.einsum("ij,jk->ik", np.where(A_above > 0, G, 0.0), W + np.eye(len(W))),
+    flops=None,
+    trial=Trial(
+        error_scale=lambda G, A_above, W: np.einsum("ij,jk->ik", abs(G) * (A_above > 0), abs(W) + np.eye(len(W))),
+        values={"A_above": lambda rng, shape, sizes: np.maximum(rng.standard_normal(shape), 0).astype(np.float32)},
+        edge_cases=("zeros", "large"),
+        advice=_both_ways,
+    ),
+)
+
+
+@residual_backward.kernel("numpy", device="cpu")
+def array(G, A_above, W):
+    D = G * (A_above > 0)
+    return D @ W + D

@@ -1,0 +1,30 @@
+"""choose(): a backend with the student's own kernels."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import WHOLE_STEP, find
+from nncourse import backend
+from nncourse.kernels.kernel import Kernel
+from nncourse.kernels.operation import Operation
+
+
+def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: str | Kernel) -> backend.Backend:
+    """The backend `name`, as nncourse.choose makes it.
+
+    mine: take, for each operation, the fastest of your own kept kernels for that device.
+    emulate: run CUDA kernels on the CPU, thread by thread.
+    overrides: a kernel for an operation, or its name: choose("cuda", dense_forward="tiled").
+
+    Raises CourseError for unknown names and mixed devices.
+    """
+    return backend.choose(name, emulate, kept if mine else None, **overrides)
+
+
+def kept(operations: Mapping[str, Operation], device: str) -> tuple[Mapping[str, Kernel], Mapping[str, str]]:
+    """Your fastest kept kernel for each operation, your algorithm_1 among them, and why others are not in use."""
+    kernels, refused = kept_kernels.fastest(operations, device)
+    # It calls the kernels of the backend, on whatever device these are.
+    steps, others = kept_kernels.fastest({WHOLE_STEP: find(WHOLE_STEP)}, "cpu")
+    return kernels | {name: replace(kernel, device=device) for name, kernel in steps.items()}, refused | others

@@ -1,0 +1,1 @@
+"""The thesis's experiment: one run, several runs, what they show, and their page."""

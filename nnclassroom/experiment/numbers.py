@@ -1,0 +1,162 @@
+"""What the runs of an experiment give: speedup, efficiency, Amdahl's p, energy and EDP; and what the thesis's gave."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnclassroom.exercises.nb13 import amdahl_fit
+from nncourse.parallel.energy import Energy, edp
+
+Result = dict[str, Any]  # what run_job() returns
+
+# The Cantabria thesis: two Tesla K20m, two Xeon E5-2620; tables 4.1 and 4.2, figures 4.4 and 4.6.
+THESIS_COLUMNS = ("", "speedup", "of the loop", "efficiency", "energy J", "with idle", "EDP", "with idle", "accuracy")
+THESIS = (
+    ("CPU", "1/11.8", "–", "–", "8.48e6", "1.11e7", "86.65", "103.79", "80 %"),
+    ("1 GPU", "1", "1", "1", "1.17e6", "1.28e6", "1", "1", "80 %"),
+    ("1 GPU, DDP", "< 1", "–", "–", "1.18e6", "1.29e6", "1.02", "1.02", "80 %"),
+    ("2 GPUs, 128 each", "1.79", "1.97", "0.895; loop 0.985", "1.15e6", "1.15e6", "0.56", "0.51", "74 %"),
+    ("2 GPUs, 64 each", "–", "–", "–", "–", "–", "–", "–", "80 %"),
+)
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """The energy of one run in joules, and energy times time, of the devices that it used, and of all.
+
+    `above_idle` is without what the used ones take while they do nothing.
+    """
+
+    used: float
+    above_idle: float
+    all: float
+    edp_used: float
+    edp_above_idle: float
+    edp_all: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """All runs on the same devices with the same batch. Times are medians in seconds, of a whole run.
+
+    Where only some steps were trained, `partial` is their number, `total` and `loop` are what as many images as the
+    others had would take at that rate, and there is no accuracy.
+    """
+
+    label: str
+    kind: str
+    count: int
+    batch: int
+    runs: int
+    partial: int
+    loop: float
+    validation: float
+    test: float
+    total: float
+    spread: tuple[float, float]  # the shortest and the longest total
+    images_a_second: float
+    accuracy: tuple[float, float, float] | None  # least, mean, most
+    consumed: Consumed | None
+    trusted: bool
+
+
+def rows_of(results: Sequence[Result], epochs: int, images: int, tested: int) -> list[Row]:
+    """A row for each combination of devices and batch, in the order in which they come.
+
+    `images` an epoch and `tested` are those of a whole run, of so many `epochs`.
+    """
+    groups: dict[tuple[str, int, int], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result["kind"], result["count"], result["batch"]), []).append(result)
+    return [_row(group, epochs, images, tested) for group in groups.values()]
+
+
+def _row(results: list[Result], epochs: int, images: int, tested: int) -> Row:
+    first = results[0]
+    partial = first["steps_an_epoch"] if first["partial"] else 0
+    rates = [sum(each["seconds"]["train"]) / (each["epochs"] * each["images_an_epoch"]) for each in results]
+    loops = [rate * epochs * images for rate in rates]
+    tests = [sum(each["seconds"]["test"]) / each["images_tested"] * tested for each in results]
+    validations = [sum(each["seconds"]["validation"]) for each in results]
+    totals = [sum(parts) for parts in zip(loops, validations, tests, strict=True)]
+    reached = [each["accuracy"] for each in results if each["accuracy"] is not None]
+    consumed = [found for each in results if not partial and (found := consumed_by(each))]
+    return Row(
+        label_of(first),
+        first["kind"],
+        first["count"],
+        first["batch"],
+        len(results),
+        partial,
+        statistics.median(loops),
+        statistics.median(validations),
+        statistics.median(tests),
+        statistics.median(totals),
+        (min(totals), max(totals)),
+        1 / statistics.median(rates),
+        (min(reached), statistics.mean(reached), max(reached)) if reached else None,
+        _medians(consumed) if consumed else None,
+        all(each["energy_is_trusted"] for each in results),
+    )
+
+
+def label_of(result: Result) -> str:
+    """ "2 GPUs, 64 each"."""
+    count, batch = result["count"], result["batch"]
+    names = {"cpu": ("CPU", "CPU processes"), "gpu": ("1 GPU", "GPUs")}[result["kind"]]
+    each = f"{batch / count:g}"
+    return f"{names[0]}, {each}" if count == 1 else f"{count} {names[1]}, {each} each"
+
+
+def consumed_by(result: Result) -> Consumed | None:
+    """The energy of one run; None where a GPU that it used has no counter, or the CPU where that computes.
+
+    A processor package is always used: it launches what GPUs compute. GPUs are used in their order.
+    """
+    energies = [Energy(**each) for each in result["energies"]]
+    gpus = result["count"] if result["kind"] == "gpu" else 0
+    used = [each for each in energies if each.kind == "cpu" or each.number < gpus]
+    counters = sum(each.kind == result["kind"] for each in used)
+    if counters < max(1, gpus):
+        return None
+    above, seconds = sum(each.above_idle or 0.0 for each in used), used[0].seconds
+    joules, whole = sum(each.joules for each in used), sum(each.joules for each in energies)
+    return Consumed(joules, above, whole, edp(used), above * seconds, edp(energies))
+
+
+def _medians(found: Sequence[Consumed]) -> Consumed:
+    names = Consumed.__dataclass_fields__
+    return Consumed(**{name: statistics.median(getattr(each, name) for each in found) for name in names})
+
+
+def base_of(rows: Sequence[Row]) -> Row | None:
+    """What speedups are over: one GPU, else one process on the CPU; None where neither was run."""
+    singles = [row for row in rows if row.count == 1]
+    return next((row for row in singles if row.kind == "gpu"), singles[0] if singles else None)
+
+
+def speedups(rows: Sequence[Row], base: Row) -> list[tuple[float, float]]:
+    """Of each row over the base: of whole runs, and of the training loop alone."""
+    return [(base.total / row.total, base.loop / row.loop) for row in rows]
+
+
+def series(rows: Sequence[Row], base: Row) -> dict[str, list[Row]]:
+    """The rows of the base's kind by how large a device's batch is: one for each curve of speedups over devices."""
+    same = [row for row in rows if row.kind == base.kind]
+    whole = [row for row in same if row.batch == base.batch * row.count]
+    shared = [row for row in same if row.batch == base.batch]
+    named = {f"batch {base.batch} a device": whole, f"batch {base.batch} in all": shared}
+    return {name: sorted(found, key=lambda row: row.count) for name, found in named.items() if len(found) > 1}
+
+
+def amdahl(rows: Sequence[Row], base: Row) -> float | None:
+    """The p from 0 to 1 that fits the speedups of these rows best; None where none has several devices."""
+    several = [row for row in rows if row.count > 1]
+    if not several:
+        return None
+    counts = np.array([row.count for row in several], np.float32)
+    found = np.array([base.total / row.total for row in several], np.float32)
+    return float(amdahl_fit["numpy"](counts, found))

@@ -1,0 +1,196 @@
+"""The runs of an experiment one after the other, each in processes of its own, with a file for each.
+
+The folder holds plan.json, the images while runs are missing, and runs/NAME.json. A run whose file is there is not
+repeated: so what was cut off goes on where it stopped, and more runs or devices can be added.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from nnclassroom.experiment.plan import Devices, Job, Plan, jobs, load_parts, make_parts, run_job, save_parts
+from nncourse import device as devices
+from nncourse.errors import CourseError, reason_of, write_atomically
+from nncourse.group import Group
+from nncourse.parallel.energy import meters_here
+from nncourse.parallel.launch import member, start
+from nncourse.parallel.launch.guard import INTERRUPTED, die_with_parent
+from nncourse.parallel.launch.heartbeat import Heartbeat
+
+ADDED = ("runs", "pause")  # what may differ when an experiment goes on
+Begin = Callable[[Path, Job], int]  # starts run_one() for a job in its processes, and waits; the exit status
+
+
+def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, say: Callable[[str], None]) -> int:
+    """Run what is missing in the folder; the exit status: 0, or INTERRUPTED, of which the run has told already.
+
+    CourseError, before anything starts, where it cannot be done here.
+    """
+    refuse_missing(wanted)
+    settle(plan, folder)
+    todo = jobs(plan, wanted)
+    missing = [job for job in todo if not file_of(folder, job).exists()]
+    if len(missing) < len(todo):
+        say(f"{len(todo) - len(missing)} of {len(todo)} runs are in {folder} already")
+    if not missing:
+        return 0
+    images = folder / "images.npz"
+    if not images.exists():
+        say(f"drawing {9 * plan.images} images")
+        write_atomically(images, lambda new: save_parts(make_parts(plan), new))
+    for number, job in enumerate(missing, 1):
+        if number > 1 and plan.pause:
+            time.sleep(plan.pause)
+        say(f"run {number} of {len(missing)}: {job.name}")
+        began = time.perf_counter()
+        status = begin(folder, job)
+        if status == INTERRUPTED:
+            return INTERRUPTED
+        if status or not file_of(folder, job).exists():
+            again = "the same command goes on with what is missing"
+            raise CourseError(f"{job.name} ended with status {status} and left no result; {again}")
+        say(f"  {said_of(json.loads(file_of(folder, job).read_text('utf-8')))}; {time.perf_counter() - began:.1f} s")
+    images.unlink()
+    return 0
+
+
+def run_one(
+    folder: Path, name: str, group: Group, progress: bool = True, on_rows: Callable[[int], None] | None = None
+) -> None:
+    """One run, in each of its processes; the first one measures energy and writes the file."""
+    plan = read_plan(folder)
+    job = job_called(plan, name)
+    if group.size != job.devices.count:
+        raise CourseError(f"wanted {job.devices.count} processes for {name}; got {group.size}")
+    first = group.rank == 0
+    meters, missing = meters_here() if first else ([], [])
+    result = run_job(plan, job, load_parts(folder / "images.npz"), group, meters, progress and first, on_rows)
+    if first:
+        text = json.dumps(result | {"not_measured": missing}, indent=1)
+        write_atomically(file_of(folder, job), lambda new: new.write_text(text + "\n", "utf-8"))
+    group.barrier()
+
+
+def begin(network: str, folder: Path, job: Job, patience: float) -> int:
+    """A run in processes of its own: one, or several that MPI joins; the exit status."""
+    arguments = ["experiment", network, "--out", str(folder), "--only", job.name, "--patience", str(patience)]
+    if job.devices.count == 1:
+        return _in_a_process(arguments)
+    return start.run(arguments, job.devices.count, patience, _alone)
+
+
+def _in_a_process(arguments: Sequence[str]) -> int:
+    """`nncourse` with these arguments; the exit status. Ctrl-C is handed on to that process, which tells of it."""
+    process = subprocess.Popen([sys.executable, "-m", "nnclassroom", *arguments], process_group=0)
+    came = []
+
+    def hand_on(number: int, frame: object) -> None:
+        came.append(number)
+        process.send_signal(number)
+
+    before = signal.signal(signal.SIGINT, hand_on)
+    try:
+        status = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return INTERRUPTED if came and status else status
+
+
+def _alone(heart: Heartbeat | None) -> int:
+    raise CourseError("wanted to start several processes, and was started as one of several: run it as a single task")
+
+
+def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
+    """run_one() with the processes that were started together with this one."""
+    if heart is None:
+        die_with_parent(signal.SIGKILL)  # the process that goes through all runs
+    kind = job_called(read_plan(folder), name).devices.kind
+    run_one(folder, name, member.join(kind, heart), on_rows=heart.works if heart else None)
+    if heart:
+        heart.rests()
+    return 0
+
+
+def results_in(folder: Path, plan: Plan, wanted: Sequence[Devices]) -> list[dict[str, Any]]:
+    """What the runs that are there have given, in the order of the jobs."""
+    files = [file_of(folder, job) for job in jobs(plan, wanted)]
+    return [json.loads(file.read_text("utf-8")) for file in files if file.exists()]
+
+
+def file_of(folder: Path, job: Job) -> Path:
+    return folder / "runs" / f"{job.name}.json"
+
+
+def job_called(plan: Plan, name: str) -> Job:
+    """The job of that name: cpu1-batch128-run1."""
+    try:
+        about, batch, run = name.split("-")
+        kind, count = about[:3], int(about[3:])
+        job = Job(Devices(kind, count), int(batch.removeprefix("batch")), int(run.removeprefix("run")) - 1)
+    except ValueError:
+        job = None
+    if job is None or job.name != name or job.devices.kind not in ("cpu", "gpu") or job.number not in range(plan.runs):
+        raise CourseError(f"wanted a run such as gpu2-batch256-run1, up to run{plan.runs}; got {name!r}")
+    return job
+
+
+def read_plan(folder: Path) -> Plan:
+    try:
+        about = json.loads((folder / "plan.json").read_text("utf-8"))
+        return Plan(**about)
+    except (OSError, ValueError, TypeError) as error:
+        raise CourseError(f"{folder}: wanted the folder of an experiment, with its plan.json; {error}") from None
+
+
+def settle(plan: Plan, folder: Path) -> None:
+    """Make the folder, or go on in it. CourseError if it is an experiment with other options."""
+    if (folder / "plan.json").exists():
+        there = read_plan(folder)
+        for field in fields(Plan):
+            if field.name not in ADDED and getattr(there, field.name) != getattr(plan, field.name):
+                found, asked = getattr(there, field.name), getattr(plan, field.name)
+                advice = "say the same as before, or take another folder"
+                raise CourseError(f"{folder} holds an experiment with {field.name} {found}; you said {asked}: {advice}")
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise CourseError(f"{folder}: wanted a new folder, an empty one, or that of an experiment; it has other files")
+    try:
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CourseError(f"{folder}: wanted a folder for the results; {reason_of(error)}") from None
+    text = json.dumps(asdict(plan), indent=1) + "\n"
+    write_atomically(folder / "plan.json", lambda new: new.write_text(text, "utf-8"))
+
+
+def refuse_missing(wanted: Sequence[Devices]) -> None:
+    """CourseError if there are fewer GPUs than were asked for, or no MPI for several processes."""
+    if any(each.count > 1 for each in wanted):
+        start.refuse_number(max(each.count for each in wanted))
+        start.refuse_without_mpi()
+        start.find_mpiexec()
+    most = max((each.count for each in wanted if each.kind == "gpu"), default=0)
+    if not most:
+        return
+    if reason := devices.why_no_gpu():
+        raise CourseError(f"wanted {most} {'GPU' if most == 1 else 'GPUs'}; {reason}; --devices cpu,cpu2 runs without")
+    import cupy
+
+    if (there := cupy.cuda.runtime.getDeviceCount()) < most:
+        raise CourseError(f"wanted {most} GPUs, {there} can be used: ask for fewer, or run it where there are more")
+
+
+def said_of(result: dict[str, Any]) -> str:
+    """One line on a run."""
+    seconds = {name: sum(values) for name, values in result["seconds"].items()}
+    steps = f"{result['steps_an_epoch']} steps only" if result["partial"] else f"{result['epochs']} epochs"
+    said = [f"{steps} in {seconds['train']:.3g} s, test {seconds['test']:.3g} s"]
+    if result["accuracy"] is not None:
+        said.append(f"accuracy {result['accuracy']:.1%}")
+    if result["energies"]:
+        said.append(f"{sum(each['joules'] for each in result['energies']):.4g} J of all devices")
+    return ", ".join(said)

@@ -1,0 +1,287 @@
+"""Count a kernel's memory accesses, and how well those of a warp coalesce: the table of picture.py.
+
+Accesses are counted as written in the .cu text; a GPU's compiler may eliminate some of them.
+"""
+
+import re
+import textwrap
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+from math import prod
+
+import numpy as np
+
+from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Memory, Trace
+from nnclassroom import pages
+from nnclassroom.judge import check
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.kernels.kernel import CudaKernel
+
+WARP, SECTOR, BANKS = 32, 32, 32  # threads per warp; bytes per sector of global memory; banks of 4-byte words
+NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
+GLOBAL_HEAD = ("global", "reads", "writes", "atomics", "outside", "sectors", "fewest", "efficiency")
+SHARED_HEAD = ("shared", "reads", "writes", "atomics", "outside", "bank conflicts")
+WIDTHS = {GLOBAL_HEAD: (13, 9, 9, 9, 9, 9, 8, 12), SHARED_HEAD: (13, 9, 9, 9, 9, 16)}  # at least
+
+
+@dataclass(frozen=True)
+class Count:
+    """The accesses to one memory. A request consists of a warp's accesses by one instruction.
+
+    `reads`, `writes` and `atomics` count accesses of single threads, except those `outside` the memory. For global
+    memory, `sectors` counts the 32-byte sectors touched by all requests, and `fewest` the sectors that could hold the
+    same elements. For shared memory, `conflicts` is the largest number of different words in one bank that a single
+    request accesses: 1 means no bank conflict.
+    """
+
+    memory: Memory
+    reads: int
+    writes: int
+    atomics: int
+    outside: int
+    requests: int = 0
+    sectors: int = 0
+    fewest: int = 0
+    conflicts: int = 1
+    worst: str = ""  # describes the worst request; empty if every request is optimal
+
+    @property
+    def efficiency(self) -> float:
+        """fewest / sectors, from 0 to 1; 1 if nothing was touched."""
+        return self.fewest / self.sectors if self.sectors else 1.0
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """All accesses of one launch of a kernel. print() and notebooks show them as a table."""
+
+    title: str
+    trace: Trace
+    fault: str | None = None  # what is wrong with the kernel's result; None if it is right
+
+    @cached_property
+    def counts(self) -> tuple[Count, ...]:
+        """One Count for each array, then one for each variable in shared memory."""
+        return tuple(_count(self.trace, number, self.requests) for number in range(len(self.trace.memories)))
+
+    @cached_property
+    def requests(self) -> np.ndarray:
+        """For each access, the number of its request."""
+        return _requests(self.trace.accesses)
+
+    def __getitem__(self, name: str) -> Count:
+        """The count of the array or shared variable of that name."""
+        names = [count.memory.name for count in self.counts]
+        refuse_unknown("an array or a shared variable", name, names)
+        return self.counts[names.index(name)]  # the first, if several functions have shared variables of this name
+
+    def reads_of(self, name: str) -> np.ndarray:
+        """How often each element of the array or shared variable of that name was read, in its shape."""
+        memory = self[name].memory
+        number = next(number for number, other in enumerate(self.trace.memories) if other is memory)
+        rows = self.trace.accesses
+        rows = rows[(rows["memory"] == number) & (rows["kind"] == READ)]
+        (cells,) = spread(rows["cell"], rows["cells"])
+        inside = cells[(cells >= 0) & (cells < memory.size)]
+        return np.bincount(inside, minlength=memory.size).reshape(memory.shape)
+
+    @property
+    def idle(self) -> int:
+        """The number of threads that access no memory."""
+        touching = self.trace.accesses["block"].astype(np.int64) * 1024 + self.trace.accesses["thread"]
+        return prod(self.trace.grid) * prod(self.trace.block) - len(np.unique(touching))
+
+    def __str__(self) -> str:
+        return table(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        said, tables, remarks = _lines(self)
+        body = "<br>".join(map(escape, said))
+        for head, rows in tables:
+            body += f"<table>{pages.cells(head, tag='th')}{''.join(map(pages.cells, rows))}</table>"
+        return pages.page(body + "<br>".join(map(escape, remarks)))
+
+
+def accesses(kernel: CudaKernel, *arguments) -> Accesses:
+    """Run a CUDA kernel on NumPy arrays under the emulator, and record all accesses. The arrays are not changed."""
+    if not isinstance(kernel, CudaKernel):
+        raise CourseError(f"wanted a CUDA kernel, got {kernel}")
+    operation = kernel.operation
+    sizes = operation.sizes(*arguments)
+    truths = check.truths_of(operation, arguments)
+    copies = (value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
+    options: dict = {"record": (found := [])}
+    if not operation.in_place:
+        options["out"] = check.out_of(operation, truths)
+    result = kernel(*copies, **options)
+    if not found:
+        raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
+    which = ", ".join(filter(None, (kernel.name, kernel.whose)))
+    title = f"{operation.name} ({which}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
+    return Accesses(title, found[0], check.compare(operation, result, truths, arguments))
+
+
+# ---- counting
+
+
+def _numbered(*columns: np.ndarray) -> np.ndarray:
+    """A number for each row; equal rows have equal numbers."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + place, return_inverse=True)[1]
+    return number
+
+
+def _requests(rows: np.ndarray) -> np.ndarray:
+    """For each access, the number of its request.
+
+    A request consists of the k-th access by the same instruction to the same memory of all threads of a warp.
+    """
+    one_thread = _numbered(rows["block"], rows["thread"], rows["code"], rows["memory"])
+    order = np.argsort(one_thread, kind="stable")
+    starts = np.flatnonzero(np.diff(one_thread[order], prepend=-1))
+    occurrence = np.empty(len(rows), np.int64)
+    occurrence[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
+    return _numbered(rows["block"], rows["thread"] // WARP, rows["code"], rows["memory"], occurrence)
+
+
+def spread(first: np.ndarray, count: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Expand each row into `count` rows: first, first + 1, …, with the other columns repeated."""
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(first, count) + within, *(np.repeat(other, count) for other in others)
+
+
+def _different(requests: np.ndarray, things: np.ndarray) -> np.ndarray:
+    """The number of different `things` in each request, indexed by the request's number."""
+    pairs = np.unique(np.stack([requests, things]), axis=1)
+    return np.bincount(pairs[0])
+
+
+def _sectors(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """For each row its request, numbered from 0; for each request the number of sectors touched, and the fewest that
+    could hold the same elements; and the number of the request with the largest ratio of the two.
+    """
+    request = np.unique(requests, return_inverse=True)[1]
+    cell, of = spread(rows["cell"], rows["cells"], request)
+    sectors = _different(of, cell * memory.itemsize // SECTOR)
+    fewest = -(-_different(of, cell) * memory.itemsize // SECTOR)
+    return request, sectors, fewest, int(np.argmax(sectors / fewest))
+
+
+def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
+    memory, outside = trace.memories[number], trace.accesses["outside"]
+    mine = trace.accesses["memory"] == number
+    rows, requests = trace.accesses[mine & ~outside], requests[mine & ~outside]
+    kinds = np.bincount(rows["kind"], minlength=3).tolist()
+    count = Count(memory, *kinds, int((mine & outside).sum()))
+    if not len(rows):
+        return count
+    if memory.shared:
+        return replace(count, requests=len(np.unique(requests)), conflicts=_bank_conflicts(memory, rows, requests))
+    request, sectors, fewest, place = _sectors(memory, rows, requests)
+    worst = ""
+    if sectors[place] > fewest[place]:
+        row = rows[request == place][0]
+        in_line = f" in line {row['line']}" if row["line"] else ""
+        worst = (
+            f"a warp's {NAMES[row['kind']]}{in_line} touches {sectors[place]} sectors where {fewest[place]}"
+            f" would do: {100 * fewest[place] / sectors[place]:.0f} %"
+        )
+    return replace(count, requests=len(sectors), sectors=int(sectors.sum()), fewest=int(fewest.sum()), worst=worst)
+
+
+def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[set[int], str]:
+    """The elements of the least efficient request to a global array, and a description; empty for shared memory."""
+    inside = ~rows["outside"]
+    if memory.shared or not inside.any():
+        return set(), ""
+    request, sectors, fewest, place = _sectors(memory, rows[inside], requests[inside])
+    wasteful = rows[inside][request == place]
+    (cells,) = spread(wasteful["cell"], wasteful["cells"])
+    best = "the fewest" if sectors[place] == fewest[place] else f"{fewest[place]} would do"
+    return set(cells.tolist()), f"a warp: {sectors[place]} sector{'s' if sectors[place] > 1 else ''}, {best}"
+
+
+def _bank_conflicts(memory: Memory, rows: np.ndarray, request: np.ndarray) -> int:
+    """The largest number of different words in one bank that a request accesses.
+
+    Accesses of 8 or 16 bytes are served in 2 or 4 turns.
+    """
+    words = np.maximum(rows["cells"] * memory.itemsize // 4, 1)
+    turn = rows["thread"] % WARP * words // WARP
+    word, of, turn = spread(rows["offset"] // 4, words, request, turn)
+    wanted = np.unique(np.stack([of, turn, word % BANKS, word]), axis=1)
+    return int(np.unique(wanted[:3], axis=1, return_counts=True)[1].max())
+
+
+# ---- the table
+
+
+def table(accesses: Accesses) -> str:
+    """The counts as lines of text, at most 80 columns wide."""
+    said, tables, remarks = _lines(accesses)
+    lines = [line for words in said for line in wrapped(words, 80)]
+    for head, rows in tables:
+        first, *widths = (max(width, len(name) + 1) for width, name in zip(WIDTHS[head], head, strict=True))
+        for name, *texts in (head, *rows):
+            numbers = (f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
+            lines.append(f"{name[: first - 1]:{first}}" + "".join(numbers))
+    return "\n".join(lines + [line for words in remarks for line in wrapped(words, 80, "  ")])
+
+
+def wrapped(words: str, width: int, later: str = "") -> list[str]:
+    """The words in lines of at most so many letters; a size stays on the line of its name, as in "batch 32".
+
+    `later` stands before the second line and those after it.
+    """
+    tied = re.sub(r"(?<=\w) (?=\d)", "\N{NO-BREAK SPACE}", words)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(tied, width, subsequent_indent=later)]
+
+
+def launched(accesses: Accesses) -> str:
+    """The blocks and threads in words, and how many of them touch no memory."""
+    trace, idle = accesses.trace, accesses.idle
+    threads = prod(trace.grid) * prod(trace.block)
+    blocks = f"{_axes(trace.grid)} block{'s' * (prod(trace.grid) > 1)} of {_axes(trace.block)} threads"
+    touching = f"{idle} of {threads} threads touch nothing" if idle else f"all {threads} threads touch cells"
+    return f"{blocks}; {touching}"
+
+
+def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple[str, ...], list[tuple]]], list[str]]:
+    """The lines above the tables, the tables (head and rows), and the lines below them."""
+    said = [accesses.title, launched(accesses)]
+    in_global, in_shared, remarks = [], [], []
+    for count in accesses.counts:
+        name = count.memory.name
+        texts = (name, *(f"{number:,}" for number in (count.reads, count.writes, count.atomics, count.outside)))
+        if count.memory.shared:
+            in_shared.append((*texts, "none" if count.conflicts == 1 else f"{count.conflicts}-way"))
+        else:
+            mean = (f"{number / max(count.requests, 1):.3g}" for number in (count.sectors, count.fewest))
+            in_global.append((*texts, *mean, f"{100 * count.efficiency:.0f} %"))
+        if count.worst:
+            remarks.append(f"{name}: {count.worst}")
+    if in_global:
+        remarks.append("sectors: of 32 bytes, touched by one access of a warp; fewest: that would do")
+    remarks = [f"✗ {text}" for text in _faults(accesses)] + remarks
+    tables = [(head, rows) for head, rows in ((GLOBAL_HEAD, in_global), (SHARED_HEAD, in_shared)) if rows]
+    return said, tables, remarks
+
+
+def _faults(accesses: Accesses) -> list[str]:
+    """Describe the first out-of-bounds access to each memory, and a wrong result."""
+    found, outside = [], accesses.trace.accesses[accesses.trace.accesses["outside"]]
+    for row in outside[np.unique(outside["memory"], return_index=True)[1]]:
+        memory = accesses.trace.memories[row["memory"]]
+        who = f"thread {row['thread']} of block {row['block']}, line {row['line']}"
+        found.append(f"outside: {memory.name}[{row['cell']}] of {memory.size} cells, {who}: is there a guard?")
+    return found + ([f"the result is wrong: {accesses.fault}"] if accesses.fault else [])
+
+
+def _axes(sizes: tuple[int, int, int]) -> str:
+    """(4, 2, 1) -> "4 × 2"."""
+    return " × ".join(map(str, sizes)).removesuffix(" × 1").removesuffix(" × 1")

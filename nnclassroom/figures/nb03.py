@@ -1,0 +1,181 @@
+"""Figures of matrices in memory, for notebooks 03 and 03b: products, rows in a line of memory, tiles, banks, a GPU.
+
+matrices.plot_products([(1, 1), (1, 3), (5, 3)], n_in=4)     # one neuron, a layer, a batch, as boxes
+matrices.plot_row_major(3, 4)                                # a matrix, and the line of memory that holds it
+matrices.plot_gpu(132, 64)                                   # multiprocessors, warps, threads
+matrices.plot_tile_steps(steps=3, tile=2)                    # which tiles a block multiplies in each step
+matrices.plot_banks((16, 17))                                # the bank of each number of a tile
+matrices.plot_ladder({"naive": 0.28}, 5.1e13, 2 * 4096**3, "title")
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from nnclassroom.figures.common import INK, Described
+from nnclassroom.formats import duration, times_as_fast
+
+BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
+COUNTS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
+WARP = 32
+
+
+def plot_products(shapes: Sequence[tuple[int, int]], n_in: int) -> Described:
+    """Draw Z = A Wᵀ as boxes for each (batch, n_out); one sum and all that it needs are dark."""
+    figure, places = _boxes(len(shapes), height=4.0)
+    said = []
+    for axes, (batch, n_out) in zip(places, shapes, strict=True):
+        i, j = batch // 2, n_out // 2
+        _matrix(axes, 0, 0, (batch, n_in), BLUE, f"A ({batch}, {n_in})", [(i, k) for k in range(n_in)])
+        column = [(k, j) for k in range(n_in)]
+        _matrix(axes, n_in + 1, n_in + 1.5, (n_in, n_out), ORANGE, f"Wᵀ ({n_in}, {n_out})", column)
+        _matrix(axes, n_in + 1, 0, (batch, n_out), GREEN, f"Z ({batch}, {n_out})", [(i, j)])
+        axes.set(xlim=(-0.5, 9.5), ylim=(-5.5, 6.8))
+        axes.set_title(_named(batch, n_out), fontsize=10)
+        said.append(f"{_named(batch, n_out)}: A ({batch}, {n_in}), Wᵀ ({n_in}, {n_out}), Z ({batch}, {n_out})")
+    words = (
+        "Boxes are numbers. On the left stand the inputs A, above the weights Wᵀ, and where a row of A meets a "
+        f"column of Wᵀ stands a sum of Z; one sum and all that it needs are dark. {'; '.join(said)}."
+    )
+    return Described(figure, words)
+
+
+def _named(batch: int, n_out: int) -> str:
+    if batch > 1:
+        return f"a batch of {COUNTS.get(batch, batch)} samples"
+    return "one neuron" if n_out == 1 else f"a layer of {COUNTS.get(n_out, n_out)} neurons"
+
+
+def plot_row_major(rows: int, columns: int) -> Described:
+    """Draw a matrix with each cell's number in memory, and below it the line of memory; a colour for each row."""
+    figure, (axes,) = _boxes(1, width=7.0, height=3.0)
+    left = (rows * columns - columns) / 2
+    for place in range(rows * columns):
+        j, k = divmod(place, columns)
+        for x, y in ((left + k, rows + 2 - j), (place, 0.5)):
+            _box(axes, x, y, f"C{j}", 0.4, str(place))
+    axes.text(left - 0.2, rows + 1.5, "row j", ha="right", va="center", color=INK)
+    axes.text(left + columns / 2, rows + 3.2, "column k", ha="center", color=INK)
+    axes.text(rows * columns / 2, -0.3, f"cell number = j · {columns} + k", ha="center", va="center", color=INK)
+    axes.set(xlim=(-0.2, rows * columns + 0.2), ylim=(-0.7, rows + 3.8))
+    axes.set_title(f"W ({rows}, {columns}) as a matrix, and as it lies in memory", fontsize=11)
+    words = (
+        f"Above, a matrix of {rows} rows and {columns} columns, each cell with its place in memory, row after row: "
+        f"0 to {columns - 1} in the first. Below, the line of memory, {rows * columns} cells, coloured by row."
+    )
+    return Described(figure, words)
+
+
+def plot_gpu(multiprocessors: int, warps: int) -> Described:
+    """Draw a GPU as its multiprocessors, one of these as its warps, and one warp as its 32 threads."""
+    figure, (gpu, sm, warp) = _boxes(3, height=3.2)
+    for axes, count, across, colour in (
+        (gpu, multiprocessors, 12, BLUE),
+        (sm, warps, 8, ORANGE),
+        (warp, WARP, WARP // 4, GREEN),
+    ):
+        for place in range(count):
+            row, column = divmod(place, across)
+            _box(axes, column, -row, colour, 0.9 if place == 0 and axes is not warp else 0.35)
+        axes.set(xlim=(-0.3, across + 0.3), ylim=(-(count - 1) // across - 0.3, 1.3))
+    gpu.set_title(f"a GPU: {multiprocessors} multiprocessors (SM)", fontsize=9)
+    sm.set_title(f"one SM: places for {warps} warps", fontsize=9)
+    warp.set_title(f"one warp: {WARP} threads,\none instruction at a time", fontsize=9)
+    words = (
+        f"Three pictures, each enlarges one box of the one before: a GPU with {multiprocessors} multiprocessors; "
+        f"one multiprocessor with places for {warps} warps; one warp with its {WARP} threads."
+    )
+    return Described(figure, words)
+
+
+def plot_tile_steps(steps: int, tile: int) -> Described:
+    """Draw which tiles of A and Wᵀ are in shared memory in each step of a block, and the sums that they add to."""
+    figure, places = _boxes(steps, height=4.2)
+    n_in, side = steps * tile, 2 * tile
+    own, beside = range(tile), range(tile, 2 * tile)
+    for step, axes in enumerate(places):
+        now = range(step * tile, (step + 1) * tile)
+        _matrix(axes, 0, 0, (side, n_in), BLUE, f"A ({side}, {n_in})", [(i, k) for i in own for k in now])
+        of_w = [(k, j) for k in now for j in beside]
+        _matrix(axes, n_in + 1, n_in + 1.5, (n_in, side), ORANGE, f"Wᵀ ({n_in}, {side})", of_w)
+        _matrix(axes, n_in + 1, 0, (side, side), GREEN, f"Z ({side}, {side})", [(i, j) for i in own for j in beside])
+        axes.set(xlim=(-0.5, n_in + side + 1.5), ylim=(-side - 0.5, n_in + 2.8))
+        axes.set_title(f"step {step}: k = {now.start} to {now.stop - 1}", fontsize=10)
+    words = (
+        f"A block of {tile} × {tile} threads in {steps} steps. In Z its {tile} × {tile} sums stay dark. In each "
+        "step a dark tile of A, further right each time, meets a dark tile of Wᵀ, further down each time."
+    )
+    return Described(figure, words)
+
+
+def plot_banks(widths: Sequence[int], rows: int = 16, k: int = 0) -> Described:
+    """Draw the bank of each number of tiles with rows of these widths; column k, which a warp reads, is framed."""
+    figure, places = _boxes(len(widths), height=5.0)
+    said = []
+    for axes, width in zip(places, widths, strict=True):
+        banks = np.arange(rows * width).reshape(rows, width) % WARP
+        for (row, column), bank in np.ndenumerate(banks):
+            same = column == k and bank == banks[0, k]
+            _box(axes, column, -row, RED if same else BLUE, 0.75 if same else 0.15, str(bank), 7)
+        axes.add_patch(Rectangle((k, 1 - rows), 1, rows, fill=False, edgecolor=INK, linewidth=2))
+        axes.set(xlim=(-1.6, max(widths) + 0.3), ylim=(-rows + 0.7, 1.3))
+        for row in (0, 1, rows - 1):
+            axes.text(-0.2, 0.5 - row, f"x = {row}", ha="right", va="center", fontsize=7, color=INK)
+        axes.set_title(f"rows of {width} numbers", fontsize=10)
+        said.append(f"Rows of {width}: {', '.join(map(str, banks[:, k]))}")
+    words = f"Tiles of {rows} rows; in each cell stands its bank, its number in the tile modulo {WARP}. A frame marks "
+    words += "the column that a warp reads; red cells share the bank of its first number. The banks down that column. "
+    return Described(figure, f"{words}{'. '.join(said)}.")
+
+
+def plot_ladder(seconds: Mapping[str, float], limit: float, flops: float, title: str) -> Described:
+    """Plot the time of each kernel as a bar, and how many times as fast it is as the one above it.
+
+    `limit` is the device's matrix rate in FLOP per second, `flops` is what each kernel computes.
+    """
+    figure = Figure(figsize=(7.0, 0.9 + 0.42 * len(seconds)), dpi=100, layout="constrained")
+    axes = figure.subplots()
+    names, times = list(seconds), list(seconds.values())
+    shares = [100 * flops / time / limit for time in times]
+    gains = ["", *(f", {times_as_fast(one / other)} as fast" for one, other in pairwise(times))]
+    bars = axes.barh(names, shares, color=GREEN)
+    labels = [f" {duration(time)}{gain}" for time, gain in zip(times, gains, strict=True)]
+    axes.bar_label(bars, labels, color=INK)
+    axes.invert_yaxis()
+    axes.set(xlabel="share of the matrix rate, %", xlim=(0, 130), xticks=range(0, 101, 20))
+    axes.set_title(title, fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    rows = zip(names, labels, shares, strict=True)
+    said = [f"{name}{label}, {share:.2g} % of the matrix rate" for name, label, share in rows]
+    return Described(figure, f"{title}. Each kernel, and how fast it is beside the one before: {'; '.join(said)}.")
+
+
+# ---- boxes
+
+
+def _boxes(count: int, width: float = 9.0, height: float = 4.0) -> tuple[Figure, np.ndarray]:
+    """A figure with `count` drawings side by side, without axes."""
+    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
+    places = figure.subplots(1, count, squeeze=False)[0]
+    for axes in places:
+        axes.set_aspect("equal")
+        axes.set_axis_off()
+    return figure, places
+
+
+def _matrix(
+    axes: Axes, x: float, y: float, shape: tuple[int, int], colour: str, name: str, dark: Sequence[tuple[int, int]]
+) -> None:
+    """Draw a matrix whose upper left corner is (x, y); the cells (row, column) in `dark` are filled."""
+    for i, j in np.ndindex(*shape):
+        _box(axes, x + j, y - i - 1, colour, 1.0 if (i, j) in dark else 0.25)
+    axes.text(x + shape[1] / 2, y + 0.2, name, ha="center", fontsize=8, color=INK)
+
+
+def _box(axes: Axes, x: float, y: float, colour: str, shade: float, text: str = "", size: float = 10) -> None:
+    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=(colour, shade), edgecolor="0.4", linewidth=0.8))
+    axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=size, color="black")

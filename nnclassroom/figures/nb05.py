@@ -1,0 +1,160 @@
+"""Figures of notebook 05: the paths on which a number reaches the cost, and the four equations as shapes.
+
+paths.plot_influence((2, 3, 1), k=1, j=0)      # a weight of the first layer, forward and backward
+paths.plot_softmax(outputs=3, j=0)             # one sum z before a softmax
+paths.plot_shapes()                            # (4a) to (4d) as rectangles
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from nnclassroom.figures.described import Described
+from nncourse.errors import CourseError
+
+LINE = {"shrinkA": 11, "shrinkB": 11}  # points that stay free around a circle
+LARGEST = 6  # neurons of a layer, so that circles do not touch
+Column = Sequence[str]  # the names in a layer, from top to bottom
+OnPath = Callable[[int, int, int], bool]  # is the line from column x, row start, to row end on a path?
+
+
+def plot_influence(sizes: tuple[int, ...], k: int, j: int) -> Described:
+    """Draw whom the weight from input k to hidden neuron j (both from 0) influences, and how the news comes back.
+
+    Raises CourseError for layers of more than 6 neurons, and for a weight that is not there.
+    """
+    if len(sizes) < 2 or not all(1 <= size <= LARGEST for size in sizes):
+        raise CourseError(f"wanted two layers or more of 1 to {LARGEST} neurons each; got {sizes}")
+    if not (0 <= k < sizes[0] and 0 <= j < sizes[1]):
+        raise CourseError(f"wanted k from 0 to {sizes[0] - 1} and j from 0 to {sizes[1] - 1}; got k={k}, j={j}")
+    columns: list[Column] = [[_a(x + 1, row + 1) for row in range(size)] for x, size in enumerate(sizes)]
+    figure = _two_ways(
+        [*columns, ["C"]], lambda x, start, end: (start, end) == (k, j) if x == 0 else x > 1 or start == j
+    )
+    weight = f"the weight from {_a(1, k + 1)} to {_a(2, j + 1)}"
+    for axes, title in zip(figure.axes, ("forward", "backward"), strict=True):
+        axes.set_title(f"{title}: {weight}", fontsize=11)
+    marked = [f"from layer {x} to layer {x + 1} {_marked(sizes, x, k, j)}" for x in range(1, len(sizes))]
+    words = (
+        f"A network {'-'.join(map(str, sizes))} with its cost C, drawn twice. Marked are the lines that the weight "
+        f"from input {k + 1} to hidden neuron {j + 1} acts through: {'; '.join(marked)}; and on to C. On the left "
+        "blue arrows lead to C, on the right red ones lead back along the same lines. All other lines are grey."
+    )
+    return Described(figure, words)
+
+
+def _marked(sizes: tuple[int, ...], x: int, k: int, j: int) -> str:
+    """Which lines from layer x to the next are marked, in words."""
+    if x == 1:
+        return f"the line from input {k + 1} to neuron {j + 1}"
+    if x > 2:
+        return "all lines"
+    return (
+        f"the line{'s' if sizes[2] > 1 else ''} from neuron {j + 1} to {'every neuron' if sizes[2] > 1 else 'neuron 1'}"
+    )
+
+
+def plot_softmax(outputs: int, j: int) -> Described:
+    """Draw whom the sum z of output j (from 0) influences through a softmax, and how the news comes back."""
+    if not (2 <= outputs <= LARGEST and 0 <= j < outputs):
+        raise CourseError(f"wanted 2 to {LARGEST} outputs and j below their number; got {outputs} and {j}")
+    names = [[f"${letter}_{row + 1}$" for row in range(outputs)] for letter in "za"]
+    figure = _two_ways([*names, ["C"]], lambda x, start, end: x > 0 or start == j)
+    for axes, title in zip(figure.axes, ("forward", "backward"), strict=True):
+        axes.set_title(f"{title}: the sum $z_{j + 1}$", fontsize=11)
+    words = (
+        f"{outputs} sums z, {outputs} outputs a of a softmax and the cost C, drawn twice. Marked are the lines from "
+        f"z{j + 1} to each of the {outputs} outputs, and from each output to C: blue and forward on the left, red and "
+        "back on the right. The lines from the other sums are grey."
+    )
+    return Described(figure, words)
+
+
+def _two_ways(columns: Sequence[Column], on_path: OnPath) -> Figure:
+    """Columns of circles, twice: with blue arrows to the right, and with red ones to the left."""
+    high = max(map(len, columns))
+    figure = Figure(figsize=(9, 0.7 + 0.7 * high), dpi=100, layout="constrained")
+    for axes, colour, arrow in zip(figure.subplots(1, 2), ("tab:blue", "tab:red"), ("-|>", "<|-"), strict=True):
+        for x, start, end in _pairs(columns):
+            style = {"arrowstyle": "-", "color": "0.8"}
+            if on_path(x, start, end):
+                style = {"arrowstyle": arrow, "color": colour, "lw": 2}
+            ends = (x + 1, _height(columns[x + 1], end)), (x, _height(columns[x], start))
+            axes.annotate("", *ends, arrowprops={**style, **LINE})
+        for x, names in enumerate(columns):
+            for row, name in enumerate(names):
+                box = {"boxstyle": "circle", "facecolor": "white", "edgecolor": "0.4"}
+                axes.text(x, _height(names, row), name, ha="center", va="center", bbox=box)
+        axes.set(xlim=(-0.4, len(columns) - 0.6), ylim=(-high / 2, high / 2))
+        axes.set_axis_off()
+    return figure
+
+
+def _pairs(columns: Sequence[Column]) -> Iterator[tuple[int, int, int]]:
+    """Every line between neighbouring columns: the column it starts in, and the rows of its ends."""
+    for x, (starts, ends) in enumerate(pairwise(columns)):
+        for start in range(len(starts)):
+            for end in range(len(ends)):
+                yield x, start, end
+
+
+def _height(names: Column, row: int) -> float:
+    return (len(names) - 1) / 2 - row
+
+
+def _a(layer: int, neuron: int) -> str:
+    return f"$a^{layer}_{neuron}$"
+
+
+class Box(NamedTuple):
+    """A matrix of an equation, with the sign before it and the names of its sizes."""
+
+    sign: str
+    name: str
+    rows: str
+    columns: str
+
+
+SIZES = {"batch": 4, "n_out": 2, "n_in": 3, "": 1}
+EQUATIONS = {  # title: the size that is summed over, and the matrices
+    "(4a)  nothing is summed": ("-", (("", "D", "batch", "n_out"), ("=", "G", "batch", "n_out"),
+                                      ("⊙", "S", "batch", "n_out"))),
+    "(4b)  summed over n_out": ("n_out", (("", "D below", "batch", "n_in"), ("= (", "D", "batch", "n_out"),
+                                          ("", "W", "n_out", "n_in"), (") ⊙", "S", "batch", "n_in"))),
+    "(4c)  averaged over batch": ("batch", (("", "db", "", "n_out"), ("= Σ", "D /\nbatch", "batch", "n_out"))),
+    "(4d)  averaged over batch": ("batch", (("", "dW", "n_out", "n_in"), ("=", "Dᵀ", "n_out", "batch"),
+                                            ("", "A / batch", "batch", "n_in"))),
+}  # fmt: skip
+
+
+def plot_shapes() -> Described:
+    """Draw (4a) to (4d) for a batch of 4, 3 neurons below and 2 above: each matrix as a rectangle with its sizes."""
+    figure = Figure(figsize=(9.5, 3.8), dpi=100, layout="constrained")
+    said = []
+    for axes, (title, (summed, items)) in zip(figure.subplots(2, 2).flat, EQUATIONS.items(), strict=True):
+        boxes = [Box(*item) for item in items]
+        _draw_shapes(axes, boxes, summed)
+        axes.set_title(title, fontsize=10)
+        named = (f"{box.sign} {box.name.replace(chr(10), ' ')} ({box.rows or 1}, {box.columns})" for box in boxes)
+        said.append(f"{title.replace('  ', ', ')}: {' '.join(named).strip()}")
+    return Described(figure, f"The four equations as rectangles with their sizes. {'. '.join(said)}.")
+
+
+def _draw_shapes(axes: Axes, boxes: Sequence[Box], summed: str) -> None:
+    """One equation; the size that is summed over is red."""
+    left = 0.0
+    for box in boxes:
+        high, wide = SIZES[box.rows], SIZES[box.columns]
+        axes.add_patch(Rectangle((left, -high / 2), wide, high, facecolor="#dbe9f6", edgecolor="0.4"))
+        texts = [(box.name, left + wide / 2, 0.0, 0), (box.sign, left - 1.4, 0.0, 0)]
+        texts += [(box.columns, left + wide / 2, high / 2 + 0.35, 0), (box.rows, left - 0.35, 0.0, 90)]
+        for text, x, y, turn in texts:
+            colour = "tab:red" if text == summed else "black"
+            axes.text(x, y, text, rotation=turn, ha="center", va="center", fontsize=9, color=colour)
+        left += wide + 2.6
+    axes.set(xlim=(-0.8, 19.2), ylim=(-2.1, 2.7), aspect="equal")
+    axes.set_axis_off()

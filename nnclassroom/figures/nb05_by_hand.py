@@ -1,0 +1,256 @@
+"""Backpropagation by hand: compare the student's intermediate results with those computed in float64, step by step.
+
+    steps = Steps(network, x, y)
+    steps.check(z2=[1.5, None, 2.0], a2=None)      # a table; None is open
+    steps.check(z2=z2, show_truth=True)            # the same with the right numbers, where there is one of yours
+
+Where a number is wrong and just one of KINDS gives it, the table names that kind; else it says only that it is wrong.
+Layers are numbered as in the handout; the inputs are layer 1, so z2 are the weighted sums of the first hidden layer.
+The table has one line per number for a single sample, and one line per matrix for a batch.
+"""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.pages import cells, page
+from nncourse.backend import choose
+from nncourse.errors import CourseError
+from nncourse.model.network import COSTS, Network, cost_of, first_delta
+
+TOLERANCE = 2e-3  # relative: three digits written down by hand pass
+UP, DOWN = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"), str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+MATRICES = {"db": "db", "dw": "dW"}
+KINDS = {  # what makes a number wrong, and what the table says below about it
+    "sign": "the number is right, its sign is not",
+    "twice": "two times the right number",
+    "half": "half the right number",
+    "no bias": "what comes out without the bias",
+    "no σ": "what comes out without the activation: z itself",
+    "no slope": "what comes out without the factor σ'(z)",
+    "sum": "the sum over the batch, where the mean is wanted",
+}
+SIGNS = {"z": "z", "a": "a", "d": "δ", "db": "∂C/∂b", "dw": "∂C/∂w"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Lines of (quantity, equation, yours, truth, mark), as text of at most 80 columns and as HTML for a notebook."""
+
+    lines: list[tuple[str, ...]]
+    show_truth: bool = False
+
+    HEAD = ("quantity", "equation", "yours", "truth", "")
+    WIDTHS = (10, 33, 13, 13, 11)
+
+    def __str__(self) -> str:
+        widths = self._shown(self.WIDTHS)
+        rows = ["".join(map(str.ljust, self._shown(line), widths)).rstrip() for line in (self.HEAD, *self.lines)]
+        return "\n".join([*rows, *self._foot()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head, *rows = (self._shown(line) for line in (self.HEAD, *self.lines))
+        body = cells(head, tag="th", words=2) + "".join(cells(row, words=2) for row in rows)
+        return page(f"<table>{body}</table><small>{'<br>'.join(self._foot())}</small>")
+
+    def _shown(self, line: tuple) -> tuple:
+        """The columns that are shown: without the truth, unless it was asked for."""
+        return line if self.show_truth else (*line[:3], line[4])
+
+    def _foot(self) -> list[str]:
+        """The count of each mark, and a line for each kind of wrong that is named above."""
+        marks = [line[-1][0] for line in self.lines]
+        counts = f"{marks.count('✓')} right, {marks.count('✗')} wrong, {marks.count('○')} open."
+        named = {line[-1].removeprefix("✗ ") for line in self.lines}
+        return [counts, *(f"✗ {kind}: {words}." for kind, words in KINDS.items() if kind in named)]
+
+
+class Steps:
+    """All intermediate results of one forward and backward pass in float64, for example steps["a2"]."""
+
+    def __init__(self, network: Network, X, Y):
+        X, Y = np.atleast_2d(np.float64(X)), np.atleast_2d(np.float64(Y))
+        self.network, self.batch = network, len(X) > 1
+        self.reference = intermediates(network, X, Y)
+        self.mistaken = mistaken(network, X, Y, self.reference)
+        if not self.batch:  # vectors instead of matrices with one row
+            self.reference = {name: _of_one_sample(name, value) for name, value in self.reference.items()}
+            for name, kinds in self.mistaken.items():
+                self.mistaken[name] = {kind: _of_one_sample(name, value) for kind, value in kinds.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.reference:
+            raise CourseError(f"wanted a step, one of {', '.join(self.reference)}; got {name!r}")
+        return self.reference[name]
+
+    def check(self, show_truth: bool = False, **yours) -> Table:
+        """Compare the named quantities with the truth. None, as a value or in a list, means that it is still open.
+
+        The truth is shown if asked for, but never where a number is still open.
+        """
+        return Table(
+            [line for name, value in yours.items() for line in self._lines(name, value, show_truth)], show_truth
+        )
+
+    def _lines(self, name: str, value, show_truth: bool) -> list[tuple[str, ...]]:
+        truth = self[name]
+        entries = np.full(truth.shape, None) if value is None else _objects(value)
+        if not (entries.shape == truth.shape or entries.squeeze().shape == truth.squeeze().shape):
+            wanted = f"{truth.size} numbers" if truth.ndim < 2 else f"shape {truth.shape}"
+            return [(self._quantity(name), f"wanted {wanted}", f"shape {entries.shape}", "", "✗")]
+        entries = entries.reshape(truth.shape)
+        if "all" in os.environ.get("NNCOURSE_SOLVE", "").split(","):
+            entries = np.where(np.equal(entries, None), truth, entries)
+        if self.batch and truth.ndim:
+            judged = self._judged_as_one(name, entries)
+            return [(self._quantity(name), self._equation_shown(name, (), judged[-1][0] != "○"), *judged)]
+        lines = []
+        for place in np.ndindex(truth.shape):
+            mark = self._mark(name, entries, place)
+            said = "–" if mark[0] == "○" else f"{truth[place]:.5g}"
+            equation = self._equation_shown(name, place, mark[0] == "✓" or (show_truth and mark[0] != "○"))
+            lines.append((self._quantity(name, place), equation, _text(entries[place]), said, mark))
+        return lines
+
+    def _judged_as_one(self, name: str, entries: np.ndarray) -> tuple[str, str, str]:
+        """Of a batch's matrix: how many of its numbers are wrong, its shape, and the mark."""
+        shape, marks = f"{entries.shape}", [self._mark(name, entries, place)[0] for place in np.ndindex(entries.shape)]
+        if "✗" in marks:
+            return f"{marks.count('✗')} wrong", shape, self._mark(name, entries, ...)
+        return ("–", shape, "○ open") if "○" in marks else ("all right", shape, "✓")
+
+    def _mark(self, name: str, entries: np.ndarray, place) -> str:
+        """The mark of one number, or of all at once if the place is `...`."""
+        chosen = entries[place]
+        if chosen is None:
+            return "○ open"
+        try:
+            numbers = np.array([float(number) for number in np.ravel(_objects(chosen))])
+        except (TypeError, ValueError):
+            return "✗"
+        truth, scale = np.ravel(self.reference[name][place]), 1e-6 * np.abs(self.reference[name]).max()
+        if _close(numbers, truth, scale):
+            return "✓"
+        found = []
+        for kind, values in self.mistaken[name].items():
+            given, something = np.ravel(values[place]), TOLERANCE * np.abs(values).max()
+            if np.abs(given).max() <= something or _close(truth, given, scale):
+                continue  # a 0 may have any reason
+            if _close(numbers, given, scale):
+                found.append(kind)
+        return f"✗ {found[0]}" if len(found) == 1 else "✗"
+
+    def _equation_shown(self, name: str, place: tuple[int, ...], found: bool) -> str:
+        """The equation; of deltas and gradients its number alone until it is found, for that is the task."""
+        equation = self._equation(name, place)
+        return equation if found or not name.startswith("d") else equation.partition(" ")[0]
+
+    def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
+        """z2, (0,) becomes z²₁; dw3, (0, 1) becomes ∂C/∂w³₁₂; for a batch D³ and dW³."""
+        kind, layer = name.rstrip("0123456789"), name.lstrip("zadbwC").translate(UP)
+        sign = MATRICES.get(kind, kind.upper()) if self.batch else SIGNS.get(kind, kind)
+        return sign + layer + "".join(str(number + 1).translate(DOWN) for number in place)
+
+    def _equation(self, name: str, place: tuple[int, ...]) -> str:
+        """The equation's number, and its right-hand side: for this neuron or weight, or for the whole batch."""
+        kind, number = name.rstrip("0123456789"), int(name.lstrip("zadbwC") or 0)
+        last, short = number == len(self.network.layers) + 1, COSTS[self.network.cost]
+        delta = "hidden_delta" if not last else "cross_entropy_delta" if short else "output_delta"
+        activation = self.network.layers[number - 2].activation
+        names = {"z": "dense_forward", "a": activation, "d": delta, "db": "bias_gradient", "dw": "weight_gradient"}
+        operation = find(names.get(kind, self.network.cost))
+        if self.batch or kind == "C":
+            return f"{operation.equation} {operation.formula.partition('= ')[2].partition(',')[0]}"
+        own, below, above = (str(layer).translate(UP) for layer in (number, number - 1, number + 1))
+        j, k = [*(str(n + 1).translate(DOWN) for n in place), ""][:2]
+        paths = f"(Σᵢ δ{above}ᵢ w{above}ᵢ{j})"
+        if not last and self.network.sizes[number] == 1:  # one path: nothing is added
+            paths = f"δ{above}₁ w{above}₁{j}"
+        texts = {
+            "z": f"Σₖ w{own}{j}ₖ a{below}ₖ + b{own}{j}",
+            "a": f"{activation}(z{own}{j})",
+            "hidden_delta": f"{paths} σ'(z{own}{j})",
+            "output_delta": f"∂C/∂a{own}{j} · σ'(z{own}{j})",
+            "cross_entropy_delta": f"a{own}{j} − y{j}",
+            "db": f"δ{own}{j}",
+            "dw": f"δ{own}{j} · a{below}{k}",
+        }
+        return f"{operation.equation} {texts[delta if kind == 'd' else kind]}"
+
+
+def intermediates(network: Network, X: np.ndarray, Y: np.ndarray) -> dict[str, np.ndarray]:
+    """z, a, d, dw and db of every layer, and the cost C, in float64, for samples X (batch, n_in)."""
+    backend, found = choose("numpy"), {}
+    there = network.with_flat_parameters(np.float64(network.flat_parameters))
+    passes = there.forward(X, backend).kept
+    Z, A = [each.Z for each in passes], [X, *(each.A for each in passes)]
+    for number, (z, a) in enumerate(zip(Z, A[1:], strict=True), 2):
+        found |= {f"z{number}": z, f"a{number}": a}
+    found["C"] = np.array(cost_of(there, Z, A, Y, backend))
+    D = first_delta(there, Z, A, Y, backend)
+    for index in reversed(range(len(there.layers))):
+        found[f"d{index + 2}"] = D
+        S_below = there.layers[index - 1].slope(Z[index - 1], backend) if index else None
+        below, gradients = there.layers[index].backward(D, passes[index], A[index], S_below, backend, below=index > 0)
+        found |= dict(zip((f"dw{index + 2}", f"db{index + 2}"), gradients, strict=True))
+        D = below
+    return found
+
+
+def mistaken(
+    network: Network, X: np.ndarray, Y: np.ndarray, truth: dict[str, np.ndarray]
+) -> dict[str, dict[str, np.ndarray]]:
+    """What each quantity is if one of KINDS is made in it: values by quantity and kind, in the shapes of the truth."""
+    layers, backend, found = network.layers, choose("numpy"), {}
+    for name, value in truth.items():
+        found[name] = {"sign": -value, "twice": 2 * value, "half": value / 2}
+        if len(X) > 1 and (name == "C" or name[:2] in ("dw", "db")):
+            found[name]["sum"] = len(X) * value
+    for number, layer in enumerate(layers, 2):
+        without_bias = truth[f"z{number}"] - np.float64(layer.b)
+        found[f"z{number}"]["no bias"] = without_bias
+        found[f"a{number}"]["no bias"] = getattr(backend, layer.activation)(without_bias)
+        found[f"a{number}"]["no σ"] = truth[f"z{number}"]
+        if number <= len(layers):
+            G = truth[f"d{number + 1}"] @ np.float64(layers[number - 1].W)
+        elif COSTS[network.cost] or network.activation == "softmax":
+            continue  # these deltas have no such factor
+        else:
+            G = getattr(backend, f"{network.cost}_gradient")(truth[f"a{number}"], Y)
+        below = truth[f"a{number - 1}"] if number > 2 else X
+        without = {"d": G, "dw": G.T @ below / len(X), "db": G.mean(axis=0)}
+        for kind, value in without.items():
+            found[f"{kind}{number}"]["no slope"] = value
+    return found
+
+
+def _objects(value) -> np.ndarray:
+    """Nested lists, a number or an array, as an array of objects, which may contain None."""
+    try:
+        return np.array(value, dtype=object)
+    except ValueError:  # lists of different lengths
+        return np.empty(0, object)
+
+
+def _text(yours) -> str:
+    """A student's number, in five digits."""
+    if yours is None:
+        return "–"
+    try:
+        return f"{float(yours) + 0:.5g}"  # + 0 turns −0 into 0
+    except (TypeError, ValueError):
+        return "no number"
+
+
+def _close(numbers: np.ndarray, wanted: np.ndarray, scale: float) -> bool:
+    """Whether all numbers are those wanted, as far as one can tell from three digits."""
+    return bool(np.all(np.abs(numbers - wanted) <= TOLERANCE * np.abs(wanted) + scale))
+
+
+def _of_one_sample(name: str, value: np.ndarray) -> np.ndarray:
+    """Without the axis of the batch, if the quantity has one."""
+    return value[0] if value.ndim == 2 and "dw" not in name else value

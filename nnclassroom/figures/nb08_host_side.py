@@ -1,0 +1,164 @@
+"""What CuPy does for you: a training step as a CUDA C++ program with its own host side, part by part.
+
+host_side.show()                            # each part of nb08_host_side.cu, what CuPy does there, and a run
+host_side.run(block=2048)                   # more threads a block than a GPU takes: the program stops with a line
+host_side.run(block=2048, checked=False)    # the same without looking at CUDA's codes
+
+nvcc compiles the program where there is one and a GPU; elsewhere it is emulated on the CPU.
+"""
+
+import re
+import subprocess
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from cuda_on_cpu.host_program import nvcc, program_for
+from cuda_on_cpu.source import CudaSource
+from nnclassroom.pages import page
+from nncourse import device
+from nncourse.backend import choose
+from nncourse.epochs.dense import random_targets
+from nncourse.errors import CourseError
+from nncourse.model.network import Network, make_network, training_step
+
+SOURCE = CudaSource.read(Path(__file__).with_suffix(".cu"))
+SIZES, BATCH, RATE = (30, 60, 10), 50, 0.5
+MOST_SECONDS = 60
+PART = re.compile(r"^ *// ---- (.+)\n", re.MULTILINE)
+WITH_CUPY = (  # beside the parts of the program, in their order
+    "CuPy looks at the code of every call, and raises an exception with its name.",
+    'The same text, with extern "C" before each: cupy.RawKernel(text, name). NVRTC compiles it while Python '
+    "runs, and CuPy keeps the result.",
+    "X = np.fromfile(…), or a data set. A NumPy array knows its shape and type; a pointer knows neither.",
+    "cupy.empty(count, np.float32). CuPy keeps a pool: it seldom has to ask CUDA for memory.",
+    "cupy.asarray(X): room for it and the copy in one, in the right direction and with the right length.",
+    "array.get()",
+    "x, y, w1, c1, w2, c2 = map(cupy.asarray, (X, Y, W1, b1, W2, b2)). "
+    "The result of an array expression needs no room made beforehand.",
+    "kernel((blocks,), (block,), (x, w1, c1, s1, np.int32(batch), …)). In the course it is "
+    "backend.dense_forward(A, W, b), which looks at types, shapes and devices before it launches.",
+    "array.get() waits for all that was queued before it. An error of a kernel is an exception there.",
+    "W1 = w1.get(), and so on.",
+    "Nothing: an array that no name refers to goes back to the pool.",
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How the program ended: `status` 0 and the `parameters` after the step, or what it `said`.
+
+    `where` says where it ran. `right` compares the parameters with those after the package's own step.
+    """
+
+    where: str
+    status: int
+    said: str
+    parameters: np.ndarray | None
+    right: bool
+    moved: bool
+
+    def __str__(self) -> str:
+        if self.status:
+            words = f"✗ It stopped with status {self.status}: {self.said}"
+        elif self.right:
+            words = "✓ It ended with status 0, and W and b are those of the package's training step, to rounding."
+        else:
+            moved = "they are others" if self.moved else "none of them has moved"
+            words = (
+                "✗ It ended with status 0 and said nothing. But W and b are not those of the package's training step: "
+            )
+            words += moved + "."
+        return f"{words}\n  {self.where}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        first, *more = str(self).splitlines()
+        small = "".join(f"<br><small>{escape(line)}</small>" for line in more)
+        return page(escape(first) + small, "right" if self.right else "wrong")
+
+
+@dataclass(frozen=True)
+class Page:
+    """The parts of the program, each with what CuPy does there, and a run."""
+
+    parts: tuple[tuple[str, str], ...]  # name, text
+    run: Run
+
+    def __str__(self) -> str:
+        parts = zip(self.parts, WITH_CUPY, strict=True)
+        said = [f"---- {name}\n{text}\n  with CuPy: {with_cupy}" for (name, text), with_cupy in parts]
+        return "\n\n".join([*said, str(self.run)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cell = 'style="text-align:left;vertical-align:top;background:none;padding:.3em .7em"'
+        head = f"<tr><th {cell}>part</th><th {cell}>in C++</th><th {cell}>with CuPy</th></tr>"
+        rows = "".join(
+            f'<tr><th {cell} scope="row">{escape(name)}</th><td {cell}><pre style="margin:0">{escape(text)}</pre></td>'
+            f"<td {cell}>{escape(with_cupy)}</td></tr>"
+            for (name, text), with_cupy in zip(self.parts, WITH_CUPY, strict=True)
+        )
+        return f"<table>{head}{rows}</table>{self.run._repr_html_()}"
+
+
+def show(block: int = 256, checked: bool = True) -> Page:
+    """The program part by part, beside what CuPy does there, and a run of it: see run()."""
+    return Page(parts(), run(block, checked))
+
+
+def parts() -> tuple[tuple[str, str], ...]:
+    """Name and text of each part of the program."""
+    _, *pieces = PART.split(SOURCE.text)
+    return tuple((name, text.strip("\n")) for name, text in zip(pieces[::2], pieces[1::2], strict=True))
+
+
+def why_not_on_gpu() -> str:
+    """Why the program cannot run on a GPU here, in a few words; "" if it can."""
+    if not device.gpu_available():
+        return "no GPU here"
+    return "" if nvcc() else "no nvcc here"
+
+
+def run(block: int = 256, checked: bool = True) -> Run:
+    """Compile the program where it is not kept, run it, and compare the result with the package's training step.
+
+    block: threads of a block. checked: whether the program looks at what CUDA's calls return.
+    """
+    if block < 1:
+        raise CourseError(f"wanted at least 1 thread a block, got {block}")
+    why_not = why_not_on_gpu()
+    program = program_for(SOURCE, () if checked else ("UNCHECKED",), *_for_gpu(why_not))
+    network, X, Y = _problem()
+    before = network.flat_parameters.copy()
+    sizes = map(str, (BATCH, *SIZES, RATE, block))
+    numbers = b"".join(array.tobytes() for array in (X, Y, before))
+    try:
+        done = subprocess.run([program, *sizes], input=numbers, capture_output=True, timeout=MOST_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CourseError(f"{SOURCE.file}: the compiled program cannot be run: {error}") from None
+    training_step(network, X, Y, RATE, choose("numpy"))
+    where = f"on the CPU, emulated: {why_not}" if why_not else f"on {device.describe('gpu')}, compiled by nvcc"
+    lines = done.stderr.decode(errors="replace").splitlines()
+    said = next((line.strip() for line in lines if line.strip("= ")), "")  # AddressSanitizer begins with =====
+    found = np.frombuffer(done.stdout, np.float32) if done.returncode == 0 else None
+    whole = found is not None and found.shape == before.shape
+    right = whole and bool(np.allclose(found, network.flat_parameters, rtol=1e-5, atol=1e-6))
+    moved = whole and not np.array_equal(found, before)
+    return Run(f"{where}; {block} thread{'s' * (block > 1)} a block", done.returncode, said, found, right, moved)
+
+
+def _for_gpu(why_not: str) -> tuple:
+    """The further arguments of program_for."""
+    return () if why_not else (True, "-arch=native")
+
+
+def _problem() -> tuple[Network, np.ndarray, np.ndarray]:
+    """The network before the step, samples and targets."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((BATCH, SIZES[0]), dtype=np.float32)
+    return make_network(SIZES), X, random_targets(rng, (BATCH, SIZES[-1]))

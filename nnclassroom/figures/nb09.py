@@ -1,0 +1,93 @@
+"""The figures of notebook 09, apart from its widget: a running mean, and what optimisers and schedules do."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from nnclassroom.figures.common import Described, plain_numbers
+
+MARKS = "os^Dv"
+MOST = 3.0  # a higher cost is drawn as this one
+
+Searches = Mapping[tuple[str, int], Sequence[float]]  # (optimiser, batch size) -> the cost with each learning rate
+Courses = Mapping[tuple[str, int], np.ndarray]  # (optimiser, batch size) -> costs (seeds, epochs)
+
+
+def plot_means(numbers: np.ndarray, from_zero: np.ndarray, corrected: np.ndarray, title: str = "") -> Described:
+    """Plot numbers, their running mean that starts at 0, and the corrected one."""
+    figure = Figure(figsize=(6.5, 3.2), layout="constrained")
+    axes, steps = figure.subplots(), range(1, len(numbers) + 1)
+    axes.plot(steps, numbers, ".", color="0.6", label="the numbers")
+    axes.plot(steps, from_zero, "--", color="tab:red", label="running mean from 0")
+    axes.plot(steps, corrected, "-", color="tab:blue", label="corrected")
+    low, high = min(numbers.min(), 0), max(numbers.max(), from_zero.max())
+    axes.set(xlabel="step", ylabel="mean", title=title, ylim=(low - 0.2, high + 0.2 * (high - low)))  # room for labels
+    axes.legend(frameon=False, ncols=3, loc="upper center")
+    axes.grid(alpha=0.3)
+    early = min(3, len(numbers))
+    words = f"{title}. After {early} numbers: from 0 {from_zero[early - 1]:.2f}, corrected {corrected[early - 1]:.2f}; "
+    return Described(figure, words + f"after {len(numbers)}: {from_zero[-1]:.2f} and {corrected[-1]:.2f}.")
+
+
+def plot_search(rates: Mapping[str, Sequence[float]], costs: Searches, ylabel: str) -> Described:
+    """Plot costs over learning rates, a panel for each batch size; a red ring marks the best rate of each optimiser."""
+    figure, said = Figure(figsize=(9, 3.4), layout="constrained"), []
+    sizes = list(dict.fromkeys(size for _, size in costs))
+    for axes, size in zip(figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0], sizes, strict=True):
+        for number, (name, tried) in enumerate(rates.items()):
+            found = np.minimum(np.nan_to_num(costs[name, size], nan=MOST), MOST)
+            axes.plot(tried, found, label=name, color=f"C{number}", marker=MARKS[number])
+            best = tried[int(found.argmin())]
+            axes.plot(best, found.min(), "o", markersize=14, fillstyle="none", color="tab:red")
+            worst = f"{tried[-1]:g} with {found[-1]:.2f}{' or more' if found[-1] == MOST else ''}"
+            said.append(f"{name}, batches of {size}: best {best:g} with {found.min():.3f}, largest {worst}")
+        axes.set(xscale="log", xlabel="learning rate", title=f"batches of {size}")
+        _costs(axes)
+    figure.axes[0].set_ylabel(ylabel)
+    figure.axes[0].legend(frameon=False)
+    return Described(figure, f"{ylabel.capitalize()} over the learning rate. {'; '.join(said)}.")
+
+
+def plot_courses(costs: Courses, ylabel: str) -> Described:
+    """Plot costs over the epochs, a panel for each batch size: the mean of the seeds, and their range as a shade."""
+    figure, said = Figure(figsize=(9, 3.4), layout="constrained"), []
+    names, sizes = (list(dict.fromkeys(part)) for part in zip(*costs, strict=True))
+    for axes, size in zip(figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0], sizes, strict=True):
+        for number, name in enumerate(names):
+            seeds = np.asarray(costs[name, size])
+            epochs, colour = range(1, seeds.shape[1] + 1), f"C{number}"
+            axes.fill_between(epochs, seeds.min(axis=0), seeds.max(axis=0), alpha=0.2, color=colour)
+            axes.plot(epochs, seeds.mean(axis=0), label=name, marker=MARKS[number], color=colour)
+            last = f"{seeds[:, -1].mean():.3f} ({seeds[:, -1].min():.3f} to {seeds[:, -1].max():.3f})"
+            said.append(f"{name}, batches of {size}: {last} after the last epoch")
+        axes.set(xlabel="epoch", xticks=epochs, title=f"batches of {size}")
+        _costs(axes)
+    figure.axes[0].set_ylabel(ylabel)
+    figure.axes[0].legend(frameon=False)
+    return Described(figure, f"{ylabel.capitalize()} over the epochs, mean and range of the seeds. {'; '.join(said)}.")
+
+
+def plot_schedules(schedules: Mapping[str, Callable[[int], float]], epochs: int, title: str = "") -> Described:
+    """Plot the learning rate that each schedule has in each epoch."""
+    figure = Figure(figsize=(6.5, 3), layout="constrained")
+    axes, said = figure.subplots(), []
+    for number, (name, schedule) in enumerate(schedules.items()):
+        rates = [schedule(epoch) for epoch in range(1, epochs + 1)]
+        axes.plot(range(1, epochs + 1), rates, marker=MARKS[number], label=name)
+        highest = f", up to {max(rates):.2g} in epoch {int(np.argmax(rates)) + 1}" if rates[0] < max(rates) else ""
+        said.append(f"{name} from {rates[0]:.2g}{highest} to {rates[-1]:.2g}")
+    axes.set(xlabel="epoch", ylabel="learning rate", title=title)
+    axes.legend(frameon=False)
+    axes.grid(alpha=0.3)
+    return Described(figure, f"{title}. Learning rates over {epochs} epochs: {'; '.join(said)}.")
+
+
+def _costs(axes: Axes) -> None:
+    """A logarithmic axis of costs, with plain numbers at 1, 2 and 5."""
+    axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    plain_numbers(axes.yaxis)

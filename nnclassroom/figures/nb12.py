@@ -1,0 +1,214 @@
+"""What notebook 12 shows of exchanges: letters, the ring in pictures, recorded times."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from cuda_on_cpu import emulate
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.figures import overheads
+from nnclassroom.figures.common import INK, Described
+from nnclassroom.recorded_words import in_words
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.kernels.peer import all_reduce
+from nncourse.parallel.simulation import Message, SimulatedGroup, count, fit_link, simulate
+
+MOST_RANKS = 8  # of a picture
+SHADES = ("#d6e6f5", "#1f77b4")  # of a chunk that holds one rank's numbers, and all but the last rank's
+WHOLE = "tab:green"
+
+
+# ---- letters
+
+
+def letters(messages: Sequence[Message]) -> str:
+    """Each message in a line: who sends how much to whom, when it leaves and arrives."""
+    lines = []
+    for message in sorted(messages, key=lambda each: each.begin):
+        when = f"leaves at {message.begin:g} s, is there at {message.arrival:g} s"
+        lines.append(f"rank {message.source} → rank {message.to}: {count(message.values.size)}, {when}")
+    return "\n".join(lines)
+
+
+# ---- the ring
+
+
+class _Watched:
+    """A member's group that keeps what the member's vector is before each letter comes, and where it sends from."""
+
+    def __init__(self, group: SimulatedGroup, vector: np.ndarray):
+        self.group, self.vector = group, vector
+        self.rank, self.size = group.rank, group.size
+        self.seen: list[np.ndarray] = []
+        self.sent: list[int] = []
+        self.to = self.rank
+
+    def send(self, vector: np.ndarray, to: int, tag: int = 0) -> None:
+        self.sent.append((vector.ctypes.data - self.vector.ctypes.data) // self.vector.itemsize)
+        self.to = to
+        self.group.send(vector, to, tag)
+
+    def receive(self, vector: np.ndarray, source: int, tag: int = 0) -> None:
+        self.seen.append(self.vector.copy())
+        self.group.receive(vector, source, tag)
+
+
+def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[tuple[np.ndarray, int]]], int]:
+    """For each rank what its chunks hold before each letter, and at the end; and which chunk it sends then, or −1.
+
+    Every chunk is one number here, and rank r's are all 2^r: so the sum says who is in it. The second result is whom
+    rank 0 sends to.
+    """
+
+    def part(group: SimulatedGroup) -> tuple[list[tuple[np.ndarray, int]], int]:
+        vector = np.full(size, 2**group.rank, np.float32)
+        watched = _Watched(group, vector)
+        kernel(watched, vector)
+        return list(zip([*watched.seen, vector], [*watched.sent, -1], strict=True)), watched.to
+
+    results = simulate(part, size).results
+    return [states for states, _ in results], results[0][1]
+
+
+def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: str = "") -> Described:
+    """The steps of a ring, the course's unless another is given: for each rank its chunks, and who is in them."""
+    if not 2 <= size <= MOST_RANKS:
+        raise CourseError(f"wanted from 2 to {MOST_RANKS} ranks for the picture of a ring; got {size}")
+    states, first = ring_states(kernel or find("all_reduce")["ring"], size)
+    steps = len(states[0])
+    if steps != 2 * size - 1 or any(len(each) != steps for each in states):
+        raise CourseError(f"wanted a ring, in which each of {size} ranks sends {2 * size - 2} times")
+    columns = (steps + 1) // 2 if size > 3 else steps
+    figure = Figure(figsize=(10.0, 0.75 + 2 * (0.55 + 0.33 * size) / (1 if size > 3 else 2)), dpi=100)
+    rows = -(-steps // columns)
+    places = figure.subplots(rows, columns, squeeze=False).ravel()
+    figure.subplots_adjust(left=0.07, right=0.99, top=0.84, bottom=0.1, hspace=0.42, wspace=0.08)
+    figure.suptitle(title, fontsize=11)
+    for step, axes in enumerate(places):
+        axes.set_axis_off()
+        if step >= steps:
+            continue
+        name = "start" if step == 0 else f"after step {step}"
+        axes.set_title(name if step < steps - 1 else f"{name}: done", fontsize=9)
+        for rank in range(size):
+            values, sent = states[rank][step]
+            for chunk, value in enumerate(values.astype(int)):
+                _chunk(axes, chunk, rank, int(value), size, chunk == sent)
+            if step % columns == 0:
+                axes.text(-0.2, rank + 0.5, f"rank {rank}", ha="right", va="center", fontsize=9, color=INK)
+        axes.set(xlim=(-0.06, size + 0.06), ylim=(size + 0.06, -0.06))
+    goes = "below (the last to rank 0)" if first == 1 else "above (rank 0 to the last)"
+    note = f"the digits: whose numbers are added up in a chunk; framed: sent next, to the rank {goes}"
+    figure.text(0.5, 0.02, note, ha="center", fontsize=9, color=INK)
+    return Described(figure, " ".join(_told(states, size)))
+
+
+def _chunk(axes: Any, column: int, row: int, value: int, size: int, is_sent: bool) -> None:
+    ranks = [rank for rank in range(size) if value >> rank & 1]
+    whole = len(ranks) == size
+    share = (len(ranks) - 1) / max(size - 2, 1)
+    light, dark = (np.array([int(shade[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for shade in SHADES)
+    colour = WHOLE if whole else tuple(light + share * (dark - light))
+    axes.add_patch(Rectangle((column + 0.05, row + 0.08), 0.9, 0.84, facecolor=colour, edgecolor="none"))
+    if is_sent:
+        frame = {"facecolor": "none", "edgecolor": "tab:red", "linewidth": 2}
+        axes.add_patch(Rectangle((column + 0.05, row + 0.08), 0.9, 0.84, **frame))
+    ink = "white" if whole or share > 0.5 else "black"
+    words = "".join(map(str, ranks))
+    axes.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=8 if size < 6 else 6, color=ink)
+
+
+def _told(states: Sequence[Sequence[tuple[np.ndarray, int]]], size: int) -> Iterator[str]:
+    yield f"A ring of {size} ranks with {size} chunks each."
+    for step in range(len(states[0]) - 1):
+        sends = ", ".join(f"rank {rank} chunk {states[rank][step][1]}" for rank in range(size))
+        whole = sum(int(value) == 2**size - 1 for rank in range(size) for value in states[rank][step + 1][0])
+        yield f"In step {step + 1} are sent: {sends}; then {whole} of {size * size} chunks are whole."
+
+
+# ---- the all-reduce inside kernels
+
+
+def peer_text(*names: str) -> str:
+    """Some functions of kernels/peer/all_reduce.cu, as they stand there, without the comments above them."""
+    parts = [re.sub(r"^(?://.*\n)+", "", part) for part in all_reduce.source(2).text.split("\n\n")]
+    found = {match[1]: part for part in parts if (match := re.search(r"void (?:__launch\S+\s+)?(\w+)\(", part))}
+    for name in names:
+        refuse_unknown("a function of all_reduce.cu", name, found)
+    return "\n\n".join(found[name] for name in found if name in names)
+
+
+def emulated_all_reduce(devices: int = 4, n: int = 100, way: str = "flags") -> str:
+    """Run the kernel of all_reduce.cu on the CPU emulator, and say what came of it; or why that cannot be."""
+    if reason := emulate.why_not():
+        return f"The emulator cannot run here: {reason}"
+    vectors = list(np.random.default_rng(0).standard_normal((devices, n), dtype=np.float32))
+    (truth,) = all_reduce.after_rounds(vectors, 1)[:1]
+    all_reduce.Simulated(devices).all_reduce(vectors, way)
+    same = all((vector == truth).all() for vector in vectors)
+    return (
+        f"{way}, {devices} devices, {n} numbers: {'the right sum, and the same bits everywhere' if same else 'wrong'}"
+    )
+
+
+# ---- recorded times
+
+
+def recorded_all_reduce() -> str:
+    """The times of the sum over GPUs, as recorded, with machine and date; one line where there are none."""
+    found = overheads.recorded("all_reduce")
+    if not found:
+        return "The sum over several GPUs: not recorded yet."
+    lines = []
+    for devices in sorted({record["devices"] for record in found["records"]}):
+        chosen = [record for record in found["records"] if record["devices"] == devices]
+        gpu = found["machine"].split(",")[0]
+        lines += [f"{devices} × {gpu}, {found['date']}; µs for the sum of n numbers on each", *_table(chosen), ""]
+    return "\n".join(lines[:-1])
+
+
+def _table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each contender, its α and β fitted to its times."""
+    sizes = sorted({record["n"] for record in records})
+    contenders = list(dict.fromkeys(record["contender"] for record in records))
+    width = 1 + max(len(in_words(contender)) for contender in contenders)
+    yield f"{'n':{width}}" + "".join(f"{n:>12,}" for n in sizes) + f"{'α, µs':>9}{'β, GB/s':>9}"
+    for contender in contenders:
+        times = {record["n"]: record["seconds"] for record in records if record["contender"] == contender}
+        cells = "".join(f"{1e6 * times[n]:12.1f}" if n in times else f"{'–':>12}" for n in sizes)
+        fitted = ""
+        if len(times) > 3:
+            link = fit_link([4 * n for n in times], list(times.values()))
+            fitted = f"{1e6 * link.latency:9.1f}{link.bandwidth / 1e9:9.0f}"
+        yield f"{in_words(contender):{width}}{cells}{fitted}"
+
+
+def recorded_epochs() -> str:
+    """A step of one GPU and of several that share each batch, as recorded, with machine and date.
+
+    Steps are graphs of kernels; one GPU has the whole epoch in one kernel too, where that fits.
+    """
+    found = overheads.recorded("data_parallel")
+    if not found:
+        return "Epochs on several GPUs: not recorded yet."
+    steps: dict[int, dict[str, float]] = {}
+    for each in sorted(found["records"], key=lambda each: (each["devices"], each["contender"] == "one_kernel")):
+        name = (
+            f"{each['devices']} GPU{'s' * (each['devices'] > 1)}{', one kernel' * (each['contender'] == 'one_kernel')}"
+        )
+        steps.setdefault(each["batch"], {})[name] = each["seconds_a_step"]
+    names = list(dict.fromkeys(name for times in steps.values() for name in times))
+    lines = [
+        f"{found['machine'].split(',')[0]}, {found['date']}; µs a step",
+        f"{'rows of a batch':16}" + "".join(f"{name:>{len(name) + 3}}" for name in names),
+    ]
+    for batch, times in sorted(steps.items()):
+        cells = (f"{1e6 * times[name]:.0f}" if name in times else "–" for name in names)
+        lines.append(
+            f"{batch:<16,}" + "".join(f"{cell:>{len(name) + 3}}" for name, cell in zip(names, cells, strict=True))
+        )
+    return "\n".join(lines)

@@ -1,0 +1,173 @@
+"""Figures and tables of deep networks: what happens from layer to layer, a block with its shortcut, a network's plan.
+
+deep_networks.plot_by_layer({"plain": norms}, "norm")      # lines over the layers, on a logarithmic axis
+deep_networks.plot_block()                                 # the two ways through a block, forward and back
+print(deep_networks.plan(resnet(34)))
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from nnclassroom.figures.common import INK, Described
+from nnclassroom.figures.nb14_recorded import table
+from nncourse.errors import CourseError
+from nncourse.model.image_layers import Convolution, MaxPool
+from nncourse.model.layers import Dense, Layer, LayerSequence, Shape
+from nncourse.model.network import Network
+from nncourse.model.residual import BatchNorm, Residual
+
+BLUE, ORANGE = "#1f77b4", "#e07b00"
+BOXES = ("convolution", "batch norm, ReLU", "convolution", "batch norm")  # of the body, upwards
+
+
+# ---- figures
+
+
+def plot_by_layer(lines: Mapping[str, Sequence[float]], ylabel: str, title: str = "") -> Described:
+    """Plot numbers above 0, one for each layer from the lowest, on a logarithmic axis."""
+    if not lines or any(not np.all(np.isfinite(line)) or min(line) <= 0 for line in lines.values()):
+        raise CourseError("wanted a finite number above 0 for each layer")
+    figure = Figure(figsize=(7.0, 3.8), dpi=100, layout="constrained")
+    axes = figure.subplots()
+    for number, (label, line) in enumerate(lines.items()):
+        style = {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
+        axes.plot(range(len(line)), line, label=label, markersize=3.5, **style)
+    axes.set(xlabel="layer, from the input upwards", ylabel=ylabel, yscale="log", title=title)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+    ends = "; ".join(
+        f"{label}: {line[0]:.2g} at the bottom, {line[-1]:.2g} at the top" for label, line in lines.items()
+    )
+    what = f"{title}: {ylabel}" if title else ylabel
+    return Described(figure, f"{what}, over the layers. {ends}.".replace("e-", "e−"))
+
+
+def plot_block() -> Described:
+    """Draw a block of a ResNet twice: with the ways of the activations up, and with those of the gradient down."""
+    figure = Figure(figsize=(7.6, 4.6), dpi=100)
+    for place, (upwards, title) in enumerate(((True, "forward"), (False, "on the way back"))):
+        axes = figure.add_axes((0.5 * place, 0, 0.5, 0.94))
+        axes.set_title(title, fontsize=11)
+        _block(axes, upwards)
+        axes.set(xlim=(0, 5), ylim=(-0.4, 7.2))
+        axes.set_axis_off()
+    words = (
+        "A block: two convolutions with batch normalisation behind each, and beside them a shortcut. Forward, A goes "
+        "up through both, and what comes out of both is added; then ReLU. On the way back the gradient goes through "
+        "ReLU, then, as it is, down both ways, and where they meet below it is added."
+    )
+    return Described(figure, words)
+
+
+def _block(axes: Axes, upwards: bool) -> None:
+    colour = BLUE if upwards else ORANGE
+    for number, text in enumerate(BOXES):
+        _box(axes, 0.9, 1 + number, 2.1, 0.62, text)
+    axes.text(1.95, 5.32, "+", ha="center", va="center", fontsize=15, color=INK)
+    axes.add_patch(FancyBboxPatch((1.72, 5.1), 0.46, 0.44, boxstyle="circle,pad=0.02", fill=False, edgecolor=INK))
+    _box(axes, 1.35, 6.0, 1.2, 0.5, "ReLU")
+    levels = [-0.1, 1, 1.62, 2, 2.62, 3, 3.62, 4, 4.62, 5.04, 5.6, 6.0, 6.5, 7.1]
+    for low, high in zip(levels[::2], levels[1::2], strict=True):
+        _arrow(axes, (1.95, low), (1.95, high), upwards, colour)
+    right = 3.9
+    axes.plot([1.95, right, right], [0.45, 0.45, 5.32], color=colour, linewidth=2)
+    axes.plot([2.24, right], [5.32, 5.32], color=colour, linewidth=2)
+    ends = ((right - 0.6, 5.32), (2.24, 5.32)) if upwards else ((right - 0.6, 0.45), (1.99, 0.45))
+    _arrow(axes, *ends, True, colour)
+    axes.text(right + 0.12, 2.9, "shortcut", rotation=90, va="center", color=INK, fontsize=10)
+    below, above = ("A", "max(0, F(A) + A)") if upwards else ("D through F, plus D", "G;  behind ReLU: D")
+    axes.text(1.8, 0.0, below, ha="right", va="center", fontsize=10, color=INK)
+    axes.text(2.15, 6.9, above, ha="left", va="center", fontsize=10, color=INK)
+
+
+def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str) -> None:
+    style = {"boxstyle": "round,pad=0.02", "facecolor": "0.94", "edgecolor": "0.5"}
+    axes.add_patch(FancyBboxPatch((x, y), width, height, **style))
+    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9)
+
+
+def _arrow(axes: Axes, low: tuple, high: tuple, upwards: bool, colour: str) -> None:
+    start, end = (low, high) if upwards else (high, low)
+    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 2, "shrinkA": 0})
+
+
+# ---- the plan of a network
+
+
+class Part(NamedTuple):
+    """Some layers of a plan: their name, a sample's shape behind them, parameters, and multiplications a sample.
+
+    `blocks` is how many blocks they are, 0 where they are none.
+    """
+
+    name: str
+    shape: Shape
+    parameters: int
+    products: int
+    blocks: int = 0
+
+
+def parts(network: Network) -> list[Part]:
+    """Layers that do something, in order; blocks of one stage together."""
+    found: list[Part] = []
+    for layer, below, shape in zip(network.layers, network.shapes, network.shapes[1:], strict=False):
+        parameters = sum(array.size for array in layer.parameters)
+        products = sum(_products(layer, below))
+        name = _name(layer)
+        last = found[-1] if found else None
+        blocks = int(isinstance(layer, Residual))
+        if last and blocks and last.blocks and (last.name, last.shape) == (name, shape):
+            found[-1] = Part(name, shape, last.parameters + parameters, last.products + products, last.blocks + 1)
+        else:
+            found.append(Part(name, shape, parameters, products, blocks))
+    return found
+
+
+def _name(layer: Layer) -> str:
+    match layer:
+        case Residual():
+            return f"block of {sum(isinstance(each, Convolution | Dense) for each in layer.body.layers)} layers"
+        case Convolution():
+            k = layer.W.shape[-1]
+            return f"convolution {k}×{k}, stride {layer.stride}"
+        case MaxPool():
+            return f"max-pool {layer.size}×{layer.size}, stride {layer.stride}"
+        case Dense():
+            return "dense"
+        case BatchNorm():
+            return "batch normalisation"
+    return repr(layer)
+
+
+def _products(layer: Layer, below: Shape) -> Iterator[int]:
+    """Multiplications of weights for one sample: of each convolution and dense layer, those in blocks included."""
+    if isinstance(layer, Residual):
+        for part in (layer.body, layer.shortcut):
+            if part:
+                yield from _products(part, below)
+    elif isinstance(layer, LayerSequence):
+        for each in layer.layers:
+            yield from _products(each, below)
+            below = each.shape_after(below)
+    elif isinstance(layer, Convolution | Dense):
+        yield layer.W.size * prod(layer.shape_after(below)[1:])
+
+
+def plan(network: Network) -> str:
+    """The parts as a table: shape behind each, parameters, and millions of multiplications a sample."""
+    rows = parts(network)
+    heads = ["", "gives", "parameters", "million products"]
+    lines = []
+    for row in rows:
+        name = f"{row.blocks} × {row.name}" if row.blocks > 1 else row.name
+        lines.append([name, "×".join(map(str, row.shape)), f"{row.parameters:,}", f"{row.products / 1e6:,.1f}"])
+    together = sum(row.parameters for row in rows), sum(row.products for row in rows) / 1e6
+    lines.append(["together", "", f"{together[0]:,}", f"{together[1]:,.1f}"])
+    return table(heads, lines)

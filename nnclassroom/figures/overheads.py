@@ -1,0 +1,263 @@
+"""Overheads of a GPU: launches, synchronisation, transfers. Measured here, or as recorded on another machine.
+
+known("launch")     measured on this machine's GPU; without one, as recorded by `python -m benchmarks.overheads`;
+                    None if nothing was recorded
+recorded("gpu")     a whole file of benchmarks/results; {} if there is none
+"""
+
+import contextlib
+import functools
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from nnclassroom import timing
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.nb08_to_10 import H200, Multiprocessor
+from nnclassroom.figures import recorded_seconds
+from nnclassroom.judge import check
+from nnclassroom.timing import anatomy
+from nncourse import device as devices
+from nncourse.backend import choose
+from nncourse.cuda.compile import gpu_kernel
+from nncourse.epochs.dense import random_targets
+from nncourse.errors import CourseError, DoesNotFitError
+from nncourse.language import ROOT
+from nncourse.model.network import make_network
+from nncourse.model.training import train_step_by_step
+from nncourse.model.updates import SGD
+
+RESULTS = ROOT / "benchmarks" / "results"
+NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch
+MOVES = {  # operations of a step that run on the GPU, each with its own transfers
+    "nothing": (),
+    "dense_forward": ("dense_forward",),
+    "the three products": anatomy.PRODUCTS,
+}
+MOVED_WORDS = {  # of what is moved to the GPU, where it is not one operation
+    "nothing": "nothing",
+    "the three products": "the three products",
+    "everything, one at a time": "everything, one at a time",
+    "everything, and it stays there": "everything, and it stays there",
+}
+
+
+@functools.cache
+def recorded(name: str) -> dict:
+    """The contents of a results file, with machine and date; {} if there is none."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def table(name: str) -> list[dict]:
+    """The records of one part of the GPU benchmark, as benchmarks/README.md lists them."""
+    return recorded("gpu").get("tables", {}).get(name, [])
+
+
+def where(name: str = "overheads", part: str = "") -> str:
+    """Source of the numbers, for a figure: this GPU, or the recorded GPU and the date."""
+    if devices.gpu_available():
+        return f"measured here, {devices.describe('gpu').split(',')[0]}"
+    return recorded_where(name, part)
+
+
+def recorded_where(name: str, part: str = "") -> str:
+    """The GPU and the date of a results file; the date of one of its parts, where parts have their own."""
+    if not (found := recorded(name)):
+        return "not recorded yet"
+    date = found.get("dates", {}).get(part, found["date"])
+    return f"recorded, {found['machine'].split(',')[0]}, {date}"
+
+
+@functools.cache
+def known(what: str):
+    """The result of one of MEASURES: measured here if there is a GPU, else as recorded, else None."""
+    if devices.gpu_available():
+        return MEASURES[what]()
+    return recorded("gpu" if what == "limits" else "overheads").get(what)
+
+
+def speeds(side: int = 4096) -> dict[str, float]:
+    """FLOP per second of each kernel of dense_forward on square matrices of this side: measured here, or recorded."""
+    if devices.gpu_available():
+        operation = find("dense_forward")
+        names = [kernel.name for kernel in operation.kernels.values() if kernel.cuda]
+        rows = timing.time_kernels(operation, dict.fromkeys(operation.size_names, side), names)
+        return {row.kernel: row.flops / row.seconds for row in rows}
+    return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
+
+
+# Of layers in the benchmark, which notebooks 10 and 14 show.
+LAYER_WORDS = {
+    "digits CNN, layer 2": "digits CNN, layer 2",
+    "64 channels, 37 × 50": "64 channels, 37 × 50",
+    "128 channels, 19 × 25": "128 channels, 19 × 25",
+    "512 channels, 5 × 7": "512 channels, 5 × 7",
+}
+
+
+def convolution_seconds(layer: str, sizes: dict[str, int], kernels: Sequence[str]) -> dict[str, float]:
+    """Seconds of these kernels of convolution_forward, measured here on these sizes; without a GPU as recorded.
+
+    `layer` is the layer's name in the benchmark. Kernels that cannot run here, or were not recorded, are left out.
+    """
+    if devices.gpu_available():
+        rows = timing.time_kernels(find("convolution_forward"), sizes, kernels)
+        return {row.kernel: row.seconds for row in rows if row.seconds}
+    rows = [row for row in table("convolutions") if (row["layer"], row["pass"]) == (layer, "forward")]
+    return {row["kernel"]: row["seconds"] for row in rows if row["kernel"] in kernels}
+
+
+def multiprocessor() -> Multiprocessor:
+    """The limits of one multiprocessor of the known GPU; of an H200 if none is known."""
+    chip = known("chip")
+    return Multiprocessor(**{name: chip[name] for name in vars(H200)}) if chip else H200
+
+
+# ---- the measurements, each for a machine with a GPU
+
+
+def chip() -> dict:
+    """Limits of the GPU, from its device attributes."""
+    import cupy
+
+    found = cupy.cuda.Device().attributes
+    return {
+        "multiprocessors": found["MultiProcessorCount"],
+        "clock": 1000 * found.get("ClockRate", 0),  # Hz; 0 if unknown
+        "warps": found["MaxThreadsPerMultiProcessor"] // 32,
+        "blocks": found.get("MaxBlocksPerMultiprocessor", H200.blocks),
+        "registers": found["MaxRegistersPerMultiprocessor"],
+        "shared_bytes": found["MaxSharedMemoryPerMultiprocessor"],
+        "reserved_bytes": found.get("ReservedSharedMemoryPerBlock", H200.reserved_bytes),
+    }
+
+
+def launch() -> dict[str, float]:
+    """Seconds per launch of an empty kernel: queued without waiting, and waiting for each."""
+    kernel = gpu_kernel(timing.NOTHING, "nothing")
+    waited = devices.seconds(lambda: (kernel((1,), (1,), ()), devices.synchronise("gpu")))
+    return {"queued": timing.seconds_of_nothing("gpu"), "waited": waited}
+
+
+def transfers() -> list[dict]:
+    """Seconds to transfer arrays of 4 bytes to 256 MB to the GPU, and back."""
+    rows = []
+    for numbers in (4**power for power in range(14)):
+        array = np.ones(numbers, np.float32)
+        there = devices.to_device(array, "gpu")
+        sent = devices.seconds(lambda a=array: (devices.to_device(a, "gpu"), devices.synchronise("gpu")))
+        fetched = devices.seconds(lambda a=there: devices.to_device(a, "cpu"))
+        rows.append({"bytes": array.nbytes, "there": sent, "back": fetched})
+    return rows
+
+
+def lie() -> list[dict]:
+    """Seconds of one call of dense_forward by the host's clock, without and with waiting for the GPU."""
+    kernel, rows = find("dense_forward")["cupy"], []
+    for side in (64, 256, 1024, 4096):
+        case = check.random_case(kernel.operation, dict.fromkeys(kernel.operation.size_names, side))
+        there = [devices.to_device(array, "gpu") for array in case.arguments]
+
+        def clocked(wait: bool, there=there) -> float:
+            devices.synchronise("gpu")
+            start = time.perf_counter()
+            kernel(*there)
+            if wait:
+                devices.synchronise("gpu")
+            return time.perf_counter() - start
+
+        clocked(True)
+        pair = (statistics.median(clocked(wait) for _ in range(9)) for wait in (False, True))
+        rows.append({"side": side, **dict(zip(("without", "with"), pair, strict=True))})
+    return rows
+
+
+def samples(sizes: tuple[int, ...], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """n random samples and targets for a network."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, sizes[0]), dtype=np.float32)
+    return X, random_targets(rng, (n, sizes[-1]))
+
+
+def step() -> dict[str, list[dict]]:
+    """The parts of a training step with separate CUDA kernels, for each of NETWORKS."""
+    backend = choose("cuda", dense_sgd_epoch="steps")
+    found = {}
+    for sizes, batch in NETWORKS.items():
+        parts = anatomy.parts_of_step(make_network(sizes), *samples(sizes, batch), backend)
+        found["-".join(map(str, sizes))] = [asdict(part) for part in parts]
+    return found
+
+
+def moving() -> dict[str, float]:
+    """Seconds of a step of 30-60-10-1 with some operations on the GPU, the data on the CPU; and with all on the GPU."""
+    sizes, (cpu, gpu) = (30, 60, 10, 1), (choose("numpy"), choose("cuda", dense_sgd_epoch="steps"))
+    X, Y = samples(sizes, 10)
+    network, found = make_network(sizes), {}
+    everything = {name for name, _ in anatomy.calls_of_step(network, X, Y, cpu)}
+    for label, moved in {**MOVES, "everything, one at a time": everything}.items():
+        found[label] = anatomy.seconds_of_step(network, X, Y, anatomy.Mixed(moved, cpu, gpu))
+    found["everything, and it stays there"] = anatomy.seconds_of_step(network, X, Y, gpu)
+    return found
+
+
+def batches() -> list[dict]:
+    """Seconds per sample of 30-60-10-1 with each kernel of dense_sgd_epoch, at several batch sizes."""
+    return [
+        {"batch": batch, "kernel": name, "seconds": seconds}
+        for batch in (1, 10, 100, 1000)
+        for name, seconds in epoch_seconds((30, 60, 10, 1), batch, "gpu").items()
+    ]
+
+
+def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, float]:
+    """Seconds a sample by each kernel of dense_sgd_epoch for that device, and step by step.
+
+    Kernels that make no calls between steps run more steps, so that the cost of starting them is negligible.
+    """
+    network = make_network(sizes)
+    few = batch * max(2, min(100, 50_000 // batch))
+    many = batch * max(2, min(1000, 50_000 // batch)) if device == "gpu" else few
+    backend = choose("cuda" if device == "gpu" else "numpy", dense_sgd_epoch="steps")
+    there, (X, Y) = network.on(backend), map(backend.to_device, samples(sizes, few))
+    step_by_step = functools.partial(train_step_by_step, there, X, Y, batch, 0.01, backend, SGD())
+    found = {"steps": devices.seconds(step_by_step, device) / few}
+    for name, kernel in find("dense_sgd_epoch").kernels.items():
+        if kernel.device == device and not kernel.missing():
+            arrays = (network.flat_parameters.copy(), *samples(sizes, many))
+            parameters, X, Y = (devices.to_device(array, device) for array in arrays)
+            epoch = functools.partial(kernel, parameters, network.architecture, X, Y, batch, 0.01)
+            with contextlib.suppress(DoesNotFitError):
+                found[name] = devices.seconds(epoch, device) / many
+    return found
+
+
+def double(device: str = "gpu") -> dict[str, float]:
+    """FLOP per second of the library's matrix product, in single and in double precision."""
+    side = 4096 if device == "gpu" else 768
+    rows, found = np.random.default_rng(0).standard_normal((side, side)), {}
+    for name, dtype in (("single", np.float32), ("double", np.float64)):
+        there = devices.to_device(rows.astype(dtype), device)
+        found[name] = 2 * side**3 / devices.seconds(lambda a=there: a @ a, device, pick=min)
+    return found
+
+
+MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gpu")} | {
+    part.__name__: part
+    for part in (
+        *(chip, launch, transfers, lie, step, moving, batches, double),
+        *(recorded_seconds.sums, recorded_seconds.weight_gradients, recorded_seconds.counting),
+    )
+}
+
+
+def measure() -> dict:
+    """The results of all MEASURES, for a results file. Raises CourseError without a GPU."""
+    if not devices.gpu_available():
+        raise CourseError(f"the overheads are those of a GPU: {devices.why_no_gpu()}")
+    return {name: measured() for name, measured in MEASURES.items()}

@@ -1,0 +1,425 @@
+"""A picture of a kernel's memory accesses: which thread reads and writes which element, and how well they coalesce.
+
+    from nnclassroom.figures import picture
+    picture.show("sigmoid", "naive", n=10, block=4)                    # in a notebook: a figure and a table, each time
+    seen = picture.show("dense_forward", "tiled", batch=8, n_in=8, n_out=8, block=(4, 4), TILE=4)
+    print(seen)                                                        # the table alone
+    seen.plot(block=1)                                                 # the figure of one block
+
+The kernel runs under the CPU emulator, so no GPU is needed; the sizes must be small.
+"""
+
+import dis
+import re
+import sys
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from math import prod
+from types import FrameType
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Patch
+
+from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Memory, Trace
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.figures.accesses import Accesses, accesses, launched, spread, table, worst_request, wrapped
+from nnclassroom.figures.described import WordedFigure
+from nnclassroom.judge import check
+from nnclassroom.pages import running_ipython
+from nncourse.errors import CourseError
+from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.operation import Operation
+
+SMALL = {"n": 10, "batch": 4, "n_in": 6, "n_out": 5, "classes": 3}
+OF_IMAGES = {"batch": 1, "c": 1, "c_in": 1, "c_out": 1, "h_in": 8, "w_in": 8, "h_out": 8, "w_out": 8}
+OF_IMAGES |= {"k": 3, "size": 2, "stride": 1, "before": 1, "after": 1, "padding": 0}
+BLOCKS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#72b7b2", "#eeca3b", "#5d69b1")  # repeated
+MANY, OTHERS, RED, EDGE = "#b8bcc4", "#ececec", "#d62728", "#8a8f98"
+ROW, MOST, BEYOND = 32, 64, 3  # cells per row of a long array; most rows or columns drawn; rows drawn out of bounds
+EDGES = {  # style of a cell: colour, width in points, distance from the cell's border, dashes
+    "plain": (EDGE, 0.6, 0.0, "-"),
+    "idle": (EDGE, 0.9, 0.0, ":"),
+    "beyond": ("white", 0.6, 0.0, "-"),
+    "framed": ("black", 1.1, 0.05, "-"),
+    "request": ("#8e00c9", 2.2, 0.0, "-"),  # the worst request of a warp
+}
+KINDS = {READ: "read", WRITE: "written", ATOMIC: "atomic updates"}
+CELL_INCHES = (0.32, 0.28, 0.24, 0.2, 0.17, 0.14, 0.11, 0.08, 0.05)
+LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.5, 7.0, 7.5  # inches, around a panel and of all
+LETTERS = 78  # of a line of the title
+OF_A_TEXT = "text"  # the name of a kernel that is shown from its text: whose it is, nobody knows
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The result of show(): the accesses and their figure. A notebook displays both; print() gives the table."""
+
+    accesses: Accesses
+
+    @cached_property
+    def figure(self) -> WordedFigure:
+        return self.plot()
+
+    def plot(self, block: int | None = None) -> WordedFigure:
+        """The figure; with `block`, only that block's accesses, coloured by thread."""
+        return plot_accesses(self.accesses, block)
+
+    def __str__(self) -> str:
+        return table(self.accesses)
+
+    __repr__ = __str__
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.figure, self.accesses)
+
+
+def show(
+    operation: str | Operation,
+    kernel: str | CudaKernel,
+    block: int | tuple[int, ...] | None = None,
+    grid: int | tuple[int | str, ...] | None = None,
+    seed: int = 0,
+    **sizes: int,
+) -> Picture:
+    """The picture of a CUDA kernel on random data. `kernel` is a kernel of the operation, its name, or a CUDA text.
+
+    `block` (threads per block) and `grid` are the kernel's own unless given; `seed` chooses the data. `sizes` sets
+    sizes of the contract by letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for
+    anything unknown.
+
+    A notebook shows the value of a cell's last line only. A call that is a line of its own is shown wherever it stands.
+    """
+    operation = find(operation) if isinstance(operation, str) else operation
+    wanted = {name: value for name, value in (("block", block), ("grid", grid)) if value is not None}
+    launch = {name: (value,) if isinstance(value, int) else tuple(value) for name, value in wanted.items()}
+    constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.shapes.free_names}
+    kernel = replace(_with_constants(_kernel(operation, kernel), constants), plans={}, **launch)
+    for name, size in sizes.items():
+        least = int(name in operation.shapes.dims)
+        if not isinstance(size, int) or size < least:
+            raise CourseError(f"{operation.name}: wanted sizes from {least} up, got {name}={size!r}")
+    small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL
+    sizes = {name: small.get(name, 4) for name in operation.shapes.free_names} | sizes
+    arguments = zip(operation.arguments, check.random_case(operation, sizes, seed).arguments, strict=True)
+    shown = Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
+    if running_ipython() and _is_dropped(sys._getframe(1)):
+        shown._ipython_display_()
+    return shown
+
+
+def _is_dropped(caller: FrameType) -> bool:
+    """Whether the caller drops the value of the call it is at, since the call is a statement of its own."""
+    following = (step.opname for step in dis.get_instructions(caller.f_code) if step.offset > caller.f_lasti)
+    return next(following, "") == "POP_TOP"
+
+
+def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
+    """Find the kernel by name, or build it from a CUDA text, which is launched as the operation's first CUDA kernel."""
+    cuda = [there for there in operation.kernels.values() if isinstance(there, CudaKernel)]
+    if isinstance(kernel, str) and "__global__" in kernel:
+        if not cuda:
+            raise CourseError(f"{operation.name}: wanted an operation with CUDA kernels; it has none")
+        launch = {option: getattr(cuda[0], option) for option in ("block", "grid", "over", "shared")}
+        return kept_kernels.build(operation, OF_A_TEXT, kernel, launch)
+    if isinstance(kernel, str):
+        kernel = operation[kernel]
+    if not isinstance(kernel, CudaKernel):
+        names = ", ".join(there.name for there in cuda)
+        raise CourseError(f"{operation.name}: wanted a CUDA kernel, one of {names}, or a CUDA text; got {kernel}")
+    return kernel
+
+
+def _with_constants(kernel: CudaKernel, constants: dict[str, int]) -> CudaKernel:
+    """The same kernel with other values for constants that its text #defines."""
+    text = kernel.source.text
+    for name, value in constants.items():
+        text, changed = re.subn(rf"^([ \t]*#define[ \t]+{name}[ \t]+)\S+", rf"\g<1>{value}", text, flags=re.MULTILINE)
+        if not changed:
+            names = ", ".join(kernel.operation.shapes.free_names)
+            raise CourseError(
+                f"{kernel.operation.name}: wanted a size ({names}) or a constant that the text defines; got {name}"
+            )
+    return replace(kernel, source=replace(kernel.source, text=text))
+
+
+# ---- the figure
+
+
+class Cell(NamedTuple):
+    """One cell of a panel. `style` is one of EDGES; `request` tells whether it belongs to the worst request."""
+
+    row: int
+    column: int
+    faces: list  # colours, side by side
+    text: str
+    style: str
+    request: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One grid of cells: an array as read or as written, or the threads."""
+
+    title: str
+    xlabel: str
+    ylabel: str
+    columns: range
+    rows: range
+    cells: list[Cell]
+    words: str = ""  # on the worst request
+
+
+def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
+    """Draw which thread reads and writes which element. Colours are blocks or, with `block`, the threads of that block.
+
+    There is a panel for the threads, for each array as read and as written, and for the shared memory of one block. A
+    number in a cell is the only thread that accesses it; 8× means 8 accesses by several threads. Out-of-bounds accesses
+    are red. Raises CourseError for a block that is not in the grid.
+    """
+    trace = accesses.trace
+    if block is not None and not 0 <= block < prod(trace.grid):
+        raise CourseError(f"wanted a block from 0 to {prod(trace.grid) - 1}, got {block}")
+    panels = _panels(accesses, block)
+    for inches in CELL_INCHES:
+        places, height = _layout(panels, inches)
+        if height <= TALLEST and places:
+            break
+    handles = _legend(trace, panels, block)
+    across = 4 if block is None else 3  # their names are longer
+    foot = 0.45 + 0.2 * -(-len(handles) // across)
+    which = "" if block is None else f"; colours: the threads of block {block}"
+    title = wrapped(accesses.title + which, LETTERS)
+    head = 0.2 + 0.2 * len(title)
+    height += head + foot
+    figure = WordedFigure(figsize=(WIDTH, height), dpi=100, facecolor="white", words=_in_words(accesses, block))
+    figure.text(0.1 / WIDTH, 1 - 0.1 / height, "\n".join(title), va="top", fontsize=10.5, color="black")
+    for panel, (left, top) in zip(panels, places, strict=True):
+        wide, high = len(panel.columns) * inches, len(panel.rows) * inches
+        frame = (left + LEFT) / WIDTH, (height - head - top - TOP - high) / height, wide / WIDTH, high / height
+        _draw(figure.add_axes(frame), panel, inches)
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
+    figure.legend(handles=handles, **place, ncols=across, frameon=False, fontsize=8)
+    words = "In a cell: 5 is the one thread that touches it, by its number in the block; 8× are 8 accesses by several."
+    figure.text(0.1 / WIDTH, 0.1 / height, words, fontsize=8, color="0.25")
+    return figure
+
+
+def _in_words(accesses: Accesses, block: int | None) -> str:
+    """What the picture shows: blocks and threads, how often each memory is accessed, and what is outside."""
+    told = []
+    for count in accesses.counts:
+        kinds = {"reads": count.reads, "writes": count.writes, "atomic updates": count.atomics}
+        done = [f"{number:,} {kind}" for kind, number in kinds.items() if number] or ["not touched"]
+        if count.outside:
+            done.append(f"{count.outside:,} accesses outside its {count.memory.size} cells")
+        if count.memory.shared:
+            done.append(f"{count.conflicts}-way bank conflicts" if count.conflicts > 1 else "no bank conflicts")
+        name = f"shared {count.memory.name}" if count.memory.shared else count.memory.name
+        told.append(f"{name}: {', '.join(done)}")
+    whose = "Which block" if block is None else f"Which thread of block {block}"
+    return f"{accesses.title}. {whose} touches which cell: {launched(accesses)}. {'; '.join(told)}."
+
+
+def _layout(panels: list[Panel], inches: float) -> tuple[list[tuple[float, float]], float]:
+    """The left and upper edge of each panel and the total height, in inches; no edges if a panel is too wide."""
+    places, left, top, high = [], 0.0, 0.0, 0.0
+    for panel in panels:
+        outside = any(cell.style == "beyond" for cell in panel.cells)
+        words = max(0.059 * len(panel.title), 0.051 * len(panel.words))
+        wide = LEFT + max(len(panel.columns) * inches + 0.6 * outside, words) + RIGHT
+        if wide > WIDTH:
+            return [], np.inf
+        if left + wide > WIDTH:
+            left, top, high = 0.0, top + high, 0.0
+        places.append((left, top))
+        left, high = left + wide, max(high, TOP + len(panel.rows) * inches + BOTTOM - 0.12 * (not panel.words))
+    return places, top + high
+
+
+def _panels(accesses: Accesses, block: int | None) -> list[Panel]:
+    trace = accesses.trace
+    panels = [_thread_panel(trace, block)]
+    for number, memory in enumerate(trace.memories):
+        here = trace.accesses["memory"] == number
+        name = f"{memory.name} ({', '.join(map(str, memory.shape))})"
+        if memory.shared:
+            shown = int(trace.accesses["block"][here].min()) if block is None else block
+            here &= trace.accesses["block"] == shown
+            name += f", shared in block {shown}"
+        for kind in np.unique(trace.accesses["kind"][here]).tolist() or [READ]:
+            chosen = here & (trace.accesses["kind"] == kind)
+            title = f"{name}: {KINDS[kind] if chosen.any() else 'not touched'}"
+            panels.append(_panel(trace, memory, title, kind, trace.accesses[chosen], accesses.requests[chosen], block))
+    return panels
+
+
+def _thread_panel(trace: Trace, block: int | None) -> Panel:
+    """All threads of the launch at their places in the grid; threads without accesses are white."""
+    (wide, *_), size = trace.block, prod(trace.block)
+    across, down = trace.grid[0] * wide, prod(trace.grid[1:]) * (size // wide)
+    busy = set(zip(trace.accesses["block"].tolist(), trace.accesses["thread"].tolist(), strict=True))
+    columns, rows, width = _cut(across if down > 1 else None, 0, across * down - 1)
+    cells = []
+    for row, column in product(rows, columns):
+        y, x = divmod(row * width + column, across)
+        b, t = y // (size // wide) * trace.grid[0] + x // wide, y % (size // wide) * wide + x % wide
+        if (b, t) in busy:
+            cells.append(Cell(row, column, _faces({b}, {t}, size, WRITE, block), str(t), "plain"))
+        elif y < down:
+            cells.append(Cell(row, column, ["white"], str(t), "idle"))
+    xlabel, ylabel = ("thread, x", "thread, y") if down > 1 else ("thread of the grid", "")
+    return Panel(_title("threads", rows, columns, across * down), xlabel, ylabel, columns, rows, cells)
+
+
+def _panel(
+    trace: Trace, memory: Memory, title: str, kind: int, rows: np.ndarray, requests: np.ndarray, block: int | None
+) -> Panel:
+    """The elements of a memory, coloured by the blocks or threads that access them; `rows`: the accesses of `kind`."""
+    touched: dict[int, list] = {}  # cell -> (block, thread) of each access
+    columns = spread(rows["cell"], rows["cells"], rows["block"], rows["thread"])
+    for number, *who in zip(*(column.tolist() for column in columns), strict=True):
+        touched.setdefault(number, []).append(tuple(who))
+    own = np.full(len(rows), True) if block is None else rows["block"] == block
+    request, words = worst_request(memory, rows[own], requests[own])
+    long = len(memory.shape) == 1
+    low, high = min([*touched, 0]), max([*touched, 0])
+    last = high if memory.shared and long else memory.size - 1  # much of shared memory may be left unused
+    columns, lines, width = _cut(None if long else memory.shape[-1], low, max(high, last))
+    lines = range(max(lines.start, -BEYOND), lines.stop)
+    cells = []
+    for row, column in product(lines, columns):
+        number = row * width + column
+        touching = touched.get(number, [])
+        shown = [one for one in touching if block in (None, one[0])]
+        if not 0 <= number < memory.size:
+            if touching and number < memory.size + BEYOND * width:
+                cells.append(Cell(row, column, [RED], _text(touching, memory, kind), "beyond"))
+        elif number <= last:
+            faces = _faces({b for b, _ in touching}, {t for _, t in shown}, prod(trace.block), kind, block)
+            style = "framed" if shown and kind != READ else "plain"
+            cells.append(Cell(row, column, faces, _text(shown, memory, kind), style, number in request))
+    lines = range(lines.start, min(lines.stop, max((cell.row for cell in cells), default=0) + 1))
+    xlabel, ylabel = ("cell", "row of 32" if len(lines) > 1 else "") if long else ("column", "row")
+    title = _title(title, lines, columns, memory.size)
+    return Panel(title, xlabel, ylabel, columns, lines, cells, words)
+
+
+def _cut(width: int | None, low: int, high: int) -> tuple[range, range, int]:
+    """The columns and rows to draw for cells `low` to `high` in rows of `width`, and the width of a row.
+
+    Without a width, up to 32 cells are drawn in one row, more in rows of 32.
+    """
+    if width is None and high - low < ROW:
+        return range(low, high + 1), range(1), ROW
+    width = width or ROW
+    rows = range(low // width, high // width + 1)
+    return range(width)[:MOST], rows[:MOST], width
+
+
+def _title(title: str, rows: range, columns: range, size: int) -> str:
+    """The title; ", in part" is added if not everything is shown."""
+    return title if len(rows) * len(columns) >= size else f"{title}, in part"
+
+
+def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
+    """The number of the only thread, or the number of accesses; the latter for repeated reads of shared memory."""
+    if not who:
+        return ""
+    alone = len(who) == 1 or (len(set(who)) == 1 and not (memory.shared and kind == READ))
+    return str(who[0][1]) if alone else f"{len(who)}×"
+
+
+def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int | None) -> list:
+    """The colours of a cell, drawn side by side: of up to four blocks, or of a thread of `block`. Reads are faint."""
+    if block is None:
+        chosen = [BLOCKS[b % len(BLOCKS)] for b in sorted(blocks)] if len(blocks) <= 4 else [MANY]
+    elif block not in blocks:
+        chosen = [OTHERS] if blocks else []
+    else:
+        chosen = [colormaps["viridis"](0.15 + 0.8 * next(iter(threads)) / size)] if len(threads) == 1 else [MANY]
+    pale = 0.0 if kind else 0.55
+    return [tuple(value + (1 - value) * pale for value in to_rgb(face)) for face in chosen] or ["white"]
+
+
+def _draw(axes, panel: Panel, inches: float) -> None:
+    corners, colours = [], []
+    for cell in panel.cells:
+        wide = 1 / len(cell.faces)
+        corners += [_corners(cell.column + part * wide, cell.row, wide, 1) for part in range(len(cell.faces))]
+        colours += cell.faces
+    axes.add_collection(PolyCollection(corners, facecolors=colours, linewidths=0, antialiaseds=False))
+    for name, (colour, width, inset, dashes) in EDGES.items():
+        chosen = [cell for cell in panel.cells if (cell.request if name == "request" else cell.style == name)]
+        framed = [_corners(cell.column + inset, cell.row + inset, 1 - 2 * inset, 1 - 2 * inset) for cell in chosen]
+        line = {"edgecolors": colour, "linewidths": width * min(1.0, 5 * inches), "linestyles": dashes}
+        axes.add_collection(PolyCollection(framed, facecolors="none", clip_on=False, **line))
+    widest = max((_ems(cell.text) for cell in panel.cells if cell.text), default=1.0)
+    points = min(8.0, 72 * inches * min(0.88 / widest, 0.65))
+    for cell in panel.cells if points >= 4.5 else ():
+        light = np.dot(to_rgb(cell.faces[0]), (0.3, 0.59, 0.11)) > 0.5
+        colour = "0.5" if cell.style == "idle" else "black" if light else "white"
+        place = cell.column + 0.5, cell.row + 0.5
+        axes.text(*place, cell.text, fontsize=points, color=colour, ha="center", va="center")
+    outside = [cell.row for cell in panel.cells if cell.style == "beyond"]
+    if outside:
+        place = panel.columns.stop + 0.15, np.mean(outside) + 0.5
+        axes.text(*place, "outside", color=RED, fontsize=8, va="center", weight="bold")
+    axes.set(xlim=(panel.columns.start, panel.columns.stop), ylim=(panel.rows.stop, panel.rows.start))
+    axes.set_title(panel.title, fontsize=8.5, loc="left", pad=4, color="black")
+    axes.set_xlabel(panel.xlabel, fontsize=7.5, labelpad=1)
+    axes.set_ylabel(panel.ylabel, fontsize=7.5, labelpad=3)
+    low = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 7.5, "va": "top"}
+    axes.annotate(panel.words, (0, 0), (0, -22), color=EDGES["request"][0], **low)
+    for ticks, numbers in ((axes.set_xticks, panel.columns), (axes.set_yticks, panel.rows)):
+        step = next(step for step in (1, 2, 4, 8, 16) if step * inches > 0.19)
+        ticks([number + 0.5 for number in numbers[::step]], numbers[::step])
+    if not panel.ylabel:
+        axes.set_yticks([])
+    axes.tick_params(labelsize=7, length=0, pad=1)
+    axes.spines[:].set_visible(False)
+
+
+def _ems(text: str) -> float:
+    """The width of a number in a cell, such as "16×", in units of the font's size."""
+    return sum(0.84 if letter == "×" else 0.64 for letter in text)
+
+
+def _corners(x: float, y: float, wide: float, high: float) -> list[tuple[float, float]]:
+    return [(x, y), (x + wide, y), (x + wide, y + high), (x, y + high)]
+
+
+def _legend(trace: Trace, panels: list[Panel], block: int | None) -> list[Patch]:
+    handles: list[Patch] = []
+
+    def add(label: str, face, edge: str = EDGE, **style) -> None:
+        handles.append(Patch(facecolor=face, edgecolor=edge, label=label, **style))
+
+    styles, count = {cell.style for panel in panels for cell in panel.cells}, prod(trace.grid)
+    add("faint: read", _faces({0}, set(), 1, READ, None)[0])
+    add("framed: written", BLOCKS[0], "black", linewidth=1.1)
+    if block is None:
+        for number, colour in enumerate(BLOCKS[:count]):
+            add(f"block {number}", colour)
+        if count > len(BLOCKS):
+            handles[-1].set_label(f"block {len(BLOCKS) - 1}; then the colours again")
+        if count > 4:
+            add("more than 4 blocks", MANY)
+    else:
+        add("several threads", MANY)
+        add("other blocks only", OTHERS)
+    if any(panel.words for panel in panels):
+        colour, width, *_ = EDGES["request"]
+        add("what one warp asks for at once", "white", colour, linewidth=width)
+    if "idle" in styles:
+        add("thread that touches nothing", "white", linestyle=":")
+    if "beyond" in styles:
+        add("outside the array", RED, RED)
+    return handles

@@ -1,0 +1,1 @@
+"""What students get, and how changes reach them."""

@@ -1,0 +1,184 @@
+"""`nncourse handout`: one .zip for students, in one language, with notebooks that show no outputs.
+
+One in another language than English holds the package in both: NNCOURSE_LANG chooses.
+
+MANIFEST.json in it holds the course's version, a hash of each file and of each cell of a notebook as handed out. By it
+`nncourse update` knows later what a student has changed.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nnclassroom.exercises import exam_operations as definitions
+from nnclassroom.notebook import exams
+from nnclassroom.version import course_version, package_files
+from nnclassroom.zips import write_zip
+from nncourse import language as languages
+from nncourse.errors import CourseError, refuse_unknown
+
+MANIFEST = "MANIFEST.json"
+TOP, EXAM_TOP = "course", "exam"  # the one folder in the .zip
+# What runs the course, besides the package and the notebooks; tests and instructors' pages stay out.
+PATTERNS = (
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "Makefile",
+    "pyproject.toml",
+    "environment.yml",
+    "requirements/*.txt",
+)
+PATTERNS += ("tools/setup.py", "tools/lab.py", "docs/*.png", "datasets/*.*", "slurm/*.*")
+PATTERNS += ("benchmarks/results/*.json",)
+
+
+def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False, exam: Path | None = None) -> str:
+    """Write the .zip; what is in it, in one line. CourseError if this is no clone of the course."""
+    if out.suffix.lower() != ".zip":
+        raise CourseError(f"{out}: wanted a name that ends with .zip")
+    if exam:
+        given = exams.read(exam)
+        write_zip(out, packed(exam_files(given), EXAM_TOP, {"kind": "exam", "language": language}))
+        return f"{out}: {given.title}, {len(given.questions)} exercises, without their truths"
+    root = languages.ROOT
+    files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in _notebooks(root, language)}
+    count = len(files)
+    programs = set()
+    if not notebooks_only:
+        for path in [
+            *package_files(),
+            *_package_in(language),
+            *(path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()),
+        ]:
+            name = path.relative_to(root).as_posix()
+            files[name] = path.read_bytes()
+            programs |= {f"{TOP}/{name}"} if path.stat().st_mode & 0o100 else set()
+    about = {"kind": "notebooks" if notebooks_only else "course", "language": language}
+    write_zip(out, packed(files, TOP, about), programs)
+    return f"{out}: {count} notebooks, {len(files)} files, course {course_version()}"
+
+
+def _notebooks(root: Path, language: str) -> list[Path]:
+    """The notebooks of a language: English ones in notebooks/, others in a folder of it."""
+    folder = root / "notebooks"
+    there = {languages.ENGLISH: folder} | {
+        path.name: path for path in sorted(folder.glob("*")) if any(path.glob("*.ipynb"))
+    }
+    if not any(folder.glob("*.ipynb")):
+        raise CourseError(f"{root}: wanted a clone of the course with its notebooks/; run this command in one")
+    refuse_unknown("a language of the notebooks", language, there)
+    return sorted(there[language].glob("*.ipynb"))
+
+
+def _package_in(language: str) -> list[Path]:
+    """The files of the package in another language; none for English. CourseError where they are missing or old."""
+    if language == languages.ENGLISH:
+        return []
+    try:
+        return languages.files_in(languages.folder_of(language))
+    except languages.LanguageError as error:
+        raise CourseError(str(error)) from None
+
+
+def clean(content: bytes, name: str) -> bytes:
+    """A notebook without outputs, counts and what differs from machine to machine. CourseError if it is none."""
+    notebook = parsed(content, name)
+    for cell in notebook.cells:
+        cell.metadata = {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return to_bytes(notebook)
+
+
+def parsed(content: bytes, name: str) -> Any:
+    """The notebook in a file's content. CourseError if there is none."""
+    import nbformat
+
+    try:
+        return nbformat.reads(content.decode(), as_version=4)
+    except Exception:  # nbformat raises many kinds for what is no notebook
+        raise CourseError(f"{name}: wanted a notebook; this file is none, or is damaged") from None
+
+
+def to_bytes(notebook: Any) -> bytes:
+    """A notebook as its file holds it."""
+    import nbformat
+
+    return (nbformat.writes(notebook).rstrip("\n") + "\n").encode()
+
+
+def cell_hash(cell: Any) -> str:
+    """A hash of what a cell says; outputs and metadata do not count."""
+    return hashlib.sha256(f"{cell.cell_type}\0{cell.source.strip()}".encode()).hexdigest()[:16]
+
+
+def packed(files: Mapping[str, bytes], top: str, about: Mapping[str, str]) -> dict[str, bytes]:
+    """The files and their manifest, below one folder."""
+    manifest = json.dumps(manifest_of(files, about), indent=1) + "\n"
+    return {f"{top}/{name}": content for name, content in files.items()} | {f"{top}/{MANIFEST}": manifest.encode()}
+
+
+def manifest_of(files: Mapping[str, bytes], about: Mapping[str, str]) -> dict[str, Any]:
+    """What MANIFEST.json says of these files: a hash of each, and of a notebook's cells in their order."""
+    notebooks = {name: cell_hashes(content, name) for name, content in sorted(files.items()) if name.endswith(".ipynb")}
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
+    return {"course": course_version(), **about, "files": hashes, "notebooks": notebooks}
+
+
+def cell_hashes(content: bytes, name: str) -> dict[str, str]:
+    """The hash of each cell of a notebook, by ids."""
+    return {cell.id: cell_hash(cell) for cell in parsed(content, name).cells}
+
+
+def exam_files(given: exams.Exam) -> dict[str, bytes]:
+    """What students get of an examination: a notebook with the stubs, and the questions without their truths."""
+    return {"exam.ipynb": to_bytes(_exam_notebook(given)), exams.QUESTIONS: exams.questions(given).encode()}
+
+
+def _exam_notebook(given: exams.Exam) -> Any:
+    from nbformat import v4
+
+    setup = f'import numpy as np\n\nfrom nnclassroom.notebook.sitting import sit\n\nexercise = sit("{exams.QUESTIONS}")'
+    cells = [
+        v4.new_markdown_cell(f"# {given.title}\n\n{_rules(given)}", id="title"),
+        v4.new_code_cell(setup, id="setup"),
+    ]
+    for number, each in enumerate(given.questions, 1):
+        name = f"q{number}-{each.operation}-{each.kernel}".replace("_", "-")[:56]
+        cells.append(v4.new_markdown_cell(_words(given, each), id=f"{name}-words"[:64]))
+        cells.append(v4.new_code_cell(_blank(each), id=name))
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
+
+
+def _rules(given: exams.Exam) -> str:
+    points = sum(each.points for each in given.questions)
+    return (
+        f"{len(given.questions)} exercises, {points:g} points. Run a cell after each change: it keeps your answer and "
+        "says whether it has the right form, and whether the examples come out, where there are some. Whether it is "
+        "right is judged later, on other data. In the end run `nncourse submit --out NAME.zip`; hand in that file."
+    )
+
+
+def _words(given: exams.Exam, each: exams.Question) -> str:
+    operation = definitions.find(each.operation, given.text)
+    told = [f"## {each.operation} ({each.kernel}), {each.points:g} points", f"`{operation.formula}`"]
+    told += [f"Contract: `{operation.contract}`", each.question]
+    if exams.is_cuda(each.kernel):
+        told.append(f"The kernel takes `{', '.join(operation.cuda_arguments)}`.")
+    for sample in each.sample:
+        given_values = ", ".join(
+            f"{name} = {value}" for name, value in zip(operation.names, sample["arguments"], strict=True)
+        )
+        told.append(f"Example: `{given_values}` gives `{sample['result']}`.")
+    return "\n\n".join(filter(None, told))
+
+
+def _blank(each: exams.Question) -> str:
+    """The cell to fill in. A CUDA stub may begin with a line %%cuda … of its own, to say how it is launched."""
+    if not exams.is_cuda(each.kernel):
+        return f'@exercise("{each.operation}", kernel="{each.kernel}")\n{each.stub}'
+    return each.stub if each.stub.startswith("%%cuda") else f"%%cuda {exams.launch_line(each)}\n{each.stub}"

@@ -1,0 +1,280 @@
+"""A student's copy of the notebooks of a clone, without outputs: `make lab` makes it and keeps it up to date.
+
+The course's notebooks are those that git has committed; where there is no git, those that lie in notebooks/. What a
+student has typed into notebooks/ before there was a copy is taken over when it is made: what differs from the commit,
+and what the newest stash holds. Notebooks in another language are generated, in notebooks/LANGUAGE, and
+have a copy of their own.
+
+    python -m nnclassroom.handing_out.own_copy COURSE COPY     the same, for a shared installation
+"""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnclassroom.handing_out import update
+from nnclassroom.handing_out.handout import MANIFEST, cell_hashes, clean, manifest_of, parsed
+from nncourse.errors import CourseError, reason_of
+from nncourse.language import ENGLISH, current
+
+NOTEBOOKS, COPY = "notebooks", "my_notebooks"
+COPIES = {"es": "mis_cuadernos"}  # of other languages; else COPY and the language
+Files = dict[str, bytes]  # notebooks by their names
+
+
+def folder_of(root: Path, language: str = ENGLISH) -> Path:
+    """The folder with a student's notebooks, in this language, for the course in `root`.
+
+    NNCOURSE_MY_NOTEBOOKS; else notebooks/ of a hand-out, which has no outputs; else my_notebooks/ in the course, or
+    where that cannot be written, in the user's home.
+    """
+    if named := os.environ.get("NNCOURSE_MY_NOTEBOOKS"):
+        return Path(named).absolute()
+    if (root / MANIFEST).is_file():
+        return root / NOTEBOOKS
+    name = COPY if language == ENGLISH else COPIES.get(language, f"{COPY}_{language}")
+    beside = root / name
+    return beside if os.access(beside if beside.exists() else root, os.W_OK) else Path.home() / name
+
+
+def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
+    """Make the copy in `folder`, or bring it up to date; what was done, in lines, none if there was nothing to do.
+
+    CourseError if it cannot be made or written.
+    """
+    if folder == root / NOTEBOOKS:
+        return []  # a hand-out is a copy already; `nncourse update` brings it up to date
+    base = update.read_manifest(folder)
+    if base and base["language"] != language:
+        got = f"this folder has them in {base['language']}, and stays as it is"
+        raise CourseError(f"{folder}: wanted your notebooks in {language}; {got}: NNCOURSE_MY_NOTEBOOKS names another")
+    source = _source(root, language)
+    if base and base.get("source") == source and not _damaged(folder, base):
+        return []
+    course = _course(root, language)
+    if not course:
+        raise CourseError(f"{_folder(root, language)}: wanted the course's notebooks, found none")
+    if base is None and any((folder / name).exists() for name in course):
+        return [f"{folder} is not brought up to date, as its {MANIFEST} is gone: move it away to get a new copy"]
+    new = _manifest(course, source, language)
+    if base is None:
+        return _made(root, folder, course, new, language)
+    said = _few(update.apply(_cleaned(course), new, base, folder))
+    elsewhere = _differing(_there(root), _committed(root, "HEAD") or {}) if language == ENGLISH else {}
+    if elsewhere:
+        said.append(f"{NOTEBOOKS}/ has changes that no commit holds, and that are not taken over: {_names(elsewhere)}")
+    return [f"{folder.name}/: {line}" for line in said]
+
+
+def _few(said: Sequence[str]) -> list[str]:
+    """The lines of an update, those in one that say the same of a notebook each."""
+    plain = [line for line in said if isinstance(line, update.FileLine)]
+    both = [(is_new, _names(line.name for line in plain if line.is_new == is_new)) for is_new in (False, True)]
+    grouped = [update.FileLine(names, is_new) for is_new, names in both if names]
+    return [*grouped, *(line for line in said if line not in plain)]
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(name.removesuffix(".ipynb") for name in names))
+
+
+def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], language: str) -> list[str]:
+    """Make the copy at once, with the student's earlier work, so that an interrupted one is none."""
+    said = [f"Your notebooks lie in {folder}, without outputs. What you type there stays when the course changes."]
+    generated = language != ENGLISH
+    start = _Start(_cleaned(course), _manifest(course, "", language)) if generated else _start(root, course, said)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{COPY}-") as beside:
+            made = Path(beside) / COPY
+            made.mkdir()
+            for name, content in start.files.items():
+                (made / name).write_bytes(content)
+            said += [
+                line
+                for line in update.apply(_cleaned(course), new, start.manifest, made)[:-1]
+                if not isinstance(line, update.FileLine)
+            ]
+            if not generated and _tree(root) is None:
+                update.write_manifest(made, start.manifest)
+            if folder.is_dir():  # with files of the student's own
+                for path in sorted(made.iterdir(), key=lambda path: path.name == MANIFEST):
+                    path.rename(folder / path.name)
+            else:
+                made.rename(folder)
+    except OSError as error:
+        wanted = "wanted a folder for your notebooks, without outputs; NNCOURSE_MY_NOTEBOOKS names another"
+        raise CourseError(f"{folder}: cannot be made: {reason_of(error)}; {wanted}") from None
+    return said
+
+
+# What a student had before there was a copy
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A copy as if it had been made before the student typed anything: its files, and what was handed out of them."""
+
+    files: Files
+    manifest: dict[str, Any]
+
+
+def _start(root: Path, course: Files, said: list[str]) -> _Start:
+    there = _there(root)
+    if _tree(root) is None:
+        return _start_without_git(there, said)
+    earlier = _committed(root, "stash^1") or {}
+    stashed = _differing(_committed(root, "stash") or {}, earlier)
+    work = _differing(there, course)
+    base = (earlier if stashed else course) | {name: course[name] for name in work}
+    taken = stashed | work
+    own = {name: content for name, content in there.items() if name not in course and name not in base}
+    if taken or own:
+        said.append(
+            f"Taken over from {NOTEBOOKS}/, where it stays too: what you have typed into {_names(taken | own)}."
+        )
+    for name in sorted(there):
+        if name in course and name not in taken and not _is_notebook(there[name], name):
+            said.append(f"{NOTEBOOKS}/{name} is damaged: what you may have typed there is not taken over.")
+    return _Start(_cleaned(base | taken) | own, _manifest(base, ""))
+
+
+def _start_without_git(there: Files, said: list[str]) -> _Start:
+    """Of a notebook that was run in another order than the course's, no cell is known to be the course's."""
+    touched = {name for name, content in there.items() if _was_run(content, name)}
+    if touched:
+        said.append(f"Taken over from {NOTEBOOKS}/, where it stays too: {_names(touched)}.")
+    manifest = _manifest(there, "")
+    for name in touched:
+        manifest["notebooks"][name] = dict.fromkeys(manifest["notebooks"][name], "")
+    return _Start(_cleaned(there), manifest)
+
+
+def _was_run(content: bytes, name: str) -> bool:
+    """Whether the cells are not numbered as one run from top to bottom numbers them."""
+    counts = [cell.execution_count for cell in parsed(content, name).cells if cell.cell_type == "code"]
+    return counts != list(range(1, len(counts) + 1)) and any(counts)
+
+
+def _differing(some: Files, others: Files) -> Files:
+    """Those notebooks of which some cell says something else."""
+    return {
+        name: content
+        for name, content in some.items()
+        if name in others
+        and content != others[name]
+        and _is_notebook(content, name)
+        and cell_hashes(content, name) != cell_hashes(others[name], name)
+    }
+
+
+def _is_notebook(content: bytes, name: str) -> bool:
+    try:
+        return bool(parsed(content, name))
+    except CourseError:
+        return False
+
+
+# The course's notebooks
+
+
+def _folder(root: Path, language: str) -> Path:
+    return root / NOTEBOOKS if language == ENGLISH else root / NOTEBOOKS / language
+
+
+def _course(root: Path, language: str) -> Files:
+    return (_committed(root, "HEAD") if language == ENGLISH else None) or _there(root, language)
+
+
+def _there(root: Path, language: str = ENGLISH) -> Files:
+    return {path.name: path.read_bytes() for path in sorted(_folder(root, language).glob("*.ipynb"))}
+
+
+def _cleaned(files: Files) -> Files:
+    return {name: clean(content, name) for name, content in files.items()}
+
+
+def _manifest(course: Files, source: str, language: str = ENGLISH) -> dict[str, Any]:
+    return manifest_of(_cleaned(course), {"kind": "copy", "language": language, "source": source})
+
+
+def _source(root: Path, language: str) -> str:
+    """What the notebooks are, for a quick look: the tree in git, and a hash of what is not committed."""
+    tree = _tree(root) if language == ENGLISH else language
+    there = hashlib.sha256(b"".join(content for content in _there(root, language).values())).hexdigest()[:16]
+    return f"{tree or '-'} {there}"
+
+
+def _damaged(folder: Path, base: Mapping[str, Any]) -> bool:
+    """Whether a notebook of the copy is none any more."""
+    paths = [folder / name for name in base["notebooks"]]
+    return not all(_is_json(path.read_bytes()) for path in paths if path.is_file())
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        return isinstance(json.loads(content), dict)
+    except ValueError:
+        return False
+
+
+def _tree(root: Path) -> str | None:
+    """The committed notebooks, as git names them; None without git, or if `root` is no clone itself."""
+    prefix = _git(root, "rev-parse", "--show-prefix")
+    tree = _git(root, "rev-parse", f"HEAD:{NOTEBOOKS}")
+    return tree.decode().strip() if prefix is not None and not prefix.strip() and tree else None
+
+
+def _committed(root: Path, commit: str) -> Files | None:
+    """The notebooks of a commit; None if there is no such commit, or no git."""
+    if _tree(root) is None:
+        return None
+    archive = _git(root, "archive", "--format=tar", commit, NOTEBOOKS)
+    if archive is None:
+        return None
+    files: Files = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            name = member.name.removeprefix(f"{NOTEBOOKS}/")
+            content = tar.extractfile(member) if name.endswith(".ipynb") and "/" not in name else None
+            if content:
+                files[name] = content.read()
+    return files
+
+
+def _git(root: Path, *arguments: str) -> bytes | None:
+    """What git prints; None if it fails or is not there."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, env=environment, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Bring the copy up to date and print what was done; the exit status."""
+    try:
+        root, folder = map(Path, arguments)
+        for line in bring(root.absolute(), folder.absolute(), current()):
+            print(line)
+    except ValueError:
+        print("own_copy: wanted two folders, the course and the copy", file=sys.stderr)
+        return 2
+    except CourseError as error:
+        print(f"own_copy: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,389 @@
+"""`nncourse update`: bring a new hand-out into a student's copy without losing anything of theirs.
+
+Each cell is known by its id, and MANIFEST.json says what it was when it was handed out. So three versions meet: as
+handed out, the student's, the new one. What only the course has changed is taken over; what the student has changed,
+added or deleted stays. Where both have changed a cell, the student's stays, and the new one is put after it, marked.
+A cell that the course
+moves to another notebook takes what the student has made of it along, and the student's own cells below it.
+Every file that changes is copied to backups/ first. my_kernels/ and files that were not handed out are not touched.
+"""
+
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nnclassroom.handing_out import moved_cells
+from nnclassroom.handing_out.handout import MANIFEST, cell_hash, parsed, to_bytes
+from nncourse.errors import CourseError, reason_of, write_atomically
+
+BACKUPS = "backups"
+OWN = ("my_kernels", BACKUPS)  # never written by an update
+MARK = "nncourse_update"  # in the metadata of a cell that an update has put beside the student's
+MOST_BYTES = 256 << 20  # of all files in a hand-out
+NOTE = (
+    "**Update of the course.** The cell above is yours; the cell below is the course's new version of it. "
+    "Delete the one that you do not want, and this note."
+)
+NOTE_DELETED = "**Update of the course.** You have deleted this cell; the course has a new version of it, below."
+
+
+def update(handout: Path, folder: Path) -> list[str]:
+    """Bring the hand-out, a .zip or an unpacked one, into the copy in `folder`; what was done, in lines.
+
+    A second time it changes nothing. CourseError, with nothing changed, if the one is no hand-out or the other no copy.
+    """
+    files, new = _opened(handout)
+    base = read_manifest(folder)
+    if base is None:
+        wanted = f"{folder.absolute()}: wanted your copy of a hand-out, with its {MANIFEST}"
+        raise CourseError(f"{wanted}; run this in that folder, or name it with --folder")
+    for what in ("kind", "language"):
+        if base[what] != new[what]:
+            raise CourseError(f"{handout}: wanted a hand-out of {what} {base[what]}, as yours is; got {new[what]}")
+    return apply(files, new, base, folder) or [f"nothing to do: your copy is at course {new['course']}"]
+
+
+class FileLine(str):
+    """The line of a file that is new, or was brought up to date, and of which there is nothing else to say."""
+
+    def __new__(cls, name: str, is_new: bool) -> "FileLine":
+        line = super().__new__(cls, f"new: {name}" if is_new else f"updated {name}")
+        line.name, line.is_new = name, is_new
+        return line
+
+
+def apply(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
+    """Bring new files into a copy that was at the manifest `base`; what was done, in lines, none if nothing was to do.
+
+    CourseError if something cannot be read or written; the same call later then goes on.
+    """
+    try:
+        return _applied(files, new, base, folder)
+    except OSError as error:
+        raise CourseError(f"{error.filename or folder}: cannot be brought up to date: {reason_of(error)}") from None
+
+
+def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
+    copy = _Copy(folder, base, new["notebooks"])
+    todo: dict[str, bytes | None] = {}
+    said = list(copy.said)
+    for name in sorted(files):
+        path = folder / name
+        content, line = _merged_file(path, name, files[name], base, new, copy)
+        if content is not None and (not path.is_file() or path.read_bytes() != content):
+            todo[name] = content
+            said.append(line)
+    for name in sorted(set(base["files"]) - set(files)):
+        if (folder / name).is_file():
+            unchanged = _hash((folder / name).read_bytes()) == base["files"][name]
+            if unchanged or (name in copy.moved and not copy.has_own_cells(name)):
+                todo[name] = None
+                said.append(f"removed {name}, which the course no longer has")
+            elif name in copy.moved:
+                todo[name] = to_bytes(copy.notebooks[name])
+                said.append(f"{name}: the course no longer has it; what is left in it is yours")
+    if not todo:
+        write_manifest(folder, new)
+        return []
+    backup = _new_backup(folder)
+    for name in todo:
+        if (folder / name).is_file():
+            (backup / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(folder / name, backup / name)
+    # What has moved is written where it goes before it is taken from where it was, and the manifest last: so an update
+    # that was interrupted starts again from the old one.
+    for name in sorted(todo, key=lambda name: (name in copy.moved, todo[name] is None)):
+        content = todo[name]
+        if content is None:
+            (folder / name).unlink()
+        else:
+            _write(folder / name, content)
+    write_manifest(folder, new)
+    way = f"from course {base['course']} to {new['course']}; " if base["course"] != new["course"] else ""
+    said.append(way + _saved(backup, folder))
+    if {"pyproject.toml", *(name for name in todo if name.startswith("requirements/"))} & todo.keys():
+        said.append("run `make lab` once more: the course wants other packages now")
+    return said
+
+
+def _saved(backup: Path, folder: Path) -> str:
+    if any(backup.iterdir()):
+        return f"what was changed lies in {backup.relative_to(folder)}"
+    backup.rmdir()
+    return "nothing of yours was replaced"
+
+
+class _Copy:
+    """The student's notebooks, each known by its name, with all cells where the course has them now.
+
+    `handed_out` says the same of the manifest: what each cell was when it was handed out.
+    """
+
+    def __init__(self, folder: Path, base: Mapping[str, Any], new: Mapping[str, Mapping[str, str]]) -> None:
+        self.handed_out = {name: dict(cells) for name, cells in base["notebooks"].items()}
+        self.broken: set[str] = set()
+        self.notebooks: dict[str, Any] = {}
+        self.said: list[str] = []
+        self.moved: set[str] = set()  # notebooks from which cells have gone
+        for name in sorted({*self.handed_out, *new}):
+            self._read(folder / name, name, new.get(name, {}))
+        self.before = {name: _saying(notebook.cells) for name, notebook in self.notebooks.items()}
+        for old, where in moved_cells.destinations(base["notebooks"], new).items():
+            if old in self.notebooks:
+                self._move(old, where, stays=old in new)
+
+    def _read(self, path: Path, name: str, new: Mapping[str, str]) -> None:
+        if not path.is_file():
+            return
+        try:
+            notebook = parsed(path.read_bytes(), name)
+        except CourseError:
+            self.broken.add(name)
+            return
+        _give_ids(notebook.cells, self.handed_out.get(name, {}))
+        # One that was not handed out counts if an interrupted update has left it: it has cells of the new one.
+        if name in self.handed_out or any(cell.id in new for cell in notebook.cells):
+            self.notebooks[name] = notebook
+
+    def _move(self, old: str, where: Mapping[str, str], stays: bool) -> None:
+        handed_out = dict(self.handed_out[old])
+        remaining, going = moved_cells.follow(self.notebooks[old].cells, handed_out, where, stays)
+        for target in set(where.values()) - self.notebooks.keys():
+            self.handed_out[target] = {}  # not there, or deleted: then it comes whole
+        moved_cells.shift(self.handed_out, old, where)
+        self.notebooks[old].cells = remaining
+        self.moved.add(old)
+        for target, cells in going.items():
+            own = sum(cell_hash(cell) != handed_out.get(cell.id) for cell in cells)
+            if own:
+                self.said.append(f"{own} of your cells have gone with the course's from {old} to {target}")
+            there = self.notebooks.setdefault(target, _empty(self.notebooks[old]))
+            known = set(_saying(there.cells))
+            there.cells += [cell for cell in cells if (cell.id, cell_hash(cell)) not in known]
+            _give_ids(there.cells, self.handed_out[target])
+
+    def has_own_cells(self, name: str) -> bool:
+        """Whether something of the student's is left in a notebook."""
+        handed_out = self.handed_out[name]
+        return any(cell_hash(cell) != handed_out.get(cell.id) for cell in self.notebooks[name].cells)
+
+
+def _empty(notebook: Any) -> Any:
+    """A notebook with the same metadata and no cells."""
+    import copy
+
+    return type(notebook)({**copy.deepcopy({k: v for k, v in notebook.items() if k != "cells"}), "cells": []})
+
+
+def _opened(handout: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files of a hand-out by name, and its manifest, with which they must agree."""
+    wanted = f"{handout}: wanted a .zip that `nncourse handout` has written"
+    if handout.is_dir():
+        return _unpacked(handout, wanted)
+    try:
+        with zipfile.ZipFile(handout) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if sum(entry.file_size for entry in entries) > MOST_BYTES:
+                raise CourseError(f"{wanted}; this one is too large")
+            files = {entry.filename.partition("/")[2]: archive.read(entry) for entry in entries}
+        new = json.loads(files.pop(MANIFEST))
+    except CourseError:
+        raise
+    except (OSError, zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RuntimeError, EOFError) as error:
+        raise CourseError(f"{wanted}; got {reason_of(error)}") from None
+    if not _is_manifest(new):
+        raise CourseError(f"{wanted}; this one is damaged: fetch it again")
+    return _checked(files, new, wanted)
+
+
+def _checked(files: dict[str, bytes], new: dict[str, Any], wanted: str) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Both as they are, if the files are those of the manifest and have harmless names."""
+    if {name: _hash(content) for name, content in files.items()} != new["files"]:
+        raise CourseError(f"{wanted}; this one is damaged: fetch it again")
+    for name in files:
+        place = PurePosixPath(name)
+        if place.is_absolute() or {"..", ""} & set(name.split("/")) or "\\" in name or place.parts[0] in OWN:
+            raise CourseError(f"{wanted}; this one has a file {name!r}")
+    return files, new
+
+
+def _unpacked(handout: Path, wanted: str) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The same of a hand-out that lies unpacked in a folder."""
+    new = read_manifest(handout)
+    if new is None:
+        raise CourseError(f"{wanted}, or a folder with one unpacked; there is no {MANIFEST} in it")
+    try:
+        files = {name: (handout / name).read_bytes() for name in new["files"]}
+    except OSError as error:
+        raise CourseError(f"{wanted}; {error.filename}: {reason_of(error)}") from None
+    return _checked(files, new, wanted)
+
+
+def _is_manifest(found: Any) -> bool:
+    return isinstance(found, dict) and all(
+        isinstance(found.get(key), kind)
+        for key, kind in (("course", str), ("kind", str), ("language", str), ("files", dict), ("notebooks", dict))
+    )
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of the student's copy; None if there is none."""
+    try:
+        found = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if _is_manifest(found) else None
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest of a copy."""
+    _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+
+
+def _merged_file(
+    path: Path, name: str, content: bytes, base: Mapping[str, Any], new: Mapping[str, Any], copy: _Copy
+) -> tuple[bytes | None, str]:
+    """What the file is to hold now, and what that means in words; None to leave it as it is."""
+    if name in copy.notebooks:
+        return _merged_notebook(copy, name, content, is_new=not path.is_file())
+    if not path.is_file():
+        # A file that the student has deleted stays deleted, unless it has changed or the package needs it.
+        gone = base["files"].get(name) == new["files"][name] and name.endswith(".ipynb")
+        return (None if gone else content), FileLine(name, is_new=True)
+    if name in copy.broken and name in base["notebooks"]:
+        return content, f"updated {name}; yours is no notebook any more, and lies in the backup"
+    mine = path.read_bytes()
+    if _hash(mine) == base["files"].get(name) or mine == content:
+        return content, FileLine(name, is_new=False)
+    if base["files"].get(name) == new["files"][name]:
+        return None, ""  # only the student has changed it
+    return content, f"updated {name}; your version of it is in the backup"
+
+
+def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tuple[bytes | None, str]:
+    """The merged notebook; None if nothing of it changes."""
+    new, mine = parsed(content, name), copy.notebooks[name]
+    cells, conflicts = merged(mine.cells, new.cells, copy.handed_out.get(name, {}))
+    if copy.before.get(name) == _saying(cells):
+        return None, ""
+    mine.cells, mine.nbformat_minor = cells, max(mine.nbformat_minor, new.nbformat_minor)
+    line = FileLine(name, is_new)
+    if conflicts:
+        line = f"{line}; in {len(conflicts)} cells both yours and the course's new text stand"
+    return to_bytes(mine), line
+
+
+def _saying(cells: Iterable[Any]) -> list[tuple[str, str]]:
+    """The id of each cell, and a hash of what it says."""
+    return [(cell.id, cell_hash(cell)) for cell in cells]
+
+
+def _give_ids(cells: Iterable[Any], base: Mapping[str, str]) -> None:
+    """Give ids to cells without one, or with one that was there before: that of an unchanged cell, else a new one."""
+    by_text = {text: name for name, text in base.items()}
+    taken: set[str] = set()
+    for number, cell in enumerate(cells):
+        if not cell.get("id") or cell["id"] in taken:
+            usual = by_text.get(cell_hash(cell), "")
+            cell["id"] = usual if usual and usual not in taken else f"own-{number}-{cell_hash(cell)}"
+        taken.add(cell["id"])
+
+
+def merged(mine: Sequence[Any], new: Sequence[Any], base: Mapping[str, str]) -> tuple[list[Any], list[str]]:
+    """The merged cells, and the ids of those that both have changed. `base` has the hash of each cell as handed out."""
+    import copy
+
+    own = {cell.id: cell for cell in mine}
+    theirs = {cell.id: cell for cell in new}
+    beside = _earlier_updates(mine)
+    result, conflicts = [], []
+    for name in _order(list(own), list(theirs), base):
+        here, there = own.get(name), theirs.get(name)
+        if there is None:
+            if cell_hash(here) != base.get(name):
+                result.append(here)  # the student's own, or changed by the student
+            continue
+        changed = base.get(name) != cell_hash(there)
+        if here is None:
+            if name not in base:
+                result.append(there)
+            elif changed:  # deleted by the student, and changed since
+                result += _beside(there, name, NOTE_DELETED)
+                conflicts.append(name)
+        elif cell_hash(here) == cell_hash(there) or not changed:
+            result.append(here)
+        elif cell_hash(here) == base.get(name):
+            taken = copy.deepcopy(there)
+            taken.metadata = here.metadata | there.metadata
+            result.append(taken)
+        else:
+            result += [here, *_beside(there, name, NOTE)]
+            conflicts.append(name)
+    replaced = {id(cell) for name in conflicts for cell in beside.get(name, ())}
+    return [cell for cell in result if id(cell) not in replaced], conflicts
+
+
+def _order(mine: Sequence[str], new: Sequence[str], base: Mapping[str, str]) -> list[str]:
+    """All ids in one order: the new one, with the student's own cells each after the cell before it.
+
+    If the student has moved cells of the course, the student's order, with the new cells each after the cell before it.
+    """
+    handed_out = [name for name in base if name in set(mine)]
+    moved = [name for name in mine if name in base] != handed_out
+    first, second = (mine, new) if moved else (new, mine)
+    order = list(first)
+    before = ""
+    for name in second:
+        if name not in order:
+            order.insert(order.index(before) + 1 if before else 0, name)
+        before = name
+    return order
+
+
+def _beside(cell: Any, name: str, words: str) -> list[Any]:
+    """The course's new cell and the note before it, marked, so that a later update knows them."""
+    import copy
+
+    from nbformat import v4
+
+    new = copy.deepcopy(cell)
+    new["id"] = f"{name[:40]}-new-{cell_hash(cell)[:8]}"
+    note = v4.new_markdown_cell(words, id=f"{name[:40]}-note-{cell_hash(cell)[:8]}")
+    for each in (note, new):
+        each.metadata[MARK] = {"of": name, "hash": cell_hash(each)}
+    return [note, new]
+
+
+def _earlier_updates(cells: Iterable[Any]) -> dict[str, list[Any]]:
+    """Cells that an earlier update has put beside the student's, if nobody has changed them since: id -> cells."""
+    found: dict[str, list[Any]] = {}
+    for cell in cells:
+        mark = cell.metadata.get(MARK)
+        if isinstance(mark, dict) and mark.get("hash") == cell_hash(cell):
+            found.setdefault(str(mark.get("of")), []).append(cell)
+    return found
+
+
+def _new_backup(folder: Path) -> Path:
+    number = 1
+    while (folder / BACKUPS / f"{number:03}").exists():
+        number += 1
+    backup = folder / BACKUPS / f"{number:03}"
+    try:
+        backup.mkdir(parents=True)
+    except OSError as error:
+        raise CourseError(f"{backup}: cannot be made: {reason_of(error)}; nothing was changed") from None
+    return backup
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda new: new.write_bytes(content))
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

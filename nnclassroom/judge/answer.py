@@ -1,0 +1,597 @@
+"""Run a student's Python text in a process of its own. What comes back is data: this side alone knows the truth.
+
+Where the system can fork, the process is a copy of one that has imported NumPy already, which takes milliseconds; in a
+sandbox, and elsewhere, it is started anew. answer_process.py is what runs there.
+"""
+
+import ast
+import contextlib
+import copy
+import dataclasses
+import functools
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnclassroom.judge import answer_process
+from nnclassroom.judge.check import BROKEN_OFF, Returned, judge, raised
+from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
+from nnclassroom.judge.verdict import RIGHT, Case, Fault, Verdict
+from nncourse import device as devices
+from nncourse.errors import CourseError
+from nncourse.kernels import jit
+from nncourse.kernels.operation import Operation
+from nncourse.language import PACKAGES
+
+SCRIPT = Path(answer_process.__file__)
+START_SECONDS = 60.0  # of wall time, to start Python and import what is needed
+WALL_FACTOR = 6.0  # limits count what the process computes; on a busy machine it may take so many times longer
+GPU_FACTOR = 3
+ASLEEP = 0.05  # who computes for less than this share of the time waits for something
+MOST_MESSAGE = 1 << 20  # bytes of the JSON part of an answer
+SPARE_BYTES = 1 << 16  # an answer may hold so many bytes more than its results have
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+CAN_FORK = sys.platform == "linux"
+
+
+class EndedError(Exception):
+    """The process ended, broke off or reached a limit; `fault` says which."""
+
+    def __init__(self, fault: Fault):
+        self.fault = fault
+
+
+def check_text(
+    operation: Operation,
+    name: str,
+    text: str,
+    seconds: float,
+    seed: int | None = None,
+    sandbox: tuple[str, ...] = (),
+    process_of: "type[TextProcess] | None" = None,
+) -> Verdict:
+    """The verdict on the text of a Python kernel. `seconds` of computing are allowed for all cases together.
+
+    `process_of` is the kind of process that holds the text: a TextProcess, or one derived from it.
+    """
+    process_of = process_of or TextProcess
+    on_gpu = operation.python_devices[name] == "gpu" and devices.gpu_available()
+    if fault := forbidden(text, without_numpy=operation.python_devices[name] == "gpu"):
+        return Verdict(operation.name, name, fault.kind, fault.facts)
+    with process_of(operation, name, text, seconds, sandbox=sandbox) as process:
+        if process.building:
+            return Verdict(operation.name, name, process.building.kind, process.building.facts)
+        verdict = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", seed)
+    case = verdict.case
+    if verdict.kind == "wrong value" and case is not None and process.calls > 1:
+        with process_of(operation, name, text, seconds, sandbox=sandbox) as process:
+            again = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", only=case)
+        if again.kind == RIGHT:  # in a fresh process
+            said = Verdict(operation.name, name, verdict.kind, verdict.facts)
+            return dataclasses.replace(verdict, kind="remembers", facts={"said": said.line.partition(": ")[2]})
+    if verdict.kind == "wrong value" and _compares_three(text):
+        return dataclasses.replace(verdict, facts={**verdict.facts, "hints": ["three to maximum"]})
+    return verdict
+
+
+def _compares_three(text: str) -> bool:
+    """Whether a text hands np.maximum or np.minimum three arrays: it writes into the third, and says nothing."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute) and len(call.args) > 2}
+    return bool(names & {"maximum", "minimum"})
+
+
+def seconds_of_text(operation: Operation, name: str, text: str, arguments: tuple[Any, ...], seconds: float) -> float:
+    """The time of one call of a text's function, measured in its own process. CourseError where it has none."""
+    with TextProcess(operation, name, text, seconds, judged=False) as process:
+        return process.time(arguments)
+
+
+class TextProcess:
+    """A process that holds one text, for the time of a with-block. It and all it started are ended with the block."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        name: str,
+        text: str,
+        seconds: float,
+        sandbox: tuple[str, ...] = (),
+        judged: bool = True,
+    ):
+        self.operation, self.name = operation, name
+        self.file = f"{operation.name}.{name}.py"
+        on_gpu = operation.python_devices[name] == "gpu"
+        self.started = {
+            "operation": operation.name,
+            "file": self.file,
+            "text": text,
+            "xp": "cupy" if on_gpu and devices.gpu_available() else "numpy",
+            "without_np": on_gpu,
+            "jit": jit.options() if name == "numba" else None,
+            "judged": judged,
+            "forbidden": PACKAGES if judged else (),
+        }
+        # on a GPU CuPy compiles its own kernels at their first calls
+        self.seconds = seconds * (GPU_FACTOR if self.started["xp"] == "cupy" else 1)
+        imports = ["numba"] * (name == "numba") + ["cupy"] * (self.started["xp"] == "cupy")
+        self.process = _forked(imports) if CAN_FORK and not sandbox else _Started(sandbox)
+        self.objects: list[Any] = []
+        self.used_before = 0.0  # seconds of computing that do not count
+        self.calls = 0  # of run()
+
+    def __enter__(self) -> "TextProcess":
+        self.start = time.monotonic() + START_SECONDS  # Python and Numba may need some time to start
+        self.building: Fault | None = None
+        try:
+            self._send(self.started)
+            answer, _ = self._receive(0)
+        except EndedError as ended:
+            self.building = ended.fault
+        else:
+            self._print(answer)
+            self.building = self._building_fault(answer)
+        self.start = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.end(0)
+
+    def _building_fault(self, answer: Mapping[str, Any]) -> Fault | None:
+        """What is wrong with the text before its function is called."""
+        if answer.get("refused"):
+            return _refused(answer["refused"])
+        if "raised" not in answer:
+            return None
+        said = _said(answer["raised"])
+        kind = "compile" if said["type"] in ("SyntaxError", "IndentationError", "TabError") else "raised"
+        if answer.get("no_function"):
+            return Fault("name", {"said": f"{self.file}: {said['text']}"})
+        if said["type"] == "NameError":
+            return raised(said | {"names": self._names()}, ("annotation",))
+        words = f"{self.file}: cannot be run: {said['type']}: {said['text']}"
+        return Fault(kind, {"said": words, "python": True})
+
+    def run(self, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
+        """Call the function on one case: what check.py calls a Runner."""
+        given = tuple(copy.deepcopy(value) for value in case.arguments)
+        self.objects = []
+        blocks: list[bytes] = []
+        call = {
+            "arguments": [self._about(value, blocks) for value in given],
+            "names": self.operation.names,
+            "results": len(self.operation.results),
+            "in_place": [named.name for named in self.operation.shapes.in_place],
+            "most_bytes": most_bytes(self.operation, case),
+            "again": case.again,
+        }
+        return self._called(call, blocks, given)
+
+    def _called(self, call: dict[str, Any], blocks: list[bytes], given: tuple[Any, ...]) -> Returned | Fault:
+        """What came back of a call, all questions on the way answered."""
+        if self.building:
+            return self.building
+        self.calls += 1
+        most = int(call["most_bytes"])
+        try:
+            self._send(call, blocks)
+            answer, blocks = self._receive(most)
+            while "ask" in answer:
+                self._answer_question(answer, blocks)
+                answer, blocks = self._receive(most)
+            return self._returned(answer, blocks, given)
+        except EndedError as ended:
+            self.building = ended.fault  # there is nobody left to call
+            return ended.fault
+
+    def time(self, arguments: tuple[Any, ...]) -> float:
+        """The time of one call, as the process itself measures it."""
+        blocks: list[bytes] = []
+        try:
+            if self.building:
+                raise EndedError(self.building)
+            self._send({"time": True, "arguments": [self._about(value, blocks) for value in arguments]}, blocks)
+            answer, _ = self._receive(0)
+        except EndedError as ended:
+            raise CourseError(str(ended.fault)) from None
+        seconds = answer.get("seconds")
+        if not isinstance(seconds, float) or not seconds > 0:
+            raise CourseError(str(raised(_said(answer.get("raised")), ())))
+        return seconds
+
+    # ---- values, in both directions
+
+    def _about(self, value: Any, blocks: list[bytes]) -> dict[str, Any]:
+        """The description of an argument, or of what a method returned."""
+        if isinstance(value, np.ndarray):
+            return answer_process.about_array(value, blocks)
+        if isinstance(value, bool | int | float | np.generic):
+            return {"number": value.item() if isinstance(value, np.generic) else value}
+        if value is None:
+            return {}
+        self.objects.append(value)
+        methods = [name for name in dir(type(value)) if not name.startswith("_") and callable(getattr(value, name))]
+        fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+        values = {field.name: getattr(value, field.name) for field in fields}
+        shown = {name: number for name, number in values.items() if isinstance(number, int | float)}
+        return {"object": len(self.objects) - 1, "methods": methods, "values": shown, "type": type(value).__name__}
+
+    def _answer_question(self, question: Mapping[str, Any], blocks: list[bytes]) -> None:
+        """Call the method of an object of the exercise, for the text."""
+        try:
+            target = self.objects[question["ask"]]
+            arguments = [self._value(about, blocks) for about in question["arguments"]]
+            name = str(question["method"])
+            if name.startswith("_") and name != "__array__":
+                raise CourseError(f"there is no {name} here")
+            named = {str(key): self._value(about, blocks) for key, about in question["named"].items()}
+            result = self._ask(target, name, arguments, named)
+        except CourseError as error:
+            self._send({"refused": str(error)})
+        except Exception as error:  # whatever the text asked for: it is its own mistake
+            said = answer_process.said_of(error)
+            self._send({"raised": said["type"], "text": said["text"]})
+        else:
+            answer: list[bytes] = []
+            self._send(self._about_answer(result, arguments, answer), answer)
+
+    def _ask(self, target: Any, name: str, arguments: list[Any], named: Mapping[str, Any]) -> Any:
+        """What a method of an object of the exercise returns."""
+        return getattr(target, name)(*arguments, **named)
+
+    def _about_answer(self, result: Any, arguments: list[Any], blocks: list[bytes]) -> dict[str, Any]:
+        """The description of what a method returned, whose arguments these were."""
+        return self._about(result, blocks)
+
+    def _value(self, about: Mapping[str, Any], blocks: list[bytes]) -> Any:
+        """What the text handed to a method."""
+        if "object" in about:
+            return self.objects[about["object"]]
+        if "array" in about:
+            return array_from(about, blocks)
+        if "number" in about:
+            return about["number"]
+        raise CourseError(f"wanted a number, an array or an object of the exercise, got {about.get('other')}")
+
+    def _returned(self, answer: Mapping[str, Any], blocks: list[bytes], given: tuple[Any, ...]) -> Returned | Fault:
+        self._print(answer)
+        if answer.get("refused"):
+            return _refused(answer["refused"])
+        if "raised" in answer:
+            return self._raised(_said(answer["raised"]) | {"source": self._line(answer["raised"])})
+        try:
+            about = [dict(each) for each in answer["results"]]
+            arrays = [array_from(each, blocks) if "array" in each else None for each in about]
+            for each, array in zip(about, arrays, strict=True):
+                _refuse_lies(each, array)
+                if "object" in each and hasattr(target := self.objects[each["object"]], "__array__"):
+                    target.__array__()  # it says why it is no array
+            in_place = {str(name): array_from(each, blocks) for name, each in answer["in_place"].items()}
+            changed = [str(name) for name in answer["changed"]]
+            several = answer["several"]
+        except CourseError as error:
+            return Fault("forbidden", {"said": str(error)})
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            raise EndedError(BROKEN_OFF) from None
+        return Returned(about, several, arrays, in_place, changed, given)
+
+    def _raised(self, said: dict[str, Any]) -> Fault:
+        hints = []
+        if said["type"] == "IndexError" and self.started["jit"]:
+            return Fault("bounds", {"said": f"reads or writes outside of an array: {said['text']}"})
+        if self.started["without_np"] and "'np'" in said["text"]:
+            hints.append("np in cupy")
+        elif self.started["without_np"] and self.started["xp"] == "numpy" and said["type"] == "AttributeError":
+            hints.append("no cupy")
+        if said["type"] == "TypeError" and "return arrays must be" in said["text"]:
+            hints.append("three to maximum")
+        if said.get("cuda"):
+            return Fault("crash", {"status": said["type"], "context": "lost"})
+        fault = raised(said | {"names": self._names()}, tuple(hints))
+        if hints and fault.kind == "name":
+            return Fault("forbidden", {"said": said["text"], "hints": hints})
+        return fault
+
+    def _line(self, said: Any) -> str:
+        """The line of the text where an exception arose, if the process says which."""
+        number = said.get("line") if isinstance(said, dict) else None
+        lines = str(self.started["text"]).splitlines()
+        return lines[number - 1].strip() if type(number) is int and 0 < number <= len(lines) else ""
+
+    def _names(self) -> str:
+        return "xp" if self.started["without_np"] else "np and xp"
+
+    # ---- messages
+
+    def _send(self, message: Mapping[str, Any], blocks: list[bytes] | None = None) -> None:
+        try:
+            answer_process.send(self.process.write, dict(message), blocks or [])
+        except OSError:
+            raise EndedError(self._why_ended()) from None
+
+    def _receive(self, most: int) -> tuple[dict[str, Any], list[bytes]]:
+        """The next answer. Nothing that the process says may cost this one more than its share of memory or time."""
+        left = MOST_MESSAGE + 8 * most + SPARE_BYTES
+
+        def read(count: int) -> bytes:
+            nonlocal left
+            left -= count
+            if left < 0:
+                raise EndedError(BROKEN_OFF)
+            return self.process.read(count, self._refuse_late)
+
+        try:
+            message, blocks = answer_process.receive(read)
+        except EOFError:
+            raise EndedError(self._why_ended()) from None
+        except (ValueError, RecursionError):
+            raise EndedError(BROKEN_OFF) from None
+        if not isinstance(message, dict):
+            raise EndedError(BROKEN_OFF)
+        return message, blocks
+
+    def _refuse_late(self) -> None:
+        """EndedError at the limit of computing, or at that of waiting."""
+        used, wall = self.process.used(), time.monotonic() - self.start
+        used = wall if used is None else used - self.used_before  # None: this system does not tell
+        if used >= self.seconds:
+            raise EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "endless"}))
+        if wall >= self.seconds and used < ASLEEP * wall:
+            raise EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "waits", "cpu": used}))
+        if wall >= WALL_FACTOR * self.seconds:
+            raise EndedError(Fault("time limit", {"seconds": WALL_FACTOR * self.seconds, "reason": "slow"}))
+
+    def _why_ended(self) -> Fault:
+        """The fault of a process that has ended by itself."""
+        status = self.process.end(0.5)
+        if status < 0:
+            with contextlib.suppress(ValueError):
+                return Fault("crash", {"signal": signal.Signals(-status).name})
+        return Fault("crash", {"status": status})
+
+    def _print(self, answer: Mapping[str, Any]) -> None:
+        if isinstance(printed := answer.get("printed"), str) and printed:
+            sys.stdout.write(printed)
+
+
+def _said(said: Any) -> dict[str, Any]:
+    """An exception's type, text and line in the student's text, as the process says; all are only shown."""
+    said = said if isinstance(said, dict) else {}
+    most = answer_process.LONGEST_TEXT
+    texts = {name: " ".join(str(said.get(name, "")).split())[:most] for name in ("type", "text")}
+    line = said.get("line")
+    return texts | {"cuda": bool(said.get("cuda")), "line": line if type(line) is int else 0}
+
+
+def _refused(said: Any) -> Fault:
+    """The fault of a text that its process has refused something."""
+    said = " ".join(str(said).split())[:160]
+    course = said.partition(".")[0] == "nncourse"
+    return imports_the_course(said) if course else Fault("forbidden", {"said": said, "hints": ["computes"]})
+
+
+def array_from(about: Mapping[str, Any], blocks: list[bytes]) -> np.ndarray:
+    """An array from its description; ValueError unless type, shape and number of bytes agree."""
+    dtype = np.dtype(str(about["dtype"]))
+    shape = tuple(int(size) for size in about["shape"])
+    if dtype.kind not in "fiub" or dtype.itemsize > 16 or min(shape, default=0) < 0:
+        raise ValueError("no numbers")
+    return np.frombuffer(blocks[about["array"]], dtype).reshape(shape).copy()
+
+
+def _refuse_lies(about: Mapping[str, Any], array: np.ndarray | None) -> None:
+    """ValueError for a description that contradicts itself."""
+    if about["what"] not in ("array", "number", "nothing", "other"):
+        raise ValueError("no kind")
+    if about["what"] == "number":
+        float(about["number"])
+    if about["what"] == "array":
+        np.dtype(str(about["dtype"]))
+        if array is not None and (list(array.shape) != list(about["shape"]) or array.dtype.str != about["dtype"]):
+            raise ValueError("another array")
+
+
+def most_bytes(operation: Operation, case: Case) -> int:
+    """How many bytes one result may have so that its elements are sent: those of the contract."""
+    shapes = operation.shapes.result_shapes(case.arguments, operation.sizes(*case.arguments))
+    return max(4 * int(np.prod(shape)) for shape in shapes)
+
+
+# ---- the two kinds of processes
+
+
+class _Process:
+    """What a TextProcess needs of the process that it talks with, by the descriptors of two files."""
+
+    def __init__(self, read: int, write: int, pid: int):
+        self._read, self._write, self.pid = read, write, pid
+
+    def read(self, count: int, refuse_late: Callable[[], None]) -> bytes:
+        parts, pause = [], 0.01
+        while count:
+            part = self._next(min(count, 1 << 20), pause)
+            if part is None:
+                refuse_late()
+                pause = min(2 * pause, 0.2)
+                continue
+            if not part:
+                raise EOFError
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def _next(self, most: int, seconds: float) -> bytes | None:
+        """At most so many bytes; None if there are none after so many seconds."""
+        if not select.select([self._read], [], [], seconds)[0]:
+            return None
+        return os.read(self._read, most)
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._write, view) :]
+
+    def used(self) -> float | None:
+        """Seconds of computing so far, its ended children's included; None where the system does not tell."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return sum(map(int, fields[11:15])) / TICKS
+
+    def end(self, wait: float) -> int:
+        raise NotImplementedError
+
+
+class _Started(_Process):
+    """A Python started anew, in a sandbox if there is one."""
+
+    def __init__(self, sandbox: tuple[str, ...]):
+        environment = {**os.environ, "PYTHONPATH": ""} if sandbox else os.environ
+        self.popen = subprocess.Popen(
+            [*sandbox, sys.executable, "-P", SCRIPT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=os.name == "posix",
+        )
+        assert self.popen.stdin and self.popen.stdout
+        super().__init__(self.popen.stdout.fileno(), self.popen.stdin.fileno(), self.popen.pid)
+        self._parts: queue.Queue[bytes] = queue.Queue(maxsize=4)
+        self._left = b""
+        self._given_up = False
+        threading.Thread(target=self._collect, daemon=True).start()
+
+    def _collect(self) -> None:
+        """Read all that comes. A thread does, since not every system can wait for a pipe with a limit."""
+        part = b"?"
+        while part and not self._given_up:
+            try:
+                part = os.read(self._read, 1 << 20)
+            except OSError:
+                part = b""
+            while not self._given_up:
+                with contextlib.suppress(queue.Full):
+                    self._parts.put(part, timeout=0.5)
+                    break
+
+    def _next(self, most: int, seconds: float) -> bytes | None:
+        if not self._left:
+            try:
+                self._left = self._parts.get(timeout=seconds)
+            except queue.Empty:
+                return None
+        part, self._left = self._left[:most], self._left[most:]
+        return part
+
+    def used(self) -> float | None:
+        """In a sandbox the text's process is below the one that was started."""
+        own = super().used()
+        return None if own is None else own + sum(_used_below(self.pid))
+
+    def end(self, wait: float) -> int:
+        self._given_up = True
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if wait:
+                self.popen.wait(wait)
+        if os.name == "posix":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self.popen.kill()
+        status = self.popen.wait()
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        return status
+
+
+def _used_below(pid: int) -> list[float]:
+    """Seconds of computing of all processes below one."""
+    found = []
+    with contextlib.suppress(OSError, ValueError):
+        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+            found += [_Process(0, 0, child).used() or 0.0, *_used_below(child)]
+    return found
+
+
+class _Forked(_Process):
+    """A copy of the nursery."""
+
+    def __init__(self, nursery: "Nursery", imports: list[str]):
+        self.nursery = nursery
+        self.line, theirs = socket.socketpair()
+        with theirs:
+            pid = nursery.ask({"imports": imports}, [theirs.fileno()])["pid"]
+        super().__init__(self.line.fileno(), self.line.fileno(), pid)
+        self.status: int | None = None
+
+    def end(self, wait: float) -> int:
+        if self.status is None:
+            try:
+                self.status = int(self.nursery.ask({"end": self.pid, "wait": wait})["status"])
+            except OSError:  # the nursery was ended, and its children with it
+                self.status = -int(signal.SIGKILL)
+            self.line.close()
+        return self.status
+
+
+class Nursery:
+    """The process that has imported NumPy and runs no text. It ends with this process."""
+
+    def __init__(self) -> None:
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-P", SCRIPT, "nursery", str(theirs.fileno())]
+            self.popen = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        self.line.settimeout(START_SECONDS)
+
+    def ask(self, request: Mapping[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
+        """Its answer. OSError if it has ended."""
+        socket.send_fds(self.line, [json.dumps(request).encode()], descriptors or [])
+        answer = self.line.recv(4096)
+        if not answer:
+            raise ConnectionError("the nursery has ended")
+        return dict(json.loads(answer))
+
+    def end(self) -> None:
+        """End it."""
+        self.line.close()
+        self.popen.kill()
+        self.popen.wait()
+
+
+@functools.lru_cache(maxsize=1)
+def _nursery(pid: int) -> Nursery:
+    """The nursery of this process, whose id is `pid`."""
+    return Nursery()
+
+
+def _forked(imports: list[str]) -> _Forked:
+    """A new process of the nursery, which is started again if somebody has ended it."""
+    try:
+        return _Forked(_nursery(os.getpid()), imports)
+    except (OSError, ValueError, KeyError):
+        _nursery(os.getpid()).end()
+        _nursery.cache_clear()
+        return _Forked(_nursery(os.getpid()), imports)
+
+
+def warm_up() -> None:
+    """Start the nursery, so that the first check need not wait for it."""
+    if CAN_FORK:
+        _nursery(os.getpid())

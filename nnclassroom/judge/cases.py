@@ -1,0 +1,373 @@
+"""The cases on which check() tries a kernel. They follow from the operation alone: every kernel gets all of them.
+
+First stage: small sizes and hostile values, so that a fault is shown on simple data.
+* Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
+  elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
+  that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes. Images and their
+  windows are too many sizes for that: their operations list their own, and draw some.
+* Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's
+  `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size;
+  "infinite", +∞ or −∞ once in one argument; "special", values at which activations often fail, all of them in each
+  array; "ties", few different numbers, zeros of both signs, and numbers that differ in the last bit; "nan", for
+  operations that only move and compare numbers: some or most of one argument NaN, or most of it −∞; "one of zeros",
+  each argument in turn.
+* Scalars are positive, negative, zero and above 1.
+* One case after some hundred calls on the same arguments, for who counts calls.
+Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.
+
+The random numbers differ from check to check, so that nothing can be learnt by heart; with a `seed` they are the same.
+"""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import count, cycle, islice
+from math import isqrt, prod
+from typing import Any
+
+import numpy as np
+
+from nnclassroom.judge.tolerance import EPS, is_decided, truths_of
+from nnclassroom.judge.verdict import Case
+from nncourse.errors import CourseError
+from nncourse.kernels.operation import Operation
+
+# The kinds of values that are tried with each name of an operation's `edge_cases`.
+KINDS = {
+    "zeros": ("zeros",),
+    "large": ("zeros among others", "zeros among others", "from −20 to 20", "negative", "equal", "ones")
+    + ("large", "large and negative", "rows of different size"),
+    "infinite": ("infinite", "minus infinite") * 3,
+    "special": ("special", "special", "alone", "minus alone"),
+    "ties": ("few different", "zeros of both signs", "hardly different"),
+    "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
+    "one of zeros": ("one of zeros",) * 6,
+}
+VALUES = {  # the words for each kind
+    "random": "random values",
+    "positive": "positive values",
+    "zeros": "zeros values",
+    "zeros among others": "zeros among others values",
+    "from −20 to 20": "from −20 to 20 values",
+    "negative": "negative values",
+    "equal": "equal values",
+    "ones": "ones values",
+    "large": "large values",
+    "large and negative": "large and negative values",
+    "rows of different size": "rows of different size values",
+    "infinite": "infinite values",
+    "minus infinite": "minus infinite values",
+    "special": "special values",
+    "alone": "alone values",
+    "minus alone": "minus alone values",
+    "few different": "few different values",
+    "zeros of both signs": "zeros of both signs values",
+    "hardly different": "hardly different values",
+    "some NaN": "some NaN values",
+    "mostly NaN": "mostly NaN values",
+    "mostly minus infinite": "mostly minus infinite values",
+    "one of zeros": "one of zeros values",
+}
+MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
+ABOVE_16_BITS = 1 << 16
+RANDOM_SIZES = 4  # how many are drawn, from 1 to LARGEST_RANDOM; each is tried twice
+LARGEST_RANDOM = 40
+MOST_DRAWS = 50  # until rounding alone does not decide on the result
+AGAIN = 100, 1000  # once, a kernel is called between so many and so many times on the same arguments
+# Kinks, the range limits of exp in float32, and where approximations of activations are cut off too early.
+_SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 87.5, 88.8, 104.0, 1000.0, np.inf)
+SPECIAL = np.outer(_SPECIAL, [1, -1]).ravel().astype(np.float32)
+
+
+def cases(operation: Operation, seed: int | None = None) -> Iterator[Case]:
+    """All cases of an operation, small ones first. Their number does not depend on the seed."""
+    rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
+    tried, usual = operation.trial.sizes_to_check, next(iter(operation.trial.sizes_to_check), None)
+    given = usual is not None
+    if usual is None:
+        tried, usual = usual_sizes(operation)
+    turn = count()
+    make = partial(make_case, operation, rng=rng, decided=True)
+    for number, sizes in enumerate(tried):
+        if _is_small(operation, sizes):
+            yield replace(make(sizes, "random", number=number, turn=next(turn)), plain=True)
+    if operation.trial.draw_sizes or not given:
+        for number, sizes in enumerate(_drawn_sizes(operation, rng, usual)):
+            for again in range(2):
+                yield make(sizes, "random", number=number + again, axes=number + 1, turn=next(turn))
+    for kind in dict.fromkeys(operation.trial.edge_cases):
+        for position, values in enumerate(KINDS[kind]):
+            sizes = _sizes_for(operation, usual, values, given)
+            yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
+    yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
+    for sizes in operation.trial.large_sizes if given else large_sizes(operation, rng):
+        yield make(sizes, _values_of_large(operation), large=True, turn=next(turn))
+
+
+def random_case(operation: Operation, sizes: dict[str, Any], seed: int = 0) -> Case:
+    """Random arguments of these sizes, a number for each size of the contract that is not derived."""
+    return make_case(operation, sizes, "random", np.random.default_rng(seed))
+
+
+def halved(operation: Operation, case: Case) -> Case | None:
+    """A large case with its largest size halved, and other numbers; None if none fits."""
+    known = operation.sizes(*case.arguments)
+    sizes = {name: known[name] for name in operation.shapes.free_names}
+    largest = max(operation.shapes.dims.intersection(sizes), key=lambda name: sizes[name])
+    sizes[largest] //= 2
+    if sizes[largest] < 1 or not _fits(operation, sizes):
+        return None
+    return make_case(operation, sizes, _values_of_large(operation), np.random.default_rng(), large=True)
+
+
+def _values_of_large(operation: Operation) -> str:
+    """Positive numbers for sums: in a long sum of numbers of both signs, some terms too many would hardly show."""
+    return "positive" if any(map(operation.shapes.reduces, operation.results)) else "random"
+
+
+# ---- sizes
+
+
+def usual_sizes(operation: Operation) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The sizes to try with random values, and those for hostile values.
+
+    Whole numbers from which sizes are derived, such as a window and a stride, are tried small too, so that there are
+    several windows, and windows that overlap. Sizes for which a derived size would be below 1 are left out.
+    """
+    shapes = operation.shapes
+    steps, others = _steps_and_others(operation)
+    named = [dict(zip(shapes.free_names, sizes, strict=True)) for sizes in hostile_sizes(len(shapes.free_names))]
+    odd = dict(zip(others, islice(cycle((12, 18, 7)), len(others)), strict=False))
+    odd |= dict(zip(steps, cycle((3, 2)), strict=False))
+    if steps:
+        small = [dict(zip(steps, cycle(pattern), strict=False)) for pattern in ((1,), (2, 1), (3, 2), (1, 3), (5, 2))]
+        large = [dict(zip(others, sizes, strict=True)) for sizes in hostile_sizes(len(others))]
+        named += [sizes | small[(number + more) % 5] for number, sizes in enumerate(large) for more in (0, 2)]
+    tried = [sizes for sizes in named if _fits(operation, sizes)]
+    if not tried:
+        raise CourseError(f"{operation.name}: wanted sizes_to_check, since no usual sizes fit the contract's formulas")
+    return tried, odd if _fits(operation, odd) else tried[0]
+
+
+def hostile_sizes(count: int) -> list[tuple[int, ...]]:
+    """`count` sizes at a time: ones, odd ones, a tile of 16, 17 in each direction, multiples of 4, a long one."""
+    if count == 1:
+        return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
+    patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (1, 37, 1), (19, 1, 23), (33, 65, 18), (20, 132, 4), (1025, 3, 2)
+    sizes = [tuple(islice(cycle(pattern), count)) for pattern in patterns]
+    return list(dict.fromkeys(each[shift:] + each[:shift] for each in sizes for shift in range(count)))
+
+
+def _steps_and_others(operation: Operation) -> tuple[list[str], list[str]]:
+    """The free sizes that are whole numbers of formulas, such as a stride, and the other free sizes."""
+    shapes = operation.shapes
+    steps = [name for name in shapes.free_names if name in shapes.whole_in_formulas]
+    return steps, [name for name in shapes.free_names if name not in steps]
+
+
+def _drawn_sizes(operation: Operation, rng: np.random.Generator, usual: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """RANDOM_SIZES sizes at random, if possible with derived sizes of at least 1."""
+    draw = operation.trial.draw_sizes or partial(_draw, operation)
+    for _ in range(RANDOM_SIZES):
+        drawn = (draw(rng) for _ in range(20))
+        yield next((sizes for sizes in drawn if _fits(operation, sizes)), usual)
+
+
+def _draw(operation: Operation, rng: np.random.Generator) -> dict[str, int]:
+    """Sizes from 1 to LARGEST_RANDOM; small ones for windows and strides."""
+    steps, others = _steps_and_others(operation)
+    of_any_shape = {name for argument in operation.arguments if argument.any_shape for name in argument.size_names}
+    sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
+    sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
+    return sizes | {name: int(rng.integers(1, 4)) for name in steps}
+
+
+def large_sizes(operation: Operation, rng: np.random.Generator) -> Iterator[dict[str, int]]:
+    """Each size in turn above 65,536, the others 1 or 2; for a square matrix, more elements than 65,536.
+
+    Where an argument is a whole number, such as the number of classes, each of these comes with 1 and with 3.
+    """
+    steps, others = _steps_and_others(operation)
+    whole = {argument.name for argument in operation.arguments if argument.is_size}
+    for name in others:
+        twice = any(array.size_names.count(name) > 1 for array in (*operation.arguments, *operation.results))
+        most = isqrt(ABOVE_16_BITS) + int(rng.integers(2, 60)) if twice else ABOVE_16_BITS + int(rng.integers(300, 999))
+        few = int(rng.integers(300, 400)) if twice else int(rng.integers(1, 3))  # many places of a matrix are met
+        for number in (1, 3) if whole - {name} - set(steps) else (1,):
+            sizes = {other: number if other in whole else few for other in others}
+            sizes = dict.fromkeys(steps, 1) | sizes | {name: most}
+            if _fits(operation, sizes) and _is_small(operation, sizes, 4 * MOST):
+                yield sizes
+
+
+def _sizes_for(operation: Operation, usual: dict[str, Any], values: str, given: bool) -> dict[str, Any]:
+    """The sizes for hostile values: one element where it is to be alone, enough for all special values."""
+    if given:
+        return usual
+    if values.endswith("alone"):
+        return dict.fromkeys(usual, 1)
+    return {name: 2 * len(SPECIAL) + 4 for name in usual} if values == "special" else usual
+
+
+def _is_small(operation: Operation, sizes: dict[str, Any], most: int = MOST) -> bool:
+    """Whether no argument and no result has more elements than `most`."""
+    known = operation.shapes.complete(sizes, operation.name)
+    arrays = (*operation.arguments, *operation.results)
+    return all(prod(known[dim.lstrip("*")] for dim in array.dims) <= most for array in arrays)
+
+
+def _fits(operation: Operation, sizes: dict[str, Any]) -> bool:
+    """True if every derived size is at least 1."""
+    try:
+        operation.shapes.complete(sizes, operation.name)
+    except CourseError:
+        return False
+    return True
+
+
+# ---- arguments
+
+
+def make_case(
+    operation: Operation,
+    sizes: dict[str, Any],
+    kind: str,
+    rng: np.random.Generator,
+    number: int = 0,
+    axes: int = 0,
+    position: int = 0,
+    turn: int = 0,
+    large: bool = False,
+    decided: bool = False,
+) -> Case:
+    """One case: arguments of these sizes with values of this kind.
+
+    `number` chooses the sign of scalars, `axes` the shape of arrays of any shape, `position` the array that gets what
+    only one may get, such as an infinity. `turn` counts the cases: the operation's `values` find it among the sizes.
+    `decided` draws again where rounding alone decides on a result. Where that leaves no truth, because it is NaN, the
+    values are random, unless the operation must let NaN through.
+    """
+    sizes = operation.shapes.complete(sizes, operation.name)
+    for _ in range(MOST_DRAWS if decided else 1):
+        arguments = _arguments(operation, sizes, kind, rng, number, axes, position, turn)
+        if is_decided(operation, arguments):
+            break
+    if kind not in ("random", "zeros") and "nan" not in operation.trial.edge_cases and _no_truth(operation, arguments):
+        kind, arguments = "random", _arguments(operation, sizes, "random", rng, number, axes, position, turn)
+    shapes = ", ".join(
+        f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
+        for argument, value in zip(operation.arguments, arguments, strict=True)
+    )
+    return Case(f"{shapes}, {VALUES[kind]}", arguments, large)
+
+
+def _no_truth(operation: Operation, arguments: tuple[Any, ...]) -> bool:
+    """Whether a result would be NaN."""
+    with np.errstate(all="ignore"):
+        return any(np.isnan(truth).any() for truth in truths_of(operation, arguments).values())
+
+
+def _arguments(
+    operation: Operation,
+    sizes: dict[str, Any],
+    kind: str,
+    rng: np.random.Generator,
+    number: int,
+    axes: int,
+    position: int,
+    turn: int,
+) -> tuple[Any, ...]:
+    free = [argument.name for argument in operation.arguments if argument.dims]
+    arrays = [name for name in free if name not in _made(operation)]
+    chosen = arrays[position % len(arrays)] if arrays else ""
+    values: list[Any] = []
+    for argument in operation.arguments:
+        shape = tuple(sizes[name] for name in argument.size_names) if argument.dims else ()
+        if argument.any_shape:
+            shape = _shape_of(shape[0], axes)
+        if argument.name in operation.trial.values:
+            values.append(operation.trial.values[argument.name](rng, shape, {**sizes, "turn": turn}))
+        elif argument.kind != "float":
+            values.append(sizes[argument.name])
+        elif argument.dims:
+            values.append(_floats(kind, shape, argument.name == chosen, rng))
+        else:
+            values.append(_scalar(rng, number, kind))
+    return tuple(values)
+
+
+def _made(operation: Operation) -> set[str]:
+    """The arguments that are not just any float32 numbers."""
+    return set(operation.trial.values) | {argument.name for argument in operation.arguments if argument.kind != "float"}
+
+
+def _shape_of(n: int, axes: int) -> tuple[int, ...]:
+    """A shape with n elements and one, two or three axes, among them one row and one column."""
+    rows = next(size for size in range(isqrt(n), 0, -1) if n % size == 0)
+    inner = next(size for size in range(isqrt(n // rows), 0, -1) if n // rows % size == 0)
+    shapes = (n,), (rows, n // rows), (n // rows // inner, inner, rows), (1, n), (n, 1)
+    return shapes[axes % len(shapes)]
+
+
+def _scalar(rng: np.random.Generator, number: int, kind: str) -> float:
+    """A number: mostly from 0 to 1, but also negative, zero, and above 1."""
+    usual = float(rng.uniform(0.01, 1))
+    choices = usual, -usual, usual, 10 * usual, 0.0
+    return choices[number % len(choices)] if kind == "random" else usual
+
+
+def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Generator) -> np.ndarray:
+    """Float32 values of one kind. Only the chosen argument gets an infinity, so that the truth is seldom NaN."""
+    values = rng.standard_normal(shape).astype(np.float32)
+    match kind:
+        case "zeros":
+            values[...] = 0
+        case "zeros among others":
+            values[rng.random(shape) < 0.3] = 0
+            values[rng.random(shape) < 0.2] = -0.0
+            if len(shape) > 1:  # a whole row, and a whole column
+                values[rng.integers(shape[0])] = 0
+                values[..., rng.integers(shape[-1])] = 0
+        case "from −20 to 20":
+            values = rng.uniform(-20, 20, shape)
+        case "positive":
+            values = np.abs(values) * _rising(shape)
+        case "negative":
+            values = -np.abs(values) - 0.5
+        case "ones":
+            values[...] = 1
+        case "equal":
+            values[...] = values.flat[0]
+        case "large":
+            values *= 1000
+        case "large and negative":
+            values = -np.abs(1000 * values) - 500
+        case "rows of different size":
+            values += np.resize([-1000, 0, 300, -30, 1000], shape[:1]).reshape(-1, *[1] * (len(shape) - 1))
+        case "special":
+            # another start in each array, so that each value meets others
+            values = np.resize(np.roll(SPECIAL, rng.integers(SPECIAL.size)), shape)
+        case "few different":
+            values = rng.integers(-1, 2, shape)
+        case "zeros of both signs":
+            values = rng.choice([-1, -0.0, 0.0], shape)
+        case "hardly different":
+            values = 1 + rng.integers(0, 4, shape) * EPS
+        case "some NaN" | "mostly NaN" if chosen:
+            nan = rng.random(shape) < (0.7 if kind == "mostly NaN" else 0.1)
+            nan.flat[rng.integers(nan.size)] = True
+            values[nan] = np.copysign(np.nan, rng.standard_normal(nan.sum()))  # NaN has a sign, which means nothing
+        case "mostly minus infinite" if chosen:
+            values[rng.random(shape) < 0.9] = -np.inf
+        case "one of zeros" if chosen:
+            values[...] = 0
+        case "infinite" | "minus infinite" | "alone" | "minus alone" if chosen:
+            values.flat[rng.integers(values.size)] = -np.inf if kind.startswith("minus") else np.inf
+    return np.asarray(values, np.float32)
+
+
+def _rising(shape: tuple[int, ...]) -> np.ndarray:
+    """Factors from 0.5 to 2 along the longest axis: who takes the first numbers in place of the last is far off."""
+    longest = int(np.argmax(shape))
+    return np.linspace(0.5, 2, shape[longest]).reshape([-1 if axis == longest else 1 for axis in range(len(shape))])

@@ -1,0 +1,491 @@
+"""check(): compare a kernel with a float64 truth, on the random and hostile cases of cases.py.
+
+* A kernel must return new arrays of the contract's shape and type, which share no memory with its arguments or with an
+  earlier result; a result in place must be the argument itself. It must not change its other arguments.
+* The result array of a CUDA kernel is filled with NaN, to detect elements that are never written. On a GPU all arrays
+  have guard elements on both sides, to detect out-of-bounds writes. On the emulator the threads of a case run in
+  forward, reverse or shuffled order, to detect missing barriers, and once more with race detection, because a race may
+  have no effect where threads run one after the other.
+* Errors of a few float32 roundings are allowed (the operation's `tolerance`). NaN passes only for an infinite sum; and
+  where an operation must let NaN through, just where the truth is NaN.
+
+How a kernel is run is another matter: by run_here() in this process, or by answer.py in a process that knows no truth.
+Either says what came back, in a Returned; compare() alone decides.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial, singledispatch
+from typing import Any
+
+import numpy as np
+
+from cuda_on_cpu.emulate import ORDERS, EmulationError
+from cuda_on_cpu.nvrtc import CudaCompileError
+from cuda_on_cpu.program import UNSET
+from nnclassroom.judge.answer_process import SENTINEL, described, said_of
+from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
+from nnclassroom.judge.time_limit import endless
+from nnclassroom.judge.tolerance import allowed_error, truths_of
+from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
+from nncourse import device as devices
+from nncourse.errors import CourseError
+from nncourse.kernels.contract import Argument
+from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.operation import Operation
+
+MOST_COUNTED = 10**7  # an integer nearer to SENTINEL was not set before something was added to it
+GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 rows of the longest array
+# Contents of the guard elements: two different NaNs for outputs and inputs, so that copying one to the other is
+# detected; 0 for integers, because a kernel that reads past the end may use the value as an index, and a huge index
+# would make the process's CUDA context unusable.
+HUGE = -3.21e33  # what every third result holds before it is written, for a kernel that looks whether it is NaN
+OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
+# Of computing, for a launch on the emulator. In a large case, who takes longer is not wrong: it is just not tried, if
+# it is slow and not endless. Nor is a launch of more threads than these, with barriers and without: the emulator runs
+# some millions a second.
+LAUNCH_SECONDS = 5.0
+MOST_THREADS = {True: 1_200_000, False: 2_500_000}
+RACES: Mapping[str, Any] = {"races": True}
+LOOKING = "looking for races"
+IN_ORDER = {
+    "forward": "threads in forward order",
+    "reverse": "threads in reverse order",
+    "shuffled": "threads in shuffled order",
+}
+
+# A text that writes into the conversation with the judge.
+BROKEN_OFF = Fault("crash", {"status": "?", "reason": "broke off"})
+
+Run = tuple[str, Mapping[str, Any]]  # a label, and options of the emulator
+Runner = Callable[[Case, Mapping[str, Any]], "Returned | Fault"]
+
+
+@dataclass
+class Returned:
+    """What one call of a kernel gave back.
+
+    `results` are descriptions as text_process.described() makes them; `arrays` their elements, by the result's name.
+    `several` is the length of the tuple that was returned, None for one value. `in_place` are the arguments that may
+    change, as they are afterwards, and `changed` the names of all arguments that have changed. `arguments` are those of
+    the call: an object among them knows what was asked of it.
+    """
+
+    results: list[dict[str, Any]]
+    several: int | None
+    arrays: list[np.ndarray | None]
+    in_place: dict[str, np.ndarray]
+    changed: list[str]
+    arguments: tuple[Any, ...]
+    outside: bool = False  # wrote to the guard elements
+    otherwise: Fault | None = None  # what is wrong though the values are right
+
+
+@dataclass
+class Memory:
+    """What run_here() remembers between the calls of one check: earlier results, with which none may share memory."""
+
+    earlier: list[Any] = field(default_factory=list)
+    calls: int = 0
+
+
+def check(
+    operation: Operation,
+    kernel: str | Kernel | Callable[..., Any],
+    device: str | None = None,
+    seed: int | None = None,
+    sandbox: tuple[str, ...] = (),
+) -> Verdict:
+    """Compare a kernel with the operation's float64 reference, on every case until one fails.
+
+    kernel: its name, a Kernel, or any Python function of the operation's arguments.
+    device: "cpu", "gpu" or "emulator". By default CUDA kernels run on the GPU where there is one, else under the
+        emulator, which finds races too.
+    seed: the same seed gives the same numbers; without one they are new each time. What is tried is told in cases.py.
+    sandbox: a command that the emulator's programs are started by.
+
+    Raises CourseError for an unknown kernel, and for a device that it cannot run on.
+    """
+    kernel = operation.kernel_of(kernel, device)
+    device = _place(operation, kernel, device)
+    run = runner(operation, kernel, device)
+    too_many = {"too_many": partial(_too_many, kernel)} if device == "emulator" else {}
+    return judge(operation, kernel.name, run, device, seed, sandbox, **too_many)
+
+
+@singledispatch
+def runner(operation: Operation, kernel: Kernel, device: str) -> Runner:
+    """What runs a kernel in this process on the cases of one check; another where kernels are called otherwise."""
+    return partial(run_here, operation, kernel, device, Memory())
+
+
+@singledispatch
+def place_of(operation: Operation, named: Argument, index: tuple[int, ...], arguments: tuple[Any, ...]) -> str:
+    """An element of a result in words, as verdicts name it: Z[0, 2]."""
+    return f"{named.name}[{', '.join(map(str, index))}]" if index else named.name
+
+
+def judge(
+    operation: Operation,
+    name: str,
+    run: Runner,
+    device: str,
+    seed: int | None = None,
+    sandbox: tuple[str, ...] = (),
+    only: Case | None = None,
+    too_many: Callable[[Case], bool] = lambda case: False,
+) -> Verdict:
+    """Run a kernel by run(case, options) on every case, or on one only, until one fails.
+
+    Large cases for which too_many(case) is true are left out, and on the emulator those in which the kernel is slow.
+    Whether it is slow or endless is looked into until it is found slow once.
+    """
+    say = partial(Verdict, operation.name, name)
+    count, slow = 0, False
+    more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
+    for case in (only,) if only else cases(operation, seed):
+        try:
+            if case.large and too_many(case):
+                continue
+        except CourseError as error:
+            return say("launch", {"said": str(error)}, case)
+        for label, options in _runs(case, count, device):
+            try:
+                fault = _fault(operation, case, run(case, options | more))
+                wrong = fault and fault.kind in ("wrong value", "not in place")
+                if wrong and device == "emulator" and label != LOOKING:
+                    # A missing barrier can cause wrong values; a report of the race is more helpful.
+                    race = run(case, RACES | more)
+                    if isinstance(race, Fault) and race.kind == "race":
+                        fault, label = race, LOOKING
+            except CudaCompileError as error:
+                return say(getattr(error, "kind", "compile"), {"said": str(error)})
+            if fault and fault.kind == "time limit" and case.large and device == "emulator":
+                limited = partial(_late, run, options | more)
+                found = None if slow else endless(operation, case, fault, limited, LAUNCH_SECONDS)
+                if found:
+                    return say(found[1].kind, found[1].facts, found[0], label)
+                slow = True
+                break
+            if fault and fault.kind == OPEN:
+                return say(OPEN) if count == 0 else say("raised", fault.facts, case, label)
+            if fault:
+                return say(fault.kind, fault.facts, case, label)
+        else:  # a case that was not tried to its end is not counted
+            count += 1
+    return say(RIGHT, {"count": count, "device": device})
+
+
+def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
+    """How often a case is run: once; on the emulator in one or two of the orders of threads, and once more for races.
+
+    Which threads meet depends on sizes, seldom on values. So cases with hostile values, those of drawn sizes and large
+    ones are run in one order, a different one each time.
+    """
+    if device != "emulator":
+        yield "", {}
+        return
+    orders = (ORDERS[0], ORDERS[1 + number % 2]) if case.plain else (ORDERS[number % len(ORDERS)],)
+    for order in orders:
+        yield IN_ORDER[order], {"order": order, "seed": 1 + number, "time_limit": LAUNCH_SECONDS}
+    if case.plain:
+        yield LOOKING, RACES
+
+
+def _late(run: Runner, options: Mapping[str, Any], case: Case, seconds: float) -> Fault | None:
+    """The fault of a kernel that does not end within so many seconds of computing on the emulator."""
+    found = run(case, {**options, "time_limit": seconds})
+    return found if isinstance(found, Fault) and found.kind == "time limit" else None
+
+
+def _too_many(kernel: Kernel, case: Case) -> bool:
+    """Whether the emulator would take too long for a launch. CourseError for one that no GPU takes."""
+    assert isinstance(kernel, CudaKernel)
+    return kernel.threads(*case.arguments) > MOST_THREADS["__sync" in kernel.source.text]
+
+
+def _place(operation: Operation, kernel: Kernel, device: str | None) -> str:
+    """Where to run: `device` if given, else the kernel's device, or the emulator for CUDA C without a GPU."""
+    gpu = devices.gpu_available()
+    device = device or ("emulator" if kernel.cuda and not gpu else kernel.device)
+    python = sorted({"cpu", *operation.python_devices.values()})
+    possible = ["gpu", "emulator"] if kernel.cuda else python
+    if device not in possible:
+        raise CourseError(f"{kernel.name}: wanted {' or '.join(possible)} to check it on, got {device!r}")
+    if device == "gpu" and not gpu:
+        raise CourseError(f"{kernel.name} cannot be checked here: {devices.why_no_gpu()}")
+    if device != "emulator" and (said := kernel.missing()):
+        raise CourseError(f"{kernel.name} cannot be checked here: {said}")
+    return device
+
+
+# ---- running a kernel in this process
+
+
+def run_here(
+    operation: Operation,
+    kernel: Kernel,
+    device: str,
+    memory: Memory,
+    case: Case,
+    options: Mapping[str, Any],
+) -> Returned | Fault:
+    """Call the kernel once, and say what came back, or the Fault that ended it."""
+    guards: list[Any] = []
+    copied = partial(_guarded, guards) if device == "gpu" else lambda values, bits: values.copy()
+    given = tuple(
+        copied(value, INPUT_GUARDS[value.dtype.kind]) if isinstance(value, np.ndarray) else copy.deepcopy(value)
+        for value in case.arguments
+    )
+    if kernel.cuda and not operation.in_place:
+        truths = truths_of(operation, case.arguments)
+        memory.calls += 1
+        nan = any(np.isnan(truth).any() for truth in truths.values())
+        fill = HUGE if nan or memory.calls % 3 == 0 else np.nan
+        options = {**options, "out": out_of(operation, truths, lambda values: copied(values, OUTPUT_GUARD), fill)}
+    try:
+        with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
+            result = kernel(*given, **options)
+        devices.synchronise(device)
+    except CudaCompileError:
+        raise
+    except EmulationError as error:
+        return Fault(getattr(error, "kind", "crash"), {"said": str(error)})
+    except CourseError as error:
+        return Fault("launch", {"said": str(error)})
+    except Exception as error:  # a student's function may raise anything
+        said = said_of(error)
+        if type(error).__module__.startswith("cupy"):  # after most of these the process's CUDA context is lost
+            kind = "bounds" if "Address" in said["text"] else "crash" if kernel.cuda else "raised"
+            words = f"raised {said['type']}: {said['text']}"
+            return Fault(kind, {**said, "said": words, "status": words, "context": "lost"})
+        return raised(said, ())
+    names = {id(value): name for name, value in zip(operation.names, given, strict=True)}
+    array_type = type(next((value for value in given if hasattr(value, "dtype")), np.empty(0)))
+    arrays = {name: value for name, value in zip(operation.names, given, strict=True) if isinstance(value, array_type)}
+    several = len(operation.results) > 1 and type(result) is tuple
+    values = result if several else (result,)
+    earlier = memory.earlier if not kernel.cuda else []
+    about = [described(value, arrays, earlier, array_type) for value in values]
+    memory.earlier = [*memory.earlier, *(value for value in values if id(value) not in names)][-6:]
+    on_host = {name: devices.to_device(value, "cpu") for name, value in arrays.items()}
+    before = dict(zip(operation.names, case.arguments, strict=True))
+    return Returned(
+        about,
+        len(values) if several else None,
+        [devices.to_device(value, "cpu") if isinstance(value, array_type) else None for value in values],
+        {named.name: on_host[named.name] for named in operation.shapes.in_place if named.name in on_host},
+        [name for name, value in on_host.items() if not np.array_equal(value, before[name], equal_nan=True)],
+        given,
+        any((cells != bits).any() for cells, bits in guards),
+    )
+
+
+def out_of(
+    operation: Operation,
+    truths: dict[str, np.ndarray],
+    copied: Callable[[np.ndarray], Any] = lambda values: values,
+    fill: float = np.nan,
+) -> Any:
+    """The `out` of a CUDA kernel: an unwritten array for each new result, passed through `copied`."""
+    arrays = tuple(copied(unwritten(named, truths[named.name].shape, fill)) for named in operation.shapes.new)
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def unwritten(result: Argument, shape: tuple[int, ...], fill: float = np.nan) -> np.ndarray:
+    """A result array of `fill`, or SENTINEL for integers, so that an element that is never written is detected."""
+    return np.full(shape, fill if result.kind == "float" else SENTINEL, result.dtype)
+
+
+def _guarded(guards: list[Any], values: np.ndarray, bits: int) -> Any:
+    """A GPU copy of `values` between guard elements, which are added to `guards`.
+
+    The guards are compared with `bits` as 4-byte integers, so that a different NaN is detected too.
+    """
+    import cupy
+
+    cells = cupy.full(values.size + 2 * GUARD, bits, np.uint32)
+    inner = cells[GUARD : GUARD + values.size].view(values.dtype)
+    inner[...] = cupy.asarray(values.reshape(-1))
+    guards += [(cells[:GUARD], bits), (cells[GUARD + values.size :], bits)]
+    return inner.reshape(values.shape)
+
+
+def raised(said: Mapping[str, Any], hints: tuple[str, ...]) -> Fault:
+    """The fault for an exception: its kind follows from the exception's type, never from its text."""
+    kind = said["type"]
+    facts = {**said, "hints": hints, "names": "np and xp"}
+    if kind == "NotImplementedError":
+        return Fault(OPEN, facts)
+    if kind == "RefusedError":
+        return Fault("forbidden", {"said": said["text"]})
+    if kind in ("NameError", "UnboundLocalError"):
+        return Fault("name" if kind == "NameError" else "raised", facts)
+    return Fault("raised", facts)
+
+
+# ---- deciding
+
+
+def compare(operation: Operation, result: Any, truths: dict[str, np.ndarray], arguments: tuple[Any, ...]) -> str | None:
+    """None if what a kernel returned in this process equals the truth up to rounding; else what is wrong, in words."""
+    values = result if len(operation.results) > 1 and type(result) is tuple else (result,)
+    arrays = [devices.to_device(value, "cpu") if hasattr(value, "dtype") else None for value in values]
+    shown = [value if array is None else array for array, value in zip(arrays, values, strict=True)]
+    about = [described(value, {}, []) for value in shown]
+    returned = Returned(about, len(values) if len(values) > 1 else None, arrays, {}, [], arguments)
+    fault = _results_fault(operation, returned, truths)
+    return str(fault) if fault else None
+
+
+def _fault(operation: Operation, case: Case, returned: "Returned | Fault") -> Fault | None:
+    """What is wrong with what a call returned; None if nothing is."""
+    if isinstance(returned, Fault):
+        return returned
+    if returned.outside:
+        return Fault("outside")
+    truths = truths_of(operation, case.arguments)
+    before = dict(zip(operation.names, case.arguments, strict=True))
+    in_place = {named.name: named for named in operation.shapes.in_place}
+    if returned.in_place.keys() != in_place.keys():
+        return BROKEN_OFF
+
+    def fault_of(name: str, value: np.ndarray) -> Fault | None:
+        return _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
+
+    for name, value in returned.in_place.items():
+        fault = fault_of(name, value)
+        if fault and name not in returned.changed:
+            return Fault("not in place", {**fault.facts, "name": name})
+        if fault:
+            sign = _has_wrong_sign(before[name], value, truths[name])
+            others = {other: array for other, array in returned.in_place.items() if other in returned.changed}
+            right = [other for other, array in others.items() if not fault_of(other, array)]
+            return Fault(fault.kind, {**fault.facts, "name": name, "in place": True, "sign": sign, "right": right})
+    for name in returned.changed:
+        if name not in in_place:
+            return Fault("changes an argument", {"name": name})
+    return _results_fault(operation, returned, truths, case) or returned.otherwise
+
+
+def _has_wrong_sign(before: np.ndarray, after: np.ndarray, truth: np.ndarray) -> bool:
+    """Whether the change went just the other way."""
+    wanted, got = truth - before, after.astype(np.float64) - before
+    return bool(np.any(wanted) and np.allclose(got, -wanted, rtol=1e-3, atol=1e-6))
+
+
+def _results_fault(
+    operation: Operation, returned: Returned, truths: dict[str, np.ndarray], case: Case | None = None
+) -> Fault | None:
+    """What is wrong with the returned values: their number, their kinds, their elements."""
+    results = operation.results
+    if len(results) > 1 and returned.several != len(results):
+        about = returned.results[0]
+        wanted = f"a tuple of {', '.join(map(str, results))}"
+        if returned.several is not None:
+            return Fault("type", {"length": returned.several, "type": "tuple", "wanted": wanted})
+        if about["what"] == "nothing":
+            return Fault("nothing", {"wanted": wanted})
+        return Fault("type", {"type": _type_of(about), "one": True, "wanted": wanted})
+    for named, about, array in zip(results, returned.results, returned.arrays, strict=True):
+        in_place = named.name in operation.names
+        fault = form_fault(named, about, truths[named.name].shape, in_place and case is not None)
+        if fault:
+            return fault
+        if in_place and case is not None:
+            continue  # its elements were compared as the argument's
+        got = np.asarray(about["number"], np.float32) if about["what"] == "number" else array
+        assert got is not None
+        if fault := _values_fault(operation, named, got, truths[named.name], returned.arguments, case):
+            return fault
+    return None
+
+
+def _type_fault(about: Mapping[str, Any], wanted: str, dtype: str) -> Fault:
+    """The fault for a value that is no array; one that np.array() would take gets that advice."""
+    facts = {"type": about["type"], "length": about.get("length"), "wanted": wanted, "dtype": dtype}
+    if facts["type"] != "tuple":
+        facts["length"] = None
+    listed = about["type"] in ("list", "matrix", "MaskedArray", "tuple") or about["what"] == "number"
+    return Fault("type", facts | ({"from": "other"} if listed and dtype else {}))
+
+
+def _type_of(about: Mapping[str, Any]) -> str:
+    return "ndarray" if about["what"] == "array" else about.get("type", "")
+
+
+def form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...], in_place: bool) -> Fault | None:
+    """What is wrong with one value apart from its elements."""
+    name, dtype = named.name, np.dtype(named.dtype)
+    what, wanted = about["what"], str(named)
+    if what == "nothing":
+        return Fault("nothing", {"wanted": wanted})
+    if what == "number" and shape:
+        return Fault("shape", {"name": name, "got": (), "wanted": shape})
+    if what == "other" or (what == "number" and named.kind != "float"):
+        return _type_fault(about, wanted, dtype.name if shape else "")
+    if what == "number":
+        return None
+    if in_place and about.get("same") != name:
+        return Fault("not in place", {"name": name, "another": True})
+    if tuple(about["shape"]) != shape:
+        return Fault("shape", {"name": name, "got": tuple(about["shape"]), "wanted": shape})
+    if about["dtype"] != dtype.str:
+        got = np.dtype(about["dtype"])
+        facts = {"name": name, "got": got.name, "wanted": dtype.name, "from": "array", "dtype": dtype.name}
+        if got.name == dtype.name:  # the same type with the other order of bytes
+            facts["got"] = about["dtype"]
+        return Fault("dtype", facts)
+    if not in_place and (shared := about.get("same") or about.get("shares")):
+        return Fault("shares memory", {"name": name, "shares": shared})
+    if not about["writable"]:
+        return Fault("type", {"read-only": True, "wanted": wanted, "type": "ndarray"})
+    return None
+
+
+def _counted_from_sentinel(value: np.generic) -> bool:
+    """Whether an integer was never set, or had something added to it before it was set."""
+    return value.dtype.kind in "iu" and abs(int(value) - SENTINEL) < MOST_COUNTED
+
+
+def _values_fault(
+    operation: Operation,
+    named: Argument,
+    got: np.ndarray,
+    truth: np.ndarray,
+    arguments: tuple[Any, ...],
+    case: Case | None,
+) -> Fault | None:
+    """None if one result equals the truth up to rounding; else the number of wrong elements, and the first of them."""
+    if got.shape != truth.shape:
+        return Fault("shape", {"name": named.name, "got": got.shape, "wanted": truth.shape})
+    known = case.arguments if case else arguments
+    allowed = allowed_error(operation, named, known, bool(case and case.large))
+    with np.errstate(invalid="ignore"):
+        wrong = ~((got == truth) | (np.abs(got - truth) <= allowed))
+    if "nan" in operation.trial.edge_cases:
+        wrong &= ~(np.isnan(truth) & np.isnan(got))
+    elif operation.shapes.reduces(named):
+        wrong &= ~(np.isinf(truth) & np.isnan(got))  # ∞ − ∞ on the way, as in a compensated sum
+    if not wrong.any():
+        return None
+    first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    margin = float(np.broadcast_to(allowed, truth.shape)[first])
+    floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
+    unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
+    nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE) or _counted_from_sentinel(got[first])
+    facts = {
+        "name": named.name,
+        "wrong": int(wrong.sum()),
+        "size": wrong.size,
+        "place": place_of(operation, named, first, known),
+        "got": f"{got[first]:.7g}",
+        "expected": "NaN" if np.isnan(truth[first]) else f"{truth[first]:.7g} ± {margin:.1g}",
+        "nan": nan,
+        "unset": unset,
+        "nans": "nan" in operation.trial.edge_cases and any(np.isnan(value).any() for value in floats),
+        "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
+        "advice": operation.trial.advice(first, *arguments) if operation.trial.advice else "",
+    }
+    return Fault("wrong value", facts)

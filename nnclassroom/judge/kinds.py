@@ -1,0 +1,57 @@
+"""What a reader sees for the state of an exercise and for the kind of a verdict; marks.csv has their names."""
+
+STATE_WORDS = {"right": "right", "wrong": "wrong", "open": "open", "missing": "missing"}
+KIND_WORDS = {
+    # of Python, CUDA C and networks: nnclassroom/judge/verdict.py
+    "wrong value": "wrong value",
+    "not in place": "not in place",
+    "nothing": "nothing",
+    "type": "type",
+    "shape": "shape",
+    "dtype": "dtype",
+    "changes an argument": "changes an argument",
+    "shares memory": "shares memory",
+    "remembers": "remembers",
+    "raised": "raised",
+    "name": "name",
+    "forbidden": "forbidden",
+    "build": "build",
+    "time limit": "time limit",
+    "crash": "crash",
+    "compile": "compile",
+    "outside": "outside",
+    "cannot be checked": "cannot be checked",
+    "different bits": "different bits",
+    "traffic": "traffic",
+    "not asked": "not asked",
+    # of the emulator: cuda_on_cpu/faults.py
+    "race": "race",
+    "bounds": "bounds",
+    "barrier": "barrier",
+    "warp": "warp",
+    "const": "const",
+    "trap": "trap",
+    "assert": "assert",
+    "memory": "memory",
+    "too many": "too many",
+    "missing in the emulator": "missing in the emulator",
+    "launch": "launch",
+    # of exchanges: nncourse/parallel/simulation/faults.py
+    "deadlock": "deadlock",
+    "lost message": "lost message",
+    "doubled message": "doubled message",
+    "wrong chunk": "wrong chunk",
+    "wrong rank": "wrong rank",
+    "mismatch": "mismatch",
+    "endless exchange": "endless exchange",
+    # of what was handed in
+    "unreadable": "unreadable",
+    "missing": "missing",
+    "open": "open",
+    "right": "right",
+}
+
+
+def kind_in_words(kind: str) -> str:
+    """The words for a kind; the kind itself, of a record that another version has made."""
+    return KIND_WORDS.get(kind, kind)

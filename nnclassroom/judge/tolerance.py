@@ -1,0 +1,70 @@
+"""The float64 truth of an operation for given arguments, and the error that a float32 kernel may have."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nncourse.kernels.contract import Argument
+from nncourse.kernels.operation import Operation
+
+EPS = float(np.finfo(np.float32).eps)
+TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
+
+
+def truths_of(operation: Operation, arguments: tuple[Any, ...]) -> dict[str, np.ndarray]:
+    """The truth of each result, by its name."""
+    return _by_result(operation, operation.reference(*map(_float64, arguments)))
+
+
+def is_decided(operation: Operation, arguments: tuple[Any, ...]) -> bool:
+    """False where rounding alone may decide on a result, so that its truth says nothing about a kernel."""
+    return operation.trial.well_posed is None or operation.trial.well_posed(*map(_float64, arguments))
+
+
+def allowed_error(
+    operation: Operation, named: Argument, arguments: tuple[Any, ...], large: bool = False
+) -> np.ndarray | float:
+    """The allowed error of one result: tolerance × eps × the operation's magnitude; 0 for integers and infinities.
+
+    In a `large` case, sums may have so many terms that the roundings of a plain float32 sum show: their error grows
+    with the square root of their number. Where all terms are equal, all roundings may go one way, and their error grows
+    with the number itself.
+    """
+    if named.kind == "int":
+        return 0
+    scale = operation.trial.error_scale or (lambda *values: operation.reference(*map(np.abs, values)))
+    magnitude = _by_result(operation, scale(*map(_float64, arguments)))[named.name]
+    arrays = [value for value in arguments if isinstance(value, np.ndarray)]
+    tolerance = operation.trial.tolerance
+    if large:
+        tolerance += max((array.size for array in arrays), default=1) ** 0.5
+    elif operation.shapes.reduces(named) and not operation.trial.iterates and all(map(_of_equal_numbers, arrays)):
+        tolerance = max(tolerance, _roundings(operation, named, arguments) / 2)  # each of eps / 2
+    allowed = tolerance * EPS * np.abs(magnitude) + TINY
+    return np.where(np.isfinite(allowed), allowed, 0)
+
+
+def _of_equal_numbers(array: np.ndarray) -> bool:
+    return bool((array == array.flat[0]).all())
+
+
+def _roundings(operation: Operation, named: Argument, arguments: tuple[Any, ...]) -> float:
+    """About how many roundings lie on the way to one element of a sum: one for each product and for each addition."""
+    sizes = operation.sizes(*arguments)
+    if operation.flops is not None:
+        result = dict(zip(operation.results, operation.shapes.result_shapes(arguments, sizes), strict=True))[named]
+        return operation.flops(**sizes) / max(prod(result), 1)
+    of_arrays = {dim.lstrip("*") for argument in operation.arguments for dim in argument.dims}
+    return 2.0 * prod(sizes[name] for name in of_arrays.difference(dim.lstrip("*") for dim in named.dims))
+
+
+def _by_result(operation: Operation, values: Any) -> dict[str, np.ndarray]:
+    """What a truth or a magnitude returns, for each result: a tuple where there are several."""
+    several = values if len(operation.results) > 1 else (values,)
+    return {named.name: np.asarray(value) for named, value in zip(operation.results, several, strict=True)}
+
+
+def _float64(value: Any) -> Any:
+    """Float32 arrays converted to float64; other values unchanged."""
+    return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype == np.float32 else value

@@ -1,0 +1,1 @@
+"""Marking a class: submissions, verdicts, points, similarity of answers, pages."""

@@ -1,0 +1,185 @@
+"""`nncourse grade`: judge what a class handed in, in a sandbox, and write marks, feedback and an overview.
+
+Beside marks.csv lie marks_by_student.csv, marks_overview.html, a page for each student in marks_feedback/, and
+marks_journal.jsonl, from which an interrupted run goes on. All but the journal follows from the texts, the course's
+version and the seed alone.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cuda_on_cpu import emulate, program
+from nnclassroom.exercises import exam_operations as definitions
+from nnclassroom.exercises import hints
+from nnclassroom.exercises.hints import Exercise
+from nnclassroom.judge import answer as outside
+from nnclassroom.judge import sandbox
+from nnclassroom.judge.kinds import kind_in_words
+from nnclassroom.marking import marks, pages, submission
+from nnclassroom.marking.marks import Mark
+from nnclassroom.marking.queue import Journal, Judged, Task, Terms, judge_all
+from nnclassroom.marking.sameness import normalised_hash, plain_hash
+from nnclassroom.marking.submission import Submission
+from nnclassroom.notebook import cuda_cell, exams
+from nnclassroom.version import course_version
+from nncourse import device as devices
+from nncourse.errors import CourseError, refuse_unwritable
+from nncourse.kernels.operation import Operation
+from nncourse.language import PACKAGES, ROOT
+
+FIRST_LINE = re.compile(r"// %%cuda\s+(.*)")
+THE_COURSE = "the course"
+# Verdicts that may say more about this machine than about the answer.
+BY_HAND = ("crash", "time limit", "memory", "missing in the emulator")
+
+
+def grade(
+    folders: Sequence[Path],
+    out: Path,
+    weights: Path | None = None,
+    seed: int | None = None,
+    jobs: int = 2,
+    exam: Path | None = None,
+    overrides: Path | None = None,
+    sandboxed: bool = True,
+    say: Callable[[str], None] = print,
+    limits: tuple[float, float] | None = None,
+) -> list[Mark]:
+    """Judge all submissions and write the tables and pages; the marks. Nothing but the journal is written before all
+    texts are judged. `limits` are seconds for a Python and for a CUDA text.
+    """
+    refuse_unwritable(out.absolute(), "the marks")
+    if jobs < 1:
+        raise CourseError(f"wanted --jobs of at least 1; got {jobs}")
+    given = exams.read(exam) if exam else None
+    exercises = given.exercises if given else hints.exercises()
+    usual = {each.key: each.points for each in given.questions} if given else {}
+    chosen = marks.read_weights(weights or (None if given else marks.SUGGESTED), exercises, usual)
+    submissions = submission.find(folders)
+    students = [each.student for each in submissions]
+    if not submissions:
+        raise CourseError(f"{folders[0]}: wanted folders of kept kernels, one a student, or .zip files; found none")
+    changed = marks.read_overrides(overrides, students, [e.key for e in exercises]) if overrides else {}
+    journal = Journal(_beside(out, "_journal.jsonl"))
+    if seed is None:
+        seed = journal.seed if journal.seed is not None else secrets.randbelow(10**9)
+    terms = Terms(
+        seed,
+        course_version(),
+        "gpu" if devices.gpu_available() else "cpu",
+        given.text if given else "",
+        _sandbox(folders) if sandboxed else (),
+        **({"limits": limits} if limits else {}),
+    )
+    say(f"{len(submissions)} students, {len(exercises)} exercises, course {terms.version}, seed {seed}")
+    answers = {(each.student, e.key): _answer(each, e, terms) for each in submissions for e in exercises}
+    tasks = {answer.key(terms): answer for answer in answers.values() if isinstance(answer, Task)}
+    _refuse_what_cannot_run(tasks.values())
+    try:
+        verdicts = judge_all(tasks, terms, jobs, journal, say)
+    except KeyboardInterrupt:
+        say(f"interrupted: {journal.path} holds what is judged; the same command goes on from there")
+        raise
+    found = []
+    for each in submissions:
+        for exercise in exercises:
+            answer = answers[each.student, exercise.key]
+            judged = verdicts[answer.key(terms)] if isinstance(answer, Task) else answer
+            points, reason = changed.get((each.student, exercise.key), (None, ""))
+            attempts = each.attempts.get(exercise.key, {}) if each.attempts else None
+            found.append(Mark(each.student, exercise, _state(judged), judged.kind, judged.line, chosen[exercise.key]))
+            found[-1] = replace(found[-1], attempts=attempts, override=points, reason=reason)
+    for mark in (mark for mark in found if mark.kind in BY_HAND):
+        say(f"look at this by hand: {mark.student}, {mark.exercise.key}: {kind_in_words(mark.kind)}")
+    same = _same_texts(submissions, exercises, given is None)
+    found = [replace(mark, same=same.get((mark.student, mark.exercise.key), "")) for mark in found]
+    _write(out, found, {each.student: each.problems for each in submissions}, terms, given)
+    return found
+
+
+def _beside(out: Path, ending: str) -> Path:
+    return out.with_name(out.stem + ending)
+
+
+def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
+    """The sandbox in which every text runs: it sees neither the course nor any submission."""
+    if reason := sandbox.why_none():
+        raise CourseError(f"{reason}; --no-sandbox marks without one: every text then runs with your rights")
+    readable = [outside.SCRIPT, *program.read_in_a_sandbox()]
+    return sandbox.prefix(readable=readable, hidden=[*(ROOT / name for name in PACKAGES), *folders])
+
+
+def _answer(given: Submission, exercise: Exercise, terms: Terms) -> Task | Judged:
+    """The text to judge; or what is said at once, where there is none to judge."""
+    cuda = exams.is_cuda(exercise.kernel)
+    file, title = f"{exercise.key}.{'cu' if cuda else 'py'}", f"{exercise.operation} ({exercise.kernel})"
+    if said := given.problem_of("submission"):
+        return Judged("missing", f"{title}: {said}")
+    if said := given.problem_of(file):
+        return Judged("unreadable", f"{title}: {said}")
+    if file not in given.texts:
+        return Judged("missing", "")
+    text = given.texts[file]
+    if not cuda:
+        return Task(exercise.operation, exercise.kernel, text, None)
+    if cuda_cell.is_empty(text):
+        return Judged("open", f"{title}: the kernel is empty")
+    try:
+        operation = definitions.find(exercise.operation, terms.definitions)
+        return Task(exercise.operation, exercise.kernel, text, _launch(operation, exercise, text, terms))
+    except CourseError as error:
+        return Judged("launch", f"{title}: {error}")
+
+
+def _launch(operation: Operation, exercise: Exercise, text: str, terms: Terms) -> dict:
+    """How a kernel is launched, as the first line of its text says: `// %%cuda sigmoid naive --block 256`."""
+    first = FIRST_LINE.match(text)
+    options = cuda_cell.parsed(first[1] if first else f"{exercise.operation} {exercise.kernel}")
+    named = definitions.find(options.operation, terms.definitions).name
+    if (named, options.kernel) != (exercise.operation, exercise.kernel):
+        raise CourseError(f"its first line is of another exercise, {options.operation} {options.kernel}")
+    return cuda_cell.launch_options(operation, options)
+
+
+def _refuse_what_cannot_run(tasks: Iterable[Task]) -> None:
+    """No CUDA text is called wrong because this machine can run none."""
+    if any(task.launch for task in tasks) and not devices.gpu_available() and (reason := emulate.why_not()):
+        raise CourseError(f"kernels in CUDA C cannot be judged here: {reason}")
+
+
+def _state(judged: Judged) -> str:
+    return judged.kind if judged.kind in ("right", "open", "missing") else "wrong"
+
+
+def _same_texts(given: Sequence[Submission], exercises: Sequence[Exercise], of_course: bool) -> dict:
+    """(student, exercise) -> who has the same text: first those with every letter the same, then all but the names."""
+    said = {}
+    for exercise in exercises:
+        cuda = exams.is_cuda(exercise.kernel)
+        file = f"{exercise.key}.{'cu' if cuda else 'py'}"
+        texts = {each.student: each.texts[file] for each in given if file in each.texts}
+        if of_course and (solution := hints.solution_text(exercise.operation, exercise.kernel)):
+            texts = {**texts, THE_COURSE: solution}
+        plain = {student: plain_hash(text) for student, text in texts.items()}
+        alike = {student: normalised_hash(text, cuda) for student, text in texts.items()}
+        for each in texts.keys() - {THE_COURSE}:
+            equal = sorted(other for other in texts if other != each and plain[other] == plain[each])
+            renamed = sorted(other for other in texts if other != each and alike[other] == alike[each])
+            rest = [f"{other} (but for names)" for other in renamed if other not in equal]
+            said[each, exercise.key] = ", ".join([*equal, *rest])
+    return said
+
+
+def _write(out: Path, found: Sequence[Mark], problems: dict, terms: Terms, given: exams.Exam | None) -> None:
+    """The tables and pages."""
+    by_student: dict[str, list[Mark]] = {}
+    for mark in found:
+        by_student.setdefault(mark.student, []).append(mark)
+    marks.write_marks(out, found, terms.version, terms.seed)
+    marks.write_totals(_beside(out, "_by_student.csv"), by_student, problems, terms.version, terms.seed)
+    title = given.title if given else "the course"
+    pages.write_feedback(_beside(out, "_feedback"), by_student, problems, title, terms.version)
+    pages.write_overview(_beside(out, "_overview.html"), by_student, problems, title, terms.version)

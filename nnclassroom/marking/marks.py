@@ -1,0 +1,159 @@
+"""Weights, overrides and the tables of marks: what is read from and written to files when a class is marked."""
+
+import csv
+import io
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnclassroom.exercises.hints import Exercise
+from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
+
+TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
+SUGGESTED = Path(__file__).parent / "weights.toml"
+COLUMNS = (
+    "student", "notebook", "exercise", "state", "kind", "points", "weight", "same text as", "verdict", "attempts",
+    "course", "seed", "override", "reason",
+)  # fmt: skip
+TOTALS = ("student", "points", "of", "per cent", "right", "wrong", "open", "missing", "problems", "course", "seed")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A row of marks.csv: one exercise of one student."""
+
+    student: str
+    exercise: Exercise
+    state: str  # right, wrong, open or missing
+    kind: str = ""  # of the verdict
+    line: str = ""  # its words; an excerpt may follow on further lines
+    weight: float = 1.0
+    attempts: Mapping[str, int] | None = None  # how often each kind of verdict is recorded; None: no record
+    same: str = ""
+    override: float | None = None
+    reason: str = ""
+
+    @property
+    def points(self) -> float:
+        """The override, or else the weight of a right answer and 0 for any other."""
+        return self.override if self.override is not None else self.weight * (self.state == "right")
+
+
+def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mapping[str, float]) -> dict[str, float]:
+    """The weight of each exercise by key, as the file says, where an exercise counts before its notebook.
+
+    What it does not name weighs as in `usual`, else 1.
+    """
+    weights = {exercise.key: 1.0 for exercise in exercises} | dict(usual)
+    if path is None:
+        return weights
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise CourseError(f"{path}: wanted weights as TOML in UTF-8; it cannot be read: {reason_of(error)}") from None
+    known = {"notebook": {e.notebook for e in exercises}, "exercise": {e.key for e in exercises}}
+    for kind, table in tables.items():
+        refuse_unknown(f"in {path} a table", kind, known)
+        if not isinstance(table, dict):
+            raise CourseError(f"{path}: wanted a table [{kind}]; got {kind} = {table!r}")
+        for name, weight in table.items():
+            refuse_unknown(f"in {path} the name of {TABLE_WORDS[kind]}", name, known[kind])
+            if type(weight) not in (int, float) or not 0 <= weight < math.inf:
+                raise CourseError(f"{path}: wanted the weight of {name} as a number from 0; got {weight!r}")
+    for exercise in exercises:
+        for kind, name in (("notebook", exercise.notebook), ("exercise", exercise.key)):
+            if name in tables.get(kind, {}):
+                weights[exercise.key] = float(tables[kind][name])
+    return weights
+
+
+def read_overrides(
+    path: Path, students: Iterable[str], keys: Iterable[str]
+) -> dict[tuple[str, str], tuple[float, str]]:
+    """Points and reason for each (student, exercise) of the file. A row without a reason is refused."""
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise CourseError(f"{path}: wanted overrides as CSV in UTF-8; it cannot be read") from None
+    first = text.partition("\n")[0]
+    rows = csv.DictReader(io.StringIO(text), delimiter=";" if ";" in first and "," not in first else ",")
+    wanted = ("student", "exercise", "points", "reason")
+    if sorted(name.strip() for name in rows.fieldnames or ()) != sorted(wanted):
+        raise CourseError(f"{path}: wanted the columns {', '.join(wanted)}; got {first.strip()[:80]!r}")
+    known_students, known_keys, found = set(students), set(keys), {}
+    for row in rows:
+        values = {
+            (name or "").strip(): (value if isinstance(value, str) else "").strip() for name, value in row.items()
+        }
+        where, key = f"{path}, line {rows.line_num}", (values["student"], values["exercise"])
+        try:
+            refuse_unknown("a student", key[0], known_students)
+            refuse_unknown("an exercise", key[1], known_keys)
+        except CourseError as error:
+            raise CourseError(f"{where}: {error}") from None
+        points = _points(values["points"])
+        if points is None:
+            raise CourseError(f"{where}: wanted points as a number from 0; got {values['points']!r}")
+        if not values["reason"]:
+            raise CourseError(f"{where}: wanted a reason for other points; got none")
+        if key in found:
+            raise CourseError(f"{where}: {key[0]}, {key[1]} is overridden twice")
+        found[key] = points, values["reason"]
+    return found
+
+
+def _points(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < math.inf else None
+
+
+def write_marks(path: Path, marks: Sequence[Mark], course: str, seed: int) -> None:
+    """A row for each student and exercise."""
+    rows = [
+        (
+            mark.student, mark.exercise.notebook, mark.exercise.key, mark.state, mark.kind, f"{mark.points:g}",
+            f"{mark.weight:g}", mark.same, mark.line, "" if mark.attempts is None else sum(mark.attempts.values()),
+            course, seed, "" if mark.override is None else f"{mark.override:g}", mark.reason,
+        )
+        for mark in marks
+    ]  # fmt: skip
+    _write_csv(path, COLUMNS, rows)
+
+
+def write_totals(
+    path: Path, marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], course: str, seed: int
+) -> None:
+    """A row for each student: points, and how many exercises are in each state."""
+    rows = []
+    for student, own in marks.items():
+        points, of = total(own)
+        states = [sum(mark.state == state for mark in own) for state in ("right", "wrong", "open", "missing")]
+        share = f"{100 * points / of:.1f}" if of else ""
+        said = "; ".join(problems.get(student, ()))
+        rows.append((student, f"{points:g}", f"{of:g}", share, *states, said, course, seed))
+    _write_csv(path, TOTALS, rows)
+
+
+def total(marks: Iterable[Mark]) -> tuple[float, float]:
+    """Points, and how many there are to have."""
+    own = list(marks)
+    return round(sum(mark.points for mark in own), 6), round(sum(mark.weight for mark in own), 6)
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(value) for value in row] for row in rows)
+    content = text.getvalue().encode("utf-8", "replace")
+    write_atomically(path.absolute(), lambda new: new.write_bytes(content))
+
+
+def _plain(value: object) -> object:
+    """A text that a spreadsheet would run as a formula gets a ' before it; other values stay."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -1,0 +1,171 @@
+"""Pages of a marked class: feedback for each student, which names nobody else, and an overview for the instructor."""
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from nnclassroom.judge.kinds import STATE_WORDS, kind_in_words
+from nnclassroom.marking.marks import Mark, total
+from nnclassroom.pages import document, page
+from nncourse.errors import CourseError, reason_of, write_atomically
+
+SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○"}
+COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
+STUCK = 5  # attempts without a right answer from which on a student is listed as stuck
+UPRIGHT = "writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;font-weight:normal"
+
+
+def write_feedback(
+    folder: Path,
+    marks: Mapping[str, Sequence[Mark]],
+    problems: Mapping[str, Sequence[str]],
+    title: str,
+    version: str,
+) -> None:
+    """A page for each student in `folder`; pages of an earlier marking that belong to nobody now are removed."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CourseError(f"{folder}: cannot be made: {reason_of(error)}") from None
+    written = set()
+    for student, own in marks.items():
+        name = _file_name(student, written)
+        written.add(name)
+        text = document(f"{student}: {title}", feedback(student, own, problems.get(student, ()), title, version))
+        write_atomically(folder / name, lambda new, text=text: new.write_text(text, "utf-8"))
+    for old in folder.glob("*.html"):
+        if old.name not in written:
+            old.unlink()
+
+
+def _file_name(student: str, taken: set[str]) -> str:
+    """A name that every file system takes, and that no other student's page has."""
+    plain = re.sub(r"[^\w-]+", "_", student)[:80] or "_"
+    name, number = f"{plain}.html", 2
+    while name.lower() in {other.lower() for other in taken}:
+        name, number = f"{plain}_{number}.html", number + 1
+    return name
+
+
+def feedback(student: str, marks: Sequence[Mark], problems: Sequence[str], title: str, version: str) -> str:
+    """What a student reads: points, and for each exercise the verdict, a hint where it is wrong, and points changed
+    by hand with their reason.
+    """
+    points, of = total(marks)
+    right = sum(mark.state == "right" for mark in marks)
+    parts = [
+        f"<h1>{escape(student)}</h1><p>{escape(title)}: {points:g} of {of:g} points, {right} of {len(marks)} right"
+    ]
+    parts.append(f". Judged by course {escape(version)}.</p>")
+    parts += [f"<p>Not read: {escape(said)}</p>" for said in problems]
+    notebook = ""
+    for mark in marks:
+        if mark.exercise.notebook != notebook:
+            notebook = mark.exercise.notebook
+            parts.append(f"<h2>{escape(notebook)}</h2>")
+        parts.append(_verdict(mark))
+    return "".join(parts)
+
+
+def _verdict(mark: Mark) -> str:
+    """One exercise of a feedback page."""
+    first, *excerpt = (mark.line or f"{mark.exercise.operation} ({mark.exercise.kernel}): not handed in").splitlines()
+    said = f"{SIGNS[mark.state]} {escape(first)}"
+    said += f"<pre>{escape(chr(10).join(excerpt))}</pre>" if excerpt else ""
+    notes = [f"{mark.points:g} of {mark.weight:g} points"]
+    if mark.override is not None:
+        notes.append(f"set by hand: {mark.reason}")
+    if mark.state == "wrong" and mark.exercise.hint:
+        notes.append(f"Hint: {mark.exercise.hint.strip()}")
+    if mark.attempts:
+        notes.append(f"{sum(mark.attempts.values())} attempts recorded")
+    return page(said + "".join(f"<br><small>{escape(note)}</small>" for note in notes), mark.state)
+
+
+def write_overview(
+    path: Path, marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], title: str, version: str
+) -> None:
+    """The instructor's page."""
+    body = overview(marks, problems, title, version)
+    text = document(f"Overview: {title}", body)
+    write_atomically(path.absolute(), lambda new: new.write_text(text, "utf-8"))
+
+
+def overview(
+    marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], title: str, version: str
+) -> str:
+    """Exercises × students, what goes wrong in each exercise, who is stuck, who has the same text."""
+    every = [mark for own in marks.values() for mark in own]
+    shares = [points / of for points, of in map(total, marks.values()) if of]
+    middle = f", median {100 * statistics.median(shares):.0f} % of the points" if shares else ""
+    said = f"<p>{len(marks)} students{middle}. Judged by course {escape(version)}.</p>"
+    return "".join([
+        f"<h1>Overview: {escape(title)}</h1>{said}",
+        "<h2>Who has what</h2><p>✓ right, ✗ wrong, ○ missing or open, with the number of attempts where recorded.</p>",
+        _who_has_what(marks),
+        "<h2>What goes wrong</h2>" + _mistakes(every),
+        f"<h2>Stuck</h2><p>{STUCK} attempts or more, and none right.</p>" + _stuck(every),
+        "<h2>Same texts</h2><p>Short exercises have few right answers: read before you ask.</p>" + _same(every),
+        "<h2>Not read</h2>" + _list(f"{name}: {said}" for name, own in problems.items() for said in own),
+    ])  # fmt: skip
+
+
+def _who_has_what(marks: Mapping[str, Sequence[Mark]]) -> str:
+    """The table of exercises × students."""
+    names = "".join(f'<th style="{UPRIGHT}">{escape(student)}</th>' for student in marks)
+    rows = [f"<tr><th></th><th>right</th>{names}</tr>"]
+    for column in zip(*marks.values(), strict=True):
+        right = sum(mark.state == "right" for mark in column)
+        cells = "".join(_cell(mark) for mark in column)
+        rows.append(f"<tr><td>{escape(column[0].exercise.key)}</td><td>{right}/{len(column)}</td>{cells}</tr>")
+    return f'<div style="overflow-x:auto"><table>{"".join(rows)}</table></div>'
+
+
+def _cell(mark: Mark) -> str:
+    count = sum(mark.attempts.values()) if mark.attempts else 0
+    tried = f"<small>{count}</small>" if count else ""
+    colour = f' style="color:{COLOURS[mark.state]}"' if mark.state in COLOURS else ""
+    about = escape(f"{mark.student}, {mark.exercise.key}: {STATE_WORDS[mark.state]}")
+    return f'<td{colour} title="{about}">{SIGNS[mark.state]}{tried}</td>'
+
+
+def _mistakes(marks: Sequence[Mark]) -> str:
+    """For each exercise, how often each kind of verdict was met: in what was handed in, and in the attempts."""
+    found: dict[str, tuple[Counter, Counter]] = {}
+    for mark in marks:
+        now, tried = found.setdefault(mark.exercise.key, (Counter(), Counter()))
+        if mark.state == "wrong":
+            now[mark.kind] += 1
+        tried.update({kind: n for kind, n in (mark.attempts or {}).items() if kind not in ("right", "open")})
+    rows = "".join(
+        f"<tr><td>{escape(key)}</td><td>{_counted(now)}</td><td>{_counted(tried)}</td></tr>"
+        for key, (now, tried) in found.items()
+        if now or tried
+    )
+    return (
+        f"<table><tr><th>exercise</th><th>handed in</th><th>in attempts</th></tr>{rows}</table>" if rows else _list(())
+    )
+
+
+def _counted(kinds: Counter) -> str:
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    return escape(", ".join(f"{kind_in_words(kind)} {count}×" for kind, count in ordered))
+
+
+def _stuck(marks: Sequence[Mark]) -> str:
+    tried = [(sum(mark.attempts.values()), mark) for mark in marks if mark.attempts and mark.state != "right"]
+    listed = [(count, mark) for count, mark in tried if count >= STUCK]
+    listed.sort(key=lambda item: (-item[0], item[1].student, item[1].exercise.key))
+    return _list(f"{mark.student}: {mark.exercise.key}, {count} attempts" for count, mark in listed)
+
+
+def _same(marks: Sequence[Mark]) -> str:
+    return _list(f"{mark.exercise.key}: {mark.student} = {mark.same}" for mark in marks if mark.same)
+
+
+def _list(lines) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else "<p>None.</p>"

@@ -1,0 +1,191 @@
+"""Judge many texts: each different one once, several at a time, with a journal that an interrupted run goes on from.
+
+Each of the processes here asks a judge of its own (judge/worker.py). What breaks a judge, or takes too long on a busy
+machine, is judged once more when nothing else runs; only that verdict counts.
+"""
+
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.judge import worker
+from nnclassroom.judge.verdict import Verdict
+from nncourse.errors import CourseError, reason_of
+
+# Wall time, many times what a check may need: the judge counts CPU time, and a busy machine must cost nobody a mark.
+LIMIT, LIMIT_CUDA = 400.0, 600.0
+TWICE = ("time limit", "crash")  # verdicts that may be the machine's fault
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")  # differs from run to run
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is the same for all texts of one marking: a verdict holds under these terms only."""
+
+    seed: int
+    version: str  # of the course
+    device: str  # "cpu" or "gpu"
+    definitions: str = ""  # of an examination's operations: see nnclassroom/exercises/exam_operations.py
+    sandbox: tuple[str, ...] = ()
+    limits: tuple[float, float] = (LIMIT, LIMIT_CUDA)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A text to judge, and how it is launched if it is CUDA C."""
+
+    operation: str
+    kernel: str
+    text: str
+    launch: dict | None
+
+    def key(self, terms: Terms) -> str:
+        """A hash of all that the verdict depends on."""
+        under = [terms.seed, terms.version, terms.device, terms.definitions, bool(terms.sandbox)]
+        depends = [self.operation, self.kernel, self.text, self.launch, *under]
+        return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict as the journal holds it."""
+
+    kind: str
+    line: str
+
+
+def judge(task: Task, terms: Terms) -> Judged:
+    """The verdict on one text. An error of the judge's process is one of kind "crash" or "time limit"."""
+    title = f"{task.operation} ({task.kernel})"
+    try:
+        verdict = _asked(task, terms)
+    except worker.WorkerError as error:
+        return Judged(error.kind, f"{title}: {error}")
+    except CourseError as error:
+        return Judged("crash", f"{title}: {error}")
+    if verdict.facts.get("context") == "lost":
+        worker.end()  # after such an error its CUDA context is unusable
+    return Judged(verdict.kind, ADDRESS.sub("0x…", verdict.line))
+
+
+def _asked(task: Task, terms: Terms) -> Verdict:
+    """Ask the judge: the one place that knows how."""
+    wall = terms.limits[1 if task.launch else 0]
+    given = (task.operation, task.kernel, task.text, task.launch, terms.seed, terms.sandbox)
+    return worker.call(kept_kernels.check, *given, kept_kernels.TIME_LIMIT, terms.definitions, seconds=wall)
+
+
+class Journal:
+    """The verdicts so far, one JSON object a line. A line that a killed run left half written does not count."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.verdicts: dict[str, Judged] = {}
+        self.seed: int | None = None  # of the last verdict
+        try:
+            text = path.read_text("utf-8") if path.exists() else ""
+        except (OSError, UnicodeDecodeError):
+            raise CourseError(f"{path}: wanted the journal of an earlier run; it cannot be read: remove it") from None
+        for line in text.splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                entry = json.loads(line)
+                self.verdicts[entry["key"]] = Judged(entry["kind"], entry["line"])
+                self.seed = entry["seed"]
+        self.broken = bool(text) and not text.endswith("\n")
+
+    def add(self, key: str, judged: Judged, seed: int) -> None:
+        """Keep a verdict, at once."""
+        line = json.dumps({"key": key, "seed": seed, **asdict(judged)}, ensure_ascii=False)
+        try:
+            with self.path.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(("\n" if self.broken else "") + line + "\n")
+        except OSError as error:
+            raise CourseError(f"{self.path}: cannot be written: {reason_of(error)}") from None
+        self.broken = False
+        self.verdicts[key] = judged
+
+
+def judge_all(
+    tasks: Mapping[str, Task], terms: Terms, jobs: int, journal: Journal, say: Callable[[str], None] = print
+) -> dict[str, Judged]:
+    """The verdict of each task, by its key. Those that the journal has are not judged again."""
+    left = {key: task for key, task in tasks.items() if key not in journal.verdicts}
+    if len(left) < len(tasks):
+        say(f"{len(tasks) - len(left)} texts were judged before, as the journal says")
+    again, done = {}, 0
+    for key, judged in _run(left, terms, jobs):
+        if judged.kind == "cannot be checked":  # a fault of this machine
+            raise CourseError(judged.line)
+        if judged.kind in TWICE:
+            again[key] = left[key]
+            continue
+        journal.add(key, judged, terms.seed)
+        done += 1
+        if done % 50 == 0:
+            say(f"judged {done} of {len(left)} texts")
+    for number, (key, task) in enumerate(sorted(again.items(), key=_order), 1):
+        say(f"once more, alone: {number} of {len(again)}, {task.operation} ({task.kernel})")
+        for _, judged in _run({key: task}, terms, 1):
+            journal.add(key, judged, terms.seed)
+    return {key: journal.verdicts[key] for key in tasks}
+
+
+def _order(item: tuple[str, Task]) -> tuple[str, ...]:
+    key, task = item
+    return task.operation, task.kernel, key
+
+
+def _run(tasks: Mapping[str, Task], terms: Terms, jobs: int) -> Iterator[tuple[str, Judged]]:
+    """Judge in `jobs` processes, in the order that they finish. A process that ends counts against its own text."""
+    waiting = sorted(tasks.items(), key=_order, reverse=True)
+    start = multiprocessing.get_context("spawn")  # a fork would share this process's threads' locks
+    busy: dict[Connection, tuple[str, multiprocessing.process.BaseProcess]] = {}
+    idle: list[tuple[Connection, multiprocessing.process.BaseProcess]] = []
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < jobs:
+                pipe, process = idle.pop() if idle else _started(start, terms)
+                key, task = waiting.pop()
+                busy[pipe] = key, process
+                with contextlib.suppress(OSError):  # it has ended: recv() below says so
+                    pipe.send(task)
+            for pipe in wait(list(busy)):
+                key, process = busy.pop(pipe)
+                try:
+                    judged = pipe.recv()
+                    idle.append((pipe, process))
+                except (EOFError, OSError):
+                    process.join()
+                    title = f"{tasks[key].operation} ({tasks[key].kernel})"
+                    judged = Judged("crash", f"{title}: ended the judge's process")
+                yield key, judged
+    finally:
+        for process in [*(process for _, process in busy.values()), *(process for _, process in idle)]:
+            process.terminate()
+            process.join()
+
+
+def _started(start, terms: Terms) -> tuple[Connection, multiprocessing.process.BaseProcess]:
+    here, there = start.Pipe()
+    process = start.Process(target=_serve, args=(there, terms), daemon=True)
+    process.start()
+    there.close()
+    return here, process
+
+
+def _serve(pipe: Connection, terms: Terms) -> None:
+    """A process that judges what comes through its pipe, until that is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then ends this process
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as an exception, so that the judge ends too
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            pipe.send(judge(pipe.recv(), terms))

@@ -1,0 +1,1 @@
+"""The student's loop in a notebook: fill in, check, time, carry over."""

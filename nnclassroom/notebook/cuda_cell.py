@@ -1,0 +1,63 @@
+"""Parse the first line of a cell `%%cuda OPERATION KERNEL [options]`, and test whether its kernel is empty."""
+
+import argparse
+import shlex
+
+from cuda_on_cpu.source import COMMENT, KERNEL
+from nnclassroom.arguments import in_our_words
+from nncourse.errors import CourseError
+from nncourse.kernels.operation import Operation
+
+USAGE = "%%cuda OPERATION KERNEL [--block 16,16] [--tile 64,64] [--grid 1] [--over n] [--shared BYTES]"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        raise CourseError(f"%%cuda: {message}; wanted {USAGE}")
+
+
+def parsed(line: str) -> argparse.Namespace:
+    """Parse the options of the line. Raises CourseError for invalid ones."""
+    parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
+    parser.add_argument("operation")
+    parser.add_argument("kernel")
+    for option in ("--block", "--tile", "--grid", "--over"):
+        parser.add_argument(option, type=_sizes)
+    parser.add_argument("--shared", type=int)
+    try:
+        with in_our_words():
+            return parser.parse_args(shlex.split(line))
+    except ValueError as error:
+        raise CourseError(f"%%cuda: {error}; wanted {USAGE}") from None
+
+
+def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
+    """The options for CudaKernel: from the line, else from the package's kernel of the same name, else block 256.
+
+    Raises CourseError for a block or tile that is not positive integers.
+    """
+    usual = operation.kernels.get(options.kernel)
+    chosen = {"block": [256]}
+    for name in ("block", "tile", "grid", "over", "shared"):
+        given = getattr(options, name)
+        value = getattr(usual, name, None) if given is None else given  # a Python kernel has no such attributes
+        if value:
+            chosen[name] = list(value) if isinstance(value, tuple) else value
+    if constants := getattr(usual, "constants", None):
+        chosen["constants"] = dict(constants)
+    for name in ("block", "tile"):
+        if not all(isinstance(size, int) and size > 0 for size in chosen.get(name, ())):
+            raise CourseError(f"%%cuda: wanted --{name} as numbers such as 256 or 16,16; got {chosen[name]}")
+    return chosen
+
+
+def is_empty(text: str) -> bool:
+    """Whether the kernel's body contains only comments."""
+    plain = COMMENT.sub(" ", text)
+    declared = KERNEL.search(plain)
+    return bool(declared) and not plain[declared.end() :].strip("{}; \t\r\n")
+
+
+def _sizes(text: str) -> list[int | str]:
+    """Parse "16,16" or "batch" into a list of numbers and names of sizes."""
+    return [int(word) if word.isdecimal() else word.strip() for word in text.split(",")]

@@ -1,0 +1,202 @@
+"""An examination: exercises from a file of the instructor's, on operations that the package may not hold.
+
+    title = "Midterm"
+
+    [[operation]]                       # see nnclassroom/exercises/exam_operations.py
+    …
+
+    [[exercise]]
+    operation = "running_mean"
+    kernel = "numpy"                    # loops, numpy, numba, cupy; any other name is a kernel in CUDA C
+    points = 2
+    question = "Write … without a loop."
+    stub = '''
+    def running_mean(x, k):
+        raise NotImplementedError
+    '''
+    sample = [{ arguments = [[1.0, 2.0, 3.0], 2], result = [1.5, 2.5] }]     # may be left out
+
+questions() is what students get of it: everything but the truths.
+"""
+
+import ast
+import functools
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnclassroom.exercises import exam_operations, kept_kernels
+from nnclassroom.exercises.hints import Exercise
+from nnclassroom.notebook import cuda_cell
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.kernels.operation import Operation
+
+QUESTIONS = "exam.json"  # what students get, beside the notebook
+
+
+@dataclass(frozen=True)
+class Question:
+    """One exercise of an examination."""
+
+    operation: str
+    kernel: str
+    stub: str
+    points: float = 1.0
+    question: str = ""
+    sample: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.operation}.{self.kernel}"
+
+
+@dataclass(frozen=True)
+class Exam:
+    """An examination, and the text of its file, which defines its operations."""
+
+    title: str
+    text: str
+    questions: tuple[Question, ...]
+
+    @property
+    def exercises(self) -> tuple[Exercise, ...]:
+        """Its questions as exercises of one notebook."""
+        return tuple(Exercise(self.title, each.operation, each.kernel, "") for each in self.questions)
+
+
+def read(path: Path) -> Exam:
+    """The examination in a file. CourseError says what is missing or wrong in it."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise CourseError(f"{path}: wanted an examination as TOML in UTF-8; it cannot be read") from None
+    try:
+        exam_operations.operations_of(text)
+        found = tuple(_question(entry, text) for entry in exam_operations.entries(text, "exercise"))
+        title = exam_operations.title_of(text) or path.stem
+    except CourseError as error:
+        raise CourseError(f"{path}: {error}") from None
+    keys = [question.key for question in found]
+    if not keys or len(set(keys)) < len(keys):
+        raise CourseError(f"{path}: wanted [[exercise]] tables, each operation and kernel once")
+    return Exam(title, text, found)
+
+
+def _question(entry: dict[str, Any], text: str) -> Question:
+    what = f"exercise {entry.get('operation')} ({entry.get('kernel')})"
+    exam_operations.texts_in(entry, ("operation", "kernel", "stub"), ("points", "question", "sample"), what)
+    operation = exam_operations.find(entry["operation"], text)
+    if not entry["kernel"].isidentifier():
+        raise CourseError(f"{what}: wanted a kernel's name of letters, digits and _")
+    points = entry.get("points", 1)
+    if not _is_weight(points):
+        raise CourseError(f"{what}: wanted points as a number from 0; got {points!r}")
+    _refuse_stub(operation, entry["kernel"], entry["stub"].strip("\n"), what)
+    sample = entry.get("sample", [])
+    for each in sample if isinstance(sample, list) else [None]:
+        if not isinstance(each, dict) or set(each) != {"arguments", "result"} or not _fits(each, operation):
+            count = len(operation.arguments)
+            raise CourseError(f"{what}: wanted a sample as {{ arguments = [… {count} of them …], result = … }}")
+        _refuse_wrong_sample(operation, each, what)
+    question = str(entry.get("question", "")).strip()
+    return Question(operation.name, entry["kernel"], entry["stub"].strip("\n"), float(points), question, tuple(sample))
+
+
+def launch_line(question: Question) -> str:
+    """What stands after %%cuda above a stub in CUDA C: its own first line, else operation and kernel alone."""
+    first = question.stub.partition("\n")[0]
+    own = first.removeprefix("%%cuda").strip() if first.startswith("%%cuda") else ""
+    return own or f"{question.operation} {question.kernel}"
+
+
+def _refuse_stub(operation: Operation, kernel: str, stub: str, what: str) -> None:
+    """Refuse a stub that no student could fill in: no Python, or a CUDA kernel with other parameters."""
+    if not is_cuda(kernel):
+        try:
+            names = [node.name for node in ast.parse(stub).body if isinstance(node, ast.FunctionDef)]
+        except SyntaxError as error:
+            raise CourseError(f"{what}: its stub is no Python: {error}") from None
+        if names != [operation.name]:
+            raise CourseError(f"{what}: wanted a stub with one function {operation.name}; got {names}")
+        return
+    line = launch_line(Question(operation.name, kernel, stub))
+    body = stub.partition("\n")[2] if stub.startswith("%%cuda") else stub
+    options = cuda_cell.parsed(line)
+    if (options.operation, options.kernel) != (operation.name, kernel):
+        raise CourseError(f"{what}: its stub begins with %%cuda {line}")
+    kept_kernels.build(operation, kernel, body, cuda_cell.launch_options(operation, options))
+
+
+def _refuse_wrong_sample(operation: Operation, sample: dict[str, Any], what: str) -> None:
+    """An example that the truth does not agree with."""
+    try:
+        found = operation.reference(*arguments_of(operation, sample["arguments"], np.float64))
+        right = agree(found, sample["result"], len(operation.results))
+    except Exception as error:  # the instructor's text may raise anything
+        raise CourseError(f"{what}: the truth of its sample {sample['arguments']}: {error}") from None
+    if not right:
+        raise CourseError(f"{what}: its sample {sample['arguments']} says {sample['result']}, its truth {found}")
+
+
+def arguments_of(operation: Operation, values: list, floats: type = np.float32) -> list:
+    """A sample's arguments as a kernel takes them."""
+    pairs = zip(operation.arguments, values, strict=True)
+    kinds = {"int": np.int32, "float": floats}
+    return [np.array(v, kinds[a.kind]) if a.dims else int(v) if a.is_size else float(v) for a, v in pairs]
+
+
+def agree(got: Any, wanted: Any, count: int) -> bool:
+    """Whether a result, or each of several, is what a sample says: in shape, and to a few digits."""
+    pairs = zip(got, wanted, strict=True) if count > 1 else [(got, wanted)]
+    return all(np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in pairs)
+
+
+def _fits(sample: dict[str, Any], operation: Operation) -> bool:
+    arguments = sample["arguments"]
+    return isinstance(arguments, list) and len(arguments) == len(operation.arguments)
+
+
+def _is_weight(value: object) -> bool:
+    """Whether a value from a file is a number of points."""
+    return type(value) in (int, float) and math.isfinite(value) and value >= 0
+
+
+def questions(given: Exam) -> str:
+    """What students get, as JSON: contracts and stubs, and samples where there are some; no truths."""
+    entries = []
+    for each in given.questions:
+        operation = exam_operations.find(each.operation, given.text)
+        about = {"formula": operation.formula, "contract": operation.contract, "output": operation.output}
+        entries.append(
+            {"operation": each.operation, "kernel": each.kernel, **about, "sample": list(each.sample)}
+            | {"stub": each.stub, "question": each.question, "points": each.points}
+        )
+    return json.dumps({"title": given.title, "exercise": entries}, indent=1, ensure_ascii=False) + "\n"
+
+
+def is_cuda(kernel: str) -> bool:
+    """Whether a kernel of this name is written in CUDA C."""
+    return kernel not in kept_kernels.PYTHON_DEVICES
+
+
+@functools.lru_cache(maxsize=4)
+def asked(text: str) -> dict[str, dict[str, Any]]:
+    """The exercises in the text that questions() made, by key. CourseError if it is something else."""
+    try:
+        entries = json.loads(text)["exercise"]
+        return {f"{entry['operation']}.{entry['kernel']}": entry for entry in entries}
+    except (ValueError, KeyError, TypeError):
+        raise CourseError(
+            f"wanted the examination's {QUESTIONS}, but it is damaged: take it from the .zip again"
+        ) from None
+
+
+def question(text: str, operation: str, kernel: str) -> dict[str, Any]:
+    """One exercise of the text that questions() made; CourseError lists those there are."""
+    known = asked(text)
+    refuse_unknown("an exercise of this examination", f"{operation}.{kernel}", known)
+    return known[f"{operation}.{kernel}"]

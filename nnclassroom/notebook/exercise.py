@@ -1,0 +1,302 @@
+"""Exercises: a kernel that the student writes in a notebook is open, wrong or right; a right one is kept.
+
+    @exercise("sigmoid", kernel="numpy")        %%cuda sigmoid naive --block 256
+    def sigmoid(z):                             extern "C" __global__ void sigmoid(const float* z, float* a, int n) {
+        raise NotImplementedError               }
+
+Each defines an Answer in the notebook: `sigmoid` for the function, `sigmoid_naive` for the CUDA cell. The text of the
+function is checked in its own namespace in the worker process, so that a crash or hang cannot affect the notebook.
+"""
+
+import ast
+import contextlib
+import functools
+import html
+import inspect
+import os
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from cuda_on_cpu.nvrtc import warnings as compiler_warnings
+from cuda_on_cpu.nvrtc import why_no_nvrtc
+from nnclassroom import timing
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import solution_text
+from nnclassroom.judge import worker
+from nnclassroom.judge.answer import seconds_of_text
+from nnclassroom.judge.verdict import OPEN, Verdict
+from nnclassroom.notebook import cuda_cell
+from nnclassroom.pages import page, running_ipython
+from nncourse import device as devices
+from nncourse.cuda.compile import resources
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.operation import Operation
+
+TIMING_LIMIT = 120.0  # seconds, for the table of times
+SLOW_LOOP = 5.0  # a numpy kernel with a loop that takes so many times as long as the course's is told so
+MOST_WARNINGS = 3  # of the compiler, that are shown
+NOT_HERE = (
+    "build",
+    "launch",
+    "compile",
+    "crash",
+    "forbidden",
+    "time limit",
+)  # such texts are not run in the notebook's process
+SIGNS = {"open": "○", "wrong": "✗", "right": "✓"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of an exercise: the state "open", "wrong" or "right", a message, and times if it was timed."""
+
+    state: str
+    line: str
+    notes: tuple[str, ...] = ()
+    table: timing.Table | None = None
+
+    def __str__(self) -> str:
+        table = [str(self.table)] if self.table else []
+        return "\n".join([f"{SIGNS[self.state]} {self.line}", *(f"  {note}" for note in self.notes), *table])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        first, *excerpt = self.line.splitlines()
+        code = f"<pre>{html.escape(chr(10).join(excerpt))}</pre>" if excerpt else ""
+        notes = "".join(f"<br><small>{html.escape(note)}</small>" for note in self.notes)
+        block = page(f"{SIGNS[self.state]} {html.escape(first)}{code}{notes}", self.state)
+        return block + (self.table._repr_html_() if self.table else "")
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """What an exercise defines in the notebook. Calling it calls your kernel if it is right, otherwise the course's.
+
+    `attempt` is your own kernel, right or not (the course's while the exercise is open). If it failed, `case` holds the
+    arguments: attempt(*case) reproduces the failure.
+    """
+
+    kernel: Kernel
+    attempt: Kernel
+    outcome: Outcome
+    case: tuple | None = None
+
+    def __call__(self, *arguments):
+        return self.kernel(*arguments)
+
+    def __repr__(self) -> str:
+        return f"{self.kernel.operation.name} ({self.kernel.name}) from {self.kernel.where}"
+
+
+def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
+    """Decorator for the student's kernel of an operation; `kernel` is loops, numpy, numba or cupy.
+
+    Raises CourseError for an unknown operation or kernel.
+    """
+    chosen = find(operation)
+    refuse_unknown("a kernel", kernel, chosen.python_devices)
+    return lambda function: _answer(chosen, kernel, *_python_text(function, chosen.name))
+
+
+def cuda(line: str, body: str) -> Answer:
+    """Run a cell `%%cuda OPERATION KERNEL [--block 16,16]`; `line` is the text after %%cuda.
+
+    The kept text begins with that line as a comment, so that its line numbers are those of the cell.
+    """
+    options = cuda_cell.parsed(line)
+    operation = find(options.operation)
+    text = f"// %%cuda {line.strip()}\n{body}"
+    launch = cuda_cell.launch_options(operation, options)
+    return _answer(operation, options.kernel, text, cuda_cell.is_empty(text), launch)
+
+
+def load_ipython_extension(ipython) -> None:
+    """`%load_ext nnclassroom.notebook.exercise`: the cell magic %%cuda."""
+
+    def cell(line: str, body: str) -> None:
+        answer = cuda(line, body)
+        ipython.user_ns[f"{answer.attempt.operation.name}_{answer.attempt.name}"] = answer
+
+    ipython.register_magic_function(cell, "cell", "cuda")
+
+
+def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict | None = None) -> Answer:
+    """Check the text, keep it if it is right, display the outcome."""
+    course = _course_kernel(operation, name, cuda=bool(launch))
+    to_solve = _to_be_solved(operation, name)
+    solved = to_solve and name in operation.kernels
+    if solved:
+        text, is_open = None, False
+    attempt, verdict = (None, None) if is_open else judged(operation, name, text, launch)
+    if verdict is not None and not solved:
+        kept_kernels.note_attempt(operation, name, verdict)
+    if verdict is None:
+        kept = _kept(operation, name)
+        line = "open here. Your kept kernel goes on." if kept else "open. The course goes on with its own kernel."
+        outcome = Outcome("open", f"{operation.name} ({name}): {line}")
+        answer = Answer(kept or course, kept or course, outcome)
+    elif verdict:
+        table, notes = timed(operation, name, text, launch, attempt)
+        notes = _warnings(attempt) + notes + _slow_loop(operation, name, text, table)
+        if not solved:
+            own = table.rows[0].seconds if table else None  # the first row is the student's kernel
+            kept_kernels.keep(operation, name, text, launch, own)
+            notes.append(f"Kept as {kept_kernels.file_name(operation, name, launch)}.")
+            attempt = replace(attempt, whose="yours")
+        answer = Answer(attempt, attempt, Outcome("right", verdict.line, tuple(notes), table))
+    else:
+        kept = _kept(operation, name)
+        goes_on = "Your earlier right one stays kept, and goes on" if kept else "The course goes on with its own kernel"
+        shown = attempt and replace(attempt, whose="yours, wrong")
+        nowhere = "" if shown else "; yours cannot be run, so .attempt is the course's"
+        notes = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
+        outcome = Outcome("wrong", verdict.line, notes)
+        answer = Answer(kept or course, shown or course, outcome, verdict.case and verdict.case.arguments)
+    if notebook := running_ipython():
+        notebook.display.display(answer.outcome)
+    else:
+        print(answer.outcome)
+    state = answer.outcome.state
+    if strict() and (state == "wrong" or (to_solve and state == "open")):
+        raise CourseError(answer.outcome.line)
+    return answer
+
+
+def judged(
+    operation: Operation, name: str, text: str | None, launch: dict | None
+) -> tuple[Kernel | None, Verdict | None]:
+    """The kernel, and the verdict of its check; both None for a stub that raises NotImplementedError.
+
+    The kernel is None too where its text cannot even be run here.
+    """
+    try:
+        kernel = kept_kernels.build(operation, name, text, launch) if launch or text is None else None
+        verdict = kept_kernels.judged(operation, name, text, launch)
+        if verdict.kind == OPEN:
+            return None, None
+    except CourseError as error:
+        return None, Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})
+    if kernel is None and verdict.kind not in NOT_HERE:
+        with contextlib.suppress(CourseError):  # what keeps it from being built is in the verdict
+            kernel = kept_kernels.build(operation, name, text, launch)
+    return kernel, verdict
+
+
+def timed(
+    operation: Operation, name: str, text: str | None, launch: dict | None, kernel: Kernel
+) -> tuple[timing.Table | None, list[str]]:
+    """The table of times and notes. The table is None if the operation is not timed or its device is missing."""
+    notes = []
+    if operation.flops is None:
+        return None, notes
+    if launch and (devices.gpu_available() or why_no_nvrtc() is None):
+        need = resources(kernel.source, kernel.entry)
+        spilt = f", {need.spill_bytes} bytes of local memory a thread" if need.spill_bytes else ""
+        notes.append(f"{need.registers} registers a thread, {need.shared_bytes} bytes of shared memory a block{spilt}.")
+    if not devices.gpu_available() and (launch or kept_kernels.PYTHON_DEVICES[name] == "gpu"):
+        return None, [f"Checked {'on the CPU emulator' if launch else 'with NumPy'}, not timed: no GPU here.", *notes]
+    try:
+        return worker.call(_compare, operation.name, name, text, launch, seconds=TIMING_LIMIT), notes
+    except CourseError as error:
+        worker.end()
+        if strict():
+            raise
+        return None, [*notes, f"Right, but not timed: {error}"]
+
+
+def _compare(operation_name: str, name: str, text: str | None, launch: dict | None) -> timing.Table:
+    """In the worker: the kernel's time among others."""
+    operation = find(operation_name)
+    if text is None or launch:
+        return timing.compare(kept_kernels.build(operation, name, text, launch), "yours" if text else "solution")
+    device = kept_kernels.PYTHON_DEVICES[name]
+    kernel = Kernel(operation, name, device, kept_kernels.file_name(operation, name, launch))
+    measure = functools.partial(seconds_of_text, operation, name, text, seconds=TIMING_LIMIT)
+    return timing.compare(kernel, "yours", measure)
+
+
+def _slow_loop(operation: Operation, name: str, text: str | None, table: timing.Table | None) -> list[str]:
+    """A note for a numpy kernel with a loop in Python, if it is much slower than the course's, which has none."""
+    if name not in ("numpy", "cupy") or table is None or text is None:
+        return []
+    course = next((row.seconds for row in table.rows[1:] if row.kernel == name and row.seconds), None)
+    own = table.rows[0].seconds
+    if not (course and own and own > SLOW_LOOP * course):
+        return []
+    if not _has_loop(text) or _has_loop(solution_text(operation.name, name)):
+        return []
+    return [f"Right, but {own / course:.0f}× slower than the course's: a loop in Python. Array expressions have none."]
+
+
+def _has_loop(text: str) -> bool:
+    return any(isinstance(node, ast.For | ast.While | ast.comprehension) for node in ast.walk(ast.parse(text)))
+
+
+def _warnings(kernel: Kernel | None) -> list[str]:
+    """What NVIDIA's compiler warns of."""
+    if not isinstance(kernel, CudaKernel) or why_no_nvrtc():
+        return []
+    return list(compiler_warnings(kernel.source))[:MOST_WARNINGS]
+
+
+def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:
+    """The package's kernel of that name, otherwise its last kernel of the same kind (CUDA or Python)."""
+    alike = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) == cuda]
+    return operation.kernels.get(name) or [kernel for kernel in alike if kernel.name != "cudnn"][-1]
+
+
+def _kept(operation: Operation, name: str) -> Kernel | None:
+    """What the student kept earlier, if it is still right."""
+    entry = kept_kernels.progress().get(f"{operation.name}.{name}")
+    kernel = kept_kernels.load(operation, name, entry) if entry else None
+    return replace(kernel, whose="yours") if isinstance(kernel, Kernel) else None
+
+
+def strict() -> bool:
+    """NNCOURSE_STRICT=1: a fault that is else shown in a line of its own is raised, so that tests see it."""
+    return os.environ.get("NNCOURSE_STRICT") == "1"
+
+
+def _to_be_solved(operation: Operation, name: str) -> bool:
+    """NNCOURSE_SOLVE=all, or a list of names: there the course's own kernel is the answer, as tests want it."""
+    chosen = set(filter(None, os.environ.get("NNCOURSE_SOLVE", "").split(",")))
+    for entry in chosen - {"all"}:  # nobody would notice a misspelt name: its exercise would just stay open
+        other, _, kernel = entry.partition(".")
+        try:
+            known = find(other).kernels
+            if kernel:
+                refuse_unknown(f"a kernel of {other}", kernel, known)
+        except CourseError as error:
+            raise CourseError(f"NNCOURSE_SOLVE has {entry}: {error}") from None
+    return bool({"all", operation.name, f"{operation.name}.{name}"} & chosen)
+
+
+def _python_text(function: Callable, name: str) -> tuple[str, bool]:
+    """The function's source, and whether it is a stub. Decorators become comments, which preserves line numbers.
+
+    Raises CourseError if there is no readable `def`.
+    """
+    try:
+        lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+        node = ast.parse("\n".join(lines)).body[0]
+    except (OSError, TypeError, SyntaxError):
+        raise CourseError(f"{name}: wanted a function whose text can be read: write it in a cell, with def") from None
+    if not isinstance(node, ast.FunctionDef):
+        raise CourseError(f"{name}: wanted a function made with def below @exercise")
+    first = node.lineno - 1
+    text = "\n".join([*(f"# {line}" for line in lines[:first]), *lines[first:]]) + "\n"
+    if node.name != name:
+        text += f"\n{name} = {node.name}\n"
+    return text, all(_says_nothing(statement) for statement in node.body)
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    """Whether the statement is a docstring, `...`, `pass` or `raise NotImplementedError`."""
+    if isinstance(statement, ast.Raise):
+        return "NotImplementedError" in ast.unparse(statement)
+    constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return constant or isinstance(statement, ast.Pass)

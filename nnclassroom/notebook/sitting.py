@@ -1,0 +1,151 @@
+"""In an examination's notebook: keep each answer, and say whether it has the right form. No truth is here.
+
+    exercise = sit("exam.json")
+
+    @exercise("running_mean", kernel="numpy")       %%cuda running_mean naive --block 256
+    def running_mean(x, k):                         extern "C" __global__ void running_mean(…) { … }
+
+An answer of the right form is kept in my_kernels/, right or wrong: it is judged when it is marked.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuda_on_cpu import program
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.judge import worker
+from nnclassroom.notebook import cuda_cell, exams
+from nnclassroom.pages import running_ipython
+from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
+
+LIMIT = 60.0  # seconds for the form and the examples
+
+
+def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable]:
+    """The decorator `exercise` of this examination; in a notebook %%cuda is its too. CourseError without its file."""
+    try:
+        text = Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise CourseError(f"{file}: wanted the examination's questions; start the notebook in its own folder") from None
+    exams.asked(text)
+
+    def exercise(operation: str, kernel: str) -> Callable:
+        exams.question(text, operation, kernel)
+        refuse_unknown("a kernel", kernel, kept_kernels.PYTHON_DEVICES)
+
+        def answer(function: Callable) -> Callable:
+            print(keep(text, operation, kernel, _text_of(function)))
+            return function
+
+        return answer
+
+    def cell(line: str, body: str) -> None:
+        options = cuda_cell.parsed(line)
+        print(keep(text, options.operation, options.kernel, f"// %%cuda {line.strip()}\n{body}", line))
+
+    if notebook := running_ipython():
+        notebook.get_ipython().register_magic_function(cell, "cell", "cuda")
+    return exercise
+
+
+def keep(questions: str, name: str, kernel: str, text: str, line: str = "") -> str:
+    """Keep an answer if it has the right form; what is said about it. `line` is that of a %%cuda cell."""
+    asked = exams.question(questions, name, kernel)
+    operation = _operation(asked)
+    launch = cuda_cell.launch_options(operation, cuda_cell.parsed(line)) if line else None
+    title, path = f"{name} ({kernel})", kept_kernels.folder() / kept_kernels.file_name(operation, kernel, launch)
+    if cuda_cell.is_empty(text) if launch else _is_open(text):
+        return f"○ {title}: open."
+    stays = " Your earlier answer stays." if path.exists() else ""
+    try:
+        fault = worker.call(examined, questions, name, kernel, text, launch, seconds=LIMIT)
+    except CourseError as error:
+        return f"✗ {title}: {error}. Not kept.{stays}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CourseError(f"{path.parent}: cannot be made: {reason_of(error)}") from None
+    write_atomically(path, lambda new: new.write_text(text, "utf-8"))
+    if fault:
+        return f"✗ {title}: {fault}. Kept as {path.name} all the same."
+    said = "of the right form, and the examples come out" if asked["sample"] else "of the right form"
+    return f"✓ {title}: {said}. Kept as {path.name}; it is judged later."
+
+
+def examined(questions: str, name: str, kernel: str, text: str, launch: dict | None) -> str:
+    """In the worker: build the kernel, and try the examples. The first that does not come out, or "".
+
+    CourseError if the text has not the right form.
+    """
+    asked = exams.question(questions, name, kernel)
+    operation = _operation(asked)
+    made = kept_kernels.build(operation, kernel, text, launch)
+    if launch and not program.why_no_compiler():
+        program.program_for(made.source)  # CudaCompileError, which is a CourseError
+    for sample in asked["sample"]:
+        arguments = exams.arguments_of(operation, sample["arguments"])
+        try:
+            with np.errstate(all="ignore"):
+                result = made(*arguments)
+            right = exams.agree(result, sample["result"], len(operation.results))
+        except CourseError as error:
+            return str(error)
+        except Exception as error:  # the student's text may raise anything
+            return f"the example {sample['arguments']} raised {type(error).__name__}: {error}"[:300]
+        if not right:
+            return f"the example {sample['arguments']} gives {_shown(result)}, wanted {sample['result']}"[:300]
+    return ""
+
+
+def _shown(result: Any) -> Any:
+    return result.tolist() if hasattr(result, "tolist") else result
+
+
+def _operation(asked: dict[str, Any]) -> Operation:
+    """The operation as far as students know it: its truth is not here."""
+
+    def unknown(*_: Any) -> None:
+        raise CourseError(f"{asked['operation']}: its truth is known where it is marked")
+
+    return Operation(
+        asked["operation"],
+        asked["formula"],
+        asked["contract"],
+        unknown,
+        None,
+        output=asked["output"],
+        trial=Trial(
+            error_scale=unknown,
+        ),
+    )
+
+
+def _text_of(function: Callable) -> str:
+    """The function's source; its decorators become comments, so that line numbers stay."""
+    try:
+        lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+        node = ast.parse("\n".join(lines)).body[0]
+    except (OSError, TypeError, SyntaxError):
+        raise CourseError("wanted a function whose text can be read: write it in a cell, with def") from None
+    if not isinstance(node, ast.FunctionDef):
+        raise CourseError("wanted a function made with def below @exercise")
+    first = node.lineno - 1
+    return "\n".join([*(f"# {line}" for line in lines[:first]), *lines[first:]]) + "\n"
+
+
+def _is_open(text: str) -> bool:
+    """Whether the function only raises NotImplementedError."""
+    try:
+        node = ast.parse(text).body[0]
+    except (SyntaxError, ValueError):  # said when it is built
+        return False
+    body = [s for s in getattr(node, "body", ()) if not isinstance(s, ast.Expr | ast.Pass)]
+    return all(isinstance(s, ast.Raise) and "NotImplementedError" in ast.unparse(s) for s in body)

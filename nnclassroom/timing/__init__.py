@@ -1,0 +1,235 @@
+"""Time the kernels of an operation on the same data, and compare them with the machine's measured limits."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cuda_on_cpu.source import CudaSource
+from nnclassroom.formats import duration, rate, times_as_fast
+from nnclassroom.judge import check
+from nnclassroom.pages import cells, page
+from nnclassroom.timing import neighbours, pytorch
+from nncourse import device as devices
+from nncourse.cuda.compile import gpu_kernel
+from nncourse.errors import CourseError
+from nncourse.kernels.kernel import Kernel
+from nncourse.kernels.operation import Operation
+
+LOOPS_RATE = 5e6  # approximate FLOP/s of Python loops, to estimate whether timing them would take too long
+LONGEST = 2.0  # seconds
+BASES = ("loops", "numpy")  # the kernels that speedups are relative to
+C = "c"  # the plain C program: the base in the place of loops, where there is one
+NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel's time. `limit` is the fraction of the machine's measured limit that it reaches.
+
+    If `seconds` is None, nothing was timed, and `note` says why. Otherwise a `note` says why the time is unreliable.
+    `meanwhile` is what other processes did while it was timed.
+    """
+
+    kernel: str
+    device: str
+    seconds: float | None
+    flops: int
+    bytes: int
+    limit: float | None
+    note: str = ""
+    meanwhile: neighbours.Load = neighbours.Load()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of times, as text of at most 80 columns and as HTML for a notebook; `shared` tells of other users."""
+
+    title: str
+    rows: tuple[Row, ...]
+    shared: tuple[str, ...] = ()
+
+    HEAD = ("kernel", "on", "time", "rate", "of limit")
+    WIDTHS = (16, 5, 10, 16, 10, 11, 11)
+    FOOT = "Of limit: share of this machine's measured copy bandwidth or matrix rate."
+    CACHED = "in cache"
+    CACHED_FOOT = "In cache: faster than memory is, since the data stayed in the processor's caches."
+
+    def __str__(self) -> str:
+        lines = [self.title, self._line(self._head)]
+        for row in self.rows:
+            texts = self._cells(row)
+            lines.append(self._line(texts) if len(texts) == len(self._head) else f"{self._line(texts[:3])}  {texts[3]}")
+        return "\n".join([*lines, *self._foot])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        body = "".join(cells(self._cells(row), columns=len(self._head)) for row in self.rows)
+        foot = "<br>".join(self._foot)
+        return page(f"<b>{self.title}</b><table>{cells(self._head, tag='th')}{body}</table><small>{foot}</small>")
+
+    @property
+    def _foot(self) -> list[str]:
+        """The lines below the rows."""
+        cached = any(self.CACHED in self._cells(row) for row in self.rows)
+        return [self.FOOT, *([self.CACHED_FOOT] if cached else []), *self.shared]
+
+    @property
+    def _bases(self) -> tuple[str, ...]:
+        """The kernels that speedups are relative to."""
+        return (C, *BASES[1:]) if any(row.kernel == C for row in self.rows) else BASES
+
+    @property
+    def _head(self) -> tuple[str, ...]:
+        return (*self.HEAD, *(f"× {base}" for base in self._bases))
+
+    def _line(self, texts: Sequence[str]) -> str:
+        wide = (max(width, len(name) + 2) for width, name in zip(self.WIDTHS, self._head, strict=False))
+        pairs = zip(texts, wide, strict=False)
+        return "".join(f"{text:{'<' if place < 2 else '>'}{width}}" for place, (text, width) in enumerate(pairs))
+
+    def _cells(self, row: Row) -> list[str]:
+        """A text for each column; a note replaces all columns after the time."""
+        start = [row.kernel, row.device, duration(row.seconds) if row.seconds else "–"]
+        if row.note:
+            return [*start, row.note]
+        by_flops = row.flops > 2 * row.bytes  # whether arithmetic or memory traffic dominates
+        speed = rate(row.flops / row.seconds, "FLOP/s") if by_flops else rate(row.bytes / row.seconds, "B/s")
+        share = f"{100 * row.limit:.2g} %" if row.limit < 0.995 else f"{100 * row.limit:.0f} %"
+        if row.limit > 1.1 and not by_flops:
+            share = self.CACHED
+        return [*start, speed, share, *(self._speedup(row, over) for over in self._bases)]
+
+    def _speedup(self, row: Row, over: str) -> str:
+        found = [other.seconds for other in self.rows if other.kernel == over and other.seconds]
+        return times_as_fast(found[0] / row.seconds) if found else "–"
+
+
+def default_sizes(operation: Operation, device: str | None = None) -> dict[str, int]:
+    """Sizes that are large enough to time on a device; without `device`, on the GPU if there is one, else the CPU.
+
+    Raises CourseError for an operation that is not timed.
+    """
+    if operation.flops is None:
+        raise CourseError(f"{operation.name} is not timed: no network calls it")
+    device = device or ("gpu" if devices.gpu_available() else "cpu")
+    if operation.trial.sizes_to_time:
+        return operation.trial.sizes_to_time(device)
+    side, length = (1024, 1 << 26) if device == "gpu" else (96, 1 << 17)
+    names = operation.shapes.free_names
+    alone = "n" in names and "batch" not in names
+    sizes = dict.fromkeys(names, length if alone else side) | dict.fromkeys(operation.shapes.whole_in_formulas, 3)
+    return sizes | ({"classes": 10} if "classes" in sizes else {})
+
+
+def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, names: Sequence[str] = ()) -> list[Row]:
+    """Time kernels of an operation (all, unless named) on random data of these sizes.
+
+    The arrays are on the kernel's device before the call, as in a training step; transfers are not included.
+    Raises CourseError for unknown sizes or kernels.
+    """
+    sizes = default_sizes(operation) | (sizes or {})
+    there = operation.shapes.free_names
+    if unknown := sizes.keys() - set(there):
+        derived = " (which is derived from them)" if unknown <= set(operation.size_names) else ""
+        raise CourseError(f"{operation.name} has the sizes {', '.join(there)}; got {', '.join(unknown)}{derived}")
+    if empty := [name for name in there if name in operation.shapes.dims and sizes[name] < 1]:
+        raise CourseError(f"{operation.name}: wanted arrays with {', '.join(empty)} of at least 1; got 0")
+    arguments = check.random_case(operation, sizes).arguments
+    return [_time(operation[name], arguments) for name in names or operation.kernels]
+
+
+def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> Table:
+    """A Table of the rows; its title gives the sizes, its foot with whom the machine was shared."""
+    said = ", ".join(f"{name} {size}" for name, size in sizes.items())
+    shared = [neighbours.in_words(neighbours.together(row.meanwhile for row in rows))]
+    if any(row.device == "cpu" and row.seconds for row in rows):
+        shared.append(neighbours.share_in_words())
+    if any(row.device == "gpu" and row.seconds for row in rows):
+        shared.append(neighbours.gpu_in_words())
+    return Table(f"{operation.name}, {said}", tuple(rows), tuple(filter(None, shared)))
+
+
+def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], float] | None = None) -> Table:
+    """Time a kernel beside the package's kernels for the same device, `loops`, `numpy`, PyTorch and the transfers.
+
+    `measure(arguments)` times it where it is not to be called in this process.
+    """
+    operation, device = yours.operation, yours.device
+    sizes = default_sizes(operation, device)
+    arguments = check.random_case(operation, sizes).arguments
+    others = [kernel for kernel in operation.kernels.values() if kernel.device == device or kernel.name in BASES]
+    rows = [replace(_time(yours, arguments, measure), kernel=label), *(_time(kernel, arguments) for kernel in others)]
+    rows += _time_pytorch(operation, arguments, device)
+    if device == "gpu":
+        rows.append(_time_transfers(operation, arguments))
+    return table(operation, rows, sizes)
+
+
+def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | None = None) -> Row:
+    """One kernel's row; with a note instead of a time if it cannot run here or would take too long."""
+    flops, size = kernel.operation.count(*arguments)
+    here = ("cpu", "gpu") if devices.gpu_available() else ("cpu",)
+    place = kernel.device
+    if place not in here:
+        return Row(kernel.name, "gpu", None, flops, size, None, "no GPU here")
+    if said := kernel.missing():
+        return Row(kernel.name, place, None, flops, size, None, said)
+    if kernel.name == "loops" and flops / LOOPS_RATE > LONGEST:
+        return Row(kernel.name, "cpu", None, flops, size, None, f"about {flops / LOOPS_RATE:.0f} s: not timed")
+    if measure:
+        return _row(kernel.name, place, measure(arguments), flops, size)
+    there = [devices.to_device(a, place) if isinstance(a, np.ndarray) else a for a in arguments]
+    before = neighbours.look()
+    seconds = devices.seconds(lambda: kernel(*there), place)
+    meanwhile = neighbours.since(before)
+    return replace(_row(kernel.name, place, seconds, flops, size), meanwhile=meanwhile)
+
+
+def _row(name: str, device: str, seconds: float, flops: int, size: int) -> Row:
+    nothing = seconds_of_nothing(device)
+    note = f"too short to measure: a call alone takes {duration(nothing)}" if seconds < 2 * nothing else ""
+    limits = devices.limits(device)
+    return Row(name, device, seconds, flops, size, max(flops / limits["matrix"], size / limits["copy"]) / seconds, note)
+
+
+@functools.cache
+def seconds_of_nothing(device: str) -> float:
+    """Seconds to call an empty function, or to launch an empty CUDA kernel."""
+    if device == "cpu":
+        return devices.seconds(lambda: None)
+    kernel = gpu_kernel(NOTHING, "nothing")
+    return devices.seconds(lambda: kernel((1,), (1,), ()), device)
+
+
+def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[Row]:
+    """PyTorch's row, if it is installed and has an equivalent function."""
+    torch = pytorch.installed(device)
+    function = pytorch.counterpart(operation.name, torch) if torch else None
+    if function is None:
+        return []
+    place = "cuda" if device == "gpu" else "cpu"
+    there = [torch.from_numpy(a).to(place) if isinstance(a, np.ndarray) else a for a in arguments]
+    # cuDNN's convolutions would round to 10 bits before they multiply; the course's are float32
+    with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+        seconds = devices.seconds(lambda: function(*there), device)
+    return [_row("PyTorch", device, seconds, *operation.count(*arguments))]
+
+
+def _time_transfers(operation: Operation, arguments: tuple) -> Row:
+    """A row for the transfers of the arguments to the GPU and of the results back."""
+    arrays = [value for value in arguments if isinstance(value, np.ndarray)]
+    result = operation["cupy"](*[devices.to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in arguments])
+    there = devices.seconds(lambda: [devices.to_device(array, "gpu") for array in arrays], "gpu")
+    results = result if isinstance(result, tuple) else (result,)
+    back = devices.seconds(lambda: [devices.to_device(array, "cpu") for array in results], "gpu")
+    moved = f"to the GPU {duration(there)}, back {duration(back)}"
+    return Row("transfers", "gpu", there + back, 0, operation.count(*arguments)[1], None, moved)
+
+
+def limits_in_words(device: str) -> str:
+    """The device's measured limits: "copies 4.24 TB/s, multiplies matrices at 50.9 TFLOP/s"."""
+    limits = devices.limits(device)
+    return f"copies {rate(limits['copy'], 'B/s')}, multiplies matrices at {rate(limits['matrix'], 'FLOP/s')}"

@@ -1,0 +1,304 @@
+"""What the playground trains: a network on points in the plane, one batch at a time. It knows no widgets."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnclassroom.exercises.own_backend import choose
+from nncourse import datasets
+from nncourse import device as devices
+from nncourse.backend import Backend
+from nncourse.calls import Calls
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.model.network import COSTS, Network, forward, has_algorithm_1, make_network, training_step
+from nncourse.model.training import evaluate
+from nncourse.model.updates import SGD
+
+HELD_OUT = 0.3  # the share of the samples that training does not see
+MOST_POINTS = 400  # of a cost curve; beyond that every second one is dropped
+MOST_LAYERS, MOST_NEURONS = 4, 16
+NEW_LAYER = 4  # neurons in a layer that is added
+DATA = ("moons", "circles", "spirals", "blobs", "xor")
+FEATURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "x1": lambda x1, x2: x1,
+    "x2": lambda x1, x2: x2,
+    "x1²": lambda x1, x2: x1 * x1,
+    "x2²": lambda x1, x2: x2 * x2,
+    "x1·x2": lambda x1, x2: x1 * x2,
+    "sin πx1": lambda x1, x2: np.sin(np.pi * x1),  # without π less than half a wave would lie in the plane
+    "sin πx2": lambda x1, x2: np.sin(np.pi * x2),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a playground trains, and how. Changing one of AT_ONCE affects the running training; others restart it."""
+
+    data: str = "moons"
+    noise: float = 0.15
+    samples: int = 300
+    features: tuple[str, ...] = ("x1", "x2")
+    hidden: tuple[int, ...] = (8, 8)
+    activation: str = "tanh"
+    cost: str = "binary_cross_entropy"
+    learning_rate: float = 0.1
+    l2: float = 0.0
+    batch_size: int = 10
+    backend: str = "numpy"
+    mine: bool = False
+    seed: int = 0
+    speed: float = 20  # most epochs a second; 0: as many as there is time for
+
+
+AT_ONCE = {"learning_rate", "l2", "batch_size", "speed"}
+
+
+class Level(NamedTuple):
+    """The inputs or the neurons of a layer after a change: which level they were before, and which number each had.
+
+    None for what is new. Level 0 are the inputs.
+    """
+
+    was: int | None
+    numbers: Sequence[int | None]
+
+
+class Watched:
+    """A backend that notes which operations were asked for."""
+
+    def __init__(self, backend: Backend):
+        self.backend = backend
+        self.asked: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.add(name)
+        return getattr(self.backend, name)
+
+
+class Engine:
+    """A network in training. `settings` in AT_ONCE may be changed meanwhile; neurons, layers and features by methods.
+
+    These keep the weights of all neurons that stay. A neuron or feature that is added first has weights of 0 to the
+    next layer: what the network computes does not change until it is trained.
+    """
+
+    def __init__(self, settings: Settings):
+        refuse_too_large(settings.hidden)
+        self.settings = settings
+        self.backend = choose(settings.backend, mine=settings.mine, dense_sgd_epoch="steps")  # for single steps
+        points = datasets.generate(settings.data, samples=settings.samples, noise=settings.noise, seed=settings.seed)
+        if COSTS[settings.cost] == "softmax" and points.Y.shape[1] == 1:  # softmax needs one output per class
+            points = replace(points, Y=np.hstack([1 - points.Y, points.Y]))
+        self.training, self.held_out = datasets.split(points, HELD_OUT, seed=settings.seed)
+        self.low, self.high = points.X.min(axis=0) - 0.2, points.X.max(axis=0) + 0.2  # corners of the plane shown
+        self.changes = 0  # of the shape; each draws other weights
+        self.epoch, self.done = 0, 0  # completed epochs; samples used in the current one
+        self.history: list[tuple[float, float, float]] = []  # epochs, training cost, cost on the held-out samples
+        self.network = self._new_network(settings).on(self.backend)
+        self._feed()
+        self.measure()
+
+    def _new_network(self, settings: Settings) -> Network:
+        """On the CPU, with the weights of the seed."""
+        sizes = (len(settings.features), *settings.hidden, self.training.Y.shape[1])
+        return make_network(sizes, settings.activation, settings.cost, seed=settings.seed + 10_007 * self.changes)
+
+    def _feed(self) -> None:
+        """Send the samples, as the chosen features, to the device."""
+        self.there = [
+            (self.backend.to_device(features_of(data.X, self.settings.features)), self.backend.to_device(data.Y))
+            for data in (self.training, self.held_out)
+        ]
+        if self.done:
+            self._shuffle()
+
+    def _shuffle(self) -> None:
+        X, Y = self.there[0]
+        rng = np.random.default_rng([self.settings.seed, self.epoch + 1])
+        order = self.backend.to_device(rng.permutation(len(X)))
+        self.shuffled = X[order], Y[order]
+
+    @property
+    def progress(self) -> float:
+        """Epochs done, the begun one as a fraction."""
+        return self.epoch + self.done / len(self.training.X)
+
+    def step(self) -> None:
+        """Train on the next batch. The samples are shuffled anew for each epoch, from the seed, as in `train`."""
+        if self.done == 0:
+            self._shuffle()
+        rows = slice(self.done, self.done + self.settings.batch_size)
+        X, Y = (array[rows] for array in self.shuffled)
+        update = SGD(l2=self.settings.l2)
+        training_step(self.network, X, Y, self.settings.learning_rate, self.backend, update)
+        self.done += self.settings.batch_size
+        if self.done >= len(self.training.X):
+            self.epoch, self.done = self.epoch + 1, 0
+
+    def train(self, seconds: float = math.inf, epochs: float = math.inf) -> None:
+        """Train for `seconds`, or until `epochs` more are done, whichever comes first; one of them may be left out."""
+        end, last = time.perf_counter() + seconds, self.progress + epochs
+        while self.progress < last - 1e-9 and time.perf_counter() < end:
+            self.step()
+
+    def measure(self) -> None:
+        """Add the costs of both sets to the history."""
+        costs = (evaluate(self.network, *data, self.backend) for data in self.there)
+        self.history.append((self.progress, *costs))
+        if len(self.history) > MOST_POINTS:
+            del self.history[1:-1:2]
+
+    # ---- another shape
+
+    def resize(self, layer: int, count: int) -> None:
+        """Give hidden layer `layer` (from 0) `count` neurons: the last go, or new ones come."""
+        _refuse_unknown_layer(layer, self.settings.hidden)
+        size = self.settings.hidden[layer]
+        self._resize(layer, [number if number < size else None for number in range(count)])
+
+    def remove(self, layer: int, neuron: int) -> None:
+        """Take one neuron out of hidden layer `layer`; both are counted from 0."""
+        _refuse_unknown_layer(layer, self.settings.hidden)
+        self._resize(layer, [number for number in range(self.settings.hidden[layer]) if number != neuron])
+
+    def _resize(self, layer: int, numbers: Sequence[int | None]) -> None:
+        hidden = list(self.settings.hidden)
+        hidden[layer] = len(numbers)
+        levels = self._levels()
+        levels[layer + 1] = Level(layer + 1, numbers)
+        self._rebuild(replace(self.settings, hidden=tuple(hidden)), levels)
+
+    def add_layer(self) -> None:
+        """Another hidden layer before the output, which gets new weights."""
+        hidden = (*self.settings.hidden, NEW_LAYER)
+        *levels, output = self._levels()
+        self._rebuild(replace(self.settings, hidden=hidden), [*levels, Level(None, [None] * NEW_LAYER), output])
+
+    def remove_layer(self) -> None:
+        """Take the last hidden layer away; the output gets new weights."""
+        if not self.settings.hidden:
+            raise CourseError("there is no hidden layer left to remove")
+        *levels, _, output = self._levels()
+        self._rebuild(replace(self.settings, hidden=self.settings.hidden[:-1]), [*levels, output])
+
+    def choose_features(self, names: Sequence[str]) -> None:
+        """Take these features as inputs."""
+        features = tuple(name for name in FEATURES if name in names)
+        before = self.settings.features
+        numbers = [before.index(name) if name in before else None for name in features]
+        settings = replace(self.settings, features=features)
+        refuse_bad_features(features)
+        self._rebuild(settings, [Level(0, numbers), *self._levels()[1:]])
+
+    def _levels(self) -> list[Level]:
+        """All levels as they are."""
+        return [Level(number, range(size)) for number, size in enumerate(self.network.sizes)]
+
+    def _rebuild(self, settings: Settings, levels: Sequence[Level]) -> None:
+        """A network of another shape, with the weights of what stays; the epochs and costs go on."""
+        refuse_too_large(settings.hidden)
+        self.changes += 1
+        new = self._new_network(settings)
+        for layer, (below, here) in zip(new.layers, pairwise(levels), strict=True):
+            if below.was is not None and here.was == below.was + 1:
+                old = self.network.layers[below.was]
+                _inherit(layer, *(devices.to_device(array, "cpu") for array in (old.W, old.b)), here, below)
+        self.settings = settings
+        self.network = new.on(self.backend)
+        self._feed()
+        self.measure()
+
+    # ---- what it computes
+
+    def activities(self, X: np.ndarray) -> list[np.ndarray]:
+        """What the neurons of each layer say to points X (n, 2): arrays (n, neurons), the output's last."""
+        inputs = self.backend.to_device(features_of(X, self.settings.features))
+        return [devices.to_device(A, "cpu") for A in forward(self.network, inputs, self.backend)[1][1:]]
+
+    def shares(self, X: np.ndarray) -> np.ndarray:
+        """The network's outputs as shares of each class, (n, classes); each row sums to 1."""
+        return as_shares(self.activities(X)[-1])
+
+    def right(self) -> float:
+        """The share of the held-out points that are given their class."""
+        return float((self.shares(self.held_out.X).argmax(axis=1) == self.held_out.labels).mean())
+
+    def words(self) -> str:
+        """The state of the training in words: epoch, costs, accuracy."""
+        _, cost, held_out = self.history[-1]
+        batch = f" and {self.done} samples" if self.done else ""
+        return (
+            f"epoch {self.epoch}{batch}, cost {cost:.4g} in training, {held_out:.4g} held out, "
+            f"{self.right():.0%} of the held-out points right"
+        )
+
+    def used(self) -> set[str]:
+        """The operations that a training step and a measurement ask for."""
+        watched: Calls = Watched(self.backend)  # type: ignore[assignment]
+        X, Y = (array[:1] for array in self.there[0])
+        copy = self.network.on(self.backend)
+        update = SGD(l2=self.settings.l2)
+        training_step(copy, X, Y, self.settings.learning_rate, watched, update)
+        evaluate(copy, X, Y, watched)
+        return watched.asked | ({"algorithm_1"} if has_algorithm_1(copy, update) else set())
+
+    def yours(self) -> str:
+        """Which operations of the training use the student's own kernels; "" unless they were asked for."""
+        if not self.settings.mine:
+            return ""
+        used = self.used()
+        notes = {name: note for name, note in self.backend.notes.items() if name in used}
+        own = ", ".join(name for name, note in notes.items() if name in self.backend.yours)
+        device = self.backend.device.upper()
+        words = f"Your own kernels: {own}." if own else f"No kernel of yours for the {device} is in use."
+        for name, note in notes.items():
+            if name in self.backend.unused:
+                words += f" {name}: {note}."
+        return words
+
+
+def features_of(X: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Features of points X (n, 2), by name: (n, features) float32."""
+    refuse_bad_features(names)
+    return np.stack([FEATURES[name](*X.T) for name in names], axis=1).astype(np.float32)
+
+
+def as_shares(outputs: np.ndarray) -> np.ndarray:
+    """A network's outputs as shares of each class, (n, classes); each row sums to 1."""
+    if outputs.shape[1] == 1:
+        outputs = np.hstack([1 - outputs, outputs])
+    outputs = np.nan_to_num(outputs.clip(0, 1)) + 1e-6
+    return outputs / outputs.sum(axis=1, keepdims=True)
+
+
+def refuse_bad_features(names: Sequence[str]) -> None:
+    """CourseError for no feature, and for one that there is not."""
+    if not names:
+        raise CourseError("wanted at least one input feature; got none")
+    for name in names:
+        refuse_unknown("an input feature", name, FEATURES)
+
+
+def refuse_too_large(hidden: Sequence[int]) -> None:
+    """CourseError for more layers or neurons than a playground shows, or an empty layer."""
+    if len(hidden) > MOST_LAYERS or not all(1 <= size <= MOST_NEURONS for size in hidden):
+        limits = f"at most {MOST_LAYERS} hidden layers of 1 to {MOST_NEURONS} neurons"
+        raise CourseError(f"a playground shows {limits}; got {tuple(hidden)}")
+
+
+def _refuse_unknown_layer(layer: int, hidden: Sequence[int]) -> None:
+    if not 0 <= layer < len(hidden):
+        raise CourseError(f"wanted one of {len(hidden)} hidden layers, counted from 0; got {layer}")
+
+
+def _inherit(layer, W: np.ndarray, b: np.ndarray, here: Level, below: Level) -> None:
+    """Give the neurons that were there before their weights W and biases b back; 0 to inputs that are new."""
+    for row, old_row in enumerate(here.numbers):
+        if old_row is not None:
+            layer.b[row] = b[old_row]
+            layer.W[row] = [0 if column is None else W[old_row, column] for column in below.numbers]

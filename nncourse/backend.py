@@ -1,0 +1,174 @@
+"""choose(): one kernel for every operation. A Backend is handed to networks; there is no default hidden anywhere."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from nncourse import device as devices
+from nncourse.calls import Calls
+from nncourse.catalogue import epochs, find, operations
+from nncourse.errors import CourseError, refuse_unknown
+from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.operation import Operation
+
+DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
+# The kernel of a whole epoch that goes with a backend. The others train step by step.
+EPOCH_KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}
+YOURS = "yours"  # the note of a kernel that you kept: words, which nothing compares
+STEPS = "steps"  # asked for in a whole epoch's place: step by step, by the backend's other kernels
+
+
+# What has kept kernels gives, for some operations and a device, the kernels to take, by operation, and by operation the
+# reasons why others are not taken.
+Kept = Callable[[Mapping[str, Operation], str], tuple[Mapping[str, Kernel], Mapping[str, str]]]
+
+
+@dataclass(frozen=True)
+class Backend(Calls):
+    """One kernel for each operation, all on one device: backend.dense_forward(A, W, b) computes.
+
+    `device` says where the arrays lie. `notes` say in words which kernels are not of the family that was asked for, and
+    why. `yours` are the operations whose kernel is one that you kept, `asked` those whose kernel was asked for, and
+    `unused` those for which you kept one that is not in use. `algorithm_1` has a kernel only if you have kept yours:
+    then it is called for each step, and calls the others.
+
+    `epochs` are the kernels that compute a whole epoch of training at once: those named `fused`, and those that were
+    asked for, `asked_epochs`. For an operation without one training goes step by step.
+    """
+
+    name: str
+    device: str
+    kernels: Mapping[str, Kernel]
+    notes: Mapping[str, str]
+    yours: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
+    fused: str = STEPS
+    asked_epochs: Mapping[str, Kernel | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, kernel in self.kernels.items():
+            call = kernel if isinstance(kernel, CudaKernel) else kernel.function  # saves a Python call
+            object.__setattr__(self, name, call)
+
+    @cached_property
+    def epochs(self) -> Mapping[str, Kernel]:
+        """The kernels that compute whole epochs, by operation. They are imported here, when they are first wanted."""
+        if self.fused == STEPS and not self.asked_epochs:
+            return {}
+        usual = {name: operation.kernels.get(self.fused) for name, operation in epochs().items()}
+        return {name: kernel for name, kernel in {**usual, **self.asked_epochs}.items() if kernel}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.endswith("_epoch") and name in self.epochs:
+            return self.epochs[name]
+        raise AttributeError(name)
+
+    def to_device(self, array: Any) -> Any:
+        """`array` where this backend's kernels want it."""
+        return devices.to_device(array, self.device)
+
+    def __str__(self) -> str:
+        lines = [f"backend {self.name} on the {self.device.upper()}"]
+        kernels = {**self.kernels, **self.epochs}
+        rows = [(name, kernel.name, kernel.where) for name, kernel in kernels.items()]
+        rows += [(name, STEPS, "by the kernels above") for name in epochs() if name not in kernels]
+        width = max(len(name) for name, _, _ in rows)
+        for name, kernel, where in rows:
+            lines.append(f"  {name:<{width}} {kernel:<8} {where}  {self.notes.get(name, '')}".rstrip())
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrides: str | Kernel) -> Backend:
+    """The backend `name`: "loops", "numpy" or "numba" on the CPU, "cupy" or "cuda" on the GPU.
+
+    emulate: run CUDA kernels on the CPU, thread by thread: very slow, for seeing that they are right without a GPU.
+    kept: what gives kernels to take in the place of the family's; nnclassroom's choose() hands over a student's.
+    overrides: a kernel for an operation, or its name: choose("cuda", dense_forward="tiled").
+
+    Whole epochs are computed by one fused kernel where there is one; but step by step where a kernel of an operation
+    was chosen or kept, and where that is asked for: choose("numpy", dense_sgd_epoch="steps").
+
+    Raises CourseError for unknown names and mixed devices.
+    """
+    refuse_unknown("a backend", name, DEVICES)
+    device = DEVICES[name]
+    if emulate and name != "cuda":
+        raise CourseError(f"only the backend cuda can be emulated; got {name!r}")
+    if device == "gpu" and not emulate and not devices.gpu_available():
+        raise CourseError(f"the backend {name} needs a GPU: {devices.why_no_gpu()}; wanted loops, numpy or numba here")
+    known = operations()
+    wholes = epochs() if overrides.keys() - known.keys() else {}
+    for operation_name in overrides:
+        refuse_unknown("an operation", operation_name, known | wholes)
+    kernels: dict[str, Kernel] = {}
+    notes: dict[str, str] = {}
+    for operation in known.values():
+        kernels[operation.name], borrowed = _of_family(operation, name, emulate)
+        if borrowed:
+            notes[operation.name] = f"borrowed: there is no {name} kernel"
+    own, refused = kept(known, device) if kept else ({}, {})
+    kernels |= own
+    notes |= {**dict.fromkeys(own, YOURS), **refused}
+    chosen_by_you = {*overrides, *own}
+    for operation in known.values():  # they would run in the place of what you chose
+        if operation.name not in chosen_by_you and not chosen_by_you.isdisjoint(operation.fuses):
+            del kernels[operation.name]
+    asked_epochs: dict[str, Kernel | None] = {}
+    for operation_name, chosen in overrides.items():
+        notes[operation_name] = "asked for"
+        if operation_name in wholes and chosen == STEPS:
+            asked_epochs[operation_name] = None
+            continue
+        kernel = chosen if isinstance(chosen, Kernel) else find(operation_name)[chosen]
+        if kernel.operation.name != operation_name:
+            got = f"{kernel.name}, one of {kernel.operation.name}"
+            raise CourseError(f"wanted a kernel of {operation_name}, such as {operation_name}={name}; got {got}")
+        _refuse_unusable(kernel, name, device, emulate)
+        (asked_epochs if operation_name in wholes else kernels)[operation_name] = kernel
+    step_by_step = emulate or kept or not overrides.keys().isdisjoint(known)
+    return Backend(
+        f"{name} (emulated)" if emulate else name,
+        "cpu" if emulate else device,
+        MappingProxyType(kernels),
+        MappingProxyType(notes),
+        yours=frozenset(own.keys() - overrides.keys()),
+        asked=frozenset(overrides),
+        unused=frozenset(refused.keys() - overrides.keys()),
+        fused=STEPS if step_by_step else EPOCH_KERNELS.get(name, STEPS),
+        asked_epochs=MappingProxyType(asked_epochs),
+    )
+
+
+def _of_family(operation: Operation, name: str, emulate: bool) -> tuple[Kernel, bool]:
+    """The operation's kernel for that backend, and whether it is borrowed from `numpy` or `cupy`.
+
+    For "cuda" it is the default, or the last, of those that give the same result every time.
+    """
+    kernels = operation.kernels
+    kernel = kernels.get(name)
+    if name == "cuda":
+        cuda = [each for each in kernels.values() if isinstance(each, CudaKernel) and each.deterministic]
+        kernel = next((each for each in cuda if each.default), cuda[-1] if cuda else None)
+    if kernel:
+        return kernel, False
+    return operation["cupy" if DEVICES[name] == "gpu" and not emulate else "numpy"], True
+
+
+def _refuse_unusable(kernel: Kernel, name: str, device: str, emulate: bool) -> None:
+    """A kernel that was asked for must be one for the backend's device, where all arrays lie, and must run here."""
+    operation = kernel.operation
+    if kernel.device != device:
+        there = [other.name for other in operation.kernels.values() if other.device == device]
+        raise CourseError(
+            f"the backend {name} works on the {device.upper()}: for {operation.name} wanted one of "
+            f"{', '.join(there)}; got {kernel.name}, a kernel for the {kernel.device.upper()}"
+        )
+    if not emulate and (said := kernel.missing()):
+        raise CourseError(f"{operation.name} ({kernel.name}) cannot be used here: {said}")
+    if emulate and not kernel.cuda:
+        raise CourseError(f"only CUDA kernels can be emulated; {operation.name} ({kernel.name}) is not one")

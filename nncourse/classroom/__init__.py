@@ -1,1 +1,0 @@
-"""What notebooks use and display: exercises, timing tables, plots and widgets."""

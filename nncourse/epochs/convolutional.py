@@ -1,0 +1,294 @@
+"""A whole epoch of training a convolutional network as one operation: every sample once, in order; by SGD or by Adam.
+
+As for dense networks (dense.py), the kernels make no calls between steps, and work on all parameters in one flat
+vector: W and b of each convolution in turn, then of each dense layer.
+
+    numpy           all arrays made beforehand; a convolution is a product of matrices: convolutional_cpu.py
+    numba           loops over whole images, four filters at once: convolutional_loops.py
+    fused, graph    a few CUDA kernels a step, launched one by one, or recorded and replayed: convolutional_graph.py
+    one_kernel      one launch for the epoch: convolutional_one_kernel.py
+
+The networks are those of ConvolutionalArchitecture: convolutions, perhaps a max-pool, dense layers.
+"""
+
+import functools
+from math import prod
+
+import numpy as np
+
+from nncourse.architecture import ConvolutionalArchitecture, Filters
+from nncourse.epochs.dense import CROSS_ENTROPIES, batches, random_targets
+from nncourse.kernels import activations
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
+from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
+
+KINKED = ("step", "relu", "leaky_relu")
+UNDECIDED = 1e-5  # so near to a kink, rounding alone may put a float32 kernel on the other side of it
+
+# ---- the truth, in float64, sample by sample. A convolution is a dense layer in which most connections are missing and
+# the others share a few weights. So here it is a list of connections, and a pool is a list of windows.
+
+
+@functools.lru_cache(maxsize=64)
+def connections(filters: Filters, image: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each connection of a convolution its output, its input and its weight, as places in flat arrays."""
+    channels, height, width = image
+    made = filters.shape_after(image)
+    o, y, x, c, i, j = np.indices((*made, channels, filters.k, filters.k)).reshape(6, -1)
+    row, column = y * filters.stride + i - filters.before, x * filters.stride + j - filters.before
+    there = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    outputs = (o * made[1] + y) * made[2] + x
+    inputs = (c * height + row) * width + column
+    weights = ((o * channels + c) * filters.k + i) * filters.k + j
+    return outputs[there], inputs[there], weights[there]
+
+
+@functools.lru_cache(maxsize=64)
+def windows(pool: int, image: tuple[int, int, int]) -> np.ndarray:
+    """The places of the pixels of each window, (windows, pool²): row by row."""
+    channels, height, width = image
+    c, y, x, i, j = np.indices((channels, height // pool, width // pool, pool, pool)).reshape(5, -1, pool * pool)
+    return (c * height + y * pool + i) * width + x * pool + j
+
+
+def convolved(W, b, filters: Filters, image, a):
+    """Z of one sample, flat: Σ over the connections of each output, and the bias of its filter."""
+    outputs, inputs, weights = connections(filters, image)
+    count, *made = filters.shape_after(image)
+    return np.bincount(outputs, W.ravel()[weights] * a[inputs], count * prod(made)) + np.repeat(b, prod(made))
+
+
+def convolution_gradients(W, filters: Filters, image, a, delta):
+    """dC/dW, dC/db and dC/da of one sample, from delta = dC/dz."""
+    outputs, inputs, weights = connections(filters, image)
+    dW = np.bincount(weights, delta[outputs] * a[inputs], W.size).reshape(W.shape)
+    G = np.bincount(inputs, delta[outputs] * W.ravel()[weights], prod(image))
+    return dW, delta.reshape(filters.count, -1).sum(axis=1), G
+
+
+def activated(name: str, z):
+    return getattr(activations, name).reference(z[None])[0]
+
+
+def delta_of(name: str, G, z, a):
+    """dC/dz from G = dC/da."""
+    if name == "softmax":
+        return activations.softmax_delta.reference(G[None], a[None])[0]
+    return G * getattr(activations, f"{name}_derivative").reference(z)
+
+
+def forward(parameters, architecture: ConvolutionalArchitecture, x):
+    """Of one sample: z and a of each layer with parameters, and what the layer is given."""
+    z, a, given = [], [], [x.ravel()]
+    pairs, count = architecture.views(parameters), len(architecture.convolutions)
+    for layer, ((W, b), name) in enumerate(zip(pairs, architecture.activations, strict=True)):
+        if layer == count and architecture.pool:
+            given[-1] = given[-1][windows(architecture.pool, architecture.maps[-1])].max(axis=1)
+        if layer < count:
+            z.append(convolved(W, b, architecture.convolutions[layer], architecture.maps[layer], given[-1]))
+        else:
+            z.append(np.array([w @ given[-1] for w in W]) + b)
+        a.append(activated(name, z[-1]))
+        given.append(a[-1])
+    return z, a, given[:-1]
+
+
+def cost_gradient(architecture: ConvolutionalArchitecture, a, y):
+    return np.sign(a - y) if architecture.cost == "mae" else a - y
+
+
+def gradient_of_one(parameters, architecture: ConvolutionalArchitecture, x, y):
+    """The gradient of one sample's cost, flat."""
+    pairs, count, names = architecture.views(parameters), len(architecture.convolutions), architecture.activations
+    z, a, given = forward(parameters, architecture, x)
+    gradient = np.zeros_like(parameters)
+    G = cost_gradient(architecture, a[-1], y)
+    for layer, (W_gradient, b_gradient) in reversed(list(enumerate(architecture.views(gradient)))):
+        delta = delta_of(names[layer], G, z[layer], a[layer])
+        if layer == len(pairs) - 1 and architecture.cost in CROSS_ENTROPIES:
+            delta = G
+        W = pairs[layer][0]
+        if layer < count:
+            filters, image = architecture.convolutions[layer], architecture.maps[layer]
+            W_gradient[:], b_gradient[:], G = convolution_gradients(W, filters, image, given[layer], delta)
+        else:
+            W_gradient[:], b_gradient[:], G = np.outer(delta, given[layer]), delta, W.T @ delta
+        if layer == count > 0 and architecture.pool:
+            G = _unpooled(architecture, a[layer - 1], G)
+    return gradient
+
+
+def _unpooled(architecture: ConvolutionalArchitecture, a, G):
+    """dC/da below the pool: all of a window's G goes to its largest pixel, to the first one of equals."""
+    cells = windows(architecture.pool, architecture.maps[-1])
+    below = np.zeros_like(a)
+    below[cells[np.arange(len(cells)), a[cells].argmax(axis=1)]] = G
+    return below
+
+
+def _gradient(parameters, architecture: ConvolutionalArchitecture, X, Y):
+    """The mean over the batch."""
+    total = np.zeros_like(parameters)
+    for x, y in zip(X, Y, strict=True):
+        total += gradient_of_one(parameters, architecture, x, y)
+    return total / len(X)
+
+
+def _sgd_steps(parameters, architecture, X, Y, batch, rate):
+    """The parameters before each step, and after the last."""
+    yield parameters
+    for rows in batches(len(X), batch):
+        parameters = parameters - rate * _gradient(parameters, architecture, X[rows], Y[rows])
+        yield parameters
+
+
+def _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps):
+    """Parameters, M and V before each step, and after the last."""
+    yield parameters, M, V
+    for t, rows in enumerate(batches(len(X), batch), steps + 1):
+        G = _gradient(parameters, architecture, X[rows], Y[rows])
+        M = BETA_1 * M + (1 - BETA_1) * G
+        V = BETA_2 * V + (1 - BETA_2) * G**2
+        parameters = parameters - rate * (M / (1 - BETA_1**t)) / (np.sqrt(V / (1 - BETA_2**t)) + EPSILON)
+        yield parameters, M, V
+
+
+def _sgd_truth(*arguments):
+    *_, last = _sgd_steps(*arguments)
+    return last
+
+
+def _adam_truth(*arguments):
+    *_, last = _adam_steps(*arguments)
+    return last
+
+
+# ---- what the truth says is worth nothing where rounding alone decides which pixel of a window is the largest
+
+
+def _sgd_decided(parameters, architecture, X, Y, batch, rate):
+    return _decided(_sgd_steps(parameters, architecture, X, Y, batch, rate), architecture, X, Y, batch)
+
+
+def _adam_decided(parameters, M, V, architecture, X, Y, batch, rate, steps):
+    made = _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps)
+    return _decided((parameters for parameters, M, V in made), architecture, X, Y, batch)
+
+
+def _decided(parameters_of_steps, architecture, X, Y, batch) -> bool:
+    """Whether no step comes near a kink of an activation, of the cost or of the pool."""
+    return not any(
+        _near_a_kink(parameters, architecture, x, y)
+        for parameters, rows in zip(parameters_of_steps, batches(len(X), batch), strict=False)
+        for x, y in zip(X[rows], Y[rows], strict=True)
+    )
+
+
+def _near_a_kink(parameters, architecture: ConvolutionalArchitecture, x, y) -> bool:
+    z, a, _ = forward(parameters, architecture, x)
+    distances = [values for name, values in zip(architecture.activations, z, strict=True) if name in KINKED]
+    if architecture.cost == "mae":
+        distances.append(a[-1] - y)
+    if architecture.pool > 1 and architecture.convolutions:
+        pixels = np.sort(a[len(architecture.convolutions) - 1][windows(architecture.pool, architecture.maps[-1])])
+        distances.append(pixels[:, -1] - pixels[:, -2])
+    # Values that are equal exactly come from the same numbers, and are equal in every kernel.
+    return any(((values != 0) & (abs(values) < UNDECIDED)).any() for values in distances)
+
+
+# ---- the contracts
+
+
+def _sizes(image, convolutions, pool, sizes, activation_names, cost="mse", n=7, batch=3, steps=0):
+    """Sizes for both operations; convolutions as numbers: filters, k, and if not 1, 0, 0 stride, before and after."""
+    filters = tuple(Filters(*numbers) for numbers in convolutions)
+    architecture = ConvolutionalArchitecture(image, filters, pool, sizes, tuple(activation_names.split()), cost)
+    return {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch, "steps": steps}
+
+
+SGD_RATE, ADAM_RATE = 0.03, 0.05
+SAME_2, SAME_3 = (1, 0, 1), (1, 1, 1)  # stride, before, after: as many pixels behind filters of 2 × 2, of 3 × 3
+CROSS, BINARY = "categorical_cross_entropy", "binary_cross_entropy"
+NETWORKS = (
+    _sizes((1, 8, 8), [(4, 2, *SAME_2), (4, 2, *SAME_2)], 4, (6, 3), "relu relu relu softmax", CROSS, n=7, batch=4),
+    _sizes((1, 1, 1), [(1, 1)], 0, (1,), "tanh sigmoid", n=1, batch=1),
+    _sizes((2, 3, 2), [], 0, (4, 2), "tanh softmax", CROSS, n=5, batch=2, steps=7),
+    _sizes((3, 5, 4), [], 2, (2,), "sigmoid", n=4, batch=4),
+    _sizes((1, 6, 5), [(3, 3, *SAME_3)], 0, (4,), "sigmoid tanh", n=4, batch=9, steps=1),
+    _sizes((3, 7, 9), [(2, 4, 2, 1, 2), (5, 3, 1, 2, 0)], 2, (1,), "tanh leaky_relu sigmoid", BINARY, n=6),
+    _sizes((2, 9, 7), [(3, 5, 1, 2, 2)], 3, (4, 3), "softplus relu identity", "mae", n=5, batch=2, steps=100),
+    _sizes((1, 10, 11), [(2, 3, 3), (3, 2, *SAME_2), (2, 1)], 1, (5, 2), "step identity tanh relu sigmoid", n=4),
+    _sizes((1, 9, 10), [(2, 3, *SAME_3), (3, 3, 2, 1, 1), (5, 2, 2)], 0, (2,), "tanh sigmoid relu identity", n=3),
+    _sizes((2, 4, 4), [(6, 4)], 0, (3, 2), "leaky_relu softplus softmax", n=11, batch=4, steps=2),
+    _sizes((1, 12, 12), [(8, 3, *SAME_3), (4, 3)], 5, (33, 10), "relu leaky_relu tanh softmax", CROSS, n=6, batch=4),
+    _sizes((4, 9, 12), [(17, 2, 2)], 2, (5, 2), "tanh relu sigmoid", n=3, batch=2, steps=20),
+)  # fmt: skip
+
+
+def _sizes_to_time(device: str):
+    """The digits CNN, with samples for an epoch of some milliseconds."""
+    layers = [(4, 2, *SAME_2), (4, 2, *SAME_2)], 4, (128, 10), "relu relu relu softmax", CROSS
+    return _sizes((1, 28, 28), *layers, n=20_000 if device == "gpu" else 640, batch=32)
+
+
+def _without(name: str, sizes):
+    return {key: value for key, value in sizes.items() if key != name}
+
+
+def _flops(architecture, n, **_):
+    return n * architecture.flops_a_sample
+
+
+def random_parameters(rng, shape, sizes):
+    """Random parameters with which numbers keep their size from layer to layer, so that rounding errors stay small."""
+    parameters = np.empty(shape, np.float32)
+    for W, b in sizes["architecture"].views(parameters):
+        W[...], b[...] = rng.normal(0, (2 / prod(W.shape[1:])) ** 0.5, W.shape), rng.normal(0, 0.3, b.shape)
+    return parameters
+
+
+VALUES = {"parameters": random_parameters, "Y": random_targets}
+
+convolutional_sgd_epoch = Operation(
+    "convolutional_sgd_epoch",
+    "for each batch: W ← W − η dC/dW, b ← b − η dC/db",
+    contract="parameters (p,), architecture () object, X (n, channels, height, width), Y (n, n_out), batch () int,"
+    " rate () -> parameters (p,)",
+    reference=_sgd_truth,
+    flops=_flops,
+    trial=Trial(
+        error_scale=lambda parameters, *_: np.full(parameters.shape, 4.0),
+        well_posed=_sgd_decided,
+        values=VALUES | {"rate": lambda rng, shape, sizes: SGD_RATE},
+        edge_cases=("zeros",),
+        # Adam is tried on all networks, by kernels that have all but the update in common with these.
+        sizes_to_check=tuple(_without("steps", sizes) for sizes in (*NETWORKS[:2], *NETWORKS[5::2])),
+        sizes_to_time=lambda device: _without("steps", _sizes_to_time(device)),
+        iterates=True,
+    ),
+)
+
+convolutional_adam_epoch = Operation(
+    "convolutional_adam_epoch",
+    "for each batch: M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)",
+    contract="parameters (p,), M (p,), V (p,), architecture () object, X (n, channels, height, width), Y (n, n_out),"
+    " batch () int, rate (), steps () int -> parameters (p,), M (p,), V (p,)",
+    reference=_adam_truth,
+    flops=_flops,
+    trial=Trial(
+        error_scale=lambda parameters, *_: tuple(np.full(parameters.shape, size) for size in (4.0, 2.0, 1.0)),
+        well_posed=_adam_decided,
+        values=VALUES
+        | {
+            # Where V is almost 0, the rounding of a small gradient decides in which direction Adam goes.
+            "M": lambda rng, shape, sizes: (0.3 * rng.standard_normal(shape)).astype(np.float32),
+            "V": lambda rng, shape, sizes: rng.uniform(0.01, 1, shape).astype(np.float32),
+            "rate": lambda rng, shape, sizes: ADAM_RATE,
+        },
+        edge_cases=("zeros",),
+        sizes_to_check=NETWORKS,
+        sizes_to_time=_sizes_to_time,
+        iterates=True,
+    ),
+)

@@ -1,0 +1,116 @@
+"""A whole epoch of training a dense network by SGD as one operation: every sample once, in the order given.
+
+A call of an operation of a small network takes longer than its computation. So the kernels here make no calls between
+steps: they work on all parameters at once, in one flat vector, W and b of each layer in turn, row after row.
+
+    numpy, numba    Algorithm 1 on the CPU, with all arrays made beforehand: dense_cpu.py
+    fused, graph    a few CUDA kernels a layer, launched one by one, or recorded and replayed: dense_graph.py
+    one_kernel      one launch for the epoch; the weights never leave the chip: dense_one_kernel.py
+
+Where none of them is used, model/training.py trains step by step, one call for each operation.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from cuda_on_cpu.source import CudaSource
+from nncourse.architecture import DenseArchitecture
+from nncourse.kernels import activations
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Trial
+
+CROSS_ENTROPIES = ("binary_cross_entropy", "categorical_cross_entropy")
+MATHEMATICS = CudaSource.read(Path(__file__).with_name("mathematics.cu"))  # for all CUDA kernels of an epoch
+
+
+def batches(n: int, batch: int) -> list[slice]:
+    """The rows of each step; the last batch may be smaller."""
+    return [slice(start, min(start + batch, n)) for start in range(0, n, batch)]
+
+
+# ---- the contract
+
+
+def _truth(parameters, architecture: DenseArchitecture, X, Y, batch, rate):
+    """Sample by sample in float64; the slopes are computed from Z."""
+    new = parameters.copy()
+    for rows in batches(len(X), batch):
+        total = np.zeros_like(new)
+        for x, y in zip(X[rows], Y[rows], strict=True):
+            total += _gradient_of_one(new, architecture, x, y)
+        new -= rate * total / len(X[rows])
+    return new
+
+
+def _gradient_of_one(parameters, architecture: DenseArchitecture, x, y):
+    pairs, a, z = architecture.views(parameters), [x], []
+    for (W, b), name in zip(pairs, architecture.activations, strict=True):
+        z.append(np.array([w @ a[-1] for w in W]) + b)
+        a.append(getattr(activations, name).reference(z[-1][None])[0])
+    G = np.sign(a[-1] - y) if architecture.cost == "mae" else a[-1] - y
+    gradient = np.zeros_like(parameters)
+    for layer, (W_gradient, b_gradient) in reversed(list(enumerate(architecture.views(gradient)))):
+        name, last = architecture.activations[layer], layer == len(pairs) - 1
+        if last and architecture.cost in CROSS_ENTROPIES:
+            delta = G
+        elif name == "softmax":
+            delta = activations.softmax_delta.reference(G[None], a[-1][None])[0]
+        else:
+            delta = G * getattr(activations, f"{name}_derivative").reference(z[layer])
+        W_gradient[:], b_gradient[:] = np.outer(delta, a[layer]), delta
+        G = pairs[layer][0].T @ delta
+    return gradient
+
+
+def _sizes(sizes, activation_names, cost="mse", n=7, batch=3):
+    architecture = DenseArchitecture(tuple(sizes), tuple(activation_names.split()), cost)
+    return {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch}
+
+
+def random_targets(rng, shape, sizes=None):
+    """Random targets (n, n_out): a single 1 in each row; 0 or 1 for a single output."""
+    n, n_out = shape
+    if n_out == 1:
+        return rng.integers(0, 2, shape).astype(np.float32)
+    return np.eye(n_out, dtype=np.float32)[rng.integers(0, n_out, n)]
+
+
+def _sizes_to_time(device: str):
+    """The handout's network, with samples for an epoch of some milliseconds."""
+    return _sizes((30, 60, 10, 1), "sigmoid sigmoid sigmoid", n=50_000 if device == "gpu" else 2_000, batch=10)
+
+
+dense_sgd_epoch = Operation(
+    "dense_sgd_epoch",
+    "for each batch: W ← W − η dC/dW, b ← b − η dC/db",
+    equation="Algorithm 1",
+    contract="parameters (p,), architecture () object, X (n, n_in), Y (n, n_out), batch () int, rate ()"
+    " -> parameters (p,)",
+    reference=_truth,
+    flops=lambda architecture, n, **_: n * architecture.flops_a_sample,
+    trial=Trial(
+        error_scale=lambda parameters, architecture, X, Y, batch, rate: np.full(parameters.shape, 4.0),
+        values={
+            "parameters": lambda rng, shape, sizes: (0.5 * rng.standard_normal(shape)).astype(np.float32),
+            "Y": random_targets,
+            "rate": lambda rng, shape, sizes: 0.5,
+        },
+        edge_cases=("zeros",),
+        sizes_to_check=(
+            _sizes((3, 4, 2), "sigmoid sigmoid"),
+            _sizes((1, 1), "sigmoid", n=1, batch=1),
+            _sizes((4, 3), "identity", "mae", n=5, batch=5),
+            _sizes((2, 3, 1), "tanh sigmoid", "binary_cross_entropy", n=4, batch=9),
+            _sizes((5, 7, 6, 3), "relu tanh softmax", "categorical_cross_entropy", n=11, batch=4),
+            _sizes((6, 5, 3), "leaky_relu softmax", n=6, batch=6),
+            _sizes((3, 9, 2), "softplus identity", "mae", n=5, batch=2),
+            _sizes((4, 5, 4, 1), "step sigmoid tanh", n=3, batch=2),
+            _sizes((33, 17, 10), "sigmoid sigmoid", n=21, batch=10),
+            _sizes((30, 60, 10, 1), "sigmoid sigmoid sigmoid", n=25, batch=10),
+            _sizes((70, 33, 9, 5, 2), "sigmoid relu tanh sigmoid", n=40, batch=17),
+        ),
+        sizes_to_time=_sizes_to_time,
+        iterates=True,
+    ),
+)

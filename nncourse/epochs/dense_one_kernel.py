@@ -1,0 +1,197 @@
+"""dense_sgd_epoch in one launch: how a network is laid out on the chip, and the launch. The kernel is in the .cu."""
+
+import functools
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from cuda_on_cpu.source import CudaSource
+from nncourse import device as devices
+from nncourse.architecture import DenseArchitecture
+from nncourse.cuda.launch import launch
+from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, dense_sgd_epoch
+from nncourse.epochs.dense_cpu import NAMES as ACTIVATIONS  # their numbers are those of mathematics.cu
+from nncourse.errors import DoesNotFitError
+from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.operation import cuda_beside
+
+ALONE, CLUSTER, GRID = range(3)
+MEETING = CudaSource.read(Path(__file__).with_name("meeting.cu"))
+COPIES = CudaSource.read(Path(__file__).with_name("copies.cu"))
+MOST_REGISTERS = 120  # for the weights and sums of layer 1 of a thread; the rest is for its other variables
+MOST_SAMPLES = 48  # sums that a thread holds at a time
+SPREAD = 65_536  # multiplications of layer 1 in a forward pass from which several blocks pay for their synchronisation
+
+
+@dataclass(frozen=True)
+class Chip:
+    """The limits of a GPU: bytes of shared memory per block, multiprocessors, and whether it has clusters."""
+
+    shared_bytes: int
+    multiprocessors: int
+    clusters: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The constants of dense_one_kernel.cu that do not follow from the network. They are explained there."""
+
+    blocks: int
+    meeting: int
+    threads: int
+    lanes: int
+    quads: int
+    neurons: int
+    samples: int
+    group: int
+    stages: int
+
+
+def plan(architecture: DenseArchitecture, batch: int, chip: Chip) -> Plan:
+    """A layout that fits the chip. Raises DoesNotFitError if there is none."""
+    work = batch * architecture.sizes[0] * architecture.sizes[1]
+    spread = len(architecture.sizes) > 2 and work >= SPREAD
+    wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; more blocks synchronise more slowly
+    grids = [(min(blocks, chip.multiprocessors), GRID) for blocks in (wanted, 8)]
+    clusters = [(8, CLUSTER)] if chip.clusters else []  # the cluster size that every GPU with clusters supports
+    choices = grids + clusters if work >= 16 * SPREAD else clusters + grids
+    for blocks, meeting in [*choices, (1, ALONE)] if spread else [(1, ALONE)]:
+        for stages in (2, 1):
+            made = _layout(architecture, batch, blocks, meeting, stages)
+            if made and shared_bytes(made, architecture, batch) <= chip.shared_bytes:
+                return made
+    raise DoesNotFitError(
+        f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory a "
+        f"block), got {architecture} in batches of {batch}; take dense_sgd_epoch=graph, or fewer neurons or samples"
+    )
+
+
+def _layout(architecture: DenseArchitecture, batch: int, blocks: int, meeting: int, stages: int) -> Plan | None:
+    """A layout with threads of some neurons × some inputs for layer 1. None if a block cannot have so many threads."""
+    own = ceil(architecture.sizes[1] / blocks)
+    quads_in_row = ceil(architecture.sizes[0] / 4)
+    # If one warp covers a row of weights, prefer more weights per thread: four warps keep a multiprocessor busy.
+    for quads in (2, 1, 4) if quads_in_row <= 64 else (1, 2, 4):
+        lanes = min(32, 1 << max(0, ceil(np.log2(quads_in_row / quads))))
+        side = 32 // lanes
+        warps_k = ceil(quads_in_row / (lanes * quads))
+        # As many neurons per thread as leave work for several warps: each input that is read is then used more often.
+        neurons = max(1, min(12, ceil(own / side) if warps_k >= 4 else ceil(own / (side * 4))))
+        warps = warps_k * ceil(own / (side * neurons))
+        samples = max(d for d in range(1, batch + 1) if batch % d == 0 and d * neurons <= MOST_SAMPLES)
+        if 4 * quads * neurons + samples * neurons > MOST_REGISTERS:
+            continue
+        # Threads for the layers above: one group per sample unless these are too many. In a cluster a block has little
+        # to do above layer 1, so the threads of layer 1 must be enough.
+        threads = 32 * warps
+        most = threads if meeting == CLUSTER else 640
+        group = 32
+        while group > 4 and batch * group > most:
+            group //= 2
+        threads = max(threads, min(most, ceil(batch * group / 32) * 32))
+        if threads <= 1024:
+            return Plan(blocks, meeting, threads, lanes, quads, neurons, samples, group, stages)
+    return None
+
+
+def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
+    """The size of the struct Shared in the .cu text, in bytes."""
+    n_in, *widths = architecture.sizes
+    own, *_ = kept = _kept(made, architecture)
+    groups = made.threads // made.group
+    rows = ceil(batch / groups) * groups
+    span = 4 * made.lanes * made.quads
+    warps_k = ceil(n_in / span)
+    warps_j = ceil(own / (made.neurons * 32 // made.lanes))
+    weights = sum(
+        n_out * 4 * (by + 8 * max(0, ceil((ceil(n_below / 4) - by) / 8)))
+        for (n_below, n_out), by in zip(pairwise(kept), sharing(made, architecture), strict=True)
+    )
+    neurons = 4 * sum(ceil(n / 4) for n in kept)
+    numbers = (
+        (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
+        + rows * (ceil(own / 4) * 4 + warps_k * own + 3 * _odd_fours(neurons) + 2 * widths[-1])
+        + 4 + weights + 4 + neurons
+        + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
+    )  # fmt: skip
+    return 4 * (numbers + 4)  # padding at its end
+
+
+def _kept(made: Plan, architecture: DenseArchitecture) -> list[int]:
+    """The neurons of each layer that a block holds: a part of layer 1, and all neurons of the layers above."""
+    return [ceil(architecture.sizes[1] / made.blocks), *architecture.sizes[2:]]
+
+
+def _odd_fours(number: int) -> int:
+    """The elements of a row, padded to an odd multiple of four to avoid bank conflicts."""
+    return 4 * (ceil(number / 4) | 1)
+
+
+def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
+    """For each layer from the second on, how many threads of a group share a sum, so that few threads are idle.
+
+    Each has four products or more; or, where the sums are handed to other blocks, some of the blocks. They are four at
+    most, since each asks all others for their parts.
+    """
+    counts = []
+    for layer, (n_below, n_out) in enumerate(pairwise(_kept(made, architecture)), 2):
+        most = made.blocks if layer == 2 and made.meeting else ceil(n_below / 4)
+        counts.append(max(1, min(4, made.group // n_out, most)))
+    return counts
+
+
+@functools.lru_cache(maxsize=64)
+def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int) -> CudaSource:
+    """The .cu text for this network and plan; `copy` elements are copied at once."""
+    constants = {field.name.upper(): getattr(made, field.name) for field in fields(Plan)}
+    constants |= {
+        "SIZES": ", ".join(map(str, architecture.sizes)),
+        "ACTIVATIONS": ", ".join(str(ACTIVATIONS.index(name)) for name in architecture.activations),
+        "SHARING": ", ".join(map(str, sharing(made, architecture))),
+        "LAYERS": len(architecture.activations),
+        "COST": "CROSS_ENTROPY" if architecture.cost in CROSS_ENTROPIES else architecture.cost.upper(),
+        "BATCH": batch,
+        "COPY": copy,
+        "ALPHA": f"{ALPHA}f",
+        "SHARED_BYTES": shared_bytes(made, architecture, batch),
+    }
+    defines = (f"{name}={value}" for name, value in constants.items())
+    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES))
+
+
+@functools.cache
+def this_chip() -> Chip:
+    """The limits of the current GPU."""
+    import cupy
+
+    chip = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return Chip(chip["sharedMemPerBlockOptin"], chip["multiProcessorCount"], chip["major"] >= 9)
+
+
+EMULATED = Chip(99 * 1024, 4, False)  # few blocks: the emulator runs one thread after the other
+
+
+@dense_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
+def one_kernel(
+    parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, made: Plan | None = None, **emulator
+):
+    """All steps of the epoch in one launch. `chip` and `made` select a layout other than that for this GPU."""
+    dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+    batch = min(batch, max(1, len(X)))
+    gpu = devices.on_gpu(parameters)
+    chip = chip or (this_chip() if gpu else EMULATED)
+    made = made or plan(architecture, batch, chip)
+    xp = devices.array_module(parameters)
+    address = X.data.ptr if gpu else X.ctypes.data
+    copy = next(n for n in (4, 2, 1) if architecture.sizes[0] % n == 0 and address % (4 * n) == 0)
+    text = source(made, architecture, batch, copy)
+    rows = ceil(batch / (made.threads // made.group)) * (made.threads // made.group)
+    meeting_place = xp.zeros(2 * made.blocks * rows * architecture.sizes[2] if made.meeting else 1, np.float32)
+    arrived = xp.zeros(1, np.int32)
+    arguments = [parameters, X, Y, meeting_place, arrived, len(X), rate]
+    options = {"shared_bytes": shared_bytes(made, architecture, batch), "cooperative": made.meeting == GRID}
+    launch(text, "dense_sgd_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
+    return parameters

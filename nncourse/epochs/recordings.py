@@ -1,0 +1,63 @@
+"""Training steps as a CUDA graph: a recording of many launches, which one call has the GPU do all."""
+
+import threading
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from nncourse.epochs.dense import batches
+
+MOST_STEPS = 50  # in one recording
+MOST_NUMBERS = 1 << 24  # in the samples of one recording: 64 MB
+
+
+def most_steps(batch: int, numbers_a_sample: int, most: int = MOST_STEPS) -> int:
+    """How many steps on such batches to put into one recording."""
+    return min(most, max(1, MOST_NUMBERS // (batch * numbers_a_sample)))
+
+
+def record(stream: Any, changed: Sequence[Any], X: Any, Y: Any, batch: int, step: Callable) -> SimpleNamespace:
+    """Record step(X, Y, number) on each batch of X and Y, on a stream which is the current one, and not the default.
+
+    `changed` are the arrays that the steps change. All of these are the recording's own; after the event `ready` they
+    are free to use.
+    """
+    import cupy
+
+    step(X[:batch], Y[:batch], 0)  # compiles and loads all kernels, which is forbidden while recording
+    stream.synchronize()
+    stream.begin_capture()
+    try:
+        for number, rows in enumerate(batches(len(X), batch)):
+            step(X[rows], Y[rows], number)
+    finally:
+        graph = stream.end_capture()
+    ready, lock = cupy.cuda.Event(disable_timing=True), threading.Lock()
+    # A graph does not keep the arrays of its kernels alive. `step` holds those that are not named here.
+    return SimpleNamespace(changed=changed, X=X, Y=Y, step=step, graph=graph, ready=ready, lock=lock)
+
+
+def replay(made: SimpleNamespace, changed: Sequence[Any], X: Any, Y: Any, begin: Callable = lambda start: None) -> int:
+    """Replay a recording on as many rows of X and Y as it has room for, and again; return how many rows are done.
+
+    `changed` are copied to the recording's arrays and back. begin(start) is called before the rows from `start` on.
+    """
+    import cupy
+
+    size = len(made.X)
+    whole = len(X) - len(X) % size
+    with made.lock:
+        # All this is queued on the caller's stream, so it comes after what the caller did and before what comes next.
+        # Only the recording's own arrays may still be in use, by a call on another stream.
+        cupy.cuda.get_current_stream().wait_event(made.ready)
+        for own, array in zip(made.changed, changed, strict=True):
+            own[...] = array
+        for start in range(0, whole, size):
+            made.X[...] = X[start : start + size]
+            made.Y[...] = Y[start : start + size]
+            begin(start)
+            made.graph.launch()
+        for own, array in zip(made.changed, changed, strict=True):
+            array[...] = own
+        made.ready.record()
+    return whole

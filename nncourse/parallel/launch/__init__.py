@@ -1,0 +1,1 @@
+"""How several processes are started and looked after."""

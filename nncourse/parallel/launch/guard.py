@@ -1,0 +1,265 @@
+"""The guard of one process that learns with others: it starts the process, looks after it, and ends with it.
+
+`mpiexec` and `srun` start guards; each guard starts the process that computes, as its child. So somebody knows how that
+process ended, whether it crashed, was killed, or has hung: a process that hangs cannot tell. A guard whose process
+fails says so in one line and ends with another status than 0, whereupon the launcher ends all others.
+
+Of several that fail only one shall speak. Where `nncourse --processes` started them (start.py), the guards report to it
+and it speaks for them. Elsewhere rank 0 speaks first, and the others give the launcher time to end them before.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from nncourse.parallel.launch import heartbeat
+from nncourse.parallel.launch.heartbeat import Heartbeat
+from nncourse.parallel.launch.world import Told
+
+LOOKS = 0.1  # seconds between two looks at the process
+STOPPED = 3.0  # seconds after which a process that was stopped counts as hung
+ENDED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit statuses
+VARIABLE = "NNCOURSE_START"  # in the environment: the socket of the process that started all guards
+
+
+def guard(arguments: Sequence[str], told: Told, patience: float) -> int:
+    """Run `nncourse` with these arguments as a child, which finds that it is guarded; its exit status."""
+    try:
+        return _guard(arguments, told, patience)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # a signal in Python's last moments would change the status
+
+
+def _guard(arguments: Sequence[str], told: Told, patience: float) -> int:
+    channel = Channel.to_start(told.rank)
+    ended = _noticed(signal.SIGTERM, signal.SIGHUP)
+    interrupted = _noticed(signal.SIGINT)  # by Ctrl-C at an mpiexec that somebody typed
+    memory = heartbeat.memory()
+    # Warnings are the same for all, and one of them is enough; should the process not even start, this is the reason.
+    errors = None if told.rank == 0 else heartbeat.nameless_file()
+    environment = os.environ | {heartbeat.VARIABLE: str(memory.fileno())}
+    command = [sys.executable, "-m", "nnclassroom", *arguments]
+    # All open files are inherited, since one of them may lead to the launcher. Ctrl-C comes from here alone.
+    process = subprocess.Popen(command, env=environment, stderr=errors, close_fds=False, process_group=0)
+    heart = Heartbeat(memory.fileno())
+    watch = Watch(heart, process.pid, patience)
+    problem, launcher = "", os.getppid()
+    while process.poll() is None and not problem:
+        if ended or (channel and channel.is_closed()):
+            return _end(process, ENDED)
+        if interrupted or (channel and channel.says_interrupt()):
+            interrupted.clear()
+            if told.rank == 0 and heart.beats:  # it saves what is best so far, and does not need the others for that
+                process.send_signal(signal.SIGINT)
+            elif told.rank == 0:  # Python or MPI is still starting, where it would be a traceback
+                _end(process, 0)
+                heart.last_words("interrupted, nothing is saved", INTERRUPTED)
+        problem = watch.problem() if os.getppid() == launcher else "the launcher was killed"
+        time.sleep(LOOKS)
+    _end(process, 0)
+    if process.returncode == -signal.SIGTERM:
+        time.sleep(LOOKS)  # whoever sent it may have sent it to both
+        if ended:
+            return ENDED
+    status, text = (ENDED, problem) if problem else _how_it_ended(process, heart, errors)
+    if status == 0:
+        return 0
+    told_together = bool(channel) and channel.report(status, text)
+    if text and not told_together:
+        time.sleep(0 if problem or process.returncode < 0 else min(told.rank, 4))  # see above
+        if ended:
+            return ENDED
+        print(f"nncourse: {named(told.rank, status, text)}", file=sys.stderr, flush=True)
+        _end_step(os.environ)
+    return status
+
+
+def named(rank: int, status: int, text: str) -> str:
+    """A rank's line."""
+    return text if status == INTERRUPTED else f"rank {rank}: {text}"
+
+
+class Watch:
+    """Looks at a process again and again, and tells hung from slow.
+
+    A process that says something, or waits for others, is well. One that works and says nothing for longer than its
+    rows can take has hung; at once if it uses no processor time either, and in any state if it was stopped. Only time
+    between looks counts, so that nobody is blamed for what passed while the guard itself was stopped.
+    """
+
+    def __init__(self, heart: Heartbeat, process: int, patience: float):
+        self.heart, self.process, self.patience = heart, process, patience
+        self.beats, self.used, self.last = -1, -1.0, time.monotonic()
+        self.quiet = self.idle = self.stopped = 0.0
+
+    def problem(self) -> str:
+        """What is wrong with the process, in words; "" as long as nothing is."""
+        now = time.monotonic()
+        passed, self.last = min(now - self.last, 5 * LOOKS), now
+        state, used = _in_kernel(self.process)
+        beats = self.heart.beats
+        same = beats == self.beats
+        self.quiet = self.quiet + passed if same else 0.0
+        self.idle = self.idle + passed if same and used == self.used and state == "S" else 0.0
+        self.stopped = self.stopped + passed if state == "T" else 0.0
+        self.beats, self.used = beats, used
+        where = f"process {self.process} on {socket.gethostname()}"
+        if self.stopped > STOPPED:
+            return f"hung: it was stopped by a signal ({where})"
+        if self.heart.state != heartbeat.WORKING or self.stopped:
+            return ""
+        advice = "where a step may take as long, say --patience with more seconds"
+        if self.idle > self.patience:
+            return f"hung: no step for {self.idle:.0f} s, and no processor time used ({where}); {advice}"
+        # A second more: on a GPU those who wait for one that hangs seem to work.
+        if self.quiet > max(self.patience, self.heart.foreseen) + 1:
+            return f"hung: no step for {self.quiet:.0f} s ({where}); {advice}"
+        return ""
+
+
+class Channel:
+    """A guard's connection to the process that started all guards of its host."""
+
+    def __init__(self, connection: socket.socket):
+        self.connection = connection
+        connection.setblocking(False)
+        self._heard = b""
+        self._closed = False
+
+    @classmethod
+    def to_start(cls, rank: int) -> "Channel | None":
+        """Connect, and take over standard output and error, past the launcher; None if that alone started this."""
+        path = os.environ.pop(VARIABLE, "")
+        if not path:
+            return None
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(path)
+        connection.sendall(_line({"rank": rank}))
+        _, files, _, _ = socket.recv_fds(connection, 1, 2)
+        for number, file in zip((1, 2), files, strict=True):
+            os.dup2(file, number)
+            os.close(file)
+        return cls(connection)
+
+    def _listen(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                heard = self.connection.recv(100)
+            except ConnectionError:
+                heard = b""
+            self._heard += heard
+            self._closed = self._closed or not heard
+
+    def is_closed(self) -> bool:
+        """Whether the other end has ended, or wants this one to end."""
+        self._listen()
+        return self._closed
+
+    def says_interrupt(self) -> bool:
+        """Whether Ctrl-C was typed since the last call."""
+        self._listen()
+        heard, self._heard = self._heard, b""
+        return bool(heard)
+
+    def report(self, status: int, text: str) -> bool:
+        """Tell how this rank ended, and wait until it is known; False if nobody is there to hear it."""
+        self.connection.setblocking(True)
+        self.connection.settimeout(10)
+        try:
+            self.connection.sendall(_line({"status": status, "text": text}))
+            while self.connection.recv(100):
+                pass
+        except OSError:
+            return False
+        return True
+
+
+def _line(message: dict) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def die_with_parent(number: int) -> None:
+    """Ask the kernel for this signal when the parent ends, whatever ends it. Linux only; elsewhere nothing happens."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, int(number), 0, 0, 0)  # 1: PR_SET_PDEATHSIG
+
+
+def _noticed(*numbers: int) -> list[int]:
+    """A list to which these signals add their numbers."""
+    came: list[int] = []
+    for number in numbers:
+        signal.signal(number, lambda number, frame: came.append(number))
+    return came
+
+
+def unlink_shared_memory(process: int | str = "self") -> None:
+    """Take the names off the shared memory of MPICH that a process has opened.
+
+    Else it stays in /dev/shm if a process is killed; and the next job that Slurm gives the same number would open it.
+    """
+    with contextlib.suppress(OSError):  # not Linux, the process has ended, or another was faster
+        for line in Path(f"/proc/{process}/maps").read_text().splitlines():
+            path = line.partition("/dev/shm/")[2]
+            if path.startswith("mpich_shm_") and " " not in path:
+                os.unlink(f"/dev/shm/{path}")
+
+
+def _end(process: subprocess.Popen, status: int) -> int:
+    if process.poll() is None:
+        unlink_shared_memory(process.pid)  # it may not have come so far as to do so itself
+    process.kill()
+    process.wait()
+    return status
+
+
+def _how_it_ended(process: subprocess.Popen, heart: Heartbeat, errors: BinaryIO | None) -> tuple[int, str]:
+    """The status for this guard and a text for the user."""
+    words = heart.read_last_words()
+    if words:
+        return words
+    status = process.returncode
+    if status >= 0:
+        said = _tail(errors) if errors else "see above"
+        return status, f"ended with status {status}: {said}" if status else ""
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
+    why = "; did memory run out?" if -status == signal.SIGKILL else ""
+    return ENDED, f"process {process.pid} on {socket.gethostname()} was killed by {name}{why}"
+
+
+def _tail(errors: BinaryIO) -> str:
+    """The last line of a file."""
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "without a word"
+
+
+def _in_kernel(process: int) -> tuple[str, float]:
+    """The state of a process as Linux knows it, such as S for sleeping, and its processor time; elsewhere nothing."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return "", 0.0
+    words = text.rpartition(")")[2].split()
+    return words[0], float(words[11]) + float(words[12])
+
+
+def _end_step(environment: "os._Environ[str]") -> None:
+    """Under Slurm ask the other tasks of this step to end, which srun does of itself only if it was told to.
+
+    Whoever is asked ends with status 1, so that srun, which takes the highest, ends with that of the one that failed.
+    """
+    job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
+    if job and step and shutil.which("scancel"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this guard has a status to bring home
+        subprocess.run(["scancel", "--quiet", "--signal=TERM", f"{job}.{step}"], capture_output=True, timeout=20)

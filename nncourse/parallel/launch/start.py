@@ -1,0 +1,272 @@
+"""One command that several processes carry out together: `nncourse train --processes 4`.
+
+run() is called in every process. It finds out which one this is: the one that was typed, which starts `mpiexec` and
+waits; a guard (guard.py), started by mpiexec or srun; or a member (member.py), started by a guard, which does the work.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+from cuda_on_cpu.processes import kill_group
+from nncourse.errors import CourseError, reason_of
+from nncourse.parallel.launch import guard, heartbeat, world
+from nncourse.parallel.launch.heartbeat import Heartbeat
+
+MOST_PROCESSES = 512
+OTHERS = 0.4  # seconds in which those who failed for the same reason say so too
+ENDING = 2.0  # seconds that the guards have to end, before mpiexec is killed
+SAVING = 8.0  # seconds that rank 0 has, after Ctrl-C, to save what is best so far
+
+Work = Callable[[Heartbeat | None], int]
+
+
+def run(arguments: Sequence[str], processes: int | None, patience: float, work: Work) -> int:
+    """Do work(heart) in this process, or have `nncourse` do it with these arguments in several; the exit status.
+
+    `heart` is None in a process that learns alone.
+    """
+    if heart := heartbeat.mine():
+        from nncourse.parallel.launch import member
+
+        return member.run(work, heart)
+    refuse_number(1 if processes is None else processes)
+    refuse_patience(patience)
+    place = world.told(os.environ)
+    if place.size > 1:
+        if processes not in (None, place.size):
+            raise CourseError(
+                f"wanted {processes} processes, but {place.by} started {place.size}: leave --processes out"
+            )
+        return guard.guard(arguments, place, patience)
+    if (processes or 1) > 1:
+        return _start(arguments, processes or 1)
+    return work(None)
+
+
+def refuse_number(processes: int) -> None:
+    """CourseError for a number of processes that nobody means."""
+    if not 1 <= processes <= MOST_PROCESSES:
+        raise CourseError(f"wanted from 1 to {MOST_PROCESSES} processes, got {processes}")
+
+
+def refuse_patience(seconds: float) -> None:
+    """CourseError for a patience that ends at once."""
+    if not seconds > 0:
+        raise CourseError(f"wanted a patience of more than 0 seconds, got {seconds:g}")
+
+
+# Which mpiexec
+
+
+def refuse_without_mpi() -> None:
+    """CourseError where mpi4py is missing."""
+    if not find_spec("mpi4py"):
+        where = "" if sys.platform.startswith("linux") else ", on Linux; here one process learns alone"
+        raise CourseError(f"wanted mpi4py for several processes, found none: pip install 'nncourse[devices]'{where}")
+
+
+def find_mpiexec() -> str:
+    """The mpiexec of the MPI that mpi4py takes: the library of MPI4PY_LIBMPI, else a wheel's, else the system's."""
+    library = os.environ.get("MPI4PY_LIBMPI", "")
+    folders = [Path(library).parent.parent / "bin"] if "/" in library else []
+    if not library:
+        folders.append(Path(sys.prefix) / "bin")
+    for folder in folders:
+        if os.access(folder / "mpiexec", os.X_OK):
+            return str(folder / "mpiexec")
+    found = shutil.which("mpiexec")
+    if not found:
+        raise CourseError("wanted mpiexec, to start several processes; found none: pip install 'nncourse[devices]'")
+    return found
+
+
+def mpiexec_command(mpiexec: str, processes: int) -> list[str]:
+    """The command before the program: so many processes on this machine, more than it has cores if need be."""
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
+    if "Open MPI" in version or "OpenRTE" in version:
+        as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        # It would bind the processes of each start to the same cores, whatever else was started.
+        free = ["--oversubscribe", "--bind-to", "none", "--host", f"localhost:{processes}"]
+        # Else those who wait keep their core from those who work: four on two cores take 100 times as long.
+        polite = ["--mca", "mpi_yield_when_idle", "1"]
+        return [mpiexec, *free, *polite, *as_root, "-n", str(processes)]
+    return [mpiexec, "-launcher", "fork", "-n", str(processes)]
+
+
+# The process that was typed
+
+
+def _start(arguments: Sequence[str], processes: int) -> int:
+    """Have so many processes on this machine do it, and speak for them; the exit status."""
+    refuse_without_mpi()
+    mpiexec = find_mpiexec()
+    environment = world.without_launcher(os.environ)
+    environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    with contextlib.ExitStack() as stack:
+        # Before the first process is started: from then on Ctrl-C is answered by _wait.
+        interrupted = stack.enter_context(_instead(signal.SIGINT))
+        ended = stack.enter_context(_instead(signal.SIGTERM, signal.SIGHUP))
+        command = mpiexec_command(mpiexec, processes)
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nncourse-"))
+            listening.bind(f"{folder}/start")
+        except OSError as error:
+            raise CourseError(f"wanted a folder for a socket; {reason_of(error)}: name one in TMPDIR") from None
+        listening.listen(processes)
+        said = stack.enter_context(heartbeat.nameless_file())  # what mpiexec itself says
+        program = [sys.executable, "-m", "nnclassroom", *arguments]
+        started = subprocess.Popen(
+            [*command, *program],
+            env=environment | {guard.VARIABLE: f"{folder}/start"},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        guards = Guards(listening, processes)
+        stack.callback(_end, started, guards)
+        return _wait(started, guards, interrupted, ended, said)
+
+
+def _wait(
+    mpiexec: subprocess.Popen, guards: "Guards", interrupted: list[int], ended: list[int], said: IO[bytes]
+) -> int:
+    """Wait for the end of all, or for the first that fails; the exit status. The failure is told in one line."""
+    last = 0.0  # when to wait no longer
+    while mpiexec.poll() is None and not (ended or guards.reports):
+        guards.listen(guard.LOOKS)
+        if interrupted and last and time.monotonic() > last or len(interrupted) > 1:
+            return _tell("interrupted, nothing is saved", guard.INTERRUPTED)
+        if interrupted and not last:
+            last = time.monotonic() + SAVING
+            if not guards.interrupt():
+                return _tell("interrupted, nothing is saved", guard.INTERRUPTED)
+    if ended:
+        return _tell(f"ended by {signal.Signals(ended[0]).name}, nothing is saved", 128 + ended[0])
+    until = time.monotonic() + OTHERS
+    while guards.open and not guards.all_reported() and time.monotonic() < until:
+        guards.listen(guard.LOOKS)
+    if guards.reports:
+        rank, status, text = guards.reports[0]
+        together = len(guards.reports) == guards.expected > 1 and len({report[1:] for report in guards.reports}) == 1
+        return _tell(f"every rank: {text}" if together and text else text and guard.named(rank, status, text), status)
+    if interrupted:
+        return _tell("interrupted, nothing is saved", guard.INTERRUPTED)
+    if mpiexec.returncode and guards.lost:
+        return _tell(f"rank {guards.lost[0]}: the process that looked after it has ended; was it killed?", 1)
+    if mpiexec.returncode:
+        said.seek(0)
+        lines = said.read().decode(errors="replace").strip().splitlines()
+        status = mpiexec.returncode
+        return _tell(f"{mpiexec.args[0]} ended with status {status}: {lines[-1] if lines else 'without a word'}", 1)
+    return 0
+
+
+def _end(mpiexec: subprocess.Popen, guards: "Guards") -> None:
+    """End all of them: the guards end what they guard, and then themselves."""
+    guards.end()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        mpiexec.wait(ENDING)
+    kill_group(mpiexec)
+
+
+def _tell(text: str, status: int) -> int:
+    if text:
+        print(f"nncourse: {text}", file=sys.stderr, flush=True)
+    return status
+
+
+@contextlib.contextmanager
+def _instead(*numbers: int) -> Iterator[list[int]]:
+    """For a while these signals are only put into a list."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in numbers}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Guards:
+    """The connections to the guards. A report is (rank, status, text), in the order in which they came.
+
+    `lost` are the ranks whose guards have ended, in that order too.
+    """
+
+    def __init__(self, listening: socket.socket, expected: int):
+        self.expected = expected
+        self.open: dict[socket.socket, int] = {}
+        self.reports: list[tuple[int, int, str]] = []
+        self.lost: list[int] = []
+        self._heard: dict[socket.socket, bytes] = {}
+        self._listening = listening
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listening, selectors.EVENT_READ)
+
+    def listen(self, seconds: float) -> None:
+        """Wait so long at most for something to happen, and take note of it."""
+        for key, _ in self._selector.select(seconds):
+            if key.fileobj is self._listening:
+                self._welcome()
+            else:
+                self._hear(key.fileobj)
+
+    def _welcome(self) -> None:
+        """A guard gets the files that are standard output and error here: what it prints goes past the launcher."""
+        connection, _ = self._listening.accept()
+        with contextlib.suppress(OSError):
+            socket.send_fds(connection, [b"!"], [1, 2])
+        self.open[connection], self._heard[connection] = -1, b""
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _hear(self, connection: socket.socket) -> None:
+        try:
+            heard = connection.recv(1 << 16)
+        except OSError:
+            heard = b""
+        if not heard:
+            self._selector.unregister(connection)
+            self.lost.append(self.open.pop(connection))
+            connection.close()
+            return
+        *lines, self._heard[connection] = (self._heard[connection] + heard).split(b"\n")
+        for message in map(json.loads, lines):
+            if "rank" in message:
+                self.open[connection] = message["rank"]
+            else:
+                self.reports.append((self.open[connection], message["status"], message["text"]))
+
+    def all_reported(self) -> bool:
+        return len(self.reports) == self.expected
+
+    def interrupt(self) -> bool:
+        """Let rank 0 know of Ctrl-C; False if it is not there, or not yet."""
+        for connection, rank in self.open.items():
+            if rank == 0:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"!")
+                    return True
+        return False
+
+    def end(self) -> None:
+        """Close the connections, which ends the guards and what they guard."""
+        for connection in [*self.open]:
+            self._selector.unregister(connection)
+            connection.close()
+        self.open.clear()
+        self._selector.close()

@@ -1,0 +1,23 @@
+"""The all-reduce in a ring: a member sends to the next one only, and no member carries more than the others."""
+
+import numpy as np
+
+
+def in_a_ring(group, vector):
+    size, rank = group.size, group.rank
+    chunks = np.array_split(vector, size)  # views: who changes a chunk changes the vector
+
+    def pass_on(out, into):  # to the right, from the left; if all sent first, all might wait for a receiver
+        if rank % 2 == 0:
+            group.send(out, (rank + 1) % size)
+        group.receive(into, (rank - 1) % size)
+        if rank % 2 == 1:
+            group.send(out, (rank + 1) % size)
+
+    for step in range(size - 1):  # reduce-scatter: a chunk goes round, and each rank adds its own
+        chunk = chunks[(rank - step - 1) % size]
+        part = np.empty_like(chunk)
+        pass_on(chunks[(rank - step) % size], part)
+        chunk += part
+    for step in range(size - 1):  # all-gather: each finished chunk goes round
+        pass_on(chunks[(rank + 1 - step) % size], chunks[(rank - step) % size])

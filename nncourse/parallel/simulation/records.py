@@ -1,0 +1,107 @@
+"""What a simulation keeps: events, messages, who waits for what, and what came of it."""
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+
+ANY = -1  # a wait for whoever sends first
+
+
+@dataclass
+class Event:
+    """What a member did from `begin` to `end`, in seconds: "work", "send", "wait", "receive" or a meeting's name."""
+
+    rank: int
+    kind: str
+    begin: float
+    end: float
+    peer: int | None = None
+    size: int = 0  # bytes
+    step: int = 0
+
+
+@dataclass
+class Message:
+    """What one member sent to another at its `step`. `taken` is the step at which the other received it, 0 before."""
+
+    source: int
+    to: int
+    tag: int
+    values: np.ndarray
+    step: int
+    line: int
+    begin: float
+    seconds: float
+    taken: int = 0
+
+    @property
+    def arrival(self) -> float:
+        return self.begin + self.seconds
+
+
+@dataclass
+class Wait:
+    """What a member waits for.
+
+    To receive from `other`, to hand `message` over to it, to hear from anyone until `deadline`, or for a meeting.
+    """
+
+    method: str
+    step: int
+    line: int
+    other: int = ANY
+    tag: int = 0
+    values: np.ndarray | None = None  # of a receive: the array to fill
+    message: Message | None = None
+    root: int = 0
+    deadline: float = inf
+
+
+@dataclass
+class Died:
+    """The answer to a member whose time has come."""
+
+
+@dataclass
+class State:
+    """What is known of the members: see World, which changes it."""
+
+    size: int
+    clocks: list[float] = field(init=False)  # simulated seconds
+    steps: list[int] = field(init=False)
+    lines: list[int] = field(init=False)  # where each member's last step stands in its text, if that is known
+    last: list[str] = field(init=False)  # what the last step was, in words
+    waits: dict[int, Wait] = field(init=False)
+    ended: set[int] = field(init=False)
+    died: set[int] = field(init=False)
+    events: list[Event] = field(init=False)
+    messages: list[Message] = field(init=False)  # all, in the order sent
+
+    def __post_init__(self) -> None:
+        self.clocks, self.steps, self.lines = [0.0] * self.size, [0] * self.size, [0] * self.size
+        self.last, self.waits, self.ended, self.died = [""] * self.size, {}, set(), set()
+        self.events, self.messages = [], []
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a simulation: results, and each member's clock at its end, in simulated seconds.
+
+    `seconds` is the latest of these. `died` are the members that died; their results are None.
+    """
+
+    results: list[Any]
+    clocks: list[float]
+    events: list[Event]
+    messages: list[Message]
+    died: frozenset[int]
+
+    @property
+    def seconds(self) -> float:
+        return max(self.clocks)
+
+    def sent(self, rank: int) -> int:
+        """The bytes that a member has sent."""
+        return sum(message.values.nbytes for message in self.messages if message.source == rank)
