@@ -10,8 +10,6 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-import nnclassroom
-import nncourse
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.formats import duration
@@ -133,8 +131,9 @@ def file_of(where: str) -> Path:
     CourseError if neither package has it.
     """
     name = where.partition(":")[0]
-    for package in (nncourse, nnclassroom):
-        for path in (found for pattern in (name, f"*/{name}") for found in Path(package.__path__[0]).glob(pattern)):
+    packages = Path(__file__).parents[2]
+    for folder in (packages / "nncourse", packages / "nnclassroom"):
+        for path in (found for pattern in (name, f"*/{name}") for found in folder.glob(pattern)):
             return path
     raise CourseError(f"{where}: there is no function to show")
 
