@@ -242,6 +242,42 @@ def test_a_model_of_before_can_be_resumed(capsys):
     assert (new["epochs"], new["batch_size"], new["learning_rate"], new["schedule"]) == (3, 5, 0.2, "constant")
 
 
+# ---- what is loaded
+
+FILES_THAT_RUN = """
+import runpy, sys
+from pathlib import Path
+
+root, ran = Path(sys.argv.pop(1)), set()
+
+def note(frame, event, argument):
+    if event == "call" and frame.f_code.co_name != "<module>":
+        ran.add(frame.f_code.co_filename)
+
+sys.setprofile(note)
+try:
+    runpy.run_module("nnclassroom", run_name="__main__")
+except SystemExit as end:
+    status = end.code
+sys.setprofile(None)
+ours = [Path(file) for file in ran if root in Path(file).parents]
+print("ran", *sorted(str(file.relative_to(root)) for file in ours if "tests" not in file.parts))
+sys.exit(status)
+"""
+
+
+def test_training_a_small_network_runs_code_of_few_files():
+    """Functions and bodies of classes count. A reader who follows the command has no more files to read."""
+    root = str(Path(nncourse.__file__).parents[1])
+    line = "train --dataset moons --layers 2,8,1 --epochs 3 --model moons.npz"
+    command = [sys.executable, "-c", FILES_THAT_RUN, root, *line.split()]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": root}, capture_output=True, text=True, check=True)
+    _, *ran = done.stdout.splitlines()[-1].split()
+    assert len(ran) <= 50, ran
+    assert {"nnclassroom/commands/train.py", "nncourse/kernels/dense.py", "nncourse/model/training.py"} <= set(ran)
+    assert not [file for file in ran if file.startswith(("nnclassroom/judge", "nnclassroom/exercises"))]
+
+
 # ---- wrong input
 
 

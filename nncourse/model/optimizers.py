@@ -196,22 +196,51 @@ def remembered(state: dict[str, Array], name: str, parameters: Array) -> Array:
 
 
 def constant(rate: float) -> Schedule:
-    """The same rate in every epoch."""
+    """The same learning rate in every epoch.
+
+    >>> constant(0.1)(7)
+    0.1
+    """
     return lambda epoch: rate
 
 
 def step_decay(rate: float, epochs: int, factor: float) -> Schedule:
-    """η · factor^⌊(epoch − 1) / epochs⌋: times `factor` after every so many epochs."""
+    """η · factor^⌊(epoch − 1) / epochs⌋.
+
+    rate: η, of the first epochs.
+    epochs, factor: after every so many epochs the rate is times the factor.
+
+    Returns a function: the number of an epoch, from 1 on, to its rate.
+
+    >>> [step_decay(0.8, epochs=2, factor=0.5)(epoch) for epoch in (1, 2, 3)]
+    [0.8, 0.8, 0.4]
+    """
     return lambda epoch: rate * factor ** ((epoch - 1) // epochs)
 
 
 def exponential_decay(rate: float, factor: float) -> Schedule:
-    """η · factor^(epoch − 1)."""
+    """η · factor^(epoch − 1).
+
+    rate, factor: η, of the first epoch, and what the rate is multiplied by after each.
+
+    Returns a function: the number of an epoch, from 1 on, to its rate.
+
+    >>> [exponential_decay(0.8, factor=0.5)(epoch) for epoch in (1, 2, 3)]
+    [0.8, 0.4, 0.2]
+    """
     return lambda epoch: rate * factor ** (epoch - 1)
 
 
 def cosine_decay(rate: float, epochs: int) -> Schedule:
-    """η (1 + cos(π (epoch − 1) / epochs)) / 2: from η down half a wave; after the last of the epochs it stays."""
+    """η (1 + cos(π (epoch − 1) / epochs)) / 2: down half a wave; after the last of the epochs it stays.
+
+    rate, epochs: η, of the first epoch, and how many there are.
+
+    Returns a function: the number of an epoch, from 1 on, to its rate.
+
+    >>> [round(cosine_decay(0.8, epochs=2)(epoch), 3) for epoch in (1, 2, 3)]
+    [0.8, 0.4, 0.4]
+    """
     return lambda epoch: rate * (1 + math.cos(math.pi * (min(epoch, epochs) - 1) / epochs)) / 2
 
 
