@@ -321,6 +321,19 @@ def mnist_or_digits(part: str = "train", name: str = "mnist") -> Dataset:
     return parts[0 if part == "train" else 1]
 
 
+def credit_card_or_standin() -> tuple[Dataset, Dataset]:
+    """The credit-card transactions to train with and to test with, of 30 features; class 1 is fraud.
+
+    The real ones are cc/CC_train.csv and cc/CC_test.csv in the folder that NNCOURSE_DATA names. Where one is missing,
+    both are parts of the synthetic "credit_card_standin", a fifth to test with.
+    """
+    files = [Path(os.environ.get("NNCOURSE_DATA", "")) / "cc" / f"CC_{part}.csv" for part in ("train", "test")]
+    if os.environ.get("NNCOURSE_DATA") and all(file.is_file() for file in files):
+        training, test = (load(file, inputs=30, outputs=1) for file in files)
+        return training, test
+    return split(load("credit_card_standin"), 0.2, seed=1)
+
+
 def _refuse_other_parts(part: str, name: str) -> None:
     if part not in ("train", "test") or name not in MNIST_SETS:
         raise CourseError(f"wanted part train or test of {' or '.join(MNIST_SETS)}; got {part!r} of {name!r}")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nnclassroom.figures import common, nb11, overheads
+from nnclassroom.figures import nb11, overheads
 from nncourse.backend import choose
 from nncourse.errors import DoesNotFitError
 from nncourse.model.network import make_network
@@ -87,7 +87,7 @@ def test_the_table_is_in_order_and_says_hours_and_minutes():
 
 
 def test_what_is_misread_is_plotted_in_percent():
-    figure = common.plot_misread([0.04, 0.025], [30, 60], "title")
+    figure = nb11.plot_misread([0.04, 0.025], [30, 60], "title")
     (line,) = figure.axes[0].get_lines()
     assert line.get_xydata().tolist() == [[30, 4], [60, 2.5]]
     assert figure.axes[0].get_ylim()[0] == 0 and figure.axes[0].get_ylim()[1] > 4

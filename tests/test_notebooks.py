@@ -202,7 +202,7 @@ def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, pass
 
 def test_nbval_sees_a_mistake_and_where_tests_are_strict_a_wrong_answer(tmp_path, my_kernels):
     """One notebook for all, since each takes seconds to start; it becomes strict on its way."""
-    setup = "%load_ext nnclassroom.notebook.exercise\nfrom nnclassroom.notebook.exercise import exercise"
+    setup = "from nnclassroom import exercise"
     wrong = '@exercise("relu", kernel="numpy")\ndef relu(z):\n    return z'
     mistake = "exercise('sigmiod', kernel='numpy')"
     sources = (setup, wrong, mistake, "%env NNCOURSE_STRICT=1", wrong)

@@ -95,7 +95,11 @@ class Job:
 
 
 def parsed_devices(text: str) -> list[Devices]:
-    """The devices of "cpu,1,2": the CPU, one GPU, two GPUs; cpu2 are two processes on the CPU."""
+    """The devices of "cpu,1,2": the CPU, one GPU, two GPUs; cpu2 are two processes on the CPU. CourseError for others.
+
+    >>> [(each.kind, each.count) for each in parsed_devices("cpu,2")]
+    [('cpu', 1), ('gpu', 2)]
+    """
     found = []
     for word in text.split(","):
         if not (match := re.fullmatch(r"(cpu)?(\d{0,4})", word.strip())) or not word.strip():
@@ -110,7 +114,12 @@ def parsed_devices(text: str) -> list[Devices]:
 def jobs(plan: Plan, wanted: Sequence[Devices]) -> list[Job]:
     """All runs, the first of each kind before the second: what slows the machine down slows all of them.
 
-    On several devices each gets a batch of its own, as large as that of one device; then they share one such batch.
+    plan: what all runs have in common.
+    wanted: the choices of devices. On several devices each gets a batch of its own, as large as that of one device;
+        then they share one such batch.
+
+    >>> [job.name for job in jobs(Plan(runs=1), parsed_devices("cpu,2"))]
+    ['cpu1-batch128-run1', 'gpu2-batch256-run1', 'gpu2-batch128-run1']
     """
     found = []
     for number in range(plan.runs):

@@ -91,9 +91,20 @@ class Answer:
 
 
 def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
-    """Decorator for the student's kernel of an operation; `kernel` is loops, numpy, numba or cupy.
+    """Decorator for the student's kernel of an operation: it is checked, timed and kept.
 
-    Raises CourseError for an unknown operation or kernel.
+    operation: its name.
+    kernel: loops, numpy, numba or cupy.
+
+    Returns an Answer in the place of the function: your kernel if it is right, otherwise the course's.
+    Raises CourseError for an unknown operation or kernel, and for a function whose text cannot be read.
+
+    >>> @exercise("relu", kernel="numpy")
+    ... def relu(z):
+    ...     raise NotImplementedError
+    ○ relu (numpy): open. The course goes on with its own kernel.
+    >>> relu(np.array([-1.0, 2.0]))
+    array([0., 2.])
     """
     chosen = find(operation)
     refuse_unknown("a kernel", kernel, chosen.python_devices)
@@ -115,16 +126,6 @@ def cuda(line: str, body: str) -> Answer:
     text = f"// %%cuda {line.strip()}\n{body}"
     launch = cuda_cell.launch_options(operation, options)
     return _answer(operation, options.kernel, text, cuda_cell.is_empty(text), launch)
-
-
-def load_ipython_extension(ipython) -> None:
-    """`%load_ext nnclassroom.notebook.exercise`: the cell magic %%cuda."""
-
-    def cell(line: str, body: str) -> None:
-        answer = cuda(line, body)
-        ipython.user_ns[f"{answer.attempt.operation.name}_{answer.attempt.name}"] = answer
-
-    ipython.register_magic_function(cell, "cell", "cuda")
 
 
 def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict | None = None) -> Answer:

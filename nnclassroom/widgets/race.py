@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from nnclassroom.exercises.own_backend import choose
-from nnclassroom.figures import common
+from nnclassroom.figures.described import Described
 from nnclassroom.widgets import widget
 from nncourse.calls import Calls
 from nncourse.errors import refuse_unknown
@@ -159,12 +159,12 @@ def _map(plane: Axes, valley: Valley) -> None:
     plane.set(xlabel="weight w1", ylabel="weight w2", xlim=ACROSS, ylim=UP)
 
 
-def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, **settings) -> common.Described:
+def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, **settings) -> Described:
     """The race as a still picture; `settings` are fields of Settings."""
     chosen = Settings(**settings)
     races = run(chosen, backend or choose("numpy"))
     words = f"A race in the {VALLEY_WORDS[chosen.valley]} valley. {words_of(races, step)}"
-    return common.Described(picture(chosen.valley, races, step, title), words)
+    return Described(picture(chosen.valley, races, step, title), words)
 
 
 # ---- the widget

@@ -18,10 +18,9 @@ import numpy as np
 
 from nncourse.architecture import ConvolutionalArchitecture, Filters
 from nncourse.epochs.dense import CROSS_ENTROPIES, batches, random_targets
-from nncourse.kernels import activations
+from nncourse.kernels import activations, update
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
-from nncourse.kernels.update import adam_update, one_of
 
 KINKED = ("step", "relu", "leaky_relu")
 UNDECIDED = 1e-5  # so near to a kink, rounding alone may put a float32 kernel on the other side of it
@@ -149,7 +148,7 @@ def _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1,
     for t, rows in enumerate(batches(len(X), batch), steps + 1):
         G = _gradient(parameters, architecture, X[rows], Y[rows])
         numbers = rate, 1 - beta1**t, 1 - beta2**t, beta1, beta2, epsilon
-        parameters, M, V = adam_update.reference(parameters, G, M, V, *numbers)
+        parameters, M, V = update.adam_update.reference(parameters, G, M, V, *numbers)
         yield parameters, M, V
 
 
@@ -285,9 +284,9 @@ convolutional_adam_epoch = Operation(
             "M": lambda rng, shape, sizes: (0.3 * rng.standard_normal(shape)).astype(np.float32),
             "V": lambda rng, shape, sizes: rng.uniform(0.01, 1, shape).astype(np.float32),
             "rate": lambda rng, shape, sizes: ADAM_RATE,
-            "beta1": one_of(0.5, 0.9),
-            "beta2": one_of(0.99, 0.999),
-            "epsilon": one_of(1e-8, 1e-3),
+            "beta1": update.one_of(0.5, 0.9),
+            "beta2": update.one_of(0.99, 0.999),
+            "epsilon": update.one_of(1e-8, 1e-3),
         },
         edge_cases=("zeros",),
         sizes_to_check=NETWORKS,

@@ -201,12 +201,20 @@ def make_network(
     initialiser: str = "xavier",
     seed: int = 0,
 ) -> Network:
-    """A new network from sizes or words: make_network([30, 60, 10, 1]) has 30 inputs, two hidden layers and one output.
+    """A new network with random weights, on the CPU.
 
-    make_network("image1x28x28,conv4x2same,pool4,128,10") begins with images; words.py has all words.
+    sizes: neurons of each layer, inputs first: [30, 60, 10, 1] has 30 inputs, two hidden layers and one output.
+        "image1x28x28,conv4x2same,pool4,128,10" begins with images; words.py has all words.
+    activation: that of the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
+        A list names one for each layer with parameters.
+    cost: "mse", "mae", "binary_cross_entropy" or "categorical_cross_entropy".
+    initialiser: where weights begin: "xavier", "he" or "uniform"; biases begin at 0, with "uniform" at random.
+    seed: the same seed gives the same weights.
 
-    One `activation` is for the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
-    A list names one for each layer with parameters. Raises CourseError for what does not fit together.
+    Raises CourseError for what does not fit together.
+
+    >>> make_network([30, 60, 10, 1]).flat_parameters.size
+    2481
     """
     asked = words.parsed(sizes)
     count = words.with_parameters(asked)
@@ -255,13 +263,31 @@ def with_parameters(architecture: DenseArchitecture, parameters: Array) -> Netwo
 
 
 def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], list[Array]]:
-    """Z and A of every layer for samples X; A[0] is X itself, and Z[l], A[l + 1] belong to layers[l]."""
+    """The weighted sums Z and outputs A of every layer.
+
+    X: samples (batch, n_in), or images (batch, channels, height, width), on the backend's device.
+
+    Returns two lists of arrays (batch, n_out): A[0] is X itself, and Z[l], A[l + 1] belong to layers[l].
+
+    >>> Z, A = forward(make_network([4, 3, 2]), np.ones((5, 4), np.float32), choose("numpy"))
+    >>> [array.shape for array in A]
+    [(5, 4), (5, 3), (5, 2)]
+    """
     passes = network.forward(X, backend).kept
     return [each.Z for each in passes], [X, *(each.A for each in passes)]
 
 
 def cost_of(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> float:
-    """The cost of a batch from the last of Z and A: one number, fetched from the device."""
+    """The cost of a batch: one number, fetched from the device.
+
+    Z, A: what forward() returned; the last of each counts.
+    Y: targets (batch, n_out).
+
+    >>> network, X, backend = make_network([4, 2]), np.ones((5, 4), np.float32), choose("numpy")
+    >>> Z, A = forward(network, X, backend)
+    >>> cost_of(network, Z, A, A[-1] + 1, backend)  # two outputs that are off by 1: ½ (1² + 1²)
+    1.0
+    """
     outputs = Z[-1] if COSTS[network.cost] else A[-1]
     return float(getattr(backend, network.cost)(outputs, Y))
 
@@ -282,7 +308,15 @@ def backpropagation(
 ) -> list[tuple[Array, ...]]:
     """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14.
 
-    A network with dropout wants the turn: what it leaves out depends on it.
+    X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device.
+    turn: where training stands. A network with dropout wants it: what it leaves out depends on it.
+
+    Returns a tuple of arrays for each layer, each of its parameter's shape.
+
+    >>> X, Y = np.ones((5, 4), np.float32), np.zeros((5, 2), np.float32)
+    >>> [(dW, db)] = backpropagation(make_network([4, 2]), X, Y, choose("numpy"))
+    >>> dW.shape, db.shape
+    ((2, 4), (2,))
     """
     left = iter(_gradients(network, X, Y, backend, turn))
     return [tuple(next(left) for _ in layer.parameters) for layer in network.layers]
@@ -312,10 +346,19 @@ def training_step(
     optimizer: Optimizer | None = None,
     turn: Turn | None = None,
 ) -> None:
-    """Move every parameter along its gradient on one batch: Algorithm 1, by plain SGD or by the given optimizer.
+    """Move every parameter along its gradient on one batch, in place: Algorithm 1.
 
-    The network changes. One with dropout wants the turn: Turn(seed, epoch, number of the batch's first sample).
+    X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device, where the network is too.
+    learning_rate: η.
+    optimizer: SGD(), Adam() …; plain SGD unless one is given.
+    turn: where training stands, Turn(seed, epoch, number of the batch's first sample). A network with dropout wants it.
+
     Where the backend holds a student's algorithm_1, networks and optimizers that it is for are left to it.
+
+    >>> network, before = make_network([4, 2]), make_network([4, 2])
+    >>> training_step(network, np.ones((5, 4), np.float32), np.zeros((5, 2), np.float32), 0.5, choose("numpy"))
+    >>> bool((network.flat_parameters != before.flat_parameters).all())
+    True
     """
     own = backend.kernels.get("algorithm_1")
     if own and has_algorithm_1(network, optimizer):

@@ -85,26 +85,34 @@ def train(
     shares: Sequence[float] | None = None,
     on_rows: Callable[[int], None] | None = None,
 ) -> History:
-    """Train `network` in place on samples X (n, …) with targets Y (n, n_out).
+    """Train `network` in place.
 
-    A step moves the parameters by `optimizer`, plain SGD unless another is given; its state goes on from where it is.
-    `schedule` gives the learning rate of each epoch, from its number; otherwise it is `learning_rate` throughout.
-    Where the backend has a kernel that computes whole epochs of such a network by such an optimizer, it is used: there
-    are some for plain SGD, and for Adam on networks for images; they know the activations of epochs/dense.py. Otherwise
-    training goes step by step. Whatever must be compiled is compiled before the clock starts.
+    X, Y: samples (n, …) and targets (n, n_out), float32, on the CPU. They are sent to the device at once, unless X are
+        HostSamples: then batch by batch, as they are needed, and training goes step by step.
+    epochs: how often all samples are gone through.
+    batch_size: rows of a step; the last of an epoch may have fewer.
+    learning_rate, schedule: the rate of every epoch, or what gives it from the epoch's number, from 1 on.
+    optimizer: SGD(), Adam() …; plain SGD unless one is given. Its state goes on from where it is.
+    seed: of the order of the samples, which in epoch e depends on seed and e alone.
+    validation: samples and targets whose cost is computed after each epoch.
+    epochs_done: training goes on after these as if it had never stopped.
+    progress, on_epoch: show a bar; call this with each epoch.
+    group, shares: every member calls this with the same arguments. A batch is cut into a shard for each, in proportion
+        to shares. The parameters are those of one device to rounding, the same for all.
+    synchronise: layers with statistics of the batch compute them over the group, otherwise each member for its shard.
+    on_rows: is told how many rows this member computes with next.
 
-    The order of the samples in epoch e depends on `seed` and e alone, so that training goes on after `epochs_done`
-    epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
-    keeps the best parameters so far (by the validation cost where there is a validation set, else by the cost).
+    Returns the costs and seconds of each epoch. It ends early where the cost is no longer finite, and on Ctrl-C; then
+    the network keeps the best parameters so far, by the validation cost if there is one. A member that is interrupted
+    leaves the others waiting. A kernel for whole epochs is used where the backend has one for such a network
+    and optimizer. What must be compiled is compiled before the clock starts.
 
-    Samples X are sent to the device at once, unless they are HostSamples: then batch by batch, as they are needed, and
-    training goes step by step.
+    Raises CourseError for data that do not fit the network, and for options out of range.
 
-    Every member of a `group` calls it with the same arguments. A batch is then cut into a shard for each, in proportion
-    to `shares` if they are given; the parameters are those of one device to rounding, and the same for all members.
-    Except for layers that compute statistics of the batch: with `synchronise` they do so over the group, otherwise each
-    member for its shard. The first member shows the progress. A member that is interrupted keeps the best parameters,
-    but leaves the others waiting. `on_rows` is told how many rows this member computes with next.
+    >>> data, network = datasets.moons(), make_network([2, 8, 1])
+    >>> history = train(network, data.X, data.Y, choose("numpy"), epochs=20, learning_rate=0.5)
+    >>> len(history.costs), history.costs[-1] < history.costs[0]
+    (20, True)
     """
     from tqdm import tqdm
 
@@ -183,10 +191,15 @@ def evaluate(
     group: Group = ALONE,
     on_rows: Callable[[int], None] | None = None,
 ) -> float:
-    """The cost of all samples, some thousand at a time; network, X and Y lie on the backend's device.
+    """The cost of all samples, some thousand at a time.
 
-    Every member of a group holds all of them, computes the costs of its shard, and gets the mean over all. `on_rows` is
-    told how many rows it computes with next.
+    X, Y: samples (n, …) and targets (n, n_out), on the backend's device, where the network is too.
+    group: every member holds all samples, computes the costs of its shard, and gets the mean over all.
+    on_rows: is told how many rows this member computes with next.
+
+    >>> X, Y = np.zeros((5, 4), np.float32), np.ones((5, 1), np.float32)
+    >>> evaluate(make_network([4, 1]), X, Y, choose("numpy"))  # each output is sigmoid(0): ½ (½ − 1)²
+    0.125
     """
     cost = 0.0
     for piece in own_pieces(len(X), network.rows_at_once, group, on_rows):

@@ -45,10 +45,24 @@ def train_by_averaging(
     seed: int = 0,
     timeline: Timeline | None = None,
 ) -> History:
-    """Train `network` in place; all members call this with the same rows and numbers, and end with the same parameters.
+    """Train `network` in place; all members call this with the same arguments, and end with the same parameters.
 
-    `batch_size` counts the rows of all members together. X and Y are whole: each member takes its own rows of them. A
-    timeline is filled.
+    X, Y: all samples (n, …) and targets (n, n_out), on the CPU; each member takes its own rows of them.
+    epochs, learning_rate, update, seed: as of train().
+    batches_a_round: how many batches each member trains on between two averagings.
+    batch_size: rows of all members together.
+    timeline: is filled.
+
+    Returns the costs and seconds of each epoch. Raises CourseError for data and options that do not fit.
+
+    >>> data = datasets.moons()
+    >>> def part(group):
+    ...     network = make_network([2, 1])
+    ...     train_by_averaging(network, data.X, data.Y, choose("numpy"), group, epochs=1)
+    ...     return network.flat_parameters
+    >>> first, second = simulate(part, 2).results
+    >>> bool((first == second).all())
+    True
     """
     refuse_bad_options(epochs, batch_size, learning_rate)
     refuse_bad_data(network, X, Y)

@@ -69,10 +69,26 @@ def train_pipeline(
     seed: int = 0,
     timeline: Timeline | None = None,
 ) -> History:
-    """Train `network` in place; every member calls this with the same rows and numbers, and ends with all parameters.
+    """Train `network` in place; every member calls this with the same arguments, and ends with all parameters.
 
-    `batch_size` counts the rows of all pipelines. A `timeline` holds the spans of the last batch afterwards. What the
-    optimizer remembers stays with the stage.
+    X, Y: all samples (n, …) and targets (n, n_out), on the CPU.
+    pipeline: the members that have a stage of the layers each.
+    replicas: the members with this stage in other pipelines, which have other rows.
+    epochs, learning_rate, optimizer, seed: as of train(). What the optimizer remembers stays with the stage.
+    batch_size, micro_batches: rows of all pipelines together, and into how many parts a pipeline cuts its own.
+    schedule: "all_forward_first" or "one_forward_one_back".
+    timeline: holds the spans of the last batch afterwards.
+
+    Returns the costs and seconds of each epoch. Raises CourseError for data and options that do not fit.
+
+    >>> data = datasets.moons()
+    >>> def part(group):
+    ...     network = make_network([2, 4, 1])
+    ...     train_pipeline(network, data.X, data.Y, choose("numpy"), group, epochs=1)
+    ...     return network.flat_parameters
+    >>> first, second = simulate(part, 2).results
+    >>> bool((first == second).all())
+    True
     """
     refuse_bad_options(epochs, batch_size, learning_rate)
     refuse_bad_data(network, X, Y)

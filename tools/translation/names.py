@@ -12,15 +12,13 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
     from nncourse import device
     from nncourse.backend import DEVICES
     from nncourse.calls import ACTIVATIONS
-    from nncourse.catalogue import TOPICS
+    from nncourse.catalogue import TOPICS, defined_in, epoch_topics
     from nncourse.datasets import GENERATORS, MNIST_SETS, SCALINGS, SHIPPED, SILHOUETTES
-    from nncourse.kernels.operation import Operation
     from nncourse.model.initialisers import INITIALISERS
     from nncourse.model.network import COSTS
     from nncourse.model.optimizers import OPTIMIZERS
 
-    items = [item for module in (*TOPICS, *EXERCISES) for item in vars(module).values()]
-    operations = [item for item in items if isinstance(item, Operation)]
+    operations = defined_in((*TOPICS, *epoch_topics(), *EXERCISES)).values()
     exercises = tomllib.loads((root / "nnclassroom" / "exercises" / "hints.toml").read_text("utf-8"))["exercise"]
     kernels = {name for operation in operations for name in operation.kernels}
     arguments = {
