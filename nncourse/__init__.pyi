@@ -12,13 +12,15 @@ from .model.network import cost_of as cost_of
 from .model.network import forward as forward
 from .model.network import make_network as make_network
 from .model.network import training_step as training_step
+from .model.optimizers import SGD as SGD
+from .model.optimizers import AdaGrad as AdaGrad
+from .model.optimizers import Adam as Adam
+from .model.optimizers import RMSProp as RMSProp
+from .model.optimizers import constant as constant
+from .model.optimizers import cosine_decay as cosine_decay
+from .model.optimizers import exponential_decay as exponential_decay
+from .model.optimizers import step_decay as step_decay
 from .model.training import evaluate as evaluate
 from .model.training import train as train
-from .model.updates import SGD as SGD
-from .model.updates import Adam as Adam
-from .model.updates import constant as constant
-from .model.updates import cosine_decay as cosine_decay
-from .model.updates import exponential_decay as exponential_decay
-from .model.updates import step_decay as step_decay
 
 __version__: str

@@ -58,7 +58,7 @@ class Backend(Calls):
         """The kernels that compute whole epochs, by operation. They are imported here, when they are first wanted."""
         if self.fused == STEPS and not self.asked_epochs:
             return {}
-        usual = {name: operation.kernels.get(self.fused) for name, operation in epochs().items()}
+        usual = {name: operation.kernels.get(self.fused) for name, operation in epochs(self.device == "gpu").items()}
         return {name: kernel for name, kernel in {**usual, **self.asked_epochs}.items() if kernel}
 
     def __getattr__(self, name: str) -> Any:
@@ -167,7 +167,7 @@ def _refuse_unusable(kernel: Kernel, name: str, device: str, emulate: bool) -> N
     """A kernel that was asked for must be one for the backend's device, where all arrays lie, and must run here."""
     operation = kernel.operation
     if kernel.device != device:
-        there = [other.name for other in operation.kernels.values() if other.device == device]
+        there = [other.name for other in find(operation.name).kernels.values() if other.device == device]
         raise CourseError(
             f"the backend {name} works on the {device.upper()}: for {operation.name} wanted one of "
             f"{', '.join(there)}; got {kernel.name}, a kernel for the {kernel.device.upper()}"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse import datasets_silhouettes as shapes
 from nncourse.datasets_csv import Rows, fetch, read_idx, read_table
 from nncourse.errors import CourseError, nearest, refuse_unknown
 from nncourse.language import ROOT
@@ -259,6 +258,8 @@ def silhouettes(
         raise CourseError(f"wanted {wanted}; got {n_per_class}, {height} and {width}")
     if dtype not in (np.float32, np.uint8):
         raise CourseError(f"wanted pixels of dtype np.float32 or np.uint8; got {dtype}")
+    from nncourse import datasets_silhouettes as shapes
+
     samples, classes = n_per_class * len(shapes.CLASSES), len(shapes.CLASSES)
     labels = np.random.default_rng(seed).permutation(samples) % classes
     X = shapes.drawn(labels, height, width, seed).reshape(samples, -1)

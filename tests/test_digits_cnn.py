@@ -10,8 +10,8 @@ from nnclassroom.figures import nb11, overheads
 from nncourse.backend import choose
 from nncourse.errors import DoesNotFitError
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import Adam
 from nncourse.model.training import train
-from nncourse.model.updates import Adam
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def small(rng):
 def test_an_epoch_is_that_of_train(small):
     network, X, Y = small
     backend, one, other = choose("numpy"), network(), network()
-    history = train(other, X, Y, backend, epochs=3, batch_size=32, learning_rate=0.01, update=Adam(), seed=5)
+    history = train(other, X, Y, backend, epochs=3, batch_size=32, learning_rate=0.01, optimizer=Adam(), seed=5)
     learning = nb11.epochs(one, X, Y, backend, rate=0.01, seed=5)
     assert all(next(learning) > 0 for _ in range(3))
     assert history.kernel == "numpy" and np.array_equal(one.flat_parameters, other.flat_parameters)

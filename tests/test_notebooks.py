@@ -158,7 +158,7 @@ def test_kernels_of_notebooks_09_to_11_train_the_digits_cnn_and_on_the_command_l
         assert re.search(rf"{operation}: +{kernel} +yours", told)
     assert "3 of 16 operations were yours: convolution_forward, maxpool_backward, adam_update" in told
     assert float(re.search(r"([\d.]+)% of the test digits are read rightly", told)[1]) > 30  # of ten digits
-    line = "--dataset digits --layers image1x8x8,conv2x2same,pool2,10 --activation relu --epochs 1 --update adam"
+    line = "--dataset digits --layers image1x8x8,conv2x2same,pool2,10 --activation relu --epochs 1 --optimizer adam"
     line += f" --cost categorical_cross_entropy --model new.npz --backend {'cuda' if gpu else 'numpy'} --mine"
     command = [sys.executable, "-m", "nnclassroom", "train", *line.split()]
     result = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True)

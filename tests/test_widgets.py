@@ -82,30 +82,22 @@ def test_a_neuron_whose_weights_are_zero_has_no_line(made, rng):
     assert "z = 0" not in [text.get_text() for text in figure.legends[0].texts]
 
 
-@pytest.mark.parametrize("name", simple.ACTIVATIONS)
-def test_value_and_slope_of_an_activation_are_right(made, name):
-    at = 0.7
-    value = {
-        "identity": at,
-        "step": 1,
-        "sigmoid": 1 / (1 + np.exp(-at)),
-        "tanh": np.tanh(at),
-        "relu": at,
-        "leaky_relu": at,
-        "softplus": np.log(1 + np.exp(at)),
-    }[name]
-    slope = {
-        "identity": 1,
-        "step": 0,
-        "sigmoid": value * (1 - value),
-        "tanh": 1 - value**2,
-        "relu": 1,
-        "leaky_relu": 1,
-        "softplus": 1 / (1 + np.exp(-at)),
-    }[name]
+@pytest.mark.parametrize(
+    ("name", "value", "slope"),
+    [
+        ("identity", 0.7, 1),
+        ("step", 1, 0),
+        ("sigmoid", 0.66819, 0.22171),
+        ("tanh", 0.60437, 0.63474),
+        ("relu", 0.7, 1),
+        ("leaky_relu", 0.7, 1),
+        ("softplus", 1.10319, 0.66819),
+    ],
+)
+def test_value_and_slope_of_an_activation_are_right(made, name, value, slope):
     panel = made(simple.activations())
-    panel.set(name=name, z=at)
-    assert numbers(panel.words)[:3] == pytest.approx([at, value, slope], rel=1e-3)
+    panel.set(name=name, z=0.7)
+    assert numbers(panel.words)[:3] == pytest.approx([0.7, value, slope], rel=1e-3)
 
 
 def test_a_descent_goes_down_and_a_large_learning_rate_diverges(made):

@@ -22,6 +22,7 @@ from nnclassroom.figures.images import plot_images
 from nnclassroom.formats import duration
 from nncourse import device as devices
 from nncourse.backend import Backend, choose
+from nncourse.calls import ADAM
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.kernel import Kernel
 from nncourse.model.network import Network
@@ -84,7 +85,7 @@ def epochs(
         rows, targets = X[order], Y[order]
         devices.synchronise(backend.device)
         start = time.perf_counter()
-        kernel(there.flat_parameters, *state, there.architecture, rows, targets, BATCH, rate, steps)
+        kernel(there.flat_parameters, *state, there.architecture, rows, targets, BATCH, rate, steps, *ADAM.values())
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
         steps += -(-len(X) // BATCH)
@@ -98,7 +99,7 @@ def _fitting(kernel: Kernel, network: Network, X, Y, rate: float) -> Kernel:
         vectors = [network.flat_parameters.copy() for _ in range(3)]
         vectors[1][...] = vectors[2][...] = 0
         try:
-            kernel(*vectors, network.architecture, X, Y, BATCH, rate, 0)
+            kernel(*vectors, network.architecture, X, Y, BATCH, rate, 0, *ADAM.values())
             return kernel
         except DoesNotFitError:
             if not kernel.otherwise:

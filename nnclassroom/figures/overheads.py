@@ -29,8 +29,8 @@ from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.language import ROOT
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import SGD
 from nncourse.model.training import train_step_by_step
-from nncourse.model.updates import SGD
 
 RESULTS = ROOT / "benchmarks" / "results"
 NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch

@@ -7,11 +7,11 @@ import numpy as np
 
 from nnclassroom.figures import nb02, nb06, nb07
 from nnclassroom.widgets import widget
-from nncourse import datasets
+from nncourse import calls, datasets
 from nncourse.backend import choose
 from nncourse.model import metrics
 
-ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
+ACTIVATIONS = tuple(name for name, unit in calls.ACTIVATIONS.items() if unit == "number")
 PLANE = 120  # numbers along each side of a plane of colours
 
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from nncourse import device as devices
 from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
-from nncourse.calls import Array, Calls
+from nncourse.calls import ACTIVATIONS, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
 from nncourse.model.descriptions import MOST_WEIGHTS
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
 from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, filled, views
-from nncourse.model.updates import SGD, Update
+from nncourse.model.optimizers import SGD, Optimizer
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
@@ -62,10 +62,12 @@ class Network(LayerSequence):
 
     def _refuse_what_does_not_fit(self) -> None:
         refuse_unknown("a cost", self.cost, COSTS)
-        if "softmax" in self.activations[:-1]:
-            raise CourseError("softmax is for the output layer; give the hidden layers another activation")
-        if self.activation == "softmax" and self.sizes[-1] < 2:
-            raise CourseError("softmax wants two outputs or more; for one output take sigmoid and binary_cross_entropy")
+        for name in self.activations[:-1]:
+            if ACTIVATIONS.get(name) == "row":
+                raise CourseError(f"{name} is for the output layer; give the hidden layers another activation")
+        if ACTIVATIONS.get(self.activation) == "row" and self.sizes[-1] < 2:
+            wanted = "two outputs or more; for one output take sigmoid and binary_cross_entropy"
+            raise CourseError(f"{self.activation} wants {wanted}")
         needed = COSTS[self.cost]
         if needed and self.activation != needed:
             raise CourseError(f"the cost {self.cost} wants {needed} as the output's activation; got {self.activation}")
@@ -112,7 +114,7 @@ class Network(LayerSequence):
 
     @cached_property
     def flat_gradient(self) -> Array:
-        """A vector for the gradient of `flat_parameters`: training steps write it, and so does an update."""
+        """A vector for the gradient of `flat_parameters`: training steps write it, and so does an optimizer."""
         return np.empty_like(self.flat_parameters)
 
     @cached_property
@@ -295,8 +297,8 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
     if COSTS[network.cost]:
         return backend.cross_entropy_delta(A[-1], Y)
     G = getattr(backend, f"{network.cost}_gradient")(A[-1], Y)
-    if network.activation == "softmax":
-        return backend.softmax_delta(G, A[-1])
+    if ACTIVATIONS.get(network.activation) == "row":
+        return getattr(backend, f"{network.activation}_delta")(G, A[-1])
     S = network.slope(Z[-1], backend)
     return G if S is None else backend.output_delta(G, S)
 
@@ -329,9 +331,9 @@ def _gradients(network: Network, X: Array, Y: Array, backend: Calls, turn: Turn 
     return network.backward(D, here, X, None, backend, below=False)[1]
 
 
-def has_algorithm_1(network: Network, update: Update | None = None) -> bool:
+def has_algorithm_1(network: Network, optimizer: Optimizer | None = None) -> bool:
     """Whether a step is the handout's Algorithm 1: dense layers, all sigmoid, the squared error and plain SGD."""
-    plain = update is None or (isinstance(update, SGD) and update.is_plain)
+    plain = optimizer is None or (isinstance(optimizer, SGD) and optimizer.is_plain)
     return plain and network.cost == "mse" and network.is_dense and set(network.activations) == {"sigmoid"}
 
 
@@ -341,17 +343,17 @@ def training_step(
     Y: Array,
     learning_rate: float,
     backend: Calls,
-    update: Update | None = None,
+    optimizer: Optimizer | None = None,
     turn: Turn | None = None,
 ) -> None:
     """Move every parameter along its gradient on one batch, in place: Algorithm 1.
 
     X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device, where the network is too.
     learning_rate: η.
-    update: SGD(), Adam() …; plain SGD unless one is given.
+    optimizer: SGD(), Adam() …; plain SGD unless one is given.
     turn: where training stands, Turn(seed, epoch, number of the batch's first sample). A network with dropout wants it.
 
-    Where the backend holds a student's algorithm_1, networks and updates that it is for are left to it.
+    Where the backend holds a student's algorithm_1, networks and optimizers that it is for are left to it.
 
     >>> network, before = make_network([4, 2]), make_network([4, 2])
     >>> training_step(network, np.ones((5, 4), np.float32), np.zeros((5, 2), np.float32), 0.5, choose("numpy"))
@@ -359,15 +361,15 @@ def training_step(
     True
     """
     own = backend.kernels.get("algorithm_1")
-    if own and has_algorithm_1(network, update):
+    if own and has_algorithm_1(network, optimizer):
         W, b = zip(*(layer.parameters for layer in network.layers), strict=True)
         own(list(W), list(b), X, Y, learning_rate, backend)
-        if update:
-            update.steps += 1
+        if optimizer:
+            optimizer.steps += 1
         return
     for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend, turn), strict=True):
         place[...] = gradient
-    if update:
-        update.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)
+    if optimizer:
+        optimizer.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)
     else:
         backend.sgd_update(network.flat_parameters, network.flat_gradient, learning_rate)

@@ -27,7 +27,7 @@ from nncourse.group import Group, shard, total
 from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, training_step
-from nncourse.model.updates import SGD
+from nncourse.model.optimizers import SGD
 from nncourse.parallel.mpi import MPIGroup
 
 
@@ -101,14 +101,14 @@ def measured_step(
 
     With ALONE and [1.0] it is that of one device.
     """
-    there, update, times = network.on(backend), SGD(), []
+    there, optimizer, times = network.on(backend), SGD(), []
     X, Y = (backend.to_device(array[:batch_size]) for array in (X, Y))
     order: Array = backend.to_device(np.arange(len(X)))
     for number in range(steps + 3):  # the first ones warm up
         group.barrier()
         start = time.perf_counter()
         data_parallel_epoch(
-            there, X, Y, order, batch_size, 1e-6, backend, update, Turn(0, number), group, shares=shares
+            there, X, Y, order, batch_size, 1e-6, backend, optimizer, Turn(0, number), group, shares=shares
         )
         devices.synchronise(backend.device)
         times.append(time.perf_counter() - start)

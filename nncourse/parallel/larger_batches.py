@@ -14,8 +14,8 @@ from nncourse.datasets import Dataset
 from nncourse.group import ALONE, Group
 from nncourse.model import metrics
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import Schedule, constant, warm_up
 from nncourse.model.training import train
-from nncourse.model.updates import Schedule, constant, warm_up
 
 
 def larger_batches(

@@ -23,8 +23,8 @@ from nncourse.group import ALONE, Group, shard
 from nncourse.model.data_parallel import begin_alike
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network
+from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
-from nncourse.model.updates import SGD, Update
 from nncourse.parallel.stages import Stage, flops, partition
 from nncourse.parallel.timeline import Timeline
 
@@ -65,7 +65,7 @@ def train_pipeline(
     micro_batches: int = 4,
     schedule: str = "all_forward_first",
     learning_rate: float = 0.1,
-    update: Update | None = None,
+    optimizer: Optimizer | None = None,
     seed: int = 0,
     timeline: Timeline | None = None,
 ) -> History:
@@ -74,7 +74,7 @@ def train_pipeline(
     X, Y: all samples (n, …) and targets (n, n_out), on the CPU.
     pipeline: the members that have a stage of the layers each.
     replicas: the members with this stage in other pipelines, which have other rows.
-    epochs, learning_rate, update, seed: as of train(). What the update remembers stays with the stage.
+    epochs, learning_rate, optimizer, seed: as of train(). What the optimizer remembers stays with the stage.
     batch_size, micro_batches: rows of all pipelines together, and into how many parts a pipeline cuts its own.
     schedule: "all_forward_first" or "one_forward_one_back".
     timeline: holds the spans of the last batch afterwards.
@@ -95,7 +95,7 @@ def train_pipeline(
     refuse_unknown("a schedule", schedule, SCHEDULES)
     if micro_batches < 1:
         raise CourseError(f"wanted at least 1 micro-batch, got {micro_batches}")
-    update, history, there = update or SGD(), History(kernel="steps"), network.on(backend)
+    optimizer, history, there = optimizer or SGD(), History(kernel="steps"), network.on(backend)
     timeline = Timeline(pipeline.rank) if timeline is None else timeline
     X, Y = backend.to_device(X), backend.to_device(Y)
     for group in (replicas, pipeline):  # one after the other: then all have those of the very first member
@@ -114,7 +114,7 @@ def train_pipeline(
                 with timeline.span("exchange"):
                     replicas.all_reduce(stage.gradient)
                 with timeline.span("update"):
-                    update.step(stage.parameters, stage.gradient, learning_rate, backend)
+                    optimizer.step(stage.parameters, stage.gradient, learning_rate, backend)
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
         stage.share_out(replicas)

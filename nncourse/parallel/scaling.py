@@ -20,7 +20,7 @@ from nncourse.group import ALONE, Group
 from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, make_network
-from nncourse.model.updates import SGD
+from nncourse.model.optimizers import SGD
 from nncourse.parallel.hybrid import measured_shares, measured_step, take_device
 from nncourse.parallel.mpi import MPIGroup
 from nncourse.parallel.simulation import Link, SimulatedGroup, simulate

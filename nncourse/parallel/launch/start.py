@@ -7,7 +7,6 @@ waits; a guard (guard.py), started by mpiexec or srun; or a member (member.py), 
 import contextlib
 import json
 import os
-import selectors
 import shutil
 import signal
 import socket
@@ -17,6 +16,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import IO
 
@@ -33,8 +34,8 @@ SAVING = 8.0  # seconds that rank 0 has, after Ctrl-C, to save what is best so f
 Work = Callable[[Heartbeat | None], int]
 
 
-def run(arguments: Sequence[str], processes: int | None, patience: float, work: Work) -> int:
-    """Do work(heart) in this process, or have `nncourse` do it with these arguments in several; the exit status.
+def run(program: Sequence[str], processes: int | None, patience: float, work: Work) -> int:
+    """Do work(heart) in this process, or have the program, with its arguments, do it in several; the exit status.
 
     `heart` is None in a process that learns alone.
     """
@@ -50,9 +51,9 @@ def run(arguments: Sequence[str], processes: int | None, patience: float, work: 
             raise CourseError(
                 f"wanted {processes} processes, but {place.by} started {place.size}: leave --processes out"
             )
-        return guard.guard(arguments, place, patience)
+        return guard.guard(program, place, patience)
     if (processes or 1) > 1:
-        return _start(arguments, processes or 1)
+        return _start(program, processes or 1)
     return work(None)
 
 
@@ -109,7 +110,7 @@ def mpiexec_command(mpiexec: str, processes: int) -> list[str]:
 # The process that was typed
 
 
-def _start(arguments: Sequence[str], processes: int) -> int:
+def _start(program: Sequence[str], processes: int) -> int:
     """Have so many processes on this machine do it, and speak for them; the exit status."""
     refuse_without_mpi()
     mpiexec = find_mpiexec()
@@ -128,7 +129,6 @@ def _start(arguments: Sequence[str], processes: int) -> int:
             raise CourseError(f"wanted a folder for a socket; {reason_of(error)}: name one in TMPDIR") from None
         listening.listen(processes)
         said = stack.enter_context(heartbeat.nameless_file())  # what mpiexec itself says
-        program = [sys.executable, "-m", "nnclassroom", *arguments]
         started = subprocess.Popen(
             [*command, *program],
             env=environment | {guard.VARIABLE: f"{folder}/start"},
@@ -210,46 +210,38 @@ class Guards:
 
     def __init__(self, listening: socket.socket, expected: int):
         self.expected = expected
-        self.open: dict[socket.socket, int] = {}
+        self.open: dict[Connection, int] = {}
         self.reports: list[tuple[int, int, str]] = []
         self.lost: list[int] = []
-        self._heard: dict[socket.socket, bytes] = {}
         self._listening = listening
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listening, selectors.EVENT_READ)
 
     def listen(self, seconds: float) -> None:
         """Wait so long at most for something to happen, and take note of it."""
-        for key, _ in self._selector.select(seconds):
-            if key.fileobj is self._listening:
+        for ready in wait([self._listening, *self.open], seconds):
+            if ready is self._listening:
                 self._welcome()
             else:
-                self._hear(key.fileobj)
+                self._hear(ready)
 
     def _welcome(self) -> None:
         """A guard gets the files that are standard output and error here: what it prints goes past the launcher."""
-        connection, _ = self._listening.accept()
+        connection = Connection(self._listening.accept()[0].detach())
         with contextlib.suppress(OSError):
-            socket.send_fds(connection, [b"!"], [1, 2])
-        self.open[connection], self._heard[connection] = -1, b""
-        self._selector.register(connection, selectors.EVENT_READ)
+            for file in (1, 2):
+                send_handle(connection, file, None)
+        self.open[connection] = -1
 
-    def _hear(self, connection: socket.socket) -> None:
+    def _hear(self, connection: Connection) -> None:
         try:
-            heard = connection.recv(1 << 16)
-        except OSError:
-            heard = b""
-        if not heard:
-            self._selector.unregister(connection)
+            message = json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
             self.lost.append(self.open.pop(connection))
             connection.close()
             return
-        *lines, self._heard[connection] = (self._heard[connection] + heard).split(b"\n")
-        for message in map(json.loads, lines):
-            if "rank" in message:
-                self.open[connection] = message["rank"]
-            else:
-                self.reports.append((self.open[connection], message["status"], message["text"]))
+        if isinstance(message, int):
+            self.open[connection] = message
+        else:
+            self.reports.append((self.open[connection], *message))
 
     def all_reported(self) -> bool:
         return len(self.reports) == self.expected
@@ -259,14 +251,12 @@ class Guards:
         for connection, rank in self.open.items():
             if rank == 0:
                 with contextlib.suppress(OSError):
-                    connection.sendall(b"!")
+                    connection.send_bytes(b"")
                     return True
         return False
 
     def end(self) -> None:
         """Close the connections, which ends the guards and what they guard."""
-        for connection in [*self.open]:
-            self._selector.unregister(connection)
+        for connection in self.open:
             connection.close()
         self.open.clear()
-        self._selector.close()
