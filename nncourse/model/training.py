@@ -104,8 +104,8 @@ def train(
 
     Returns the costs and seconds of each epoch. It ends early where the cost is no longer finite, and on Ctrl-C; then
     the network keeps the best parameters so far, by the validation cost if there is one. A member that is interrupted
-    leaves the others waiting. A kernel for whole epochs is used where the backend has one for such a network
-    and optimizer. What must be compiled is compiled before the clock starts.
+    leaves the others waiting. A kernel for whole epochs is used where the backend has one for such a network and
+    optimizer. What must be compiled is compiled before the clock starts.
 
     Raises CourseError for data that do not fit the network, and for options out of range.
 
