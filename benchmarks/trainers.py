@@ -77,8 +77,8 @@ def ours(backend_name: str, kernel: str) -> Callable:
         from nncourse import device as devices
         from nncourse.backend import choose
         from nncourse.model.network import with_parameters
+        from nncourse.model.optimizers import SGD
         from nncourse.model.training import train_step_by_step
-        from nncourse.model.updates import SGD
 
         backend = choose(backend_name, dense_sgd_epoch=kernel)
         there, X, Y = (backend.to_device(array.copy()) for array in (parameters, X, Y))

@@ -8,6 +8,7 @@ from typing import Any
 import nbformat
 
 import nncourse
+from nncourse import language as languages
 from nncourse.errors import CourseError
 
 NO_KERNELS = "no_kernels"  # a folder that is not there: notebooks run as handed out
@@ -51,8 +52,6 @@ def run(notebook: Any, path: Path, language: str, no_kernels: Path) -> None:
 
 
 def _stamp(path: Path) -> str:
-    """A hash of a notebook and of every file of the package."""
-    package = Path(nncourse.__path__[0])
-    files = [each for each in sorted(package.rglob("*")) if each.is_file() and each.suffix not in (".pyc", ".ipynb")]
-    outside = [each for each in files if "languages" not in each.relative_to(package).parts]
-    return hashlib.sha256(b"".join(each.read_bytes() for each in (path, *outside))).hexdigest()[:16]
+    """A hash of a notebook and of every file of the packages in this language."""
+    files = [path, *languages.english_files(Path(nncourse.__path__[0]).parent)]
+    return hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()[:16]

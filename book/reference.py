@@ -12,8 +12,8 @@ from book import kernel_pictures
 from book.files import Tree
 from book.markdown import figure, of_docstring, plain, table
 from nnclassroom.exercises.catalogue import EXERCISES
-from nnclassroom.exercises.hints import exercises, text_of
-from nncourse.catalogue import TOPICS
+from nnclassroom.exercises.hints import exercises, file_of, text_of
+from nncourse.catalogue import TOPICS, epoch_topics
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import CudaKernel, Kernel
@@ -24,9 +24,11 @@ DRAWN_BY = (
     "nnclassroom/figures/picture.py",
     "nnclassroom/figures/accesses.py",
     "nnclassroom/figures/described.py",
-    "cuda/*.py",
-    "cuda/*.h",
+    "cuda_on_cpu/*.py",
+    "cuda_on_cpu/*.h",
 )
+PACKAGES = Path(nncourse.__path__[0]).parent  # where they lie in the book's language
+OF_NETWORKS = (*TOPICS, *epoch_topics())
 Titles = Mapping[str, str]  # of notebooks, by the names of their files without .ipynb
 
 
@@ -39,15 +41,16 @@ class Topic:
 
     @property
     def name(self) -> str:
-        """The name of its page: activations, epoch_dense."""
-        return self.module.__name__.partition("kernels.")[2].replace(".", "_")
+        """The name of its page: activations, epochs_dense, nb12."""
+        _, rooms = self.module.__name__.split(".", 1)
+        return rooms.removeprefix("kernels.").removeprefix("exercises.").replace(".", "_")
 
 
 def topics() -> list[Topic]:
     """The topics of the package in the order of the course; an operation belongs to the first module that has it."""
     seen: set[str] = set()
     found = []
-    for module in (*TOPICS, *EXERCISES):
+    for module in (*OF_NETWORKS, *EXERCISES):
         here = {each.name: each for each in vars(module).values() if isinstance(each, Operation)}
         own = tuple(operation for name, operation in here.items() if name not in seen)
         seen |= {operation.name for operation in own}
@@ -74,9 +77,8 @@ def _chosen(only: Collection[str] | None) -> list[Topic]:
 
 
 def drawn_by() -> str:
-    """A hash of the files of the package that make a picture."""
-    package = Path(nncourse.__path__[0])
-    files = [path for pattern in DRAWN_BY for path in sorted(package.glob(pattern))]
+    """A hash of the files of the packages that make a picture."""
+    files = [path for pattern in DRAWN_BY for path in sorted(PACKAGES.glob(pattern))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
@@ -86,7 +88,7 @@ def drawn_by() -> str:
 def index(chosen: Sequence[Topic], words: ModuleType) -> str:
     """The page that lists every operation by what it computes."""
     lines = [f"# {words.OPERATIONS_TITLE}", "", words.REFERENCE_INTRODUCTION, "", words.SPOILERS, ""]
-    for heading, modules in ((words.OPERATIONS_OF_NETWORKS, TOPICS), (words.OPERATIONS_OF_EXERCISES, EXERCISES)):
+    for heading, modules in ((words.OPERATIONS_OF_NETWORKS, OF_NETWORKS), (words.OPERATIONS_OF_EXERCISES, EXERCISES)):
         rows = [
             (f"{link(operation, topic)} {operation.equation}".rstrip(), plain(operation.formula))
             for topic in chosen
@@ -113,16 +115,19 @@ def page_of(topic: Topic, words: ModuleType, titles: Titles, tree: Tree, cache: 
 
 def called(topic: Topic, words: ModuleType) -> list[str]:
     """The CUDA and C that a topic's kernels in Python compile and launch themselves: the files of their names."""
-    files = {each.where.partition(":")[0] for operation in topic.operations for each in operation.kernels.values()}
-    beside = [Path(file).with_suffix(suffix).as_posix() for file in sorted(files) for suffix in (".cu", ".c")]
-    package = Path(nncourse.__path__[0])
-    there = [name for name in dict.fromkeys(beside) if name not in files and (package / name).is_file()]
+    files = {file_of(each.where) for operation in topic.operations for each in operation.kernels.values()}
+    beside = [file.with_suffix(suffix) for file in sorted(files) for suffix in (".cu", ".c")]
+    there = [file for file in dict.fromkeys(beside) if file not in files and file.is_file()]
     lines = [f"## {words.CALLED}", ""] if there else []
-    for name in there:
-        source = (package / name).read_text("utf-8").rstrip("\n")
-        fence = "```cuda" if name.endswith(".cu") else "```c"
-        lines += [f"### {code(f'nncourse/{name}')}", "", fence, source, "```", ""]
+    for file in there:
+        fence = "```cuda" if file.suffix == ".cu" else "```c"
+        lines += [f"### {name_of(file)}", "", fence, file.read_text("utf-8").rstrip("\n"), "```", ""]
     return lines
+
+
+def name_of(file: Path) -> str:
+    """A file of the packages as a page names it: `nncourse/kernels/dense.py`."""
+    return code(file.relative_to(PACKAGES).as_posix())
 
 
 def about(operation: Operation, words: ModuleType, titles: Titles) -> list[str]:
@@ -179,7 +184,7 @@ def shown(same: Sequence[Kernel], words: ModuleType) -> list[str]:
     is_cuda = isinstance(first, CudaKernel)
     devices = " / ".join(dict.fromkeys(kernel.device.upper() for kernel in same))
     names = listed([code(kernel.name) for kernel in same], words)
-    file = code(f"nncourse/{first.where.partition(':')[0]}")
+    file = name_of(file_of(first.where))
     said = words.LAUNCHED.format(file=file, block=" × ".join(map(str, first.block))) if is_cuda else words.KERNEL_IN
     said = said.format(file=file)
     if {"loops", "numba"} <= {kernel.name for kernel in same}:

@@ -31,7 +31,7 @@ else
         [ -z "$said" ] || printf '%s\n%s\n\n' "$(date '+%F %T')" "$said" >>"$copy/updates.txt"
     }
     if [ -n "$handout" ] && [ -e "$handout/MANIFEST.json" ] && [ -e "$copy/MANIFEST.json" ]; then
-        cmp -s "$handout/MANIFEST.json" "$copy/MANIFEST.json" || update nncourse update "$handout" --folder "$copy"
+        cmp -s "$handout/MANIFEST.json" "$copy/MANIFEST.json" || update nnclassroom update "$handout" --folder "$copy"
     elif [ -z "$handout" ] && [ -e "$copy/notebooks/MANIFEST.json" ]; then
         update nnclassroom.handing_out.own_copy "$course" "$copy/notebooks"
     fi

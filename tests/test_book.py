@@ -21,9 +21,8 @@ from book.editions import edition
 from book.files import Tree
 from nnclassroom.exercises.catalogue import EXERCISES, find
 from nnclassroom.exercises.hints import text_of
-from nncourse.catalogue import TOPICS
+from nncourse.catalogue import TOPICS, defined_in, epoch_topics
 from nncourse.errors import CourseError
-from nncourse.kernels.operation import Operation
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -70,9 +69,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module", params=[pytest.param(language, marks=pytest.mark.full) for language in LANGUAGES])
 def book(request, spanish, tmp_path_factory):
-    """Two notebooks, the topics `neuron` and `measuring` and a front page, built as one of two languages."""
+    """Two notebooks, the topics `neuron` and `nb13` and a front page, built as one of two languages."""
     out, language = tmp_path_factory.mktemp("book"), request.param
-    only = ",".join((*BUILT, "neuron", "measuring"))
+    only = ",".join((*BUILT, "neuron", "nb13"))
     options = ("--only", only, "--address", ADDRESS, "--languages", json.dumps(LANGUAGES), "--lang", language)
     built = build(out, *options, NNCOURSE_LANG=language)
     assert built.returncode == 0, built.stdout + built.stderr
@@ -288,12 +287,7 @@ def test_a_widget_without_a_figure_is_named():
 
 
 def test_the_reference_has_every_operation_and_the_text_of_every_kernel():
-    defined = {
-        item.name: item
-        for module in (*TOPICS, *EXERCISES)
-        for item in vars(module).values()
-        if isinstance(item, Operation)
-    }
+    defined = defined_in((*TOPICS, *epoch_topics(), *EXERCISES))
     listed = [operation for topic in reference.topics() for operation in topic.operations]
     assert sorted(operation.name for operation in listed) == sorted(defined)
     for operation in listed:
@@ -326,10 +320,10 @@ def test_a_list_in_columns_in_a_docstring_is_code():
 
 def test_a_page_of_whole_epochs_has_the_cuda_and_c_that_python_launches(tmp_path):
     tree, words = Tree(tmp_path), edition("en").words()
-    reference.write(tree, words, {}, tmp_path / "cache", {"epoch_dense"})
-    page = (tmp_path / "reference" / "epoch_dense.md").read_text("utf-8")
+    reference.write(tree, words, {}, tmp_path / "cache", {"epochs_dense"})
+    page = (tmp_path / "reference" / "epochs_dense.md").read_text("utf-8")
     for file in ("dense_plain.c", "dense_graph.cu", "dense_one_kernel.cu"):
-        source = (ROOT / "nncourse" / "kernels" / "epoch" / file).read_text("utf-8")
+        source = (ROOT / "nncourse" / "epochs" / file).read_text("utf-8")
         assert page.count(source.rstrip("\n")) == 1
     others = [topic for topic in reference.topics() if topic.name in ("dense", "cost")]
     assert [reference.called(topic, words) for topic in others] == [[], []]

@@ -11,14 +11,14 @@ from tools.translation import editions
 ROOT = Path(__file__).resolve().parents[1]
 GPU = "05b_backpropagation_on_the_gpu"
 SHORT = (("01_neurons", False), (GPU, False), (GPU, True))
-SETUP = "import numpy as np\nfrom matplotlib.figure import Figure\nfrom nnclassroom.notebook.exercise import exercise"
+SETUP = "import numpy as np\nfrom matplotlib.figure import Figure\nfrom nnclassroom import exercise"
 EXERCISE = """
 @exercise("descent_step", kernel="numpy")
 def descent_step(W, A, Y, X, rate):
     raise NotImplementedError  # {comment}"""
 FIGURE = """
 import time
-from nnclassroom.figures.common import Described
+from nnclassroom.figures.described import Described
 figure = Figure()
 axes = figure.subplots(1, 2)
 axes[0].plot([1, 2, {y}], label="{label}")

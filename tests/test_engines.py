@@ -103,9 +103,7 @@ def test_a_stop_ends_them(two, capsys):
 @needs_mpi
 @pytest.mark.full
 def test_they_end_with_a_notebook_that_is_killed():
-    code = (
-        "from nnclassroom.notebook import engines\ntwo = engines.start(2)\ntwo.run('import os; print(os.getpid())')\n"
-    )
+    code = "from nnclassroom import engines\ntwo = engines.start(2)\ntwo.run('import os; print(os.getpid())')\n"
     code += "two._cluster and print('controller', two._cluster.controller.pid, flush=True)\nimport time; time.sleep(99)"
     places = os.pathsep.join([str(ROOT), *filter(None, sys.path)])  # ipyparallel may be anywhere
     environment = os.environ | {"PYTHONPATH": places, "PYTHONUNBUFFERED": "1"}

@@ -421,8 +421,7 @@ class TestNotebook:
     @staticmethod
     def outputs(*cells: str) -> list[list[nbformat.NotebookNode]]:
         """What each cell leaves."""
-        imports = "from nnclassroom.notebook.exercise import exercise\nimport numpy as np"
-        setup = f"%load_ext nnclassroom.notebook.exercise\n{imports}"
+        setup = "from nnclassroom import exercise\nimport numpy as np"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (setup, *cells)])
         NotebookClient(notebook, timeout=200, allow_errors=True, kernel_name="python3").execute()
         return [cell.outputs for cell in notebook.cells[1:]]

@@ -392,7 +392,7 @@ CELLS = {  # how many figures each shows, and how many words it prints
 def test_a_live_notebook_shows_each_picture_once(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     texts = [text.replace("show(", 'picture.show("sigmoid", "naive", n=4, ').replace(", )", ")") for text in CELLS]
-    setup = "from nnclassroom.figures import picture"
+    setup = "from nnclassroom import picture"
     cells = [nbformat.v4.new_code_cell(text) for text in (setup, *texts)]
     notebook = nbformat.v4.new_notebook(cells=cells)
     nbclient.NotebookClient(

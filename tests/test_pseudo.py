@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from nncourse.language import PACKAGES
 from tests import command_lines
 from tools.translation import allowed, commands, leftovers
 
@@ -34,7 +35,7 @@ COMMANDS = (
 HELP = ("--help", "info --help", *(f"{command} --help" for command in COMMANDS))
 RIGHT = (
     f"{command_lines.TRAIN} --verbose",
-    f"{command_lines.TRAIN} --validation 0.2 --update adam",
+    f"{command_lines.TRAIN} --validation 0.2 --optimizer adam",
     f"{command_lines.TRAIN} --use sigmoid=loops --mine",
     "train --resume new.npz --dataset good.csv --model new.npz --epochs 1",
     "test --dataset good.csv --model new.npz --verbose",
@@ -70,10 +71,10 @@ WRONG = (
 
 SAYS = """
 import numpy as np
-from nnclassroom.widgets import simple as widgets
-from nnclassroom.exercises.hints import hint
-from nnclassroom.notebook.exercise import exercise
+from nnclassroom import exercise, hint, widgets
 from nnclassroom.judge import check
+from nncourse.kernels import dense
+from cuda_on_cpu import source
 
 hint("neuron", "loops")
 
@@ -81,9 +82,9 @@ hint("neuron", "loops")
 def step(z):
     return np.where(z > 0, 1, 0)
 
-drawn = widgets.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
+drawn = simple.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
 print("label", drawn.controls[0]["label"])
-print(check.__file__)
+print(check.__file__, dense.__file__, source.__file__)
 """
 
 
@@ -91,7 +92,7 @@ print(check.__file__)
 def in_pseudo(tmp_path_factory):
     """A copy of the course with two notebooks, in which every text is in brackets."""
     root = tmp_path_factory.mktemp("course")
-    for name in ("nncourse", "locale", "notebooks", "datasets"):
+    for name in (*PACKAGES, "locale", "notebooks", "datasets"):
         ignored = shutil.ignore_patterns("__pycache__", "languages", "es", "pseudo", *OTHERS)
         shutil.copytree(ROOT / name, root / name, ignore=ignored)
     assert commands.write(root, "pseudo") == 0
@@ -113,23 +114,22 @@ def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
     assert "⟦Let z start as the bias b." in told.stdout
     assert re.search(r"✗ step \(numpy\): .*int64.*⟦, wanted⟧ float32", told.stdout)
     assert "label ⟦weight w1⟧" in told.stdout
-    assert str(in_pseudo / "nncourse" / "languages" / "pseudo") in told.stdout
+    assert told.stdout.count(str(in_pseudo / "nncourse" / "languages" / "pseudo")) == len(PACKAGES)
     wrong = run(in_pseudo, "-m", "nnclassroom", "check", "nosuch")
     assert wrong.returncode == 2 and "⟦wanted⟧ ⟦an operation⟧⟦, one of⟧" in wrong.stderr
 
 
 KEEPS = """
-from nnclassroom.notebook.exercise import exercise
+from nnclassroom import exercise
 
 @exercise("relu", kernel="{kernel}")
 def relu(z):
     return {xp}.maximum(z, 0)
 """
 TELLS = """
-from nnclassroom.figures import overheads
+from nnclassroom import choose, overheads
 from nnclassroom.version import course_version, package_files
 from nnclassroom.exercises import kept_kernels
-from nncourse.backend import choose
 print(course_version(), len(package_files()), kept_kernels.folder(), overheads.RESULTS)
 print(sorted(choose("numpy", mine=True).yours), *kept_kernels.progress().values())
 """
@@ -217,7 +217,8 @@ def test_a_word_outside_of_brackets_is_found_wherever_it_is_shown(tmp_path, name
     path = tmp_path / "notebooks" / "pseudo" / "shows.ipynb"
     cells = [nbformat.v4.new_code_cell(SHOWS, id="first"), nbformat.v4.new_code_cell("1 / 0", id="second")]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    shutil.copytree(ROOT / "nncourse", tmp_path / "nncourse", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     found = "\n".join(leftovers.of_notebook(path, "", names))
     for words in ("printed", "tabled", "seen, none", "drawn"):
         assert f"shows: first: {words}: in" in found

@@ -298,7 +298,7 @@ def test_the_number_of_processes_may_change_when_training_goes_on(tmp_path):
     """As if one process had never stopped, to rounding; rank 0 alone prints."""
     for model, epochs, processes, more in [("a", 4, 1, ()), ("b", 2, 2, ()), ("b", 2, 3, ("--resume", "b.npz"))]:
         arguments = ["--dataset", "digits", "--batch-size", "50", "--processes", processes]
-        arguments += more or ["--layers", "64,20,10", "--cost", "categorical_cross_entropy", "--update", "adam"]
+        arguments += more or ["--layers", "64,20,10", "--cost", "categorical_cross_entropy", "--optimizer", "adam"]
         result = run(tmp_path, "train", *arguments, "--epochs", epochs, "--model", f"{model}.npz")
         assert (result.returncode, result.stderr) == (0, "")
     shared = "3 processes train together: of each batch of 50, 17 or 16 rows for each of them"
@@ -306,7 +306,7 @@ def test_the_number_of_processes_may_change_when_training_goes_on(tmp_path):
     alone, together = (files.load(tmp_path / f"{name}.npz") for name in "ab")
     assert together.provenance["epochs"] == 4 and together.provenance["processes"] == 3
     np.testing.assert_allclose(alone.network.flat_parameters, together.network.flat_parameters, atol=2e-4)
-    assert alone.update.steps == together.update.steps
+    assert alone.optimizer.steps == together.optimizer.steps
     tested = ("test", "--dataset", "digits", "--model", "b.npz", "-v", "--processes")
     reports = [run(tmp_path, *tested, processes).stdout for processes in (1, 3)]
     assert reports[0] == reports[1] and "cost" in reports[0]

@@ -216,6 +216,57 @@ def test_a_changed_sentence_becomes_fuzzy_and_status_names_it(tmp_path, capsys):
     assert f"fuzzy: first, paragraph: {changed!r}" in capsys.readouterr().out
 
 
+def test_translations_follow_a_file_that_moves_to_another_room(tmp_path, capsys):
+    """The one for all places, and the one for a cell; one for a file that is no more is named."""
+    root = small_course(tmp_path)
+    commands.update(root, "es")
+    translate(root, "01_neurons", NOTEBOOK)
+    path = root / "locale" / "es" / "01_neurons.po"
+    cell = '\nmsgctxt "notebooks/01_neurons.ipynb#second"\nmsgid "one of them"\nmsgstr "una"\n'
+    file = '\nmsgctxt "nncourse/old.py"\nmsgid "one of them"\nmsgstr "unas"\n'
+    path.rename(path.with_name("nncourse_old.po")).open("a").write(cell + file)
+    commands.update(root, "es")
+    said = {(said.context, said.string) for said in catalogue.read(path, "es") if said.text == "one of them"}
+    assert said == {(None, "uno"), ("notebooks/01_neurons.ipynb#second", "una")}
+    assert "dropped, there is no nncourse/old.py: 'one of them': 'unas'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (
+            "wanted {self.reference}, see kernels/peer/all_reduce.cu",
+            "se pide {self.reference}: kernels/peer/all_reduce.cu",
+        ),
+        ("wanted {self.truth.size}, see kernels/peer.cu", "se pide {self.truth.size}: kernels/peer.cu"),
+        ("need {self.truth}, see kernels/peer.cu", None),
+        ("wanted {self.truth} or see kernels/peer.cu", None),
+    ],
+)
+def test_a_translation_takes_the_new_names_of_files_and_of_code(now, said):
+    old = catalogue.Said(
+        "wanted {self.truth}, see kernels/peer.cu", None, "se pide {self.truth}: kernels/peer.cu", False
+    )
+    again = catalogue.with_new_names(old, now)
+    assert (again and again.string) == said
+
+
+def test_of_a_module_its_kernels_are_translated_and_what_words_toml_names():
+    code = '"""Head."""\n# one\n@relu.kernel("numpy")\ndef relu(z):\n    # of it\n    return z\n\n\n'
+    code += 'def other():\n    """Not shown."""\n    # two\n    pass\n\n\n'
+    code += 'def train():\n    """Train it."""\n    # three\n    pass\n'
+    of_it = [unit.text for unit in package.units_of_module(code, Words(code=False))]
+    assert of_it == ["of it"]
+    named = Words(code=True, kernels=frozenset({"other"}), documented=frozenset({"train"}))
+    assert [unit.text for unit in package.units_of_module(code, named)] == [
+        "Head.",
+        "of it",
+        "Not shown.",
+        "two",
+        "Train it.",
+    ]
+
+
 def test_update_says_the_same_when_nothing_has_changed(tmp_path):
     root = small_course(tmp_path)
     commands.update(root, "es")
@@ -233,9 +284,9 @@ def test_write_translates_and_leaves_english_where_nothing_is_said(tmp_path):
     assert commands.write(root, "es") == 0
     first, second = nbformat.read(root / "notebooks/es/01_neurons.ipynb", as_version=4).cells
     assert first.source == "Suma."
-    switch = 'import os\n\nos.environ["NNCOURSE_LANG"] = "es"\n\n'
+    switch = 'import os\n\nos.environ["NNCOURSE_LANG"] = "es"\nimport nncourse\n\n'
     assert second.source == switch + 'x = 1  # one of them\nprint(f"ahora es {x}")'
-    assert "wanted {n} of them" in (root / "nncourse/languages/es/words.py").read_text("utf-8")
+    assert "wanted {n} of them" in (root / "nncourse/languages/es/nncourse/words.py").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How long a notebook takes a reader, by one formula: `python -m tools.lengths` prints all.
+"""How long a notebook takes a reader, by one formula: `python tools/lengths.py` prints all.
 
 With --write it first corrects the hours in the heads that state them.
 

@@ -1,6 +1,6 @@
 """A picture of a kernel's memory accesses: which thread reads and writes which element, and how well they coalesce.
 
-    from nnclassroom.figures import picture
+    from nnclassroom import picture
     picture.show("sigmoid", "naive", n=10, block=4)                    # in a notebook: a figure and a table, each time
     seen = picture.show("dense_forward", "tiled", batch=8, n_in=8, n_out=8, block=(4, 4), TILE=4)
     print(seen)                                                        # the table alone

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +13,7 @@ from babel.messages.pofile import read_po, write_po
 WIDTH = 100
 ALIKE = 0.6  # a text that is so much like one that is gone, is that one, changed
 MOST_PLACES = 3
+NAME = re.compile(r"([\w/]+(?:[._/]+\w+)+/?)")  # of a file, or of code: kernels/dense.cu, self.name
 HEADER = """\
 msgid ""
 msgstr ""
@@ -49,6 +50,9 @@ class Said:
     def allows(self, what: str) -> bool:
         """Whether a note of the translator says that this may differ: "differs: code"."""
         return any(what in note.removeprefix("differs:") for note in self.notes if note.startswith("differs:"))
+
+
+Key = tuple[str | None, str]  # a context and a text
 
 
 def read(path: Path, language: str) -> list[Said]:
@@ -91,29 +95,39 @@ def write(path: Path, language: str, entries: Iterable[Entry], translations: Ite
     path.write_text(HEADER.format(language=language) + file.getvalue().decode("utf-8").rstrip("\n") + "\n", "utf-8")
 
 
-def merged(entries: list[Entry], own: list[Said], memory: dict[str, Said]) -> list[Said]:
-    """The translations for today's entries: kept, taken from another catalogue, or fuzzy from a text that is gone.
+def merged(entries: list[Entry], known: Mapping[Key, Said], gone: list[Said]) -> list[Said]:
+    """The translations for today's entries: those there are, or fuzzy ones from a text that is gone.
 
-    `memory` holds the translations of all catalogues. A text that has none gets an empty one.
+    `known` holds the translations of all catalogues, since an English file may have moved to another one. Of `gone`,
+    the translations of texts that are no more, those are taken out that are used. A text that has none gets an empty
+    one.
     """
-    there = {entry.text: entry for entry in entries}
-    kept = [
-        each for each in own if each.text in there and (not each.context or each.context in there[each.text].contexts)
-    ]
-    have = {each.text for each in kept if not each.context}
-    gone = [each for each in own if each.text not in there and each.string and not each.context]
-    for text in there.keys() - have:
-        known = memory.get(text)
-        old = None if known else _closest(text, gone)
-        if old:
-            gone.remove(old)
-            known = Said(
-                text, None, old.string, True, old.notes, old.previous if old.fuzzy and old.previous else old.text
-            )
-        kept.append(known or Said(text, None, "", False))
-    return kept
+    said = []
+    for entry in entries:
+        said.append(known.get((None, entry.text)) or _changed(entry.text, gone))
+        said += [known[key] for context in sorted(entry.contexts) if (key := (context, entry.text)) in known]
+    return said
 
 
-def _closest(text: str, gone: list[Said]) -> Said | None:
+def _changed(text: str, gone: list[Said]) -> Said:
+    """The translation of the most similar text, fuzzy unless only names of code differ; else an empty one."""
     alike = difflib.get_close_matches(text, [each.text for each in gone], n=1, cutoff=ALIKE)
-    return next((each for each in gone if alike and each.text == alike[0]), None)
+    if not alike:
+        return Said(text, None, "", False)
+    old = next(each for each in gone if each.text == alike[0])
+    gone.remove(old)
+    if not old.fuzzy and (again := with_new_names(old, text)):
+        return again
+    return Said(text, None, old.string, True, old.notes, old.previous if old.fuzzy and old.previous else old.text)
+
+
+def with_new_names(old: Said, text: str) -> Said | None:
+    """The translation of a text in which only files and names of code are others: `kernels/peer.cu`, {self.truth}."""
+    before, after = NAME.split(old.text), NAME.split(text)
+    if before[::2] != after[::2]:
+        return None
+    new = {one: other for one, other in zip(before[1::2], after[1::2], strict=True) if one != other}
+    said = NAME.split(old.string)
+    if not set(new) <= set(said[1::2]):
+        return None
+    return Said(text, None, "".join(new.get(each, each) for each in said), False, old.notes)

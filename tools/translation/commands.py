@@ -28,15 +28,22 @@ def read_all(root: Path, language: str) -> dict[str, list[Said]]:
 
 
 def update(root: Path, language: str, chosen: Sequence[str] = ()) -> int:
-    """Write the catalogues anew from today's English; what is gone is dropped."""
+    """Write the catalogues anew from today's English; what is gone is dropped.
+
+    A translation that is for a file which is no more is named: another file may need it.
+    """
     entries = sources.entries(sources.collect(root))
     there = read_all(root, language)
-    memory = {
-        said.text: said for all_of_it in there.values() for said in all_of_it if usable(said) and not said.context
-    }
+    today = {entry.text: entry for wanted in entries.values() for entry in wanted}
+    all_said = [said for each in there.values() for said in each if said.string]
+    known = {(said.context, said.text): said for said in sorted(all_said, key=usable)}  # of two the usable one
+    for said in known.values():
+        if said.context and said.text in today and said.context not in today[said.text].contexts:
+            print(f"dropped, there is no {said.context}: {said.text[:70]!r}: {said.string[:70]!r}")
+    gone = [said for said in known.values() if said.text not in today and not said.context]
     for name, wanted in entries.items():
         if not chosen or name in chosen:
-            merged = catalogue.merged(wanted, there.get(name, []), memory)
+            merged = catalogue.merged(wanted, known, gone)
             catalogue.write(folder(root, language) / f"{name}.po", language, wanted, merged)
     if not chosen:
         for name in there.keys() - entries.keys():

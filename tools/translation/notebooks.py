@@ -13,7 +13,8 @@ from .units import Unit, replaced, same_place
 from .words import Words
 
 WIDTH = 110  # of comments that are wrapped anew
-SWITCH = 'import os\n\nos.environ["NNCOURSE_LANG"] = "{language}"\n\n'  # before the first code cell; it prints nothing
+# Before the first code cell; it prints nothing. Only what is imported after nncourse speaks the language.
+SWITCH = 'import os\n\nos.environ["NNCOURSE_LANG"] = "{language}"\nimport nncourse\n\n'
 FENCED = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

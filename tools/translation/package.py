@@ -1,6 +1,7 @@
 """The units of the packages' files, and these files in another language."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from . import compare, cuda_text, javascript, python_text, stamp, toml_text
@@ -22,12 +23,20 @@ def units(path: Path, words: Words) -> list[Unit]:
     """The units of one file; none for a file of data."""
     source = path.read_text("utf-8") if path.suffix in (".py", ".js", *C_SUFFIXES) or path.name == HINTS else ""
     if path.suffix == ".py":
-        return python_text.units(source, words)
+        return units_of_module(source, words)
     if path.suffix == ".js":
         return javascript.units(source, words)
     if path.name == HINTS:
         return toml_text.units(source)
     return cuda_text.units(source) if words.code else []
+
+
+def units_of_module(source: str, words: Words) -> list[Unit]:
+    """The units of a module: strings, and the comments and docstrings that are shown."""
+    lines = python_text.lines_shown(source, words)
+    found = python_text.units(source, replace(words, code=bool(lines)))
+    shown = (source.count("\n", 0, unit.begin) + 1 in lines for unit in found)
+    return [unit for unit, here in zip(found, shown, strict=True) if here or unit.kind not in python_text.WRITTEN]
 
 
 def translated(path: Path, units: Iterable[Unit], say: Callable[[Unit], str | None]) -> str | None:

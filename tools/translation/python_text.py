@@ -17,7 +17,7 @@ SHOWN_ARGUMENTS = {
     *("placeholder", "epilog", "words"),
 }
 SHOWN_BY = {
-    *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError"),
+    *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError", "UserError"),
     *("refuse_unknown", "refuse_unwritable"),
     *("set_title", "set_xlabel", "set_ylabel", "set_label", "figtext", "set_xticklabels", "set_yticklabels"),
 }
@@ -30,7 +30,8 @@ NAMED_BY = {
     "mnist_or_digits",
 }
 FIRST_NAMES = {"Operation": 1}  # calls whose first strings only are names
-CONTROLS = {"menu", "stepped", "tick"}
+CONTROLS = {"menu", "stepped", "tick"}  # of the playground: a name, the label, what it does
+LABELLED = {"slider", "factors", "powers_of_two", "menu", "play", "button"}  # of a browser widget: the label is first
 SHOWN_AT = {  # calls whose strings at these places are read: the names of axes, a title
     "plot_lines": (1, 2, 3),
     "plot_bars": (1, 2),
@@ -52,10 +53,10 @@ LONG_WORD = re.compile(r"(?:^|[\s(])[^\W\d_]{3,}(?:[\s,.:;)]|\0e?s\0|$)")
 SHORT_WORD = re.compile(r"(?:^|\0[,)]?)[ (]*(?:at|by|in|of|on|or|to) \0")  # between two holes, or before one
 C_SOURCE = re.compile(r"#include|__global__|__device__|extern \"C\" [{_]|\bfloat\* |; +//|;\n")
 CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\*-)")
-MARK, EXAMPLE = re.compile(r"#+ *(?:-{3,} *)?"), "#    "
+MARK = re.compile(r"#+ *(?:-{3,} *)?")
 LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 NAMED = re.compile(r"\s*\w+(?: …)? {2,}\S")  # a line of a docstring's list: a name, blanks, and what it is
-AFTER_CODE = re.compile(r"  # noqa.*$| # type: ignore.*$")
+WRITTEN = ("comment", "docstring")  # kinds of units that only readers of a source see
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,27 @@ def units(text: str, words: Words, width: int = 120) -> list[Unit]:
     return sorted(found, key=lambda unit: unit.begin)
 
 
+def lines_shown(text: str, words: Words) -> set[int]:
+    """The lines of a module whose comments and docstrings are shown in a notebook or in the book's reference.
+
+    These are all kernels, the docstrings of what words.toml calls documented, and the module's own if it is code.
+    """
+    shown: set[int] = set()
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and (_is_kernel(node) or node.name in words.kernels):
+            shown.update(range(node.lineno, node.end_lineno + 1))
+        elif words.code if node is tree else getattr(node, "name", "") in words.documented:
+            shown.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    return shown
+
+
+def _is_kernel(function: ast.FunctionDef) -> bool:
+    """Whether a decorator registers it: @relu.kernel("numpy", …), @relu.array_kernel."""
+    called = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
+    return any(isinstance(each, ast.Attribute) and each.attr.endswith("kernel") for each in called)
+
+
 def _comments(source: Source, width: int) -> Iterator[Unit]:
     """Comments; lines below one another are one unit."""
     tokens = [t for t in tokenize.generate_tokens(io.StringIO(source.plain).readline) if t.type == tokenize.COMMENT]
@@ -113,16 +135,16 @@ def _goes_on(block: list[tokenize.TokenInfo], token: tokenize.TokenInfo) -> bool
     below = token.start[0] == last.start[0] + 1 and token.start[1] == last.start[1]
     alone = all(not each.line[: each.start[1]].strip() for each in (last, token))
     text = token.string[1:]
-    apart = any("---" in each.string or each.string.startswith(EXAMPLE) for each in (last, token))
+    apart = any("---" in each.string for each in (last, token))
     return below and alone and not apart and text.strip() != "" and not LIST_ITEM.match(text)
 
 
 def _comment(source: Source, block: list[tokenize.TokenInfo], width: int) -> Iterator[Unit]:
     while len(block) > 1 and not block[0].string.strip("# "):
         block = block[1:]
-    if not block or CODE_COMMENT.match(block[0].string) or block[0].string.startswith(EXAMPLE):
+    if not block or CODE_COMMENT.match(block[0].string):
         return
-    text = AFTER_CODE.sub("", joined(MARK.sub("", token.string, count=1) for token in block).strip())
+    text = joined(MARK.sub("", token.string, count=1) for token in block).strip()
     if not WORD.search(text):
         return
     row, column = block[0].start
@@ -254,11 +276,11 @@ def _is_head(node: ast.expr, above: list[ast.AST]) -> bool:
 
 
 def _is_label(node: ast.expr, parent: ast.AST) -> bool:
-    """Whether it is the label of a control: drawn.slider("rate", …); in the playground the name comes first."""
+    """Whether it is the label of a control: widget.slider("rate", …); in the playground the name comes first."""
     if not isinstance(parent, ast.Call) or node not in parent.args:
         return False
-    if isinstance(parent.func, ast.Attribute) and isinstance(parent.func.value, ast.Name):
-        return parent.func.value.id == "drawn" and parent.args[0] is node
+    if isinstance(parent.func, ast.Attribute):
+        return parent.func.attr in LABELLED and parent.args[0] is node
     return isinstance(parent.func, ast.Name) and parent.func.id in CONTROLS and node in parent.args[1:3]
 
 

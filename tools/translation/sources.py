@@ -27,8 +27,8 @@ class Source:
     units: tuple[Unit, ...]
 
     def contexts(self, unit: Unit) -> tuple[str, ...]:
-        """The names by which a translation may be for this place alone: the file's, or the cell's in a notebook."""
-        return (self.file, f"{self.file}#{unit.place}")
+        """The names by which a translation may be for this place alone: the room's, the file's, a notebook's cell's."""
+        return (self.catalogue, self.file, f"{self.file}#{unit.place}")
 
 
 def collect(root: Path) -> list[Source]:

@@ -36,7 +36,7 @@ VARIABLE = "NNCOURSE_START"  # in the environment: the socket of the process tha
 
 
 def guard(program: Sequence[str], told: Told, patience: float) -> int:
-    """Run Python with these arguments as a child, which finds that it is guarded; its exit status."""
+    """Run the program as a child, which finds that it is guarded; its exit status."""
     try:
         return _guard(program, told, patience)
     finally:
@@ -53,8 +53,7 @@ def _guard(program: Sequence[str], told: Told, patience: float) -> int:
     errors = None if told.rank == 0 else heartbeat.nameless_file()
     environment = os.environ | {heartbeat.VARIABLE: str(memory.fileno())}
     # All open files are inherited, since one of them may lead to the launcher. Ctrl-C comes from here alone.
-    command = [sys.executable, *program]
-    process = subprocess.Popen(command, env=environment, stderr=errors, close_fds=False, process_group=0)
+    process = subprocess.Popen(program, env=environment, stderr=errors, close_fds=False, process_group=0)
     heart = Heartbeat(memory.fileno())
     watch = Watch(heart, psutil.Process(process.pid), patience)
     problem, launcher = "", os.getppid()

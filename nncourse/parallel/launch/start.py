@@ -35,7 +35,7 @@ Work = Callable[[Heartbeat | None], int]
 
 
 def run(program: Sequence[str], processes: int | None, patience: float, work: Work) -> int:
-    """Do work(heart) in this process, or have Python do it with these arguments in several; the exit status.
+    """Do work(heart) in this process, or have the program, with its arguments, do it in several; the exit status.
 
     `heart` is None in a process that learns alone.
     """
@@ -130,7 +130,7 @@ def _start(program: Sequence[str], processes: int) -> int:
         listening.listen(processes)
         said = stack.enter_context(heartbeat.nameless_file())  # what mpiexec itself says
         started = subprocess.Popen(
-            [*command, sys.executable, *program],
+            [*command, *program],
             env=environment | {guard.VARIABLE: f"{folder}/start"},
             stdin=subprocess.DEVNULL,
             stdout=said,
