@@ -1,5 +1,8 @@
 # make lab     sets the course up in .venv and opens JupyterLab at your copy of the notebooks, my_notebooks/
-# make test    sets the course up, the tests' packages included, and runs all tests (ARGS="-k dense" runs some)
+# make test    sets the course up, the tests' packages included, and runs what judges a commit within ten minutes
+#              (FILES="tests/test_dense.py" runs some files, ARGS="-k dense" some tests; these two for test-full too)
+# make test-full     runs all tests that need no installation, within the hour
+# make test-release  runs what only a release must pass
 # make book    sets the course up, and makes the web book: build/book/html (ARGS="--address URL" names the clone's address)
 # make setup   what make test needs, without running it
 # make shared  sets the course up for all users of a machine (docs/jupyterhub.md)
@@ -10,36 +13,52 @@
 
 PYTHON ?= python3
 ARGS ?=
+FILES ?=
 
 # Nothing of another installation may leak in: neither its packages nor its Jupyter kernels.
 unexport PYTHONPATH PYTHONHOME
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
-.PHONY: lab test book setup shared notebooks locks python
+.PHONY: lab test test-full test-release style book setup shared notebooks locks python
 
 lab: python
 	@$(PYTHON) tools/setup.py
 	@.venv/bin/python tools/lab.py
 
-# The notebooks run three ways: as handed out, with every second exercise solved, and with the others solved. So each
-# exercise is met solved and open. What goes into which process, and in which order, is said in conftest.py.
+# Which tests belong to quick, full and release is said in tests/tiers.py; what goes into which process, and in which
+# order, in conftest.py.
 PYTEST = .venv/bin/python -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder
 NBVAL = --nbval-lax --nbval-cell-timeout 300
-# Exit status 5: ARGS chose none of them.
-SOLVED = NNCOURSE_STRICT=1 $(PYTEST) notebooks $(NBVAL) $(ARGS) || [ $$? -eq 5 ]
+CHOSEN = $(or $(FILES),tests notebooks)
+NOTEBOOKS = $(filter notebooks% %.ipynb,$(CHOSEN))
+# The notebooks run as handed out, and with all exercises solved; in full also with every second one solved, and with the
+# others. Exit status 5: ARGS chose none of them.
+SOLVED = NNCOURSE_STRICT=1 $(PYTEST) $(NOTEBOOKS) $(NBVAL) $(ARGS) || [ $$? -eq 5 ]
 EVERY_SECOND = $$(.venv/bin/python -m nnclassroom.exercises.hints)
 THE_OTHERS = $$(.venv/bin/python -m nnclassroom.exercises.hints 1)
 
-test: export NNCOURSE_MY_KERNELS = $(CURDIR)/build/no_kernels
-test: export OMP_NUM_THREADS = 1
-test: setup
+test test-full test-release: export NNCOURSE_MY_KERNELS = $(CURDIR)/build/no_kernels
+test test-full test-release: export OMP_NUM_THREADS = 1
+
+test: setup style
+	$(PYTEST) --tier quick $(CHOSEN) $(NBVAL) $(ARGS)
+	$(if $(NOTEBOOKS),NNCOURSE_SOLVE=all $(SOLVED))
+
+test-full: setup style
+	$(PYTEST) --tier full $(CHOSEN) $(NBVAL) $(ARGS)
+	$(if $(NOTEBOOKS),NNCOURSE_SOLVE=all $(SOLVED))
+	$(if $(NOTEBOOKS),solve=$(EVERY_SECOND) && NNCOURSE_SOLVE=$$solve $(SOLVED))
+	$(if $(NOTEBOOKS),solve=$(THE_OTHERS) && NNCOURSE_SOLVE=$$solve $(SOLVED))
+
+test-release: setup
+	rm -rf build/no_kernels
+	$(PYTEST) --tier release $(or $(FILES),tests) $(ARGS)
+
+style: setup
 	.venv/bin/python -m ruff check nncourse nnclassroom cuda_on_cpu tests tools book benchmarks slurm hub notebooks conftest.py
 	.venv/bin/python -m ruff format --check --quiet nncourse nnclassroom cuda_on_cpu tests tools book benchmarks slurm hub notebooks conftest.py
 	.venv/bin/python -m mypy
 	rm -rf build/no_kernels
-	$(PYTEST) tests notebooks $(NBVAL) $(ARGS)
-	solve=$(EVERY_SECOND) && NNCOURSE_SOLVE=$$solve $(SOLVED)
-	solve=$(THE_OTHERS) && NNCOURSE_SOLVE=$$solve $(SOLVED)
 
 book: python
 	@$(PYTHON) tools/setup.py book

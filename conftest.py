@@ -1,4 +1,4 @@
-"""How tests and notebooks are distributed over processes, and how a notebook's Jupyter kernel is started.
+"""Which tests run (--tier), how they and notebooks are distributed over processes, and how a Jupyter kernel is started.
 
 Seldom a Jupyter kernel fails to start, for example because another process has taken the port, and every cell of the
 notebook would fail. So it is started again, with a warning in pytest's summary.
@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parent
 STARTS = 3
 MOST_PROCESSES = 4
 WAITING = ("test_slurm.py", "test_browser.py", "test_browser_figures.py")  # they wait for others more than they compute
+CHOICE = pytest.StashKey()
 # Many short tests that share little.
 APART = ("test_answers.py", "test_forgeries.py", "test_judge.py", "test_operations.py", "test_wrong_kernels.py")
 
@@ -45,13 +47,61 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     folder = ROOT / "notebooks"
     if collection_path.parent != folder or not collection_path.is_dir():
         return None
-    named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
-    return None if any(collection_path in (path, *path.parents) for path in named) else True
+    return None if any(collection_path in (path, *path.parents) for path in _named(config)) else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long as a whole comes first, and what goes where a process is free last: so all end together."""
-    items.sort(key=lambda item: _turn(_file(item.nodeid)))
+def _named(config: pytest.Config) -> list[Path]:
+    """The files and folders on the command line."""
+    return [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", default="", help="which tests run, quick, full or release: see tests/tiers.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from tests import tiers
+
+    if config.option.tier not in ("", *tiers.TIERS):
+        raise pytest.UsageError(f"--tier: wanted one of {', '.join(tiers.TIERS)}, got {config.option.tier!r}")
+    files = [path.relative_to(ROOT).as_posix() for path in _named(config) if path.is_file() and ROOT in path.parents]
+    config.stash[CHOICE] = tiers.choose(ROOT, config.option.tier, files)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return str(config.stash[CHOICE])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the tier does not want.
+
+    What takes long as a whole comes first, and what goes where a process is free last: so all end together. Of the
+    notebooks the later ones take longer.
+    """
+    from tests import tiers
+
+    notebooks = [item for item in items if _file(item.nodeid).endswith(".ipynb")]
+    later_first = {file: -number for number, file in enumerate(dict.fromkeys(_file(item.nodeid) for item in notebooks))}
+    items.sort(key=lambda item: (_turn(_file(item.nodeid)), later_first.get(_file(item.nodeid), 0)))
+    gone = tiers.left_out([tiers.of_item(item) for item in items], config.stash[CHOICE])
+    if any(gone):
+        config.hook.pytest_deselected(items=[item for item, out in zip(items, gone, strict=True) if out])
+        items[:] = [item for item, out in zip(items, gone, strict=True) if not out]
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count them, with -k too, for pytest_testnodedown(): by itself xdist does not tell."""
+    output = getattr(items[0].config, "workeroutput", None) if items else None
+    if output is not None:
+        output["deselected"] = output.get("deselected", 0) + len(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error) -> None:
+    """The summary tells how many tests were left out. Each process has left out the same."""
+    count = getattr(node, "workeroutput", {}).get("deselected", 0)
+    if count:
+        node.config.pluginmanager.get_plugin("terminalreporter").stats["deselected"] = [SimpleNamespace()] * count
 
 
 def _file(nodeid: str) -> str:

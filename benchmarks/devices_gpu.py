@@ -222,8 +222,8 @@ def of_nncourse(setting: Setting, world: Any, port: int) -> tuple[list[tuple[lis
     from nncourse.group import Alone
     from nncourse.model.data_parallel import data_parallel_epoch
     from nncourse.model.layers import Turn
+    from nncourse.model.optimizers import SGD
     from nncourse.model.resnet import resnet
-    from nncourse.model.updates import SGD
     from nncourse.parallel.mpi import MPIGroup
 
     if setting.device == "gpu":
@@ -232,7 +232,7 @@ def of_nncourse(setting: Setting, world: Any, port: int) -> tuple[list[tuple[lis
         Group(world)  # takes this process's GPU, before anything is made on it
     else:
         Group = lambda communicator: MPIGroup("cpu", communicator)  # noqa: E731
-    backend, update = make_backend(setting.device), SGD()
+    backend, optimizer = make_backend(setting.device), SGD()
     network = resnet(setting.depth, CLASSES, 1, 0, setting.height, setting.width).on(backend)
     X, labels = images_for(setting, world.Get_rank())
     X_there, Y_there = backend.to_device(X), backend.to_device(np.eye(CLASSES, dtype=np.float32)[labels])
@@ -243,7 +243,7 @@ def of_nncourse(setting: Setting, world: Any, port: int) -> tuple[list[tuple[lis
         def step(count: int) -> None:
             # As if all held the same images: a member takes its shard, and never looks at the others' rows.
             order = backend.to_device(np.resize(np.arange(len(X)), count * size))
-            data_parallel_epoch(network, X_there, Y_there, order, size, RATE, backend, update, Turn(), group)
+            data_parallel_epoch(network, X_there, Y_there, order, size, RATE, backend, optimizer, Turn(), group)
             devices.synchronise(backend.device)
 
         return step

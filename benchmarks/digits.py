@@ -144,12 +144,14 @@ def examined(trainer: Trainer, problem: Problem, with_accuracy: bool = True) -> 
 
 def difference_of(found: np.ndarray, problem: Problem) -> tuple[float, float]:
     """After the first steps: the largest |found − truth|, and ‖found − truth‖ / ‖truth − initial parameters‖."""
+    from nncourse.calls import ADAM
     from nncourse.epochs.convolutional import convolutional_adam_epoch
 
     before = problem.parameters.astype(np.float64)
     X, Y = (array[: CHECKED * problem.batch].astype(np.float64) for array in (problem.X, problem.Y))
     state = before, np.zeros_like(before), np.zeros_like(before)
-    truth, *_ = convolutional_adam_epoch.truth(*state, problem.architecture, X, Y, problem.batch, RATE, 0)
+    given = problem.architecture, X, Y, problem.batch, RATE, 0, *ADAM.values()
+    truth, *_ = convolutional_adam_epoch.reference(*state, *given)
     off = found - truth
     return float(abs(off).max()), float(np.linalg.norm(off) / np.linalg.norm(truth - before))
 
@@ -168,29 +170,30 @@ def ours(backend_name: str, kernel: str) -> Callable:
     def make(problem: Problem) -> Trainer:
         from nncourse import device as devices
         from nncourse.backend import choose
+        from nncourse.calls import ADAM
+        from nncourse.model.optimizers import Adam
         from nncourse.model.training import train_step_by_step
-        from nncourse.model.updates import Adam
 
         backend = choose(backend_name, convolutional_adam_epoch=kernel)
-        network, update = problem.network.on(backend), Adam()
+        network, optimizer = problem.network.on(backend), Adam()
         there, X, Y = network.flat_parameters, backend.to_device(problem.X), backend.to_device(problem.Y)
-        update.state = {name: backend.to_device(np.zeros_like(problem.parameters)) for name in update.remembers}
+        optimizer.state = {name: backend.to_device(np.zeros_like(problem.parameters)) for name in optimizer.remembers}
 
         def begin() -> None:
             there[...] = backend.to_device(problem.parameters)
-            for array in update.state.values():
+            for array in optimizer.state.values():
                 array.fill(0)
-            update.steps = 0
+            optimizer.steps = 0
 
         def train(steps: int) -> None:
             rows = slice(steps * problem.batch)
             if kernel == "steps":
-                train_step_by_step(network, X[rows], Y[rows], problem.batch, RATE, backend, update)
+                train_step_by_step(network, X[rows], Y[rows], problem.batch, RATE, backend, optimizer)
             else:
-                state = [update.state[name] for name in update.remembers]
-                given = problem.architecture, X[rows], Y[rows], problem.batch, RATE, update.steps
+                state = [optimizer.state[name] for name in optimizer.remembers]
+                given = problem.architecture, X[rows], Y[rows], problem.batch, RATE, optimizer.steps, *ADAM.values()
                 backend.convolutional_adam_epoch(there, *state, *given)
-                update.steps += steps
+                optimizer.steps += steps
             if backend.device == "gpu":
                 import cupy
 

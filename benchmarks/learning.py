@@ -12,8 +12,8 @@ from nncourse import datasets
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import Adam, make_schedule
 from nncourse.model.training import train
-from nncourse.model.updates import Adam, make_schedule
 
 MNIST = {"epochs": 30, "batch_size": 10, "learning_rate": 3.0}  # as in Nielsen's book, except the initial weights
 MNIST_SAMPLES = 50_000  # the book uses the other 10,000 of the training set for validation
@@ -82,10 +82,10 @@ def digits(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "o
         stops = sorted({1, epochs}) if schedule == "constant" else [epochs]
         for seed in range(seeds):
             network = make_network(DIGITS_WORDS, "relu", "categorical_cross_entropy", seed=seed)
-            update, done, seconds = Adam(), 0, 0.0
+            optimizer, done, seconds = Adam(), 0, 0.0
             for stop in stops:
                 history = train(
-                    network, X, Y, backend, epochs=stop - done, batch_size=DIGITS_BATCH, update=update,
+                    network, X, Y, backend, epochs=stop - done, batch_size=DIGITS_BATCH, optimizer=optimizer,
                     schedule=make_schedule(schedule, rate), seed=seed, epochs_done=done,
                 )  # fmt: skip
                 if history.kernel != kernel:

@@ -26,8 +26,8 @@ from nncourse.backend import Backend, choose
 from nncourse.errors import CourseError
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, training_step
+from nncourse.model.optimizers import SGD
 from nncourse.model.resnet import IMAGE, resnet, to_torchvision
-from nncourse.model.updates import SGD
 
 CLASSES, RATE = 9, 0.01
 CONVOLUTIONS = ("convolution_forward", "convolution_weight_gradient", "convolution_input_gradient")
@@ -66,9 +66,9 @@ def batch_of(rows: int, height: int, width: int) -> tuple[np.ndarray, np.ndarray
 
 def our_step(network: Network, X: np.ndarray, labels: np.ndarray, backend: Backend) -> tuple[Callable, Network]:
     """step(), and the network that it trains."""
-    there, update = network.on(backend), SGD()
+    there, optimizer = network.on(backend), SGD()
     there_X, Y = backend.to_device(X), backend.to_device(np.eye(CLASSES, dtype=np.float32)[labels])
-    return lambda calls=backend: training_step(there, there_X, Y, RATE, calls, update, Turn()), there
+    return lambda calls=backend: training_step(there, there_X, Y, RATE, calls, optimizer, Turn()), there
 
 
 def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray, device: str, by_timing: bool = True):

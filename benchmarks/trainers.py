@@ -63,7 +63,7 @@ def error_of(found, architecture, parameters, X, Y, batch: int, steps: int = CHE
     """‖found − truth‖ / ‖truth − initial parameters‖ after the first steps."""
     before = parameters.astype(np.float64)
     X, Y = (array[: steps * batch].astype(np.float64) for array in (X, Y))
-    truth = dense_sgd_epoch.truth(before, architecture, X, Y, batch, RATE)
+    truth = dense_sgd_epoch.reference(before, architecture, X, Y, batch, RATE)
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth - before))
 
 
@@ -77,8 +77,8 @@ def ours(backend_name: str, kernel: str) -> Callable:
         from nncourse import device as devices
         from nncourse.backend import choose
         from nncourse.model.network import with_parameters
+        from nncourse.model.optimizers import SGD
         from nncourse.model.training import train_step_by_step
-        from nncourse.model.updates import SGD
 
         backend = choose(backend_name, dense_sgd_epoch=kernel)
         there, X, Y = (backend.to_device(array.copy()) for array in (parameters, X, Y))

@@ -30,7 +30,7 @@ def picture(words: ModuleType) -> bytes:
 
 
 def _figures(words: ModuleType) -> tuple:
-    from nnclassroom.figures import common
+    from nnclassroom.figures import nb00 as figures
     from nncourse import datasets
     from nncourse.backend import choose
     from nncourse.model import metrics
@@ -45,9 +45,9 @@ def _figures(words: ModuleType) -> tuple:
     history = train(network, X, training.Y, backend, validation=(X_test, test.Y), **options)
     M = metrics.confusion(network, X_test, test.Y, backend)
     return (
-        common.plot_network(SIZES, words.FRONT_NETWORK),
-        common.plot_history(history, words.FRONT_COST),
-        common.plot_confusion(M, test.classes, words.FRONT_TEST),
+        figures.plot_network(SIZES, words.FRONT_NETWORK),
+        figures.plot_history(history, words.FRONT_COST),
+        figures.plot_confusion(M, test.classes, words.FRONT_TEST),
     )
 
 

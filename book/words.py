@@ -39,7 +39,7 @@ REFERENCE_INTRODUCTION = """\
 An *operation* is an equation with a contract: which arrays go in, and what comes out. A *kernel* is one way to compute
 it, on one device. These pages are made from the package itself: every kernel that it holds, with its source.
 
-In a notebook `print(dense_forward)` lists an operation's kernels, and `dense_forward.check("tiled")` compares one with
+In a notebook `print(dense_forward)` lists an operation's kernels, and `check(dense_forward, "tiled")` compares one with
 the truth. Below each CUDA kernel stands the picture of its memory accesses on small arrays, as `picture.show` draws
 it."""
 SPOILERS = """\

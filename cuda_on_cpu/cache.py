@@ -23,8 +23,8 @@ def is_there(path: Path) -> bool:
 
 
 def cache_folder(name: str) -> Path:
-    """A folder of that name for kept files; UserError if there can be none."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nncourse" / name
+    """A folder for kept files, named from the user's cache folder; UserError if there can be none."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

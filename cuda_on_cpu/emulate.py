@@ -10,11 +10,12 @@ import struct
 import sys
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from cuda_on_cpu.arguments import checked, in_three
 from cuda_on_cpu.errors import UserError, refuse_unknown
 from cuda_on_cpu.faults import EmulationError, Fault, read
 from cuda_on_cpu.processes import Child, conversation, empty
@@ -45,6 +46,26 @@ CRASHES = {
 }
 
 
+def launch(
+    source: CudaSource,
+    function: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    arguments: Sequence,
+    shared_bytes: int = 0,
+    **options: Any,
+) -> None:
+    """Run the kernel `function` on `grid` blocks of `block` threads each; arrays that are not const change in place.
+
+    `arguments` are NumPy arrays and numbers in the order in which the kernel declares them, `shared_bytes` the size of
+    dynamic shared memory, `options` those of run(): order, seed, time_limit, races, record, constants.
+
+    Raises UserError for arguments or sizes that do not fit, EmulationError for a mistake of the kernel.
+    """
+    passed = checked(source, function, grid, block, arguments, shared_bytes)
+    run(source, function, in_three(grid), in_three(block), passed, shared_bytes, **options)
+
+
 def run(
     source: CudaSource,
     function: str,
@@ -63,7 +84,7 @@ def run(
 ) -> None:
     """Run a kernel on the CPU. Arrays whose parameter is not const are changed in place.
 
-    The arguments have been checked by launch.py. Blocks run one after the other, and so do threads between two
+    The arguments have been checked. Blocks run one after the other, and so do threads between two
     barriers: `order` is "forward", "reverse" or "shuffled", the last one determined by `seed`. `time_limit` is in
     seconds.
 

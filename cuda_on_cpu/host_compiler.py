@@ -66,7 +66,7 @@ def _make_library(text: str, options: Sequence[str], library: Path) -> None:
         result = compiled(c_compiler(), step, library.parent)
         if result.returncode:
             first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip())
-            raise UserError(f"the C compiler {c_compiler()[0]} refuses a text of the course: {first}")
+            raise UserError(f"the C compiler {c_compiler()[0]} refuses the text: {first}")
 
 
 @functools.cache
@@ -122,4 +122,4 @@ def run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess
 def kept(folder: str, suffix: str, compiler: Sequence[str], *made_of: str) -> Path:
     """Where a file is kept that is made of these texts and options, by this compiler."""
     key = "\0".join([*made_of, *compiler, said_by(*compiler, "--version")])
-    return cache_folder(folder) / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)
+    return cache_folder(f"cuda_on_cpu/{folder}") / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)

@@ -2,7 +2,7 @@
 // errors, and launches without barriers, one thread after the other. host_program.py puts it before the program and
 // writes launch(grid, block, …) for <<<grid, block>>>. AddressSanitizer watches what the kernels touch.
 //
-// The kernels of the course run on the other emulator, cuda_on_cpu.h, which knows barriers, warps and races.
+// Kernels alone run on the other emulator, cuda_on_cpu.h, which knows barriers, warps and races.
 #pragma once
 #include <cmath>
 #include <cstdlib>

@@ -287,4 +287,4 @@ def line_in(report: str, source: CudaSource) -> int:
 
 def read_in_a_sandbox() -> list[Path]:
     """What the compiler and the programs read besides the folder that they write to: headers, and what is kept."""
-    return [*PARTS, cache_folder("emulator_parts"), cache_folder("emulator")]
+    return [*PARTS, cache_folder("cuda_on_cpu/emulator_parts"), cache_folder("cuda_on_cpu/emulator")]

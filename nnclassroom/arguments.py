@@ -1,10 +1,14 @@
-"""What argparse itself says, in the language of the course: its headings, its own help, and its errors."""
+"""Command lines: a parser whose errors are one line, in the language of the course, and what it reads."""
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# By the text that argparse looks up with gettext. English says the same.
+from nncourse.errors import CourseError
+
+PROGRAM = (sys.executable, "-m", "nnclassroom")  # how other processes start `nncourse`
+# What argparse says itself, by the text that it looks up with gettext. English says the same.
 ARGPARSE_WORDS = {
     "usage: ": "usage: ",
     "positional arguments": "positional arguments",
@@ -22,12 +26,41 @@ ARGPARSE_WORDS = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that speaks the language of the course and raises its errors as a CourseError, without the usage."""
+
+    def __init__(self, *arguments, **options):
+        with _in_our_words():
+            super().__init__(*arguments, **options)
+
+    def parse_known_args(self, *arguments, **options):
+        with _in_our_words():
+            return super().parse_known_args(*arguments, **options)
+
+    def error(self, message: str):
+        raise CourseError(f"{message} (see {self.prog} --help)" if self.add_help else message)
+
+
 @contextmanager
-def in_our_words() -> Iterator[None]:
-    """Within it argparse speaks the language of the course: parsers are made there, and parse there."""
+def _in_our_words() -> Iterator[None]:
     before = argparse._  # type: ignore[attr-defined]  # the name by which argparse calls gettext
     argparse._ = lambda text: ARGPARSE_WORDS.get(text) or before(text)  # type: ignore[attr-defined]
     try:
         yield
     finally:
         argparse._ = before  # type: ignore[attr-defined]
+
+
+def number(text: str) -> float:
+    """A number of the command line, as float."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wanted a number such as 0.01, with a point; got {text!r}") from None
+
+
+def whole(text: str) -> int:
+    """A whole number of the command line, from 0."""
+    if not (text.isdecimal() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"wanted a whole number from 0 to 999999999; got {text!r}")
+    return int(text)

@@ -6,7 +6,7 @@ Styles are inline because JupyterLab removes <style> from the saved outputs of a
 import base64
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from types import ModuleType
 
@@ -53,6 +53,18 @@ def cells(texts: Sequence[str], columns: int = 0, tag: str = "td", words: int = 
         span = f' colspan="{left}"' if wide else ""
         row += f'<{tag}{span} style="padding:.1em .7em;text-align:{side};background:none">{escape(text)}</{tag}>'
     return f"<tr>{row}</tr>"
+
+
+def table(lines: Sequence[Sequence[str]], heads: Sequence[str] = (), words: int = 1) -> str:
+    """A table as wide as the page, with `heads` over its columns; rows as cells() makes them."""
+    head = f"<thead>{cells(heads, tag='th', words=words)}</thead>" if heads else ""
+    body = "".join(cells(line, len(heads), words=words) for line in lines)
+    return f'<table class="whole">{head}{body}</table>'
+
+
+def paragraphs(texts: Iterable[str]) -> str:
+    """Each text that says something as a paragraph."""
+    return "".join(f"<p>{escape(text)}</p>" for text in texts if text)
 
 
 def image(figure, text: str, whole: bool = False) -> str:

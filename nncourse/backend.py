@@ -58,7 +58,7 @@ class Backend(Calls):
         """The kernels that compute whole epochs, by operation. They are imported here, when they are first wanted."""
         if self.fused == STEPS and not self.asked_epochs:
             return {}
-        usual = {name: operation.kernels.get(self.fused) for name, operation in epochs().items()}
+        usual = {name: operation.kernels.get(self.fused) for name, operation in epochs(self.device == "gpu").items()}
         return {name: kernel for name, kernel in {**usual, **self.asked_epochs}.items() if kernel}
 
     def __getattr__(self, name: str) -> Any:
@@ -84,16 +84,20 @@ class Backend(Calls):
 
 
 def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrides: str | Kernel) -> Backend:
-    """The backend `name`: "loops", "numpy" or "numba" on the CPU, "cupy" or "cuda" on the GPU.
+    """A backend: one kernel for every operation, all on one device.
 
+    name: "loops", "numpy" or "numba" on the CPU, "cupy" or "cuda" on the GPU.
     emulate: run CUDA kernels on the CPU, thread by thread: very slow, for seeing that they are right without a GPU.
     kept: what gives kernels to take in the place of the family's; nnclassroom's choose() hands over a student's.
-    overrides: a kernel for an operation, or its name: choose("cuda", dense_forward="tiled").
+    overrides: a kernel for an operation, or its name.
 
     Whole epochs are computed by one fused kernel where there is one; but step by step where a kernel of an operation
     was chosen or kept, and where that is asked for: choose("numpy", dense_sgd_epoch="steps").
 
-    Raises CourseError for unknown names and mixed devices.
+    Raises CourseError for unknown names, for mixed devices, and for a GPU that is not there.
+
+    >>> nncourse.choose("numpy", dense_forward="loops").kernels["dense_forward"].name
+    'loops'
     """
     refuse_unknown("a backend", name, DEVICES)
     device = DEVICES[name]

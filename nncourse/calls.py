@@ -1,13 +1,26 @@
 """What a backend can be asked: a method for each operation, for editors and type checkers.
 
 Made by tools/calls.py from the operations' contracts: change these, not this file. A Backend of backend.py has
-a kernel in the place of each method.
+a kernel in the place of each method. Beside the methods stands what networks have to know of the operations.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 Array = Any  # a NumPy array on the CPU, a CuPy array on a GPU
+
+# The activations, and what each of their outputs is computed from: a number of Z, or a row.
+ACTIVATIONS = {
+    "identity": "number",
+    "step": "number",
+    "sigmoid": "number",
+    "tanh": "number",
+    "relu": "number",
+    "leaky_relu": "number",
+    "softplus": "number",
+    "softmax": "row",
+}
+ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-08}  # what stands in adam_update
 
 
 class Calls:
@@ -448,6 +461,41 @@ class Calls:
         """M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε).
 
         W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 () -> W (*n), M (*n), V (*n)
+        """
+        raise NotImplementedError
+
+    def general_adam_update(
+        self,
+        W: Array,
+        G: Array,
+        M: Array,
+        V: Array,
+        rate: float,
+        c1: float,
+        c2: float,
+        beta1: float,
+        beta2: float,
+        epsilon: float,
+    ) -> tuple[Array, Array, Array]:
+        """M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε).
+
+        W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 (), beta1 (), beta2 (), epsilon () -> W (*n), M (*n), V (*n)
+        """
+        raise NotImplementedError
+
+    def rmsprop_update(
+        self, W: Array, G: Array, V: Array, rate: float, beta: float, epsilon: float
+    ) -> tuple[Array, Array]:
+        """V ← β V + (1 − β) G², W ← W − η G / (√V + ε).
+
+        W (*n), G (*n), V (*n), rate (), beta (), epsilon () -> W (*n), V (*n)
+        """
+        raise NotImplementedError
+
+    def adagrad_update(self, W: Array, G: Array, V: Array, rate: float, epsilon: float) -> tuple[Array, Array]:
+        """V ← V + G², W ← W − η G / (√V + ε).
+
+        W (*n), G (*n), V (*n), rate (), epsilon () -> W (*n), V (*n)
         """
         raise NotImplementedError
 

@@ -27,29 +27,27 @@ IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, nor
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, confusion)
 
 
-def epoch_topics() -> tuple[ModuleType, ...]:
-    """The modules of epochs/. They are imported when training first asks for them, or a user by name."""
+def epoch_topics(gpu: bool = True) -> tuple[ModuleType, ...]:
+    """The modules of epochs/, imported when training first asks for them, or a user by name.
+
+    Without `gpu` those alone with which the backends numpy and numba train.
+    """
+    from nncourse.epochs import convolutional, convolutional_cpu, dense, dense_cpu
+
+    usual = (dense, dense_cpu, convolutional, convolutional_cpu)
+    if not gpu:
+        return usual
     from nncourse.epochs import (
-        convolutional,
-        convolutional_cpu,
         convolutional_graph,
         convolutional_loops,
         convolutional_one_kernel,
-        dense,
-        dense_cpu,
         dense_graph,
         dense_one_kernel,
         dense_plain,
     )
 
-    images = (
-        convolutional,
-        convolutional_cpu,
-        convolutional_loops,
-        convolutional_graph,
-        convolutional_one_kernel,
-    )
-    return (dense, dense_cpu, dense_plain, dense_graph, dense_one_kernel, *images)
+    images = (convolutional_loops, convolutional_graph, convolutional_one_kernel)
+    return (*usual, dense_plain, dense_graph, dense_one_kernel, *images)
 
 
 def defined_in(modules: Iterable[ModuleType]) -> dict[str, Operation]:
@@ -63,13 +61,20 @@ def operations() -> dict[str, Operation]:
     return defined_in(TOPICS)
 
 
-def epochs() -> dict[str, Operation]:
-    """The operations that compute a whole epoch of training at once, by name. A backend may do without."""
-    return defined_in(epoch_topics())
+def epochs(gpu: bool = True) -> dict[str, Operation]:
+    """The operations that compute a whole epoch of training at once, by name. A backend may do without.
+
+    Without `gpu` they have at least the kernels numpy and numba.
+    """
+    return defined_in(epoch_topics(gpu))
 
 
 def find(name: str) -> Operation:
-    """The operation of that name; CourseError lists those there are."""
+    """The operation of that name. Raises CourseError, with the names that there are, for another.
+
+    >>> nncourse.find("dense_forward").size_names
+    ('batch', 'n_in', 'n_out')
+    """
     known = operations()
     if name not in known:
         known |= epochs()

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from nncourse import datasets_silhouettes as shapes
 from nncourse.datasets_csv import Rows, fetch, read_idx, read_table
 from nncourse.errors import CourseError, nearest, refuse_unknown
 from nncourse.language import ROOT
@@ -259,6 +258,8 @@ def silhouettes(
         raise CourseError(f"wanted {wanted}; got {n_per_class}, {height} and {width}")
     if dtype not in (np.float32, np.uint8):
         raise CourseError(f"wanted pixels of dtype np.float32 or np.uint8; got {dtype}")
+    from nncourse import datasets_silhouettes as shapes
+
     samples, classes = n_per_class * len(shapes.CLASSES), len(shapes.CLASSES)
     labels = np.random.default_rng(seed).permutation(samples) % classes
     X = shapes.drawn(labels, height, width, seed).reshape(samples, -1)
@@ -311,6 +312,19 @@ def mnist_or_digits(part: str = "train", name: str = "mnist") -> Dataset:
     digits = load("digits")
     parts = split(replace(digits, X=digits.X / np.float32(16)), 0.2)
     return parts[0 if part == "train" else 1]
+
+
+def credit_card_or_standin() -> tuple[Dataset, Dataset]:
+    """The credit-card transactions to train with and to test with, of 30 features; class 1 is fraud.
+
+    The real ones are cc/CC_train.csv and cc/CC_test.csv in the folder that NNCOURSE_DATA names. Where one is missing,
+    both are parts of the synthetic "credit_card_standin", a fifth to test with.
+    """
+    files = [Path(os.environ.get("NNCOURSE_DATA", "")) / "cc" / f"CC_{part}.csv" for part in ("train", "test")]
+    if os.environ.get("NNCOURSE_DATA") and all(file.is_file() for file in files):
+        training, test = (load(file, inputs=30, outputs=1) for file in files)
+        return training, test
+    return split(load("credit_card_standin"), 0.2, seed=1)
 
 
 def _refuse_other_parts(part: str, name: str) -> None:

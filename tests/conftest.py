@@ -18,6 +18,15 @@ def gpu() -> str:
     return "gpu"
 
 
+def pytest_terminal_summary(terminalreporter) -> None:
+    """What tests that passed have to tell: by record_property("told", …)."""
+    for report in terminalreporter.getreports("passed"):
+        for name, text in report.user_properties:
+            if name == "told":
+                terminalreporter.section(report.nodeid.rpartition("::")[2])
+                terminalreporter.write_line(text)
+
+
 @pytest.fixture
 def my_kernels(tmp_path, monkeypatch):
     """An empty my_kernels/ folder for one test."""

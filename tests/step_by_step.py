@@ -4,8 +4,8 @@ from nncourse import device
 from nncourse.backend import choose
 from nncourse.model.layers import Turn
 from nncourse.model.network import with_parameters
+from nncourse.model.optimizers import SGD
 from nncourse.model.training import train_step_by_step
-from nncourse.model.updates import SGD
 
 
 def steps(parameters, architecture, X, Y, batch, rate, backend=None):

@@ -12,10 +12,23 @@ from nnclassroom.exercises.hints import exercises
 from nnclassroom.judge.check import Verdict
 from nnclassroom.notebook import cuda_cell, exercise
 from nncourse import device
+from tests.tiers import many
 
 FILES = sorted((Path(__file__).parent / "wrong_answers").glob("*.toml"))
 RIGHT = tomllib.loads((Path(__file__).parent / "right_answers.toml").read_text("utf-8"))["right"]
-WRONG = [wrong for file in FILES for wrong in tomllib.loads(file.read_text("utf-8"))["wrong"]]
+WRONG = [wrong | {"file": file.stem} for file in FILES for wrong in tomllib.loads(file.read_text("utf-8"))["wrong"]]
+
+
+def name_of(wrong: dict) -> str:
+    return f"{wrong['operation']}-{wrong['kernel']}-{wrong['mistake']}".replace(" ", "-")
+
+
+def exercise_of(answer: dict) -> tuple[str, str]:
+    return answer["operation"], answer["kernel"]
+
+
+def operation_of(answer: dict) -> str:
+    return answer["operation"]
 
 
 def judged(answer: dict) -> Verdict | None:
@@ -30,8 +43,8 @@ def judged(answer: dict) -> Verdict | None:
 
 def test_each_exercise_has_a_right_one_and_several_wrong_ones():
     blanks = [(blank.operation, blank.kernel) for blank in exercises()]
-    assert [(right["operation"], right["kernel"]) for right in RIGHT] == blanks
-    count = Counter((wrong["operation"], wrong["kernel"]) for wrong in WRONG)
+    assert [exercise_of(right) for right in RIGHT] == blanks
+    count = Counter(map(exercise_of, WRONG))
     assert set(count) == set(blanks) and min(count.values()) >= 3
 
 
@@ -41,9 +54,7 @@ def test_a_right_answer(right):
     assert verdict, verdict.line
 
 
-@pytest.mark.parametrize(
-    "wrong", WRONG, ids=lambda w: f"{w['operation']}-{w['kernel']}-{w['mistake']}".replace(" ", "-")
-)
+@pytest.mark.parametrize("wrong", many(WRONG, name_of, exercise_of, operation_of, lambda wrong: wrong["file"]))
 def test_a_wrong_answer(wrong):
     """Where there is a GPU, it may say it first, in other words: `says_gpu`."""
     verdict = judged(wrong)

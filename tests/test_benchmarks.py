@@ -170,6 +170,7 @@ def test_a_run_is_saved_with_the_day(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES["cpu"].items() if case.sizes and not case.operation])
+@pytest.mark.full
 def test_contenders_on_the_cpu_take_steps_of_the_same_case(name):
     case = CASES["cpu"][name]
     X, Y = data(case)
@@ -183,6 +184,7 @@ def test_contenders_on_the_cpu_take_steps_of_the_same_case(name):
         assert times >= 1
 
 
+@pytest.mark.full
 def test_the_plain_c_program_runs_beside_the_others_and_is_right():
     """In the run on the CPU, and in the one on a machine with a GPU, where each is compared with the truth first."""
     if said := why_not("c"):
@@ -277,6 +279,7 @@ def test_contenders_are_asked_in_turn_and_the_missing_are_left_out():
     assert key == f"{cases[1]} / nncourse numpy, fused" and "dense layer" in found["left_out"][key]
 
 
+@pytest.mark.full
 def test_a_process_that_ends_or_is_wrong_says_so():
     with pytest.raises(workers.FailedError, match="status 3"):
         workers.asked_once(_ends, 3, 60)
@@ -375,6 +378,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.full
 def test_the_barriers_of_a_step_are_counted_right(name, emulator, monkeypatch, capsys):
     original = dense_one_kernel.source
 
@@ -392,6 +396,7 @@ def test_the_barriers_of_a_step_are_counted_right(name, emulator, monkeypatch, c
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.full
 def test_the_bytes_of_a_step_are_no_more_than_threads_ask_for(name, emulator):
     made, asked_for = LAYOUTS[name], []
     for steps in (1, 2):

@@ -43,6 +43,7 @@ def test_a_gpu_without_a_counter_leaves_the_energy_out():
 
 
 @MPI
+@pytest.mark.full
 def test_all_of_it_runs_on_the_cpu_with_two_processes(tmp_path, capfd):
     if devices_gpu.gpus_here():
         pytest.skip("there are GPUs here: run the benchmark itself")
@@ -64,6 +65,7 @@ def test_without_gpus_there_is_one_line(capsys):
 
 
 @MPI
+@pytest.mark.full
 def test_two_processes_on_the_cpu_are_compared_with_one(tmp_path, capfd):
     out = tmp_path / "found.json"
     options = ["--rounds", "1", "--rows", "16", "--samples", "64", "--out", str(out)]

@@ -49,6 +49,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.full
 def test_all_take_the_same_steps_in_an_epoch_and_begin_again(name, problem, truth):
     needed, make = FORMS[name]
     pytest.importorskip(needed)

@@ -67,7 +67,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-@pytest.fixture(scope="module", params=LANGUAGES)
+@pytest.fixture(scope="module", params=[pytest.param(language, marks=pytest.mark.full) for language in LANGUAGES])
 def book(request, spanish, tmp_path_factory):
     """Two notebooks, the topics `neuron` and `nb13` and a front page, built as one of two languages."""
     out, language = tmp_path_factory.mktemp("book"), request.param
@@ -109,6 +109,7 @@ def test_the_pages_are_in_their_language_and_its_notebooks_were_run(book):
 
 
 @needs_sphinx
+@pytest.mark.full
 def test_what_sphinx_warns_of_fails_the_build(tmp_path):
     cells = [new_markdown_cell("# 99 A page"), new_markdown_cell(r"A formula $\nosuchcommand{x}$.")]
     (tmp_path / "notebooks").mkdir()
@@ -142,6 +143,7 @@ def fetched(style):
 
 
 @needs_sphinx
+@pytest.mark.release
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: apt install chromium")
 def test_a_browser_fetches_nothing_and_finds_every_file(book):
     driver = pytest.importorskip("playwright.sync_api", reason="no Playwright here: the extra test brings it")

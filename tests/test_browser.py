@@ -31,28 +31,24 @@ SETTINGS = {  # no questions, no news, and a notebook that is drawn whole, so th
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
+pytestmark = pytest.mark.full
 CELLS = [
-    "import numpy as np\nfrom nnclassroom import widgets\n"
-    "from nnclassroom.widgets.playground import playground, taste\ntaste()",
+    "import numpy as np\nfrom nnclassroom import widgets\nwidgets.taste()",
     "widgets.neuron()",
     "widgets.activations()",
     "widgets.descent()",
     "y = np.arange(100) % 2\nwidgets.threshold(np.random.default_rng(0).random(100) / 2 + y / 2, y)",
-    "playground()",
-    "from nnclassroom import filter_by_hand\nfilter_by_hand.widget()",
-    """from nncourse import datasets
-from nnclassroom import drawing
-from nncourse.backend import choose
-from nncourse.model.network import make_network
-from nncourse.model.training import train
+    "widgets.playground.playground()",
+    "widgets.filter_by_hand.widget()",
+    """from nncourse import choose, datasets, make_network, train
 data, backend = datasets.load("digits"), choose("numpy")
 network = make_network([64, 64, 10], "relu", "categorical_cross_entropy", seed=1)
 train(network, data.X / 16, data.Y, backend, epochs=60, batch_size=32, learning_rate=0.2)
-drawing.pad(lambda image: network.predict(image.reshape(1, -1), backend)[0], side=8)""",
+widgets.digit_pad.pad(lambda image: network.predict(image.reshape(1, -1), backend)[0], side=8)""",
     "import os, time\nwhile not os.path.exists('go_on'):\n    time.sleep(0.01)\nprint('the last cell ran')",
-    "from nnclassroom import valley\nvalley.race()",
-    "from nnclassroom import downpour\ndownpour.downpour()",
-    "from nnclassroom import laws\nlaws.laws()",
+    "widgets.race.race()",
+    "widgets.downpour.downpour()",
+    "widgets.laws.laws()",
 ]
 RACE = len(CELLS) - 3
 BY_HAND = next(number for number, source in enumerate(CELLS) if "filter_by_hand" in source)

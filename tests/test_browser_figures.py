@@ -8,11 +8,12 @@ import pytest
 from PIL import Image
 from test_browser import PATIENCE, PICTURES, VIEW, browser, idle, jupyterlab, run_all  # noqa: F401, fixtures among them
 
+pytestmark = pytest.mark.full
 CELLS = [
-    "from nnclassroom import images, plots\nimport numpy as np\nfrom matplotlib import pyplot as plt",
-    "plots.plot_network((2, 3, 1))",
-    "figure, axes = plt.subplots()\naxes.plot([1, 2], [3, 5])\nplots.Described(figure, 'A line from 3 up to 5.')",
-    "images.plot({'white': np.ones((8, 8)), 'black': np.zeros((8, 8))}, 'Two images')",
+    "from nnclassroom.figures import images, nb00, nb02\nimport numpy as np\nfrom matplotlib import pyplot as plt",
+    "nb00.plot_network((2, 3, 1))",
+    "figure, axes = plt.subplots()\naxes.plot([1, 2], [3, 5])\nnb02.Described(figure, 'A line from 3 up to 5.')",
+    "images.plot_images({'white': np.ones((8, 8)), 'black': np.zeros((8, 8))}, 'Two images')",
 ]
 WORDS = ("2 inputs → 3 neurons → 1 neuron", "A line from 3 up to 5.", "Two images. Images with the range")
 

@@ -90,11 +90,7 @@ def smoothed(**more):
         "a (n,), k () int -> b (m,) where m = n - k + 1",
         reference=lambda a, k: np.convolve(a, np.ones(k) / k, "valid"),
         flops=None,
-        **more,
-        trial=Trial(
-            edge_cases=(),
-            sizes_to_check=[{"n": 5, "k": 3}],
-        ),
+        trial=Trial(edge_cases=(), sizes_to_check=[{"n": 5, "k": 3}], **more),
     )
 
 
@@ -123,7 +119,7 @@ def test_a_kernel_that_fails_for_few_sizes_is_refused_where_these_are_drawn_or_l
 def test_drawn_sizes_want_listed_ones_beside_them():
     for more in ({"draw_sizes": lambda rng: {"n": 3}}, {"large_sizes": [{"n": 70_000}]}):
         with pytest.raises(CourseError, match="sizes_to_check"):
-            Operation("own", "b = a", "a (n,) -> b (n,)", reference=np.array, flops=None, **more)
+            Trial(**more)
 
 
 def test_who_compares_numbers_meets_ties_and_nan():

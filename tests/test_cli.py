@@ -187,12 +187,14 @@ def test_version_and_help(capsys):
     ("options", "rate"),
     [
         ("", 0.1),
-        ("--update sgd --momentum 0.9", 0.01),
-        ("--update adam", 0.001),
-        ("--update adam --learning-rate 2", 2),
+        ("--optimizer sgd --momentum 0.9", 0.01),
+        ("--optimizer adam", 0.001),
+        ("--optimizer adam --learning-rate 2", 2),
+        ("--optimizer rmsprop --beta 0.8", 0.001),
+        ("--optimizer adagrad", 0.01),
     ],
 )
-def test_each_update_has_a_usual_learning_rate(capsys, options, rate):
+def test_each_optimizer_has_a_usual_learning_rate(capsys, options, rate):
     assert run(capsys, f"{TRAIN} {options}")[0] == 0
     assert files.load("new.npz").provenance["learning_rate"] == rate
 
@@ -200,12 +202,15 @@ def test_each_update_has_a_usual_learning_rate(capsys, options, rate):
 @pytest.mark.parametrize(
     "options",
     [
-        "--update adam --l2 0.01 --schedule step,2,0.5 --batch-size 7",
+        "--optimizer adam --l2 0.01 --schedule step,2,0.5 --batch-size 7",
         "--momentum 0.8 --learning-rate 0.05 --schedule cosine,6 --backend numba",
         "--l2 0.01 --schedule exponential,0.7",
+        "--optimizer rmsprop --beta 0.7 --epsilon 1e-4 --backend numba",
+        "--optimizer adam --beta1 0.8 --beta2 0.9 --epsilon 1e-5",
+        "--optimizer adagrad --epsilon 1e-5",
     ],
 )
-def test_resume_takes_update_rate_schedule_and_batch_size_from_the_model(capsys, options):
+def test_resume_takes_optimizer_rate_schedule_and_batch_size_from_the_model(capsys, options):
     line = "train --dataset good.csv --model"
     assert run(capsys, f"{line} whole.npz --layers 2,3,1 --seed 3 --epochs 6 {options}")[0] == 0
     assert run(capsys, f"{line} half.npz --layers 2,3,1 --seed 3 --epochs 2 {options}")[0] == 0
@@ -213,20 +218,64 @@ def test_resume_takes_update_rate_schedule_and_batch_size_from_the_model(capsys,
     assert run(capsys, f"{line} half.npz --resume half.npz --epochs 4 {backend}")[0] == 0
     whole, half = files.load("whole.npz"), files.load("half.npz")
     assert parameters("whole.npz") == parameters("half.npz")
-    assert whole.update.describe() == half.update.describe() and whole.update.steps == half.update.steps
-    assert whole.update.state.keys() == half.update.state.keys()
-    for name, array in whole.update.state.items():
-        np.testing.assert_array_equal(array, half.update.state[name])
+    assert whole.optimizer.describe() == half.optimizer.describe() and whole.optimizer.steps == half.optimizer.steps
+    assert whole.optimizer.state.keys() == half.optimizer.state.keys()
+    for name, array in whole.optimizer.state.items():
+        np.testing.assert_array_equal(array, half.optimizer.state[name])
     assert whole.provenance["schedule"] == half.provenance["schedule"]
 
 
+def test_an_optimizer_says_its_options_and_keeps_them(capsys):
+    line = f"{TRAIN} --optimizer adam --beta1 0.8 --epsilon 1e-5 --l2 0.25"
+    status, out, _ = run(capsys, line)
+    assert status == 0 and "optimizer: adam with beta1 0.8 and epsilon 1e-05 and l2 0.25, learning rate 0.001" in out
+    wanted = {"kind": "adam", "beta1": 0.8, "beta2": 0.999, "epsilon": 1e-5, "l2": 0.25}
+    assert files.load("new.npz").optimizer.describe() == wanted
+
+
 def test_a_model_of_before_can_be_resumed(capsys):
-    """Its provenance has no schedule, and there is nothing that its update remembers."""
+    """Its provenance has no schedule, and there is nothing that its optimizer remembers."""
     known = {"epochs": 2, "seed": 4, "batch_size": 5, "learning_rate": 0.2}
     files.save(files.Model(make_network([2, 3, 1], seed=5), provenance=known), "old.npz")
     assert run(capsys, "train --dataset good.csv --resume old.npz --epochs 1 --model new.npz")[0] == 0
     new = files.load("new.npz").provenance
     assert (new["epochs"], new["batch_size"], new["learning_rate"], new["schedule"]) == (3, 5, 0.2, "constant")
+
+
+# ---- what is loaded
+
+FILES_THAT_RUN = """
+import runpy, sys
+from pathlib import Path
+
+root, ran = Path(sys.argv.pop(1)), set()
+
+def note(frame, event, argument):
+    if event == "call" and frame.f_code.co_name != "<module>":
+        ran.add(frame.f_code.co_filename)
+
+sys.setprofile(note)
+try:
+    runpy.run_module("nnclassroom", run_name="__main__")
+except SystemExit as end:
+    status = end.code
+sys.setprofile(None)
+ours = [Path(file) for file in ran if root in Path(file).parents]
+print("ran", *sorted(str(file.relative_to(root)) for file in ours if "tests" not in file.parts))
+sys.exit(status)
+"""
+
+
+def test_training_a_small_network_runs_code_of_few_files():
+    """Functions and bodies of classes count. A reader who follows the command has no more files to read."""
+    root = str(Path(nncourse.__file__).parents[1])
+    line = "train --dataset moons --layers 2,8,1 --epochs 3 --model moons.npz"
+    command = [sys.executable, "-c", FILES_THAT_RUN, root, *line.split()]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": root}, capture_output=True, text=True, check=True)
+    _, *ran = done.stdout.splitlines()[-1].split()
+    assert len(ran) <= 50, ran
+    assert {"nnclassroom/commands/train.py", "nncourse/kernels/dense.py", "nncourse/model/training.py"} <= set(ran)
+    assert not [file for file in ran if file.startswith(("nnclassroom/judge", "nnclassroom/exercises"))]
 
 
 # ---- wrong input

@@ -269,7 +269,7 @@ def test_check_completes_usual_sizes_and_leaves_out_those_that_do_not_fit():
     assert check.check(own, lambda x, k: x[:, : x.shape[1] - k + 1].copy())
     assert not check.check(own, lambda x, k: x[:, k - 1 :].copy())
     impossible = Operation("own", "", "x (n,) -> y (m,) where m = n - n", lambda x: x, None)
-    one_line(impossible.check, lambda x: x)
+    one_line(check.check, impossible, lambda x: x)
 
 
 @needs_emulator

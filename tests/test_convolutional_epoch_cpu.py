@@ -2,6 +2,7 @@
 
 import tracemalloc
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,11 +17,12 @@ from convolutional_networks import (
 
 from nnclassroom.judge import check
 from nncourse.backend import choose
+from nncourse.calls import ADAM
 from nncourse.epochs import convolutional_cpu, convolutional_loops
 from nncourse.epochs.convolutional import UNDECIDED, convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import train
-from nncourse.model.updates import SGD, Adam
 
 MOST_OF_A_SAMPLE = 4000  # numbers that a sample of NETWORKS[0] takes
 BOTH = (convolutional_sgd_epoch, convolutional_adam_epoch)
@@ -82,7 +84,9 @@ def test_adams_truth_is_pytorchs_optimiser():
         there.grad = torch.tensor(gradient_by_pytorch(torch, network, there.numpy(), X[rows], Y[rows]))
         optimiser.step()
     zeros = np.zeros_like(parameters)
-    found, _, _ = convolutional_adam_epoch.reference(parameters, zeros, zeros, network, X, Y, 5, 0.01, 0)
+    found, _, _ = convolutional_adam_epoch.reference(
+        parameters, zeros, zeros, network, X, Y, 5, 0.01, 0, *ADAM.values()
+    )
     np.testing.assert_allclose(found, there.numpy(), rtol=1e-9, atol=1e-12)
 
 
@@ -132,7 +136,11 @@ def trained(kernel, network, arrays, batch, rate=0.05, state=None, steps=0):
     if state is None:
         operation, given, more = convolutional_sgd_epoch, (parameters,), ()
     else:
-        operation, given, more = convolutional_adam_epoch, (parameters, *(array.copy() for array in state)), (steps,)
+        operation, given, more = (
+            convolutional_adam_epoch,
+            (parameters, *(array.copy() for array in state)),
+            (steps, *ADAM.values()),
+        )
     results = operation[kernel](*given, network, X, Y, batch, rate, *more)
     results = results if state is not None else (results,)
     assert all(result is array for result, array in zip(results, given, strict=True))
@@ -150,7 +158,9 @@ def test_twenty_steps_are_those_of_the_truth(kernel, network, adam):
     results = trained(kernel, network, arrays, 5, 0.01, state)
     start, X, Y = (array.astype(np.float64) for array in arrays)
     if adam:
-        truth, *_ = convolutional_adam_epoch.reference(start, 0 * start, 0 * start, network, X, Y, 5, 0.01, 0)
+        truth, *_ = convolutional_adam_epoch.reference(
+            start, 0 * start, 0 * start, network, X, Y, 5, 0.01, 0, *ADAM.values()
+        )
     else:
         truth = convolutional_sgd_epoch.reference(start, network, X, Y, 5, 0.01)
     way = np.linalg.norm(truth - start)
@@ -158,18 +168,18 @@ def test_twenty_steps_are_those_of_the_truth(kernel, network, adam):
 
 
 @kernels
-@pytest.mark.parametrize("update", [SGD, Adam])
-def test_epochs_are_those_of_the_separate_operations(kernel, update, rng):
+@pytest.mark.parametrize("optimizer", [SGD, Adam, partial(Adam, beta1=0.6, beta2=0.95, epsilon=1e-3)])
+def test_epochs_are_those_of_the_separate_operations(kernel, optimizer, rng):
     words = "image2x8x8,conv3x3same,conv4x2s2p1,pool2,9,3"
     X = rng.standard_normal((50, 2, 8, 8), dtype=np.float32)
     Y = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 50)]
     names = ("convolutional_sgd_epoch", "convolutional_adam_epoch")
     found = []
     for chosen in (kernel, "steps"):
-        network, changes = make_network(words, "tanh", "categorical_cross_entropy", seed=3), update()
+        network, changes = make_network(words, "tanh", "categorical_cross_entropy", seed=3), optimizer()
         backend = choose("numpy", **dict.fromkeys(names, "steps")) if chosen == "steps" else choose(kernel)
         options = {"epochs": 2, "batch_size": 8, "learning_rate": 0.02, "seed": 5}
-        history = train(network, X, Y, backend, update=changes, **options)
+        history = train(network, X, Y, backend, optimizer=changes, **options)
         assert history.kernel == chosen and changes.steps == 14
         found.append([network.flat_parameters, *changes.state.values()])
     for one, other in zip(*found, strict=True):
@@ -227,7 +237,7 @@ def test_a_large_batch_is_divided_and_takes_no_more_memory(kernel, monkeypatch):
     trained(kernel, DIGITS, [arrays[0], *(array[:3] for array in arrays[1:])], 3, state=state)  # compiles
     copies = [array.copy() for array in (arrays[0], *state)]
     tracemalloc.start()
-    convolutional_adam_epoch[kernel](*copies, DIGITS, *arrays[1:], 3000, 0.01, 0)
+    convolutional_adam_epoch[kernel](*copies, DIGITS, *arrays[1:], 3000, 0.01, 0, *ADAM.values())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 150e6 and not np.array_equal(copies[0], arrays[0])
@@ -297,7 +307,9 @@ NUMPY_MISTAKES = {
     "no bias correction of M": ("rate * root / c1", "rate * root"),
     "bias correction from the beginning": ("        steps += 1\n", "        steps = 1\n"),
     "V of the gradient, not of its square": ("np.multiply(gradients, gradients, out=S)", "np.copyto(S, gradients)"),
-    "beta 1 and beta 2 exchanged": ("(1 - BETA_1, 1 - BETA_2, TINY)", "(1 - BETA_2, 1 - BETA_1, TINY)"),
+    "the usual epsilon": ("np.array(epsilon * root", "np.array(1e-8 * root"),
+    "the usual beta 1 in its correction": ("1 - beta1**steps", "1 - 0.9**steps"),
+    "beta 1 and beta 2 exchanged": ("(1 - beta1, 1 - beta2, TINY", "(1 - beta2, 1 - beta1, TINY"),
     "uphill": ("np.subtract(parameters, S, out=parameters)", "np.add(parameters, S, out=parameters)"),
 }
 LOOPS_MISTAKES = {

@@ -10,11 +10,13 @@ from convolutional_networks import DIGITS, NETWORKS, architecture, example, take
 from cuda_on_cpu import emulate, nvrtc
 from cuda_on_cpu.nvrtc import compile_check
 from nnclassroom.judge.check import check
+from nncourse.calls import ADAM
 from nncourse.epochs import convolutional_graph
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.epochs.convolutional_graph import recording
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import Kernel
+from tests.tiers import many
 
 BOTH = ("fused", "graph")
 FEW_STEPS = 3  # in a recording, where a test makes them short
@@ -41,7 +43,7 @@ def trained(kernel, network, arrays, batch, rates=(0.01,), adam=True, to_device=
     for number, rate in enumerate(rates):
         if adam:
             steps = number * -(-len(X) // batch)
-            convolutional_adam_epoch[kernel](parameters, *state, network, X, Y, batch, rate, steps)
+            convolutional_adam_epoch[kernel](parameters, *state, network, X, Y, batch, rate, steps, *ADAM.values())
         else:
             convolutional_sgd_epoch[kernel](parameters, network, X, Y, batch, rate)
     return [array if to_device is np.copy else array.get() for array in (parameters, *state)]
@@ -53,7 +55,7 @@ def truth_of(network, arrays, batch, rates=(0.01,), adam=True):
     for number, rate in enumerate(rates):
         if adam:
             steps = number * -(-len(X) // batch)
-            given = network, X, Y, batch, rate, steps
+            given = network, X, Y, batch, rate, steps, *ADAM.values()
             parameters, *state = convolutional_adam_epoch.reference(parameters, *state, *given)
         else:
             parameters = convolutional_sgd_epoch.reference(parameters, network, X, Y, batch, rate)
@@ -156,7 +158,9 @@ def test_streams_keep_their_order(short_recordings):
     for stream in [*streams, *streams]:
         with stream:
             state = start.copy(), cupy.zeros_like(start), cupy.zeros_like(start)
-            results.append(convolutional_adam_epoch["graph"](*state, NETWORKS[0], X, Y, 10, 0.01, 0)[0] + 0)
+            results.append(
+                convolutional_adam_epoch["graph"](*state, NETWORKS[0], X, Y, 10, 0.01, 0, *ADAM.values())[0] + 0
+            )
     cupy.cuda.Device().synchronize()
     for result in results:
         np.testing.assert_array_equal(result.get(), expected)
@@ -197,6 +201,8 @@ MISTAKES = {
     "sum, not mean": ("gradient = sum / batch", "gradient = sum"),
     "steps not counted": ("(*taken + step + 1)", "(*taken + 1)"),
     "steps of before forgotten": ("steps, np.int32)", "0, np.int32)"),
+    "one correction for both": ("-expm1f(t * log_2)", "-expm1f(t * log_1)"),
+    "the usual epsilon": ("sqrtf(v / c2) + epsilon", "sqrtf(v / c2) + 1e-8f"),
     "bias correction of V forgotten": ("sqrtf(v / c2)", "sqrtf(v)"),
     "updated before the deltas below": None,
     "no slope at the pool": ("A, D, rows[-1][9])", "A, D, 0)"),
@@ -230,7 +236,7 @@ def test_that_the_last_of_equal_pixels_would_be_noticed(emulator):
     assert not takes_the_first_of_equals(kernel, convolutional_sgd_epoch.reference)
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", many(MISTAKES, operation="convolutional_sgd_epoch"))
 def test_check_rejects_a_wrong_kernel(mistake, emulator):
     python = Path(convolutional_graph.__file__).read_text("utf-8")
     moved = python[python.index('        run(\n            "update_all"') : python.index("    return step\n")]

@@ -8,6 +8,7 @@ from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
 from nnclassroom.judge import check
 from nncourse import device
 from nncourse.architecture import ConvolutionalArchitecture, Filters
+from nncourse.calls import ADAM
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.epochs.convolutional_one_kernel import adam, layout, sgd, source
 from nncourse.epochs.dense_one_kernel import Chip
@@ -99,9 +100,11 @@ def test_the_digits_network_is_right_on_the_gpu_after_twenty_steps(gpu):
     start = np.concatenate([array for pair in parts for array in pair])
     X, Y = check.random_case(convolutional_adam_epoch, sizes).arguments[4:6]
     arguments = [start, np.zeros_like(start), np.zeros_like(start)]
-    truth = convolutional_adam_epoch.reference(*arguments, DIGITS, X.astype(float), Y.astype(float), 32, 0.001, 0)
+    truth = convolutional_adam_epoch.reference(
+        *arguments, DIGITS, X.astype(float), Y.astype(float), 32, 0.001, 0, *ADAM.values()
+    )
     there = [cupy.asarray(array, np.float32) for array in arguments]
-    adam(*there, DIGITS, cupy.asarray(X), cupy.asarray(Y), 32, 0.001, 0)
+    adam(*there, DIGITS, cupy.asarray(X), cupy.asarray(Y), 32, 0.001, 0, *ADAM.values())
     assert np.abs(there[0].get() - truth[0]).max() < 1e-5
     assert device.on_gpu(there[0])
 

@@ -150,7 +150,7 @@ def test_programs_are_kept_and_reused(tmp_path, monkeypatch):
         b = np.zeros(1, np.float32)
         launch(GOOD, "doubled", (1,), (1,), [np.ones(1, np.float32), b, 1])
         assert b[0] == 2
-    programs = list((tmp_path / "nncourse" / "emulator").iterdir())  # no remains of the compilation
+    programs = list((tmp_path / "cuda_on_cpu" / "emulator").iterdir())  # no remains of the compilation
     assert len(programs) == 2  # one for memory, one for races
     assert all(program.stat().st_mode & stat.S_IXUSR for program in programs)
     emulate._child.cache_clear()
@@ -164,7 +164,7 @@ def test_a_prepared_header_may_be_refused_or_gone(tmp_path, monkeypatch, harm):
         text, b = f"{GOOD.text}// {harm} {number}", np.zeros(1, np.float32)
         launch(CudaSource(text, "tests/good.cu"), "doubled", (1,), (1,), [np.ones(1, np.float32), b, 1])
         assert b[0] == 2
-        headers = list((tmp_path / "nncourse" / "emulator_parts").glob("*.gch"))
+        headers = list((tmp_path / "cuda_on_cpu" / "emulator_parts").glob("*.gch"))
         assert len(headers) == 2
         for prepared in headers:
             if harm == "refused":

@@ -427,7 +427,7 @@ def ended_within(process: int, seconds: float) -> bool:
 def test_an_emulated_kernel_ends_with_the_process_that_launched_it():
     text = """
 import numpy as np, threading, time
-from nncourse.cuda import emulate
+from cuda_on_cpu import emulate
 from nncourse.cuda.launch import launch
 from cuda_on_cpu.source import CudaSource
 source = CudaSource('extern "C" __global__ void f(float* a, int n) { while (n) a[0] += n; }', "k.cu")

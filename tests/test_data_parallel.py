@@ -17,8 +17,8 @@ from nncourse.model.data_parallel import shared_gradient
 from nncourse.model.image_layers import WithoutParameters
 from nncourse.model.layers import Dense, Pass, Turn
 from nncourse.model.network import Network, backpropagation, make_network
+from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import evaluate, train
-from nncourse.model.updates import SGD, Adam
 from nncourse.parallel.simulation import simulate
 
 ROWS, BATCH, EPOCHS = 53, 10, 4  # 24 steps; of four members one has no row of the last batch of each epoch
@@ -28,13 +28,13 @@ NETWORKS = {
     "images": "image1x6x6,conv3x3same,pool2,dropout0.3,8,3",
     "statistics": "image1x6x6,conv3x3same,batchnorm,conv2x2same,batchnorm,8,3",  # biases before a batchnorm do nothing
 }
-UPDATES = {
+OPTIMIZERS = {
     "SGD": (functools.partial(SGD, l2=0.01), 0.5),
     "momentum": (functools.partial(SGD, momentum=0.9), 0.1),
     "Adam": (Adam, 0.01),
 }
-# Four processes on two cores take long: the dense network meets all updates, the others one or two.
-TRAININGS = [("dense", kind) for kind in UPDATES]
+# Four processes on two cores take long: the dense network meets all optimizers, the others one or two.
+TRAININGS = [("dense", kind) for kind in OPTIMIZERS]
 TRAININGS += [("dropout", "momentum"), ("images", "Adam"), ("statistics", "SGD"), ("statistics", "Adam")]
 SHARES = {1: (2.0,), 2: (0.7, 0.3), 4: (0.1, 0.5, 0.0, 0.4)}
 # The largest difference of a parameter that rounding makes in so many steps: 5·10⁻⁷ here; wrong weights make 2·10⁻².
@@ -58,18 +58,18 @@ def trained(group, backend, words: str, kind: str, shares=None, **options) -> di
 
     Each member begins with other parameters: those of the first are taken.
     """
-    make, rate = UPDATES[kind]
-    network, update = network_of(words, seed=group.rank), make()
+    make, rate = OPTIMIZERS[kind]
+    network, optimizer = network_of(words, seed=group.rank), make()
     X, Y = data(words)
     held = X[:5], Y[:5]
     options = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": rate, "validation": held, "seed": 7} | options
     options = {"synchronise": "batchnorm" in words} | options
-    history = train(network, X, Y, backend, update=update, group=group, shares=shares, **options)
+    history = train(network, X, Y, backend, optimizer=optimizer, group=group, shares=shares, **options)
     return {
         "parameters": network.flat_parameters,
         "statistics": network.flat_statistics,
-        "state": update.state,
-        "steps": update.steps,
+        "state": optimizer.state,
+        "steps": optimizer.steps,
         "costs": history.costs,
         "validation_costs": history.validation_costs,
         "stopped": history.stopped,
@@ -147,7 +147,7 @@ def same_bits(found: dict, first: dict, about) -> None:
         np.testing.assert_array_equal(found[name], first[name])
 
 
-@pytest.mark.parametrize("processes", [1, 2, 4])
+@pytest.mark.parametrize("processes", [1, 2, pytest.param(4, marks=pytest.mark.full)])
 def test_processes_learn_what_one_device_learns(processes, one_device):
     """Over the first steps to rounding, and in accuracy at the end."""
     results, accuracies = zip(*in_processes(everything_and_accuracy, processes), strict=True)
@@ -162,7 +162,7 @@ def accuracy_on_digits(group) -> float:
     digits = datasets.load("digits")
     X = digits.X / np.float32(16)
     network = make_network("64,30,dropout0.1,10", "relu", "categorical_cross_entropy")
-    options = {"epochs": 6, "batch_size": 100, "learning_rate": 0.2, "update": SGD(momentum=0.9)}
+    options = {"epochs": 6, "batch_size": 100, "learning_rate": 0.2, "optimizer": SGD(momentum=0.9)}
     train(network, X[:1400], digits.Y[:1400], NUMPY, group=group, **options)
     return metrics.accuracy(metrics.confusion(network, X[1400:], digits.Y[1400:], NUMPY, group))
 

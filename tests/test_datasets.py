@@ -543,6 +543,20 @@ def test_mnist_comes_as_images_where_it_is(no_mnist, name):
     assert datasets.mnist_or_digits("train", name).name == "digits"  # both parts, or none
 
 
+def test_a_stand_in_takes_the_place_of_the_credit_card_data_where_a_file_of_them_is_missing(tmp_path, monkeypatch):
+    row = ",".join(["0.5"] * 30)
+    (tmp_path / "cc").mkdir()
+    monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path))
+    for file, label, name in (("CC_train.csv", 0, "credit_card_standin"), ("CC_test.csv", 1, "CC_train")):
+        (tmp_path / "cc" / file).write_text(f"{row},0\n{row},{label}\n{row},1\n")
+        assert datasets.credit_card_or_standin()[0].name == name
+    training, test = datasets.credit_card_or_standin()
+    assert training.X.shape == (3, 30) and [data.labels.sum() for data in (training, test)] == [1, 2]
+    monkeypatch.delenv("NNCOURSE_DATA")
+    training, test = datasets.credit_card_or_standin()
+    assert (len(training.X), len(test.X)) == (4393, 1099) and test.name == "credit_card_standin"
+
+
 def test_mnist_refuses(tmp_path):
     assert "train-images-idx3-ubyte.gz is not there" in refusal(mnist, folder=tmp_path)
     assert "part train or test of mnist or fashion_mnist" in refusal(mnist, "validation", folder=tmp_path)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from nnclassroom.figures import nb14, nb14_recorded, overheads
+from nnclassroom.figures import nb14, overheads, recorded
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network
 from nncourse.model.resnet import resnet
@@ -62,7 +62,7 @@ def results(tmp_path, monkeypatch):
 
 
 def test_what_is_not_recorded_is_said_in_one_line(results):
-    for shown in (nb14_recorded.convolutions, nb14_recorded.step, nb14_recorded.devices):
+    for shown in (recorded.convolutions, recorded.step, recorded.devices):
         assert shown().startswith("not recorded yet: python -m benchmarks.") and "\n" not in shown()
 
 
@@ -71,7 +71,7 @@ def test_convolutions_show_the_fastest_kernel_of_the_course(results):
     seconds = {"naive": 5e-3, "tiles": 4e-4, "implicit_gemm": 6e-4, "cupy": 1e-5, "cudnn": 2e-4}
     records = [layer | {"kernel": name, "seconds": time} for name, time in seconds.items()]
     results("gpu", {"tables": {"convolutions": records}})
-    about, _, row = nb14_recorded.convolutions().splitlines()
+    about, _, row = recorded.convolutions().splitlines()
     assert "recorded, A chip, 2026-11-23" in about
     assert row.split("  ")[0] == "64 channels, 37 × 50, forward"
     assert "5 ms" in row and "tiles 400 µs" in row and "200 µs" in row and row.endswith("–")
@@ -81,7 +81,7 @@ def test_a_step_is_shown_by_operation(results):
     operations = [{"operation": f"op{n}", "seconds": 0.001 * (20 - n), "calls": n} for n in range(15)]
     steps = [{"contender": "nncourse", "seconds_a_step": 0.064}, {"contender": "PyTorch", "seconds_a_step": 0.08}]
     results("resnet", {"batch": 128, "steps": steps, "memory": {"nncourse": 5e9}, "operations": operations})
-    text = nb14_recorded.step()
+    text = recorded.step()
     assert "recorded, A chip, 2026-11-23" in text
     lines = {line.split("  ")[0]: line.split() for line in text.splitlines()}
     assert lines["nncourse"][1:] == ["64.0", "ms", "2,000", "5.0", "GB"] and lines["PyTorch"][1:] == [
@@ -104,7 +104,7 @@ def test_devices_are_compared_with_the_mean_of_each_alone(results):
     setting = {"depth": 34, "batch": 128}
     more = {"left_out": {"PyTorch": "no torch"}, "not_measured": ["CPU: not measurable here"]}
     results("devices_gpu", {"scaling": [*alone, both], "setting": setting} | more)
-    lines = nb14_recorded.devices().splitlines()
+    lines = recorded.devices().splitlines()
     assert lines[0] == "ResNet-34, 128 images a GPU, float32 (recorded, A chip, 2026-11-23)"
     assert lines[2].split() == ["nncourse,", "1", "GPU", "1,050", "1.00", "1.000", "2,100", "–", "–"]
     assert lines[3].split() == ["nncourse,", "2", "GPUs", "2,079", "1.98", "0.990", "2,150", "1.03", "0.52"]
@@ -112,5 +112,5 @@ def test_devices_are_compared_with_the_mean_of_each_alone(results):
 
 
 def test_the_thesis_stands_beside_with_its_accuracies():
-    lines = nb14_recorded.thesis().splitlines()
+    lines = recorded.thesis().splitlines()
     assert "Cantabria" in lines[0] and lines[-2].endswith("74 %") and lines[-1].endswith("80 %")

@@ -11,10 +11,11 @@ from cuda_on_cpu import emulate, nvrtc
 from cuda_on_cpu.nvrtc import compile_check
 from nnclassroom.judge.check import check
 from nncourse.architecture import DenseArchitecture
-from nncourse.epochs import dense_graph, dense_one_kernel
-from nncourse.epochs.dense import dense_sgd_epoch
+from nncourse.epochs import dense_cpu, dense_graph
+from nncourse.epochs.dense import KNOWN, dense_sgd_epoch
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import Kernel
+from tests.tiers import many
 
 BOTH = ("fused", "graph")
 FEW_STEPS = 3  # in a recording, where a test makes them short
@@ -186,14 +187,13 @@ def test_it_compiles_and_all_sums_lie_in_registers(side, arch):
     assert all(used.spill_bytes == 0 for used in found.values())
 
 
-def test_activations_have_the_numbers_of_the_other_kernel():
-    assert dense_graph.ACTIVATIONS == dense_one_kernel.ACTIVATIONS
-
-
-def test_activations_have_the_numbers_of_the_cuda_text():
-    text = Path(dense_graph.__file__).with_name("mathematics.cu").read_text("utf-8")
-    named = text.split("enum Activation {")[1].split("}")[0].lower()
-    assert tuple(name.strip() for name in named.split(",")) == dense_graph.ACTIVATIONS
+@pytest.mark.parametrize(
+    ("file", "head"), [("mathematics.cu", "enum Activation {"), ("dense_plain.c", "enum activation {")]
+)
+def test_activations_have_the_numbers_of_the_texts(file, head):
+    text = Path(dense_graph.__file__).with_name(file).read_text("utf-8")
+    named = text.split(head)[1].split("}")[0].lower()
+    assert tuple(name.strip() for name in named.split(",")) == KNOWN == tuple(dense_cpu.ARRAYS)
 
 
 # ---- check() rejects wrong kernels: each has one mistake in the text of dense_graph.cu or dense_graph.py
@@ -219,7 +219,7 @@ MISTAKES = {
     "slope in the delta of a cross-entropy": ("cost == CROSS_ENTROPY ? g : g * slope", "g * slope"),
     "no slope at the outputs": ("g : g * slope(activation, a)", "g : g"),
     "no slope below": ("sum * slope(activation, a)", "sum"),
-    "slope of the activation above": ("codes[layer - 1])", "codes[layer])"),
+    "slope of the activation above": ("activations[layer - 1])", "activations[layer])"),
     "weights transposed on the way back": (BACK, BACK.replace("k * n_in + j", "j * n_out + k")),
     "inputs of the first layer for all": ("blockIdx.z == 0 ? X : A + layer[4]", "X"),
     "uphill": ("w - step * sum", "w + step * sum"),
@@ -250,7 +250,7 @@ def test_check_accepts_the_texts_without_a_mistake(emulator):
     assert verdict, str(verdict)
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", many(MISTAKES, operation="dense_sgd_epoch"))
 def test_check_rejects_a_wrong_kernel(mistake, emulator):
     verdict = check(dense_sgd_epoch, kernel_with(*MISTAKES[mistake]), device="emulator")
     assert not verdict and "compile" not in verdict.line and "raised" not in verdict.line, str(verdict)

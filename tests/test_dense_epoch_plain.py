@@ -60,7 +60,7 @@ def test_fast_mathematics_stays_inside_of_the_program(fresh):
 def test_a_program_is_compiled_once_and_again_for_another_processor(tmp_path, monkeypatch, fresh):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     dense_plain.program("c")
-    (kept,) = (tmp_path / "nncourse" / "libraries").iterdir()
+    (kept,) = (tmp_path / "cuda_on_cpu" / "libraries").iterdir()
     before = kept.stat().st_ino
     dense_plain.program.cache_clear()
     dense_plain.program("c")

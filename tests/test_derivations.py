@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nnclassroom.figures import nb05_derivations
+from nnclassroom.figures import nb05_by_hand
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model.layers import Dense
@@ -20,7 +20,7 @@ def test_the_paths_of_a_weight_add_up_to_its_slope(activation):
     network, backend, h = make_network((2, 3, 4, 1), activation, "mse", "normal", seed=4), choose("numpy"), 1e-5
     network = network.with_flat_parameters(np.float64(network.flat_parameters))
     X, Y, W = np.array([[2.0, -1.0]]), np.array([[1.0]]), network.layers[0].W
-    found, kept, costs = nb05_derivations.paths_of_weight(network, X[0], 1.0, k=1, j=2), W[2, 1], []
+    found, kept, costs = nb05_by_hand.paths_of_weight(network, X[0], 1.0, k=1, j=2), W[2, 1], []
     for step in (h, -h):
         W[2, 1] = kept + step
         costs.append(cost_of(network, *forward(network, X, backend), Y, backend))
@@ -43,19 +43,19 @@ def test_a_path_with_another_weight_is_not_called_a_factor_2():
         Dense(np.array([[1.0, 2.0], [1.0, 1.0]]), np.zeros(2), "sigmoid"),
     ]
     network = Network([*layers, Dense(np.array([[1.0, 1.0]]), np.zeros(1), "sigmoid")])
-    found = nb05_derivations.paths_of_weight(network, [1.0], 1.0, k=0, j=0)
+    found = nb05_by_hand.paths_of_weight(network, [1.0], 1.0, k=0, j=0)
     yours = {"path_2": 2 * found["path_2"], "slope": found["slope"] / 2}
     assert [line[-1] for line in found.check(**yours).lines] == ["✗", "✗ half"]
 
 
 def test_one_path_is_no_table_of_paths():
     with pytest.raises(CourseError, match="two hidden layers"):
-        nb05_derivations.paths_of_weight(make_network((2, 3, 1)), [1.0, 2.0], 1.0, 0, 0)
+        nb05_by_hand.paths_of_weight(make_network((2, 3, 1)), [1.0, 2.0], 1.0, 0, 0)
 
 
 def test_every_step_of_the_softmax_is_a_slope():
     z, y, h = np.array([1.0, -2.0, 0.5]), np.array([0.2, 0.0, 0.8]), 1e-6
-    steps = nb05_derivations.softmax(z, y)
+    steps = nb05_by_hand.softmax_by_hand(z, y)
 
     def outputs(z):
         return np.exp(z) / np.exp(z).sum()
@@ -73,4 +73,4 @@ def test_every_step_of_the_softmax_is_a_slope():
 @pytest.mark.parametrize(("z", "y"), [([1.0, 2.0], [0.5, 0.6]), ([1.0, 2.0], [1.0]), ([[1.0]], [[1.0]])])
 def test_targets_that_are_none_are_refused(z, y):
     with pytest.raises(CourseError, match="wanted"):
-        nb05_derivations.softmax(z, y)
+        nb05_by_hand.softmax_by_hand(z, y)

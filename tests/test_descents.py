@@ -3,7 +3,7 @@
 import numpy as np
 
 from nnclassroom.figures import nb09
-from nncourse.model.updates import constant
+from nncourse.model.optimizers import constant
 
 
 def test_a_running_mean_and_the_corrected_one_in_words():

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from nnclassroom.figures import common
+from nnclassroom.figures import common, nb00, nb02, nb06, nb07
 from nnclassroom.figures.described import Described, WordedFigure
 from nnclassroom.timing import Row
 from nncourse.model.training import Epoch, History
@@ -65,10 +65,10 @@ def test_a_transparent_ground_stays_transparent():
 def test_a_notebook_shows_each_figure_once_and_with_its_words(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     texts = [
-        "from matplotlib import pyplot as plt\nfrom nnclassroom import plots",
-        "figure, axes = plt.subplots()\naxes.plot([1, 2])\nplots.Described(figure, 'Of pyplot.')",
-        "plots.plot_network((2, 3, 1))",
-        "plots.Described(plots.plot_network((2, 3, 1)), 'In words of its own.')",
+        "from matplotlib import pyplot as plt\nfrom nnclassroom.figures import nb00, nb02",
+        "figure, axes = plt.subplots()\naxes.plot([1, 2])\nnb02.Described(figure, 'Of pyplot.')",
+        "nb00.plot_network((2, 3, 1))",
+        "nb02.Described(nb00.plot_network((2, 3, 1)), 'In words of its own.')",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in texts])
     where = {"metadata": {"path": tmp_path}}
@@ -114,13 +114,13 @@ def test_the_words_of_many_classes_tell_the_most_frequent_mistakes():
 def test_the_words_of_times_name_each_that_was_measured():
     timed = [("loops", "cpu", 1.5e-3), ("numba", "cpu", None), ("naive", "gpu", 2e-6)]
     rows = [Row(*one, flops=1, bytes=1, limit=None) for one in timed]
-    words = common.plot_timing(rows, "dense").words
+    words = nb00.plot_timing(rows, "dense").words
     assert "loops (cpu) 1.5 ms; naive (gpu) 2 µs" in words and "numba" not in words
 
 
 def test_the_words_of_a_neuron_count_its_wrong_points():
     X, y = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
-    words = common.plot_neuron((1, 1), -1, X, y).words
+    words = nb02.plot_neuron((1, 1), -1, X, y).words
     assert (
         "z = 1·x1 +1·x2 −1." in words and "1 of 3 points are on the wrong side of the line z = 0, and circled" in words
     )
@@ -129,15 +129,15 @@ def test_the_words_of_a_neuron_count_its_wrong_points():
 @pytest.mark.parametrize(
     ("figure", "words"),
     [
-        (lambda: common.plot_activation("relu", at=2.0), "At z = 2 it is 2, and the tangent there has the slope 1."),
-        (lambda: common.plot_activation(("sigmoid", "tanh")), "tanh: −1 at z = −5, 0 at 0, 1 at 5"),
-        (lambda: common.plot_descent((0.02, 0.21)), "Learning rate 0.21: cost 6.62, after 30 steps"),
-        (lambda: common.plot_threshold(np.array([0.1, 0.9, 0.6]), np.array([0, 1, 0])), "1 true positives, 1 false"),
+        (lambda: nb02.plot_activation("relu", at=2.0), "At z = 2 it is 2, and the tangent there has the slope 1."),
+        (lambda: nb02.plot_activation(("sigmoid", "tanh")), "tanh: −1 at z = −5, 0 at 0, 1 at 5"),
+        (lambda: nb06.plot_descent((0.02, 0.21)), "Learning rate 0.21: cost 6.62, after 30 steps"),
+        (lambda: nb07.plot_threshold(np.array([0.1, 0.9, 0.6]), np.array([0, 1, 0])), "1 true positives, 1 false"),
         (
             lambda: common.plot_speedups({"numpy": 3}, "loops", {"numba": {1: 0.5, 10: 2.0}}),
             "numba: 0.5 at 1, 2 at 10",
         ),
-        (lambda: common.plot_progress(), "Done are 0 in all."),
+        (lambda: nb00.plot_progress(), "Done are 0 in all."),
     ],
 )
 def test_every_figure_of_the_package_has_words_made_from_its_data(figure, words, monkeypatch, tmp_path):

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nnclassroom.figures import common, nb11, overheads
+from nnclassroom.figures import nb11, overheads
 from nncourse.backend import choose
 from nncourse.errors import DoesNotFitError
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import Adam
 from nncourse.model.training import train
-from nncourse.model.updates import Adam
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def small(rng):
 def test_an_epoch_is_that_of_train(small):
     network, X, Y = small
     backend, one, other = choose("numpy"), network(), network()
-    history = train(other, X, Y, backend, epochs=3, batch_size=32, learning_rate=0.01, update=Adam(), seed=5)
+    history = train(other, X, Y, backend, epochs=3, batch_size=32, learning_rate=0.01, optimizer=Adam(), seed=5)
     learning = nb11.epochs(one, X, Y, backend, rate=0.01, seed=5)
     assert all(next(learning) > 0 for _ in range(3))
     assert history.kernel == "numpy" and np.array_equal(one.flat_parameters, other.flat_parameters)
@@ -87,7 +87,7 @@ def test_the_table_is_in_order_and_says_hours_and_minutes():
 
 
 def test_what_is_misread_is_plotted_in_percent():
-    figure = common.plot_misread([0.04, 0.025], [30, 60], "title")
+    figure = nb11.plot_misread([0.04, 0.025], [30, 60], "title")
     (line,) = figure.axes[0].get_lines()
     assert line.get_xydata().tolist() == [[30, 4], [60, 2.5]]
     assert figure.axes[0].get_ylim()[0] == 0 and figure.axes[0].get_ylim()[1] > 4

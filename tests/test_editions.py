@@ -11,14 +11,14 @@ from tools.translation import editions
 ROOT = Path(__file__).resolve().parents[1]
 GPU = "05b_backpropagation_on_the_gpu"
 SHORT = (("01_neurons", False), (GPU, False), (GPU, True))
-SETUP = "import numpy as np\nfrom matplotlib.figure import Figure\nfrom nnclassroom.notebook.exercise import exercise"
+SETUP = "import numpy as np\nfrom matplotlib.figure import Figure\nfrom nnclassroom import exercise"
 EXERCISE = """
 @exercise("descent_step", kernel="numpy")
 def descent_step(W, A, Y, X, rate):
     raise NotImplementedError  # {comment}"""
 FIGURE = """
 import time
-from nnclassroom.figures.common import Described
+from nnclassroom.figures.described import Described
 figure = Figure()
 axes = figure.subplots(1, 2)
 axes[0].plot([1, 2, {y}], label="{label}")
@@ -29,6 +29,7 @@ TIMED = "print('{label}', time.perf_counter())"
 
 
 @pytest.mark.parametrize(("name", "solved"), SHORT, ids=str)
+@pytest.mark.full
 def test_spanish_keeps_the_same_kernels_and_shows_the_same_figures_and_numbers(name, solved, spanish):
     comparison = editions.compared(ROOT, name, spanish, solved)
     assert not comparison.failed and not comparison.faults, str(comparison)
@@ -65,6 +66,7 @@ def names(comparison: editions.Comparison) -> list[str]:
     return [fault.partition(":")[0] for fault in comparison.faults]
 
 
+@pytest.mark.full
 def test_other_words_and_measured_times_are_no_difference(english, tmp_path):
     other = facts_of(tmp_path / "90_small.ipynb", *small("lo que es mayor que cero, y nada más"), solved=True)
     assert names(editions.compare([english], [other])) == ["cell-4 numbers"]
@@ -75,6 +77,7 @@ def test_other_words_and_measured_times_are_no_difference(english, tmp_path):
     assert comparison.counts.items() >= counted.items() and english["cell-3 numbers"] == ["3", "4"]
 
 
+@pytest.mark.full
 def test_what_differs_is_named(english, tmp_path):
     """The exercise is open, a figure and a number are others, and a cell fails."""
     sources = [*small("what is positive", y=5, printed="3 of 5")[:-1], "1 / 0"]

@@ -34,6 +34,7 @@ def judged(text: str, grid, monkeypatch):
     return check.check(relu, kernel, device="emulator")
 
 
+@pytest.mark.full
 def test_who_looks_through_all_numbers_for_each_is_slow_and_right(monkeypatch):
     verdict = judged(LOOKS_FOR_ITSELF, None, monkeypatch)
     assert verdict, str(verdict)

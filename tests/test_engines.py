@@ -80,6 +80,7 @@ def test_ranks_that_are_not_there_are_refused(two):
         engines.px("--ranks 2", "1")
 
 
+@pytest.mark.full
 def test_a_deadlock_is_told_with_its_lines_and_the_next_cell_has_new_processes(two, capsys):
     two.run("import os\nos.getpid()")
     old = [int(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
@@ -112,8 +113,11 @@ def test_a_stop_ends_them(two, capsys):
 
 
 @needs_mpi
+@pytest.mark.full
 def test_they_end_with_a_notebook_that_is_killed():
-    code = "from nnclassroom import engines\ntwo = engines.start(2)\ntwo.run('import os; print(os.getpid())')\n"
+    code = (
+        "from nnclassroom import engines\ntwo = engines.start(2)\ntwo.run('import os; print(os.getpid())')\n"
+    )
     code += "two._cluster and print('controller', two._cluster.controller.pid, flush=True)\nimport time; time.sleep(99)"
     places = os.pathsep.join([str(ROOT), *filter(None, sys.path)])  # ipyparallel may be anywhere
     environment = os.environ | {"PYTHONPATH": places, "PYTHONUNBUFFERED": "1"}

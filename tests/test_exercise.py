@@ -421,8 +421,7 @@ class TestNotebook:
     @staticmethod
     def outputs(*cells: str) -> list[list[nbformat.NotebookNode]]:
         """What each cell leaves."""
-        imports = "from nnclassroom.notebook.exercise import exercise\nimport numpy as np"
-        setup = f"%load_ext nnclassroom.notebook.exercise\n{imports}"
+        setup = "from nnclassroom import exercise\nimport numpy as np"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (setup, *cells)])
         NotebookClient(notebook, timeout=200, allow_errors=True, kernel_name="python3").execute()
         return [cell.outputs for cell in notebook.cells[1:]]
@@ -436,6 +435,7 @@ class TestNotebook:
         return texts
 
     @pytest.mark.usefixtures("emulator")
+    @pytest.mark.full
     def test_nothing_that_a_cuda_cell_does_takes_the_notebook_along(self, monkeypatch):
         monkeypatch.setenv("NNCOURSE_SOLVE", "")
         bodies = {
@@ -458,7 +458,7 @@ class TestNotebook:
         python = '@exercise("sigmiod", kernel="numpy")\ndef sigmoid(z): ...'
         magic = f"%%cuda sigmiod naive\n{RIGHT_CUDA}"
         for (output,) in self.outputs(python, magic):
-            assert (output.output_type, output.ename) == ("error", "CourseError")
+            assert (output.output_type, output.ename) == ("error", "UserError")
             assert "did you mean sigmoid" in output.evalue and "\n" not in output.evalue
             assert output.traceback == [f"✗ {output.evalue}"]
 

@@ -309,6 +309,7 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, ["nncourse: interrupted"]), (signal.SIGKILL, [])])
+@pytest.mark.full
 def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path, number, words):
     options = "small --devices cpu --images 8 --size 24x32 --epochs 100000 --cpu-steps 0 --out"
     command = [sys.executable, "-m", "nnclassroom", "experiment", *options.split(), tmp_path / "new"]

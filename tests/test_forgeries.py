@@ -9,6 +9,7 @@ import json
 import os
 import time
 import tomllib
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,18 @@ from nnclassroom.exercises.hints import progress_lines
 from nnclassroom.notebook import cuda_cell, report
 from nncourse import device
 from nncourse.errors import CourseError
+from tests.tiers import many
 
 FILE = Path(__file__).parent / "answers" / "forgeries.toml"
 FORGERIES = tomllib.loads(FILE.read_text("utf-8"))["forgery"]
 HERE = [forgery for forgery in FORGERIES if forgery.get("needs") != "sandbox"]
+OF_EACH_KIND = many(
+    HERE,
+    lambda forgery: forgery["name"].replace(" ", "-"),
+    itemgetter("kind"),
+    itemgetter("operation"),
+    lambda _: FILE.stem,
+)
 LIMIT = 3.0  # seconds of computing: none needs more
 
 
@@ -98,7 +107,7 @@ def refuse_leftovers(forgery: dict, folder: Path) -> None:
         assert not (folder / forgery["leaves"]).exists()
 
 
-@pytest.mark.parametrize("forgery", HERE, ids=lambda forgery: forgery["name"].replace(" ", "-"))
+@pytest.mark.parametrize("forgery", OF_EACH_KIND)
 def test_a_forgery_is_not_believed(forgery, tmp_path, my_kernels, capsys):
     """Judged as in a notebook; then kept under a forged record, and met by progress, train --mine and report."""
     if forgery.get("needs") == "gpu" and not device.gpu_available():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from figures import fits_on_its_page, png
 
-from nnclassroom.figures.nb12_timelines import plot_gantt
+from nnclassroom.figures.nb12 import plot_gantt
 from nncourse.errors import CourseError
 from nncourse.parallel.simulation import Link, simulate
 from nncourse.parallel.subgroup import Subgroup

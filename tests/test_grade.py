@@ -92,6 +92,7 @@ def test_totals_weigh_exercises_before_notebooks(group, tmp_path):
     assert totals == {"ada": ("6", "2"), "bob": ("5", "1"), "eve": ("0", "0"), "nobody": ("0", "0")}
 
 
+@pytest.mark.full
 def test_the_suggested_weights_name_exercises_that_there_are(group, tmp_path):
     found = run(tmp_path, group)
     assert float(found["ada", "dense_forward.tiled"]["weight"]) > float(found["ada", "neuron.loops"]["weight"])
@@ -115,6 +116,7 @@ def test_weights_with_a_mistake_are_refused(text, said, group, tmp_path):
     assert not (tmp_path / "marks.csv").exists()
 
 
+@pytest.mark.full
 def test_marks_are_changed_by_hand_with_a_reason(group, tmp_path):
     changed = tmp_path / "overrides.csv"
     changed.write_text("student,exercise,points,reason\neve,sigmoid.numpy,0.5,the sign only\n")
@@ -143,6 +145,7 @@ def test_overrides_with_a_mistake_are_refused(line, said, group, tmp_path):
         run(tmp_path, group, overrides=tmp_path / "overrides.csv")
 
 
+@pytest.mark.full
 def test_twice_the_same_marks_byte_for_byte(group, tmp_path):
     run(tmp_path, group)
     run(tmp_path, group, name="again.csv", jobs=1)
@@ -151,6 +154,7 @@ def test_twice_the_same_marks_byte_for_byte(group, tmp_path):
         assert (tmp_path / file.format("marks")).read_bytes() == (tmp_path / file.format("again")).read_bytes()
 
 
+@pytest.mark.full
 def test_the_seed_is_drawn_once_and_stays_with_the_journal(group, tmp_path):
     first = run(tmp_path, group, seed=None)
     again = run(tmp_path, group, seed=None)
@@ -189,6 +193,7 @@ def test_a_verdict_under_other_terms_is_not_reused():
     assert queue.Task("sigmoid", "numpy", SIGMOID, {"block": [1]}).key(terms[0]) != task.key(terms[0])
 
 
+@pytest.mark.full
 def test_ctrl_c_leaves_a_journal_from_which_the_next_run_goes_on(tmp_path):
     for number in range(30):
         hand_in(tmp_path / f"group/s{number:02}", sigmoid_numpy=f"{SIGMOID}\n# {number}\n")

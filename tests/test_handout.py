@@ -14,7 +14,7 @@ from nnclassroom.commands import main
 from nnclassroom.handing_out import handout, update
 from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError
-from nncourse.language import ROOT, english_files
+from nncourse.language import PACKAGES, ROOT, english_files
 
 NOTEBOOK = "notebooks/02_activations.ipynb"
 
@@ -37,8 +37,8 @@ def test_a_hand_out_has_what_runs_the_course_and_nothing_that_gives_it_away(cour
     for name in ("Makefile", "README.md", "tools/setup.py", "requirements/base.txt", "datasets/breast_cancer.csv"):
         assert (copy / name).is_file()
     assert (copy / "nncourse/kernels/dense.cu").is_file() and (copy / "cuda_on_cpu/cuda_on_cpu.h").is_file()
-    package = {path.relative_to(ROOT) for path in english_files()}
-    assert {path.relative_to(copy / "nncourse") for path in (copy / "nncourse").rglob("*.*")} == package
+    packages = {path.relative_to(ROOT) for path in english_files()}
+    assert {path.relative_to(copy) for name in PACKAGES for path in (copy / name).rglob("*.*")} == packages
     assert len(list((copy / "notebooks").glob("*.ipynb"))) >= 9
     assert not (copy / "tests").exists() and not list(copy.rglob("__pycache__"))
     for path in (copy / "notebooks").glob("*.ipynb"):

@@ -35,6 +35,7 @@ def test_the_step_is_that_of_the_package(block):
 
 
 @emulated
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -20,8 +20,8 @@ from nncourse.model.network import (
     make_network,
     training_step,
 )
+from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import MOST_COPIED, evaluate, train
-from nncourse.model.updates import SGD, Adam
 
 STEPS = {"convolutional_sgd_epoch": "steps", "convolutional_adam_epoch": "steps"}
 NUMPY = choose("numpy", **STEPS)
@@ -133,13 +133,13 @@ def test_the_gradient_and_steps_of_adam_are_those_of_pytorch(words, rng):
     X = rng.normal(size=(3, 8, *images)).astype(np.float32)
     labels = rng.integers(0, outputs, (3, 8))
     Y = np.eye(outputs, dtype=np.float32)[labels]
-    other, update = in_pytorch(torch, network), Adam()
+    other, optimizer = in_pytorch(torch, network), Adam()
     adam = torch.optim.Adam(other.parameters(), lr=0.01, eps=1e-8)
     for number in range(3):
         adam.zero_grad()
         torch.nn.functional.cross_entropy(other(torch.tensor(X[number])), torch.tensor(labels[number])).backward()
         wanted = np.concatenate([p.grad.numpy().ravel() for p in other.parameters()])
-        training_step(network, X[number], Y[number], 0.01, NUMPY, update)
+        training_step(network, X[number], Y[number], 0.01, NUMPY, optimizer)
         assert np.abs(wanted).max() > 1e-2
         np.testing.assert_allclose(network.flat_gradient, wanted, rtol=1e-3, atol=2e-6 * np.abs(wanted).max() + 1e-6)
         adam.step()
@@ -151,7 +151,7 @@ def test_the_gradient_and_steps_of_adam_are_those_of_pytorch(words, rng):
             network.flat_parameters[:] = there
             for name in ("M", "V"):
                 kept = {"M": "exp_avg", "V": "exp_avg_sq"}[name]
-                update.state[name][:] = np.concatenate(
+                optimizer.state[name][:] = np.concatenate(
                     [adam.state[p][kept].numpy().ravel() for p in other.parameters()]
                 )
 
@@ -176,17 +176,17 @@ def digits():
 
 
 def same(one, other) -> bool:
-    """Parameters and the update's state, bit for bit."""
+    """Parameters and the optimizer's state, bit for bit."""
     arrays = [one[0].flat_parameters, *one[1].state.values()], [other[0].flat_parameters, *other[1].state.values()]
     return one[1].steps == other[1].steps and all(map(np.array_equal, *arrays))
 
 
-def trained(digits, words, update, epochs, backend=NUMPY, network=None, done=0, **options):
-    """A network trained for some epochs, its update, and the history."""
+def trained(digits, words, optimizer, epochs, backend=NUMPY, network=None, done=0, **options):
+    """A network trained for some epochs, its optimizer, and the history."""
     network = network or make_network(words, "relu", CROSS, seed=1)
     options = {"batch_size": 32, "learning_rate": 0.003, "seed": 5} | options
-    history = train(network, *digits, backend, epochs=epochs, epochs_done=done, update=update, **options)
-    return network, update, history
+    history = train(network, *digits, backend, epochs=epochs, epochs_done=done, optimizer=optimizer, **options)
+    return network, optimizer, history
 
 
 def test_a_network_for_images_learns_the_digits():
@@ -204,9 +204,9 @@ def test_a_network_for_images_learns_the_digits():
 def test_resume_goes_on_as_if_it_had_never_stopped(digits, words, kind):
     calls = choose("numpy")  # with whole epochs where there is no dropout
     whole = trained(digits, words, kind(), 4, calls)
-    network, update, _ = trained(digits, words, kind(), 1, calls)
-    assert not same(whole, (network, update))
-    half = trained(digits, words, update, 3, calls, network, done=1)
+    network, optimizer, _ = trained(digits, words, kind(), 1, calls)
+    assert not same(whole, (network, optimizer))
+    half = trained(digits, words, optimizer, 3, calls, network, done=1)
     assert same(whole, half)
 
 
@@ -225,7 +225,7 @@ def test_a_kernel_for_whole_epochs_takes_the_same_steps(digits, kind):
 
 
 @pytest.mark.parametrize(
-    ("words", "update"),
+    ("words", "optimizer"),
     [
         (SMALL, Adam(l2=0.01)),
         (SMALL, SGD(momentum=0.9)),
@@ -236,13 +236,13 @@ def test_a_kernel_for_whole_epochs_takes_the_same_steps(digits, kind):
         ("image1x8x8,pool2,conv3x2,10", Adam()),
     ],
 )
-def test_other_updates_and_layers_are_trained_step_by_step(digits, words, update):
-    *_, history = trained(digits, words, update, 1, choose("numpy"))
+def test_other_optimizers_and_layers_are_trained_step_by_step(digits, words, optimizer):
+    *_, history = trained(digits, words, optimizer, 1, choose("numpy"))
     assert history.kernel == "steps" and "\n" not in history.note
     assert ("step by step" in history.note) == (words != SMALL)
-    fused = {"convolutional_adam_epoch" if isinstance(update, Adam) else "convolutional_sgd_epoch": "numpy"}
+    fused = {"convolutional_adam_epoch" if isinstance(optimizer, Adam) else "convolutional_sgd_epoch": "numpy"}
     with pytest.raises(CourseError):
-        trained(digits, words, update, 1, choose("numpy", **fused))
+        trained(digits, words, optimizer, 1, choose("numpy", **fused))
 
 
 def test_an_architecture_is_the_network_without_its_parameters():
@@ -449,15 +449,15 @@ def most_of_a_step(network: Network, batch: int) -> int:
 
 @pytest.mark.parametrize("batch", (32, 500))
 def test_a_training_step_takes_no_more_memory_than_its_batch_needs(rng, batch):
-    network, update = make_network(DIGITS_CNN, "relu", CROSS), Adam()
+    network, optimizer = make_network(DIGITS_CNN, "relu", CROSS), Adam()
     X, Y = rng.random((batch, 1, 28, 28), np.float32), np.zeros((batch, 10), np.float32)
-    assert peak_of(lambda: training_step(network, X, Y, 0.001, NUMPY, update)) < most_of_a_step(network, batch)
+    assert peak_of(lambda: training_step(network, X, Y, 0.001, NUMPY, optimizer)) < most_of_a_step(network, batch)
 
 
 def test_training_step_by_step_copies_no_whole_set(rng):
     network = make_network("image1x28x28,conv2x5s4,10", "relu", CROSS)
     X, Y = np.zeros((30_000, 1, 28, 28), np.float32), np.zeros((30_000, 10), np.float32)
-    call = lambda: train(network, X, Y, NUMPY, epochs=1, batch_size=500, update=Adam())  # noqa: E731
+    call = lambda: train(network, X, Y, NUMPY, epochs=1, batch_size=500, optimizer=Adam())  # noqa: E731
     assert peak_of(call) < 4 * (MOST_NUMBERS + MOST_COPIED) < X.nbytes
 
 
@@ -502,9 +502,9 @@ def test_the_backends_of_the_gpu_agree_and_repeat_themselves(gpu, name):
 @pytest.mark.parametrize("words", (SMALL, SMALL.replace("12,", "dropout0.3,12,")))
 def test_resume_is_exact_on_the_gpu(gpu, digits, words, name):
     whole = trained(digits, words, Adam(), 4, choose(name))
-    network, update, _ = trained(digits, words, Adam(), 1, choose(name))
-    half = trained(digits, words, update, 3, choose(name), network, done=1)
+    network, optimizer, _ = trained(digits, words, Adam(), 1, choose(name))
+    half = trained(digits, words, optimizer, 3, choose(name), network, done=1)
     assert same(whole, half)
-    assert isinstance(network.flat_parameters, np.ndarray) and isinstance(update.state["M"], np.ndarray)
+    assert isinstance(network.flat_parameters, np.ndarray) and isinstance(optimizer.state["M"], np.ndarray)
     wanted = trained(digits, words, Adam(), 4)
     np.testing.assert_allclose(whole[0].flat_parameters, wanted[0].flat_parameters, rtol=1e-2, atol=1e-3)

@@ -16,8 +16,8 @@ from nncourse.errors import CourseError
 from nncourse.model import files
 from nncourse.model.image_layers import MaxPool
 from nncourse.model.network import Network, make_network
+from nncourse.model.optimizers import Adam
 from nncourse.model.training import train
-from nncourse.model.updates import Adam
 
 ALL_KINDS = "image1x8x8,conv3x2same,dropout0.25,conv2x3p1s2,pool3s1p1,averagepool2s1,6,dropout0.5,10"
 NUMPY = choose("numpy")
@@ -27,10 +27,10 @@ def a_model(words: str = ALL_KINDS, kind: str = "standardization") -> files.Mode
     """A model with all kinds of layers, trained for an epoch by Adam."""
     data = datasets.load("digits")
     images = data.images[:64]
-    scaling, update = datasets.fit_scaling(images, kind), Adam()
+    scaling, optimizer = datasets.fit_scaling(images, kind), Adam()
     network = make_network(words, "relu", "categorical_cross_entropy", seed=2)
-    train(network, scaling.apply(images), data.Y[:64], NUMPY, epochs=1, update=update, batch_size=16)
-    return files.Model(network, scaling, data.classes, {"epochs": 1, "seed": 5}, update)
+    train(network, scaling.apply(images), data.Y[:64], NUMPY, epochs=1, optimizer=optimizer, batch_size=16)
+    return files.Model(network, scaling, data.classes, {"epochs": 1, "seed": 5}, optimizer)
 
 
 # ---- files
@@ -44,9 +44,9 @@ def test_a_model_comes_back(tmp_path, kind):
     assert repr(again.network) == repr(model.network) and again.network.input_shape == (1, 8, 8)
     assert [layer.describe() for layer in again.network.layers] == [layer.describe() for layer in model.network.layers]
     np.testing.assert_array_equal(again.network.flat_parameters, model.network.flat_parameters)
-    assert again.update.steps == 4 and again.update.state.keys() == {"M", "V"}
-    for name, array in model.update.state.items():
-        np.testing.assert_array_equal(again.update.state[name], array)
+    assert again.optimizer.steps == 4 and again.optimizer.state.keys() == {"M", "V"}
+    for name, array in model.optimizer.state.items():
+        np.testing.assert_array_equal(again.optimizer.state[name], array)
     X = datasets.load("digits").images[100:120]
     assert kind == "none" or again.scaling.offset.shape == ()
     np.testing.assert_array_equal(again.scaled(X), model.scaled(X))
@@ -191,7 +191,7 @@ def run(capsys, line: str) -> tuple[int, str, str]:
 
 
 CNN = "--layers image1x8x8,conv4x2same,pool2,16,10 --activation relu --cost categorical_cross_entropy"
-TRAIN = f"train --dataset digits {CNN} --update adam --batch-size 32 --epochs 1 --model new.npz"
+TRAIN = f"train --dataset digits {CNN} --optimizer adam --batch-size 32 --epochs 1 --model new.npz"
 
 
 def test_the_digits_are_learnt_and_tested(capsys, folder):
@@ -217,9 +217,9 @@ def test_resume_is_exact(capsys, folder, options):
     assert run(capsys, f"{again} --layers image1x8x8,conv4x2same,pool2,16{dropout},10")[0] == 0
     whole, half = files.load("whole.npz"), files.load("half.npz")
     np.testing.assert_array_equal(whole.network.flat_parameters, half.network.flat_parameters)
-    assert whole.update.steps == half.update.steps > 0
-    for name, array in whole.update.state.items():
-        np.testing.assert_array_equal(array, half.update.state[name])
+    assert whole.optimizer.steps == half.optimizer.steps > 0
+    for name, array in whole.optimizer.state.items():
+        np.testing.assert_array_equal(array, half.optimizer.state[name])
     assert whole.provenance["epochs"] == half.provenance["epochs"] == 4
 
 
@@ -276,7 +276,7 @@ WRONG = [
     f"{TRAIN} --activation softmax",
     f"{TRAIN} --model new.m",
     f"{TRAIN} --dataset breast_cancer",
-    f"{TRAIN} --update sgd --use convolutional_adam_epoch=numpy",
+    f"{TRAIN} --optimizer sgd --use convolutional_adam_epoch=numpy",
     f"{TRAIN} --l2 0.1 --use convolutional_adam_epoch=numpy",
     f"{TRAIN} --dropout 0.5 --use convolutional_adam_epoch=numpy",
     "train --resume images.npz --dataset digits --dropout 0.5 --model new.npz",
@@ -312,7 +312,7 @@ def test_one_epoch_of_mnist(capsys, folder, real_data, monkeypatch):
     monkeypatch.setattr(datasets, "load", some)
     layers = "image1x28x28,conv4x2same,conv4x2same,pool4,128,10"
     line = f"train --dataset mnist --layers {layers} --activation relu --cost categorical_cross_entropy"
-    line += " --update adam --learning-rate 0.001 --batch-size 32 --epochs 1 --model new.npz"
+    line += " --optimizer adam --learning-rate 0.001 --batch-size 32 --epochs 1 --model new.npz"
     assert run(capsys, line)[0] == 0
     status, out, _ = run(capsys, "test --dataset mnist --model new.npz")
     assert status == 0 and float(out.split("accuracy")[1]) > 0.75

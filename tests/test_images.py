@@ -5,15 +5,17 @@ import pytest
 from figures import fits_on_its_page, png
 
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.figures import images
+from nnclassroom.figures import images, nb10
 
 DIGIT = np.arange(64).reshape(8, 8) / 64
 FIGURES = {
-    "images": lambda: images.plot({"one": DIGIT, "two": DIGIT - 0.5, "three": DIGIT}, "title", "what it is", across=2),
-    "counts": lambda: images.plot_counts({"naive": np.full((8, 8), 9), "shared": np.full((8, 8), 2)}, "reads", "title"),
-    "halo": lambda: images.plot_halo((8, 8), 4, 3, (0, 1)),
-    "slices": lambda: images.plot_slices(DIGIT[:5, :4], 2, 0, 1),
-    "channels": lambda: images.plot_channels(3, 2, 3),
+    "images": lambda: images.plot_images(
+        {"one": DIGIT, "two": DIGIT - 0.5, "three": DIGIT}, "title", "what it is", across=2
+    ),
+    "counts": lambda: nb10.plot_counts({"naive": np.full((8, 8), 9), "shared": np.full((8, 8), 2)}, "reads", "title"),
+    "halo": lambda: nb10.plot_halo((8, 8), 4, 3, (0, 1)),
+    "slices": lambda: nb10.plot_slices(DIGIT[:5, :4], 2, 0, 1),
+    "channels": lambda: nb10.plot_channels(3, 2, 3),
 }
 
 
@@ -29,20 +31,20 @@ def test_a_figure_fits_on_its_page_and_has_a_text_alternative(name):
 
 
 def test_black_is_zero_and_so_is_white_where_numbers_are_negative():
-    positive, negative = images.plot({"one": DIGIT + 1, "two": DIGIT - 0.25}).figure.axes
+    positive, negative = images.plot_images({"one": DIGIT + 1, "two": DIGIT - 0.25}).figure.axes
     assert positive.images[0].get_clim() == (0, DIGIT.max() + 1)
     assert negative.images[0].get_clim() == (0.25 - DIGIT.max(), DIGIT.max() - 0.25)
     assert negative.images[0].to_rgba(np.zeros((1, 1)))[0, 0, :3].min() > 0.98
 
 
 def test_images_may_share_one_scale():
-    dark, bright = images.plot({"dark": DIGIT / 4, "bright": DIGIT}, largest=2).figure.axes
+    dark, bright = images.plot_images({"dark": DIGIT / 4, "bright": DIGIT}, largest=2).figure.axes
     assert dark.images[0].get_clim() == bright.images[0].get_clim() == (0, 2)
 
 
 def test_all_numbers_of_a_filter_are_said_and_of_an_image_their_range():
-    assert images.plot({"a": np.array([[0.5, -0.25], [1, 2]])}).words == "Row by row: a: 0.5 −0.25; 1 2."
-    assert f"0 to {DIGIT.max():.3g}" in images.plot({"a": DIGIT}).words
+    assert images.plot_images({"a": np.array([[0.5, -0.25], [1, 2]])}).words == "Row by row: a: 0.5 −0.25; 1 2."
+    assert f"0 to {DIGIT.max():.3g}" in images.plot_images({"a": DIGIT}).words
 
 
 def test_a_mosaic_shows_every_image_in_its_place_and_none_touches_another():
@@ -60,7 +62,7 @@ def test_a_mosaic_shows_every_image_in_its_place_and_none_touches_another():
 
 def test_counts_stand_in_their_pixels_and_are_summed_in_words():
     counts = np.arange(6).reshape(2, 3)
-    shown = images.plot_counts({"naive": counts}, "reads", "title")
+    shown = nb10.plot_counts({"naive": counts}, "reads", "title")
     written = {text.get_position(): text.get_text() for text in shown.figure.axes[0].texts}
     assert written == {(column, row): str(counts[row, column]) for row, column in np.ndindex(2, 3)}
     assert "naive: reads from 0 to 5 a pixel, 15 in all" in shown.words
@@ -87,5 +89,5 @@ def test_a_slice_holds_what_its_weight_meets():
 
 def test_the_filter_for_left_edges_finds_those_alone():
     even, left = np.ones((3, 3)), np.array([[0, 1, 1]] * 3)
-    answers = [(patch * images.LEFT_EDGES).sum() for patch in (even, left, left[:, ::-1], left.T)]
+    answers = [(patch * nb10.LEFT_EDGES).sum() for patch in (even, left, left[:, ::-1], left.T)]
     assert np.sign(answers).tolist() == [0, 1, -1, 0]

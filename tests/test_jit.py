@@ -113,6 +113,7 @@ print(*[np.max(function(np.ones(3, np.float32))) for function in functions])
 """
 
 
+@pytest.mark.full
 def test_functions_of_one_name_that_two_processes_compiled_are_told_apart(folder):
     def said_by(*kinds):
         environment = os.environ | {"PYTHONHASHSEED": "0"}  # Numba's names depend on the order of a set of texts

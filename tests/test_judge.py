@@ -10,13 +10,14 @@ from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.notebook import cuda_cell, exercise
 from nncourse import device
+from tests.tiers import many
 
 FOLDER = Path(__file__).parent / "answers"
 
 
 def read(pattern: str, key: str) -> list[dict]:
     files = sorted(FOLDER.glob(pattern))
-    return [answer for file in files for answer in tomllib.loads(file.read_text("utf-8"))[key]]
+    return [answer | {"file": file.stem} for file in files for answer in tomllib.loads(file.read_text("utf-8"))[key]]
 
 
 # Kinds that the examiners did not distinguish.
@@ -27,6 +28,16 @@ RIGHT, WRONG = read("right_*.toml", "right"), read("wrong_*.toml", "wrong")
 def name_of(answer: dict) -> str:
     words = answer.get("idea") or answer["mistake"]
     return f"{answer['operation']}-{answer['kernel']}-{words}".replace(" ", "-")
+
+
+def of_quick(answers: list[dict]):
+    """Of each exercise a right answer, and a wrong one for each kind of verdict, are judged with every commit."""
+
+    def kind(answer: dict) -> tuple[str, str, str]:
+        return answer["operation"], answer["kernel"], answer.get("kinds", ["right"])[0]
+
+    answers = many(answers, name_of, kind, lambda answer: answer["operation"], lambda answer: answer["file"])
+    return pytest.mark.parametrize("answer", answers)
 
 
 def judged(answer: dict):
@@ -47,13 +58,13 @@ def test_there_are_enough():
     assert len({name_of(answer) for answer in WRONG}) == len(WRONG)
 
 
-@pytest.mark.parametrize("answer", RIGHT, ids=name_of)
+@of_quick(RIGHT)
 def test_a_right_answer_is_accepted(answer):
     verdict = judged(answer)
     assert verdict, str(verdict)
 
 
-@pytest.mark.parametrize("answer", WRONG, ids=name_of)
+@of_quick(WRONG)
 def test_a_wrong_answer_is_refused(answer, monkeypatch, request):
     if "accepted" in answer:  # a gap of the judge that is known, and why; the test goes on, and shows when it is closed
         request.applymarker(pytest.mark.xfail(reason=f"the judge accepts it: {answer['accepted']}", strict=False))

@@ -128,6 +128,7 @@ set_up = pytest.mark.skipif(not ENVIRONMENT.exists(), reason="no .venv here, wit
 
 
 @set_up
+@pytest.mark.full
 def test_without_a_handout_the_notebooks_of_the_course_are_copied(home):
     assert start(home, "true").returncode == 0
     names = {path.name for path in (home / "nn-course" / "notebooks").glob("*.ipynb")}
@@ -140,6 +141,7 @@ def outputs(path: Path) -> list:
 
 
 @set_up
+@pytest.mark.full
 def test_a_copy_of_the_courses_notebooks_has_no_outputs_and_is_brought_up_to_date(home):
     """The manifest of an older course is put in place of the copy's own."""
     assert start(home, "true").returncode == 0
@@ -281,6 +283,7 @@ def first_exercise() -> list[str]:
     return [texts["setup"], answer]
 
 
+@pytest.mark.release
 def test_each_user_solves_the_first_exercise_and_keeps_it_private(users):
     kernels = [user.kernel() for user in users]
     for user, run in zip(users, kernels, strict=True):
@@ -293,7 +296,7 @@ def test_each_user_solves_the_first_exercise_and_keeps_it_private(users):
         seconds = time.perf_counter() - start
         assert "✓" in shown and "Kept as" in shown, shown
         print(f"{user.name}: the first ✓ after {seconds:.2f} s, of which imports {imported:.2f} s")
-        kept = run("from nncourse.kernels import kept_kernels; print(kept_kernels.folder())").strip()
+        kept = run("from nnclassroom.exercises import kept_kernels; print(kept_kernels.folder())").strip()
         assert kept == run("import pathlib; print(pathlib.Path.home() / 'my_kernels')").strip()
         assert "progress.json" in run("import os; print(os.listdir(kept_kernels.folder()))")
     homes = [run("print(pathlib.Path.home())").strip() for run in kernels]
@@ -303,6 +306,7 @@ def test_each_user_solves_the_first_exercise_and_keeps_it_private(users):
         assert "Permission denied" in run(f"print(os.listdir('{other}/nn-course'))")
 
 
+@pytest.mark.release
 def test_the_course_cannot_be_changed_by_its_users(users):
     run = users[0].kernel()
     said = run(
@@ -314,12 +318,14 @@ def test_the_course_cannot_be_changed_by_its_users(users):
     assert said.strip() == "True []"
 
 
+@pytest.mark.release
 def test_a_user_cannot_enter_the_server_of_another(users):
     ana, bob = users
     assert ana.get("kernels").status_code == bob.get("kernels").status_code == 200
     assert bob.get("kernels", owner=ana.name).status_code in (302, 403, 404)
 
 
+@pytest.mark.release
 def test_kernels_do_not_listen_on_ports(users):
     run = users[0].kernel()
     connection = run("import ipykernel\nprint(ipykernel.get_connection_info(unpack=True)['transport'])")

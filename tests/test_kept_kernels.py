@@ -18,8 +18,8 @@ from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import adam_update
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import Adam
 from nncourse.model.training import train
-from nncourse.model.updates import Adam
 
 pytestmark = pytest.mark.usefixtures("my_kernels")
 
@@ -141,9 +141,9 @@ def test_kernels_of_notebooks_09_and_10_train_the_digits_cnn(of_both_notebooks, 
     ours, yours = (make_network(DIGITS_CNN, "relu", "categorical_cross_entropy", seed=1) for _ in range(2))
     learning = {"epochs": 2, "batch_size": 32, "learning_rate": 0.01, "seed": 1}
     calls.clear()
-    train(ours, X, Y, choose("numpy", convolutional_adam_epoch="steps"), update=Adam(), **learning)
+    train(ours, X, Y, choose("numpy", convolutional_adam_epoch="steps"), optimizer=Adam(), **learning)
     assert calls == []
-    history = train(yours, X, Y, backend, update=Adam(), **learning)
+    history = train(yours, X, Y, backend, optimizer=Adam(), **learning)
     assert history.kernel == "steps"
     assert calls[: 4 * 3] == 4 * A_STEP  # one step before the clock starts, then an epoch's
     assert calls.count("adam_update") == 1 + 2 * 3
@@ -154,7 +154,7 @@ def test_kernels_of_notebooks_09_and_10_train_the_digits_cnn(of_both_notebooks, 
 
 def test_kernels_of_notebooks_09_and_10_train_on_the_command_line(of_both_notebooks, calls, tmp_path, capsys):
     line = f"train --mine --dataset digits --layers {DIGITS_CNN} --activation relu --cost categorical_cross_entropy"
-    line += f" --update adam --learning-rate 0.01 --batch-size 32 --epochs 1 --model {tmp_path / 'digits.npz'}"
+    line += f" --optimizer adam --learning-rate 0.01 --batch-size 32 --epochs 1 --model {tmp_path / 'digits.npz'}"
     calls.clear()
     assert main(line.split()) == 0
     told = capsys.readouterr().out
@@ -377,10 +377,10 @@ def test_a_named_folder_for_kernels_comes_first(course, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("unset", "said_by"), [(True, "emulator"), (False, "gpu")])
 def test_where_a_gpu_finds_wrong_values_the_emulator_says_whether_something_was_not_set(unset, said_by, monkeypatch):
-    def check(kernel, device, **_):
+    def check(operation, kernel, device, **_):
         return Verdict("relu", "naive", "wrong value", {"by": device, "unset": unset and device == "emulator"})
 
     monkeypatch.setattr(device, "gpu_available", lambda: True)
     monkeypatch.setattr(emulate, "why_not", lambda: None)
-    monkeypatch.setattr(relu, "check", check)
+    monkeypatch.setattr(kept_kernels.judge, "check", check)
     assert kept_kernels.check("relu", "naive", CUDA_RIGHT, {"block": [64]}).facts["by"] == said_by

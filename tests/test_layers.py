@@ -11,8 +11,8 @@ from nncourse.model.descriptions import KIND_WORDS, KINDS, rebuilt, words_of
 from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters
 from nncourse.model.layers import Dense, LayerSequence, Pass, Turn
 from nncourse.model.network import Network, forward, make_network, training_step
+from nncourse.model.optimizers import Adam
 from nncourse.model.training import evaluate, train
-from nncourse.model.updates import Adam
 
 NUMPY = choose("numpy", dense_sgd_epoch="steps")
 
@@ -97,7 +97,7 @@ def test_a_mixed_network_is_trained(rng):
     network = Network(layers, input_shape=(2, 3))
     X = rng.normal(size=(40, 2, 3)).astype(np.float32)
     Y = np.stack([X[:, 0, 0] > 0, X[:, 1, 1] > 0], axis=1).astype(np.float32)
-    history = train(network, X, Y, NUMPY, epochs=30, learning_rate=0.02, update=Adam())
+    history = train(network, X, Y, NUMPY, epochs=30, learning_rate=0.02, optimizer=Adam())
     assert history.kernel == "steps" and history.costs[-1] < 0.5 * history.costs[0]
 
 

@@ -8,6 +8,7 @@ import nbformat
 import pytest
 
 from nnclassroom.exercises.hints import exercises
+from nncourse.language import english_files
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -45,8 +46,8 @@ def links(path: Path) -> list[tuple[str, str]]:
 
 def referring() -> list[Path]:
     """Pages, notebooks, and the texts of the package that speak of notebooks."""
-    package = [path for path in (ROOT / "nncourse").rglob("*") if path.suffix in (".py", ".cu", ".toml")]
-    return [*PAGES, *NOTEBOOKS, *(path for path in package if NUMBERED.search(path.read_text("utf-8")))]
+    packages = [path for path in english_files() if path.suffix in (".py", ".cu", ".toml")]
+    return [*PAGES, *NOTEBOOKS, *(path for path in packages if NUMBERED.search(path.read_text("utf-8")))]
 
 
 def ids(path: Path) -> str:

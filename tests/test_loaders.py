@@ -11,8 +11,8 @@ from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.loaders import AHEAD, HostSamples, bytes_on_device, in_turn, placed
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import SGD
 from nncourse.model.training import train
-from nncourse.model.updates import SGD
 
 PLACES = ["cpu", "gpu"]
 

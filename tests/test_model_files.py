@@ -17,7 +17,7 @@ from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model import files
 from nncourse.model.network import make_network
-from nncourse.model.updates import SGD
+from nncourse.model.optimizers import SGD, Adam
 
 FORMS = ("model.npz", "model.m")
 KINDS = ("none", "normalization", "standardization")
@@ -243,7 +243,7 @@ def save_old_arrays(path, **changed):
     arrays |= changed
     if arrays["about"] is not None and arrays["about"].dtype.kind == "U" and arrays["about"].item().startswith("{"):
         old = json.loads(arrays["about"].item())
-        shorter = {name: old[name] for name in old.keys() - {"layers", "input_shape", "update"}}
+        shorter = {name: old[name] for name in old.keys() - {"layers", "input_shape", "optimizer"}}
         arrays["about"] = np.array(json.dumps(shorter))
     np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
 
@@ -326,15 +326,15 @@ def vector(value=0.5, size=None, dtype=np.float32):
         {"about": about(cost="categorical_cross_entropy")},
         {"about": about(classes=3)},
         {"about": about(provenance=[1])},
-        {"about": about(update={"kind": "adagrad"})},
-        {"about": about(update={"kind": "sgd", "momentum": 2.0})},
-        {"about": about(update={"kind": "adam", "momentum": 0.9})},
-        {"about": about(update={"kind": "adam", "l2": 0, "steps": 7})},
-        {"about": about(update={"kind": "adam", "l2": 0, "steps": 7}), "state_M": vector()},
-        {"about": about(update={"kind": "sgd", "l2": 0, "steps": -7})},
+        {"about": about(optimizer={"kind": "adagard"})},
+        {"about": about(optimizer={"kind": "sgd", "momentum": 2.0})},
+        {"about": about(optimizer={"kind": "adam", "momentum": 0.9})},
+        {"about": about(optimizer={"kind": "adam", "l2": 0, "steps": 7})},
+        {"about": about(optimizer={"kind": "adam", "l2": 0, "steps": 7}), "state_M": vector()},
+        {"about": about(optimizer={"kind": "sgd", "l2": 0, "steps": -7})},
         {"state_V": vector()},
-        {"about": about(update={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(np.nan)},
-        {"about": about(update={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(size=3)},
+        {"about": about(optimizer={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(np.nan)},
+        {"about": about(optimizer={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(size=3)},
         {"parameters": None},
         {"parameters": np.zeros((0,), np.float32)},
         {"parameters": np.zeros((), np.float32)},
@@ -360,7 +360,7 @@ def test_a_file_of_before_brings_the_same_model(tmp_path):
     old, new = files.load(tmp_path / "old.npz"), a_model()
     np.testing.assert_array_equal(old.network.flat_parameters, new.network.flat_parameters)
     assert (old.network.activations, old.network.cost) == (new.network.activations, new.network.cost)
-    assert (old.classes, old.provenance, old.update) == (new.classes, new.provenance, SGD())
+    assert (old.classes, old.provenance, old.optimizer) == (new.classes, new.provenance, SGD())
 
 
 class Trap:
@@ -371,6 +371,40 @@ class Trap:
 
     def __reduce__(self):
         return os.mkdir, (str(self.path),)
+
+
+ABOUT_0_2 = """{"layers": [{"kind": "dense", "n_in": 2, "n_out": 1, "activation": "sigmoid"}], "input_shape": [2],
+ "activations": ["sigmoid"], "cost": "mse", "scaling": {"kind": "none"}, "classes": ["a"],
+ "provenance": {"epochs": 2, "seed": 0}, "update": UPDATE}"""
+TEXT_0_2 = "2\n2 1\n0.0260119066\n0.389668494 -0.637081325\nabout "
+
+
+def test_models_of_version_0_2_bring_their_update_as_optimizer(tmp_path):
+    """As that version wrote them, after two epochs by SGD, and by Adam."""
+    update = '{"kind": "sgd", "momentum": 0.0, "l2": 0.01, "steps": 4}'
+    (tmp_path / "old.m").write_text(TEXT_0_2 + ABOUT_0_2.replace("UPDATE", update).replace("\n", "") + "\n")
+    model = files.load(tmp_path / "old.m")
+    assert model.optimizer == SGD(l2=0.01, steps=4)
+    assert bits(model.network.flat_parameters) == bits(np.array([0.389668494, -0.637081325, 0.0260119066], "f"))
+
+    parameters = np.array([0.04621794819831848, -0.2622585594654083, 0.1707638055086136], "f")
+    state = {
+        "M": np.array([0.038521844893693924, -0.0939221978187561, -0.0005652937106788158], "f"),
+        "V": np.array([8.052043995121494e-05, 0.0003217299235984683, 1.747180249367375e-05], "f"),
+    }
+    about = np.array(ABOUT_0_2.replace("UPDATE", '{"kind": "adam", "l2": 0.5, "steps": 4}'))
+    arrays = {f"state_{name}": array for name, array in state.items()}
+    np.savez(tmp_path / "old.npz", about=about, parameters=parameters, **arrays)
+    model = files.load(tmp_path / "old.npz")
+    assert model.optimizer.describe() == Adam(beta1=0.9, beta2=0.999, epsilon=1e-8, l2=0.5).describe()
+    assert model.optimizer.steps == 4 and bits(model.network.flat_parameters) == bits(parameters)
+    assert {name: bits(array) for name, array in model.optimizer.state.items()} == {
+        n: bits(a) for n, a in state.items()
+    }
+    files.save(model, tmp_path / "new.npz")
+    with np.load(tmp_path / "new.npz") as file:
+        kept = json.loads(str(file["about"]))
+    assert "update" not in kept and kept["optimizer"]["steps"] == 4
 
 
 def test_a_pickle_is_refused_and_not_run(tmp_path):

@@ -139,6 +139,7 @@ def filled_in(notebook, operation: str, kernel: str):
     return cell
 
 
+@pytest.mark.full
 def test_kernels_of_notebooks_09_to_11_train_the_digits_cnn_and_on_the_command_line(my_kernels, tmp_path, monkeypatch):
     """On the digits that ship. On a GPU CUDA kernels do. The command line is another process: it has the files only."""
     for name in ("NNCOURSE_SOLVE", "NNCOURSE_DATA"):
@@ -157,7 +158,7 @@ def test_kernels_of_notebooks_09_to_11_train_the_digits_cnn_and_on_the_command_l
         assert re.search(rf"{operation}: +{kernel} +yours", told)
     assert "3 of 16 operations were yours: convolution_forward, maxpool_backward, adam_update" in told
     assert float(re.search(r"([\d.]+)% of the test digits are read rightly", told)[1]) > 30  # of ten digits
-    line = "--dataset digits --layers image1x8x8,conv2x2same,pool2,10 --activation relu --epochs 1 --update adam"
+    line = "--dataset digits --layers image1x8x8,conv2x2same,pool2,10 --activation relu --epochs 1 --optimizer adam"
     line += f" --cost categorical_cross_entropy --model new.npz --backend {'cuda' if gpu else 'numpy'} --mine"
     command = [sys.executable, "-m", "nnclassroom", "train", *line.split()]
     result = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True)
@@ -178,6 +179,7 @@ def test_an_all_reduce_of_notebook_12_trains_a_network_there(my_kernels, tmp_pat
 
 
 @pytest.mark.parametrize(("deaths", "passes"), [(1, True), (99, False)])
+@pytest.mark.full
 def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, passes):
     """A conftest.py for nbval alone: the kernel here counts its starts, and dies the first few times."""
     spec = tmp_path / "jupyter" / "kernels" / "frail"
@@ -190,6 +192,7 @@ def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, pass
     nbformat.write(notebook, tmp_path / "one.ipynb")
     shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
     environment = os.environ | {"JUPYTER_PATH": str(tmp_path / "jupyter"), "PYTHONWARNINGS": "default"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])  # conftest.py takes the tiers from there
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval-lax", "one.ipynb"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode == 0) is passes, done.stdout
@@ -199,7 +202,7 @@ def test_a_kernel_that_dies_as_it_starts_is_started_again(tmp_path, deaths, pass
 
 def test_nbval_sees_a_mistake_and_where_tests_are_strict_a_wrong_answer(tmp_path, my_kernels):
     """One notebook for all, since each takes seconds to start; it becomes strict on its way."""
-    setup = "%load_ext nnclassroom.notebook.exercise\nfrom nnclassroom.notebook.exercise import exercise"
+    setup = "from nnclassroom import exercise"
     wrong = '@exercise("relu", kernel="numpy")\ndef relu(z):\n    return z'
     mistake = "exercise('sigmiod', kernel='numpy')"
     sources = (setup, wrong, mistake, "%env NNCOURSE_STRICT=1", wrong)

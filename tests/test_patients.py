@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nnclassroom.figures.nb05_patients import DIAGNOSES, Ward
+from nnclassroom.figures.nb05 import DIAGNOSES, Ward
 from nncourse.errors import CourseError
 
 RNG = np.random.default_rng(3)

@@ -388,6 +388,7 @@ CELLS = {  # how many figures each shows, and how many words it prints
 }
 
 
+@pytest.mark.full
 def test_a_live_notebook_shows_each_picture_once(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     texts = [text.replace("show(", 'picture.show("sigmoid", "naive", n=4, ').replace(", )", ")") for text in CELLS]

@@ -21,8 +21,8 @@ from nnclassroom.widgets.playground.frames import GRID, as_bytes, frame, grid, s
 from nnclassroom.widgets.playground.loop import Loop
 from nncourse.errors import CourseError
 from nncourse.model.network import COSTS, make_network
+from nncourse.model.optimizers import SGD
 from nncourse.model.training import train
-from nncourse.model.updates import SGD
 
 PATIENCE = 30  # seconds, on a busy machine
 PLACES = np.random.default_rng(0).uniform(-2, 2, (50, 2)).astype(np.float32)
@@ -87,7 +87,7 @@ def test_an_engine_computes_what_train_computes(l2):
     engine.train(epochs=3)
     data = engine.training
     network = make_network((2, 5, 1), "tanh", "binary_cross_entropy", seed=0)
-    options = {"epochs": 3, "batch_size": 10, "learning_rate": 0.1, "seed": 0, "update": SGD(l2=l2)}
+    options = {"epochs": 3, "batch_size": 10, "learning_rate": 0.1, "seed": 0, "optimizer": SGD(l2=l2)}
     train(network, data.X, data.Y, engine.backend, **options)
     for ours, theirs in zip(engine.network.parameters, network.parameters, strict=True):
         assert np.array_equal(ours, theirs)

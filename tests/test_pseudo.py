@@ -35,7 +35,7 @@ COMMANDS = (
 HELP = ("--help", "info --help", *(f"{command} --help" for command in COMMANDS))
 RIGHT = (
     f"{command_lines.TRAIN} --verbose",
-    f"{command_lines.TRAIN} --validation 0.2 --update adam",
+    f"{command_lines.TRAIN} --validation 0.2 --optimizer adam",
     f"{command_lines.TRAIN} --use sigmoid=loops --mine",
     "train --resume new.npz --dataset good.csv --model new.npz --epochs 1",
     "test --dataset good.csv --model new.npz --verbose",
@@ -71,10 +71,8 @@ WRONG = (
 
 SAYS = """
 import numpy as np
-from nnclassroom.exercises.hints import hint
+from nnclassroom import exercise, hint, widgets
 from nnclassroom.judge import check
-from nnclassroom.notebook.exercise import exercise
-from nnclassroom.widgets import simple
 from nncourse.kernels import dense
 from cuda_on_cpu import source
 
@@ -84,7 +82,7 @@ hint("neuron", "loops")
 def step(z):
     return np.where(z > 0, 1, 0)
 
-drawn = simple.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
+drawn = widgets.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
 print("label", drawn.controls[0]["label"])
 print(check.__file__, dense.__file__, source.__file__)
 """
@@ -108,6 +106,7 @@ def run(root: Path, *arguments: str, language: str = "pseudo") -> subprocess.Com
     return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, cwd=root)
 
 
+@pytest.mark.full
 def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
     (in_pseudo / "says.py").write_text(SAYS, "utf-8")
     told = run(in_pseudo, "says.py")
@@ -121,23 +120,23 @@ def test_verdict_hint_error_and_label_come_in_the_language(in_pseudo):
 
 
 KEEPS = """
-from nnclassroom.notebook.exercise import exercise
+from nnclassroom import exercise
 
 @exercise("relu", kernel="{kernel}")
 def relu(z):
     return {xp}.maximum(z, 0)
 """
 TELLS = """
-from nnclassroom.exercises import kept_kernels
-from nnclassroom.exercises.own_backend import choose
-from nnclassroom.figures import overheads
+from nnclassroom import choose, overheads
 from nnclassroom.version import course_version, package_files
+from nnclassroom.exercises import kept_kernels
 print(course_version(), len(package_files()), kept_kernels.folder(), overheads.RESULTS)
 print(sorted(choose("numpy", mine=True).yours), *kept_kernels.progress().values())
 """
 
 
 @pytest.mark.parametrize(("keeps", "uses"), [("en", "pseudo"), ("pseudo", "en")])
+@pytest.mark.full
 def test_both_languages_are_one_course_and_share_kept_kernels(keeps, uses, in_pseudo):
     shutil.rmtree(in_pseudo / "kernels", ignore_errors=True)
     (in_pseudo / "keeps.py").write_text(KEEPS.format(kernel="numpy", xp="np"), "utf-8")
@@ -148,6 +147,7 @@ def test_both_languages_are_one_course_and_share_kept_kernels(keeps, uses, in_ps
     assert told[0] == told[1] and "['relu']" in told[0]
 
 
+@pytest.mark.full
 def test_a_hand_out_in_another_language_speaks_it(in_pseudo, tmp_path):
     path = tmp_path / "course.zip"
     made = run(in_pseudo, "-m", "nnclassroom", "handout", "--out", str(path))
@@ -164,6 +164,7 @@ def test_a_hand_out_in_another_language_speaks_it(in_pseudo, tmp_path):
     assert english.returncode == 2 and "wanted an operation, one of" in english.stderr
 
 
+@pytest.mark.full
 def test_a_language_that_is_missing_or_old_is_refused_in_one_line(in_pseudo):
     missing = run(in_pseudo, "-m", "nnclassroom", "check", "relu", language="xx")
     assert missing.returncode == 2
@@ -185,12 +186,14 @@ def names():
 
 @pytest.mark.parametrize("solve", ("", "all"))
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
+@pytest.mark.full
 def test_a_notebook_shows_no_word_that_is_no_text(notebook, solve, in_pseudo, names):
     found = leftovers.of_notebook(in_pseudo / "notebooks" / "pseudo" / f"{notebook}.ipynb", solve, names)
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("lines", (HELP, (*RIGHT, *WRONG), command_lines.WRONG), ids=("help", "commands", "mistakes"))
+@pytest.mark.full
 def test_commands_say_no_word_that_is_no_text(lines, in_pseudo, names, tmp_path):
     command_lines.fill(tmp_path)
     found = leftovers.of_commands(lines, in_pseudo, tmp_path, names)

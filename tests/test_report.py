@@ -322,9 +322,7 @@ def test_a_batch_that_a_contender_cannot_do_costs_only_its_mark(monkeypatch):
 
     fused = capped.backend.epochs["dense_sgd_epoch"]
     kernel = replace(fused, function=up_to_ten)
-    capped = replace(
-        capped, backend=replace(capped.backend, kernels=capped.backend.kernels | {"dense_sgd_epoch": kernel})
-    )
+    capped = replace(capped, backend=replace(capped.backend, asked_epochs={"dense_sgd_epoch": kernel}))
     by_batch, stopped = speedup.over_batches([whole, capped], data, test)
     assert set(by_batch["numpy"]) == {10, 20, 30, 40} and set(by_batch["numpy, fused"]) == {10, 40}
     assert len(stopped) == 2 and "20 do not fit" in stopped[0] and "30 stopped" in stopped[1] and "<i>" in stopped[1]

@@ -12,8 +12,7 @@ from figures import fits_on_its_page, png
 
 from nnclassroom import recorded_words
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.figures import nb13, overheads
-from nnclassroom.figures import recorded as recorded_devices
+from nnclassroom.figures import nb13, overheads, recorded
 from nncourse.errors import CourseError
 from nncourse.parallel import scaling as measuring
 from nncourse.parallel.energy import Meter
@@ -50,6 +49,7 @@ def is_running(pid: int) -> bool:
 
 
 @NEEDS_MPI
+@pytest.mark.full
 def test_a_member_that_fails_is_named_and_one_that_never_ends_is_stopped(tmp_path):
     with pytest.raises(CourseError, match="rank 1: wanted more"):
         together(fails, 2, why="wanted more")
@@ -71,6 +71,7 @@ def test_a_member_that_fails_is_named_and_one_that_never_ends_is_stopped(tmp_pat
 
 
 @NEEDS_MPI
+@pytest.mark.full
 def test_two_processes_are_measured():
     steps = nb13.measure_steps([8], [8, 16], rounds=3, seconds=0.002, sizes=(20, 10, 3))
     assert set(steps.alone) == {8} and set(steps.together) == set(steps.exchange) == {8, 16}
@@ -184,9 +185,8 @@ def _strings(value):
 def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tmp_path, monkeypatch):
     monkeypatch.setattr(overheads, "RESULTS", tmp_path)
     overheads.recorded.cache_clear()
-    found = recorded_devices.training_on_cpu(), recorded_devices.training_on_gpus(), recorded_devices.order_of_threads()
-    for lines in found:
-        assert len(lines) == 1 and "not recorded yet" in lines[0]
+    for text in (recorded.training_on_cpu(), recorded.training_on_gpus(), recorded.small_networks()):
+        assert "not recorded yet" in text and "\n" not in text
     overheads.recorded.cache_clear()
     head = {"machine": "A machine, 2 cores", "date": "2026-11-22"}
     seconds = {"256": {"one process": [1.0, 1.2, 1.0], "2 processes": [2.0, 1.0, 1.25]}}
@@ -201,15 +201,10 @@ def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tm
         "not_measured": ["no CPU meter"],
     }
     (tmp_path / "devices_gpu.json").write_text(json.dumps(on_gpu))
-    lines = recorded_devices.training_on_cpu()
+    lines = recorded.training_on_cpu().splitlines()
     assert re.search(r"256 .* 0\.80 +0\.50 to 1\.20", lines[1]) and lines[-1] == "recorded, A machine, 2026-11-22"
-    lines = recorded_devices.training_on_gpus()
+    lines = recorded.training_on_gpus().splitlines()
     assert re.search(r"nncourse on 0, 1 .*1\.980 +0\.990 +– +– +– +0\.510 +–", lines[3])
     assert len({len(line) for line in lines[:4]}) == 1  # a long name keeps its columns
     assert lines[-1] == "recorded, A machine, 2026-11-22" and "no CPU meter" in lines
-    dense = [{"kernel": "coalesced", "side": side, "seconds": 1e-3 * side} for side in (2, 4)]
-    (tmp_path / "gpu.json").write_text(json.dumps(head | {"tables": {"dense": dense}}))
-    lines = recorded_devices.order_of_threads()
-    assert "4 × 4" in lines[0] and len(lines) == 3 and re.search("coalesced .* side by side +4 ms", lines[1])
-    assert lines[-1] == "recorded, A machine, 2026-11-22"
     overheads.recorded.cache_clear()

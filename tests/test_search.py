@@ -10,6 +10,7 @@ from nnclassroom.judge import check
 from nnclassroom.judge.verdict import Case
 from nncourse.catalogue import operations
 from nncourse.errors import CourseError
+from tests.tiers import many
 
 # Numbers of float32 that are easy to shrink; those so small that a GPU may take them for 0 are left out.
 NUMBERS = st.floats(-1e4, 1e4, width=32).map(lambda x: x if abs(x) > 1e-20 else 0.0)
@@ -44,8 +45,9 @@ def cases_of(draw, name):
     return Case("found by Hypothesis", tuple(made))
 
 
-@pytest.mark.parametrize(("operation", "name"), OWN, ids=[f"{op.name}-{name}" for op, name in OWN])
-def test_no_arguments_are_found_on_which_a_kernel_is_wrong(operation, name):
+@pytest.mark.parametrize("own", many(OWN, lambda own: f"{own[0].name}-{own[1]}", operation=lambda own: own[0].name))
+def test_no_arguments_are_found_on_which_a_kernel_is_wrong(own):
+    operation, name = own
     kernel = operation[name]
 
     @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), database=None)

@@ -491,6 +491,8 @@ def test_the_hosted_ci_calls_ours_with_pythons_that_are_welcome(setup):
     yaml = pytest.importorskip("yaml")
     job = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))["jobs"]["test"]
     assert job["steps"][-1] == {"run": "bash .ci/run"} and (ROOT / ".ci" / "run").exists()
+    full = yaml.safe_load((ROOT / ".github" / "workflows" / "full.yml").read_text(encoding="utf-8"))["jobs"]["full"]
+    assert full["steps"][-1] == {"run": "bash .ci/run test-full"}
     for version in job["strategy"]["matrix"]["python"]:
         assert setup.python_problem((*map(int, version.split(".")), 0)) == ""
 
@@ -512,6 +514,7 @@ def test_conda_users_get_the_same_names_and_bounds():
     wanted = requirements_by_name(project["dependencies"] + PYPROJECT["build-system"]["requires"] + EXTRAS["test"])
     wanted["python"] = Requirement("python" + project["requires-python"]).specifier
     wanted["playwright-python"] = wanted.pop("playwright")  # its name on conda-forge
+    wanted["lazy_loader"] = wanted.pop("lazy-loader")
     assert {name: conda.get(name) for name in wanted} == wanted
     assert conda.keys() - wanted.keys() == {"pip", "cuda-bindings", "cuda-nvrtc"}
     assert environment["dependencies"][-1] == {"pip": ["-e .[devices]"]}

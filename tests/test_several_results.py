@@ -15,7 +15,7 @@ from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 from nncourse.kernels.update import adam_update
 from nncourse.model.network import make_network, training_step
-from nncourse.model.updates import Adam
+from nncourse.model.optimizers import Adam
 
 needs_emulator = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
 
@@ -224,24 +224,24 @@ def test_pictures_count_every_result_and_see_that_one_is_wrong():
 # ---- a step of Adam with calls that are recorded, or moved to another device
 
 
-def a_step(backend, update) -> np.ndarray:
-    """The parameters after three steps of `update`."""
+def a_step(backend, optimizer) -> np.ndarray:
+    """The parameters after three steps of `optimizer`."""
     rng, network = np.random.default_rng(3), make_network([4, 5, 2], "tanh")
     X, Y = (rng.random((6, n), dtype=np.float32) for n in (4, 2))
     for _ in range(3):
-        training_step(network, X, Y, 0.1, backend, update)
+        training_step(network, X, Y, 0.1, backend, optimizer)
     return network.flat_parameters
 
 
 def test_recorded_calls_hold_the_arguments_as_they_were():
-    recorder, update = anatomy.Recorder(choose("numpy")), Adam(l2=0.01)
-    parameters = a_step(recorder, update)
+    recorder, optimizer = anatomy.Recorder(choose("numpy")), Adam(l2=0.01)
+    parameters = a_step(recorder, optimizer)
     assert parameters.tobytes() == a_step(choose("numpy"), Adam(l2=0.01)).tobytes()
     calls = [arguments for name, arguments in recorder.calls if name == "adam_update"]
     assert len(calls) == 3 and not calls[0][2].any() and not calls[0][3].any()
     W, _, M, V = adam_update["numpy"](*calls[2])[0], *calls[2][1:4]
     assert W.tobytes() == parameters.tobytes()
-    assert M.tobytes() == update.state["M"].tobytes() and V.tobytes() == update.state["V"].tobytes()
+    assert M.tobytes() == optimizer.state["M"].tobytes() and V.tobytes() == optimizer.state["V"].tobytes()
 
 
 class Elsewhere:
@@ -256,12 +256,12 @@ class Elsewhere:
 
 @pytest.mark.parametrize("moved", [("adam_update",), ("l2_gradient",), ("adam_update", "l2_gradient", "dense_forward")])
 def test_operations_in_place_that_are_moved_bring_every_result_back(moved):
-    update = Adam(l2=0.01)
+    optimizer = Adam(l2=0.01)
     mixed = anatomy.Mixed(moved, gpu=Elsewhere())
-    parameters = a_step(mixed, update)
+    parameters = a_step(mixed, optimizer)
     alone = Adam(l2=0.01)
     assert parameters.tobytes() == a_step(choose("numpy"), alone).tobytes()
-    assert all(update.state[name].tobytes() == alone.state[name].tobytes() for name in "MV")
+    assert all(optimizer.state[name].tobytes() == alone.state[name].tobytes() for name in "MV")
     size = parameters.nbytes
     if moved == ("adam_update",):
         assert (mixed.launches, mixed.sent, mixed.fetched) == (3, [size] * 12, [size] * 9)

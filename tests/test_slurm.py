@@ -29,7 +29,10 @@ SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 TRAIN, LAB, NOTEBOOKS, REPORT = (f"slurm/{name}.sbatch" for name in ("train", "jupyterlab", "notebooks", "report"))
 PARALLEL = "slurm/parallel.sbatch"
 TWO_GPUS = ("parallel", "experiment")  # the scripts that ask for two
-pytestmark = pytest.mark.skipif(bool(slurm_cluster.why_not()), reason=slurm_cluster.why_not() or "-")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(bool(slurm_cluster.why_not()), reason=slurm_cluster.why_not() or "-"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -113,7 +113,7 @@ def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
     (folder.parent / "harm").mkdir(exist_ok=True)
     lines = [
         "import os, sys, time",
-        "from nncourse.parallel import world",
+        "from nncourse.parallel.launch import world",
         f"if os.environ.get('{heartbeat.VARIABLE}') and world.told(os.environ).rank == {rank}:",
         "    import itertools",
         "    import nncourse.model.data_parallel as there",
@@ -135,9 +135,17 @@ def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        ("time.sleep(1000 if step == 20 else 0)", "rank 1: hung: no step for 1 s, and no processor time used"),
+        pytest.param(
+            "time.sleep(1000 if step == 20 else 0)",
+            "rank 1: hung: no step for 1 s, and no processor time used",
+            marks=pytest.mark.full,
+        ),
         ("burn(1000 if step == 20 else 0)", "rank 1: hung: no step for 2 s (process "),
-        ("os.kill(os.getpid(), 19 if step == 20 else 0)", "rank 1: hung: it was stopped by a signal"),
+        pytest.param(
+            "os.kill(os.getpid(), 19 if step == 20 else 0)",
+            "rank 1: hung: it was stopped by a signal",
+            marks=pytest.mark.full,
+        ),
         ("assert step < 20, 'a mistake'", "rank 1: AssertionError: a mistake (sitecustomize.py, line 12)"),
     ],
     ids=["sleeps", "an endless loop", "stopped", "an exception"],
@@ -153,6 +161,7 @@ def test_a_rank_that_hangs_or_fails_ends_all_of_them(tmp_path, harm, words):
 
 
 @MPI
+@pytest.mark.full
 def test_a_slow_rank_is_left_alone(tmp_path):
     """Rank 1 takes longer than others may be quiet, but no longer than its own steps before let one foresee."""
     work = tmp_path / "work"
@@ -291,11 +300,12 @@ def test_bad_input_is_said_once(tmp_path, arguments, line):
 
 
 @MPI
+@pytest.mark.full
 def test_the_number_of_processes_may_change_when_training_goes_on(tmp_path):
     """As if one process had never stopped, to rounding; rank 0 alone prints."""
     for model, epochs, processes, more in [("a", 4, 1, ()), ("b", 2, 2, ()), ("b", 2, 3, ("--resume", "b.npz"))]:
         arguments = ["--dataset", "digits", "--batch-size", "50", "--processes", processes]
-        arguments += more or ["--layers", "64,20,10", "--cost", "categorical_cross_entropy", "--update", "adam"]
+        arguments += more or ["--layers", "64,20,10", "--cost", "categorical_cross_entropy", "--optimizer", "adam"]
         result = run(tmp_path, "train", *arguments, "--epochs", epochs, "--model", f"{model}.npz")
         assert (result.returncode, result.stderr) == (0, "")
     shared = "3 processes train together: of each batch of 50, 17 or 16 rows for each of them"
@@ -303,7 +313,7 @@ def test_the_number_of_processes_may_change_when_training_goes_on(tmp_path):
     alone, together = (files.load(tmp_path / f"{name}.npz") for name in "ab")
     assert together.provenance["epochs"] == 4 and together.provenance["processes"] == 3
     np.testing.assert_allclose(alone.network.flat_parameters, together.network.flat_parameters, atol=2e-4)
-    assert alone.update.steps == together.update.steps
+    assert alone.optimizer.steps == together.optimizer.steps
     tested = ("test", "--dataset", "digits", "--model", "b.npz", "-v", "--processes")
     reports = [run(tmp_path, *tested, processes).stdout for processes in (1, 3)]
     assert reports[0] == reports[1] and "cost" in reports[0]

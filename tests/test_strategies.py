@@ -13,8 +13,8 @@ from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Alone
 from nncourse.model.network import make_network, training_step
+from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import evaluate, train
-from nncourse.model.updates import SGD, Adam
 from nncourse.parallel import hybrid as hybrid_training
 from nncourse.parallel.asynchronous import train_asynchronously
 from nncourse.parallel.averaging import train_by_averaging
@@ -50,15 +50,15 @@ def network_of(words=SIZES, seed: int = 0):
 
 
 def averaged(group, make=SGD, rate: float = 0.3, rounds: int = 1):
-    network, update = network_of(seed=group.rank), make()
-    options = {"epochs": 2, "batch_size": 10, "learning_rate": rate, "update": update, "batches_a_round": rounds}
+    network, optimizer = network_of(seed=group.rank), make()
+    options = {"epochs": 2, "batch_size": 10, "learning_rate": rate, "optimizer": optimizer, "batches_a_round": rounds}
     history = train_by_averaging(network, *data(), backend_of(group), group, **options)
-    return network.flat_parameters, history.costs, update
+    return network.flat_parameters, history.costs, optimizer
 
 
 def synchronous(make=SGD, rate: float = 0.3):
     network = network_of()
-    options = {"epochs": 2, "batch_size": 10, "learning_rate": rate, "update": make()}
+    options = {"epochs": 2, "batch_size": 10, "learning_rate": rate, "optimizer": make()}
     return network, train(network, *data(), NUMPY, **options).costs
 
 
@@ -70,10 +70,10 @@ MOMENTUM = functools.partial(SGD, momentum=0.9, l2=0.01)
 def test_averaging_after_every_batch_is_synchronous_training(members, make):
     run = simulate(functools.partial(averaged, make=make), members)
     network, costs = synchronous(make)
-    for parameters, own_costs, update in run.results:
+    for parameters, own_costs, optimizer in run.results:
         np.testing.assert_allclose(parameters, network.flat_parameters, atol=ROUNDING)
         np.testing.assert_allclose(own_costs, costs, atol=ROUNDING)
-        assert update.steps == 10
+        assert optimizer.steps == 10
 
 
 @pytest.mark.parametrize(("make", "rounds"), [(Adam, 1), (SGD, 2), (MOMENTUM, 5)])
@@ -81,12 +81,12 @@ def test_averaging_is_not_synchronous_training_for_adam_or_with_more_batches_a_r
     rate = 0.01 if make is Adam else 0.3
     run = simulate(functools.partial(averaged, make=make, rate=rate, rounds=rounds), 2)
     network, costs = synchronous(make, rate)
-    parameters, own_costs, update = run.results[0]
+    parameters, own_costs, optimizer = run.results[0]
     assert abs(parameters - network.flat_parameters).max() > 1e-3
     assert own_costs == pytest.approx(costs, rel=0.1)  # but it learns as well
     assert (run.results[1][0] == parameters).all()
-    for name in update.remembers:
-        assert (run.results[1][2].state[name] == update.state[name]).all()
+    for name in optimizer.remembers:
+        assert (run.results[1][2].state[name] == optimizer.state[name]).all()
 
 
 def test_running_statistics_are_averaged_or_refused():
@@ -222,7 +222,7 @@ def through_a_pipeline(group, words: str, stages: int, schedule: str, make=SGD, 
     network.flat_statistics += group.rank
     X, Y = samples_for(network)
     pipeline, replicas = grid(group, stages)
-    options = {"epochs": 2, "batch_size": 10, "update": make(), "seed": 7, "schedule": schedule} | options
+    options = {"epochs": 2, "batch_size": 10, "optimizer": make(), "seed": 7, "schedule": schedule} | options
     history = train_pipeline(network, X, Y, backend_of(group), pipeline, replicas, **options)
     return np.concatenate([network.flat_parameters, network.flat_statistics]), history.costs
 
@@ -253,7 +253,7 @@ def test_a_pipeline_learns_what_one_device_learns(schedule, words, members, stag
     network = network_of(NETWORKS[words])
     X, Y = samples_for(network)
     history = train(
-        network, X, Y, NUMPY, epochs=2, batch_size=10, update=make(), seed=7, learning_rate=options["learning_rate"]
+        network, X, Y, NUMPY, epochs=2, batch_size=10, optimizer=make(), seed=7, learning_rate=options["learning_rate"]
     )
     for vector, costs in run.results:
         wanted = np.concatenate([network.flat_parameters, network.flat_statistics])

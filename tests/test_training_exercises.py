@@ -15,8 +15,8 @@ from nnclassroom.notebook import speedup
 from nnclassroom.widgets.playground.engine import Engine, Settings
 from nncourse import datasets
 from nncourse.model.network import make_network, training_step
+from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import train
-from nncourse.model.updates import SGD, Adam
 
 OPERATIONS = algorithm_1, best_rate, stop_early
 MOONS = datasets.moons(60, seed=1)
@@ -80,15 +80,15 @@ def test_a_kept_one_trains_the_networks_that_it_is_for(my_kernels, capsys):
     assert "algorithm_1" not in before.kernels and backend.notes["algorithm_1"] == "yours"
     capsys.readouterr()
 
-    def steps(network, update=None, backend=backend):
-        options = {"epochs": 2, "batch_size": 20, "seed": 1, "update": update}
+    def steps(network, optimizer=None, backend=backend):
+        options = {"epochs": 2, "batch_size": 20, "seed": 1, "optimizer": optimizer}
         history = train(network, MOONS.X, MOONS.Y, backend, **options)
         return capsys.readouterr().out.count("a step"), history.costs
 
     made, costs = steps(make_network((2, 3, 1), seed=1))
-    update = SGD()
-    assert made == 7 == steps(make_network((2, 3, 1), seed=1), update)[0]  # one of them to see that it works
-    assert update.steps == 6
+    optimizer = SGD()
+    assert made == 7 == steps(make_network((2, 3, 1), seed=1), optimizer)[0]  # one of them to see that it works
+    assert optimizer.steps == 6
     none, by_the_course = steps(make_network((2, 3, 1), seed=1), backend=before)
     assert none == 0 and costs == pytest.approx(by_the_course, rel=1e-5)
     assert steps(make_network((2, 3, 1), "tanh"))[0] == 0

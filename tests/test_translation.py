@@ -348,5 +348,40 @@ def test_a_folder_that_has_another_name_may_be_said():
     assert compare.differs("in `my_kernels/`", "en `mis_cuadernos/`", "paragraph")
 
 
-def test_nothing_of_the_spanish_edition_is_missing_or_wrong(capsys):
-    assert commands.status(ROOT, "es") == 0, capsys.readouterr().out
+@pytest.fixture(scope="module")
+def spanish_problems(all_sources) -> dict[str, tuple[list[str], list[str], int]]:
+    """For each catalogue what is missing or old, and what is wrong."""
+    there = commands.read_all(ROOT, "es")
+    return {
+        name: commands.problems(entries, there.get(name, [])) for name, entries in sources.entries(all_sources).items()
+    }
+
+
+def listed(missing: dict[str, list[str]], most: int = 3) -> str:
+    """How many texts each catalogue lacks, and the first of them."""
+    lines = []
+    for name, texts in missing.items():
+        lines += [f"{name}: {len(texts)}", *(f"    {text}" for text in texts[:most])]
+    return "\n".join(lines)
+
+
+def test_no_spanish_translation_changes_what_it_may_not(spanish_problems):
+    wrong = [f"{name}: {line}" for name, (_, lines, _) in spanish_problems.items() for line in lines]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_missing_spanish_is_told(spanish_problems, record_property):
+    """Who changes the English need not write Spanish: the list is printed at the end, and a release refuses it."""
+    if missing := {name: lines for name, (lines, _, _) in spanish_problems.items() if lines}:
+        count = sum(map(len, missing.values()))
+        record_property("told", f"{count} Spanish texts are missing or old:\n{listed(missing)}")
+
+
+@pytest.mark.release
+def test_nothing_of_the_spanish_edition_is_missing(spanish_problems):
+    missing = {name: lines for name, (lines, _, _) in spanish_problems.items() if lines}
+    assert not missing, listed(missing, most=10)
+
+
+def test_missing_texts_are_listed_by_catalogue():
+    assert listed({"a": ["x", "y"], "b": ["z"]}, most=1) == "a: 2\n    x\nb: 1\n    z"

@@ -9,8 +9,8 @@ from nnclassroom.judge.check import check
 from nncourse import datasets
 from nncourse.backend import choose
 from nncourse.model.network import make_network
+from nncourse.model.optimizers import cosine_decay
 from nncourse.model.training import train
-from nncourse.model.updates import cosine_decay
 
 OPERATIONS = corrected_mean, warm_up_cosine
 

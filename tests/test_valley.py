@@ -9,7 +9,7 @@ from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.own_backend import choose
 from nnclassroom.widgets import race as valley
-from nncourse.model.updates import SGD, Adam
+from nncourse.model.optimizers import SGD, Adam
 
 NUMPY = choose("numpy")
 PNG = b"\x89PNG\r\n"

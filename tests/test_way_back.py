@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nnclassroom.figures import nb11_way_back
+from nnclassroom.figures import nb11
 
 
 def coloured(axes):
@@ -22,7 +22,7 @@ def coloured(axes):
     ],
 )
 def test_a_pixel_is_in_the_windows_that_hold_it(row, column, k, windows):
-    shown = nb11_way_back.plot_pixel(np.zeros((4, 4)), k, row, column)
+    shown = nb11.plot_pixel(np.zeros((4, 4)), k, row, column)
     assert {axes.get_title(loc="left") for axes in shown.figure.axes} == {f"delta {window}" for window in windows}
     for axes in shown.figure.axes:
         assert len(coloured(axes)) == k * k and (row, column) in coloured(axes)
@@ -32,7 +32,7 @@ def test_a_pixel_is_in_the_windows_that_hold_it(row, column, k, windows):
 
 def test_a_weight_meets_a_shifted_part_of_the_image():
     A, D = np.arange(20.0).reshape(4, 5), np.ones((3, 4))
-    shown = nb11_way_back.plot_weight(A, D, k=2, i=1, j=0)
+    shown = nb11.plot_weight(A, D, k=2, i=1, j=0)
     middle = shown.figure.axes[1]
     assert coloured(middle) == {(row, column) for row in (1, 2, 3) for column in (0, 1, 2, 3)}
     assert "rows 1 to 3 and columns 0 to 3" in shown.words
@@ -41,6 +41,6 @@ def test_a_weight_meets_a_shifted_part_of_the_image():
 
 def test_of_each_window_the_pixel_that_goes_through_is_marked_the_first_of_equals():
     A = np.array([[1, 2, 1, 4], [0, 0, 3, 0], [1, 2, 0, 0], [0, 0, 0, 0]])
-    shown = nb11_way_back.plot_pool(A, 2)
+    shown = nb11.plot_pool(A, 2)
     assert coloured(shown.figure.axes[0]) == {(0, 1), (0, 3), (2, 1), (2, 2)}
     assert "window (1, 1): 0 from pixel (2, 2)" in shown.words

@@ -6,6 +6,7 @@ Mutants marked `gpu` show on real hardware every time; races and divergence may 
 import re
 import time
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from nncourse.kernels.convolution_backpropagation import (
 )
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import sgd_update
+from tests.tiers import many
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ DENSE_SUM = "z += A[i * n_in + k] * W[j * n_in + k];"
 ELEMENT = "if (i < n) a[i] = "
 SIGMOID = ELEMENT + "1.0f / (1.0f + expf(-z[i]));"
 SOFTPLUS = "fmaxf(z[i], 0.0f) + log1pf(expf(-fabsf(z[i])))"
+
+KEPT_THEN_MOVED = "V[i] = v;\n    W[i] -= rate * g / (sqrtf(v) + epsilon);"
+MOVED_THEN_KEPT = "W[i] -= rate * g / (sqrtf(V[i]) + epsilon);\n    V[i] = v;"
 
 WEIGHT = "W[((o * c_in + c) * k + i) * k + j]"
 ROW = "int row = y * stride + i - before, column = x * stride + j - before;"
@@ -659,12 +664,43 @@ MUTANTS = [
     Mutant("c1 and c2 swapped", "adam_update", "naive", "(m / c1) / (sqrtf(v / c2)", "(m / c2) / (sqrtf(v / c1)"),
     Mutant("c1 forgotten", "adam_update", "naive", "m / c1", "m"),
     Mutant("c2 forgotten", "adam_update", "naive", "v / c2", "v"),
-    Mutant("V from the gradient, not its square", "adam_update", "naive", "0.001f * g * g", "0.001f * g"),
-    Mutant("M of the step before", "adam_update", "naive", "(m / c1)", "((m - 0.1f * g) / 0.9f / c1)"),
+    Mutant("V from the gradient, not its square", "adam_update", "naive", "- beta2) * g * g", "- beta2) * g"),
+    Mutant("M of the step before", "adam_update", "naive", "(m / c1)", "((m - (1.0f - beta1) * g) / beta1 / c1)"),
     Mutant("V not kept", "adam_update", "naive", "V[i] = v;", ""),
-    Mutant("epsilon under the root", "adam_update", "naive", "(sqrtf(v / c2) + 1e-8f)", "sqrtf(v / c2 + 1e-8f)"),
-    Mutant("no epsilon", "adam_update", "naive", " + 1e-8f", ""),
+    Mutant("epsilon under the root", "adam_update", "naive", "(sqrtf(v / c2) + epsilon)", "sqrtf(v / c2 + epsilon)"),
+    Mutant("no epsilon", "adam_update", "naive", " + epsilon", ""),
     Mutant("M and V swapped", "adam_update", "naive", "M[i] = m;\n    V[i] = v;", "M[i] = v;\n    V[i] = m;"),
+    Mutant("the usual β₁", "general_adam_update", "naive", "c2, beta1, beta2,", "c2, BETA_1, beta2,"),
+    Mutant("the usual β₂", "general_adam_update", "naive", "beta1, beta2, epsilon, n);", "beta1, BETA_2, epsilon, n);"),
+    Mutant("the usual ε", "general_adam_update", "naive", "beta2, epsilon, n);", "beta2, EPSILON, n);"),
+    Mutant("β₁ and β₂ swapped", "general_adam_update", "naive", "c2, beta1, beta2,", "c2, beta2, beta1,"),
+    *(
+        Mutant(mistake, operation, "naive", right, wrong)
+        for operation in ("rmsprop_update", "adagrad_update")
+        for mistake, right, wrong in (
+            ("no bounds guard", "if (i >= n) return;", ""),
+            ("uphill", "W[i] -= rate", "W[i] += rate"),
+            ("no learning rate", "rate * g", "g"),
+            ("no square root", "sqrtf(v)", "v"),
+            ("V from the gradient, not its square", " g * g;", " g;"),
+            ("V not kept", "V[i] = v;", ""),
+            ("V of the step before", KEPT_THEN_MOVED, MOVED_THEN_KEPT),
+            ("ε under the root", "(sqrtf(v) + epsilon)", "sqrtf(v + epsilon)"),
+            ("no ε", " + epsilon", ""),
+            ("its own ε", "+ epsilon", "+ 1e-8f"),
+        )
+    ),
+    Mutant(
+        "weights of the mean swapped",
+        "rmsprop_update",
+        "naive",
+        "beta * V[i] + (1.0f - beta)",
+        "(1.0f - beta) * V[i] + beta",
+    ),
+    Mutant("its own β", "rmsprop_update", "naive", "beta * V[i] + (1.0f - beta)", "0.9f * V[i] + 0.1f"),
+    Mutant("a sum, not a mean", "rmsprop_update", "naive", "(1.0f - beta) * g", "g"),
+    Mutant("a mean, not a sum", "adagrad_update", "naive", "V[i] + g * g", "0.9f * V[i] + 0.1f * g * g"),
+    Mutant("the last square only", "adagrad_update", "naive", "V[i] + g * g", "g * g"),
     # pooling
     Mutant("no bounds guard", "maxpool_forward", "naive", "if (t >= batch * c * h_out * w_out) return;", ""),
     Mutant("no thread index", "maxpool_forward", "naive", "blockIdx.x * blockDim.x + threadIdx.x", "0"),
@@ -822,7 +858,15 @@ def kernel_of(mutant: Mutant):
 
 
 def mutants(chosen):
-    return pytest.mark.parametrize("mutant", chosen, ids=[f"{m.operation}-{m.kernel}-{m.mistake}" for m in chosen])
+    """Of each kernel, a mistake that shows on a GPU and one that may not are tried with every commit."""
+
+    def kind(mutant: Mutant) -> tuple[str, str, bool]:
+        return mutant.operation, mutant.kernel, mutant.gpu
+
+    def name(mutant: Mutant) -> str:
+        return f"{mutant.operation}-{mutant.kernel}-{mutant.mistake}"
+
+    return pytest.mark.parametrize("mutant", many(chosen, name, kind, attrgetter("operation")))
 
 
 @mutants(MUTANTS)

@@ -4,6 +4,8 @@ import textwrap
 from pathlib import Path
 
 from nncourse.catalogue import operations
+from nncourse.kernels import update
+from nncourse.kernels.activations import activations_among
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.operation import Operation
 
@@ -12,13 +14,17 @@ FILE = Path(__file__).parents[1] / "nncourse" / "calls.py"
 HEAD = '''"""What a backend can be asked: a method for each operation, for editors and type checkers.
 
 Made by tools/calls.py from the operations' contracts: change these, not this file. A Backend of backend.py has
-a kernel in the place of each method.
+a kernel in the place of each method. Beside the methods stands what networks have to know of the operations.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 Array = Any  # a NumPy array on the CPU, a CuPy array on a GPU
+
+# The activations, and what each of their outputs is computed from: a number of Z, or a row.
+ACTIVATIONS
+ADAM
 
 
 class Calls:
@@ -66,7 +72,12 @@ def method(operation: Operation) -> str:
 
 def text() -> str:
     """The whole file."""
-    return "\n".join([HEAD, *map(method, operations().values())])
+    known = operations()
+    listed = [f'    "{name}": "{unit}",' for name, unit in activations_among(known).items()]
+    adam = f'{{"beta1": {update.BETA_1}, "beta2": {update.BETA_2}, "epsilon": {update.EPSILON}}}'
+    head = HEAD.replace("ACTIVATIONS\n", "\n".join(["ACTIVATIONS = {", *listed, "}", ""]))
+    head = head.replace("ADAM\n", f"ADAM = {adam}  # what stands in adam_update\n")
+    return "\n".join([head, *map(method, known.values())])
 
 
 if __name__ == "__main__":

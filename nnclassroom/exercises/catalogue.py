@@ -11,7 +11,11 @@ WHOLE_STEP = "algorithm_1"  # of a student; where it is kept, training steps run
 
 
 def find(name: str) -> Operation:
-    """The operation of that name, those that only exercises have included; CourseError lists those there are."""
+    """The operation of that name, those that only exercises have included. Raises CourseError for another.
+
+    >>> find("neuron").equation
+    '(1)'
+    """
     known = defined_in((*TOPICS, *epoch_topics(), *EXERCISES))
     refuse_unknown("an operation", name, known)
     return known[name]

@@ -10,14 +10,13 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-import nnclassroom
-import nncourse
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.formats import duration
 from nnclassroom.pages import running_ipython
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.operation import file_of
 
 # A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace, or a single line.
 CUDA_FUNCTION = re.compile(
@@ -51,7 +50,11 @@ def exercises() -> tuple[Exercise, ...]:
 
 
 def hint(operation: str, kernel: str) -> None:
-    """Print the hint for an exercise. Raises CourseError for an unknown exercise."""
+    """Print the hint for an exercise. Raises CourseError for an unknown exercise.
+
+    >>> hint("dense_forward", "numpy")
+    Write down the shapes. ...
+    """
     known = {(exercise.operation, exercise.kernel): exercise for exercise in exercises()}
     if (operation, kernel) not in known:
         there = [name for other, name in known if other == operation]
@@ -61,7 +64,12 @@ def hint(operation: str, kernel: str) -> None:
 
 
 def solution(operation: str, kernel: str) -> None:
-    """Show the package's kernel: one way to write it, not the only one."""
+    """Show the package's kernel: one way to write it, not the only one. Raises CourseError if there is no such kernel.
+
+    >>> solution("sigmoid", "numpy")
+    def sigmoid_array(z):
+        return 0.5 * np.tanh(0.5 * z) + 0.5
+    """
     chosen = find(operation)[kernel]  # CourseError if there is no such kernel
     is_cuda, text = isinstance(chosen, CudaKernel), text_of(chosen)
     if notebook := running_ipython():
@@ -98,6 +106,9 @@ def progress_lines() -> list[str]:
     """One line per exercise: ✓, ✗ or ○, and date and speed of its kept kernel. The last line says how many are done.
 
     Each kept kernel is judged now. Its date and its speed are what the record says.
+
+    >>> progress_lines()[-1]
+    '0 of ... exercises; kept in ...'
     """
     record, lines, done = kept_kernels.progress(), [], 0
     for notebook, group in by_notebook().items():
@@ -115,23 +126,12 @@ def progress_lines() -> list[str]:
     return [*lines, f"{done} of {len(exercises())} exercises; kept in {kept_kernels.folder()}"]
 
 
-def file_of(where: str) -> Path:
-    """The file of `kernels/dense.py:12`, which names it from its package or from the folder above its own.
-
-    CourseError if neither package has it.
-    """
-    name = where.partition(":")[0]
-    for package in (nncourse, nnclassroom):
-        for path in (found for pattern in (name, f"*/{name}") for found in Path(package.__path__[0]).glob(pattern)):
-            return path
-    raise CourseError(f"{where}: there is no function to show")
-
-
 def _python_text(where: str) -> str:
     """The function that begins at `kernels/file.py:line`, without its decorators."""
-    text, line = file_of(where).read_text("utf-8"), int(where.partition(":")[2])
+    line = where.partition(":")[2]
+    text = file_of(where).read_text("utf-8")
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and line in [part.lineno for part in (node, *node.decorator_list)]:
+        if isinstance(node, ast.FunctionDef) and int(line) in [part.lineno for part in (node, *node.decorator_list)]:
             return ast.get_source_segment(text, node)
     raise CourseError(f"{where}: there is no function to show")
 

@@ -241,11 +241,18 @@ def text_of(operation: Operation, name: str, launch: dict | None) -> str:
 
 
 def build(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Kernel:
-    """A kernel from its text; for text None the package's kernel of that name.
+    r"""A kernel from its text.
 
-    Without a GPU a cupy kernel is one for the CPU, where its functions take NumPy arrays.
-    With `launch`, options of CudaKernel with `block` among them, it is CUDA C. Python text runs in a fresh namespace
-    that holds np and xp; for a cupy kernel only xp, which is CuPy on a GPU.
+    operation, name: what it computes, and its name. The names of Python kernels, such as numpy, are for Python.
+    text: Python that defines a function of the operation's name, which may use np and xp, a cupy kernel only xp: CuPy
+        on a GPU, else NumPy. Or CUDA C. None: the package's kernel of that name.
+    launch: of CUDA C, options of CudaKernel with `block` among them: {"block": [256], "grid": ["batch"]}.
+
+    Raises CourseError for a text that cannot be run, and for a launch that does not fit.
+
+    >>> relu = build(find("relu"), "numpy", "def relu(z):\n    return np.maximum(z, 0)")
+    >>> relu(np.array([-1.0, 2.0]))
+    array([0., 2.])
     """
     if text is None:
         kernel = operation[name]
@@ -311,7 +318,10 @@ def _write(file: str, text: str) -> None:
 def own_all_reduce() -> tuple[Kernel, str]:
     """The student's kept all_reduce that is right now, a ring before a tree before a root, or else the course's ring.
 
-    The second result is "yours" or "the course's".
+    Returns the kernel, and "yours" or "the course's".
+
+    >>> own_all_reduce()[1]
+    "the course's"
     """
     operation, record = find("all_reduce"), progress()
     for name in WAYS:

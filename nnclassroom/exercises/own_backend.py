@@ -11,13 +11,17 @@ from nncourse.kernels.operation import Operation
 
 
 def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: str | Kernel) -> backend.Backend:
-    """The backend `name`, as nncourse.choose makes it.
+    """A backend, as nncourse.choose makes it, with your own kernels where you want them.
 
+    name: "loops", "numpy" or "numba" on the CPU, "cupy" or "cuda" on the GPU.
     mine: take, for each operation, the fastest of your own kept kernels for that device.
     emulate: run CUDA kernels on the CPU, thread by thread.
     overrides: a kernel for an operation, or its name: choose("cuda", dense_forward="tiled").
 
-    Raises CourseError for unknown names and mixed devices.
+    Raises CourseError for unknown names, for mixed devices, and for a GPU that is not there.
+
+    >>> choose("numpy").sigmoid(np.array([0.0]))
+    array([0.5])
     """
     return backend.choose(name, emulate, kept if mine else None, **overrides)
 

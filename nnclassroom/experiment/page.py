@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from nnclassroom.experiment import numbers
 from nnclassroom.experiment.numbers import Result, Row
 from nnclassroom.experiment.plan import Plan
 from nnclassroom.formats import duration
-from nnclassroom.pages import cells, document, image
+from nnclassroom.pages import document, image, paragraphs, table
 from nnclassroom.recorded_words import in_words
 from nncourse.errors import write_atomically
 
@@ -42,11 +41,6 @@ def seconds(value: float) -> str:
     return duration(value).replace(" ", "\u00a0")
 
 
-def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    body = "".join(cells(line) for line in lines)
-    return f'<table class="whole"><thead>{cells(heads, tag="th")}</thead>{body}</table>'
-
-
 def head(plan: Plan, results: Sequence[Result], trained: int, tested: int) -> str:
     machines = dict.fromkeys(result["machine"] for result in results)
     versions = {name: version for result in results for name, version in result["versions"].items()}
@@ -65,8 +59,7 @@ def head(plan: Plan, results: Sequence[Result], trained: int, tested: int) -> st
         ("batch", "the number behind the devices: so many images a step on each of them"),
         ("clock", "training, validation after each epoch, and the test; neither data nor start nor compiling"),
     ]
-    about = "".join(cells(line, words=2) for line in lines)
-    return f'<h1>The thesis’s experiment, repeated</h1><table class="whole">{about}</table>'
+    return f"<h1>The thesis’s experiment, repeated</h1>{table(lines, words=2)}"
 
 
 def times(rows: Sequence[Row], base: Row | None) -> str:
@@ -99,7 +92,7 @@ def times(rows: Sequence[Row], base: Row | None) -> str:
             )
     over = f"Speedups S are over {base.label}; efficiency E is S over the number of devices." if base else ""
     heads = ["", "runs", "training", "validation", "test", "in all", "images/s", "S", "S of the loop", "E", "E, loop"]
-    return f"<h2>Times</h2>{table(heads, lines)}" + _paragraphs([over, *notes])
+    return f"<h2>Times</h2>{table(lines, heads)}" + paragraphs([over, *notes])
 
 
 def scaling(rows: Sequence[Row], base: Row) -> str:
@@ -123,7 +116,7 @@ def scaling(rows: Sequence[Row], base: Row) -> str:
         f"{label}: " + ", ".join(f"{s:.3g} on {k}" for k, s in zip(*line, strict=True)) for label, line in lines.items()
     )
     figure = image(_speedup_figure(lines), f"Speedup over {base.label}. {said}", whole=True)
-    return f"<h2>Speedup</h2>{_paragraphs(notes)}{figure}"
+    return f"<h2>Speedup</h2>{paragraphs(notes)}{figure}"
 
 
 def accuracies(rows: Sequence[Row], results: Sequence[Result]) -> str:
@@ -145,7 +138,7 @@ def accuracies(rows: Sequence[Row], results: Sequence[Result]) -> str:
     broken = [result["name"] for result in results if not result["finite"]]
     notes = [f"In {', '.join(broken)} the parameters are no longer finite: take a smaller rate."] if broken else []
     heads = ["on the test images", "runs", "least", "mean", "most"]
-    return f"<h2>Accuracy</h2>{table(heads, lines)}{_paragraphs(notes)}{figure}"
+    return f"<h2>Accuracy</h2>{table(lines, heads)}{paragraphs(notes)}{figure}"
 
 
 def energy(rows: Sequence[Row], base: Row | None, results: Sequence[Result]) -> str:
@@ -154,7 +147,7 @@ def energy(rows: Sequence[Row], base: Row | None, results: Sequence[Result]) -> 
     notes = [f"{line[0].upper()}{line[1:]}." for line in missing]
     measured = [row for row in rows if row.consumed]
     if not measured:
-        return f"<h2>Energy</h2>{_paragraphs(notes)}"
+        return f"<h2>Energy</h2>{paragraphs(notes)}"
     reference = base.consumed if base else None
     lines = []
     for row in measured:
@@ -178,7 +171,7 @@ def energy(rows: Sequence[Row], base: Row | None, results: Sequence[Result]) -> 
     )
     heads = ["", "J", "J above idle", "J of all", "EDP", "EDP above idle", "EDP of all"]
     figures = "".join(_power_image(result) for result in results if result["run"] == 1 and result["power"]["seconds"])
-    return f"<h2>Energy</h2>{table(heads, lines)}{_paragraphs([about, *notes])}{figures}"
+    return f"<h2>Energy</h2>{table(lines, heads)}{paragraphs([about, *notes])}{figures}"
 
 
 def memory(plan: Plan, results: Sequence[Result]) -> str:
@@ -188,7 +181,7 @@ def memory(plan: Plan, results: Sequence[Result]) -> str:
     used = "all at once" if plan.send == "all" else "batch by batch"
     note = f"These runs sent them {used}. Batch by batch, the next one travels while one is computed with."
     heads = ["", "all at once", "batch by batch"]
-    return f"<h2>Samples on each device</h2>{table(heads, lines)}{_paragraphs([note])}"
+    return f"<h2>Samples on each device</h2>{table(lines, heads)}{paragraphs([note])}"
 
 
 def thesis() -> str:
@@ -197,11 +190,7 @@ def thesis() -> str:
         "ResNet-34 on 9,000 fish masks of 148 × 197 pixels, 100 epochs, batch 128, SGD with rate 0.05; two Tesla K20m "
         "and two Xeon E5-2620. Energy from power readings every 0.5 s. EDP is over that of one GPU."
     )
-    return f"<h2>The thesis’s own numbers</h2>{table(numbers.THESIS_COLUMNS, numbers.THESIS)}{_paragraphs([about])}"
-
-
-def _paragraphs(texts: Sequence[str]) -> str:
-    return "".join(f"<p>{escape(text)}</p>" for text in texts if text)
+    return f"<h2>The thesis’s own numbers</h2>{table(numbers.THESIS, numbers.THESIS_COLUMNS)}{paragraphs([about])}"
 
 
 # ---- figures

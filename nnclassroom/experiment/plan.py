@@ -26,7 +26,7 @@ from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_p
 from nncourse.model.layers import Turn
 from nncourse.model.loaders import WAYS, HostSamples, bytes_on_device, placed
 from nncourse.model.network import Network, make_network
-from nncourse.model.updates import SGD, Update
+from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.parallel.energy import LEAST, Meter, idle_power, measured
 
 NETWORKS = "resnet34", "resnet18", "small"
@@ -95,7 +95,11 @@ class Job:
 
 
 def parsed_devices(text: str) -> list[Devices]:
-    """The devices of "cpu,1,2": the CPU, one GPU, two GPUs; cpu2 are two processes on the CPU."""
+    """The devices of "cpu,1,2": the CPU, one GPU, two GPUs; cpu2 are two processes on the CPU. CourseError for others.
+
+    >>> [(each.kind, each.count) for each in parsed_devices("cpu,2")]
+    [('cpu', 1), ('gpu', 2)]
+    """
     found = []
     for word in text.split(","):
         if not (match := re.fullmatch(r"(cpu)?(\d{0,4})", word.strip())) or not word.strip():
@@ -110,7 +114,12 @@ def parsed_devices(text: str) -> list[Devices]:
 def jobs(plan: Plan, wanted: Sequence[Devices]) -> list[Job]:
     """All runs, the first of each kind before the second: what slows the machine down slows all of them.
 
-    On several devices each gets a batch of its own, as large as that of one device; then they share one such batch.
+    plan: what all runs have in common.
+    wanted: the choices of devices. On several devices each gets a batch of its own, as large as that of one device;
+        then they share one such batch.
+
+    >>> [job.name for job in jobs(Plan(runs=1), parsed_devices("cpu,2"))]
+    ['cpu1-batch128-run1', 'gpu2-batch256-run1', 'gpu2-batch128-run1']
     """
     found = []
     for number in range(plan.runs):
@@ -281,7 +290,7 @@ class _Training:
     plan: Plan
     job: Job
     network: Network
-    update: Update
+    optimizer: Optimizer
     X: Array | HostSamples
     Y: Array
     backend: Calls
@@ -302,7 +311,7 @@ class _Training:
         The last batch of an epoch may be smaller, and has plans of its own.
         """
         rest = len(self.Y) % self.job.batch
-        copy = replace(self, network=self.network.on(self.backend), update=SGD())
+        copy = replace(self, network=self.network.on(self.backend), optimizer=SGD())
         for rows in dict.fromkeys((min(self.job.batch, len(self.Y)), rest or self.job.batch)):
             copy._steps(np.arange(min(rows, len(self.Y))), 1e-9, Turn())
 
@@ -311,7 +320,7 @@ class _Training:
         there = order if isinstance(self.X, HostSamples) else self.backend.to_device(order)
         batch, more = self.job.batch, {"on_rows": self.on_rows}
         data_parallel_epoch(
-            self.network, self.X, self.Y, there, batch, rate, self.backend, self.update, turn, self.group, **more
+            self.network, self.X, self.Y, there, batch, rate, self.backend, self.optimizer, turn, self.group, **more
         )
 
 

@@ -7,13 +7,13 @@ repeated: so what was cut off goes on where it stopped, and more runs or devices
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from nnclassroom.arguments import PROGRAM
 from nnclassroom.experiment.plan import Devices, Job, Plan, jobs, load_parts, make_parts, run_job, save_parts
 from nncourse import device as devices
 from nncourse.errors import CourseError, reason_of, write_atomically
@@ -79,15 +79,15 @@ def run_one(
 
 def begin(network: str, folder: Path, job: Job, patience: float) -> int:
     """A run in processes of its own: one, or several that MPI joins; the exit status."""
-    arguments = ["experiment", network, "--out", str(folder), "--only", job.name, "--patience", str(patience)]
+    program = [*PROGRAM, "experiment", network, "--out", str(folder), "--only", job.name, "--patience", str(patience)]
     if job.devices.count == 1:
-        return _in_a_process(arguments)
-    return start.run(arguments, job.devices.count, patience, _alone)
+        return _in_a_process(program)
+    return start.run(program, job.devices.count, patience, _alone)
 
 
-def _in_a_process(arguments: Sequence[str]) -> int:
-    """`nncourse` with these arguments; the exit status. Ctrl-C is handed on to that process, which tells of it."""
-    process = subprocess.Popen([sys.executable, "-m", "nnclassroom", *arguments], process_group=0)
+def _in_a_process(program: Sequence[str]) -> int:
+    """The program; the exit status. Ctrl-C is handed on to that process, which tells of it."""
+    process = subprocess.Popen(program, process_group=0)
     came = []
 
     def hand_on(number: int, frame: object) -> None:

@@ -1,1 +1,5 @@
-"""What notebooks draw: one file for each notebook, nb01 to nb14, and what they share."""
+"""What notebooks draw: one module for each notebook, nb00 to nb14, and what they share."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,9 +7,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nnclassroom.figures.common import MARKS, SHADES, Described
+from nnclassroom.figures.common import MARKS, SHADES
+from nnclassroom.figures.described import Described
 from nnclassroom.pages import page
 from nncourse.errors import CourseError
+
+__all__ = [
+    "TwoLayers",
+    "plot_gates",
+    "plot_learning",
+    "plot_parts",
+    "plot_two_layers",
+    "plot_wrongness",
+    "widest_gap",
+]
 
 Answer = Callable[[np.ndarray, Sequence[float], float], int]  # of a neuron: inputs, weights, bias -> 0 or 1
 CORNERS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32)

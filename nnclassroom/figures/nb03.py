@@ -1,11 +1,11 @@
-"""Figures of matrices in memory, for notebooks 03 and 03b: products, rows in a line of memory, tiles, banks, a GPU.
+"""What notebooks 03 and 03b draw: matrix products, rows in a line of memory, tiles, banks, a GPU.
 
-matrices.plot_products([(1, 1), (1, 3), (5, 3)], n_in=4)     # one neuron, a layer, a batch, as boxes
-matrices.plot_row_major(3, 4)                                # a matrix, and the line of memory that holds it
-matrices.plot_gpu(132, 64)                                   # multiprocessors, warps, threads
-matrices.plot_tile_steps(steps=3, tile=2)                    # which tiles a block multiplies in each step
-matrices.plot_banks((16, 17))                                # the bank of each number of a tile
-matrices.plot_ladder({"naive": 0.28}, 5.1e13, 2 * 4096**3, "title")
+figures.plot_products([(1, 1), (1, 3), (5, 3)], n_in=4)     # one neuron, a layer, a batch, as boxes
+figures.plot_row_major(3, 4)                                # a matrix, and the line of memory that holds it
+figures.plot_gpu(132, 64)                                   # multiprocessors, warps, threads
+figures.plot_tile_steps(steps=3, tile=2)                    # which tiles a block multiplies in each step
+figures.plot_banks((16, 17))                                # the bank of each number of a tile
+figures.plot_ladder({"naive": 0.28}, 5.1e13, 2 * 4096**3, "title")
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nnclassroom.figures.common import INK, Described
+from nnclassroom.figures.common import INK, plot_roofline
+from nnclassroom.figures.described import Described
+from nnclassroom.figures.images import mosaic, plot_images
 from nnclassroom.formats import duration, times_as_fast
+
+__all__ = [
+    "Described",
+    "mosaic",
+    "plot_banks",
+    "plot_gpu",
+    "plot_images",
+    "plot_ladder",
+    "plot_products",
+    "plot_roofline",
+    "plot_row_major",
+    "plot_tile_steps",
+]
 
 BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
 COUNTS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}

@@ -1,9 +1,11 @@
-"""How many threads add up their numbers, as figures: a tree in shared memory, shuffles in a warp."""
+"""What notebook 04 draws: how many threads add up their numbers, by a tree in shared memory, by shuffles in a warp."""
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from nnclassroom.figures.common import Described
+from nnclassroom.figures.described import Described
+
+__all__ = ["Described", "plot_shuffle", "plot_tree"]
 
 NUMBERS = (3, 1, 7, 0, 4, 1, 6, 3)  # of eight threads
 

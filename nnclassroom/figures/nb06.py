@@ -1,4 +1,4 @@
-"""The figures of notebook 06: the arrays of a step, and what batch size, learning rate and first weights do."""
+"""What notebook 06 draws: descents, the arrays of a step, what batch size, learning rate and first weights do."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,24 +7,95 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from nnclassroom.figures.common import INK, MARKS, SHADES, plain_numbers
+from nnclassroom.figures.common import (
+    INK,
+    MARKS,
+    SHADES,
+    few_ticks,
+    plain_numbers,
+    plot_history,
+    row_of_axes,
+    with_title,
+)
 from nnclassroom.figures.described import WordedFigure
+from nncourse.backend import choose
 from nncourse.calls import Calls
 from nncourse.model.network import Network
 from nncourse.model.training import History
 
+__all__ = [
+    "activations_at_start",
+    "arrays_of_a_step",
+    "batch_sizes",
+    "costs_by_epoch",
+    "decision_regions",
+    "first_costs",
+    "plot_descent",
+    "plot_history",
+    "searches",
+    "under_and_over",
+]
+
 STYLES = ("-", "--", "-.", ":")
 BLUE, ORANGE, RED = "tab:blue", "tab:orange", "tab:red"
+SURFACES = {  # name: cost (x, y), its gradient
+    "bowl": (lambda x, y: (x**2 + 10 * y**2) / 2, lambda x, y: (x, 10 * y)),
+    "two valleys": (
+        lambda x, y: (x**2 - 1) ** 2 + 0.3 * x + y**2 + 0.31,
+        lambda x, y: (4 * x * (x**2 - 1) + 0.3, 2 * y),
+    ),
+}
+SURFACE_WORDS = {"bowl": "bowl", "two valleys": "two valleys"}
+TOO_HIGH = 1e6  # a descent stops if the cost exceeds this
 
 
-def _row(count: int, width: float, height: float, **options: Any) -> tuple[WordedFigure, list[Axes]]:
-    """A figure with `count` axes side by side."""
-    figure = WordedFigure(figsize=(width, height), dpi=100, layout="constrained")
-    places = list(figure.subplots(1, count, squeeze=False, **options)[0])
-    for axes in places:
-        axes.grid(True, alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, places
+# ---- descents
+
+
+def descend(surface: str, start: Sequence[float], rate: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient descent on one of SURFACES. Returns the points (steps + 1, 2) and their costs (steps + 1,).
+
+    There are fewer points if the cost exceeds TOO_HIGH.
+    """
+    cost, gradient = SURFACES[surface]
+    update, points = choose("numpy").sgd_update, [np.array(start, float)]
+    while len(points) <= steps and cost(*points[-1]) < TOO_HIGH:
+        points.append(update(points[-1].copy(), np.array(gradient(*points[-1])), rate))
+    path = np.array(points)
+    return path, cost(*path.T)
+
+
+def plot_descent(
+    rates: Sequence[float] = (0.02, 0.18, 0.21),
+    steps: int = 30,
+    surface: str = "bowl",
+    start: Sequence[float] = (-1.8, 1.0),
+    title: str = "",
+) -> WordedFigure:
+    """Plot gradient descent with several learning rates: paths on contours of the cost, and the cost at each step."""
+    figure, (left, right) = row_of_axes(title, 2, width=9.0)
+    x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
+    heights = SURFACES[surface][0](x, y)
+    lines = left.contour(x, y, heights, levels=np.geomspace(0.05, heights.max(), 14), cmap="Greys_r", linewidths=0.8)
+    lines.set_alpha(0.7)
+    said = []
+    for number, rate in enumerate(rates):
+        path, costs = descend(surface, start, rate, steps)
+        style = {"color": f"C{number}", "marker": "os^Dv"[number % 5], "markersize": 4, "linewidth": 1.2}
+        left.plot(*path.T, label=f"learning rate {rate:.3g}", **style)
+        right.plot(costs, **style)
+        said.append(f"Learning rate {rate:.3g}: cost {costs[0]:.3g}, after {len(costs) - 1} steps {costs[-1]:.3g}.")
+    left.plot(*start, "*", color="black", markersize=12, label="start")
+    left.set_title("lines of equal cost, and the path", fontsize=9)
+    left.set(xlabel="weight w1", ylabel="weight w2", xlim=(-2.2, 2.2), ylim=(-1.6, 1.6))
+    right.set(xlabel="step", ylabel="cost", yscale="log")
+    few_ticks(right)
+    plain_numbers(right.yaxis)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    named = SURFACE_WORDS[surface]
+    begins = f"Descents from w1 = {start[0]:g}, w2 = {start[1]:g} on the cost {named!r}: paths on lines of equal cost"
+    figure.words = with_title(title, f"{begins}, and beside them the cost at each step.".replace("-", "−"), *said)
+    return figure
 
 
 # ---- the arrays of a step
@@ -32,7 +103,7 @@ def _row(count: int, width: float, height: float, **options: Any) -> tuple[Worde
 
 def arrays_of_a_step() -> WordedFigure:
     """Draw a network of two layers as the arrays of a step: forward in the upper row, back in the lower one."""
-    figure, (axes,) = _row(1, 9.0, 2.9)
+    figure, (axes,) = row_of_axes(None, 1, 9.0, 2.9)
     axes.set_axis_off()
     forward = (("X", "A[0]"), ("W[0]  b[0]", "layer 0"), ("Z[0]", ""), ("A[1]", "σ of Z[0]"))
     forward += (("W[1]  b[1]", "layer 1"), ("Z[1]", ""), ("A[2]", "σ of Z[1]"), ("Y", "targets"))
@@ -77,7 +148,7 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], col
 
 def costs_by_epoch(histories: Mapping[str, History], title: str) -> WordedFigure:
     """Plot the training cost after each epoch of several trainings, on a logarithmic axis."""
-    figure, (axes,) = _row(1, 6.0, 3.4)
+    figure, (axes,) = row_of_axes(None, 1, 6.0, 3.4)
     said = []
     for style, (name, history) in zip(STYLES, histories.items(), strict=False):
         epochs = [epoch.number for epoch in history.epochs]
@@ -93,7 +164,7 @@ def costs_by_epoch(histories: Mapping[str, History], title: str) -> WordedFigure
 
 def batch_sizes(by_step: Mapping[int, Sequence[float]], by_time: Mapping[int, History]) -> WordedFigure:
     """Plot costs after each step, and beside them after each epoch, over the seconds of training."""
-    figure, (left, right) = _row(2, 9.0, 3.4)
+    figure, (left, right) = row_of_axes(None, 2, 9.0, 3.4)
     said = []
     for number, (size, history) in enumerate(by_time.items()):
         style = {"color": f"C{number}", "linestyle": STYLES[number], "label": f"batch size {size}"}
@@ -117,7 +188,7 @@ def batch_sizes(by_step: Mapping[int, Sequence[float]], by_time: Mapping[int, Hi
 
 def first_costs(rates: np.ndarray, costs: np.ndarray, chosen: float) -> WordedFigure:
     """Plot the last of the costs (n, columns) of each learning rate; a line for the first, before any training."""
-    figure, (axes,) = _row(1, 6.0, 3.4)
+    figure, (axes,) = row_of_axes(None, 1, 6.0, 3.4)
     before, at_end = float(costs[0, 0]), costs[:, -1]
     falls = at_end < costs[:, 0]
     axes.axhline(before, color=INK, linestyle="--", linewidth=1, label="before training")
@@ -136,7 +207,7 @@ def first_costs(rates: np.ndarray, costs: np.ndarray, chosen: float) -> WordedFi
 
 def under_and_over(histories: Mapping[str, History], stop: int, best: int) -> WordedFigure:
     """Plot training and held-out costs of two trainings; in the second, where to stop and where it was best."""
-    figure, places = _row(2, 9.0, 3.2, sharey=True)
+    figure, places = row_of_axes(None, 2, 9.0, 3.2, sharey=True)
     said = []
     for axes, (name, history) in zip(places, histories.items(), strict=True):
         epochs = range(1, len(history.costs) + 1)
@@ -163,7 +234,7 @@ def under_and_over(histories: Mapping[str, History], stop: int, best: int) -> Wo
 
 def activations_at_start(layers: Mapping[str, tuple[np.ndarray, Sequence[float]]]) -> WordedFigure:
     """Histograms of the activations of one layer, for several first weights; the slopes of layers in the titles."""
-    figure, places = _row(len(layers), 9.0, 3.2, sharey=True)
+    figure, places = row_of_axes(None, len(layers), 9.0, 3.2, sharey=True)
     said = []
     for axes, (name, (A, slopes)) in zip(places, layers.items(), strict=True):
         axes.hist(A.ravel(), np.linspace(0, 1, 41), color=BLUE)
@@ -180,7 +251,7 @@ def decision_regions(networks: Mapping[str, Network], points: Any, backend: Call
 
     `words` say what is to be seen.
     """
-    figure, places = _row(len(networks), 9.5, 3.4, sharey=True)
+    figure, places = row_of_axes(None, len(networks), 9.5, 3.4, sharey=True)
     low, high = float(points.X.min()) - 0.4, float(points.X.max()) + 0.4
     lines = np.linspace(low, high, 120, dtype=np.float32)
     plane = np.stack(np.meshgrid(lines, lines), axis=-1).reshape(-1, 2)
@@ -203,7 +274,7 @@ def decision_regions(networks: Mapping[str, Network], points: Any, backend: Call
 
 def searches(trials: Mapping[str, Sequence[tuple]], seconds: float) -> WordedFigure:
     """Plot the trainings (learning rate, neurons, validation cost, …) of each search as dots; the best has a ring."""
-    figure, places = _row(len(trials), 9.0, 3.3, sharey=True)
+    figure, places = row_of_axes(None, len(trials), 9.0, 3.3, sharey=True)
     said = []
     for axes, (name, tried) in zip(places, trials.items(), strict=True):
         rates, neurons, costs = ([trial[at] for trial in tried] for at in range(3))

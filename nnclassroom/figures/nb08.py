@@ -1,12 +1,41 @@
-"""Pictures of notebook 08: what stays when a part moves, a call there and back, room for warps, sums of a thread."""
+"""What notebook 08 draws: what limits the speed of training, and what one thread and one multiprocessor hold."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
-from nnclassroom.figures.common import Described
+from nnclassroom.figures import nb08_host_side as host_side
+from nnclassroom.figures.common import (
+    Lines,
+    draw_dots,
+    draw_lines,
+    ends_in_words,
+    figure_with_axes,
+    line_style,
+    plain_numbers,
+    plot_lines,
+    plot_roofline,
+    row_of_axes,
+)
+from nnclassroom.figures.described import Described
+from nnclassroom.formats import duration
+
+__all__ = [
+    "host_side",
+    "plot_amdahl",
+    "plot_bars",
+    "plot_batches",
+    "plot_lines",
+    "plot_moved_share",
+    "plot_room",
+    "plot_roofline",
+    "plot_sums_of_a_thread",
+    "plot_there_and_back",
+    "plot_timelines",
+]
 
 
 def plot_moved_share(share: float) -> Described:
@@ -79,3 +108,89 @@ def _thread(axes: Axes, sums: int, title: str) -> None:
     axes.text(6.5, 3.9, "W_tile", ha="center", fontsize=9)
     axes.set_title(title, fontsize=10, pad=14)
     axes.set_axis_off()
+
+
+def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
+    """Plot Amdahl's law: overall speedup against the speedup of a part, for parts with these shares of the time."""
+    figure, axes = figure_with_axes(title, width=6.5, height=4.0)
+    faster = np.geomspace(1, 1000, 200)
+    said = []
+    for number, (label, share) in enumerate(shares.items()):
+        style = line_style(number) | {"color": f"C{number}", "marker": ""}
+        axes.plot(faster, 1 / (1 - share + share / faster), label=f"{label}: {share:.0%}", **style)
+        if share < 1:
+            axes.axhline(1 / (1 - share), color=f"C{number}", linewidth=0.7, alpha=0.6)
+            style = {"va": "center", "color": f"C{number}", "fontsize": 9}
+            axes.text(1.0, 1 / (1 - share), f" {1 / (1 - share):.3g}", transform=axes.get_yaxis_transform(), **style)
+            said.append(f"{label}, a share of {share:.0%}, never passes {1 / (1 - share):.3g}")
+    axes.set(xlabel="times as fast: the part that was moved", ylabel="times as fast: the whole step")
+    axes.set(xscale="log", yscale="log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    plain_numbers(axes.xaxis, axes.yaxis)
+    figure.legend(loc="outside lower center", frameon=False, fontsize=9, title="share of the time")
+    return Described(figure, f"Speedup of the whole step over the speedup of its part. {'; '.join(said)}.")
+
+
+def plot_bars(
+    values: Mapping[str, float],
+    xlabel: str,
+    title: str = "",
+    marks: Mapping[str, float] | None = None,
+    limits: tuple[float, float] | None = None,
+) -> Described:
+    """Plot times in seconds as labelled dots on a logarithmic axis; `marks` are calculated times, as hollow dots.
+
+    Labels that begin with "nncourse" are orange. `limits` are the lower and upper end of the axis.
+    """
+    figure, axes = figure_with_axes("", width=7.0, height=1.2 + 0.36 * len(values))
+    figure.suptitle(title, fontsize=10)
+    colours = ["tab:orange" if label.startswith("nncourse") else "tab:blue" for label in values]
+    draw_dots(axes, list(values), list(values.values()), size=60, color=colours, fontsize=9)
+    said = [f"{label} {duration(seconds)}" for label, seconds in values.items()]
+    if marks:
+        there = [(marks[label], place) for place, label in enumerate(values) if label in marks]
+        axes.scatter(*zip(*there, strict=True), s=60, facecolor="none", edgecolor="tab:red", label="calculated")
+        axes.legend(frameon=False, fontsize=9, loc="best")
+        said += [f"calculated for {label} {duration(seconds)}" for label, seconds in marks.items() if label in values]
+    axes.set_xlabel(xlabel)
+    axes.margins(x=0.2, y=0.12)
+    if limits:
+        axes.set_xlim(limits)
+    return Described(figure, f"{xlabel}: {'; '.join(said)}.")
+
+
+def plot_timelines(lines: Mapping[str, tuple[Sequence, Sequence]], title: str = "") -> Described:
+    """Plot timelines: label -> (CPU launches, GPU executions), each a sequence of (start, end) in seconds."""
+    figure, axes = figure_with_axes(title, width=8.0, height=0.9 + 0.75 * len(lines))
+    said, ticks = [], {}
+    for place, (label, (launches, runs)) in enumerate(lines.items()):
+        for row, (bars, colour, hatch) in enumerate(((launches, "tab:orange", "//"), (runs, "tab:green", ""))):
+            spans = [(1e6 * start, 1e6 * (end - start)) for start, end in bars]
+            style = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
+            axes.broken_barh(spans, (3 * place + row, 0.8), **style)
+            ticks[3 * place + row + 0.4] = f"{label}: CPU" if row == 0 else "GPU"
+        busy, end = sum(end - start for start, end in runs), max(end for _, end in runs)
+        axes.text(1e6 * end, 3 * place + 1.4, f"  {duration(end)}, GPU busy {busy / end:.0%}", va="center", fontsize=9)
+        count = f"{len(launches)} launch{'es' * (len(launches) > 1)}"
+        said.append(f"{label}: {count}, done after {duration(end)}, the GPU is busy {busy / end:.0%} of it")
+    axes.set_yticks(list(ticks), list(ticks.values()), fontsize=9)
+    axes.set_xlabel("time, µs (orange, hatched: the CPU launches; green: the GPU computes)")
+    axes.margins(x=0.16)
+    axes.set_xlim(left=0)
+    axes.grid(False, axis="y")
+    axes.invert_yaxis()
+    return Described(figure, f"Timelines. {'; '.join(said)}.")
+
+
+def plot_batches(speed: Lines, quality: Lines, measure: str, title: str = "") -> Described:
+    """Plot two quantities against the batch size: microseconds per sample on the left, `measure` on the right."""
+    figure, (left, right) = row_of_axes(title, 2, width=9.0)
+    draw_lines(left, speed)
+    left.set(xlabel="batch size, samples", ylabel="time a sample, µs")
+    left.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=8)
+    draw_lines(right, quality)
+    right.set(xlabel="batch size, samples", ylabel=measure, yscale="linear", ylim=(0, 1))
+    right.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8)
+    plain_numbers(left.xaxis, left.yaxis, right.xaxis)
+    words = f"Left, time a sample in µs over the batch size: {ends_in_words(speed)}"
+    return Described(figure, f"{words} Right, {measure}: {ends_in_words(quality)}")

@@ -1,4 +1,4 @@
-"""The figures of notebook 09, apart from its widget: a running mean, and what optimisers and schedules do."""
+"""What notebook 09 draws, apart from its widget: a running mean, and what optimisers and schedules do."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,7 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from nnclassroom.figures.common import Described, plain_numbers
+from nnclassroom.figures.common import plain_numbers
+from nnclassroom.figures.described import Described
+from nnclassroom.figures.images import mosaic
+
+__all__ = ["Described", "mosaic", "plot_courses", "plot_means", "plot_schedules", "plot_search"]
 
 MARKS = "os^Dv"
 MOST = 3.0  # a higher cost is drawn as this one

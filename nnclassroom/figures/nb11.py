@@ -1,4 +1,4 @@
-"""The digits CNN for a notebook: whole epochs without costs in between, and what others and we have measured.
+"""What notebook 11 draws of the digits CNN: the way back, digits read wrongly, a table of implementations.
 
 epochs(network, X, Y, backend)     trains epoch after epoch, and yields the seconds of each
 PROJECT                            the digits CNN project's own results
@@ -7,21 +7,46 @@ recorded()                         ours, from benchmarks/results
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from nnclassroom.figures import overheads
+from nnclassroom.figures.common import figure_with_axes, plot_confusion, with_title
+from nnclassroom.figures.described import Described, WordedFigure
+from nnclassroom.figures.images import plot_images
 from nnclassroom.formats import duration
 from nncourse import device as devices
-from nncourse.backend import Backend
+from nncourse.backend import Backend, choose
+from nncourse.calls import ADAM
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.kernel import Kernel
 from nncourse.model.network import Network
 
+__all__ = [
+    "PROJECT",
+    "STEPS",
+    "Row",
+    "epochs",
+    "plot_confusion",
+    "plot_images",
+    "plot_misread",
+    "plot_pixel",
+    "plot_pool",
+    "plot_weight",
+    "recorded",
+    "table",
+]
+
 SAMPLES, BATCH = 50_000, 32  # of an epoch, and of a step
 STEPS = -(-SAMPLES // BATCH)
+BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"
+NARROWEST = 4  # cells, so that there is room for a title
+Place = tuple[int, int]  # row, column
 NAMES = ("digits CNN", "image1x28x28")  # what benchmarks call it
 
 
@@ -60,7 +85,7 @@ def epochs(
         rows, targets = X[order], Y[order]
         devices.synchronise(backend.device)
         start = time.perf_counter()
-        kernel(there.flat_parameters, *state, there.architecture, rows, targets, BATCH, rate, steps)
+        kernel(there.flat_parameters, *state, there.architecture, rows, targets, BATCH, rate, steps, *ADAM.values())
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
         steps += -(-len(X) // BATCH)
@@ -74,7 +99,7 @@ def _fitting(kernel: Kernel, network: Network, X, Y, rate: float) -> Kernel:
         vectors = [network.flat_parameters.copy() for _ in range(3)]
         vectors[1][...] = vectors[2][...] = 0
         try:
-            kernel(*vectors, network.architecture, X, Y, BATCH, rate, 0)
+            kernel(*vectors, network.architecture, X, Y, BATCH, rate, 0, *ADAM.values())
             return kernel
         except DoesNotFitError:
             if not kernel.otherwise:
@@ -117,3 +142,103 @@ def _long(seconds: float) -> str:
         return duration(seconds)
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
+
+
+# ---- the way back through pooling and convolution: what meets what
+
+
+def plot_pool(A: np.ndarray, size: int) -> Described:
+    """Draw an image (height, width) in windows side by side, each with its largest pixel, and the pooled image."""
+    Z, places = (array[0, 0] for array in choose("numpy").maxpool_forward(np.float32(A)[None, None], size, size, 0))
+    winners = {divmod(int(place), A.shape[1]) for place in places.flat}
+    figure, (left, right) = _row([A.shape[1], Z.shape[1]], A.shape[0])
+    _cells(left, A, "image, and its windows", {ORANGE: winners})
+    for row, column in np.ndindex(*Z.shape):
+        _frame(left, (row * size, column * size), size, "0.2")
+    _cells(right, Z, "after the max-pool", {ORANGE: set(np.ndindex(*Z.shape))})
+    told = "; ".join(f"window {place}: {Z[place]:g} from pixel {divmod(int(places[place]), A.shape[1])}"
+                     for place in np.ndindex(*Z.shape))  # fmt: skip
+    return Described(figure, f"An image in windows of {size} × {size}. The largest pixel of each is orange: {told}.")
+
+
+def plot_weight(A: np.ndarray, D: np.ndarray, k: int, i: int, j: int) -> Described:
+    """Draw the pixels that weight (i, j) of a k × k filter meets on its way over an image, and the deltas (h, w)."""
+    h, w = D.shape
+    figure, (left, middle, right) = _row([k, A.shape[1], w], max(A.shape))
+    _cells(left, np.full((k, k), ""), f"one weight: w[{i}, {j}]", {RED: {(i, j)}})
+    met = {(y + i, x + j) for y, x in np.ndindex(h, w)}
+    _cells(middle, A, "the pixels that it meets", {BLUE: met})
+    _frame(middle, (i, j), h, RED, w)
+    _cells(right, D, "the deltas", {ORANGE: set(np.ndindex(h, w))})
+    words = (
+        f"The weight ({i}, {j}) of a {k} × {k} filter meets the pixels of rows {i} to {i + h - 1} and columns {j} "
+        f"to {j + w - 1} of the image, one for each of the {h} × {w} deltas."
+    )
+    return Described(figure, f"{words} These pixels: {_rows(A[i : i + h, j : j + w])}. The deltas: {_rows(D)}.")
+
+
+def _rows(numbers: np.ndarray) -> str:
+    """The numbers as words, row by row."""
+    return "; ".join(" ".join(f"{number:g}".replace("-", "−") for number in row) for row in numbers)
+
+
+def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
+    """Draw the windows of k × k pixels, with stride 1, that hold the pixel; each with the filter's weights on it."""
+    tops = range(max(0, row - k + 1), min(row, A.shape[0] - k) + 1)
+    lefts = range(max(0, column - k + 1), min(column, A.shape[1] - k) + 1)
+    windows = [(y, x) for y in tops for x in lefts]
+    figure, places = _row([A.shape[1]] * len(windows), A.shape[0])
+    for axes, (y, x) in zip(places, windows, strict=True):
+        names = np.full(A.shape, "", dtype=object)
+        for i, j in np.ndindex(k, k):
+            names[y + i, x + j] = f"w$_{{{i}{j}}}$"
+        inside = {(y + i, x + j) for i, j in np.ndindex(k, k)}
+        _cells(axes, names, f"delta ({y}, {x})", {BLUE: inside - {(row, column)}, ORANGE: {(row, column)}})
+        _frame(axes, (y, x), k, RED)
+    told = ", ".join(f"({y}, {x}) with the weight w[{row - y}, {column - x}] on it" for y, x in windows)
+    words = (
+        f"{len(windows)} windows of {k} × {k} hold the pixel ({row}, {column}), which is orange: those of the deltas "
+        f"{told}. Each window's pixels bear the names of the weights that lie on them."
+    )
+    return Described(figure, words)
+
+
+def _row(widths: list[int], height: int) -> tuple[Figure, list[Axes]]:
+    """A figure with a grid beside the other; `widths` and `height` in cells."""
+    widths = [max(NARROWEST, width) for width in widths]
+    figure = Figure(figsize=(0.42 * sum(widths) + 0.5 * len(widths), 0.42 * height + 0.4), dpi=100)
+    figure.set_layout_engine("constrained")
+    return figure, list(figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0])
+
+
+def _cells(axes: Axes, values: np.ndarray, title: str, colours: dict[str, Collection[Place]]) -> None:
+    """Draw a grid with a number or a text in each cell; `colours` of some cells."""
+    for (row, column), value in np.ndenumerate(values):
+        face = next(((colour, 0.4) for colour, cells in colours.items() if (row, column) in cells), "none")
+        axes.add_patch(Rectangle((column, row), 1, 1, facecolor=face, edgecolor="0.6", linewidth=0.7))
+        text = value if isinstance(value, str) else f"{value:g}".replace("-", "−")
+        axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=10)
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.set(xlim=(-0.1, max(NARROWEST, values.shape[1]) + 0.1), ylim=(values.shape[0] + 0.1, -0.1), aspect="equal")
+    axes.set_axis_off()
+
+
+def _frame(axes: Axes, corner: Place, high: int, colour: str, wide: int = 0) -> None:
+    """Draw a frame around `high` rows and `wide` columns, as many as rows unless given."""
+    row, column = corner
+    axes.add_patch(Rectangle((column, row), wide or high, high, fill=False, edgecolor=colour, linewidth=2.2))
+
+
+# ---- how it learns
+
+
+def plot_misread(shares: Sequence[float], epochs: Sequence[int], title: str = "") -> WordedFigure:
+    """Plot the shares of the test digits that are read wrongly after some epochs, in percent, from 0 up."""
+    figure, axes = figure_with_axes(title)
+    axes.plot(epochs, 100 * np.asarray(shares), "o-")
+    axes.set(xlabel="epoch", ylabel="test digits read wrongly, %", xticks=epochs)
+    axes.set_ylim(bottom=0, top=110 * max(*shares, 1e-3))
+    axes.grid(alpha=0.3)
+    told = ", ".join(f"{share:.1%}" for share in shares)
+    figure.words = with_title(title, f"Test digits read wrongly after epochs {', '.join(map(str, epochs))}: {told}.")
+    return figure

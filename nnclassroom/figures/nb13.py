@@ -1,4 +1,4 @@
-"""Notebook 13's measurements and its figures.
+"""What notebook 13 measures and draws.
 
 Where MPI is missing, times of several processes are simulated from those of one, and say so: `source` does.
 """
@@ -15,7 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nnclassroom.figures.common import Described, plain_numbers
+from nnclassroom.figures.common import plain_numbers
+from nnclassroom.figures.described import Described
 from nnclassroom.formats import duration
 from nncourse import device as devices
 from nncourse.errors import CourseError
@@ -24,6 +25,26 @@ from nncourse.parallel import energy, scaling
 from nncourse.parallel.launch import start
 from nncourse.parallel.launch.together import together
 from nncourse.parallel.simulation import Link, fit_link, ring_seconds
+
+__all__ = [
+    "GRADIENT",
+    "example_joules",
+    "example_power",
+    "fit_steps",
+    "link_in_words",
+    "measure_messages",
+    "measure_shares",
+    "measure_steps",
+    "medians",
+    "own_energy",
+    "plot_lines",
+    "plot_messages",
+    "plot_power",
+    "plot_runs",
+    "plot_shares",
+    "plot_steps",
+    "why_no_processes",
+]
 
 LOADS_MPI = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"  # and starts nothing
 MADE_UP = Link(5e-6, 4e9)  # between two processes, where MPI is missing

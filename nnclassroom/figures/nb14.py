@@ -1,8 +1,8 @@
-"""Figures and tables of deep networks: what happens from layer to layer, a block with its shortcut, a network's plan.
+"""What notebook 14 draws of deep networks: what happens from layer to layer, a block, a network's plan.
 
-deep_networks.plot_by_layer({"plain": norms}, "norm")      # lines over the layers, on a logarithmic axis
-deep_networks.plot_block()                                 # the two ways through a block, forward and back
-print(deep_networks.plan(resnet(34)))
+figures.plot_by_layer({"plain": norms}, "norm")      # lines over the layers, on a logarithmic axis
+figures.plot_block()                                 # the two ways through a block, forward and back
+print(figures.plan(resnet(34)))
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +14,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from nnclassroom.figures.common import INK, Described
-from nnclassroom.figures.nb14_recorded import table
+from nnclassroom.figures.common import INK
+from nnclassroom.figures.described import Described
+from nnclassroom.figures.images import plot_images
+from nnclassroom.figures.recorded import table
 from nncourse.errors import CourseError
 from nncourse.model.image_layers import Convolution, MaxPool
 from nncourse.model.layers import Dense, Layer, LayerSequence, Shape
 from nncourse.model.network import Network
 from nncourse.model.residual import BatchNorm, Residual
+
+__all__ = ["plan", "plot_block", "plot_by_layer", "plot_images"]
 
 BLUE, ORANGE = "#1f77b4", "#e07b00"
 BOXES = ("convolution", "batch norm, ReLU", "convolution", "batch norm")  # of the body, upwards

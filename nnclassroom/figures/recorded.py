@@ -1,9 +1,12 @@
-"""Results of GPUs and of several devices, as lines to print: machine and date with them; one line where there are none.
+"""Results of GPUs and of several devices, as text with machine and date; one line where there are none.
 
 training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices_cpu`
 training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices_gpu`
+devices()             the same, one GPU and several
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
-order_of_threads()    results/gpu.json
+convolutions()        results/gpu.json: those of ResNet-34 by the course's kernels, by cuDNN and by PyTorch
+step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
+thesis()              the Cantabria thesis's own table
 
 These are measured on this machine's GPU, and without one as `python -m benchmarks.overheads` recorded them:
 sums()                the mean squared error of 16.8 million numbers
@@ -12,17 +15,21 @@ counting()            confusion_matrix with atomics, by the number of cells
 """
 
 import statistics
+from collections.abc import Sequence
 
-from nnclassroom.figures import overheads, recorded_seconds
-from nnclassroom.figures.nb14_recorded import table
+from nnclassroom.experiment.numbers import THESIS, THESIS_COLUMNS
+from nnclassroom.figures import overheads
 from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
 
+LIBRARIES = "cudnn", "PyTorch", "cupy"
+DETAILED = 12  # operations of a step, in lines of their own
 
-def training_on_cpu() -> list[str]:
+
+def training_on_cpu() -> str:
     """Weak scaling of a dense network over processes: a line for each number of rows a process has in a batch."""
     if not (found := overheads.recorded("devices_cpu")):
-        return [_missing("processes on a CPU", "devices_cpu")]
+        return _missing("processes on a CPU", "devices_cpu")
     count = found["processes"]
     heads = ["rows each", "alone", f"{count} processes", "efficiency", "smallest and largest"]
     lines = []
@@ -35,13 +42,13 @@ def training_on_cpu() -> list[str]:
         lines.append([f"{int(rows):9,}", *times, f"{statistics.median(each):.2f}", range_])
     sizes = "-".join(map(str, found["sizes"]))
     about = f"{sizes}, a batch for each process; an all-reduce takes {duration(statistics.median(found['exchange']))}"
-    return [*table(heads, lines).splitlines(), about, _where(found)]
+    return "\n".join([table(heads, lines), about, _where(found)])
 
 
-def training_on_gpus() -> list[str]:
+def training_on_gpus() -> str:
     """ResNet on one GPU and on several: a line for each library and choice of devices."""
     if not (found := overheads.recorded("devices_gpu")):
-        return [_missing("ResNet-34 on several GPUs", "devices_gpu")]
+        return _missing("ResNet-34 on several GPUs", "devices_gpu")
     setting = found["setting"]
     heads = ["", "images/s", "speedup", "efficiency", "energy", "above idle", "of all", "EDP", "of all"]
     lines = []
@@ -53,14 +60,14 @@ def training_on_gpus() -> list[str]:
         lines.append([name, *cells])
     about = f"ResNet-{setting['depth']}, {setting['batch']} images a GPU; speedup, energy and EDP over one GPU alone"
     missing = [in_words(each) for each in found.get("not_measured", [])]
-    return [*table(heads, lines).splitlines(), about, *missing, _where(found)]
+    return "\n".join([table(heads, lines), about, *missing, _where(found)])
 
 
-def small_networks() -> list[str]:
+def small_networks() -> str:
     """Microseconds a step of small networks: NumPy on one core; on a GPU kernel by kernel, and in one kernel."""
     cpu, gpu = overheads.recorded("cpu"), overheads.table("epochs")
     if not (cpu and gpu):
-        return [_missing("steps of small networks", "cpu, then benchmarks.gpu,")]
+        return _missing("steps of small networks", "cpu, then benchmarks.gpu,")
     heads = ["network", "batch", "CPU, NumPy", "GPU, step by step", "GPU, one kernel"]
     lines = []
     for network, batch in dict.fromkeys((record["network"], record["batch"]) for record in gpu):
@@ -70,63 +77,54 @@ def small_networks() -> list[str]:
         found = [statistics.median(rounds) if rounds else None, *on_gpu]
         cells = [duration(seconds) if seconds else "–" for seconds in found]
         lines.append([in_words(network), str(batch), *cells])
-    return [*table(heads, lines).splitlines(), f"CPU: {_where(cpu)}", f"GPU: {_where(overheads.recorded('gpu'))}"]
+    return "\n".join([table(heads, lines), f"CPU: {_where(cpu)}", f"GPU: {_where(overheads.recorded('gpu'))}"])
 
 
-def order_of_threads() -> list[str]:
-    """Times of dense_forward where neighbouring threads read different rows of W, side by side, and in tiles."""
-    ideas = {
-        "naive": "neighbours in different rows of W",
-        "coalesced": "neighbours side by side",
-        "tiled": "tiles in shared memory",
-    }
-    times = {(each["kernel"], each["side"]): each["seconds"] for each in overheads.table("dense")}
-    side = max((side for _, side in times), default=0)
-    width = max(map(len, ideas.values()))
-    lines = [
-        f"{name:10} {words:{width}} {duration(times[name, side]):>8}"
-        for name, words in ideas.items()
-        if (name, side) in times
-    ]
-    if not lines:
-        return [_missing("dense_forward by its order of threads", "gpu")]
-    return [f"dense_forward, {side:,} × {side:,}", *lines, _where(overheads.recorded("gpu"))]
-
-
-def sums() -> list[str]:
+def sums() -> str:
     """Milliseconds of the mean squared error by each kernel, the fastest first."""
     if not (found := overheads.known("sums")):
-        return [_missing("sums by a GPU", "overheads")]
-    numbers = recorded_seconds.SUM["batch"] * recorded_seconds.SUM["n"]
+        return _missing("sums by a GPU", "overheads")
+    numbers = overheads.SUM["batch"] * overheads.SUM["n"]
     where = {"numpy": "numpy, its CPU"}
     names = sorted(found, key=found.__getitem__)
     lines = [f"{where.get(name, name):16} {duration(found[name]):>9}" for name in names]
-    return [f"mse, {numbers:,} numbers", *lines, overheads.where()]
+    return "\n".join([f"mse, {numbers:,} numbers", *lines, overheads.where()])
 
 
-def weight_gradients() -> list[str]:
+def weight_gradients() -> str:
     """Microseconds of kernels of weight_gradient: a line for a kernel, a column for a number of samples."""
     if not (found := overheads.known("weight_gradients")):
-        return [_missing("weight gradients on a GPU", "overheads")]
+        return _missing("weight gradients on a GPU", "overheads")
     kernels, columns = (list(dict.fromkeys(each[key] for each in found)) for key in ("kernel", "samples"))
     times = {(each["kernel"], each["samples"]): duration(each["seconds"]) for each in found}
     lines = [f"{name:10}" + "".join(f"{times[name, n]:>16}" for n in columns) for name in kernels]
-    side = recorded_seconds.SIDE
+    side = overheads.SIDE
     heads = "".join(f"{head:>16}" for head in (f"{n:,} samples" for n in columns))
-    return [f"weight_gradient, {side:,} × {side:,} weights", f"{'':10}{heads}", *lines, overheads.where()]
+    return "\n".join([f"weight_gradient, {side:,} × {side:,} weights", f"{'':10}{heads}", *lines, overheads.where()])
 
 
-def counting() -> list[str]:
+def counting() -> str:
     """Milliseconds of confusion_matrix (atomic): a line for each number of cells."""
     if not (found := overheads.known("counting")):
-        return [_missing("counting on a GPU", "overheads")]
+        return _missing("counting on a GPU", "overheads")
     spreads = [f"{each['common']:.0%} of them in one" if each["common"] else "evenly" for each in found]
     width = max(map(len, spreads))
     lines = []
     for each, spread in zip(found, spreads, strict=True):
         cells = each["classes"] ** 2
         lines.append(f"{each['classes']:3} classes, {cells:6,} cells, {spread:{width}} {duration(each['seconds']):>8}")
-    return [f"{recorded_seconds.COUNTED:,} samples", *lines, overheads.where()]
+    return "\n".join([f"{overheads.COUNTED:,} samples", *lines, overheads.where()])
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns with two blanks between them: the first to the left, the others to the right."""
+    lines = [heads, *rows]
+    widths = [max(len(line[number]) for line in lines) for number in range(len(heads))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) if not number else cell.rjust(width)
+                  for number, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        for line in lines
+    )  # fmt: skip
 
 
 def _missing(what: str, name: str) -> str:
@@ -135,3 +133,112 @@ def _missing(what: str, name: str) -> str:
 
 def _where(found: dict) -> str:
     return f"recorded, {found['machine'].split(',')[0]}, {found['date']}"
+
+
+# ---- ResNet-34
+
+
+def not_recorded(command: str) -> str:
+    return f"not recorded yet: {command} does it, on a machine with an NVIDIA GPU"
+
+
+def convolutions() -> str:
+    """For layers of ResNet-34, each pass: `naive`, the course's fastest kernel, cuDNN's and PyTorch's."""
+    records = [each for each in overheads.table("convolutions") if "channels" in each["layer"]]
+    if not records:
+        return not_recorded("python -m benchmarks.gpu")
+    seconds: dict[tuple[str, str], dict[str, float]] = {}
+    for each in records:
+        seconds.setdefault((each["layer"], each["pass"]), {})[each["kernel"]] = each["seconds"]
+    rows = []
+    for (layer, which), times in seconds.items():
+        own = min((name for name in times if name not in LIBRARIES), key=times.__getitem__)
+        cells = [duration(times[name]) if name in times else "–" for name in ("naive", own, "cudnn", "PyTorch")]
+        rows.append(
+            [f"{overheads.LAYER_WORDS.get(layer, layer)}, {in_words(which)}", cells[0], f"{own} {cells[1]}", *cells[2:]]
+        )
+    heads = ["", "naive", "our fastest", "cuDNN", "PyTorch"]
+    about = f"batch {records[0]['batch']}, 3 × 3, float32 ({overheads.recorded_where('gpu', 'convolutions')})"
+    return f"{about}\n{table(heads, rows)}"
+
+
+def step() -> str:
+    """Milliseconds and memory of each contender's step, then those of ours by operation, the longest first."""
+    found = overheads.recorded("resnet")
+    if not found:
+        return not_recorded("python -m benchmarks.resnet")
+    rows = []
+    for each in found["steps"]:
+        seconds, held = each["seconds_a_step"], found["memory"].get(each["contender"])
+        rate = f"{found['batch'] / seconds:,.0f}"
+        rows.append([in_words(each["contender"]), _ms(seconds), rate, f"{held / 1e9:.1f} GB" if held else ""])
+    about = f"ResNet-34, batch {found['batch']}, float32 ({overheads.recorded_where('resnet')})"
+    heads = ["", "a step", "images/s", "memory"]
+    text = f"{about}\n{table(heads, rows)}"
+    if not found["operations"]:
+        return text
+    whole = sum(each["seconds"] for each in found["operations"])
+    first, others = found["operations"][:DETAILED], found["operations"][DETAILED:]
+    lines = [
+        [in_words(each["operation"]), str(each["calls"] or ""), _ms(each["seconds"]), _share(each, whole)]
+        for each in first
+    ]
+    if others:
+        rest = {"seconds": sum(each["seconds"] for each in others)}
+        calls = sum(each["calls"] for each in others)
+        lines.append([f"{len(others)} others", str(calls), _ms(rest["seconds"]), _share(rest, whole)])
+    lines.append(["together", str(sum(each["calls"] or 0 for each in found["operations"])), _ms(whole), "100.0%"])
+    heads = ["our step", "calls", "time", "share"]
+    return f"{text}\n\n{table(heads, lines)}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms"
+
+
+def _share(each: dict, whole: float) -> str:
+    return f"{each['seconds'] / whole:.1%}"
+
+
+def devices() -> str:
+    """Images a second and joules of one GPU (the mean of each alone) and of several; ratios over the same GPUs."""
+    found = overheads.recorded("devices_gpu")
+    if not found:
+        return not_recorded("python -m benchmarks.devices_gpu")
+    rows = []
+    for library in dict.fromkeys(each["library"] for each in found["scaling"]):
+        mine = [each for each in found["scaling"] if each["library"] == library]
+        alone = [each for each in mine if len(each["devices"]) == 1]
+        rows.append(_devices_row(library, 1, _mean(alone)))
+        rows += [_devices_row(library, len(each["devices"]), each) for each in mine if len(each["devices"]) > 1]
+    heads = ["", "images/s", "speedup", "efficiency", "J an epoch", "energy", "EDP"]
+    about = f"ResNet-{found['setting']['depth']}, {found['setting']['batch']} images a GPU, float32"
+    notes = [f"{what} was not run: {why}" for what, why in found["left_out"].items()]
+    notes += [in_words(each) for each in found["not_measured"]]
+    return "\n".join([f"{about} ({overheads.recorded_where('devices_gpu')})", table(heads, rows), *notes])
+
+
+def _mean(records: Sequence[dict]) -> dict:
+    """The mean of what all of these have in common, number by number."""
+    names = [name for name, value in records[0].items() if isinstance(value, int | float)]
+    common = [name for name in names if all(name in each for each in records)]
+    return {name: sum(each[name] for each in records) / len(records) for name in common}
+
+
+def _devices_row(library: str, count: int, each: dict) -> list[str]:
+    joules = f"{each['joules']:,.0f}" if "joules" in each else "–"
+    ratios = [f"{each[key]:.2f}" if key in each else "–" for key in ("joules_over_alone", "edp_over_alone")]
+    name = f"{library}, {count} GPU{'s' * (count > 1)}"
+    return [
+        name,
+        f"{each['images_a_second']:,.0f}",
+        f"{each['over_alone']:.2f}",
+        f"{each['efficiency']:.3f}",
+        joules,
+        *ratios,
+    ]
+
+
+def thesis() -> str:
+    """The thesis's table of speedup, efficiency, energy, EDP and accuracy."""
+    return f"two Tesla K20m (the Cantabria thesis)\n{table(THESIS_COLUMNS, THESIS)}"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnclassroom.handing_out import update
+from nnclassroom.handing_out import old_names, update
 from nnclassroom.handing_out.handout import MANIFEST, cell_hashes, clean, manifest_of, parsed
 from nncourse.errors import CourseError, reason_of
 from nncourse.language import ENGLISH, current
@@ -51,8 +51,9 @@ def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
 
     CourseError if it cannot be made or written.
     """
-    if folder == root / NOTEBOOKS:
-        return []  # a hand-out is a copy already; `nncourse update` brings it up to date
+    if folder == root / NOTEBOOKS:  # a hand-out is a copy already; `nncourse update` brings it up to date
+        handed_out = update.read_manifest(root)
+        return old_names.named(root, handed_out) if handed_out else []
     base = update.read_manifest(folder)
     if base and base["language"] != language:
         got = f"this folder has them in {base['language']}, and stays as it is"
@@ -68,7 +69,7 @@ def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
     new = _manifest(course, source, language)
     if base is None:
         return _made(root, folder, course, new, language)
-    said = _few(update.apply(_cleaned(course), new, base, folder))
+    said = _few(update.apply(_cleaned(course), new, base, folder)) + old_names.named(folder, new)
     elsewhere = _differing(_there(root), _committed(root, "HEAD") or {}) if language == ENGLISH else {}
     if elsewhere:
         said.append(f"{NOTEBOOKS}/ has changes that no commit holds, and that are not taken over: {_names(elsewhere)}")

@@ -3,8 +3,8 @@
 Each cell is known by its id, and MANIFEST.json says what it was when it was handed out. So three versions meet: as
 handed out, the student's, the new one. What only the course has changed is taken over; what the student has changed,
 added or deleted stays. Where both have changed a cell, the student's stays, and the new one is put after it, marked.
-A cell that the course
-moves to another notebook takes what the student has made of it along, and the student's own cells below it.
+A cell that the course moves to another notebook takes what the student has made of it along, and the student's own
+cells below it. Old names in these are told, with what to write in their place, each time until they are gone.
 Every file that changes is copied to backups/ first. my_kernels/ and files that were not handed out are not touched.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nnclassroom.handing_out import moved_cells
+from nnclassroom.handing_out import moved_cells, old_names
 from nnclassroom.handing_out.handout import MANIFEST, cell_hash, parsed, to_bytes
 from nncourse.errors import CourseError, reason_of, write_atomically
 
@@ -44,7 +44,8 @@ def update(handout: Path, folder: Path) -> list[str]:
     for what in ("kind", "language"):
         if base[what] != new[what]:
             raise CourseError(f"{handout}: wanted a hand-out of {what} {base[what]}, as yours is; got {new[what]}")
-    return apply(files, new, base, folder) or [f"nothing to do: your copy is at course {new['course']}"]
+    said = apply(files, new, base, folder) or [f"nothing to do: your copy is at course {new['course']}"]
+    return said + old_names.named(folder, new)
 
 
 class FileLine(str):

@@ -105,7 +105,11 @@ def check(
     seed: the same seed gives the same numbers; without one they are new each time. What is tried is told in cases.py.
     sandbox: a command that the emulator's programs are started by.
 
+    Returns a verdict, which is true if the kernel is right, and prints as one line.
     Raises CourseError for an unknown kernel, and for a device that it cannot run on.
+
+    >>> check(find("relu"), "numpy")
+    ✓ relu (numpy): right in 36 cases on the CPU
     """
     kernel = operation.kernel_of(kernel, device)
     device = _place(operation, kernel, device)

@@ -7,8 +7,8 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from cuda_on_cpu.program import PARTS
 from cuda_on_cpu.source import CudaSource
 
 WHY = {
@@ -203,8 +203,7 @@ def _is_the_compilers(name: str) -> bool:
 
 @functools.cache
 def _words_of_cuda() -> frozenset[str]:
-    headers = Path(__file__).parent.glob("cuda_on_cpu*.h")
-    return frozenset(word for header in headers for word in re.findall(r"__\w+", header.read_text(encoding="utf-8")))
+    return frozenset(word for header in PARTS for word in re.findall(r"__\w+", header.read_text(encoding="utf-8")))
 
 
 def _pasted(tokens: list[Token]) -> Iterator[Forbidden]:

@@ -4,29 +4,23 @@ import argparse
 import shlex
 
 from cuda_on_cpu.source import COMMENT, KERNEL
-from nnclassroom.arguments import in_our_words
+from nnclassroom.arguments import Parser
 from nncourse.errors import CourseError
 from nncourse.kernels.operation import Operation
 
 USAGE = "%%cuda OPERATION KERNEL [--block 16,16] [--tile 64,64] [--grid 1] [--over n] [--shared BYTES]"
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str):
-        raise CourseError(f"%%cuda: {message}; wanted {USAGE}")
-
-
 def parsed(line: str) -> argparse.Namespace:
     """Parse the options of the line. Raises CourseError for invalid ones."""
-    parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
+    parser = Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
     parser.add_argument("operation")
     parser.add_argument("kernel")
     for option in ("--block", "--tile", "--grid", "--over"):
         parser.add_argument(option, type=_sizes)
     parser.add_argument("--shared", type=int)
     try:
-        with in_our_words():
-            return parser.parse_args(shlex.split(line))
+        return parser.parse_args(shlex.split(line))
     except ValueError as error:
         raise CourseError(f"%%cuda: {error}; wanted {USAGE}") from None
 

@@ -11,7 +11,6 @@ Each rank's output is labelled. A rank that fails is named with its line, and so
 processes are ended, and the next cell starts new ones, which know nothing of what the old ones had.
 """
 
-import argparse
 import contextlib
 import functools
 import os
@@ -27,7 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nnclassroom.arguments import in_our_words
+from nnclassroom.arguments import Parser
 from nncourse.errors import CourseError
 from nncourse.parallel.launch import start as starting
 
@@ -100,14 +99,13 @@ def px(line: str, cell: str) -> None:
 
     With `--fails` the cell is meant to fail: its line is shown, and is no error of the notebook.
     """
-    parser = argparse.ArgumentParser(prog="%%px", add_help=False, exit_on_error=False, allow_abbrev=False)
+    parser = Parser(prog="%%px", add_help=False, allow_abbrev=False)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--ranks", type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--fails", action="store_true")
     try:
-        with in_our_words():
-            options, unknown = parser.parse_known_args(shlex.split(line))
-    except (argparse.ArgumentError, ValueError) as error:
+        options, unknown = parser.parse_known_args(shlex.split(line))
+    except ValueError as error:
         raise CourseError(f"wanted %%px, perhaps with --seconds 5 or --ranks 0,1; got {line!r}: {error}") from None
     if unknown:
         raise CourseError(f"wanted %%px, perhaps with --seconds 5 or --ranks 0,1; got {line!r}")

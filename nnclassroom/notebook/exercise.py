@@ -12,9 +12,7 @@ import ast
 import contextlib
 import functools
 import html
-import inspect
 import os
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -27,7 +25,7 @@ from nnclassroom.exercises.hints import solution_text
 from nnclassroom.judge import worker
 from nnclassroom.judge.answer import seconds_of_text
 from nnclassroom.judge.verdict import OPEN, Verdict
-from nnclassroom.notebook import cuda_cell
+from nnclassroom.notebook import cuda_cell, python_cell
 from nnclassroom.pages import page, running_ipython
 from nncourse import device as devices
 from nncourse.cuda.compile import resources
@@ -93,13 +91,29 @@ class Answer:
 
 
 def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
-    """Decorator for the student's kernel of an operation; `kernel` is loops, numpy, numba or cupy.
+    """Decorator for the student's kernel of an operation: it is checked, timed and kept.
 
-    Raises CourseError for an unknown operation or kernel.
+    operation: its name.
+    kernel: loops, numpy, numba or cupy.
+
+    Returns an Answer in the place of the function: your kernel if it is right, otherwise the course's.
+    Raises CourseError for an unknown operation or kernel, and for a function whose text cannot be read.
+
+    >>> @exercise("relu", kernel="numpy")
+    ... def relu(z):
+    ...     raise NotImplementedError
+    ○ relu (numpy): open. The course goes on with its own kernel.
+    >>> relu(np.array([-1.0, 2.0]))
+    array([0., 2.])
     """
     chosen = find(operation)
     refuse_unknown("a kernel", kernel, chosen.python_devices)
-    return lambda function: _answer(chosen, kernel, *_python_text(function, chosen.name))
+
+    def answer(function: Callable) -> Answer:
+        text = python_cell.text_of(function, chosen.name)
+        return _answer(chosen, kernel, text, python_cell.is_empty(text))
+
+    return answer
 
 
 def cuda(line: str, body: str) -> Answer:
@@ -112,16 +126,6 @@ def cuda(line: str, body: str) -> Answer:
     text = f"// %%cuda {line.strip()}\n{body}"
     launch = cuda_cell.launch_options(operation, options)
     return _answer(operation, options.kernel, text, cuda_cell.is_empty(text), launch)
-
-
-def load_ipython_extension(ipython) -> None:
-    """`%load_ext nnclassroom.notebook.exercise`: the cell magic %%cuda."""
-
-    def cell(line: str, body: str) -> None:
-        answer = cuda(line, body)
-        ipython.user_ns[f"{answer.attempt.operation.name}_{answer.attempt.name}"] = answer
-
-    ipython.register_magic_function(cell, "cell", "cuda")
 
 
 def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict | None = None) -> Answer:
@@ -273,30 +277,3 @@ def _to_be_solved(operation: Operation, name: str) -> bool:
         except CourseError as error:
             raise CourseError(f"NNCOURSE_SOLVE has {entry}: {error}") from None
     return bool({"all", operation.name, f"{operation.name}.{name}"} & chosen)
-
-
-def _python_text(function: Callable, name: str) -> tuple[str, bool]:
-    """The function's source, and whether it is a stub. Decorators become comments, which preserves line numbers.
-
-    Raises CourseError if there is no readable `def`.
-    """
-    try:
-        lines = textwrap.dedent(inspect.getsource(function)).splitlines()
-        node = ast.parse("\n".join(lines)).body[0]
-    except (OSError, TypeError, SyntaxError):
-        raise CourseError(f"{name}: wanted a function whose text can be read: write it in a cell, with def") from None
-    if not isinstance(node, ast.FunctionDef):
-        raise CourseError(f"{name}: wanted a function made with def below @exercise")
-    first = node.lineno - 1
-    text = "\n".join([*(f"# {line}" for line in lines[:first]), *lines[first:]]) + "\n"
-    if node.name != name:
-        text += f"\n{name} = {node.name}\n"
-    return text, all(_says_nothing(statement) for statement in node.body)
-
-
-def _says_nothing(statement: ast.stmt) -> bool:
-    """Whether the statement is a docstring, `...`, `pass` or `raise NotImplementedError`."""
-    if isinstance(statement, ast.Raise):
-        return "NotImplementedError" in ast.unparse(statement)
-    constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    return constant or isinstance(statement, ast.Pass)

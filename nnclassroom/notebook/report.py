@@ -24,7 +24,7 @@ from nnclassroom.judge.kinds import STATE_WORDS
 from nnclassroom.notebook import speedup
 from nnclassroom.notebook.exercise import SIGNS, Outcome, timed
 from nnclassroom.notebook.speedup import BATCH, RATE, Time
-from nnclassroom.pages import cells, document, image
+from nnclassroom.pages import cells, document, image, paragraphs, table
 from nnclassroom.timing import limits_in_words
 from nncourse import device as devices
 from nncourse.catalogue import operations
@@ -161,8 +161,7 @@ def head(student: str, data: Dataset, tests: int, whence: str) -> str:
         lines.append(("GPU", f"none: {devices.why_no_gpu()}"))
     lines.append((ROW_WORDS["versions"], ", ".join(f"{name} {version}" for name, version in versions.items())))
     said = f"{data.name}{synthetic}; {len(data.X)} rows to train ({classes}); {tests} to test, {whence}"
-    table = "".join(cells(line, words=2) for line in [*lines, ("data set", said)])
-    return f'<h1>Neural networks by kernels: report</h1><table class="whole">{table}</table>'
+    return f"<h1>Neural networks by kernels: report</h1>{table([*lines, ('data set', said)], words=2)}"
 
 
 def progress(kept: Sequence[Kept]) -> str:
@@ -207,14 +206,14 @@ def training(
     from nnclassroom.figures.common import plot_speedups
 
     columns = ["contender", "on", "epoch", "a step", "× C", "× loops", "× numpy", "test"]
-    lines = [cells(columns, tag="th", words=2)]
+    lines = []
     for time in times:
         start = [time.contender.label, time.device]
         epoch = duration(time.epoch) if time.epoch else f"only {time.rows} rows"
         found = [speedup.ratio(times, base, time) for base in (speedup.C, "loops", "numpy")]
         ratios = [times_as_fast(value) if value else "–" for value in found]
         numbers = [epoch, duration(time.step), *ratios, duration(time.test) if time.test else "–"] if time.step else []
-        lines.append(cells([*start, *(numbers or [time.note])], len(columns), words=2))
+        lines.append([*start, *(numbers or [time.note])])
     notes = [f"{time.contender.label}: your kernels for {time.note}." for time in times if time.step and time.note]
     notes += stopped
     cpu, gpu = speedup.fastest(times, "cpu"), [time for time in times if time.device == "gpu" and time.step]
@@ -245,10 +244,8 @@ def training(
         "yours are, operation by operation. C is a plain program of one thread (epochs/dense_plain.c), in "
         "double with -O3; fast: with -march=native -ffast-math."
     )
-    table = f'<table class="whole">{"".join(lines)}</table>'
-    notes_html = "".join(f"<p>{escape(note)}</p>" for note in notes)
     figure = image(plot_speedups(bars, "loops", by_batch), alt, whole=True)
-    return f"<h2>Speedup</h2><p>{about}</p>{table}{notes_html}{figure}"
+    return f"<h2>Speedup</h2><p>{about}</p>{table(lines, columns, words=2)}{paragraphs(notes)}{figure}"
 
 
 def learnt(by: Time, data: Dataset, test: Dataset, epochs: int) -> str:

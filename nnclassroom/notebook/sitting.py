@@ -8,9 +8,6 @@
 An answer of the right form is kept in my_kernels/, right or wrong: it is judged when it is marked.
 """
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ import numpy as np
 from cuda_on_cpu import program
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.judge import worker
-from nnclassroom.notebook import cuda_cell, exams
+from nnclassroom.notebook import cuda_cell, exams, python_cell
 from nnclassroom.pages import running_ipython
 from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
 from nncourse.kernels.operation import Operation
@@ -42,7 +39,7 @@ def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable]:
         refuse_unknown("a kernel", kernel, kept_kernels.PYTHON_DEVICES)
 
         def answer(function: Callable) -> Callable:
-            print(keep(text, operation, kernel, _text_of(function)))
+            print(keep(text, operation, kernel, python_cell.text_of(function, operation)))
             return function
 
         return answer
@@ -62,7 +59,7 @@ def keep(questions: str, name: str, kernel: str, text: str, line: str = "") -> s
     operation = _operation(asked)
     launch = cuda_cell.launch_options(operation, cuda_cell.parsed(line)) if line else None
     title, path = f"{name} ({kernel})", kept_kernels.folder() / kept_kernels.file_name(operation, kernel, launch)
-    if cuda_cell.is_empty(text) if launch else _is_open(text):
+    if (cuda_cell if launch else python_cell).is_empty(text):
         return f"○ {title}: open."
     stays = " Your earlier answer stays." if path.exists() else ""
     try:
@@ -126,26 +123,3 @@ def _operation(asked: dict[str, Any]) -> Operation:
             error_scale=unknown,
         ),
     )
-
-
-def _text_of(function: Callable) -> str:
-    """The function's source; its decorators become comments, so that line numbers stay."""
-    try:
-        lines = textwrap.dedent(inspect.getsource(function)).splitlines()
-        node = ast.parse("\n".join(lines)).body[0]
-    except (OSError, TypeError, SyntaxError):
-        raise CourseError("wanted a function whose text can be read: write it in a cell, with def") from None
-    if not isinstance(node, ast.FunctionDef):
-        raise CourseError("wanted a function made with def below @exercise")
-    first = node.lineno - 1
-    return "\n".join([*(f"# {line}" for line in lines[:first]), *lines[first:]]) + "\n"
-
-
-def _is_open(text: str) -> bool:
-    """Whether the function only raises NotImplementedError."""
-    try:
-        node = ast.parse(text).body[0]
-    except (SyntaxError, ValueError):  # said when it is built
-        return False
-    body = [s for s in getattr(node, "body", ()) if not isinstance(s, ast.Expr | ast.Pass)]
-    return all(isinstance(s, ast.Raise) and "NotImplementedError" in ast.unparse(s) for s in body)

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from nnclassroom.exercises.own_backend import choose
 from nnclassroom.notebook.exercise import strict
 from nnclassroom.timing.anatomy import calls_of_step
 from nncourse import datasets
 from nncourse import device as devices
-from nncourse.backend import DEVICES, Backend, choose
+from nncourse.backend import DEVICES, Backend
 from nncourse.datasets import Dataset
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.model import metrics

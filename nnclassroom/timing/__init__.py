@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import lazy_loader
 import numpy as np
 
 from cuda_on_cpu.source import CudaSource
@@ -16,6 +17,8 @@ from nncourse.cuda.compile import gpu_kernel
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import Kernel
 from nncourse.kernels.operation import Operation
+
+__getattr__, _, _ = lazy_loader.attach(__name__, ["anatomy"])
 
 LOOPS_RATE = 5e6  # approximate FLOP/s of Python loops, to estimate whether timing them would take too long
 LONGEST = 2.0  # seconds

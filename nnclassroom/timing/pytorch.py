@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from types import ModuleType
 
+from nncourse.calls import ADAM
+
 
 def installed(device: str) -> ModuleType | None:
     """The torch module if it is installed and can use the device, else None."""
@@ -65,6 +67,23 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         means = (dbeta[channels] + normal * dgamma[channels]) / (A.shape[2] * A.shape[3])
         return (gamma * scale)[channels] * (D - means)
 
+    def adam(W, G, M, V, rate, c1, c2, beta1=ADAM["beta1"], beta2=ADAM["beta2"], epsilon=ADAM["epsilon"]):
+        M.lerp_(G, 1 - beta1)
+        V.mul_(beta2).addcmul_(G, G, value=1 - beta2)
+        return W.addcdiv_(M, (V / c2).sqrt_().add_(epsilon), value=-rate / c1), M, V
+
+    def momentum(W, G, V, rate, momentum):
+        V.mul_(momentum).add_(G)
+        return W.sub_(V, alpha=rate), V
+
+    def rmsprop(W, G, V, rate, beta, epsilon):
+        V.mul_(beta).addcmul_(G, G, value=1 - beta)
+        return W.addcdiv_(G, V.sqrt().add_(epsilon), value=-rate), V
+
+    def adagrad(W, G, V, rate, epsilon):
+        V.addcmul_(G, G)
+        return W.addcdiv_(G, V.sqrt().add_(epsilon), value=-rate), V
+
     return {
         "convolution_forward": convolution,
         "convolution_weight_gradient": weight_gradient,
@@ -107,6 +126,11 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         "residual_backward": lambda G, A_above, W: (D := aten.threshold_backward(G, A_above, 0)) @ W + D,
         "dropout": lambda A, rate, seed, epoch, first, layer: F.dropout(A, rate),
         "sgd_update": lambda W, G, rate: W.sub_(G, alpha=rate),
+        "momentum_update": momentum,
+        "adam_update": adam,
+        "general_adam_update": adam,
+        "rmsprop_update": rmsprop,
+        "adagrad_update": adagrad,
         "confusion_matrix": lambda labels, predictions, classes: torch.bincount(
             labels * classes + predictions, minlength=classes**2
         ),

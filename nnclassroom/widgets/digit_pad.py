@@ -15,8 +15,7 @@ import traitlets
 from matplotlib.figure import Figure
 from PIL import Image
 
-from nnclassroom.figures import common
-from nnclassroom.figures.described import BOTH_INK
+from nnclassroom.figures.described import BOTH_INK, Described
 from nnclassroom.widgets.widget import display_widget
 from nncourse.errors import CourseError
 
@@ -148,7 +147,7 @@ def in_words(shares: Sequence[float], classes: Sequence[str]) -> str:
     return f"The network says {classes[first]} ({shares[first]:.0%}), then {classes[second]} ({shares[second]:.0%})."
 
 
-def still(says: Says, side: int = 28, names: Sequence[str] = ("7", "3", "a house")) -> common.Described:
+def still(says: Says, side: int = 28, names: Sequence[str] = ("7", "3", "a house")) -> Described:
     """Some of DRAWN as a figure: the ink, what the network sees of it, and its answer. The text says the same."""
     digits = tuple("0123456789")
     figure = Figure(figsize=(8.0, 1.9 * len(names)), dpi=100, layout="constrained", facecolor="none")
@@ -170,4 +169,4 @@ def still(says: Says, side: int = 28, names: Sequence[str] = ("7", "3", "a house
             axes.tick_params(color=BOTH_INK, labelcolor=BOTH_INK)
             axes.spines[:].set_color(BOTH_INK)
         said.append(f"Drawn: {DRAWN_WORDS.get(name, name)}. {in_words(shares, digits)}")
-    return common.Described(figure, " ".join(said), photographs=True)
+    return Described(figure, " ".join(said), photographs=True)

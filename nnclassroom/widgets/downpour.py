@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from nnclassroom.figures import common
+from nnclassroom.figures.described import Described
 from nnclassroom.widgets import widget
 from nncourse.errors import CourseError
 
@@ -179,10 +179,10 @@ def draw(title: str = "", **settings: float) -> tuple[Figure, str]:
     return figure, words_of(courses)
 
 
-def plot_downpour(title: str = "", **settings: float) -> common.Described:
+def plot_downpour(title: str = "", **settings: float) -> Described:
     """The still picture; `settings` are fields of Settings."""
     figure, words = draw(title, **settings)
-    return common.Described(figure, f"Cost over updates and over time, of three trainings. {words}")
+    return Described(figure, f"Cost over updates and over time, of three trainings. {words}")
 
 
 def downpour(**settings: float) -> widget.Drawn:

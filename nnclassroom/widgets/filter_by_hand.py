@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nnclassroom.figures.common import Described
+from nnclassroom.figures.described import Described
 from nnclassroom.widgets import widget as drawn
 from nncourse.errors import CourseError
 

@@ -14,6 +14,7 @@ from matplotlib.ticker import NullLocator
 
 from nnclassroom.exercises.nb13 import scaling_laws
 from nnclassroom.figures import common
+from nnclassroom.figures.described import Described
 from nnclassroom.formats import duration
 from nnclassroom.widgets import widget
 from nncourse.errors import CourseError, refuse_unknown
@@ -152,10 +153,10 @@ def draw(title: str = "", **settings: float | str) -> tuple[Figure, str]:
     return figure, words_of(chosen, curves)
 
 
-def plot_laws(title: str = "", **settings: float | str) -> common.Described:
+def plot_laws(title: str = "", **settings: float | str) -> Described:
     """The still picture; `settings` are fields of Settings."""
     figure, words = draw(title, **settings)
-    return common.Described(figure, f"Speedup and efficiency over the number of devices. {words}")
+    return Described(figure, f"Speedup and efficiency over the number of devices. {words}")
 
 
 def laws(**settings: float | str) -> widget.Drawn:

@@ -1,4 +1,4 @@
-// The picture of valley.race(): three paths on lines of equal cost, and their costs.
+// The picture of race.race(): three paths on lines of equal cost, and their costs.
 
 const RACERS = { plain: ["blue", "o"], momentum: ["orange", "s"], Adam: ["green", "^"] };
 

@@ -1,7 +1,7 @@
 """A race down a valley: plain descent, momentum and Adam from the same start, as a widget and as a still picture.
 
-The updates are those that train networks (model/updates.py), so they run on the kernels of a backend, which may be the
-student's own. All steps are computed when a setting changes; playing only shows more of them.
+The optimizers are those that train networks (model/optimizers.py), so they run on the kernels of a backend, which may
+be the student's own. All steps are computed when a setting changes; playing only shows more of them.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from nnclassroom.exercises.own_backend import choose
-from nnclassroom.figures import common
+from nnclassroom.figures.described import Described
 from nnclassroom.widgets import widget
 from nncourse.calls import Calls
 from nncourse.errors import refuse_unknown
-from nncourse.model.updates import SGD, Adam, Update
+from nncourse.model.optimizers import SGD, Adam, Optimizer
 
 STEPS = 150  # of each race
 DOWN = 0.01  # a cost below this counts as arrived
@@ -70,7 +70,7 @@ class Settings:
 
 
 def descend(
-    valley: str, start: tuple[float, float], update: Update, rate: float, backend: Calls, steps: int = STEPS
+    valley: str, start: tuple[float, float], optimizer: Optimizer, rate: float, backend: Calls, steps: int = STEPS
 ) -> tuple[np.ndarray, np.ndarray]:
     """The points of a descent, (steps + 1, 2), and their costs; fewer where the cost exceeds TOO_HIGH."""
     refuse_unknown("a valley", valley, VALLEYS)
@@ -78,7 +78,7 @@ def descend(
     w = np.array(start, np.float32)
     points = [w.copy()]
     while len(points) <= steps and cost(*points[-1]) < TOO_HIGH:
-        update.step(w, np.array(gradient(*w), np.float32), rate, backend)
+        optimizer.step(w, np.array(gradient(*w), np.float32), rate, backend)
         points.append(w.copy())
     path = np.array(points, np.float64)
     return path, cost(*path.T)
@@ -93,7 +93,10 @@ def run(settings: Settings, backend: Calls) -> Races:
         "Adam": (Adam(), settings.adam_rate),
     }
     with np.errstate(over="ignore", invalid="ignore"):
-        return {name: descend(settings.valley, start, update, rate, backend) for name, (update, rate) in racers.items()}
+        return {
+            name: descend(settings.valley, start, optimizer, rate, backend)
+            for name, (optimizer, rate) in racers.items()
+        }
 
 
 def arrival(costs: np.ndarray) -> int | None:
@@ -156,12 +159,12 @@ def _map(plane: Axes, valley: Valley) -> None:
     plane.set(xlabel="weight w1", ylabel="weight w2", xlim=ACROSS, ylim=UP)
 
 
-def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, **settings) -> common.Described:
+def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, **settings) -> Described:
     """The race as a still picture; `settings` are fields of Settings."""
     chosen = Settings(**settings)
     races = run(chosen, backend or choose("numpy"))
     words = f"A race in the {VALLEY_WORDS[chosen.valley]} valley. {words_of(races, step)}"
-    return common.Described(picture(chosen.valley, races, step, title), words)
+    return Described(picture(chosen.valley, races, step, title), words)
 
 
 # ---- the widget

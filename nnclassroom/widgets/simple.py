@@ -1,17 +1,17 @@
 """The widgets of notebooks 01, 02, 06 and 07: sliders, a picture drawn in the browser, and words. See widget.py.
 
-Each has a still counterpart in common.py.
+Each has a still counterpart among the figures of the notebooks.
 """
 
 import numpy as np
 
-from nnclassroom.figures import common
+from nnclassroom.figures import nb02, nb06, nb07
 from nnclassroom.widgets import widget
-from nncourse import datasets
+from nncourse import calls, datasets
 from nncourse.backend import choose
 from nncourse.model import metrics
 
-ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
+ACTIVATIONS = tuple(name for name, unit in calls.ACTIVATIONS.items() if unit == "number")
 PLANE = 120  # numbers along each side of a plane of colours
 
 
@@ -34,7 +34,7 @@ def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> widget.D
         backend, w = choose("numpy"), np.array([w1, w2], float)
         z = backend.dense_forward(plane, w[None], np.array([b], float))
         shades = getattr(backend, activation)(z).reshape(PLANE, PLANE)
-        wrong = common.neuron_says(w, b, X) != y
+        wrong = nb02.neuron_says(w, b, X) != y
         frame = {"plane": np.uint8(255 * shades), "wrong": np.uint8(wrong), **_line_of(w, b, low, high)}
         words = f"z = {w1:g}·x1 {w2:+g}·x2 {b:+g}. {wrong.sum()} of {len(y)} points are on the wrong side."
         return frame, words
@@ -45,7 +45,7 @@ def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> widget.D
         answer,
         "The plane of the two inputs, the neuron's decision line, and points of two classes.",
         given={"X": X, "y": y, "low": low.tolist(), "high": high.tolist()},
-        still=lambda: common.plot_neuron((1, 1), 0, X, y),
+        still=lambda: nb02.plot_neuron((1, 1), 0, X, y),
     )
 
 
@@ -84,7 +84,7 @@ def activations() -> widget.Drawn:
         answer,
         "The activation with its tangent at z, and beside it the slope.",
         given={"z": along, "curves": curves},
-        still=lambda: common.plot_activation("sigmoid", at=1),
+        still=lambda: nb02.plot_activation("sigmoid", at=1),
     )
 
 
@@ -106,7 +106,7 @@ def value_and_slope(name: str, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def descent() -> widget.Drawn:
     """Gradient descent on a cost of two weights: slow if the learning rate is too small, divergent if too large."""
     controls = {
-        "surface": widget.menu("cost", "The shape of the cost", "bowl", common.SURFACE_WORDS),
+        "surface": widget.menu("cost", "The shape of the cost", "bowl", nb06.SURFACE_WORDS),
         "rate": widget.learning_rate(0.05),
         "steps": widget.slider("steps", "How many steps to take", 20, 1, 100, 1),
         "w1": widget.slider("start w1", "Where the first weight begins", -1.8, -2, 2),
@@ -114,12 +114,12 @@ def descent() -> widget.Drawn:
     }
     x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
     maps = {}
-    for name, (cost, _) in common.SURFACES.items():
+    for name, (cost, _) in nb06.SURFACES.items():
         heights = cost(x, y)
         maps[name] = widget.contours(x, y, heights, np.geomspace(0.05, heights.max(), 14))
 
     def answer(surface: str, rate: float, steps: int, w1: float, w2: float) -> tuple[dict, str]:
-        path, costs = common.descend(surface, (w1, w2), rate, int(steps))
+        path, costs = nb06.descend(surface, (w1, w2), rate, int(steps))
         words = (
             f"Cost {costs[0]:.3g} at the start, {costs[-1]:.3g} after {len(path) - 1} steps, "
             f"at w1 = {path[-1, 0]:.3g}, w2 = {path[-1, 1]:.3g}."
@@ -131,7 +131,7 @@ def descent() -> widget.Drawn:
             words += f" It {leaps if grows else 'ends higher than it began, and does not settle'}."
             words += " Take a smaller learning rate."
         if len(path) <= steps:
-            words += f" Above a cost of {common.TOO_HIGH:,.0f} no further step is taken."
+            words += f" Above a cost of {nb06.TOO_HIGH:,.0f} no further step is taken."
         return {"surface": surface, "path": path, "costs": costs, "limits": decades(costs), "steps": steps}, words
 
     return widget.Drawn(
@@ -140,7 +140,7 @@ def descent() -> widget.Drawn:
         answer,
         "A map of the cost with the path of the descent, and the cost after each step.",
         given={"maps": maps, "x": [-2.2, 2.2], "y": [-1.6, 1.6]},
-        still=lambda: common.plot_descent((0.05,), 20, "bowl", (-1.8, 1.0)),
+        still=lambda: nb06.plot_descent((0.05,), 20, "bowl", (-1.8, 1.0)),
     )
 
 
@@ -160,11 +160,11 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> widget.Drawn:
     controls = {"threshold": widget.slider("threshold", "Scores above it are taken for class 1", 0.5, low, high, 0.01)}
     bins = np.linspace(low, high, 31)
     shares = [100 * np.histogram(own, bins)[0] / max(1, len(own)) for own in (scores[labels == 0], scores[labels == 1])]
-    tried = [common.counts_at(scores, labels, t) for t in np.unique(np.quantile(scores, np.linspace(0, 1, 200)))]
+    tried = [nb07.counts_at(scores, labels, t) for t in np.unique(np.quantile(scores, np.linspace(0, 1, 200)))]
     curve = [(metrics.recall(M)[1], metrics.precision(M)[1]) for M in tried if M[:, 1].any()]
 
     def answer(threshold: float) -> tuple[dict, str]:
-        M = common.counts_at(scores, labels, threshold)
+        M = nb07.counts_at(scores, labels, threshold)
         (tn, fp), (fn, tp) = M
         precision, recall, f1 = (float(measure(M)[1]) for measure in (metrics.precision, metrics.recall, metrics.f1))
         words = (
@@ -185,5 +185,5 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> widget.Drawn:
             "sizes": [int((labels == label).sum()) for label in (0, 1)],
             "curve": np.array(curve).reshape(-1, 2),
         },
-        still=lambda: common.plot_threshold(scores, labels, 0.5),
+        still=lambda: nb07.plot_threshold(scores, labels, 0.5),
     )

@@ -18,10 +18,9 @@ import numpy as np
 
 from nncourse.architecture import ConvolutionalArchitecture, Filters
 from nncourse.epochs.dense import CROSS_ENTROPIES, batches, random_targets
-from nncourse.kernels import activations
+from nncourse.kernels import activations, update
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
-from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 KINKED = ("step", "relu", "leaky_relu")
 UNDECIDED = 1e-5  # so near to a kink, rounding alone may put a float32 kernel on the other side of it
@@ -143,14 +142,13 @@ def _sgd_steps(parameters, architecture, X, Y, batch, rate):
         yield parameters
 
 
-def _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps):
+def _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1, beta2, epsilon):
     """Parameters, M and V before each step, and after the last."""
     yield parameters, M, V
     for t, rows in enumerate(batches(len(X), batch), steps + 1):
         G = _gradient(parameters, architecture, X[rows], Y[rows])
-        M = BETA_1 * M + (1 - BETA_1) * G
-        V = BETA_2 * V + (1 - BETA_2) * G**2
-        parameters = parameters - rate * (M / (1 - BETA_1**t)) / (np.sqrt(V / (1 - BETA_2**t)) + EPSILON)
+        numbers = rate, 1 - beta1**t, 1 - beta2**t, beta1, beta2, epsilon
+        parameters, M, V = update.adam_update.reference(parameters, G, M, V, *numbers)
         yield parameters, M, V
 
 
@@ -171,8 +169,9 @@ def _sgd_decided(parameters, architecture, X, Y, batch, rate):
     return _decided(_sgd_steps(parameters, architecture, X, Y, batch, rate), architecture, X, Y, batch)
 
 
-def _adam_decided(parameters, M, V, architecture, X, Y, batch, rate, steps):
-    made = _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps)
+def _adam_decided(*arguments):
+    _, _, _, architecture, X, Y, batch, *_ = arguments
+    made = _adam_steps(*arguments)
     return _decided((parameters for parameters, M, V in made), architecture, X, Y, batch)
 
 
@@ -273,7 +272,7 @@ convolutional_adam_epoch = Operation(
     "convolutional_adam_epoch",
     "for each batch: M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)",
     contract="parameters (p,), M (p,), V (p,), architecture () object, X (n, channels, height, width), Y (n, n_out),"
-    " batch () int, rate (), steps () int -> parameters (p,), M (p,), V (p,)",
+    " batch () int, rate (), steps () int, beta1 (), beta2 (), epsilon () -> parameters (p,), M (p,), V (p,)",
     reference=_adam_truth,
     flops=_flops,
     trial=Trial(
@@ -285,6 +284,9 @@ convolutional_adam_epoch = Operation(
             "M": lambda rng, shape, sizes: (0.3 * rng.standard_normal(shape)).astype(np.float32),
             "V": lambda rng, shape, sizes: rng.uniform(0.01, 1, shape).astype(np.float32),
             "rate": lambda rng, shape, sizes: ADAM_RATE,
+            "beta1": update.one_of(0.5, 0.9),
+            "beta2": update.one_of(0.99, 0.999),
+            "epsilon": update.one_of(1e-8, 1e-3),
         },
         edge_cases=("zeros",),
         sizes_to_check=NETWORKS,

@@ -12,13 +12,12 @@ import numpy as np
 
 from nncourse.architecture import ConvolutionalArchitecture, Filters
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch, windows
-from nncourse.epochs.dense import CROSS_ENTROPIES, batches
+from nncourse.epochs.dense import CROSS_ENTROPIES, batches, refuse_not_known
 from nncourse.epochs.dense_cpu import ARRAYS
-from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 # Where a neuron has died its M falls for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers
-# far below TINY are rounded away: they move no parameter, since they are divided by ε = 10⁻⁸ at least.
-TINY = 1e-28
+# far below TINY ε are rounded away: they move no parameter, since they are divided by ε at least.
+TINY = 1e-20
 MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
 
@@ -36,15 +35,15 @@ def sgd(parameters, architecture, X, Y, batch, rate):
 
 
 @convolutional_adam_epoch.kernel("numpy", device="cpu")
-def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
+def adam(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1, beta2, epsilon):
     """Adam in place on the flat vectors; W ← W − η √c₂ / c₁ M / (√V + ε √c₂), so that M and V are not divided."""
     gradients, S = np.empty_like(parameters), np.empty_like(parameters)
-    rest_1, rest_2, tiny = (np.array(number, np.float32) for number in (1 - BETA_1, 1 - BETA_2, TINY))
+    rest_1, rest_2, tiny = (np.array(number, np.float32) for number in (1 - beta1, 1 - beta2, TINY * epsilon))
 
     def move():
         nonlocal steps
         steps += 1
-        c1, root = 1 - BETA_1**steps, (1 - BETA_2**steps) ** 0.5
+        c1, root = 1 - beta1**steps, (1 - beta2**steps) ** 0.5
         np.subtract(gradients, M, out=S)
         np.multiply(S, rest_1, out=S)
         np.add(M, S, out=M)
@@ -55,7 +54,7 @@ def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
         np.multiply(S, rest_2, out=S)
         np.add(V, S, out=V)
         np.sqrt(V, out=S)
-        np.add(S, np.array(EPSILON * root, np.float32), out=S)
+        np.add(S, np.array(epsilon * root, np.float32), out=S)
         np.divide(M, S, out=S)
         np.multiply(S, np.array(rate * root / c1, np.float32), out=S)
         np.subtract(parameters, S, out=parameters)
@@ -97,6 +96,7 @@ def samples_at_once(architecture: ConvolutionalArchitecture) -> int:
 
 def gradient_function(parameters, gradients, architecture: ConvolutionalArchitecture, batch: int) -> Callable:
     """A function of X and Y that writes the mean gradients of a batch of this size."""
+    refuse_not_known(architecture.activations)
     pairs, derivatives = architecture.views(parameters), architecture.views(gradients)
     names, count = architecture.activations, len(architecture.convolutions)
     convolutions = [

@@ -176,19 +176,21 @@ extern "C" __global__ void update_all(float* parameters, float* M, float* V, con
                                       const float* __restrict__ A, const float* __restrict__ D,
                                       const int* __restrict__ layers, int dense_layers,
                                       const float* __restrict__ gradients, int filter_numbers, int batch,
-                                      const float* __restrict__ rate, const int* __restrict__ taken, int step, int adam) {
+                                      const float* __restrict__ rate, const int* __restrict__ taken, int step, int adam,
+                                      float beta_1, float rest_1, float log_1, float beta_2, float rest_2, float log_2,
+                                      float epsilon) {
     __shared__ float parts[WARPS * TILE(32)];
-    // cₖ = 1 − βₖᵗ. expm1f() keeps its digits where β is near 1.
-    const float t = (float)(*taken + step + 1), c1 = -expm1f(t * LOG_BETA_1), c2 = -expm1f(t * LOG_BETA_2);
+    // rest is 1 − β, and log is log β. cₖ = 1 − βₖᵗ: expm1f() keeps its digits where β is near 1.
+    const float t = (float)(*taken + step + 1), c1 = -expm1f(t * log_1), c2 = -expm1f(t * log_2);
     auto move = [&](int place, float sum, float w) {
         const float gradient = sum / batch;
         if (!adam) {
             parameters[place] = w - *rate * gradient;
             return;
         }
-        const float m = M[place] = (float)BETA_1 * M[place] + (float)(1.0 - BETA_1) * gradient;
-        const float v = V[place] = (float)BETA_2 * V[place] + (float)(1.0 - BETA_2) * gradient * gradient;
-        parameters[place] = w - *rate * (m / c1) / (sqrtf(v / c2) + EPSILON);
+        const float m = M[place] = beta_1 * M[place] + rest_1 * gradient;
+        const float v = V[place] = beta_2 * V[place] + rest_2 * gradient * gradient;
+        parameters[place] = w - *rate * (m / c1) / (sqrtf(v / c2) + epsilon);
     };
     if (blockIdx.z < dense_layers) {
         with_gradients(parts, parameters, inputs, A, D, layers, batch, move);

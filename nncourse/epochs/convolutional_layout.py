@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nncourse.architecture import ConvolutionalArchitecture
-from nncourse.epochs.dense_cpu import NAMES
+from nncourse.epochs.dense import codes
 
 FIELDS = 17
 # The columns of the table. Of a map: its shape, the numbers between two planes, where it begins in the row, where in a
@@ -69,7 +69,7 @@ def layout(architecture: ConvolutionalArchitecture) -> Layout:
         channels, size = here[CHANNELS], here[CHANNELS] * f.k**2
         o, c, i, j = np.indices((f.count, channels, f.k, f.k)).reshape(4, -1)
         source = w_at + np.arange(o.size)
-        here[K], here[STRIDE], here[ACTIVATION] = f.k, f.stride, NAMES.index(architecture.activations[number])
+        here[K], here[STRIDE], here[ACTIVATION] = f.k, f.stride, codes(architecture.activations)[number]
         here[W_AT], here[WEIGHT_AT], here[TAPS], here[OFFSET_AT] = w_at, weight_at, fours(size), offset_at
         # A filter's bias stands in front of its numbers.
         step, one = 1 + fours(size), slice(0, size)

@@ -21,9 +21,9 @@ from nncourse.epochs import convolutional_layout as its
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.epochs.convolutional_cpu import TINY, Dense, epoch
 from nncourse.epochs.convolutional_layout import fours, layout
-from nncourse.epochs.dense_cpu import IDENTITY, NAMES, _activate, _exp, _sigmoid, _to_delta
+from nncourse.epochs.dense import codes
+from nncourse.epochs.dense_cpu import IDENTITY, _activate, _exp, _sigmoid, _to_delta
 from nncourse.kernels import jit
-from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 f32, u = np.float32, np.uint64
 SIMD = 32  # numbers that a vectorised loop takes at once
@@ -42,15 +42,17 @@ def sgd(parameters, architecture, X, Y, batch, rate):
 
 
 @convolutional_adam_epoch.kernel("numba", device="cpu")
-def adam(parameters, M, V, architecture, X, Y, batch, rate, steps):
+def adam(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1, beta2, epsilon):
     """Compiled once for all networks; W ← W − η √c₂ / c₁ M / (√V + ε √c₂)."""
     gradients, move_by_adam = np.empty_like(parameters), compiled()["_move_by_adam"]
+    betas = f32(beta1), f32(1 - beta1), f32(beta2), f32(1 - beta2), f32(TINY * epsilon)
 
     def move():
         nonlocal steps
         steps += 1
-        root = (1 - BETA_2**steps) ** 0.5
-        move_by_adam(parameters, gradients, M, V, f32(rate * root / (1 - BETA_1**steps)), f32(EPSILON * root))
+        root = (1 - beta2**steps) ** 0.5
+        step = f32(rate * root / (1 - beta1**steps))
+        move_by_adam(parameters, gradients, M, V, step, f32(epsilon * root), *betas)
 
     epoch(parameters, gradients, architecture, X, Y, batch, move, gradient_function)
     return parameters, M, V
@@ -86,7 +88,7 @@ def gradient_function(parameters, gradients, architecture: ConvolutionalArchitec
 
 def compiled_functions(name: str) -> tuple[Callable, Callable]:
     """activate(Z, S) and to_delta(D, A, S), in place."""
-    code, activate, to_delta = NAMES.index(name), compiled()["_activate"], compiled()["_to_delta"]
+    (code,), activate, to_delta = codes([name]), compiled()["_activate"], compiled()["_to_delta"]
     return lambda Z, S: activate(code, Z), lambda D, A, S: code == IDENTITY or to_delta(code, D, A)
 
 
@@ -456,11 +458,11 @@ def _move_by_sgd(W, G, rate):
         W[i] -= rate * G[i]
 
 
-def _move_by_adam(W, G, M, V, rate, epsilon):
+def _move_by_adam(W, G, M, V, rate, epsilon, beta1, rest1, beta2, rest2, tiny):
     for i in range(W.size):
-        m = f32(BETA_1) * M[i] + f32(1 - BETA_1) * G[i]
-        m = m if abs(m) > f32(TINY) else f32(0)
-        v = f32(BETA_2) * V[i] + f32(1 - BETA_2) * G[i] * G[i]
+        m = beta1 * M[i] + rest1 * G[i]
+        m = m if abs(m) > tiny else f32(0)
+        v = beta2 * V[i] + rest2 * G[i] * G[i]
         M[i], V[i] = m, v
         W[i] -= rate * m / (np.sqrt(v) + epsilon)
 

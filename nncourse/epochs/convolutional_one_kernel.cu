@@ -136,13 +136,14 @@ constexpr int GATHERED = fours(gathered_at(LAYERS + 1));
 
 struct Rates {
     float rate, step, correction;  // of SGD; of Adam: rate / c1, and 1 / c2
+    float beta_1, rest_1, beta_2, rest_2, epsilon;  // rest is 1 − β
 };
 __device__ float updated(float w, float gradient, float& m, float& v, const Rates& rates) {
     if (!ADAM) return w - rates.rate * gradient;
-    m = (float)BETA_1 * m + (float)(1.0 - BETA_1) * gradient;
-    v = (float)BETA_2 * v + (float)(1.0 - BETA_2) * gradient * gradient;
+    m = rates.beta_1 * m + rates.rest_1 * gradient;
+    v = rates.beta_2 * v + rates.rest_2 * gradient * gradient;
     const float square = v * rates.correction, root = square * rsqrtf(fmaxf(square, 1e-37f));
-    return w - __fdividef(rates.step * m, root + EPSILON);
+    return w - __fdividef(rates.step * m, root + rates.epsilon);
 }
 
 // ---- convolutions
@@ -406,7 +407,8 @@ __device__ float output_delta(const float* outputs, const float* y, int o) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 convolutional_epoch(float* parameters, float* M, float* V, const float* X, const float* Y, float* meeting_place,
-                    int* arrived, int n, float rate, double power_1, double power_2) {
+                    int* arrived, int n, float rate, double beta_1, double beta_2, float epsilon, double power_1,
+                    double power_2) {
     extern __shared__ __align__(16) float at[];
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, block = blockIdx.x;
     float *dense = at + DENSE_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT, *own = at + OWN_AT;
@@ -623,10 +625,10 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         }
 
         // ---- gradients of the own neurons, over all samples
-        Rates rates = {rate, rate, 1.0f};
+        Rates rates = {rate, rate, 1.0f, (float)beta_1, (float)(1.0 - beta_1), (float)beta_2, (float)(1.0 - beta_2), epsilon};
         if (ADAM) {
-            power_1 *= BETA_1;
-            power_2 *= BETA_2;
+            power_1 *= beta_1;
+            power_2 *= beta_2;
             rates.step = rate / (float)(1.0 - power_1);
             rates.correction = 1.0f / (float)(1.0 - power_2);
         }

@@ -15,13 +15,11 @@ from nncourse import device as devices
 from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.cuda.launch import launch
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS
-from nncourse.epochs.dense_cpu import NAMES as ACTIVATIONS  # their numbers are those of mathematics.cu
+from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, codes
 from nncourse.epochs.dense_one_kernel import COPIES, EMULATED, MEETING, Chip, this_chip
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.operation import cuda_beside
-from nncourse.kernels.update import BETA_1, BETA_2, EPSILON
 
 TALL = 4  # elements of a column that a thread computes
 MOST_THREADS = 512
@@ -185,7 +183,7 @@ def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, ad
         "STRIDES": [*(f.stride for f in filters), 1],
         "BEFORES": [*(f.before for f in filters), 0],
         "SIZES": architecture.dense.sizes,
-        "ACTIVATIONS": [ACTIVATIONS.index(name) for name in architecture.activations],
+        "ACTIVATIONS": codes(architecture.activations),
         "MAP_ROWS": made.map_rows,
         "MAP_PITCHES": made.map_pitches,
         "MAPS_AT": made.maps_at,
@@ -212,9 +210,6 @@ def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, ad
         "MAPS_SIZE": made.maps_size,
         "SHARED_FLOATS": made.shared_floats,
         "ADAM": int(adam),
-        "BETA_1": BETA_1,
-        "BETA_2": BETA_2,
-        "EPSILON": f"{EPSILON}f",
         "ALPHA": f"{ALPHA}f",
         **{f"{name.upper()}_AT": start for name, start in made.parts},
     }
@@ -223,19 +218,19 @@ def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, ad
     return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES))
 
 
-def _epoch(parameters, M, V, architecture, X, Y, batch, rate, steps, chip, emulator) -> None:
-    """All steps of the epoch in one launch."""
-    adam = M is not None
+def _epoch(changed: tuple, architecture, X, Y, batch, rate, steps, betas, epsilon, chip, emulator) -> None:
+    """All steps of the epoch in one launch; `changed` are the parameters, and for Adam M and V."""
+    parameters, *remembered = changed
+    adam = bool(remembered)
     batch = min(batch, max(1, len(X)))
     chip = chip or (this_chip() if devices.on_gpu(parameters) else EMULATED)
     made = layout(architecture, batch, adam, chip)
     xp = devices.array_module(parameters)
     meeting_place = xp.zeros(meeting_floats(made, architecture, batch), np.float32)
     arrived = xp.zeros(1, np.int32)
-    if not adam:
-        M = V = xp.zeros(1, np.float32)
-    powers = BETA_1**steps, BETA_2**steps
-    arguments = [parameters, M, V, X, Y, meeting_place, arrived, len(X), rate, *powers]
+    M, V = remembered or [xp.zeros(1, np.float32)] * 2
+    powers = [beta**steps for beta in betas]
+    arguments = [parameters, M, V, X, Y, meeting_place, arrived, len(X), rate, *betas, epsilon, *powers]
     options = {"shared_bytes": 4 * made.shared_floats, "cooperative": True}
     text = source(made, architecture, batch, adam)
     launch(text, "convolutional_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
@@ -245,13 +240,29 @@ def _epoch(parameters, M, V, architecture, X, Y, batch, rate, steps, chip, emula
 def sgd(parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, **emulator):
     """W ← W − η G in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
     convolutional_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
-    _epoch(parameters, None, None, architecture, X, Y, batch, rate, 0, chip, emulator)
+    _epoch((parameters,), architecture, X, Y, batch, rate, 0, (0.0, 0.0), 1.0, chip, emulator)
     return parameters
 
 
 @convolutional_adam_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
-def adam(parameters, M, V, architecture, X, Y, batch, rate, steps, chip: Chip | None = None, **emulator):
+def adam(
+    parameters,
+    M,
+    V,
+    architecture,
+    X,
+    Y,
+    batch,
+    rate,
+    steps,
+    beta1,
+    beta2,
+    epsilon,
+    chip: Chip | None = None,
+    **emulator,
+):
     """Adam in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
-    convolutional_adam_epoch.sizes(parameters, M, V, architecture, X, Y, batch, rate, steps)
-    _epoch(parameters, M, V, architecture, X, Y, batch, rate, steps, chip, emulator)
+    changed, betas = (parameters, M, V), (beta1, beta2)
+    convolutional_adam_epoch.sizes(*changed, architecture, X, Y, batch, rate, steps, *betas, epsilon)
+    _epoch(changed, architecture, X, Y, batch, rate, steps, betas, epsilon, chip, emulator)
     return parameters, M, V

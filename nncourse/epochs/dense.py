@@ -10,23 +10,41 @@ steps: they work on all parameters at once, in one flat vector, W and b of each 
 Where none of them is used, model/training.py trains step by step, one call for each operation.
 """
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from cuda_on_cpu.source import CudaSource
 from nncourse.architecture import DenseArchitecture
+from nncourse.errors import DoesNotFitError
 from nncourse.kernels import activations
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
 CROSS_ENTROPIES = ("binary_cross_entropy", "categorical_cross_entropy")
+# The activations that the kernels of epochs know, in the order of their enumerations in Python, C and CUDA C. A network
+# with another one is trained step by step.
+KNOWN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")
 MATHEMATICS = CudaSource.read(Path(__file__).with_name("mathematics.cu"))  # for all CUDA kernels of an epoch
 
 
 def batches(n: int, batch: int) -> list[slice]:
     """The rows of each step; the last batch may be smaller."""
     return [slice(start, min(start + batch, n)) for start in range(0, n, batch)]
+
+
+def refuse_not_known(activations: Iterable[str]) -> None:
+    """DoesNotFitError for activations that the kernels of epochs do not know."""
+    for name in activations:
+        if name not in KNOWN:
+            raise DoesNotFitError(f"the kernels of epochs know the activations {', '.join(KNOWN)}; got {name}")
+
+
+def codes(activations: Sequence[str]) -> list[int]:
+    """The numbers of these activations in the kernels' enumerations; DoesNotFitError for one that they do not know."""
+    refuse_not_known(activations)
+    return [KNOWN.index(name) for name in activations]
 
 
 # ---- the contract

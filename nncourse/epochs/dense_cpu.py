@@ -6,13 +6,14 @@ and the mean over the batch go into the output's deltas, the fewest numbers: all
 
 import numpy as np
 
-from nncourse.epochs.dense import CROSS_ENTROPIES, dense_sgd_epoch
+from nncourse.epochs.dense import CROSS_ENTROPIES, KNOWN, codes, dense_sgd_epoch, refuse_not_known
 from nncourse.kernels import jit
 from nncourse.kernels.activations import ALPHA
 
 
 def in_whole_batches(steps, parameters, architecture, X, Y, batch, rate):
     """Call `steps` for all batches of full size, then for the smaller last batch: its arrays have a fixed size."""
+    refuse_not_known(architecture.activations)
     slopes = list(architecture.activations)
     if architecture.cost in CROSS_ENTROPIES:
         slopes[-1] = "identity"  # A − Y is the delta itself
@@ -72,7 +73,6 @@ ARRAYS = {
     ),
     "softmax": (softmax, softmax_slope),
 }
-NAMES = tuple(ARRAYS)
 
 
 @dense_sgd_epoch.kernel("numpy", device="cpu")
@@ -115,7 +115,7 @@ def _array_steps(parameters, architecture, slopes, X, Y, batch, step):
 # Constants are written f32(1), because Numba's 1 and 0.5 have 64 bits and make the result 64 bits wide.
 
 f32 = np.float32
-IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX = range(len(NAMES))
+IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX = range(len(KNOWN))
 BLOCK = 5  # samples that share each weight read; a batch is padded with samples whose deltas are 0
 
 
@@ -126,8 +126,8 @@ def loops(parameters, architecture, X, Y, batch, rate):
 
 
 def _loops_steps(parameters, architecture, slopes, X, Y, batch, step):
-    activations = np.array([NAMES.index(name) for name in architecture.activations])
-    slopes = np.array([NAMES.index(name) for name in slopes])
+    activations = np.array(codes(architecture.activations))
+    slopes = np.array(codes(slopes))
     mae = architecture.cost == "mae"
     compiled_steps(parameters, np.array(architecture.sizes), activations, slopes, mae, X, Y, batch, step)
 

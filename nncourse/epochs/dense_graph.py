@@ -15,8 +15,7 @@ import numpy as np
 from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
-from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, batches, dense_sgd_epoch
-from nncourse.epochs.dense_cpu import NAMES as ACTIVATIONS  # their numbers are those of mathematics.cu
+from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, batches, codes, dense_sgd_epoch
 from nncourse.epochs.recordings import MOST_STEPS, most_steps, record, replay
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.operation import cuda_beside
@@ -42,7 +41,7 @@ def deltas_function(parameters, architecture: DenseArchitecture, batch: int, **e
     xp = devices.array_module(parameters)
     widths = architecture.sizes[1:]
     last = len(widths) - 1
-    codes = [ACTIVATIONS.index(name) for name in architecture.activations]
+    activations = codes(architecture.activations)
     softmax, cost = architecture.activations[-1] == "softmax", COSTS[architecture.cost]
     weights = architecture.views(parameters)
     starts = [batch * sum(widths[:layer]) for layer in range(len(widths) + 1)]
@@ -70,15 +69,15 @@ def deltas_function(parameters, architecture: DenseArchitecture, batch: int, **e
         for layer, (n_out, n_in) in enumerate(architecture.shapes):
             grid, sizes = (ceil(rows / side), ceil(n_out / side)), (rows, n_in, n_out)
             if layer < last:
-                run("forward", grid, below, *weights[layer], A[layer], *sizes, codes[layer])
+                run("forward", grid, below, *weights[layer], A[layer], *sizes, activations[layer])
             elif softmax:  # z is written without the activation
-                run("forward", grid, below, *weights[layer], D[layer], *sizes, codes[layer])
+                run("forward", grid, below, *weights[layer], D[layer], *sizes, activations[layer])
                 run("softmax_to_deltas", (rows,), D[layer], Y, n_out, cost, threads=32)
             else:
-                run("forward_to_deltas", grid, below, *weights[layer], Y, D[layer], *sizes, codes[layer], cost)
+                run("forward_to_deltas", grid, below, *weights[layer], Y, D[layer], *sizes, activations[layer], cost)
             below = A[layer]
         for layer in range(last, 0, -1):
-            deltas_below(layer, rows, A[layer - 1], D[layer - 1], codes[layer - 1])
+            deltas_below(layer, rows, A[layer - 1], D[layer - 1], activations[layer - 1])
 
     made = {"to_deltas": to_deltas, "deltas_below": deltas_below, "run": run, "largest": largest, "table": table}
     return SimpleNamespace(A=all_A, D=all_D, side=side, **made)

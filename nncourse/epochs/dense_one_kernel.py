@@ -12,8 +12,7 @@ from cuda_on_cpu.source import CudaSource
 from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
-from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, dense_sgd_epoch
-from nncourse.epochs.dense_cpu import NAMES as ACTIVATIONS  # their numbers are those of mathematics.cu
+from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, codes, dense_sgd_epoch
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.operation import cuda_beside
@@ -149,7 +148,7 @@ def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int) -
     constants = {field.name.upper(): getattr(made, field.name) for field in fields(Plan)}
     constants |= {
         "SIZES": ", ".join(map(str, architecture.sizes)),
-        "ACTIVATIONS": ", ".join(str(ACTIVATIONS.index(name)) for name in architecture.activations),
+        "ACTIVATIONS": ", ".join(map(str, codes(architecture.activations))),
         "SHARING": ", ".join(map(str, sharing(made, architecture))),
         "LAYERS": len(architecture.activations),
         "COST": "CROSS_ENTROPY" if architecture.cost in CROSS_ENTROPIES else architecture.cost.upper(),

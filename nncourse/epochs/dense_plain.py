@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from cuda_on_cpu.host_compiler import shared_library
-from nncourse.epochs.dense import CROSS_ENTROPIES, dense_sgd_epoch
-from nncourse.epochs.dense_cpu import NAMES  # in the order of the text's enumeration
+from nncourse.epochs.dense import CROSS_ENTROPIES, codes, dense_sgd_epoch
 from nncourse.errors import CourseError
 from nncourse.kernels.activations import ALPHA
 
@@ -59,7 +58,7 @@ def why_not(name: str) -> str:
 
 def _in_c(name, parameters, architecture, X, Y, batch, rate):
     sizes = np.array(architecture.sizes, np.intc)
-    activations = np.array([NAMES.index(each) for each in architecture.activations], np.intc)
+    activations = np.array(codes(architecture.activations), np.intc)
     rows = [np.ascontiguousarray(array, np.float32) for array in (X, Y)]
     cost = COSTS[architecture.cost]
     if program(name)(parameters, len(sizes), sizes, activations, cost, *rows, len(X), batch, rate):

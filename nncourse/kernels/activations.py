@@ -2,13 +2,17 @@
 
 Each function is written three times: for one number (the kernels `loops` and `numba`), for a whole array (`numpy` and
 `cupy`), and as a CUDA kernel in activations.cu. All are finite at z = ±1000. At a kink the left derivative is used.
+
+These operations are the table of activations, and networks take all of them: an operation with a `…_derivative`, as
+sigmoid and sigmoid_derivative; or, where each output is computed from a whole row, with a `…_delta`, as softmax.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from cuda_on_cpu.source import CudaSource
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial
@@ -17,8 +21,24 @@ ALPHA = 0.01  # the slope of leaky ReLU below zero
 SOURCE = cuda_beside(__file__, f"ALPHA={ALPHA}f")
 
 
-def elementwise(name: str, formula: str, truth: Callable, equation: str = "", flops: int = 1) -> Operation:
-    """An operation that computes a from z element by element; its CUDA kernel is <name>_naive."""
+def activations_among(operations: Mapping[str, Operation]) -> dict[str, str]:
+    """The activations among operations by name: "number" if each output is computed from one number, "row" if from all.
+
+    For the one there is the operation S = <name>_derivative(Z), for the other D = <name>_delta(G, A).
+    """
+    found = {}
+    for name in operations:
+        if f"{name}_derivative" in operations:
+            found[name] = "number"
+        elif f"{name}_delta" in operations:
+            found[name] = "row"
+    return found
+
+
+def elementwise(
+    name: str, formula: str, truth: Callable, equation: str = "", flops: int = 1, source: CudaSource = SOURCE
+) -> Operation:
+    """An operation that computes a from z element by element; its CUDA kernel is <name>_naive of the .cu text."""
     operation = Operation(
         name,
         formula,
@@ -31,7 +51,7 @@ def elementwise(name: str, formula: str, truth: Callable, equation: str = "", fl
             edge_cases=("zeros", "large", "special"),
         ),
     )
-    operation.cuda_kernel("naive", SOURCE)
+    operation.cuda_kernel("naive", source)
     return operation
 
 

@@ -116,7 +116,7 @@ class Kept:
         import numba
 
         parts = self._made_of, options(), types, codegen.magic_tuple(), numba.__version__, sys.version_info
-        return cache_folder("compiled") / hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
+        return cache_folder("nncourse/compiled") / hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
 def made_from(function: Callable, known: tuple[Callable, ...] = ()) -> str:

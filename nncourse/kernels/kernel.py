@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from math import ceil, prod
 from typing import Any
 
+from cuda_on_cpu.arguments import refuse_unlaunchable
 from cuda_on_cpu.source import CudaSource, parameters
 from nncourse import device as devices
-from nncourse.cuda.launch import launch, refuse_unlaunchable
+from nncourse.cuda.launch import launch
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Formula, Sizes
 from nncourse.kernels.signature import Signature

@@ -10,7 +10,8 @@ import numpy as np
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial
 
-SOURCE = cuda_beside(__file__)
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the usual ones of Adam
+SOURCE = cuda_beside(__file__, f"BETA_1={BETA_1}f", f"BETA_2={BETA_2}f", f"EPSILON={EPSILON}f")
 
 sgd_update = Operation(
     "sgd_update",
@@ -116,28 +117,30 @@ momentum_update.cuda_kernel("naive", SOURCE)
 # ---- Adam (Kingma and Ba, 2015): each parameter has a rate of its own, from the mean size of its gradients
 #
 # M and V are running means of G and of G². They start at 0, so after t steps they are too small by the factors
-# c₁ = 1 − β₁ᵗ and c₂ = 1 − β₂ᵗ, which are handed over.
-
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
-
-
-def _adam_truth(W, G, M, V, rate, c1, c2):
-    M = BETA_1 * M + (1 - BETA_1) * G
-    V = BETA_2 * V + (1 - BETA_2) * G**2
-    return W - rate * (M / c1) / (np.sqrt(V / c2) + EPSILON), M, V
+# c₁ = 1 − β₁ᵗ and c₂ = 1 − β₂ᵗ, which are handed over. In adam_update, an exercise, the usual β₁, β₂ and ε stand;
+# general_adam_update is given them.
 
 
-def _adam_magnitude(W, G, M, V, rate, c1, c2):
-    # 1 − β₂ in float32 is off by up to 2⁻²⁵, which shows in V where it is small. 1/32 of 8 roundings are as much.
-    rounded = G**2 / 32
-    M = BETA_1 * abs(M) + (1 - BETA_1) * abs(G)
-    V = BETA_2 * V + (1 - BETA_2) * G**2
-    step = abs(rate) * (M / c1) / (np.sqrt(V / c2) + EPSILON)
-    return abs(W) + step * (1 + rounded / (2 * np.maximum(V, 1e-30))), M, V + rounded
+def _adam_truth(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+    M = beta1 * M + (1 - beta1) * G
+    V = beta2 * V + (1 - beta2) * G**2
+    return W - rate * (M / c1) / (np.sqrt(V / c2) + epsilon), M, V
 
 
-def _adam_advice(place, W, G, M, V, rate, c1, c2):
-    m, v = (BETA_1 * M + (1 - BETA_1) * G)[place], (BETA_2 * V + (1 - BETA_2) * G**2)[place]
+def _adam_magnitude(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+    M = beta1 * abs(M) + (1 - beta1) * abs(G)
+    V = beta2 * V + (1 - beta2) * G**2
+    step = abs(rate) * (M / c1) / (np.sqrt(V / c2) + epsilon)
+    return abs(W) + step * (1 + _rounded(G) / (2 * np.maximum(V, 1e-30))), M, V + _rounded(G)
+
+
+def _rounded(G):
+    """1 − β in float32 is off by up to 2⁻²⁵, which shows in V where it is small. 1/32 of 8 roundings are as much."""
+    return G**2 / 32
+
+
+def _adam_advice(place, W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+    m, v = (beta1 * M + (1 - beta1) * G)[place], (beta2 * V + (1 - beta2) * G**2)[place]
     return f"there M must become {m:.7g}, and V {v:.7g}"
 
 
@@ -148,42 +151,157 @@ def _mean_squares(rng, shape, sizes):
     return np.choose(kinds, (usual, np.zeros(shape), small)).astype(np.float32)
 
 
+def one_of(*numbers):
+    """Values of an argument for a trial: one of these numbers."""
+    return lambda rng, shape, sizes: float(rng.choice(numbers))
+
+
+ADAM_FORMULA = "M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)"
+ADAM_VALUES = {
+    "V": _mean_squares,
+    **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1))),
+}
+FINITE = ("zeros", "large", "one of zeros")  # edge cases of what divides by √V: an infinite gradient makes ∞ / ∞
+BETAS, EPSILONS = one_of(0, 0.5, 0.9, 0.99, 0.999), one_of(1e-8, 1e-6, 1e-3)
+
 adam_update = Operation(
     "adam_update",
-    "M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)",
+    ADAM_FORMULA,
     contract="W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 () -> W (*n), M (*n), V (*n)",
+    reference=_adam_truth,
+    flops=lambda n: 14 * n,
+    trial=Trial(error_scale=_adam_magnitude, values=ADAM_VALUES, edge_cases=FINITE, advice=_adam_advice),
+)
+
+general_adam_update = Operation(
+    "general_adam_update",
+    ADAM_FORMULA,
+    contract="W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 (), beta1 (), beta2 (), epsilon ()"
+    " -> W (*n), M (*n), V (*n)",
     reference=_adam_truth,
     flops=lambda n: 14 * n,
     trial=Trial(
         error_scale=_adam_magnitude,
-        values={
-            "V": _mean_squares,
-            **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1))),
-        },
-        edge_cases=("zeros", "large", "one of zeros"),  # an infinite gradient makes ∞ / ∞
+        values=ADAM_VALUES | {"beta1": one_of(0, 0.5, 0.9), "beta2": BETAS, "epsilon": EPSILONS},
+        edge_cases=FINITE,
         advice=_adam_advice,
     ),
 )
 
 
 @adam_update.loops_kernel
-def adam_loops(W, G, M, V, rate, c1, c2):
+@general_adam_update.loops_kernel
+def adam_loops(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
     w, g, m, v = W.reshape(-1), G.reshape(-1), M.reshape(-1), V.reshape(-1)
     for i in range(w.size):
-        m[i] = BETA_1 * m[i] + (1 - BETA_1) * g[i]
-        v[i] = BETA_2 * v[i] + (1 - BETA_2) * g[i] * g[i]
-        w[i] -= rate * (m[i] / c1) / (math.sqrt(v[i] / c2) + EPSILON)
+        m[i] = beta1 * m[i] + (1 - beta1) * g[i]
+        v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i]
+        w[i] -= rate * (m[i] / c1) / (math.sqrt(v[i] / c2) + epsilon)
     return W, M, V
 
 
 @adam_update.array_kernel
-def adam_array(W, G, M, V, rate, c1, c2):
-    M *= BETA_1
-    M += (1 - BETA_1) * G
-    V *= BETA_2
-    V += (1 - BETA_2) * G * G
-    W -= (rate / c1) * M / (np.sqrt(V / c2) + EPSILON)
+@general_adam_update.array_kernel
+def adam_array(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+    M *= beta1
+    M += (1 - beta1) * G
+    V *= beta2
+    V += (1 - beta2) * G * G
+    W -= (rate / c1) * M / (np.sqrt(V / c2) + epsilon)
     return W, M, V
 
 
 adam_update.cuda_kernel("naive", SOURCE)
+general_adam_update.cuda_kernel("naive", SOURCE)
+
+# ---- RMSProp (Hinton, 2012): the gradient, divided by the root of the running mean of its squares
+
+
+def _rmsprop_truth(W, G, V, rate, beta, epsilon):
+    V = beta * V + (1 - beta) * G**2
+    return W - rate * G / (np.sqrt(V) + epsilon), V
+
+
+def _rmsprop_magnitude(W, G, V, rate, beta, epsilon):
+    V = beta * V + (1 - beta) * G**2
+    step = abs(rate * G) / (np.sqrt(V) + epsilon)
+    return abs(W) + step * (1 + _rounded(G) / (2 * np.maximum(V, 1e-30))), V + _rounded(G)
+
+
+rmsprop_update = Operation(
+    "rmsprop_update",
+    "V ← β V + (1 − β) G², W ← W − η G / (√V + ε)",
+    contract="W (*n), G (*n), V (*n), rate (), beta (), epsilon () -> W (*n), V (*n)",
+    reference=_rmsprop_truth,
+    flops=lambda n: 9 * n,
+    trial=Trial(
+        error_scale=_rmsprop_magnitude,
+        values={"V": _mean_squares, "beta": BETAS, "epsilon": EPSILONS},
+        edge_cases=FINITE,
+        advice=lambda place, *arguments: f"there V must become {_rmsprop_truth(*arguments)[1][place]:.7g}",
+    ),
+)
+
+
+@rmsprop_update.loops_kernel
+def rmsprop_loops(W, G, V, rate, beta, epsilon):
+    w, g, v = W.reshape(-1), G.reshape(-1), V.reshape(-1)
+    for i in range(w.size):
+        v[i] = beta * v[i] + (1 - beta) * g[i] * g[i]
+        w[i] -= rate * g[i] / (math.sqrt(v[i]) + epsilon)
+    return W, V
+
+
+@rmsprop_update.array_kernel
+def rmsprop_array(W, G, V, rate, beta, epsilon):
+    V *= beta
+    V += (1 - beta) * G * G
+    W -= rate * G / (np.sqrt(V) + epsilon)
+    return W, V
+
+
+rmsprop_update.cuda_kernel("naive", SOURCE)
+
+# ---- AdaGrad (Duchi, Hazan and Singer, 2011): divided by the root of the sum of all squares, so that steps get shorter
+
+
+def _adagrad_truth(W, G, V, rate, epsilon):
+    V = V + G**2
+    return W - rate * G / (np.sqrt(V) + epsilon), V
+
+
+adagrad_update = Operation(
+    "adagrad_update",
+    "V ← V + G², W ← W − η G / (√V + ε)",
+    contract="W (*n), G (*n), V (*n), rate (), epsilon () -> W (*n), V (*n)",
+    reference=_adagrad_truth,
+    flops=lambda n: 7 * n,
+    trial=Trial(
+        error_scale=lambda W, G, V, rate, epsilon: (
+            abs(W) + abs(rate * G) / (np.sqrt(V + G**2) + epsilon),
+            V + G**2,
+        ),
+        values={"V": _mean_squares, "epsilon": EPSILONS},
+        edge_cases=FINITE,
+        advice=lambda place, *arguments: f"there V must become {_adagrad_truth(*arguments)[1][place]:.7g}",
+    ),
+)
+
+
+@adagrad_update.loops_kernel
+def adagrad_loops(W, G, V, rate, epsilon):
+    w, g, v = W.reshape(-1), G.reshape(-1), V.reshape(-1)
+    for i in range(w.size):
+        v[i] += g[i] * g[i]
+        w[i] -= rate * g[i] / (math.sqrt(v[i]) + epsilon)
+    return W, V
+
+
+@adagrad_update.array_kernel
+def adagrad_array(W, G, V, rate, epsilon):
+    V += G * G
+    W -= rate * G / (np.sqrt(V) + epsilon)
+    return W, V
+
+
+adagrad_update.cuda_kernel("naive", SOURCE)

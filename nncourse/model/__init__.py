@@ -1,1 +1,5 @@
-"""What learns: layers, networks, training, metrics, model files."""
+"""What learns: layers, networks, training, metrics, model files. What is public stands in __init__.pyi."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,7 +13,7 @@ from nncourse.group import Group, shard, shard_sizes
 from nncourse.model.layers import Turn
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, backpropagation
-from nncourse.model.updates import Update
+from nncourse.model.optimizers import Optimizer
 
 
 def begin_alike(network: Network, group: Group) -> None:
@@ -41,7 +41,7 @@ def data_parallel_epoch(
     batch_size: int,
     rate: float,
     backend: Calls,
-    update: Update,
+    optimizer: Optimizer,
     turn: Turn,
     group: Group,
     synchronise: bool = False,
@@ -70,7 +70,7 @@ def data_parallel_epoch(
         if on_rows:
             on_rows(len(rows))
         shared_gradient(network, samples, Y[rows], weight, backend, group, here)
-        update.step(network.flat_parameters, network.flat_gradient, rate, backend)
+        optimizer.step(network.flat_parameters, network.flat_gradient, rate, backend)
     if network.statistics:
         group.all_reduce(network.flat_statistics)
         network.flat_statistics /= group.size

@@ -34,7 +34,11 @@ def rebuilt(about: dict[str, Any]) -> Layer:
 
 
 def words_of(layer: Layer) -> str:
-    """What a layer is, in a word."""
+    """What a layer is, in a word.
+
+    >>> words_of(make_network([4, 2]).layers[0])
+    'dense'
+    """
     return KIND_WORDS[layer.describe()["kind"]]
 
 

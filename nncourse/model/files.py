@@ -1,8 +1,9 @@
 """Model files: .npz (no pickle), and the text form that the handout's C program writes and reads.
 
 An .npz holds `parameters`, the network's flat vector; `statistics`, where layers keep some beside their parameters;
-`state_…`, vectors that the update remembers; and `about`, a line of JSON with all the rest. Before version 0.2 it held
-W1, b1, W2 … instead of the vector; these files are read too.
+`state_…`, vectors that the optimizer remembers; and `about`, a line of JSON with all the rest. Older files
+are read too: before version 0.3 the optimizer was called `update` there; before 0.2 they held W1, b1, W2 … instead of
+the vector.
 
 The text form is for dense networks: number of layers; sizes; for each layer a line of biases; a line of weights for
 each neuron, layer by layer. One more line, which the C program ignores, is the same JSON: activations, cost, scaling.
@@ -25,7 +26,7 @@ from nncourse.errors import CourseError, reason_of, write_atomically
 from nncourse.model.descriptions import rebuilt
 from nncourse.model.layers import Dense, Shape
 from nncourse.model.network import Network, refuse_huge
-from nncourse.model.updates import SGD, Update, make_update
+from nncourse.model.optimizers import SGD, Optimizer, make_optimizer
 
 VECTOR, STATISTICS, STATE = "parameters", "statistics", "state_"  # names in an .npz
 
@@ -34,14 +35,14 @@ VECTOR, STATISTICS, STATE = "parameters", "statistics", "state_"  # names in an 
 class Model:
     """A network, the scaling of its inputs, its class names, and its provenance.
 
-    `update` is what trained it, with its state, so that training can go on.
+    `optimizer` is what trained it, with its state, so that training can go on.
     """
 
     network: Network
     scaling: Scaling | None = None
     classes: tuple[str, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
-    update: Update = field(default_factory=SGD)
+    optimizer: Optimizer = field(default_factory=SGD)
 
     def scaled(self, X: np.ndarray) -> np.ndarray:
         """The samples X, scaled for the network."""
@@ -51,20 +52,20 @@ class Model:
 def save(model: Model, path: str | Path) -> None:
     """Write a model: .npz by that ending, else the C program's text. The file is written atomically."""
     path = Path(path)
-    refuse_text_form(model.network, model.update, path)
+    refuse_text_form(model.network, model.optimizer, path)
     write = _write_npz if path.suffix == ".npz" else _write_text
     write_atomically(path, lambda temporary: write(model, temporary))
 
 
-def refuse_text_form(network: Network, update: Update, path: Path) -> None:
-    """Raise CourseError if `path` is for the C program's text, and the text cannot hold the network or the update."""
+def refuse_text_form(network: Network, optimizer: Optimizer, path: Path) -> None:
+    """CourseError if `path` is for the C program's text, and the text cannot hold the network or the optimizer."""
     if path.suffix == ".npz":
         return
     if not network.is_dense:
         raise CourseError(f"{path}: wanted a name that ends in .npz: the C program's text holds dense layers only")
-    if update.remembers:
-        kind = update.describe()["kind"]
-        wanted = "wanted a name that ends in .npz: the C program's text cannot hold what the update remembers"
+    if optimizer.remembers:
+        kind = optimizer.describe()["kind"]
+        wanted = "wanted a name that ends in .npz: the C program's text cannot hold what the optimizer remembers"
         raise CourseError(f"{path}: {wanted}; got {kind}")
 
 
@@ -102,7 +103,7 @@ def _description(model: Model) -> str:
         "scaling": vars(model.scaling) if model.scaling else {"kind": "none"},
         "classes": model.classes,
         "provenance": model.provenance,
-        "update": model.update.describe() | {"steps": model.update.steps},
+        "optimizer": model.optimizer.describe() | {"steps": model.optimizer.steps},
     }
     return json.dumps(about, default=np.ndarray.tolist)
 
@@ -115,18 +116,18 @@ def _model(network: Network, about: dict[str, Any], state: dict[str, np.ndarray]
     if not np.isfinite(network.flat_statistics).all():
         raise CourseError("it has statistics that are not finite")
     scaling = _scaling(about.get("scaling", {"kind": "none"}), network.input_shape)
-    options = dict(about.get("update", {"kind": "sgd"}))
+    options = dict(about.get("optimizer") or about.get("update", {"kind": "sgd"}))
     steps = int(options.pop("steps", 0))
-    update = make_update(options.pop("kind"), **options)
-    if steps < 0 or (state or steps) and set(state) != set(update.remembers):
-        wanted = f"{', '.join(update.remembers) or 'nothing'} of {options or 'its update'} after {steps} steps"
+    optimizer = make_optimizer(options.pop("kind"), **options)
+    if steps < 0 or (state or steps) and set(state) != set(optimizer.remembers):
+        wanted = f"{', '.join(optimizer.remembers) or 'nothing'} of {options or 'its optimizer'} after {steps} steps"
         raise CourseError(f"wanted {wanted}; got {', '.join(sorted(state)) or 'nothing'}")
     for name, array in state.items():
         if array.shape != network.flat_parameters.shape or not np.isfinite(array).all():
-            raise CourseError(f"wanted {network.flat_parameters.size} finite numbers for {name} of its update")
-    update.state, update.steps = state, steps
+            raise CourseError(f"wanted {network.flat_parameters.size} finite numbers for {name} of its optimizer")
+    optimizer.state, optimizer.steps = state, steps
     provenance = dict(about.get("provenance", {}))
-    return Model(network, scaling, tuple(map(str, about.get("classes", ()))), provenance, update)
+    return Model(network, scaling, tuple(map(str, about.get("classes", ()))), provenance, optimizer)
 
 
 def _finite(arrays: Sequence[np.ndarray]) -> bool:
@@ -161,7 +162,7 @@ def _scaling(about: dict[str, Any], shape: Shape) -> Scaling | None:
 
 
 def _write_npz(model: Model, path: Path) -> None:
-    state = {STATE + name: array for name, array in model.update.state.items()}
+    state = {STATE + name: array for name, array in model.optimizer.state.items()}
     statistics = {STATISTICS: model.network.flat_statistics} if model.network.statistics else {}
     vectors = {VECTOR: model.network.flat_parameters} | statistics
     np.savez(path, about=np.array(_description(model)), **vectors, **state)

@@ -8,8 +8,8 @@ import numpy as np
 
 from nncourse.architecture import Filters
 from nncourse.calls import Array, Calls
-from nncourse.errors import CourseError, refuse_unknown
-from nncourse.model.layers import ACTIVATIONS, Pass, Shape, Turn, WithoutStatistics, delta_below
+from nncourse.errors import CourseError
+from nncourse.model.layers import Pass, Shape, Turn, WithoutStatistics, delta_below, refuse_bad_activation
 
 MOST_COUNTED = 1 << 31  # seeds and epochs of dropout begin again here: its counters have 32 bits
 
@@ -22,10 +22,7 @@ class Convolution(WithoutStatistics):
     """
 
     def __init__(self, W: Array, b: Array | None, activation: str, stride: int = 1, before: int = 0, after: int = 0):
-        if activation:
-            refuse_unknown("an activation", activation, ACTIVATIONS)
-        if activation == "softmax":
-            raise CourseError("softmax is for a dense output layer; give a convolution another activation")
+        refuse_bad_activation(activation, "a convolution")
         k = W.shape[-1]
         if not (stride >= 1 and 0 <= before < k and 0 <= after < k):
             wanted = f"a stride of at least 1, and before and after from 0 to {k - 1}, for filters of {k}x{k}"

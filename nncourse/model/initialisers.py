@@ -46,9 +46,18 @@ INITIALISERS: dict[str, Callable[[np.random.Generator, Shape, int, int], Arrays]
 
 
 def initialised(layer: Layer, name: str, rng: np.random.Generator) -> Layer:
-    """The layer with weights W and biases b from the initialiser of that name; itself where it has no parameters.
+    """The layer with weights W and biases b from an initialiser; itself where it has no parameters.
+
+    layer: its own W and b give the shapes only.
+    name: "xavier", "he" or "uniform".
+    rng: NumPy's generator, which is drawn from.
 
     A batch normalisation begins with gamma 1 and beta 0, and the layers of a block each for itself.
+    Raises CourseError for an unknown name.
+
+    >>> empty = Dense(np.zeros((3, 2)), np.zeros(3), "relu")
+    >>> bool(initialised(empty, "he", np.random.default_rng(0)).W.all())
+    True
     """
     refuse_unknown("an initialiser", name, INITIALISERS)
     if not layer.parameters:

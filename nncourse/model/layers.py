@@ -11,11 +11,9 @@ from itertools import accumulate, repeat
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
-from nncourse.calls import Array, Calls
+from nncourse.calls import ACTIVATIONS, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import Group
-
-ACTIVATIONS = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")
 
 Shape = tuple[int, ...]
 
@@ -240,6 +238,14 @@ class LayerSequence:
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "sequence", "layers": [layer.describe() for layer in self.layers]}
+
+
+def refuse_bad_activation(activation: str, what: str) -> None:
+    """CourseError for an activation that there is not, and for one that only the outputs of a network can have."""
+    if activation:
+        refuse_unknown("an activation", activation, ACTIVATIONS)
+    if ACTIVATIONS.get(activation) == "row":
+        raise CourseError(f"{activation} is for a dense output layer; give {what} another activation")
 
 
 def delta_below(G: Array, S_below: Array | None, backend: Calls) -> Array:

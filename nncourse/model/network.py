@@ -9,14 +9,14 @@ import numpy as np
 
 from nncourse import device as devices
 from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
-from nncourse.calls import Array, Calls
+from nncourse.calls import ACTIVATIONS, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
 from nncourse.model.descriptions import MOST_WEIGHTS
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
 from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, filled, views
-from nncourse.model.updates import SGD, Update
+from nncourse.model.optimizers import SGD, Optimizer
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
@@ -62,10 +62,12 @@ class Network(LayerSequence):
 
     def _refuse_what_does_not_fit(self) -> None:
         refuse_unknown("a cost", self.cost, COSTS)
-        if "softmax" in self.activations[:-1]:
-            raise CourseError("softmax is for the output layer; give the hidden layers another activation")
-        if self.activation == "softmax" and self.sizes[-1] < 2:
-            raise CourseError("softmax wants two outputs or more; for one output take sigmoid and binary_cross_entropy")
+        for name in self.activations[:-1]:
+            if ACTIVATIONS.get(name) == "row":
+                raise CourseError(f"{name} is for the output layer; give the hidden layers another activation")
+        if ACTIVATIONS.get(self.activation) == "row" and self.sizes[-1] < 2:
+            wanted = "two outputs or more; for one output take sigmoid and binary_cross_entropy"
+            raise CourseError(f"{self.activation} wants {wanted}")
         needed = COSTS[self.cost]
         if needed and self.activation != needed:
             raise CourseError(f"the cost {self.cost} wants {needed} as the output's activation; got {self.activation}")
@@ -112,7 +114,7 @@ class Network(LayerSequence):
 
     @cached_property
     def flat_gradient(self) -> Array:
-        """A vector for the gradient of `flat_parameters`: training steps write it, and so does an update."""
+        """A vector for the gradient of `flat_parameters`: training steps write it, and so does an optimizer."""
         return np.empty_like(self.flat_parameters)
 
     @cached_property
@@ -199,12 +201,20 @@ def make_network(
     initialiser: str = "xavier",
     seed: int = 0,
 ) -> Network:
-    """A new network from sizes or words: make_network([30, 60, 10, 1]) has 30 inputs, two hidden layers and one output.
+    """A new network with random weights, on the CPU.
 
-    make_network("image1x28x28,conv4x2same,pool4,128,10") begins with images; words.py has all words.
+    sizes: neurons of each layer, inputs first: [30, 60, 10, 1] has 30 inputs, two hidden layers and one output.
+        "image1x28x28,conv4x2same,pool4,128,10" begins with images; words.py has all words.
+    activation: that of the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
+        A list names one for each layer with parameters.
+    cost: "mse", "mae", "binary_cross_entropy" or "categorical_cross_entropy".
+    initialiser: where weights begin: "xavier", "he" or "uniform"; biases begin at 0, with "uniform" at random.
+    seed: the same seed gives the same weights.
 
-    One `activation` is for the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
-    A list names one for each layer with parameters. Raises CourseError for what does not fit together.
+    Raises CourseError for what does not fit together.
+
+    >>> make_network([30, 60, 10, 1]).flat_parameters.size
+    2481
     """
     asked = words.parsed(sizes)
     count = words.with_parameters(asked)
@@ -253,13 +263,31 @@ def with_parameters(architecture: DenseArchitecture, parameters: Array) -> Netwo
 
 
 def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], list[Array]]:
-    """Z and A of every layer for samples X; A[0] is X itself, and Z[l], A[l + 1] belong to layers[l]."""
+    """The weighted sums Z and outputs A of every layer.
+
+    X: samples (batch, n_in), or images (batch, channels, height, width), on the backend's device.
+
+    Returns two lists of arrays (batch, n_out): A[0] is X itself, and Z[l], A[l + 1] belong to layers[l].
+
+    >>> Z, A = forward(make_network([4, 3, 2]), np.ones((5, 4), np.float32), choose("numpy"))
+    >>> [array.shape for array in A]
+    [(5, 4), (5, 3), (5, 2)]
+    """
     passes = network.forward(X, backend).kept
     return [each.Z for each in passes], [X, *(each.A for each in passes)]
 
 
 def cost_of(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> float:
-    """The cost of a batch from the last of Z and A: one number, fetched from the device."""
+    """The cost of a batch: one number, fetched from the device.
+
+    Z, A: what forward() returned; the last of each counts.
+    Y: targets (batch, n_out).
+
+    >>> network, X, backend = make_network([4, 2]), np.ones((5, 4), np.float32), choose("numpy")
+    >>> Z, A = forward(network, X, backend)
+    >>> cost_of(network, Z, A, A[-1] + 1, backend)  # two outputs that are off by 1: ½ (1² + 1²)
+    1.0
+    """
     outputs = Z[-1] if COSTS[network.cost] else A[-1]
     return float(getattr(backend, network.cost)(outputs, Y))
 
@@ -269,8 +297,8 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
     if COSTS[network.cost]:
         return backend.cross_entropy_delta(A[-1], Y)
     G = getattr(backend, f"{network.cost}_gradient")(A[-1], Y)
-    if network.activation == "softmax":
-        return backend.softmax_delta(G, A[-1])
+    if ACTIVATIONS.get(network.activation) == "row":
+        return getattr(backend, f"{network.activation}_delta")(G, A[-1])
     S = network.slope(Z[-1], backend)
     return G if S is None else backend.output_delta(G, S)
 
@@ -280,7 +308,15 @@ def backpropagation(
 ) -> list[tuple[Array, ...]]:
     """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14.
 
-    A network with dropout wants the turn: what it leaves out depends on it.
+    X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device.
+    turn: where training stands. A network with dropout wants it: what it leaves out depends on it.
+
+    Returns a tuple of arrays for each layer, each of its parameter's shape.
+
+    >>> X, Y = np.ones((5, 4), np.float32), np.zeros((5, 2), np.float32)
+    >>> [(dW, db)] = backpropagation(make_network([4, 2]), X, Y, choose("numpy"))
+    >>> dW.shape, db.shape
+    ((2, 4), (2,))
     """
     left = iter(_gradients(network, X, Y, backend, turn))
     return [tuple(next(left) for _ in layer.parameters) for layer in network.layers]
@@ -295,9 +331,9 @@ def _gradients(network: Network, X: Array, Y: Array, backend: Calls, turn: Turn 
     return network.backward(D, here, X, None, backend, below=False)[1]
 
 
-def has_algorithm_1(network: Network, update: Update | None = None) -> bool:
+def has_algorithm_1(network: Network, optimizer: Optimizer | None = None) -> bool:
     """Whether a step is the handout's Algorithm 1: dense layers, all sigmoid, the squared error and plain SGD."""
-    plain = update is None or (isinstance(update, SGD) and update.is_plain)
+    plain = optimizer is None or (isinstance(optimizer, SGD) and optimizer.is_plain)
     return plain and network.cost == "mse" and network.is_dense and set(network.activations) == {"sigmoid"}
 
 
@@ -307,24 +343,33 @@ def training_step(
     Y: Array,
     learning_rate: float,
     backend: Calls,
-    update: Update | None = None,
+    optimizer: Optimizer | None = None,
     turn: Turn | None = None,
 ) -> None:
-    """Move every parameter along its gradient on one batch: Algorithm 1, with plain SGD unless another update is given.
+    """Move every parameter along its gradient on one batch, in place: Algorithm 1.
 
-    The network changes. One with dropout wants the turn: Turn(seed, epoch, number of the batch's first sample).
-    Where the backend holds a student's algorithm_1, networks and updates that it is for are left to it.
+    X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device, where the network is too.
+    learning_rate: η.
+    optimizer: SGD(), Adam() …; plain SGD unless one is given.
+    turn: where training stands, Turn(seed, epoch, number of the batch's first sample). A network with dropout wants it.
+
+    Where the backend holds a student's algorithm_1, networks and optimizers that it is for are left to it.
+
+    >>> network, before = make_network([4, 2]), make_network([4, 2])
+    >>> training_step(network, np.ones((5, 4), np.float32), np.zeros((5, 2), np.float32), 0.5, choose("numpy"))
+    >>> bool((network.flat_parameters != before.flat_parameters).all())
+    True
     """
     own = backend.kernels.get("algorithm_1")
-    if own and has_algorithm_1(network, update):
+    if own and has_algorithm_1(network, optimizer):
         W, b = zip(*(layer.parameters for layer in network.layers), strict=True)
         own(list(W), list(b), X, Y, learning_rate, backend)
-        if update:
-            update.steps += 1
+        if optimizer:
+            optimizer.steps += 1
         return
     for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend, turn), strict=True):
         place[...] = gradient
-    if update:
-        update.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)
+    if optimizer:
+        optimizer.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)
     else:
         backend.sgd_update(network.flat_parameters, network.flat_gradient, learning_rate)

@@ -11,7 +11,17 @@ import numpy as np
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import Group
-from nncourse.model.layers import ACTIVATIONS, Layer, LayerSequence, Pass, Shape, Turn, delta_below, distributed, filled
+from nncourse.model.layers import (
+    Layer,
+    LayerSequence,
+    Pass,
+    Shape,
+    Turn,
+    delta_below,
+    distributed,
+    filled,
+    refuse_bad_activation,
+)
 
 EPSILON = 1e-5  # added to a variance
 MOMENTUM = 0.1  # the weight of a batch in the running statistics
@@ -27,10 +37,7 @@ class BatchNorm:
     """
 
     def __init__(self, gamma: Array, beta: Array, activation: str = "", statistics: Sequence[Array] = ()):
-        if activation:
-            refuse_unknown("an activation", activation, ACTIVATIONS)
-        if activation == "softmax":
-            raise CourseError("softmax is for a dense output layer; give a batch normalisation another activation")
+        refuse_bad_activation(activation, "a batch normalisation")
         self.parameters: tuple[Array, ...] = (gamma, beta)
         self.activation = activation
         self.statistics: tuple[Array, ...] = tuple(statistics) or (np.zeros_like(gamma), np.ones_like(gamma))

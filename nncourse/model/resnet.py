@@ -26,10 +26,18 @@ COST = "categorical_cross_entropy"
 def resnet(
     depth: int = 34, classes: int = 9, channels: int = 1, seed: int = 0, height: int = IMAGE[0], width: int = IMAGE[1]
 ) -> Network:
-    """A new ResNet-34, or 18, for images of that size, with softmax outputs.
+    """A new ResNet for images, with softmax outputs.
 
-    Weights begin as torchvision's: those of convolutions normal with variance 2 / (c_out k²) (He and others, 2015), of
-    the dense layer uniform within ±1/√512.
+    depth: 34 or 18.
+    classes, channels: outputs, and channels of an image.
+    seed: the same seed gives the same weights. They begin as torchvision's: those of convolutions normal with variance
+        2 / (c_out k²) (He and others, 2015), of the dense layer uniform within ±1/√512.
+    height, width: of an image, in pixels.
+
+    Raises CourseError for another depth.
+
+    >>> resnet(18, classes=3, height=32, width=32).flat_parameters.size
+    11171779
     """
     if classes < 2:
         raise CourseError(f"wanted at least 2 classes; got {classes}")
@@ -54,7 +62,13 @@ def _initialised(layer: Layer, rng: np.random.Generator) -> Layer:
 
 
 def to_torchvision(network: Network) -> dict[str, np.ndarray]:
-    """The state of torchvision's model: arrays by name, in its order, copied to the CPU. For load_state_dict."""
+    """The state of torchvision's model: arrays by name, in its order, copied to the CPU. For load_state_dict.
+
+    network: one of resnet() or from_torchvision().
+
+    >>> to_torchvision(resnet(18, classes=3, height=32, width=32))["fc.weight"].shape
+    (3, 512)
+    """
     found = {name: devices.to_device(array, "cpu").copy() for name, array in _named(network)}
     state: dict[str, np.ndarray] = {}
     for name, array in found.items():
@@ -67,7 +81,14 @@ def to_torchvision(network: Network) -> dict[str, np.ndarray]:
 def from_torchvision(state: Mapping[str, Array], height: int = IMAGE[0], width: int = IMAGE[1]) -> Network:
     """The network of a state: {name: tensor.numpy() for name, tensor in model.state_dict().items()}.
 
-    Its depth, classes and channels follow from the arrays. CourseError for another model's.
+    height, width: of an image, in pixels. Depth, classes and channels follow from the arrays.
+
+    Raises CourseError for another model's state.
+
+    >>> network = resnet(18, classes=3, height=32, width=32)
+    >>> again = from_torchvision(to_torchvision(network), height=32, width=32)
+    >>> bool((again.flat_parameters == network.flat_parameters).all())
+    True
     """
     blocks = tuple(
         len({name.split(".")[1] for name in state if name.startswith(f"layer{stage}.")}) for stage in range(1, 5)

@@ -19,7 +19,7 @@ from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_p
 from nncourse.model.layers import Turn
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, cost_of, training_step
-from nncourse.model.updates import SGD, Adam, Schedule, Update, constant, remembered
+from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
 
 MOST_COPIED = 1 << 22  # numbers of X that are put in order at a time: 16 MB
 FIRST_BATCHES = 64  # how many a fused kernel is tried on: enough that a graph is recorded
@@ -73,7 +73,7 @@ def train(
     epochs: int,
     batch_size: int = 10,
     learning_rate: float = 0.1,
-    update: Update | None = None,
+    optimizer: Optimizer | None = None,
     schedule: Schedule | None = None,
     seed: int = 0,
     validation: tuple[np.ndarray, np.ndarray] | None = None,
@@ -85,25 +85,34 @@ def train(
     shares: Sequence[float] | None = None,
     on_rows: Callable[[int], None] | None = None,
 ) -> History:
-    """Train `network` in place on samples X (n, …) with targets Y (n, n_out).
+    """Train `network` in place.
 
-    A step moves the parameters by `update`, plain SGD unless another is given; its state goes on from where it is.
-    `schedule` gives the learning rate of each epoch, from its number; otherwise it is `learning_rate` throughout.
-    Where the backend has a kernel that computes whole epochs of such a network and update, it is used: there are some
-    for plain SGD, and for Adam on networks for images. Whatever must be compiled is compiled before the clock starts.
+    X, Y: samples (n, …) and targets (n, n_out), float32, on the CPU. They are sent to the device at once, unless X are
+        HostSamples: then batch by batch, as they are needed, and training goes step by step.
+    epochs: how often all samples are gone through.
+    batch_size: rows of a step; the last of an epoch may have fewer.
+    learning_rate, schedule: the rate of every epoch, or what gives it from the epoch's number, from 1 on.
+    optimizer: SGD(), Adam() …; plain SGD unless one is given. Its state goes on from where it is.
+    seed: of the order of the samples, which in epoch e depends on seed and e alone.
+    validation: samples and targets whose cost is computed after each epoch.
+    epochs_done: training goes on after these as if it had never stopped.
+    progress, on_epoch: show a bar; call this with each epoch.
+    group, shares: every member calls this with the same arguments. A batch is cut into a shard for each, in proportion
+        to shares. The parameters are those of one device to rounding, the same for all.
+    synchronise: layers with statistics of the batch compute them over the group, otherwise each member for its shard.
+    on_rows: is told how many rows this member computes with next.
 
-    The order of the samples in epoch e depends on `seed` and e alone, so that training goes on after `epochs_done`
-    epochs as if it had never stopped. It ends early where the cost is no longer finite, and on Ctrl-C; then the network
-    keeps the best parameters so far (by the validation cost where there is a validation set, else by the cost).
+    Returns the costs and seconds of each epoch. It ends early where the cost is no longer finite, and on Ctrl-C; then
+    the network keeps the best parameters so far, by the validation cost if there is one. A member that is interrupted
+    leaves the others waiting. A kernel for whole epochs is used where the backend has one for such a network
+    and optimizer. What must be compiled is compiled before the clock starts.
 
-    Samples X are sent to the device at once, unless they are HostSamples: then batch by batch, as they are needed, and
-    training goes step by step.
+    Raises CourseError for data that do not fit the network, and for options out of range.
 
-    Every member of a `group` calls it with the same arguments. A batch is then cut into a shard for each, in proportion
-    to `shares` if they are given; the parameters are those of one device to rounding, and the same for all members.
-    Except for layers that compute statistics of the batch: with `synchronise` they do so over the group, otherwise each
-    member for its shard. The first member shows the progress. A member that is interrupted keeps the best parameters,
-    but leaves the others waiting. `on_rows` is told how many rows this member computes with next.
+    >>> data, network = datasets.moons(), make_network([2, 8, 1])
+    >>> history = train(network, data.X, data.Y, choose("numpy"), epochs=20, learning_rate=0.5)
+    >>> len(history.costs), history.costs[-1] < history.costs[0]
+    (20, True)
     """
     from tqdm import tqdm
 
@@ -115,9 +124,9 @@ def train(
     refuse_bad_options(epochs, batch_size, rate_of(epochs_done + 1))
     _refuse_bad_group(group, backend, shares)
     history = History()
-    update = update or SGD()
+    optimizer = optimizer or SGD()
     there = network.on(backend)
-    update.state = {name: backend.to_device(array.copy()) for name, array in update.state.items()}
+    optimizer.state = {name: backend.to_device(array.copy()) for name, array in optimizer.state.items()}
     # Kernels want contiguous arrays; some columns of a larger array are not contiguous.
     kept_by_host = isinstance(X, HostSamples)
     X = X if isinstance(X, HostSamples) else backend.to_device(np.ascontiguousarray(X))
@@ -125,15 +134,17 @@ def train(
     held = [backend.to_device(np.ascontiguousarray(array)) for array in validation or ()]
     X_validation, Y_validation = held or (X, Y)
     begin_alike(there, group)  # whatever the others were given
-    best, best_cost = _snapshot(there, update), math.inf
+    best, best_cost = _snapshot(there, optimizer), math.inf
     progress = progress and group.rank == 0
     try:
         with tqdm(numbers, total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar:
             if group.size == 1:
-                train_epoch = _made_ready(backend, history, there, update, X, Y, batch_size, rate_of(epochs_done + 1))
+                train_epoch = _made_ready(
+                    backend, history, there, optimizer, X, Y, batch_size, rate_of(epochs_done + 1)
+                )
             else:
                 train_epoch = _made_ready_together(
-                    backend, history, there, update, X, Y, batch_size, group, synchronise, shares, on_rows
+                    backend, history, there, optimizer, X, Y, batch_size, group, synchronise, shares, on_rows
                 )
             if history.note and progress:
                 bar.write(history.note)
@@ -155,7 +166,7 @@ def train(
                     break
                 judged = cost if validation_cost is None else validation_cost
                 if judged < best_cost:
-                    best, best_cost = _snapshot(there, update), judged
+                    best, best_cost = _snapshot(there, optimizer), judged
                 bar.set_postfix_str(f"cost {cost:.4g}", refresh=False)
                 if on_epoch:
                     on_epoch(epoch)
@@ -163,12 +174,12 @@ def train(
         done = history.epochs[-1].number if history.epochs else epochs_done
         history.interrupted = True
         history.stopped = f"interrupted after epoch {done}: the best parameters so far are kept"
-    last = there.flat_parameters, there.flat_statistics, update.state, update.steps
-    trained, statistics, state, update.steps = best if history.stopped else last
+    last = there.flat_parameters, there.flat_statistics, optimizer.state, optimizer.steps
+    trained, statistics, state, optimizer.steps = best if history.stopped else last
     place = "gpu" if devices.on_gpu(network.flat_parameters) else "cpu"
     network.flat_parameters[...] = devices.to_device(trained, place)
     network.flat_statistics[...] = devices.to_device(statistics, place)
-    update.state = {name: devices.to_device(array, "cpu") for name, array in state.items()}
+    optimizer.state = {name: devices.to_device(array, "cpu") for name, array in state.items()}
     return history
 
 
@@ -180,10 +191,15 @@ def evaluate(
     group: Group = ALONE,
     on_rows: Callable[[int], None] | None = None,
 ) -> float:
-    """The cost of all samples, some thousand at a time; network, X and Y lie on the backend's device.
+    """The cost of all samples, some thousand at a time.
 
-    Every member of a group holds all of them, computes the costs of its shard, and gets the mean over all. `on_rows` is
-    told how many rows it computes with next.
+    X, Y: samples (n, …) and targets (n, n_out), on the backend's device, where the network is too.
+    group: every member holds all samples, computes the costs of its shard, and gets the mean over all.
+    on_rows: is told how many rows this member computes with next.
+
+    >>> X, Y = np.zeros((5, 4), np.float32), np.ones((5, 1), np.float32)
+    >>> evaluate(make_network([4, 1]), X, Y, choose("numpy"))  # each output is sigmoid(0): ½ (½ − 1)²
+    0.125
     """
     cost = 0.0
     for piece in own_pieces(len(X), network.rows_at_once, group, on_rows):
@@ -193,30 +209,30 @@ def evaluate(
     return float(total(np.array([cost]), group)[0]) / len(X)
 
 
-def fused_epoch(network: Network, update: Update) -> str | None:
-    """The operation that computes a whole epoch for such a network and update; None where there is none.
+def fused_epoch(network: Network, optimizer: Optimizer) -> str | None:
+    """The operation that computes a whole epoch for such a network and optimizer; None where there is none.
 
     Raises CourseError, which says why, for networks other than dense ones that no such operation is for.
     """
-    plain = isinstance(update, SGD) and update.is_plain
+    plain = isinstance(optimizer, SGD) and optimizer.is_plain
     if isinstance(network.architecture, DenseArchitecture):
         return "dense_sgd_epoch" if plain else None
     if plain:
         return "convolutional_sgd_epoch"
-    return "convolutional_adam_epoch" if isinstance(update, Adam) and not update.l2 else None
+    return "convolutional_adam_epoch" if isinstance(optimizer, Adam) and not optimizer.l2 else None
 
 
-def _snapshot(network: Network, update: Update) -> tuple[Array, Array, dict[str, Array], int]:
-    """Copies of the parameters, of the layers' statistics and of the update's state, and its steps."""
-    state = {name: array.copy() for name, array in update.state.items()}
-    return network.flat_parameters.copy(), network.flat_statistics.copy(), state, update.steps
+def _snapshot(network: Network, optimizer: Optimizer) -> tuple[Array, Array, dict[str, Array], int]:
+    """Copies of the parameters, of the layers' statistics and of the optimizer's state, and its steps."""
+    state = {name: array.copy() for name, array in optimizer.state.items()}
+    return network.flat_parameters.copy(), network.flat_statistics.copy(), state, optimizer.steps
 
 
 def _made_ready(
     backend: Calls,
     history: History,
     network: Network,
-    update: Update,
+    optimizer: Optimizer,
     X: Array | HostSamples,
     Y: Array,
     batch_size: int,
@@ -230,14 +246,14 @@ def _made_ready(
     wholes = backend.epochs
     name, reason = None, ""
     try:
-        name = fused_epoch(network, update)
+        name = fused_epoch(network, optimizer)
     except CourseError as error:
         reason = f"trained step by step: {error}"
     if isinstance(X, HostSamples):
         name, reason = None, "trained step by step, since the samples are sent batch by batch"
     for other, kernel in wholes.items():
         if other != name and other in backend.asked:
-            kind = update.describe()["kind"]
+            kind = optimizer.describe()["kind"]
             raise CourseError(f"{other} ({kernel.name}) does not compute such a {kind} on {network}: leave it out")
     first = slice(FIRST_BATCHES * batch_size)
     kernel = wholes.get(name or "")
@@ -245,18 +261,20 @@ def _made_ready(
     while kernel:
         call = kernel
         try:
-            _fused(call, tried, X[first], Y[first], batch_size, rate, copy.deepcopy(update))
+            _fused(call, tried, X[first], Y[first], batch_size, rate, copy.deepcopy(optimizer))
         except DoesNotFitError as error:
-            if not kernel.otherwise or name in backend.asked:
+            if name in backend.asked:
                 raise
-            kernel = kernel.operation[kernel.otherwise]
-            history.note = f"trained by {kernel.name}: {error}"
+            other = kernel.otherwise
+            kernel = kernel.operation[other] if other else None
+            reason = f"trained {f'by {other}' if other else 'step by step'}: {error}"
             continue
+        history.note = reason
         history.kernel = kernel.name
-        return lambda order, rate, turn: _fused(call, network, X[order], Y[order], batch_size, rate, update)
+        return lambda order, rate, turn: _fused(call, network, X[order], Y[order], batch_size, rate, optimizer)
     history.kernel = "steps"
     history.note = reason if wholes else ""
-    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(update), Turn())
+    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(optimizer), Turn())
 
     def train_epoch(order: Array, rate: float, turn: Turn) -> None:
         # Many rows are put in order at a time, so that each batch is a slice and not another gathering; not all of
@@ -266,7 +284,7 @@ def _made_ready(
         parts = [order[start : start + some] for start in starts]
         for start, rows, samples in zip(starts, parts, in_turn(X, parts), strict=True):
             there = turn._replace(first=start)
-            train_step_by_step(network, samples, Y[rows], batch_size, rate, backend, update, there)
+            train_step_by_step(network, samples, Y[rows], batch_size, rate, backend, optimizer, there)
 
     return train_epoch
 
@@ -275,7 +293,7 @@ def _made_ready_together(
     backend: Calls,
     history: History,
     network: Network,
-    update: Update,
+    optimizer: Optimizer,
     X: Array | HostSamples,
     Y: Array,
     batch_size: int,
@@ -295,26 +313,28 @@ def _made_ready_together(
     own = shard(min(batch_size, len(X)), group.rank, group.size, shares)
     if own.start < own.stop:
         tried = network.with_flat_parameters(network.flat_parameters.copy())
-        training_step(tried, X[own], Y[own], 0.0, backend, copy.deepcopy(update), Turn())
+        training_step(tried, X[own], Y[own], 0.0, backend, copy.deepcopy(optimizer), Turn())
     evaluate(network, X[:1], Y[:1], backend)
     group.barrier()  # whoever had to compile longer is not waited for in the first epoch's seconds
 
     def train_epoch(order: Array, rate: float, turn: Turn) -> None:
         parts = (group, synchronise, shares, on_rows)
-        data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, update, turn, *parts)
+        data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, optimizer, turn, *parts)
 
     return train_epoch
 
 
 def _fused(
-    kernel: Callable[..., Any], network: Network, X: Array, Y: Array, batch_size: int, rate: float, update: Update
+    kernel: Callable[..., Any], network: Network, X: Array, Y: Array, batch_size: int, rate: float, optimizer: Optimizer
 ) -> None:
-    """One epoch by one kernel; the update counts its steps as if it had taken them itself."""
+    """One epoch by one kernel; the optimizer counts its steps as if it had taken them itself."""
     parameters = network.flat_parameters
-    state = [remembered(update.state, name, parameters) for name in update.remembers]
-    taken = (update.steps,) if state else ()
-    kernel(parameters, *state, network.architecture, X, Y, batch_size, rate, *taken)
-    update.steps += math.ceil(len(X) / batch_size)
+    state = [remembered(optimizer.state, name, parameters) for name in optimizer.remembers]
+    more: tuple[float, ...] = ()
+    if isinstance(optimizer, Adam):
+        more = optimizer.steps, optimizer.beta1, optimizer.beta2, optimizer.epsilon
+    kernel(parameters, *state, network.architecture, X, Y, batch_size, rate, *more)
+    optimizer.steps += math.ceil(len(X) / batch_size)
 
 
 def train_step_by_step(
@@ -324,7 +344,7 @@ def train_step_by_step(
     batch_size: int,
     rate: float,
     backend: Calls,
-    update: Update,
+    optimizer: Optimizer,
     turn: Turn | None = None,
 ) -> None:
     """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller.
@@ -334,7 +354,7 @@ def train_step_by_step(
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
         of_batch = Turn(turn.seed, turn.epoch, turn.first + start) if turn else None
-        training_step(network, X[rows], Y[rows], rate, backend, update, of_batch)
+        training_step(network, X[rows], Y[rows], rate, backend, optimizer, of_batch)
 
 
 def refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray) -> None:

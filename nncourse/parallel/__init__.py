@@ -1,1 +1,8 @@
-"""How many devices learn together: groups of processes, how they are started, and the strategies."""
+"""How many devices learn together: groups of processes, how they are started, and the strategies.
+
+What is public stands in __init__.pyi.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

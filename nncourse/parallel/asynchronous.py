@@ -86,9 +86,21 @@ def train_asynchronously(
     timeline: Timeline | None = None,
     **settings: float,
 ) -> Arrivals | None:
-    """Train `network` in place, at every member; `settings` are fields of Downpour. A timeline is filled.
+    """Train `network` in place, by workers that push gradients to servers and fetch parameters, when they come to it.
 
-    Member 0 gets what its server saw, the others None. A worker may die; the servers may not.
+    X, Y: samples (n, …) and targets (n, n_out), the same at every member; a worker takes its own rows.
+    group: member 0 is the first server. A worker may die; the servers may not.
+    timeline: is filled.
+    settings: fields of Downpour, such as epochs and learning_rate.
+
+    Returns what its server saw to member 0, None to the others.
+    Raises CourseError for settings and groups that do not fit together.
+
+    >>> data = datasets.moons()
+    >>> def part(group):
+    ...     return train_asynchronously(make_network([2, 1]), data.X, data.Y, choose("numpy"), group, epochs=1)
+    >>> sorted(simulate(part, 3).results[0].pushes)  # the ranks of the workers
+    [1, 2]
     """
     plan = Downpour(**settings)
     _refuse_bad_plan(plan, group, len(X))

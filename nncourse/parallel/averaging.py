@@ -9,9 +9,9 @@
 
 A batch of `batch_size` rows is cut as in synchronous training, so everyone sees the same rows as there, and counts by
 their number. Averaged after every batch, the mean of W − η g is W − η times the mean of g: synchronous training, to
-rounding. That holds for plain SGD; with momentum and L2 too, since what the update remembers is averaged as well; but
-not for Adam, since the mean of squares is not the square of the mean. With more batches a round it holds for none of
-them: the later gradients are computed where each has gone alone.
+rounding. That holds for plain SGD; with momentum and L2 too, since what the optimizer remembers is averaged as well;
+but not for Adam, since the mean of squares is not the square of the mean. With more batches a round it holds for none
+of them: the later gradients are computed where each has gone alone.
 """
 
 import time
@@ -25,8 +25,8 @@ from nncourse.group import Group, shard
 from nncourse.model.data_parallel import begin_alike
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, training_step
+from nncourse.model.optimizers import SGD, Optimizer, remembered
 from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
-from nncourse.model.updates import SGD, Update, remembered
 from nncourse.parallel.timeline import Timeline
 
 
@@ -41,24 +41,38 @@ def train_by_averaging(
     batches_a_round: int = 1,
     batch_size: int = 32,
     learning_rate: float = 0.1,
-    update: Update | None = None,
+    optimizer: Optimizer | None = None,
     seed: int = 0,
     timeline: Timeline | None = None,
 ) -> History:
-    """Train `network` in place; all members call this with the same rows and numbers, and end with the same parameters.
+    """Train `network` in place; all members call this with the same arguments, and end with the same parameters.
 
-    `batch_size` counts the rows of all members together. X and Y are whole: each member takes its own rows of them. A
-    timeline is filled.
+    X, Y: all samples (n, …) and targets (n, n_out), on the CPU; each member takes its own rows of them.
+    epochs, learning_rate, update, seed: as of train().
+    batches_a_round: how many batches each member trains on between two averagings.
+    batch_size: rows of all members together.
+    timeline: is filled.
+
+    Returns the costs and seconds of each epoch. Raises CourseError for data and options that do not fit.
+
+    >>> data = datasets.moons()
+    >>> def part(group):
+    ...     network = make_network([2, 1])
+    ...     train_by_averaging(network, data.X, data.Y, choose("numpy"), group, epochs=1)
+    ...     return network.flat_parameters
+    >>> first, second = simulate(part, 2).results
+    >>> bool((first == second).all())
+    True
     """
     refuse_bad_options(epochs, batch_size, learning_rate)
     refuse_bad_data(network, X, Y)
     if batches_a_round < 1:
         raise CourseError(f"wanted at least 1 batch a round, got {batches_a_round}")
-    update, history, there = update or SGD(), History(kernel="steps"), network.on(backend)
+    optimizer, history, there = optimizer or SGD(), History(kernel="steps"), network.on(backend)
     X, Y = backend.to_device(X), backend.to_device(Y)
     begin_alike(there, group)  # step 2
     timeline = Timeline(group.rank) if timeline is None else timeline
-    a_round, steps = batches_a_round * batch_size, update.steps
+    a_round, steps = batches_a_round * batch_size, optimizer.steps
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()
         order = np.random.default_rng([seed, epoch]).permutation(len(X))
@@ -70,12 +84,12 @@ def train_by_averaging(
                 if len(batch[mine]):  # step 3
                     with timeline.span("compute", steps):
                         turn = Turn(seed, epoch, begin + mine.start)
-                        training_step(there, X[batch[mine]], Y[batch[mine]], learning_rate, backend, update, turn)
+                        training_step(there, X[batch[mine]], Y[batch[mine]], learning_rate, backend, optimizer, turn)
                     rows += len(batch[mine])
                 steps += 1
-            update.steps = steps  # of everyone, although a small batch may have no row for this member
+            optimizer.steps = steps  # of everyone, although a small batch may have no row for this member
             with timeline.span("exchange", steps):
-                average(there, update, rows / len(order[first : first + a_round]), group)  # steps 4 to 6
+                average(there, optimizer, rows / len(order[first : first + a_round]), group)  # steps 4 to 6
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
         history.epochs.append(Epoch(epoch, evaluate(there, X, Y, backend, group), None, seconds))
@@ -84,12 +98,12 @@ def train_by_averaging(
     return history
 
 
-def average(network: Network, update: Update, share: float, group: Group) -> None:
-    """The mean over all members, each with its share, takes the place of the parameters and of the update's state.
+def average(network: Network, optimizer: Optimizer, share: float, group: Group) -> None:
+    """The mean over all members, each with its share, takes the place of the parameters and of the optimizer's state.
 
     So it does with the running statistics of layers, which a member has of its own rows.
     """
-    remembers = [remembered(update.state, name, network.flat_parameters) for name in update.remembers]
+    remembers = [remembered(optimizer.state, name, network.flat_parameters) for name in optimizer.remembers]
     for vector in (network.flat_parameters, *remembers, network.flat_statistics):
         if vector.size:
             vector *= share

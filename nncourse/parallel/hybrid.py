@@ -27,7 +27,7 @@ from nncourse.group import Group, shard, total
 from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, training_step
-from nncourse.model.updates import SGD
+from nncourse.model.optimizers import SGD
 from nncourse.parallel.mpi import MPIGroup
 
 
@@ -37,9 +37,16 @@ def ideal_share(f: float, gpus: int = 1) -> float:
 
 
 def step_seconds(share: float, f: float, gpus: int = 1, gpu_alone: float = 1.0, exchange: float = 0.0) -> float:
-    """The time of a step by theory: of whoever takes longer, the CPU with its share or the GPUs with the rest.
+    """The seconds of a step by theory: of whoever takes longer, the CPU with its share or the GPUs with the rest.
 
-    `gpu_alone` is the time of one GPU for the whole batch, `exchange` that of adding the gradients.
+    share: of the batch's rows, that the CPU has: 0 to 1.
+    f: how many times as long as a GPU the CPU takes for the same rows.
+    gpus: how many share the rest.
+    gpu_alone: seconds of one GPU for the whole batch.
+    exchange: seconds of adding the gradients.
+
+    >>> step_seconds(0.1, f=9), step_seconds(0.2, f=9)
+    (0.9, 1.8)
     """
     return gpu_alone * max(share * f, (1 - share) / gpus) + exchange
 
@@ -94,14 +101,14 @@ def measured_step(
 
     With ALONE and [1.0] it is that of one device.
     """
-    there, update, times = network.on(backend), SGD(), []
+    there, optimizer, times = network.on(backend), SGD(), []
     X, Y = (backend.to_device(array[:batch_size]) for array in (X, Y))
     order: Array = backend.to_device(np.arange(len(X)))
     for number in range(steps + 3):  # the first ones warm up
         group.barrier()
         start = time.perf_counter()
         data_parallel_epoch(
-            there, X, Y, order, batch_size, 1e-6, backend, update, Turn(0, number), group, shares=shares
+            there, X, Y, order, batch_size, 1e-6, backend, optimizer, Turn(0, number), group, shares=shares
         )
         devices.synchronise(backend.device)
         times.append(time.perf_counter() - start)

@@ -23,8 +23,8 @@ from nncourse.group import ALONE, Group, shard
 from nncourse.model.data_parallel import begin_alike
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network
+from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
-from nncourse.model.updates import SGD, Update
 from nncourse.parallel.stages import Stage, flops, partition
 from nncourse.parallel.timeline import Timeline
 
@@ -65,21 +65,37 @@ def train_pipeline(
     micro_batches: int = 4,
     schedule: str = "all_forward_first",
     learning_rate: float = 0.1,
-    update: Update | None = None,
+    optimizer: Optimizer | None = None,
     seed: int = 0,
     timeline: Timeline | None = None,
 ) -> History:
-    """Train `network` in place; every member calls this with the same rows and numbers, and ends with all parameters.
+    """Train `network` in place; every member calls this with the same arguments, and ends with all parameters.
 
-    `batch_size` counts the rows of all pipelines. A `timeline` holds the spans of the last batch afterwards. What the
-    update remembers stays with the stage.
+    X, Y: all samples (n, …) and targets (n, n_out), on the CPU.
+    pipeline: the members that have a stage of the layers each.
+    replicas: the members with this stage in other pipelines, which have other rows.
+    epochs, learning_rate, optimizer, seed: as of train(). What the optimizer remembers stays with the stage.
+    batch_size, micro_batches: rows of all pipelines together, and into how many parts a pipeline cuts its own.
+    schedule: "all_forward_first" or "one_forward_one_back".
+    timeline: holds the spans of the last batch afterwards.
+
+    Returns the costs and seconds of each epoch. Raises CourseError for data and options that do not fit.
+
+    >>> data = datasets.moons()
+    >>> def part(group):
+    ...     network = make_network([2, 4, 1])
+    ...     train_pipeline(network, data.X, data.Y, choose("numpy"), group, epochs=1)
+    ...     return network.flat_parameters
+    >>> first, second = simulate(part, 2).results
+    >>> bool((first == second).all())
+    True
     """
     refuse_bad_options(epochs, batch_size, learning_rate)
     refuse_bad_data(network, X, Y)
     refuse_unknown("a schedule", schedule, SCHEDULES)
     if micro_batches < 1:
         raise CourseError(f"wanted at least 1 micro-batch, got {micro_batches}")
-    update, history, there = update or SGD(), History(kernel="steps"), network.on(backend)
+    optimizer, history, there = optimizer or SGD(), History(kernel="steps"), network.on(backend)
     timeline = Timeline(pipeline.rank) if timeline is None else timeline
     X, Y = backend.to_device(X), backend.to_device(Y)
     for group in (replicas, pipeline):  # one after the other: then all have those of the very first member
@@ -98,7 +114,7 @@ def train_pipeline(
                 with timeline.span("exchange"):
                     replicas.all_reduce(stage.gradient)
                 with timeline.span("update"):
-                    update.step(stage.parameters, stage.gradient, learning_rate, backend)
+                    optimizer.step(stage.parameters, stage.gradient, learning_rate, backend)
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
         stage.share_out(replicas)

@@ -20,7 +20,7 @@ from nncourse.group import ALONE, Group
 from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.layers import Turn
 from nncourse.model.network import Network, make_network
-from nncourse.model.updates import SGD
+from nncourse.model.optimizers import SGD
 from nncourse.parallel.hybrid import measured_shares, measured_step, take_device
 from nncourse.parallel.mpi import MPIGroup
 from nncourse.parallel.simulation import Link, SimulatedGroup, simulate
@@ -80,7 +80,18 @@ def steps(
 def alone_here(
     batches: Sequence[int], rounds: int = 5, seconds: float = 0.08, sizes: Sequence[int] = SIZES
 ) -> dict[str, list[float]]:
-    """The first part of steps(), in this process."""
+    """Seconds of a training step by one process, this one; the first part of steps().
+
+    batches: batch sizes, in rows.
+    rounds: how often each is measured.
+    seconds: how long a measurement takes at least.
+    sizes: of the dense network.
+
+    Returns the seconds of a step in each round, by batch size as text.
+
+    >>> len(alone_here([8], rounds=2, seconds=0.001, sizes=(4, 2))["8"])
+    2
+    """
     network, X, Y = _problem(sizes, max(batches))
     found: dict[str, list[float]] = {}
     for turn in range(rounds + 1):
@@ -145,7 +156,12 @@ while time.monotonic() < end:
 
 @contextmanager
 def neighbour() -> Iterator[subprocess.Popen]:
-    """Another program that keeps one core of this machine busy, for as long as the block lasts, at most a minute."""
+    """Another program that keeps one core of this machine busy, for as long as the block lasts, at most a minute.
+
+    >>> with neighbour() as other:
+    ...     other.poll() is None  # it runs
+    True
+    """
     process = subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True)
     try:
         yield process
@@ -225,10 +241,18 @@ def simulated_step(
     steps: int = 31,
     seed: int = 0,
 ) -> float:
-    """Seconds of a data-parallel step on so many simulated devices: the mean of some.
+    """Seconds of a data-parallel step on simulated devices: the mean of some steps.
 
-    Each computes its rows of the batch for compute(rows) seconds, times one of the `spread`, drawn at random; then the
-    gradient of `size` bytes is added over all, by whichever of root, tree and ring is fastest.
+    devices: how many there are.
+    batch: rows of all together.
+    compute: the seconds that a device takes for so many rows.
+    size: bytes of the gradient, which is added over all, by whichever of root, tree and ring is fastest.
+    link: between any two of them.
+    spread: each device's seconds are times one of these, drawn at random.
+    steps, seed: of how many steps the mean is, and of which draws.
+
+    >>> simulated_step(4, 256, lambda rows: 1e-5 * rows, 4000, Link(1e-5, 1e9))
+    0.000696
     """
     steps = steps if len(spread) > 1 else 1  # without noise they are all equal
     rng = np.random.default_rng(seed)

@@ -64,7 +64,8 @@ def status(root: Path, language: str, chosen: Sequence[str] = ()) -> int:
     for name in sorted(entries):
         if chosen and name not in chosen:
             continue
-        lines, finished = problems(entries[name], there.get(name, []))
+        missing, wrong, finished = problems(entries[name], there.get(name, []))
+        lines = missing + wrong
         words = sources.words_in(entries[name])
         print(f"{name:34} {finished:5} of {len(entries[name]):5} units, {words:6} words")
         print(*(f"    ✗ {line}" for line in lines[:MOST_SHOWN]), sep="\n", end="\n" if lines else "")
@@ -75,29 +76,29 @@ def status(root: Path, language: str, chosen: Sequence[str] = ()) -> int:
     return int(bool(bad))
 
 
-def problems(entries: list[Entry], translations: list[Said]) -> tuple[list[str], int]:
-    """What is missing or wrong, a line each, and how many texts are translated.
+def problems(entries: list[Entry], translations: list[Said]) -> tuple[list[str], list[str], int]:
+    """What is missing or old, and what is wrong, a line each; and how many texts are translated.
 
     It compares with today's English, not with what the catalogue says of itself: a forgotten update shows too.
     """
     there = {entry.text: entry for entry in entries}
     plain = {said.text: said for said in translations if not said.context}
-    lines = []
+    missing, wrong = [], []
     finished = 0
     for entry in entries:
         said = plain.get(entry.text)
         if said is None or not said.string:
-            lines.append(f"untranslated: {shown(entry)}")
+            missing.append(f"untranslated: {shown(entry)}")
         elif said.fuzzy:
-            lines.append(f"fuzzy: {shown(entry)}")
+            missing.append(f"fuzzy: {shown(entry)}")
         else:
             finished += 1
     for said in translations:
         if said.text not in there:
-            lines.append(f"stale, run update: {said.text[:70]!r}")
+            missing.append(f"stale, run update: {said.text[:70]!r}")
         elif usable(said):
-            lines += [f"{shown(there[said.text])}: {what}" for what in wrong_in(said, there[said.text].kind)]
-    return lines, finished
+            wrong += [f"{shown(there[said.text])}: {what}" for what in wrong_in(said, there[said.text].kind)]
+    return missing, wrong, finished
 
 
 def wrong_in(said: Said, kind: str) -> list[str]:

@@ -11,12 +11,12 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
     from nnclassroom.widgets.playground.engine import DATA
     from nncourse import device
     from nncourse.backend import DEVICES
+    from nncourse.calls import ACTIVATIONS
     from nncourse.catalogue import TOPICS, defined_in, epoch_topics
     from nncourse.datasets import GENERATORS, MNIST_SETS, SCALINGS, SHIPPED, SILHOUETTES
     from nncourse.model.initialisers import INITIALISERS
-    from nncourse.model.layers import ACTIVATIONS
     from nncourse.model.network import COSTS
-    from nncourse.model.updates import UPDATES
+    from nncourse.model.optimizers import OPTIMIZERS
 
     operations = defined_in((*TOPICS, *epoch_topics(), *EXERCISES)).values()
     exercises = tomllib.loads((root / "nnclassroom" / "exercises" / "hints.toml").read_text("utf-8"))["exercise"]
@@ -32,7 +32,7 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
         "argument": arguments,
         "activation": set(ACTIVATIONS),
         "cost": set(COSTS),
-        "update": set(UPDATES),
+        "optimizer": set(OPTIMIZERS),
         "initialiser": set(INITIALISERS),
         "scaling": set(SCALINGS),
         "data": {*DATA, *SHIPPED, *GENERATORS, *MNIST_SETS, SILHOUETTES},

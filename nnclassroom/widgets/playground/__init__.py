@@ -31,7 +31,7 @@ from nnclassroom.widgets.playground.loop import SHAPES, Loop, Shown
 from nnclassroom.widgets.playground.still import still
 from nnclassroom.widgets.widget import SAVED, display_widget, packed
 from nncourse import device as devices
-from nncourse.model.layers import ACTIVATIONS
+from nncourse.calls import ACTIVATIONS
 from nncourse.model.network import COSTS
 
 __all__ = ["Playground", "Settings", "end_all", "playground", "still", "taste", "taste_still"]
@@ -176,7 +176,7 @@ def _checked(**settings) -> Settings:
 def controls(now: Settings) -> list[dict[str, Any]]:
     """A control for each setting except the shape of the network."""
     backends = ("numpy", "numba", "cupy", "cuda") if devices.gpu_available() else ("numpy", "numba")
-    names = [name for name in ACTIVATIONS if name != "softmax"]
+    names = [name for name, unit in ACTIVATIONS.items() if unit == "number"]
     return [
         menu("data", "data", "Points to tell apart", _same(DATA)),
         stepped("noise", "noise", "How far the points are scattered", now.noise, _hundredths(50)),

@@ -16,8 +16,8 @@ from nncourse.backend import Backend
 from nncourse.calls import Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model.network import COSTS, Network, forward, has_algorithm_1, make_network, training_step
+from nncourse.model.optimizers import SGD
 from nncourse.model.training import evaluate
-from nncourse.model.updates import SGD
 
 HELD_OUT = 0.3  # the share of the samples that training does not see
 MOST_POINTS = 400  # of a cost curve; beyond that every second one is dropped
@@ -134,8 +134,8 @@ class Engine:
             self._shuffle()
         rows = slice(self.done, self.done + self.settings.batch_size)
         X, Y = (array[rows] for array in self.shuffled)
-        update = SGD(l2=self.settings.l2)
-        training_step(self.network, X, Y, self.settings.learning_rate, self.backend, update)
+        optimizer = SGD(l2=self.settings.l2)
+        training_step(self.network, X, Y, self.settings.learning_rate, self.backend, optimizer)
         self.done += self.settings.batch_size
         if self.done >= len(self.training.X):
             self.epoch, self.done = self.epoch + 1, 0
@@ -242,10 +242,10 @@ class Engine:
         watched: Calls = Watched(self.backend)  # type: ignore[assignment]
         X, Y = (array[:1] for array in self.there[0])
         copy = self.network.on(self.backend)
-        update = SGD(l2=self.settings.l2)
-        training_step(copy, X, Y, self.settings.learning_rate, watched, update)
+        optimizer = SGD(l2=self.settings.l2)
+        training_step(copy, X, Y, self.settings.learning_rate, watched, optimizer)
         evaluate(copy, X, Y, watched)
-        return watched.asked | ({"algorithm_1"} if has_algorithm_1(copy, update) else set())
+        return watched.asked | ({"algorithm_1"} if has_algorithm_1(copy, optimizer) else set())
 
     def yours(self) -> str:
         """Which operations of the training use the student's own kernels; "" unless they were asked for."""

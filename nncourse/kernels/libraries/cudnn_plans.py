@@ -22,7 +22,7 @@ def file_for(*made_of: Any) -> Path | None:
     """Where the choice is kept that depends on all this; None if there is no folder to keep it in."""
     key = "\0".join(map(str, made_of))
     with contextlib.suppress(CourseError):
-        return cache_folder("plans") / hashlib.sha256(key.encode()).hexdigest()[:32]
+        return cache_folder("nncourse/plans") / hashlib.sha256(key.encode()).hexdigest()[:32]
     return None
 
 

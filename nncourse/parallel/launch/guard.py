@@ -32,16 +32,16 @@ ENDED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit statuses
 VARIABLE = "NNCOURSE_START"  # in the environment: the socket of the process that started all guards
 
 
-def guard(arguments: Sequence[str], told: Told, patience: float) -> int:
-    """Run `nncourse` with these arguments as a child, which finds that it is guarded; its exit status."""
+def guard(program: Sequence[str], told: Told, patience: float) -> int:
+    """Run the program as a child, which finds that it is guarded; its exit status."""
     try:
-        return _guard(arguments, told, patience)
+        return _guard(program, told, patience)
     finally:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # a signal in Python's last moments would change the status
 
 
-def _guard(arguments: Sequence[str], told: Told, patience: float) -> int:
+def _guard(program: Sequence[str], told: Told, patience: float) -> int:
     channel = Channel.to_start(told.rank)
     ended = _noticed(signal.SIGTERM, signal.SIGHUP)
     interrupted = _noticed(signal.SIGINT)  # by Ctrl-C at an mpiexec that somebody typed
@@ -49,9 +49,8 @@ def _guard(arguments: Sequence[str], told: Told, patience: float) -> int:
     # Warnings are the same for all, and one of them is enough; should the process not even start, this is the reason.
     errors = None if told.rank == 0 else heartbeat.nameless_file()
     environment = os.environ | {heartbeat.VARIABLE: str(memory.fileno())}
-    command = [sys.executable, "-m", "nnclassroom", *arguments]
     # All open files are inherited, since one of them may lead to the launcher. Ctrl-C comes from here alone.
-    process = subprocess.Popen(command, env=environment, stderr=errors, close_fds=False, process_group=0)
+    process = subprocess.Popen(program, env=environment, stderr=errors, close_fds=False, process_group=0)
     heart = Heartbeat(memory.fileno())
     watch = Watch(heart, process.pid, patience)
     problem, launcher = "", os.getppid()

@@ -33,8 +33,8 @@ SAVING = 8.0  # seconds that rank 0 has, after Ctrl-C, to save what is best so f
 Work = Callable[[Heartbeat | None], int]
 
 
-def run(arguments: Sequence[str], processes: int | None, patience: float, work: Work) -> int:
-    """Do work(heart) in this process, or have `nncourse` do it with these arguments in several; the exit status.
+def run(program: Sequence[str], processes: int | None, patience: float, work: Work) -> int:
+    """Do work(heart) in this process, or have the program, with its arguments, do it in several; the exit status.
 
     `heart` is None in a process that learns alone.
     """
@@ -50,9 +50,9 @@ def run(arguments: Sequence[str], processes: int | None, patience: float, work: 
             raise CourseError(
                 f"wanted {processes} processes, but {place.by} started {place.size}: leave --processes out"
             )
-        return guard.guard(arguments, place, patience)
+        return guard.guard(program, place, patience)
     if (processes or 1) > 1:
-        return _start(arguments, processes or 1)
+        return _start(program, processes or 1)
     return work(None)
 
 
@@ -109,7 +109,7 @@ def mpiexec_command(mpiexec: str, processes: int) -> list[str]:
 # The process that was typed
 
 
-def _start(arguments: Sequence[str], processes: int) -> int:
+def _start(program: Sequence[str], processes: int) -> int:
     """Have so many processes on this machine do it, and speak for them; the exit status."""
     refuse_without_mpi()
     mpiexec = find_mpiexec()
@@ -128,7 +128,6 @@ def _start(arguments: Sequence[str], processes: int) -> int:
             raise CourseError(f"wanted a folder for a socket; {reason_of(error)}: name one in TMPDIR") from None
         listening.listen(processes)
         said = stack.enter_context(heartbeat.nameless_file())  # what mpiexec itself says
-        program = [sys.executable, "-m", "nnclassroom", *arguments]
         started = subprocess.Popen(
             [*command, *program],
             env=environment | {guard.VARIABLE: f"{folder}/start"},

@@ -90,10 +90,24 @@ def simulate(
     buffered: bool = True,
     patience: float = PATIENCE,
 ) -> Run:
-    """Call part(group, *arguments[rank]) for every member. `link` and what follows are those of World.
+    """Call part(group, *arguments[rank]) for every member of a simulated group.
 
-    ExchangeError says who waits for whom, or which message was lost. What a member raises is raised here, with its rank
-    as a note. A member that takes longer than `patience` seconds of real time for one turn is stopped.
+    part: what a member does; `group` has its rank, the size, send(), receive() and what an all-reduce needs.
+    size: how many members there are.
+    arguments: a tuple for each member.
+    link, links: between any two members, and between pairs (source, to); `latency` in seconds, `bandwidth` in bytes a
+        second.
+    slow: rank -> how many times as long as others a member computes.
+    dies: rank -> the simulated second at which a member ends.
+    buffered: whether a send returns before it is received.
+    patience: seconds of real time that a member may take for one turn.
+
+    Returns the results by rank, simulated seconds, events and messages.
+    Raises ExchangeError, which says who waits for whom, or which message was lost. What a member raises is raised here,
+    with its rank as a note.
+
+    >>> simulate(lambda group: group.rank**2, 3).results
+    [0, 1, 4]
     """
     if not callable(part):
         raise CourseError(f"wanted a function of the group, then how many members; got {part!r}")

@@ -1,0 +1,106 @@
+"""What a kernel is launched with is checked before: a launch passes bytes and addresses, and nobody else looks."""
+
+import functools
+import math
+import numbers
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cuda_on_cpu.errors import UserError
+from cuda_on_cpu.source import DTYPES, CudaSource, Parameter, parameters
+
+MOST_THREADS = 1024
+BLOCK_LIMITS = (1024, 1024, 64)
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+MOST_SHARED = 227 * 1024
+
+
+def in_three(sizes: Sequence[int]) -> tuple[int, int, int]:
+    """One, two or three sizes as x, y and z."""
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def checked(
+    source: CudaSource, function: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence, shared_bytes: int
+) -> list:
+    """The arguments as they are passed; UserError if they, or the sizes, do not fit the kernel or the hardware."""
+    declared, where = parameters(source, function), f"{source.file}: {function}"
+    refuse_unlaunchable(tuple(grid), tuple(block), shared_bytes, where)
+    if len(arguments) != len(declared):
+        names = ", ".join(map(str, declared))
+        raise UserError(f"{where}: wanted {len(declared)} arguments ({names}), got {len(arguments)}")
+    return [
+        _array(value, parameter, where) if parameter.pointer else _scalar(value, parameter, where)
+        for value, parameter in zip(arguments, declared, strict=True)
+    ]
+
+
+@functools.lru_cache(maxsize=4096)  # a training loop repeats a few launches, and GPU steps take only microseconds
+def refuse_unlaunchable(grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, where: str) -> None:
+    """UserError for a grid, a block or shared memory that no GPU takes."""
+    for name, sizes, limits in (("grid", grid, GRID_LIMITS), ("block", block, BLOCK_LIMITS)):
+        if not 1 <= len(sizes) <= 3:
+            raise UserError(f"{where}: wanted a {name} of 1 to 3 numbers such as (4, 2), got {sizes}")
+        for axis, size, limit in zip("xyz", sizes, limits, strict=False):
+            if not isinstance(size, numbers.Integral) or not 1 <= size <= limit:
+                raise UserError(f"{where}: wanted {name} {axis} from 1 to {limit}, got {size!r} in {sizes}")
+    if math.prod(block) > MOST_THREADS:
+        raise UserError(
+            f"{where}: wanted at most {MOST_THREADS} threads in a block, got {block}, which are {math.prod(block)}"
+        )
+    if not 0 <= shared_bytes <= MOST_SHARED:
+        raise UserError(f"{where}: wanted 0 to {MOST_SHARED} bytes of dynamic shared memory, got {shared_bytes}")
+
+
+def _array(value, parameter: Parameter, where: str):
+    """Return `value` unchanged; raise UserError unless it is a C-contiguous array of the declared type."""
+    wanted = parameter.dtype
+    if not _is_array(type(value)):
+        raise UserError(f"{where}: wanted an array of {wanted} for {parameter.name}, got {_described(value)}")
+    if value.dtype != wanted:
+        fitting = next((ctype for ctype, name in DTYPES.items() if name == value.dtype.name), None)
+        declared = replace(parameter, ctype=fitting) if fitting else "it so"
+        ways = f"declare {declared}, or use .astype('{wanted}')"
+        raise UserError(f"{where}: wanted {wanted} for {parameter}, got {value.dtype}; {ways}")
+    if not value.flags.c_contiguous:
+        raise UserError(
+            f"{where}: wanted contiguous numbers for {parameter.name}, got a view of shape {value.shape} with strides "
+            f"{value.strides}; make a copy: ascontiguousarray({parameter.name})"
+        )
+    return value
+
+
+def _scalar(value, parameter: Parameter, where: str) -> np.generic:
+    """`value` in the declared type: integers exactly, floats rounded. Raises UserError if it is out of range."""
+    if not isinstance(value, (int, numbers.Real, np.bool_)):
+        raise UserError(f"{where}: wanted a number for {parameter}, got {_described(value)}")
+    low, high = _range(parameter.dtype)
+    if parameter.dtype.kind == "f":
+        kind, holds = "a number", not high < abs(value) < math.inf  # infinities and NaN are floats too
+    else:
+        kind, holds = "a whole number", low <= value <= high and value == int(value)
+    if not holds:
+        raise UserError(f"{where}: wanted {kind} from {low} to {high} for {parameter}, got {value!r}")
+    return parameter.dtype.type(value)
+
+
+@functools.cache
+def _range(dtype: np.dtype) -> tuple:
+    """The smallest and the largest value of a type."""
+    if dtype.kind == "b":
+        return 0, 1
+    info, as_number = (np.finfo(dtype), float) if dtype.kind == "f" else (np.iinfo(dtype), int)
+    return as_number(info.min), as_number(info.max)
+
+
+@functools.cache  # cached by type, because asking each CuPy array costs a microsecond
+def _is_array(kind: type) -> bool:
+    """Whether values of this type are arrays, of NumPy or of a GPU."""
+    return issubclass(kind, np.ndarray) or hasattr(kind, "__cuda_array_interface__")
+
+
+def _described(value) -> str:
+    return f"an array of shape {value.shape}" if _is_array(type(value)) else f"{type(value).__name__} {value!r}"

@@ -1,0 +1,81 @@
+"""`nncourse experiment`: the thesis's experiment, run after run."""
+
+import argparse
+import functools
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from nnclassroom.arguments import PROGRAM, number, whole
+from nncourse.errors import CourseError
+
+
+def add_options(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("network", help="resnet34, resnet18, or small: one for trying, of two convolutions")
+    add(
+        "--devices",
+        default="cpu,1,2",
+        help="cpu, cpu2 (two processes on the CPU), or numbers of GPUs (default cpu,1,2); on a laptop cpu,cpu2",
+    )
+    add(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="of the results; the same command again goes on where it was cut off",
+    )
+    add("--runs", type=whole, default=3, help="of each kind (default 3)")
+    add("--epochs", type=whole, default=100, help="default 100")
+    add(
+        "--batch-size",
+        type=whole,
+        default=128,
+        help="several devices train twice: so many images for each, and so many together (default 128)",
+    )
+    add("--learning-rate", type=number, default=0.05, help="of plain SGD (default 0.05)")
+    add("--images", type=whole, default=1000, help="of each class (default 1000)")
+    add("--size", default="148x197", metavar="HEIGHTxWIDTH", help="of the images (default 148x197)")
+    add("-s", "--seed", type=whole, default=0, help="for the images, the weights and the order (default 0)")
+    add("--cpu-steps", type=whole, default=3, help="the CPU trains only so many steps, once; 0: all (default 3)")
+    add(
+        "--send",
+        default="all",
+        metavar="WAY",
+        help="images to the device: all, before (default), or batch by batch: batch",
+    )
+    add("--pause", type=number, default=0.0, metavar="SECONDS", help="between two runs (default 0)")
+    add(
+        "--patience",
+        type=number,
+        default=120.0,
+        metavar="SECONDS",
+        help="a process that takes longer for a step, and longer than ever, has hung (default 120)",
+    )
+    add("--only", help=argparse.SUPPRESS)  # one of the runs, in a process of its own
+
+
+def run(options: Namespace) -> int:
+    from nnclassroom.experiment import page as experiment_page
+    from nnclassroom.experiment import plan as experiment
+    from nnclassroom.experiment import runs
+    from nncourse.parallel.launch import start
+
+    if options.only:
+        work = functools.partial(runs.run_here, options.out, options.only)
+        return start.run([*PROGRAM, *options.arguments], None, options.patience, work)
+    start.refuse_patience(options.patience)
+    height, _, width = options.size.partition("x")
+    if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):
+        raise CourseError(f"wanted --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")
+    names = "network", "runs", "epochs", "batch_size", "learning_rate", "images", "seed", "cpu_steps", "send", "pause"
+    sides = {"height": int(height), "width": int(width)}
+    plan = experiment.Plan(**{name: getattr(options, name) for name in names}, **sides)
+    wanted = experiment.parsed_devices(options.devices)
+    begin = functools.partial(runs.begin, plan.network, patience=options.patience)
+    status = runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True))
+    if status:
+        return status
+    page = options.out / "experiment.html"
+    experiment_page.write(page, plan, runs.results_in(options.out, plan, wanted))
+    print(f"experiment: {page}")
+    return 0

@@ -1,0 +1,38 @@
+"""`nncourse grade`: mark what a class handed in."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from nnclassroom.arguments import whole
+
+
+def add_options(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folders", nargs="+", type=Path, metavar="FOLDER", help="my_kernels/, a .zip, or a class of them")
+    add("--out", type=Path, required=True, metavar="MARKS.CSV")
+    add("--weights", type=Path, metavar="WEIGHTS.TOML", help="points by notebook and by exercise")
+    add("--seed", type=whole, help="of what is tried (default: at random, and written into the marks)")
+    add("--jobs", type=whole, default=2, help="texts judged at a time (default 2)")
+    add("--exercises", type=Path, metavar="EXAM.TOML", help="mark this examination, not the course")
+    add("--overrides", type=Path, metavar="CSV", help="student, exercise, points, reason")
+    add("--no-sandbox", action="store_true", help="run the texts with your own rights")
+
+
+def run(options: Namespace) -> int:
+    from nnclassroom.marking import grade
+
+    if options.no_sandbox:
+        print("--no-sandbox: every text runs with your rights, and could write its own marks")
+    grade.grade(
+        options.folders,
+        options.out,
+        options.weights,
+        options.seed,
+        options.jobs,
+        options.exercises,
+        options.overrides,
+        not options.no_sandbox,
+        say=lambda line: print(line, flush=True),
+    )
+    print(f"marks: {options.out}")
+    return 0

@@ -1,0 +1,22 @@
+"""`nncourse handout`: what students get, in one .zip."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from nncourse import language
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, metavar="COURSE.ZIP")
+    parser.add_argument(
+        "--language", default=language.current(), help="of the notebooks, such as en (default %(default)s)"
+    )
+    parser.add_argument("--notebooks-only", action="store_true", help="for a shared installation of the course")
+    parser.add_argument("--exam", type=Path, metavar="EXAM.TOML", help="an examination: its questions alone")
+
+
+def run(options: Namespace) -> int:
+    from nnclassroom.handing_out import handout
+
+    print(handout.write(options.out, options.language, options.notebooks_only, options.exam))
+    return 0

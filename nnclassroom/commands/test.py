@@ -1,0 +1,47 @@
+"""`nncourse test`: a saved network's results on data."""
+
+import functools
+from argparse import ArgumentParser, Namespace
+
+from nnclassroom.commands import networks
+
+
+def add_options(parser: ArgumentParser) -> None:
+    networks.add_options(parser)
+
+
+def run(options: Namespace) -> int:
+    return networks.together(options, test)
+
+
+def test(options: Namespace, heart) -> int:
+    """Print cost and metrics; the exit status."""
+    from nncourse import datasets
+    from nncourse.model import files, metrics
+    from nncourse.model.training import evaluate
+
+    model = files.load(options.model)
+    backend = networks.backend_for(options)
+    sizes = model.network.sizes
+    part = "test" if options.dataset in datasets.MNIST_SETS else "train"  # all else comes in one part
+    load = functools.partial(datasets.load, options.dataset, inputs=sizes[0], outputs=sizes[-1], part=part)
+    group, data = networks.joined(backend.device, heart, load)
+    X = model.scaled(data.samples_for(model.network.input_shape))
+    M = metrics.confusion(model.network, X, data.Y, backend, group)
+    networks.say_backend(backend, options)
+    there = model.network.on(backend)
+    cost = evaluate(
+        there, backend.to_device(X), backend.to_device(data.Y), backend, group, heart.works if heart else None
+    )
+    if heart:
+        heart.rests()
+    print(f"{data.name}: {len(X)} samples, network {model.network.in_words}, cost {cost:.6g}")
+    classes = model.classes if len(model.classes) == len(M) else data.classes
+    if options.verbose:
+        print("confusion matrix (a row a class, a column a prediction):")
+        print("\n".join("  " + " ".join(f"{count:6d}" for count in row) for row in M))
+    print(metrics.report(M, classes))
+    if len(M) == 2:
+        values = metrics.precision(M)[1], metrics.recall(M)[1], metrics.f1(M)[1]
+        print(f"for {classes[1]}: precision {values[0]:.4f}, recall {values[1]:.4f}, F1 {values[2]:.4f}")
+    return 0

@@ -1,0 +1,179 @@
+"""`nncourse train`: train a network and save it."""
+
+import math
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from nnclassroom.arguments import number, whole
+from nnclassroom.commands import networks
+from nncourse.errors import CourseError, refuse_unwritable
+
+DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
+SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
+
+
+def add_options(parser: ArgumentParser) -> None:
+    networks.add_options(parser)
+    add = parser.add_argument
+    add("--layers", help="inputs and neurons a layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10")
+    add("--dropout", type=number, help="behind each hidden dense layer, the share that is left out")
+    add("--epochs", type=whole, default=100, help="default 100")
+    add("--batch-size", "--batch_number", "--batch_size", type=whole, help="of all processes together (default 10)")
+    add("--learning-rate", "--learning_rate", type=number, help="default: the optimizer's usual one, 0.1 for sgd")
+    add("--optimizer", help="how a step moves the parameters: sgd (default), adam, rmsprop or adagrad")
+    add("--momentum", type=number, help="of sgd, from 0 (default) up to 1: 0.9, for instance")
+    add("--beta", type=number, help="of rmsprop: how slowly its running mean fades (default 0.9)")
+    add("--beta1", type=number, help="of adam, for the gradients (default 0.9)")
+    add("--beta2", type=number, help="of adam, for their squares (default 0.999)")
+    add("--epsilon", type=number, help="added where an optimizer divides by a root (default 1e-8)")
+    add("--l2", type=number, help="weight decay λ, which is added to the gradient as λ W (default 0)")
+    add("--schedule", help=f"of the learning rate: {SCHEDULES} (default constant)")
+    add("--activation", help="of the hidden layers (default sigmoid), or one for each with weights: tanh,sigmoid")
+    add("--cost", help="mse (default), mae, binary_cross_entropy or categorical_cross_entropy")
+    add("--initialiser", help="xavier (default), he, normal or uniform")
+    add("--scaling", help="none, normalization or standardization (default)")
+    add("--validation", type=number, default=0.0, help="share of the samples kept out of training")
+    add("--resume", metavar="MODEL", help="go on training this model with its own layers, scaling, optimizer and rates")
+    add("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
+
+
+def run(options: Namespace) -> int:
+    return networks.together(options, train)
+
+
+def train(options: Namespace, heart) -> int:
+    """Train and save; the exit status."""
+    from nncourse import datasets, device
+    from nncourse.model import files, metrics, training
+    from nncourse.model.optimizers import make_schedule
+
+    resumed = files.load(options.resume) if options.resume else None
+    seed = options.seed if options.seed is not None else _count_of("seed", resumed)
+    if seed < 0:
+        raise CourseError(f"wanted a seed of at least 0, got {seed}")
+    network = _network(options, resumed, seed)
+    optimizer = _optimizer(options, resumed)
+    refuse_unwritable(Path(options.model), "the model")
+    files.refuse_text_form(network, optimizer, Path(options.model))
+    steps = {
+        "batch_size": _from(options, "batch_size", resumed, 10),
+        "learning_rate": _from(options, "learning_rate", resumed, optimizer.usual_rate),
+        "schedule": _from(options, "schedule", resumed, "constant"),
+        "seed": seed,
+    }
+    schedule = make_schedule(steps["schedule"], steps["learning_rate"])
+    backend = networks.backend_for(options)
+    sizes = {"inputs": network.sizes[0], "outputs": network.sizes[-1]}
+    group, data = networks.joined(backend.device, heart, lambda: datasets.load(options.dataset, **sizes))
+    data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
+    X = data.samples_for(network.input_shape)
+    scaling = resumed.scaling if resumed else datasets.fit_scaling(X, _chosen(options, "scaling"))
+    model = files.Model(network, scaling, data.classes, optimizer=optimizer)
+    networks.say_backend(backend, options)
+    print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
+    print(f"optimizer: {_in_words(optimizer)}, learning rate {steps['learning_rate']:g}, schedule {steps['schedule']}")
+    if group.size > 1:
+        from nncourse.parallel.launch import member
+
+        print(member.in_words(group, steps["batch_size"]))
+    X, before = model.scaled(X), _count_of("epochs", resumed)
+    held = (model.scaled(held_out.samples_for(network.input_shape)), held_out.Y) if held_out else None
+    more = {"validation": held, "epochs_done": before, "progress": options.verbose, "group": group}
+    more["synchronise"] = bool(network.statistics)
+    more |= {"on_rows": heart.works} if heart else {}
+    how = steps | {"schedule": schedule, "optimizer": optimizer} | more
+    history = training.train(network, X, data.Y, backend, epochs=options.epochs, **how)
+    if heart:
+        heart.rests()
+    if history.epochs and not any(map(math.isfinite, history.costs)):
+        raise CourseError(f"nothing was learnt, nothing is saved: {history.stopped}")
+    model.provenance = {
+        "dataset": data.name,
+        "samples": len(data.X),
+        "epochs": before + len(history.epochs),
+        **steps,
+        "backend": backend.name,
+        "processes": group.size,
+        "machine": device.describe(backend.device),
+        "versions": device.versions(),
+    }
+    if group.rank == 0:
+        note = "" if options.verbose or group.size > 1 else history.note  # several: said already
+        for line in filter(None, (note, history.stopped)):
+            print(f"nncourse: {line}", file=sys.stderr)
+        files.save(model, options.model)
+    if history.epochs:
+        last = history.epochs[-1]
+        on_held_out = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
+        print(f"cost {last.cost:.6g} after epoch {last.number}{on_held_out}; {history.seconds:.2f} s of training")
+    if group.size == 1 or not history.interrupted:  # else the others are waiting elsewhere
+        M = metrics.confusion(network, X, data.Y, backend, group)
+        print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
+    print(f"model: {options.model}")
+    return 130 if history.interrupted else 1 if history.stopped else 0
+
+
+def _network(options: Namespace, resumed, seed: int):
+    """The resumed model's network, or a new one that the options describe."""
+    from nncourse.model import words
+    from nncourse.model.network import make_network, refuse_other_layers
+
+    if resumed:
+        for name in (*DEFAULTS, "dropout"):
+            if getattr(options, name) is not None:
+                raise CourseError(f"--resume goes on with the model as it is: leave --{name} out")
+        if options.layers is not None:
+            refuse_other_layers(resumed.network, options.layers, f"--layers as in {options.resume}")
+        return resumed.network
+    if options.layers is None:
+        raise CourseError(f"wanted --layers, such as --layers {words.EXAMPLE} (inputs first), or --resume MODEL")
+    activation, cost, initialiser = (_chosen(options, name) for name in ("activation", "cost", "initialiser"))
+    names = activation.split(",")
+    layers = words.parsed(options.layers)
+    layers = layers if options.dropout is None else words.with_dropout(layers, options.dropout)
+    return make_network(layers, names if len(names) > 1 else names[0], cost, initialiser, seed)
+
+
+def _chosen(options: Namespace, name: str) -> str:
+    """An option of the network as given, or its default."""
+    given = getattr(options, name)
+    return DEFAULTS[name] if given is None else given
+
+
+def _optimizer(options: Namespace, resumed):
+    """The optimizer that the options ask for, or the resumed model's own one with its state."""
+    from nncourse.model.optimizers import make_optimizer
+
+    names = "optimizer", "momentum", "beta", "beta1", "beta2", "epsilon", "l2"
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if resumed:
+        for name in given:
+            raise CourseError(f"--resume goes on with the model as it is: leave --{name} out")
+        return resumed.optimizer
+    return make_optimizer(given.pop("optimizer", "sgd"), **given)
+
+
+def _in_words(optimizer) -> str:
+    """The optimizer and its options that are not the usual ones: "sgd with momentum 0.9 and l2 0.0001"."""
+    about, usual = optimizer.describe(), type(optimizer)().describe()
+    options = [f"{name} {value:g}" for name, value in about.items() if value != usual[name]]
+    return " with ".join(filter(None, (about["kind"], " and ".join(options))))
+
+
+def _from(options: Namespace, name: str, resumed, default):
+    """An option of training: as given, else from the resumed model, else the default."""
+    if (given := getattr(options, name)) is not None:
+        return given
+    known = resumed.provenance.get(name, default) if resumed else default
+    if type(known) is not type(default) and not (isinstance(known, int) and isinstance(default, float)):
+        raise CourseError(f"the model to resume says {name}: {known!r}; wanted a value such as {default!r}")
+    return known
+
+
+def _count_of(name: str, model) -> int:
+    """A whole number from the provenance of the resumed model, or 0."""
+    count = model.provenance.get(name, 0) if model else 0
+    if not isinstance(count, int) or count < 0:
+        raise CourseError(f"the model to resume says {name}: {count!r}; wanted a whole number of at least 0")
+    return count

@@ -1,0 +1,3 @@
+from . import engines as engines
+from . import report as report
+from . import speedup as speedup

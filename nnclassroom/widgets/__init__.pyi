@@ -1,0 +1,12 @@
+from . import digit_pad as digit_pad
+from . import downpour as downpour
+from . import filter_by_hand as filter_by_hand
+from . import laws as laws
+from . import playground as playground
+from . import race as race
+from .playground import taste as taste
+from .playground import taste_still as taste_still
+from .simple import activations as activations
+from .simple import descent as descent
+from .simple import neuron as neuron
+from .simple import threshold as threshold

@@ -1,0 +1,14 @@
+from . import files as files
+from . import metrics as metrics
+from .descriptions import words_of as words_of
+from .image_layers import Convolution as Convolution
+from .image_layers import GlobalAveragePool as GlobalAveragePool
+from .initialisers import initialised as initialised
+from .layers import Dense as Dense
+from .layers import Turn as Turn
+from .network import Network as Network
+from .residual import BatchNorm as BatchNorm
+from .residual import Residual as Residual
+from .resnet import from_torchvision as from_torchvision
+from .resnet import resnet as resnet
+from .resnet import to_torchvision as to_torchvision

@@ -1,0 +1,284 @@
+"""How parameters move along their gradient at the end of a step, and how the learning rate changes with the epochs.
+
+An optimizer works on the network's flat vector of parameters, all layers at once. What it remembers from step to step
+lies in `state`, by name, so that it is saved with the model, and training resumes exactly where it stopped.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from nncourse.calls import ADAM, Array, Calls
+from nncourse.errors import CourseError, refuse_unknown
+
+Schedule = Callable[[int], float]  # the learning rate of an epoch; the first epoch is 1
+
+
+class Optimizer(Protocol):
+    """What training asks of an optimizer. `steps` counts those that were taken."""
+
+    state: dict[str, Array]
+    steps: int
+
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        """The names of what it keeps in `state` from the first step on."""
+
+    @property
+    def usual_rate(self) -> float:
+        """The learning rate to take where none is given."""
+
+    def step(self, parameters: Array, gradient: Array, rate: float, backend: Calls) -> None:
+        """Move the parameters, a flat vector, in place. The gradient may be overwritten."""
+
+    def describe(self) -> dict[str, Any]:
+        """`kind` and the options that made it."""
+
+
+@dataclass(kw_only=True)
+class WithState:
+    """What the optimizers below have in common. Each adds its options, and move().
+
+    `kind` is its name on the command line, `memory` what it remembers, `rate` its usual learning rate.
+    `l2` is λ: G + λ W takes the place of G, for all parameters, biases included.
+    """
+
+    kind: ClassVar[str]
+    memory: ClassVar[tuple[str, ...]]
+    rate: ClassVar[float]
+
+    l2: float = 0.0
+    state: dict[str, Array] = field(default_factory=dict)
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in self.options.items():
+            _refuse_bad(name, value)
+
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        return self.memory
+
+    @property
+    def usual_rate(self) -> float:
+        return self.rate
+
+    @property
+    def options(self) -> dict[str, float]:
+        """What may be chosen; l2 last."""
+        own = [each.name for each in fields(self) if each.name not in ("l2", "state", "steps")]
+        return {name: getattr(self, name) for name in (*own, "l2")}
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.options}
+
+    def step(self, parameters: Array, gradient: Array, rate: float, backend: Calls) -> None:
+        self.steps += 1
+        if self.l2:
+            backend.l2_gradient(gradient, parameters, self.l2)
+        state = [remembered(self.state, name, parameters) for name in self.remembers]
+        self.move(parameters, gradient, state, rate, backend)
+
+    def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
+        """Move the parameters W, and the arrays that it remembers, in place."""
+        raise NotImplementedError
+
+
+@dataclass
+class SGD(WithState):
+    """Stochastic gradient descent: W ← W − η G. With momentum μ: V ← μ V + G, W ← W − η V."""
+
+    kind, memory, rate = "sgd", ("V",), 0.1
+
+    momentum: float = 0.0
+
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        return self.memory if self.momentum else ()
+
+    @property
+    def usual_rate(self) -> float:
+        return 0.01 if self.momentum else self.rate
+
+    @property
+    def is_plain(self) -> bool:
+        """True without momentum and L2: the update of Algorithm 1."""
+        return not (self.momentum or self.l2)
+
+    def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
+        if self.momentum:
+            backend.momentum_update(W, G, *state, rate, self.momentum)
+        else:
+            backend.sgd_update(W, G, rate)
+
+
+@dataclass
+class Adam(WithState):
+    """Adam (Kingma and Ba, 2015) with bias correction; see kernels/update.py."""
+
+    kind, memory, rate = "adam", ("M", "V"), 0.001
+
+    beta1: float = ADAM["beta1"]
+    beta2: float = ADAM["beta2"]
+    epsilon: float = ADAM["epsilon"]
+
+    def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
+        numbers = rate, 1 - self.beta1**self.steps, 1 - self.beta2**self.steps
+        own = {name: getattr(self, name) for name in ADAM}
+        if own == ADAM:  # adam_update is an exercise, in which the usual β and ε stand
+            backend.adam_update(W, G, *state, *numbers)
+        else:
+            backend.general_adam_update(W, G, *state, *numbers, *own.values())
+
+
+@dataclass
+class RMSProp(WithState):
+    """RMSProp (Hinton, 2012): V ← β V + (1 − β) G², W ← W − η G / (√V + ε)."""
+
+    kind, memory, rate = "rmsprop", ("V",), 0.001
+
+    beta: float = 0.9
+    epsilon: float = 1e-8
+
+    def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
+        backend.rmsprop_update(W, G, *state, rate, self.beta, self.epsilon)
+
+
+@dataclass
+class AdaGrad(WithState):
+    """AdaGrad (Duchi, Hazan and Singer, 2011): V ← V + G², W ← W − η G / (√V + ε)."""
+
+    kind, memory, rate = "adagrad", ("V",), 0.01
+
+    epsilon: float = 1e-8
+
+    def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
+        backend.adagrad_update(W, G, *state, rate, self.epsilon)
+
+
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {each.kind: each for each in (SGD, Adam, RMSProp, AdaGrad)}
+LIMITS = {"epsilon": (1e-30, math.inf), "l2": (0.0, math.inf)}  # the others are at least 0 and below 1
+
+
+def make_optimizer(kind: str, **options: float) -> Optimizer:
+    """make_optimizer("sgd", momentum=0.9); CourseError for an optimizer, an option or a value that there is not."""
+    refuse_unknown("an optimizer", kind, OPTIMIZERS)
+    known = OPTIMIZERS[kind]().describe()
+    for name in options:
+        if name not in known:
+            there = ", ".join(known.keys() - {"kind"})
+            raise CourseError(f"{name} is not for the optimizer {kind}: wanted {there}")
+    return OPTIMIZERS[kind](**options)
+
+
+def _refuse_bad(name: str, value: float) -> None:
+    least, below = LIMITS.get(name, (0.0, 1.0))
+    if not least <= value < below:
+        limit = "" if below == math.inf else f" and below {below:g}"
+        raise CourseError(f"wanted {name} of at least {least:g}{limit}, got {value}")
+
+
+def remembered(state: dict[str, Array], name: str, parameters: Array) -> Array:
+    """The array of that name in an optimizer's state: zeros like the parameters at first."""
+    if name not in state:
+        state[name] = np.zeros_like(parameters)  # of CuPy, if the parameters are CuPy's
+    return state[name]
+
+
+# ---- schedules
+
+
+def constant(rate: float) -> Schedule:
+    """The same learning rate in every epoch.
+
+    >>> constant(0.1)(7)
+    0.1
+    """
+    return lambda epoch: rate
+
+
+def step_decay(rate: float, epochs: int, factor: float) -> Schedule:
+    """η · factor^⌊(epoch − 1) / epochs⌋.
+
+    rate: η, of the first epochs.
+    epochs, factor: after every so many epochs the rate is times the factor.
+
+    Returns a function: the number of an epoch, from 1 on, to its rate.
+
+    >>> [step_decay(0.8, epochs=2, factor=0.5)(epoch) for epoch in (1, 2, 3)]
+    [0.8, 0.8, 0.4]
+    """
+    return lambda epoch: rate * factor ** ((epoch - 1) // epochs)
+
+
+def exponential_decay(rate: float, factor: float) -> Schedule:
+    """η · factor^(epoch − 1).
+
+    rate, factor: η, of the first epoch, and what the rate is multiplied by after each.
+
+    Returns a function: the number of an epoch, from 1 on, to its rate.
+
+    >>> [exponential_decay(0.8, factor=0.5)(epoch) for epoch in (1, 2, 3)]
+    [0.8, 0.4, 0.2]
+    """
+    return lambda epoch: rate * factor ** (epoch - 1)
+
+
+def cosine_decay(rate: float, epochs: int) -> Schedule:
+    """η (1 + cos(π (epoch − 1) / epochs)) / 2: down half a wave; after the last of the epochs it stays.
+
+    rate, epochs: η, of the first epoch, and how many there are.
+
+    Returns a function: the number of an epoch, from 1 on, to its rate.
+
+    >>> [round(cosine_decay(0.8, epochs=2)(epoch), 3) for epoch in (1, 2, 3)]
+    [0.8, 0.4, 0.4]
+    """
+    return lambda epoch: rate * (1 + math.cos(math.pi * (min(epoch, epochs) - 1) / epochs)) / 2
+
+
+def warm_up(rate: float, epochs: int) -> Schedule:
+    """η · epoch / epochs, from the first so many epochs on η: a large rate that would leap out at the start."""
+    return lambda epoch: rate * min(epoch, epochs) / epochs
+
+
+def make_schedule(text: str, rate: float) -> Schedule:
+    """A schedule from text: "constant", "step,10,0.5", "exponential,0.95", "cosine,30" or "warmup,5".
+
+    CourseError for any other.
+    """
+    kind, *numbers = text.split(",")
+    try:
+        match kind, numbers:
+            case "constant", []:
+                return constant(rate)
+            case "step", [epochs, factor]:
+                return step_decay(rate, _epochs(epochs), _factor(factor))
+            case "exponential", [factor]:
+                return exponential_decay(rate, _factor(factor))
+            case "cosine", [epochs]:
+                return cosine_decay(rate, _epochs(epochs))
+            case "warmup", [epochs]:
+                return warm_up(rate, _epochs(epochs))
+    except ValueError:
+        pass
+    wanted = (
+        "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
+        ", with epochs of at least 1 and a factor above 0 and up to 1"
+    )
+    raise CourseError(f"wanted a schedule, {wanted}; got {text!r}")
+
+
+def _epochs(text: str) -> int:
+    if (epochs := int(text)) < 1:
+        raise ValueError
+    return epochs
+
+
+def _factor(text: str) -> float:
+    if not 0 < (factor := float(text)) <= 1:
+        raise ValueError
+    return factor

@@ -1,0 +1,65 @@
+"""cuda_on_cpu alone: its README's example, its front door, and that it knows nothing of the course."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cuda_on_cpu
+from cuda_on_cpu import CudaSource, UserError, launch, why_no_nvrtc, why_not
+
+FOLDER = Path(cuda_on_cpu.__file__).parent
+ADD = CudaSource(
+    'extern "C" __global__ void add(float* a, int n) { if (threadIdx.x < n) a[threadIdx.x] += 1; }', "a.cu"
+)
+
+
+@pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
+def test_the_readme_does_what_it_says(tmp_path):
+    """In a process that can import nothing of the course."""
+    _, example, _ = (FOLDER / "README.md").read_text("utf-8").replace("```python", "```").split("```")
+    alone = "import sys; sys.modules.update(dict.fromkeys(('nncourse', 'nnclassroom')))\n"
+    (tmp_path / "cuda_on_cpu").symlink_to(FOLDER)
+    done = subprocess.run([sys.executable, "-c", alone + example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *compiled, sums, kind, sentence = done.stdout.splitlines()
+    assert sums == "[100. 100. 100.]" and kind == "race 7"
+    assert sentence.startswith("row_sums.cu:7: row_sums: thread (1, 0, 0) and thread (0, 0, 0) ")
+    assert "is a __syncthreads() missing?" in sentence
+    assert len(compiled) == (why_no_nvrtc() is None)
+    assert all(line.endswith(" registers a thread") for line in compiled)
+
+
+def test_the_front_door_has_all_that_the_readme_names():
+    text = (FOLDER / "README.md").read_text("utf-8")
+    assert all(f"`{name}" in text or f"`{name}(" in text for name in cuda_on_cpu.PUBLIC)
+    assert all(callable(getattr(cuda_on_cpu, name)) for name in cuda_on_cpu.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'lunch'"):
+        cuda_on_cpu.lunch  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "arguments", "said"),
+    [
+        ((1,), (8,), (np.zeros(8), 8), "wanted float32 for float* a, got float64"),
+        ((1,), (8,), (np.zeros((8, 2), np.float32)[:, 0], 8), "wanted contiguous numbers for a"),
+        ((1,), (8,), (np.zeros(8, np.float32),), "wanted 2 arguments"),
+        ((1,), (8,), (np.zeros(8, np.float32), 0.5), "wanted a whole number"),
+        ((1,), (2048,), (np.zeros(8, np.float32), 8), "wanted block x from 1 to 1024"),
+    ],
+)
+def test_what_does_not_fit_a_kernel_is_refused(grid, block, arguments, said):
+    with pytest.raises(UserError, match="^a.cu: add: ") as caught:
+        launch(ADD, "add", grid, block, arguments)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_message_names_the_course():
+    for file in FOLDER.glob("*.py"):
+        tree = ast.parse(file.read_text("utf-8"))
+        told = [node for node in ast.walk(tree) if isinstance(node, ast.Raise | ast.Return | ast.Dict)]
+        words = " ".join(ast.unparse(node) for node in told)
+        assert "course" not in words and "notebook" not in words, file.name
