@@ -39,6 +39,8 @@ THE_OTHERS = $$(.venv/bin/python -m nnclassroom.exercises.hints 1)
 
 test test-full test-release: export NNCOURSE_MY_KERNELS = $(CURDIR)/build/no_kernels
 test test-full test-release: export OMP_NUM_THREADS = 1
+# Hundreds of processes start, which otherwise would all compile the package and the tests anew.
+test test-full test-release: export PYTHONDONTWRITEBYTECODE =
 
 test: setup style
 	$(PYTEST) --tier quick $(CHOSEN) $(NBVAL) $(ARGS)

@@ -12,12 +12,12 @@ from book import kernel_pictures
 from book.files import Tree
 from book.markdown import figure, of_docstring, plain, table
 from nnclassroom.exercises.catalogue import EXERCISES
-from nnclassroom.exercises.hints import exercises, text_of
+from nnclassroom.exercises.hints import exercises, file_of, text_of
 from nncourse.catalogue import TOPICS, epoch_topics
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import CudaKernel, Kernel
-from nncourse.kernels.operation import Operation, file_of
+from nncourse.kernels.operation import Operation
 
 FOLDER = "reference"
 DRAWN_BY = (

@@ -18,6 +18,7 @@
 namespace cuda_on_cpu {
 inline void watch_memory() {}
 inline void forget_memory() {}
+inline int64_t bytes_of_records() { return 0; }
 inline void send_records() {}
 inline int64_t bytes_of_cells() { return 0; }
 void settle() {}
@@ -153,9 +154,10 @@ struct Record {  // as RECORD in trace.py
 static Record* records;
 static int64_t record_count, record_space;
 
+inline int64_t bytes_of_records() { return launch.most_records ? record_count * sizeof *records : 0; }
+
 inline void send_records() {
     if (!launch.most_records) return;
-    send(&record_count, sizeof record_count);
     send(records, record_count * sizeof *records);
     record_count = 0;
 }

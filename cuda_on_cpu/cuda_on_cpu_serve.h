@@ -1,5 +1,6 @@
-// The protocol between emulate.py and this program: requests arrive on stdin, answers go to stdout; printed output of
-// kernels and AddressSanitizer's reports go to stderr. After a failure the program exits, and emulate.py restarts it.
+// The protocol between emulate.py and this program, a child as processes.py describes it: requests arrive on stdin,
+// answers go to stdout; printed output of kernels and AddressSanitizer's reports go to stderr. After a failure the
+// program exits, and emulate.py restarts it.
 #pragma once
 
 namespace cuda_on_cpu {
@@ -28,8 +29,19 @@ inline void send(const void* data, size_t bytes) {
     if (fwrite(data, 1, bytes, stdout) != bytes) _exit(4);
 }
 
-inline void answer(int32_t outcome, int32_t line, const char* text, int32_t length) {
-    const int32_t head[3] = {outcome, line, length};
+// A message of Python's multiprocessing.connection begins with its length: 4 bytes, the highest first; above 2 GiB
+// they are -1, and 8 more follow.
+inline void send_length(uint64_t length) {
+    unsigned char head[12] = {0xff, 0xff, 0xff, 0xff};
+    for (int i = 0; i < 8; i++) head[4 + i] = length >> (56 - 8 * i);
+    if (length < 0x80000000u) send(head + 8, 4);
+    else send(head, 12);
+}
+
+// An answer: its outcome, a line of the .cu text, and the bytes of `text`. Of the latter `more` are still to be sent.
+inline void answer(int32_t outcome, int32_t line, const char* text, int32_t length, int64_t more = 0) {
+    const int32_t head[2] = {outcome, line};
+    send_length(sizeof head + length + more);
     send(head, sizeof head);
     send(text, length);
 }
@@ -220,9 +232,12 @@ inline bool receive_constant() {
 
 void watch_memory();  // see cuda_on_cpu_races.h
 void forget_memory();
+int64_t bytes_of_records();
 void send_records();
 
 inline bool receive_launch() {
+    unsigned char length[12];  // which the request tells too
+    if (!receive(length, 4) || (length[0] == 0xff && !receive(length + 4, 8))) return false;
     if (!receive(&launch, sizeof launch)) return false;
     if (launch.arguments > MOST_ARGUMENTS) fail("too many", 0, "arguments=%d", MOST_ARGUMENTS);
     for (int i = 0; i < launch.arguments; i++)
@@ -267,7 +282,10 @@ inline int serve() {
         look_at_limits(0);  // a fast kernel may have ended between two looks
         forget_memory();
         check_constants();
-        answer(DONE, 0, "", 0);
+        int64_t bytes = bytes_of_records();
+        for (int i = 0; i < launch.arguments; i++)
+            if (arguments[i].written) bytes += arguments[i].bytes;
+        answer(DONE, 0, "", 0, bytes);
         for (int i = 0; i < launch.arguments; i++)
             if (arguments[i].written) send(buffers[i], arguments[i].bytes);
         send_records();

@@ -30,9 +30,8 @@ ORDERS = ("forward", "reverse", "shuffled")
 LAUNCH = struct.Struct("=3i I 3I 3I q d q q")
 ARGUMENT = struct.Struct("=48s q 3i 4x")
 CONSTANT = struct.Struct("=q q")
-ANSWER = struct.Struct("=3i")
+ANSWER = struct.Struct("=2i")
 DONE, FAILED = range(2)
-COUNT = struct.Struct("=q")
 
 # Separates the two parts of the child's stderr: the kernels' printed output, then AddressSanitizer's report.
 REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
@@ -188,28 +187,23 @@ def _child(source: CudaSource, races: bool, sandbox: tuple[str, ...], pid: int) 
 
 def _converse(child: Child, request: list[bytes], written: list[np.ndarray], recording: bool) -> np.ndarray:
     """Send a request, wait for the answer, and copy back the arrays in `written`. Returns the recorded accesses."""
-    outcome, line, text = FAILED, 0, ""
+    outcome, line, place, answer = FAILED, 0, 0, b""
     try:
-        child.process.stdin.write(b"".join(request))
-        child.process.stdin.flush()
-        outcome, line, length = ANSWER.unpack(_read(child, ANSWER.size))
-        text = _read(child, length).decode(errors="replace")
-    except (BrokenPipeError, EOFError):
+        child.connection.send_bytes(b"".join(request))
+        child.connection.poll(None)
+        answer = child.connection.recv_bytes()
+        outcome, line = ANSWER.unpack_from(answer)
+        place = ANSWER.size
+    except (EOFError, OSError):
         pass  # it ended without an answer
     if outcome != DONE:
         child.process.wait()  # so that its report is complete
+        text = answer[place:].decode(errors="replace")
         raise _ChildError(line, text, "".join(REPORT_START.split(child.stderr())[1:]))
     for array in written:
-        array.reshape(-1).view(np.uint8)[:] = np.frombuffer(_read(child, array.nbytes), np.uint8)
-    count = COUNT.unpack(_read(child, COUNT.size))[0] if recording else 0
-    return np.frombuffer(_read(child, count * RECORD.itemsize), RECORD)
-
-
-def _read(child: Child, size: int) -> bytes:
-    data = child.process.stdout.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
+        array.reshape(-1).view(np.uint8)[:] = np.frombuffer(answer, np.uint8, array.nbytes, place)
+        place += array.nbytes
+    return np.frombuffer(answer, RECORD, offset=place) if recording else np.empty(0, RECORD)
 
 
 def _show_printed(child: Child) -> None:

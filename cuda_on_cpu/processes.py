@@ -1,32 +1,46 @@
-"""A persistent child process that answers requests through pipes.
+"""A child: a process that does something for this one, and whose crash or endless loop cannot affect this one.
 
-A crash or hang in the child cannot affect this process. Used by worker.py and cuda_on_cpu/emulate.py.
+- Group: a child leads a process group of its own, which ends with it: also what it has started itself.
+- Messages: whole ones of bytes, by `connection` (multiprocessing.connection), which is the child's standard input and
+  output. What a text to be judged has sent is never unpickled: recv_bytes() and JSON. Only a child that runs no such
+  text itself may be sent objects by send().
+- Time: connection.poll(seconds) waits for an answer. A message that has begun must not pause for more than PAUSE.
+- Crash: EOFError or ConnectionError instead of an answer; then process.wait() is its status, stderr() its last words.
+- End: end() kills it; so do garbage collection, the end of Python, and any exception in a conversation().
+
+The emulator's programs, the worker, the process of an answer and its nursery are children. CONTRIBUTING.md names the
+processes that are none, and why.
 """
 
 import contextlib
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import BinaryIO
+
+PAUSE = 10  # seconds
 
 
 class Child:
-    """A running child process. It is killed when this object is garbage-collected or Python exits.
-
-    It leads a process group of its own, which ends with it: also what it has started itself.
-    """
+    """A running child process; see above. `options` are those of subprocess.Popen."""
 
     def __init__(self, command: list, **options):
         self.lock = threading.Lock()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
-        self.process = subprocess.Popen(command, bufsize=1 << 20, start_new_session=True, **pipes, **options)
-        weakref.finalize(self, _end, self.process, self.errors, os.getpid())
+        self.connection, theirs = pipe()
+        with theirs, open(_descriptor_of(theirs), "rb", 0) as end:
+            usual = {"stdin": end, "stdout": end, "stderr": self.errors, "start_new_session": True}
+            self.process = subprocess.Popen(command, **(usual | options))
+        weakref.finalize(self, _end, self.process, self.connection, self.errors, os.getpid())
 
     def stderr(self) -> str:
         """What the child has written to stderr. It must not be writing: see written_to()."""
@@ -35,6 +49,39 @@ class Child:
     def end(self) -> None:
         """Kill the child's process group and wait until the child has ended, so that it writes no more."""
         kill_group(self.process)
+
+
+def pipe() -> tuple[Connection, Connection]:
+    """Both ends of a connection: for this process, which waits no longer than PAUSE within a message, and a child."""
+    here, there = Pipe()
+    if os.name == "posix":
+        with socket.socket(fileno=os.dup(here.fileno())) as own:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PAUSE, 0))
+    return here, there
+
+
+def to_parent() -> Connection:
+    """In a child that is Python: the connection to its parent. Standard input is then empty, output goes to stderr."""
+    own = os.dup(0)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    if sys.platform == "win32":
+        import msvcrt
+        from multiprocessing.connection import PipeConnection
+
+        return PipeConnection(msvcrt.get_osfhandle(own))
+    return Connection(own)
+
+
+def _descriptor_of(end: Connection) -> int:
+    """A new descriptor of a connection's end."""
+    if sys.platform == "win32":
+        import msvcrt
+        from multiprocessing.reduction import duplicate
+
+        return msvcrt.open_osfhandle(duplicate(end.fileno()), 0)
+    return os.dup(end.fileno())
 
 
 def written_to(descriptor: int, most: int = sys.maxsize) -> str:
@@ -77,10 +124,9 @@ def kill_group(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def _end(process: subprocess.Popen, errors: BinaryIO, owner: int) -> None:
+def _end(process: subprocess.Popen, connection: Connection, errors: BinaryIO, owner: int) -> None:
     """Finalizer of Child. It also runs in forked processes, which must not kill the child: only its `owner` does."""
     if os.getpid() == owner and process.returncode is None:  # else the number may belong to another process by now
         kill_group(process)
-    for pipe in (process.stdin, process.stdout, errors):
-        with contextlib.suppress(OSError):  # closing flushes: fails if the child ended before it read a request
-            pipe.close()
+    connection.close()
+    errors.close()

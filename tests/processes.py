@@ -6,6 +6,7 @@ The function takes the group, then the arguments. What it returns or raises in e
 As a program, this file is one of the processes.
 """
 
+import contextlib
 import importlib
 import pickle
 import sys
@@ -16,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from nncourse import device
@@ -54,6 +56,25 @@ def until(happened: Callable[[], Any], patience: float = 60.0) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+def is_running(process: int) -> bool:
+    """Whether there is such a process; not if it has ended and nobody has asked for its status yet."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def with_variable(name: str, value: Any) -> dict[psutil.Process, dict[str, str]]:
+    """The running processes whose environment holds a variable with this value, and their environments."""
+    found = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            environment = process.environ()
+            if environment.get(name) == str(value) and process.status() != psutil.STATUS_ZOMBIE:
+                found[process] = environment
+    return found
 
 
 def skip_without_mpi() -> None:

@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from processes import with_variable
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel", "squeue", "setpriv")
 FINISHED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
 # Debian puts the daemons where only root looks.
@@ -137,12 +139,7 @@ class Cluster:
 
 def processes_of(number: str) -> list[int]:
     """The processes of a job on this machine: Slurm leaves the job's number in their environment."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if f"SLURM_JOB_ID={number}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-    return found
+    return [process.pid for process in with_variable("SLURM_JOB_ID", number)]
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """What the emulator watches: every memory, every barrier, values never set; and faults told by kind and facts."""
 
-import os
 import pickle
 import re
 import shutil
@@ -8,10 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import is_running, until
 
 from cuda_on_cpu import emulate
 from cuda_on_cpu.emulate import ORDERS, EmulationError
@@ -403,25 +402,12 @@ def test_the_sandbox_is_put_before_compiler_and_program(tmp_path, monkeypatch):
 def test_what_a_child_started_ends_with_it(tmp_path):
     from cuda_on_cpu.processes import Child
 
-    text = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
+    text = "from cuda_on_cpu.processes import to_parent; import subprocess, time; parent = to_parent(); "
+    text += "parent.send(subprocess.Popen(['sleep', '60']).pid); time.sleep(60)"
     child = Child([sys.executable, "-c", text])
-    grandchild = int(child.process.stdout.readline())
+    grandchild = child.connection.recv()
     child.end()
-    assert ended_within(grandchild, 5)
-
-
-def ended_within(process: int, seconds: float) -> bool:
-    """Whether a process of another parent ends within that time; one that has ended may still be listed."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.05)
-    os.kill(process, signal.SIGKILL)
-    return False
+    assert until(lambda: not is_running(grandchild), 5)
 
 
 def test_an_emulated_kernel_ends_with_the_process_that_launched_it():
@@ -441,7 +427,7 @@ launch(source, "f", (1,), (1,), [np.zeros(1, np.float32), 1], time_limit=60)
     time.sleep(0.3)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    assert ended_within(child, 20)
+    assert until(lambda: not is_running(child), 20)
 
 
 def test_every_kind_has_its_words():

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import is_running, until
 
 from nnclassroom.notebook import engines
 from nncourse.errors import CourseError
@@ -27,21 +28,8 @@ def two():
     engines.stop()
 
 
-def alive(process: int) -> bool:
-    """Whether a process is there and no zombie."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def gone(processes: list[int], patience: float) -> bool:
-    end = time.monotonic() + patience
-    while any(map(alive, processes)):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
+    return until(lambda: not any(map(is_running, processes)), patience)
 
 
 def test_each_rank_s_output_has_its_label(two, capsys):
@@ -115,16 +103,14 @@ def test_a_stop_ends_them(two, capsys):
 @needs_mpi
 @pytest.mark.full
 def test_they_end_with_a_notebook_that_is_killed():
-    code = (
-        "from nnclassroom import engines\ntwo = engines.start(2)\ntwo.run('import os; print(os.getpid())')\n"
-    )
+    code = "from nnclassroom import engines\ntwo = engines.start(2)\ntwo.run('import os; print(os.getpid())')\n"
     code += "two._cluster and print('controller', two._cluster.controller.pid, flush=True)\nimport time; time.sleep(99)"
     places = os.pathsep.join([str(ROOT), *filter(None, sys.path)])  # ipyparallel may be anywhere
     environment = os.environ | {"PYTHONPATH": places, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as notebook:
         lines = [notebook.stdout.readline() for _ in range(4)]
         processes = [int(line.split()[-1]) for line in lines[1:]]
-        assert all(map(alive, processes))
+        assert all(map(is_running, processes))
         notebook.send_signal(signal.SIGKILL)
         assert gone(processes, 8)
 

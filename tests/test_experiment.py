@@ -1,19 +1,17 @@
 """The thesis's experiment: what is run, what is computed from it, the page, and all of it once at tiny size."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import MPI
+from processes import MPI, until, with_variable
 
 from nnclassroom import commands
 from nnclassroom.experiment import numbers, runs
@@ -307,7 +305,6 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
     assert len(runs.results_in(folder, more, [CPU])) == 4
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, ["nncourse: interrupted"]), (signal.SIGKILL, [])])
 @pytest.mark.full
 def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path, number, words):
@@ -317,33 +314,19 @@ def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path
     with open(tmp_path / "err", "w+") as err:
         process = subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=err)
         try:
-            wait_until(lambda: len(those_of(tmp_path, used=2)) == 1)  # the run has started, and computes
+            assert until(lambda: len(those_of(tmp_path, used=2)) == 1)  # the run has started, and computes
             process.send_signal(number)
             assert process.wait(60) == (130 if words else -number)
-            wait_until(lambda: not those_of(tmp_path))
+            assert until(lambda: not those_of(tmp_path))
         finally:
             process.kill()
     assert [line for line in (tmp_path / "err").read_text().splitlines() if line.startswith("nncourse")] == words
     assert not list((tmp_path / "new" / "runs").iterdir())
 
 
-def wait_until(happened, patience=60):
-    end = time.monotonic() + patience
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def those_of(folder, used=0):
     """The processes that a test has started and that have not ended, and have used so many seconds of a processor."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            times = (each / "stat").read_text().rpartition(")")[2].split()[11:13]
-            seconds = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
-            if f"NNCOURSE_TEST={folder}".encode() in (each / "environ").read_bytes() and seconds >= used:
-                found.append(each.name)
-    return found
+    return [each for each in with_variable("NNCOURSE_TEST", folder) if sum(each.cpu_times()[:2]) >= used]
 
 
 def test_a_run_without_a_result_ends_the_experiment_in_one_line(tmp_path):

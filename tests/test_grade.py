@@ -229,15 +229,18 @@ def test_what_breaks_a_judge_or_never_ends_costs_nobody_else_a_mark(tmp_path):
     assert any("once more, alone" in line for line in said)
 
 
-def test_a_judge_whose_process_dies_is_a_crash_of_that_text(monkeypatch):
-    """Not only the worker may end: the process that asks it may be killed too, for want of memory."""
-    tasks = {"k": queue.Task("sigmoid", "numpy", SIGMOID, None)}
-    monkeypatch.setattr(queue, "_serve", _dies)
-    assert [(key, judged.kind) for key, judged in queue._run(tasks, queue.Terms(1, "", "cpu"), 1)] == [("k", "crash")]
+def test_a_worker_that_is_killed_is_a_crash_of_that_text(monkeypatch):
+    """For want of memory, for instance. The next text has a new worker."""
+    tasks = {str(n): queue.Task("sigmoid", "numpy", f"{SIGMOID}#{n}", None) for n in range(3)}
+    monkeypatch.setattr(queue.kept_kernels, "check", _dies_at_the_second)
+    kinds = {key: judged.kind for key, judged in queue._run(tasks, queue.Terms(1, "", "cpu"), 2)}
+    assert kinds == {"0": "open", "1": "crash", "2": "open"}
 
 
-def _dies(pipe, terms):
-    os._exit(9)
+def _dies_at_the_second(operation, kernel, text, *_):
+    if text.endswith("#1"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return verdict.Verdict(operation, kernel, "open")
 
 
 def test_a_record_is_a_claim_and_is_not_believed(tmp_path):

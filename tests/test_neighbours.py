@@ -39,17 +39,13 @@ def test_times_one_after_the_other_are_one():
     assert neighbours.together([]) == Load()
 
 
-def test_the_machine_is_read(tmp_path):
-    stat = tmp_path / "stat"
-    stat.write_text("cpu  100 20 30 4000 500 6 7 8 90 1\ncpu0 1 2 3\n")
-    seen = neighbours.look(stat)
-    assert seen.machine == (100 + 20 + 30 + 6 + 7 + 8) / os.sysconf("SC_CLK_TCK")  # not idle, not waiting, guests once
-    stat.write_text("")
-    assert neighbours.look(stat) is None and neighbours.look(tmp_path / "gone") is None
-    assert neighbours.since(None) == Load()
+def test_neither_idle_cores_nor_guests_are_work(monkeypatch):
+    work = SimpleNamespace(user=100, nice=20, system=30, irq=6, softirq=7, steal=8)
+    idle = {"idle": 4000, "iowait": 500, "guest": 90, "guest_nice": 1}
+    monkeypatch.setattr(neighbours.psutil, "cpu_times", lambda: SimpleNamespace(**vars(work), **idle))
+    assert neighbours.look().machine == sum(vars(work).values())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc/stat is Linux's")
 def test_the_work_of_another_process_is_seen():
     before = neighbours.look()
     code = "import time\nwhile time.process_time() < 1: pass"

@@ -5,6 +5,7 @@ import pytest
 
 from cuda_on_cpu import emulate
 from cuda_on_cpu.source import CudaSource
+from nnclassroom.exercises.hints import file_of
 from nnclassroom.exercises.nb06 import algorithm_1
 from nnclassroom.exercises.nb12 import all_reduce
 from nnclassroom.judge import check
@@ -13,7 +14,7 @@ from nncourse.errors import CourseError
 from nncourse.kernels import contract
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.kernel import CudaKernel
-from nncourse.kernels.operation import Operation, file_of
+from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 from tests.tiers import many
 

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
+from cuda_on_cpu import processes
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.judge import answer, check
 from nnclassroom.judge.verdict import WORDS, Verdict, words_of
@@ -113,18 +115,37 @@ def test_a_limit_counts_what_is_computed(monkeypatch):
     assert verdict.kind == "time limit" and "within 0.5 s" in verdict.line
 
 
+def test_a_message_that_is_begun_must_go_on(monkeypatch):
+    monkeypatch.setattr(processes, "PAUSE", 1)
+    text = """
+import os, stat, time
+def sigmoid(z):
+    for descriptor in range(3, 100):
+        try:
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.write(descriptor, bytes([0, 0, 1, 0, 123]))
+        except OSError:
+            pass
+    time.sleep(60)
+"""
+    started = time.monotonic()
+    with answer.TextProcess(find("sigmoid"), "numpy", text, 20.0) as process:
+        assert "broke off" in str(check.judge(find("sigmoid"), "numpy", process.run, "cpu"))
+    assert time.monotonic() - started < 20
+
+
 def test_the_nursery_may_be_ended():
     judged(SIGMOID)
     nursery = answer._nursery(os.getpid())
-    nursery.popen.send_signal(signal.SIGKILL)
-    nursery.popen.wait()
+    nursery.child.process.send_signal(signal.SIGKILL)
+    nursery.child.process.wait()
     assert judged(SIGMOID)
 
 
 def test_nothing_goes_on_after_the_verdict():
     started = time.monotonic()
     judged("import time\ndef sigmoid(z):\n    while True:\n        time.sleep(0.01)\n", seconds=0.3)
-    below = answer._used_below(answer._nursery(os.getpid()).popen.pid)
+    below = psutil.Process(answer._nursery(os.getpid()).child.process.pid).children()
     assert below == [], "no child of the nursery is left"
     assert time.monotonic() - started < 30
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from figures import fits_on_its_page, png
+from processes import is_running, until
 
 from nnclassroom import recorded_words
 from nnclassroom.exercises.catalogue import find
@@ -40,14 +41,6 @@ def waits(group, folder: str) -> None:
     time.sleep(100)
 
 
-def is_running(pid: int) -> bool:
-    """Not if it has ended and nobody has asked for its status yet."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
-
-
 @NEEDS_MPI
 @pytest.mark.full
 def test_a_member_that_fails_is_named_and_one_that_never_ends_is_stopped(tmp_path):
@@ -62,10 +55,7 @@ def test_a_member_that_fails_is_named_and_one_that_never_ends_is_stopped(tmp_pat
         if len(pids) == 2:
             break
     assert len(pids) == 2
-    end = time.monotonic() + 5
-    while any(map(is_running, pids)):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    assert until(lambda: not any(map(is_running, pids)), 5)
     with pytest.raises(CourseError, match="from 1 to"):
         together(fails, 0, why="")
 

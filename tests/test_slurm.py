@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import socket
 import stat
 import sys
@@ -16,7 +15,7 @@ import nbformat
 import numpy as np
 import pytest
 import slurm_cluster
-from processes import MPI, until
+from processes import MPI, until, with_variable
 
 from nnclassroom.exercises import kept_kernels
 from nncourse import device
@@ -246,9 +245,9 @@ def test_a_task_that_is_killed_ends_the_job(slurm, course):
     number = slurm.submit(PARALLEL, *ENDLESS, cwd=course, DATASET="xor", BACKEND="numpy")
     log = course / f"nncourse-parallel-{number}.log"
     assert until(lambda: log.exists() and "train together" in log.read_text()), log.read_text()
-    variables = {each: Path(f"/proc/{each}/environ").read_text() for each in slurm_cluster.processes_of(number)}
-    (member,) = (each for each, text in variables.items() if "NNCOURSE_MEMBER" in text and "SLURM_PROCID=1" in text)
-    os.kill(member, signal.SIGKILL)
+    variables = with_variable("SLURM_JOB_ID", number)
+    (member,) = (each for each, seen in variables.items() if "NNCOURSE_MEMBER" in seen and seen["SLURM_PROCID"] == "1")
+    member.kill()
     assert slurm.wait(number, patience=10)["ExitCode"] == "1:0"
     (line,) = (line for line in log.read_text().splitlines() if line.startswith("nncourse: "))
     assert line.startswith(f"nncourse: rank 1: process {member} on ") and "was killed by SIGKILL" in line

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
-from processes import MPI, until
+from processes import MPI, until, with_variable
 
 from nncourse.errors import CourseError
 from nncourse.model import files
@@ -35,22 +37,16 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NNCOURSE_TEST": str(folder), **more}
 
 
-def processes_of(folder: Path) -> dict[int, dict[str, str]]:
-    """The processes that a test has started, and what they have inherited: environments by process."""
-    found = {}
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (each / "environ").read_bytes().decode(errors="replace").split("\0")
-            if f"NNCOURSE_TEST={folder}" in words and (each / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                found[int(each.name)] = dict(word.partition("=")[::2] for word in words)
-    return found
+def processes_of(folder: Path) -> dict[psutil.Process, dict[str, str]]:
+    """The processes that a test has started, and their environments."""
+    return with_variable("NNCOURSE_TEST", folder)
 
 
 def member(folder: Path, rank: int) -> int:
     """The process that learns as this rank."""
     for process, variables in processes_of(folder).items():
         if heartbeat.VARIABLE in variables and world.told(variables).rank == rank:
-            return process
+            return process.pid
     raise AssertionError(f"rank {rank} is not there")
 
 
@@ -101,9 +97,7 @@ def test_a_killed_process_ends_all_of_them(tmp_path):
 @MPI
 def test_where_a_guard_is_killed_its_rank_is_named(tmp_path):
     with training(tmp_path) as process:
-        os.kill(
-            int(Path(f"/proc/{member(tmp_path, 1)}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
-        )
+        psutil.Process(member(tmp_path, 1)).parent().kill()
         status, line = ends_in_time(process, tmp_path)
     assert (status, line) == (1, "nncourse: rank 1: the process that looked after it has ended; was it killed?")
 
@@ -246,12 +240,11 @@ def test_whoever_is_killed_none_is_left(tmp_path, number):
 @MPI
 def test_where_the_launcher_is_killed_none_is_left(tmp_path):
     with training(tmp_path) as process:
-        commands = {number: Path(f"/proc/{number}/cmdline").read_bytes() for number in processes_of(tmp_path)}
-        launchers = [number for number, command in commands.items() if b"hydra_pmi_proxy" in command]
+        launchers = [each for each in processes_of(tmp_path) if "hydra_pmi_proxy" in each.name()]
         if not launchers:
             pytest.skip("this MPI has another launcher than MPICH's")
-        for number in launchers:
-            os.kill(number, signal.SIGKILL)
+        for each in launchers:
+            each.kill()
         status, line = ends_in_time(process, tmp_path)
     assert status == 1, line
 
@@ -422,9 +415,10 @@ def test_signs_of_life_need_no_disk(monkeypatch):
 def watched(heart, monkeypatch, state: str, used, seconds: float, say=lambda: None, every: float = 0.25) -> str:
     """What a guard with a patience of 2 seconds, which looks so often, thinks at the end of so many seconds."""
     now = [0.0]
-    monkeypatch.setattr(guard, "_in_kernel", lambda process: (state, used(now[0])))
     monkeypatch.setattr(guard.time, "monotonic", lambda: now[0])
-    watch = Watch(heart, 123, 2.0)
+    process = SimpleNamespace(pid=123, oneshot=contextlib.nullcontext, status=lambda: state)
+    process.cpu_times = lambda: (used(now[0]), 0.0)
+    watch = Watch(heart, process, 2.0)
     problem = ""
     while now[0] < seconds and not problem:
         now[0] += every
@@ -438,19 +432,19 @@ IDLE, BUSY = (lambda now: 0.0), (lambda now: now)
 
 def test_hung_is_told_from_slow(heart, monkeypatch):
     assert (heart.state, heart.beats) == (STARTING, 0)
-    assert watched(heart, monkeypatch, "S", IDLE, 100) == ""  # it reads or compiles: nobody can foresee how long
-    assert "stopped by a signal" in watched(heart, monkeypatch, "T", IDLE, 4)
+    assert watched(heart, monkeypatch, "sleeping", IDLE, 100) == ""  # it reads or compiles: nobody can foresee how long
+    assert "stopped by a signal" in watched(heart, monkeypatch, "stopped", IDLE, 4)
     heart.works(10)
     assert heart.state == WORKING
-    assert "no processor time" in watched(heart, monkeypatch, "S", IDLE, 3)
-    assert watched(heart, monkeypatch, "S", BUSY, 2.5) == ""
-    assert "no step for 3 s" in watched(heart, monkeypatch, "R", BUSY, 4)
-    assert watched(heart, monkeypatch, "S", IDLE, 100, say=lambda: heart.works(10)) == ""
-    assert watched(heart, monkeypatch, "S", IDLE, 150, every=50) == ""  # the guard itself was stopped
+    assert "no processor time" in watched(heart, monkeypatch, "sleeping", IDLE, 3)
+    assert watched(heart, monkeypatch, "sleeping", BUSY, 2.5) == ""
+    assert "no step for 3 s" in watched(heart, monkeypatch, "running", BUSY, 4)
+    assert watched(heart, monkeypatch, "sleeping", IDLE, 100, say=lambda: heart.works(10)) == ""
+    assert watched(heart, monkeypatch, "sleeping", IDLE, 150, every=50) == ""  # the guard itself was stopped
     assert watched(heart, monkeypatch, "D", lambda now: now // 100, 2.5) == ""  # a disk that is slow
     heart.waits()
     assert heart.state == WAITING
-    assert watched(heart, monkeypatch, "S", IDLE, 100) == ""
+    assert watched(heart, monkeypatch, "sleeping", IDLE, 100) == ""
     heart.goes_on()
     assert heart.state == WORKING
 
@@ -465,8 +459,8 @@ def test_how_long_rows_may_take_follows_from_those_before(heart, monkeypatch):
     heart.goes_on()
     heart.works(100)
     assert heart.foreseen == pytest.approx(heartbeat.SLOWER * 20)
-    assert watched(heart, monkeypatch, "R", BUSY, 90) == ""
-    assert "no step" in watched(heart, monkeypatch, "R", BUSY, 110)
+    assert watched(heart, monkeypatch, "running", BUSY, 90) == ""
+    assert "no step" in watched(heart, monkeypatch, "running", BUSY, 110)
 
 
 def test_the_first_member_works_before_all_others():

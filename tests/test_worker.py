@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from cuda_on_cpu.processes import Connection
 from nnclassroom.judge import worker
 from nncourse.errors import CourseError
 
@@ -62,7 +63,7 @@ def test_an_interrupt_ends_the_work(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(worker.pickle, "load", interrupted)
+    monkeypatch.setattr(Connection, "poll", interrupted)
     with pytest.raises(KeyboardInterrupt):
         worker.call(time.sleep, 60, seconds=60)
     monkeypatch.undo()

@@ -16,7 +16,6 @@ from nnclassroom.formats import duration
 from nnclassroom.pages import running_ipython
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import CudaKernel, Kernel
-from nncourse.kernels.operation import file_of
 
 # A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace, or a single line.
 CUDA_FUNCTION = re.compile(
@@ -126,12 +125,24 @@ def progress_lines() -> list[str]:
     return [*lines, f"{done} of {len(exercises())} exercises; kept in {kept_kernels.folder()}"]
 
 
+def file_of(where: str) -> Path:
+    """The file of `kernels/dense.py:12`, which names it from its package or from the folder above its own.
+
+    CourseError if neither package has it.
+    """
+    name = where.partition(":")[0]
+    packages = Path(__file__).parents[2]
+    for folder in (packages / "nncourse", packages / "nnclassroom"):
+        for path in (found for pattern in (name, f"*/{name}") for found in folder.glob(pattern)):
+            return path
+    raise CourseError(f"{where}: there is no function to show")
+
+
 def _python_text(where: str) -> str:
     """The function that begins at `kernels/file.py:line`, without its decorators."""
-    line = where.partition(":")[2]
-    text = file_of(where).read_text("utf-8")
+    text, line = file_of(where).read_text("utf-8"), int(where.partition(":")[2])
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and int(line) in [part.lineno for part in (node, *node.decorator_list)]:
+        if isinstance(node, ast.FunctionDef) and line in [part.lineno for part in (node, *node.decorator_list)]:
             return ast.get_source_segment(text, node)
     raise CourseError(f"{where}: there is no function to show")
 

@@ -11,20 +11,20 @@ import dataclasses
 import functools
 import json
 import os
-import queue
-import select
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
+from cuda_on_cpu.processes import Child, pipe
 from nnclassroom.judge import answer_process
 from nnclassroom.judge.check import BROKEN_OFF, Returned, judge, raised
 from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
@@ -42,7 +42,7 @@ GPU_FACTOR = 3
 ASLEEP = 0.05  # who computes for less than this share of the time waits for something
 MOST_MESSAGE = 1 << 20  # bytes of the JSON part of an answer
 SPARE_BYTES = 1 << 16  # an answer may hold so many bytes more than its results have
-TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+HEAD_BYTES = 12  # what each block costs beside its own bytes
 CAN_FORK = sys.platform == "linux"
 
 
@@ -317,7 +317,7 @@ class TextProcess:
 
     def _send(self, message: Mapping[str, Any], blocks: list[bytes] | None = None) -> None:
         try:
-            answer_process.send(self.process.write, dict(message), blocks or [])
+            answer_process.send(self.process.connection, dict(message), blocks or [])
         except OSError:
             raise EndedError(self._why_ended()) from None
 
@@ -325,22 +325,22 @@ class TextProcess:
         """The next answer. Nothing that the process says may cost this one more than its share of memory or time."""
         left = MOST_MESSAGE + 8 * most + SPARE_BYTES
 
-        def read(count: int) -> bytes:
+        def read() -> bytes:
             nonlocal left
-            left -= count
-            if left < 0:
-                raise EndedError(BROKEN_OFF)
-            return self.process.read(count, self._refuse_late)
+            part = self.process.connection.recv_bytes(left)
+            left -= len(part) + HEAD_BYTES
+            return part
 
         try:
-            message, blocks = answer_process.receive(read)
-        except EOFError:
+            pause = 0.01
+            while not self.process.connection.poll(pause):
+                self._refuse_late()
+                pause = min(2 * pause, 0.2)
+            return answer_process.receive(read)
+        except (EOFError, ConnectionError):
             raise EndedError(self._why_ended()) from None
-        except (ValueError, RecursionError):
+        except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             raise EndedError(BROKEN_OFF) from None
-        if not isinstance(message, dict):
-            raise EndedError(BROKEN_OFF)
-        return message, blocks
 
     def _refuse_late(self) -> None:
         """EndedError at the limit of computing, or at that of waiting."""
@@ -412,167 +412,84 @@ def most_bytes(operation: Operation, case: Case) -> int:
 # ---- the two kinds of processes
 
 
-class _Process:
-    """What a TextProcess needs of the process that it talks with, by the descriptors of two files."""
-
-    def __init__(self, read: int, write: int, pid: int):
-        self._read, self._write, self.pid = read, write, pid
-
-    def read(self, count: int, refuse_late: Callable[[], None]) -> bytes:
-        parts, pause = [], 0.01
-        while count:
-            part = self._next(min(count, 1 << 20), pause)
-            if part is None:
-                refuse_late()
-                pause = min(2 * pause, 0.2)
-                continue
-            if not part:
-                raise EOFError
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
-
-    def _next(self, most: int, seconds: float) -> bytes | None:
-        """At most so many bytes; None if there are none after so many seconds."""
-        if not select.select([self._read], [], [], seconds)[0]:
-            return None
-        return os.read(self._read, most)
-
-    def write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._write, view) :]
-
-    def used(self) -> float | None:
-        """Seconds of computing so far, its ended children's included; None where the system does not tell."""
-        try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return None
-        return sum(map(int, fields[11:15])) / TICKS
-
-    def end(self, wait: float) -> int:
-        raise NotImplementedError
-
-
-class _Started(_Process):
+class _Started:
     """A Python started anew, in a sandbox if there is one."""
 
     def __init__(self, sandbox: tuple[str, ...]):
         environment = {**os.environ, "PYTHONPATH": ""} if sandbox else os.environ
-        self.popen = subprocess.Popen(
-            [*sandbox, sys.executable, "-P", SCRIPT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=os.name == "posix",
-        )
-        assert self.popen.stdin and self.popen.stdout
-        super().__init__(self.popen.stdout.fileno(), self.popen.stdin.fileno(), self.popen.pid)
-        self._parts: queue.Queue[bytes] = queue.Queue(maxsize=4)
-        self._left = b""
-        self._given_up = False
-        threading.Thread(target=self._collect, daemon=True).start()
-
-    def _collect(self) -> None:
-        """Read all that comes. A thread does, since not every system can wait for a pipe with a limit."""
-        part = b"?"
-        while part and not self._given_up:
-            try:
-                part = os.read(self._read, 1 << 20)
-            except OSError:
-                part = b""
-            while not self._given_up:
-                with contextlib.suppress(queue.Full):
-                    self._parts.put(part, timeout=0.5)
-                    break
-
-    def _next(self, most: int, seconds: float) -> bytes | None:
-        if not self._left:
-            try:
-                self._left = self._parts.get(timeout=seconds)
-            except queue.Empty:
-                return None
-        part, self._left = self._left[:most], self._left[most:]
-        return part
+        command = [*sandbox, sys.executable, "-P", SCRIPT]
+        self.child = Child(command, env=environment, stderr=subprocess.DEVNULL)
+        self.connection = self.child.connection
 
     def used(self) -> float | None:
-        """In a sandbox the text's process is below the one that was started."""
-        own = super().used()
-        return None if own is None else own + sum(_used_below(self.pid))
+        """Seconds of computing so far: in a sandbox the text's process is below the one that was started."""
+        own = _used(self.child.process.pid)
+        return None if own is None else own + sum(_used(each) or 0.0 for each in _below(self.child.process.pid))
 
     def end(self, wait: float) -> int:
-        self._given_up = True
+        """End it, after so many seconds in which it may do so itself; its status."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             if wait:
-                self.popen.wait(wait)
-        if os.name == "posix":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-        self.popen.kill()
-        status = self.popen.wait()
-        for pipe in (self.popen.stdin, self.popen.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
-        return status
+                self.child.process.wait(wait)
+        self.child.end()
+        self.connection.close()
+        return int(self.child.process.returncode)
 
 
-def _used_below(pid: int) -> list[float]:
-    """Seconds of computing of all processes below one."""
-    found = []
-    with contextlib.suppress(OSError, ValueError):
-        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
-            found += [_Process(0, 0, child).used() or 0.0, *_used_below(child)]
-    return found
-
-
-class _Forked(_Process):
-    """A copy of the nursery."""
+class _Forked:
+    """A copy of the nursery, which ends it."""
 
     def __init__(self, nursery: "Nursery", imports: list[str]):
         self.nursery = nursery
-        self.line, theirs = socket.socketpair()
+        self.connection, theirs = pipe()
         with theirs:
-            pid = nursery.ask({"imports": imports}, [theirs.fileno()])["pid"]
-        super().__init__(self.line.fileno(), self.line.fileno(), pid)
+            self.pid = nursery.ask({"imports": imports}, theirs)["pid"]
         self.status: int | None = None
+
+    def used(self) -> float | None:
+        return _used(self.pid)
 
     def end(self, wait: float) -> int:
         if self.status is None:
             try:
                 self.status = int(self.nursery.ask({"end": self.pid, "wait": wait})["status"])
-            except OSError:  # the nursery was ended, and its children with it
+            except (OSError, EOFError):  # the nursery was ended, and its children with it
                 self.status = -int(signal.SIGKILL)
-            self.line.close()
+            self.connection.close()
         return self.status
 
 
+def _used(pid: int) -> float | None:
+    """Seconds of computing of a process and its ended children; None if it has gone."""
+    try:
+        return sum(psutil.Process(pid).cpu_times()[:4])
+    except psutil.Error:
+        return None
+
+
+def _below(pid: int) -> Iterator[int]:
+    """All processes below one. psutil would read the list of all processes of the machine, each time."""
+    with contextlib.suppress(OSError):
+        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+            yield child
+            yield from _below(child)
+
+
 class Nursery:
-    """The process that has imported NumPy and runs no text. It ends with this process."""
+    """The child that has imported NumPy and runs no text, but forks those that do."""
 
     def __init__(self) -> None:
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-P", SCRIPT, "nursery", str(theirs.fileno())]
-            self.popen = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
-            )
-        self.line.settimeout(START_SECONDS)
+        self.child = Child([sys.executable, "-P", SCRIPT, "nursery"])
 
-    def ask(self, request: Mapping[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
-        """Its answer. OSError if it has ended."""
-        socket.send_fds(self.line, [json.dumps(request).encode()], descriptors or [])
-        answer = self.line.recv(4096)
-        if not answer:
-            raise ConnectionError("the nursery has ended")
-        return dict(json.loads(answer))
-
-    def end(self) -> None:
-        """End it."""
-        self.line.close()
-        self.popen.kill()
-        self.popen.wait()
+    def ask(self, request: Mapping[str, Any], end: Connection | None = None) -> dict[str, Any]:
+        """Its answer to a request, which may come with an end of a pipe. OSError or EOFError if it has ended."""
+        connection = self.child.connection
+        connection.send_bytes(json.dumps(request).encode())
+        if end:
+            send_handle(connection, end.fileno(), self.child.process.pid)
+        if not connection.poll(START_SECONDS):
+            raise TimeoutError("the nursery does not answer")
+        return answer_process.receive(connection.recv_bytes)[0]
 
 
 @functools.lru_cache(maxsize=1)
@@ -585,8 +502,8 @@ def _forked(imports: list[str]) -> _Forked:
     """A new process of the nursery, which is started again if somebody has ended it."""
     try:
         return _Forked(_nursery(os.getpid()), imports)
-    except (OSError, ValueError, KeyError):
-        _nursery(os.getpid()).end()
+    except (OSError, EOFError, ValueError, KeyError):
+        _nursery(os.getpid()).child.end()
         _nursery.cache_clear()
         return _Forked(_nursery(os.getpid()), imports)
 

@@ -1,12 +1,13 @@
 """The process that runs one student's Python text. It returns arrays and says what happened; it judges nothing.
 
 It is started by answer.py as a script, and imports nothing of this package: neither a truth nor a tolerance is
-in its memory. With the argument `nursery FD` it runs no text itself: it has imported NumPy, and for each request it
+in its memory. With the argument `nursery` it runs no text itself: it has imported NumPy, and for each request it
 makes a copy of itself by fork, which does.
 
-A message is a JSON text and any number of blocks of bytes, the arrays' elements. Both sides describe a value by a
-dictionary: {"array": block, "dtype": "<f4", "shape": [2, 3]}, {"number": 0.5}, {"object": 3, …}. Objects, such as the
-simulated GPU of an exercise, stay with the judge: here are only their names, and each call of a method is a question.
+A message is a JSON text and any number of blocks of bytes, the arrays' elements, each sent as bytes by a connection of
+multiprocessing: nothing is pickled. Both sides describe a value by a dictionary: {"number": 0.5}, {"object": 3, …},
+{"array": block, "dtype": "<f4", "shape": [2, 3]}. Objects, such as the simulated GPU of an exercise, stay with the
+judge: here are only their names, and each call of a method is a question.
 """
 
 import contextlib
@@ -16,15 +17,13 @@ import io
 import json
 import os
 import signal
-import socket
-import struct
 import sys
 import types
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
 
 import numpy as np
 
-HEAD = struct.Struct("<II")  # the number of bytes of the JSON text, and of blocks
-BLOCK = struct.Struct("<Q")
 LONGEST_TEXT = 300  # of an exception
 LONGEST_PRINT = 20_000
 MOST_PRINTED = 64 << 20  # bytes of output in one call; then writing fails
@@ -35,20 +34,17 @@ PR_SET_PDEATHSIG, M_PERTURB, HUGE_FLOATS = 1, -6, 0x80  # malloc then fills memo
 # ---- messages
 
 
-def send(write, message: dict, blocks=()) -> None:
-    """Write one message by write(bytes)."""
-    text = json.dumps(message).encode()
-    parts = [HEAD.pack(len(text), len(blocks)), text]
+def send(connection: Connection, message: dict, blocks=()) -> None:
+    """Send one message; the JSON text says how many blocks follow."""
+    connection.send_bytes(json.dumps(message | {"blocks": len(blocks)}).encode())
     for block in blocks:
-        parts += [BLOCK.pack(len(block)), block]
-    write(b"".join(parts))
+        connection.send_bytes(block)
 
 
 def receive(read) -> tuple[dict, list[bytes]]:
-    """The next message, by read(number of bytes)."""
-    length, count = HEAD.unpack(read(HEAD.size))
-    message = json.loads(read(length))
-    return message, [read(BLOCK.unpack(read(BLOCK.size))[0]) for _ in range(count)]
+    """The next message; each call of read() returns the next bytes that were sent."""
+    message = json.loads(read())
+    return message, [read() for _ in range(message.pop("blocks"))]
 
 
 def array_of(about: dict, blocks: list[bytes]) -> np.ndarray:
@@ -209,32 +205,20 @@ class Remote:
 
 
 class Talk:
-    """The conversation with the judge, by the descriptors of two files."""
+    """The conversation with the judge."""
 
-    def __init__(self, read: int, write: int):
-        self._read, self._write = read, write
+    def __init__(self, connection: Connection):
+        self._connection = connection
         self.file = ""  # of the text
 
-    def read(self, count: int) -> bytes:
-        parts = []
-        while count:
-            part = os.read(self._read, min(count, 1 << 20))
-            if not part:
-                os._exit(0)  # the judge has gone
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
-
-    def write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._write, view) :]
-
     def receive(self) -> tuple[dict, list[bytes]]:
-        return receive(self.read)
+        try:
+            return receive(self._connection.recv_bytes)
+        except (EOFError, ConnectionError):
+            os._exit(0)  # the judge has gone
 
     def send(self, message: dict, blocks=()) -> None:
-        send(self.write, message, blocks)
+        send(self._connection, message, blocks)
 
     def ask(self, number: int, method: str, arguments: tuple, named: dict):
         """Call a method of an object that the judge has."""
@@ -496,33 +480,33 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def nursery(line: socket.socket) -> None:
-    """Answer requests, {"imports": […]} with a descriptor: fork a process that runs a text; {"end": pid}: end it."""
+def nursery(judge: Connection) -> None:
+    """Answer requests: {"imports": […]} and a descriptor: fork a process that runs a text; {"end": pid}: end it."""
     _end_with_parent()
     while True:
-        text, descriptors, _, _ = socket.recv_fds(line, 4096, 1)
-        if not text:
+        try:
+            request = json.loads(judge.recv_bytes())
+        except (EOFError, ConnectionError):
             return
-        request = json.loads(text)
         if "end" in request:
-            line.send(json.dumps({"status": _ended(request["end"], request["wait"])}).encode())
+            send(judge, {"status": _ended(request["end"], request["wait"])})
             continue
         for name in request["imports"]:
             importlib.import_module(name)
+        own = recv_handle(judge)
         pid = os.fork()
         if pid == 0:
             with contextlib.suppress(OSError):
                 os.setsid()
             _end_with_parent()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            own = descriptors[0]
             _apart({own})
             try:
-                run(Talk(own, own))
+                run(Talk(Connection(own)))
             finally:
                 os._exit(0)
-        os.close(descriptors[0])
-        line.send(json.dumps({"pid": pid}).encode())
+        os.close(own)
+        send(judge, {"pid": pid})
 
 
 def _ended(pid: int, wait: float) -> int:
@@ -544,15 +528,28 @@ def _ended(pid: int, wait: float) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
+def _to_judge() -> Connection:
+    """Standard input, on which this process was given its connection; the processes.py of cuda_on_cpu is not here."""
+    if sys.platform == "win32":
+        import msvcrt
+        from multiprocessing.connection import PipeConnection
+
+        return PipeConnection(msvcrt.get_osfhandle(os.dup(0)))
+    return Connection(os.dup(0))
+
+
 def main() -> None:
-    if sys.argv[1:2] == ["nursery"]:
+    judge = _to_judge()
+    if sys.argv[1:] == ["nursery"]:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the judge, which ends this process
-        nursery(socket.socket(fileno=int(sys.argv[2])))
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        nursery(judge)
         return
     _end_with_parent()
-    own = os.dup(0), os.dup(1)
-    _apart(set(own))
-    run(Talk(*own))
+    _apart({judge.fileno()})
+    run(Talk(judge))
 
 
 if __name__ == "__main__":

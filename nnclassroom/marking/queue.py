@@ -1,24 +1,21 @@
 """Judge many texts: each different one once, several at a time, with a journal that an interrupted run goes on from.
 
-Each of the processes here asks a judge of its own (judge/worker.py). What breaks a judge, or takes too long on a busy
-machine, is judged once more when nothing else runs; only that verdict counts.
+Several threads judge, each with a worker of its own (judge/worker.py). What breaks a worker, or takes too long on a
+busy machine, is judged once more when nothing else runs; only that verdict counts.
 """
 
 import contextlib
 import hashlib
 import json
-import multiprocessing
 import re
-import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from queue import SimpleQueue
 
 from nnclassroom.exercises import kept_kernels
-from nnclassroom.judge import worker
-from nnclassroom.judge.verdict import Verdict
+from nnclassroom.judge.worker import Worker, WorkerError
 from nncourse.errors import CourseError, reason_of
 
 # Wall time, many times what a check may need: the judge counts CPU time, and a busy machine must cost nobody a mark.
@@ -63,25 +60,20 @@ class Judged:
     line: str
 
 
-def judge(task: Task, terms: Terms) -> Judged:
-    """The verdict on one text. An error of the judge's process is one of kind "crash" or "time limit"."""
+def judge(task: Task, terms: Terms, worker: Worker) -> Judged:
+    """The verdict on one text. An error of the worker is one of kind "crash" or "time limit"."""
     title = f"{task.operation} ({task.kernel})"
+    wall = terms.limits[1 if task.launch else 0]
+    given = (task.operation, task.kernel, task.text, task.launch, terms.seed, terms.sandbox)
     try:
-        verdict = _asked(task, terms)
-    except worker.WorkerError as error:
+        verdict = worker.call(kept_kernels.check, *given, kept_kernels.TIME_LIMIT, terms.definitions, seconds=wall)
+    except WorkerError as error:
         return Judged(error.kind, f"{title}: {error}")
     except CourseError as error:
         return Judged("crash", f"{title}: {error}")
     if verdict.facts.get("context") == "lost":
         worker.end()  # after such an error its CUDA context is unusable
     return Judged(verdict.kind, ADDRESS.sub("0x…", verdict.line))
-
-
-def _asked(task: Task, terms: Terms) -> Verdict:
-    """Ask the judge: the one place that knows how."""
-    wall = terms.limits[1 if task.launch else 0]
-    given = (task.operation, task.kernel, task.text, task.launch, terms.seed, terms.sandbox)
-    return worker.call(kept_kernels.check, *given, kept_kernels.TIME_LIMIT, terms.definitions, seconds=wall)
 
 
 class Journal:
@@ -122,16 +114,17 @@ def judge_all(
     if len(left) < len(tasks):
         say(f"{len(tasks) - len(left)} texts were judged before, as the journal says")
     again, done = {}, 0
-    for key, judged in _run(left, terms, jobs):
-        if judged.kind == "cannot be checked":  # a fault of this machine
-            raise CourseError(judged.line)
-        if judged.kind in TWICE:
-            again[key] = left[key]
-            continue
-        journal.add(key, judged, terms.seed)
-        done += 1
-        if done % 50 == 0:
-            say(f"judged {done} of {len(left)} texts")
+    with contextlib.closing(_run(left, terms, jobs)) as verdicts:
+        for key, judged in verdicts:
+            if judged.kind == "cannot be checked":  # a fault of this machine
+                raise CourseError(judged.line)
+            if judged.kind in TWICE:
+                again[key] = left[key]
+                continue
+            journal.add(key, judged, terms.seed)
+            done += 1
+            if done % 50 == 0:
+                say(f"judged {done} of {len(left)} texts")
     for number, (key, task) in enumerate(sorted(again.items(), key=_order), 1):
         say(f"once more, alone: {number} of {len(again)}, {task.operation} ({task.kernel})")
         for _, judged in _run({key: task}, terms, 1):
@@ -145,47 +138,28 @@ def _order(item: tuple[str, Task]) -> tuple[str, ...]:
 
 
 def _run(tasks: Mapping[str, Task], terms: Terms, jobs: int) -> Iterator[tuple[str, Judged]]:
-    """Judge in `jobs` processes, in the order that they finish. A process that ends counts against its own text."""
-    waiting = sorted(tasks.items(), key=_order, reverse=True)
-    start = multiprocessing.get_context("spawn")  # a fork would share this process's threads' locks
-    busy: dict[Connection, tuple[str, multiprocessing.process.BaseProcess]] = {}
-    idle: list[tuple[Connection, multiprocessing.process.BaseProcess]] = []
+    """Judge with `jobs` workers, in the order that they finish. A worker that ends counts against its own text."""
+    workers = [Worker() for _ in range(jobs)]
+    free: SimpleQueue[Worker] = SimpleQueue()
+    for worker in workers:
+        free.put(worker)
+
+    def judged(key: str, task: Task) -> tuple[str, Judged]:
+        worker = free.get()
+        try:
+            return key, judge(task, terms, worker)
+        finally:
+            free.put(worker)
+
+    pool = ThreadPoolExecutor(jobs)
+    futures = [pool.submit(judged, key, task) for key, task in sorted(tasks.items(), key=_order)]
     try:
-        while waiting or busy:
-            while waiting and len(busy) < jobs:
-                pipe, process = idle.pop() if idle else _started(start, terms)
-                key, task = waiting.pop()
-                busy[pipe] = key, process
-                with contextlib.suppress(OSError):  # it has ended: recv() below says so
-                    pipe.send(task)
-            for pipe in wait(list(busy)):
-                key, process = busy.pop(pipe)
-                try:
-                    judged = pipe.recv()
-                    idle.append((pipe, process))
-                except (EOFError, OSError):
-                    process.join()
-                    title = f"{tasks[key].operation} ({tasks[key].kernel})"
-                    judged = Judged("crash", f"{title}: ended the judge's process")
-                yield key, judged
+        for future in as_completed(futures):
+            yield future.result()
     finally:
-        for process in [*(process for _, process in busy.values()), *(process for _, process in idle)]:
-            process.terminate()
-            process.join()
-
-
-def _started(start, terms: Terms) -> tuple[Connection, multiprocessing.process.BaseProcess]:
-    here, there = start.Pipe()
-    process = start.Process(target=_serve, args=(there, terms), daemon=True)
-    process.start()
-    there.close()
-    return here, process
-
-
-def _serve(pipe: Connection, terms: Terms) -> None:
-    """A process that judges what comes through its pipe, until that is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then ends this process
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as an exception, so that the judge ends too
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            pipe.send(judge(pipe.recv(), terms))
+        pool.shutdown(wait=False, cancel_futures=True)
+        at_work = True
+        while at_work:  # an interrupted marking does not wait for their verdicts
+            for worker in workers:
+                worker.end()
+            at_work = bool(wait([future for future in futures if future.running()], timeout=0.05).not_done)

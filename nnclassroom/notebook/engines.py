@@ -298,11 +298,12 @@ def _joins(notebook: int, others: list[int], folder: str, path: list[str], trace
     import threading
     import time
 
+    import psutil
+
     def is_there() -> bool:
         try:
-            with open(f"/proc/{notebook}/stat") as file:
-                return file.read().rpartition(")")[2].split()[0] != "Z"
-        except OSError:
+            return psutil.Process(notebook).status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
             return False
 
     def watch() -> None:

@@ -10,15 +10,15 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from nncourse import device as devices
 
-IDLE = (3, 4)  # the columns of /proc/stat that are no work: idle, and waiting for a disk
-GUESTS = 8  # from this column on they are counted in others already
+WORK = ("user", "nice", "system", "irq", "softirq", "steal")  # guests' is counted as the user's already
 MATTERS = 0.5, 0.1  # cores that others keep busy: at least so many, and such a share of all
-TELLS = 0.1  # seconds; in less the clock of /proc/stat, which ticks 100 times a second, says little
+TELLS = 0.1  # seconds; in less the system's clock of work, which ticks 100 times a second, says little
 
 
 class Load(NamedTuple):
@@ -37,23 +37,16 @@ class Look(NamedTuple):
     own: float
 
 
-def look(stat: Path = Path("/proc/stat")) -> Look | None:
-    """A look at the machine; None if it does not tell, which is so outside Linux."""
-    try:
-        name, *texts = stat.read_text().splitlines()[0].split()
-        ticks = [int(text) for text in texts[:GUESTS]]
-        tick = os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return None
-    work = sum(count for place, count in enumerate(ticks) if place not in IDLE)
-    return Look(time.perf_counter(), work / tick, time.process_time()) if name == "cpu" else None
+def look() -> Look:
+    """A look at the machine."""
+    times = psutil.cpu_times()
+    work = sum(getattr(times, name, 0.0) for name in WORK)
+    return Look(time.perf_counter(), work, time.process_time())
 
 
-def since(before: Look | None) -> Load:
-    """The load from `before` until now; none if the machine does not tell."""
+def since(before: Look) -> Load:
+    """The load from `before` until now."""
     now = look()
-    if before is None or now is None:
-        return Load()
     others = (now.machine - before.machine) - (now.own - before.own)
     return Load(max(others, 0.0), now.clock - before.clock, os.cpu_count() or 1)
 
@@ -112,6 +105,6 @@ def _processes_on(place: str) -> list[int]:
 def _is_mine(number: int) -> bool:
     """Whether a process is this user's, or cannot be seen from here, as from inside a container."""
     try:
-        return Path(f"/proc/{number}").stat().st_uid == os.getuid()
-    except OSError:
+        return psutil.Process(number).uids().real == os.getuid()
+    except psutil.Error:
         return True

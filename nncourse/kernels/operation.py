@@ -152,18 +152,8 @@ class Operation(Signature):
 
 
 def _short(file: Path) -> str:
-    """The file as a reader finds it: kernels/dense.py in this package, nnclassroom/exercises/nb04.py beside it."""
-    if file.is_relative_to(PACKAGE):
-        return file.relative_to(PACKAGE).as_posix()
-    beside = PACKAGE.parent
-    return file.relative_to(beside).as_posix() if file.is_relative_to(beside) else "/".join(file.parts[-2:])
-
-
-def file_of(where: str) -> Path:
-    """The file that a kernel's `where` names: one of CUDA C by its own folder only, peer/all_reduce.cu."""
-    name = where.partition(":")[0]
-    folders = (PACKAGE, PACKAGE.parent, *PACKAGE.parent.glob("nn*"), *PACKAGE.glob("*"))
-    return next((folder / name for folder in folders if (folder / name).is_file()), Path(name))
+    """The file as a reader finds it: kernels/dense.py in this package, else its name and its folder's."""
+    return file.relative_to(PACKAGE).as_posix() if file.is_relative_to(PACKAGE) else "/".join(file.parts[-2:])
 
 
 def cuda_beside(python_file: str, *defines: str, before: tuple[CudaSource, ...] = ()) -> CudaSource:

@@ -19,8 +19,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from multiprocessing.connection import Client, Connection
+from multiprocessing.reduction import recv_handle
 from typing import BinaryIO
+
+import psutil
 
 from nncourse.parallel.launch import heartbeat
 from nncourse.parallel.launch.heartbeat import Heartbeat
@@ -52,7 +55,7 @@ def _guard(program: Sequence[str], told: Told, patience: float) -> int:
     # All open files are inherited, since one of them may lead to the launcher. Ctrl-C comes from here alone.
     process = subprocess.Popen(program, env=environment, stderr=errors, close_fds=False, process_group=0)
     heart = Heartbeat(memory.fileno())
-    watch = Watch(heart, process.pid, patience)
+    watch = Watch(heart, psutil.Process(process.pid), patience)
     problem, launcher = "", os.getppid()
     while process.poll() is None and not problem:
         if ended or (channel and channel.is_closed()):
@@ -97,7 +100,7 @@ class Watch:
     between looks counts, so that nobody is blamed for what passed while the guard itself was stopped.
     """
 
-    def __init__(self, heart: Heartbeat, process: int, patience: float):
+    def __init__(self, heart: Heartbeat, process: psutil.Process, patience: float):
         self.heart, self.process, self.patience = heart, process, patience
         self.beats, self.used, self.last = -1, -1.0, time.monotonic()
         self.quiet = self.idle = self.stopped = 0.0
@@ -106,14 +109,18 @@ class Watch:
         """What is wrong with the process, in words; "" as long as nothing is."""
         now = time.monotonic()
         passed, self.last = min(now - self.last, 5 * LOOKS), now
-        state, used = _in_kernel(self.process)
+        try:
+            with self.process.oneshot():
+                state, used = self.process.status(), sum(self.process.cpu_times()[:2])
+        except psutil.Error:  # it has just ended
+            return ""
         beats = self.heart.beats
         same = beats == self.beats
         self.quiet = self.quiet + passed if same else 0.0
-        self.idle = self.idle + passed if same and used == self.used and state == "S" else 0.0
-        self.stopped = self.stopped + passed if state == "T" else 0.0
+        self.idle = self.idle + passed if same and used == self.used and state == psutil.STATUS_SLEEPING else 0.0
+        self.stopped = self.stopped + passed if state == psutil.STATUS_STOPPED else 0.0
         self.beats, self.used = beats, used
-        where = f"process {self.process} on {socket.gethostname()}"
+        where = f"process {self.process.pid} on {socket.gethostname()}"
         if self.stopped > STOPPED:
             return f"hung: it was stopped by a signal ({where})"
         if self.heart.state != heartbeat.WORKING or self.stopped:
@@ -130,10 +137,9 @@ class Watch:
 class Channel:
     """A guard's connection to the process that started all guards of its host."""
 
-    def __init__(self, connection: socket.socket):
+    def __init__(self, connection: Connection):
         self.connection = connection
-        connection.setblocking(False)
-        self._heard = b""
+        self._interrupts = 0
         self._closed = False
 
     @classmethod
@@ -142,23 +148,21 @@ class Channel:
         path = os.environ.pop(VARIABLE, "")
         if not path:
             return None
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(path)
-        connection.sendall(_line({"rank": rank}))
-        _, files, _, _ = socket.recv_fds(connection, 1, 2)
-        for number, file in zip((1, 2), files, strict=True):
+        connection = Client(path, "AF_UNIX")
+        for number in (1, 2):
+            file = recv_handle(connection)
             os.dup2(file, number)
             os.close(file)
+        connection.send_bytes(json.dumps(rank).encode())
         return cls(connection)
 
     def _listen(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            try:
-                heard = self.connection.recv(100)
-            except ConnectionError:
-                heard = b""
-            self._heard += heard
-            self._closed = self._closed or not heard
+        try:
+            while not self._closed and self.connection.poll():
+                self.connection.recv_bytes()
+                self._interrupts += 1
+        except (EOFError, OSError):
+            self._closed = True
 
     def is_closed(self) -> bool:
         """Whether the other end has ended, or wants this one to end."""
@@ -168,24 +172,20 @@ class Channel:
     def says_interrupt(self) -> bool:
         """Whether Ctrl-C was typed since the last call."""
         self._listen()
-        heard, self._heard = self._heard, b""
+        heard, self._interrupts = self._interrupts, 0
         return bool(heard)
 
     def report(self, status: int, text: str) -> bool:
         """Tell how this rank ended, and wait until it is known; False if nobody is there to hear it."""
-        self.connection.setblocking(True)
-        self.connection.settimeout(10)
         try:
-            self.connection.sendall(_line({"status": status, "text": text}))
-            while self.connection.recv(100):
-                pass
+            self.connection.send_bytes(json.dumps([status, text]).encode())
+            while self.connection.poll(10):
+                self.connection.recv_bytes()
+        except EOFError:
+            return True
         except OSError:
-            return False
-        return True
-
-
-def _line(message: dict) -> bytes:
-    return json.dumps(message).encode() + b"\n"
+            pass
+        return False
 
 
 def die_with_parent(number: int) -> None:
@@ -202,16 +202,16 @@ def _noticed(*numbers: int) -> list[int]:
     return came
 
 
-def unlink_shared_memory(process: int | str = "self") -> None:
-    """Take the names off the shared memory of MPICH that a process has opened.
+def unlink_shared_memory(process: int | None = None) -> None:
+    """Take the names off the shared memory of MPICH that a process, or this one, has opened.
 
     Else it stays in /dev/shm if a process is killed; and the next job that Slurm gives the same number would open it.
     """
-    with contextlib.suppress(OSError):  # not Linux, the process has ended, or another was faster
-        for line in Path(f"/proc/{process}/maps").read_text().splitlines():
-            path = line.partition("/dev/shm/")[2]
-            if path.startswith("mpich_shm_") and " " not in path:
-                os.unlink(f"/dev/shm/{path}")
+    with contextlib.suppress(AttributeError, psutil.Error):  # not Linux, or the process has ended
+        for file in psutil.Process(process).memory_maps():
+            if file.path.startswith("/dev/shm/mpich_shm_"):
+                with contextlib.suppress(OSError):  # another was faster
+                    os.unlink(file.path)
 
 
 def _end(process: subprocess.Popen, status: int) -> int:
@@ -241,16 +241,6 @@ def _tail(errors: BinaryIO) -> str:
     errors.seek(0)
     lines = errors.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "without a word"
-
-
-def _in_kernel(process: int) -> tuple[str, float]:
-    """The state of a process as Linux knows it, such as S for sleeping, and its processor time; elsewhere nothing."""
-    try:
-        text = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return "", 0.0
-    words = text.rpartition(")")[2].split()
-    return words[0], float(words[11]) + float(words[12])
 
 
 def _end_step(environment: "os._Environ[str]") -> None:

@@ -7,7 +7,6 @@ waits; a guard (guard.py), started by mpiexec or srun; or a member (member.py), 
 import contextlib
 import json
 import os
-import selectors
 import shutil
 import signal
 import socket
@@ -17,6 +16,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import IO
 
@@ -209,46 +210,38 @@ class Guards:
 
     def __init__(self, listening: socket.socket, expected: int):
         self.expected = expected
-        self.open: dict[socket.socket, int] = {}
+        self.open: dict[Connection, int] = {}
         self.reports: list[tuple[int, int, str]] = []
         self.lost: list[int] = []
-        self._heard: dict[socket.socket, bytes] = {}
         self._listening = listening
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listening, selectors.EVENT_READ)
 
     def listen(self, seconds: float) -> None:
         """Wait so long at most for something to happen, and take note of it."""
-        for key, _ in self._selector.select(seconds):
-            if key.fileobj is self._listening:
+        for ready in wait([self._listening, *self.open], seconds):
+            if ready is self._listening:
                 self._welcome()
             else:
-                self._hear(key.fileobj)
+                self._hear(ready)
 
     def _welcome(self) -> None:
         """A guard gets the files that are standard output and error here: what it prints goes past the launcher."""
-        connection, _ = self._listening.accept()
+        connection = Connection(self._listening.accept()[0].detach())
         with contextlib.suppress(OSError):
-            socket.send_fds(connection, [b"!"], [1, 2])
-        self.open[connection], self._heard[connection] = -1, b""
-        self._selector.register(connection, selectors.EVENT_READ)
+            for file in (1, 2):
+                send_handle(connection, file, None)
+        self.open[connection] = -1
 
-    def _hear(self, connection: socket.socket) -> None:
+    def _hear(self, connection: Connection) -> None:
         try:
-            heard = connection.recv(1 << 16)
-        except OSError:
-            heard = b""
-        if not heard:
-            self._selector.unregister(connection)
+            message = json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
             self.lost.append(self.open.pop(connection))
             connection.close()
             return
-        *lines, self._heard[connection] = (self._heard[connection] + heard).split(b"\n")
-        for message in map(json.loads, lines):
-            if "rank" in message:
-                self.open[connection] = message["rank"]
-            else:
-                self.reports.append((self.open[connection], message["status"], message["text"]))
+        if isinstance(message, int):
+            self.open[connection] = message
+        else:
+            self.reports.append((self.open[connection], *message))
 
     def all_reported(self) -> bool:
         return len(self.reports) == self.expected
@@ -258,14 +251,12 @@ class Guards:
         for connection, rank in self.open.items():
             if rank == 0:
                 with contextlib.suppress(OSError):
-                    connection.sendall(b"!")
+                    connection.send_bytes(b"")
                     return True
         return False
 
     def end(self) -> None:
         """Close the connections, which ends the guards and what they guard."""
-        for connection in [*self.open]:
-            self._selector.unregister(connection)
+        for connection in self.open:
             connection.close()
         self.open.clear()
-        self._selector.close()
