@@ -167,7 +167,7 @@ def _refuse_unusable(kernel: Kernel, name: str, device: str, emulate: bool) -> N
     """A kernel that was asked for must be one for the backend's device, where all arrays lie, and must run here."""
     operation = kernel.operation
     if kernel.device != device:
-        there = [other.name for other in operation.kernels.values() if other.device == device]
+        there = [other.name for other in find(operation.name).kernels.values() if other.device == device]
         raise CourseError(
             f"the backend {name} works on the {device.upper()}: for {operation.name} wanted one of "
             f"{', '.join(there)}; got {kernel.name}, a kernel for the {kernel.device.upper()}"

@@ -29,11 +29,15 @@ class Calls:
     name: str
     device: str
     kernels: Mapping[str, Any]
-    epochs: Mapping[str, Any]
     notes: Mapping[str, str]
     yours: frozenset[str]
     asked: frozenset[str]
     unused: frozenset[str]
+
+    @property
+    def epochs(self) -> Mapping[str, Any]:
+        """The kernels that compute whole epochs, by operation."""
+        raise NotImplementedError
 
     def to_device(self, array: Array) -> Array:
         """`array` where this backend's kernels want it."""

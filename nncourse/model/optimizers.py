@@ -109,10 +109,11 @@ class SGD(WithState):
         return not (self.momentum or self.l2)
 
     def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
-        if self.momentum:
-            backend.momentum_update(W, G, *state, rate, self.momentum)
-        else:
+        if not self.momentum:
             backend.sgd_update(W, G, rate)
+            return
+        (V,) = state
+        backend.momentum_update(W, G, V, rate, self.momentum)
 
 
 @dataclass
@@ -126,12 +127,13 @@ class Adam(WithState):
     epsilon: float = ADAM["epsilon"]
 
     def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
-        numbers = rate, 1 - self.beta1**self.steps, 1 - self.beta2**self.steps
-        own = {name: getattr(self, name) for name in ADAM}
-        if own == ADAM:  # adam_update is an exercise, in which the usual β and ε stand
-            backend.adam_update(W, G, *state, *numbers)
+        M, V = state
+        c1, c2 = 1 - self.beta1**self.steps, 1 - self.beta2**self.steps
+        beta1, beta2, epsilon = own = self.beta1, self.beta2, self.epsilon
+        if own == tuple(ADAM.values()):  # adam_update is an exercise, in which the usual β and ε stand
+            backend.adam_update(W, G, M, V, rate, c1, c2)
         else:
-            backend.general_adam_update(W, G, *state, *numbers, *own.values())
+            backend.general_adam_update(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon)
 
 
 @dataclass
@@ -144,7 +146,8 @@ class RMSProp(WithState):
     epsilon: float = 1e-8
 
     def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
-        backend.rmsprop_update(W, G, *state, rate, self.beta, self.epsilon)
+        (V,) = state
+        backend.rmsprop_update(W, G, V, rate, self.beta, self.epsilon)
 
 
 @dataclass
@@ -156,7 +159,8 @@ class AdaGrad(WithState):
     epsilon: float = 1e-8
 
     def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
-        backend.adagrad_update(W, G, *state, rate, self.epsilon)
+        (V,) = state
+        backend.adagrad_update(W, G, V, rate, self.epsilon)
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {each.kind: each for each in (SGD, Adam, RMSProp, AdaGrad)}
