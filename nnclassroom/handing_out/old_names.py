@@ -43,7 +43,7 @@ def named(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 def replaced(text: str) -> list[tuple[str, str]]:
     """What a cell says in the words of version 0.2, and what to write in its place."""
-    loaded = [(found[0], f"%load_ext {_module(found[1])}") for found in LOADED.finditer(text) if _module(found[1])]
+    loaded = [(found[0], "%load_ext nnclassroom") for found in LOADED.finditer(text) if _module(found[1])]
     if text.startswith("%%cuda"):
         return []
     return loaded + [pair for statement in _statements(text) for pair in _in_statement(statement)]
