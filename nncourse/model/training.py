@@ -251,10 +251,12 @@ def _made_ready(
         reason = f"trained step by step: {error}"
     if isinstance(X, HostSamples):
         name, reason = None, "trained step by step, since the samples are sent batch by batch"
-    for other, kernel in wholes.items():
-        if other != name and other in backend.asked:
+    for other in backend.asked:
+        if other != name and other in wholes:
             kind = optimizer.describe()["kind"]
-            raise CourseError(f"{other} ({kernel.name}) does not compute such a {kind} on {network}: leave it out")
+            raise CourseError(
+                f"{other} ({wholes[other].name}) does not compute such a {kind} on {network}: leave it out"
+            )
     first = slice(FIRST_BATCHES * batch_size)
     kernel = wholes.get(name or "")
     tried = network.with_flat_parameters(network.flat_parameters.copy())
