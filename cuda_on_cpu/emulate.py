@@ -197,7 +197,7 @@ def _converse(child: Child, request: list[bytes], written: list[np.ndarray], rec
     except (EOFError, OSError):
         pass  # it ended without an answer
     if outcome != DONE:
-        child.process.wait()  # so that its report is complete
+        child.status()  # its report is complete then
         text = answer[place:].decode(errors="replace")
         raise _ChildError(line, text, "".join(REPORT_START.split(child.stderr())[1:]))
     for array in written:

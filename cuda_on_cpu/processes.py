@@ -5,7 +5,7 @@
   output. What a text to be judged has sent is never unpickled: recv_bytes() and JSON. Only a child that runs no such
   text itself may be sent objects by send().
 - Time: connection.poll(seconds) waits for an answer. A message that has begun must not pause for more than PAUSE.
-- Crash: EOFError or ConnectionError instead of an answer; then process.wait() is its status, stderr() its last words.
+- Crash: EOFError or ConnectionError instead of an answer; then there are status() and stderr().
 - End: end() kills it; so do garbage collection, the end of Python, and any exception in a conversation().
 
 The emulator's programs, the worker, the process of an answer and its nursery are children. CONTRIBUTING.md names the
@@ -27,7 +27,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import BinaryIO
 
-PAUSE = 10  # seconds
+PAUSE, ENDING = 10, 60  # seconds
 
 
 class Child:
@@ -45,6 +45,13 @@ class Child:
     def stderr(self) -> str:
         """What the child has written to stderr. It must not be writing: see written_to()."""
         return written_to(self.errors.fileno())
+
+    def status(self) -> int:
+        """The exit status of a child that answers no more. It has ENDING to write a report, and is then killed."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(ENDING)
+        self.end()
+        return self.process.returncode
 
     def end(self) -> None:
         """Kill the child's process group and wait until the child has ended, so that it writes no more."""

@@ -1,5 +1,4 @@
 from . import datasets as datasets
-from . import datasets_silhouettes as datasets_silhouettes
 from . import device as device
 from .backend import choose as choose
 from .catalogue import find as find

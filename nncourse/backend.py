@@ -1,6 +1,6 @@
 """choose(): one kernel for every operation. A Backend is handed to networks; there is no default hidden anywhere."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -55,11 +55,8 @@ class Backend(Calls):
 
     @cached_property
     def epochs(self) -> Mapping[str, Kernel]:
-        """The kernels that compute whole epochs, by operation. They are imported here, when they are first wanted."""
-        if self.fused == STEPS and not self.asked_epochs:
-            return {}
-        usual = {name: operation.kernels.get(self.fused) for name, operation in epochs(self.device == "gpu").items()}
-        return {name: kernel for name, kernel in {**usual, **self.asked_epochs}.items() if kernel}
+        """The kernels that compute whole epochs, by operation. A kind's are imported when they are first wanted."""
+        return {} if self.fused == STEPS and not self.asked_epochs else WholeEpochs(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_epoch") and name in self.epochs:
@@ -81,6 +78,27 @@ class Backend(Calls):
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+class WholeEpochs(Mapping[str, Kernel]):
+    """What Backend.epochs is, where there may be some."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    def __getitem__(self, name: str) -> Kernel:
+        asked = self.backend.asked_epochs
+        known = epochs([name.partition("_")[0]], self.backend.device == "gpu") if name.endswith("_epoch") else {}
+        kernel = asked[name] if name in asked else known[name].kernels.get(self.backend.fused)
+        if kernel is None:
+            raise KeyError(name)
+        return kernel
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in epochs() if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrides: str | Kernel) -> Backend:

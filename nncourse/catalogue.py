@@ -1,6 +1,7 @@
 """Every operation of the networks, by topic: the table of contents of kernels/ and epochs/."""
 
 from collections.abc import Iterable
+from importlib import import_module
 from types import ModuleType
 
 from nncourse.errors import refuse_unknown
@@ -27,27 +28,26 @@ IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, nor
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, confusion)
 
 
-def epoch_topics(gpu: bool = True) -> tuple[ModuleType, ...]:
+# The modules of epochs/ by the kind of network; first those with which the backends numpy and numba train.
+EPOCHS = {
+    "dense": ("dense", "dense_cpu", "dense_plain", "dense_graph", "dense_one_kernel"),
+    "convolutional": (
+        "convolutional",
+        "convolutional_cpu",
+        "convolutional_loops",
+        "convolutional_graph",
+        "convolutional_one_kernel",
+    ),
+}
+
+
+def epoch_topics(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> tuple[ModuleType, ...]:
     """The modules of epochs/, imported when training first asks for them, or a user by name.
 
     Without `gpu` those alone with which the backends numpy and numba train.
     """
-    from nncourse.epochs import convolutional, convolutional_cpu, dense, dense_cpu
-
-    usual = (dense, dense_cpu, convolutional, convolutional_cpu)
-    if not gpu:
-        return usual
-    from nncourse.epochs import (
-        convolutional_graph,
-        convolutional_loops,
-        convolutional_one_kernel,
-        dense_graph,
-        dense_one_kernel,
-        dense_plain,
-    )
-
-    images = (convolutional_loops, convolutional_graph, convolutional_one_kernel)
-    return (*usual, dense_plain, dense_graph, dense_one_kernel, *images)
+    names = [name for kind in kinds for name in EPOCHS[kind][: None if gpu else 2]]
+    return tuple(import_module(f"nncourse.epochs.{name}") for name in names)
 
 
 def defined_in(modules: Iterable[ModuleType]) -> dict[str, Operation]:
@@ -61,12 +61,13 @@ def operations() -> dict[str, Operation]:
     return defined_in(TOPICS)
 
 
-def epochs(gpu: bool = True) -> dict[str, Operation]:
+def epochs(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> dict[str, Operation]:
     """The operations that compute a whole epoch of training at once, by name. A backend may do without.
 
-    Without `gpu` they have at least the kernels numpy and numba.
+    Of all kinds of networks, or of some; without `gpu` they have at least the kernels numpy and numba.
     """
-    return defined_in(epoch_topics(gpu))
+    found = defined_in(epoch_topics(kinds, gpu))
+    return {name: operation for name, operation in found.items() if name.endswith("_epoch")}  # some import others
 
 
 def find(name: str) -> Operation:

@@ -10,12 +10,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nncourse.datasets_csv import Rows, fetch, read_idx, read_table
 from nncourse.errors import CourseError, nearest, refuse_unknown
 from nncourse.language import ROOT
+
+if TYPE_CHECKING:
+    from nncourse.datasets_csv import Rows
 
 FOLDER = ROOT / "datasets"
 DIGITS = tuple("0123456789")
@@ -133,6 +136,8 @@ def read_csv(path: str | Path, inputs: int | None = None, outputs: int | None = 
     unchanged. Without `inputs` the last column is the label; without `outputs` the largest label gives the number of
     classes. Raises CourseError, naming file, row (the line of the file) and column, if anything does not fit.
     """
+    from nncourse.datasets_csv import read_table
+
     rows, values = read_table(Path(path))
     features = rows.width - 1 if inputs is None else inputs
     targets = rows.width - features
@@ -148,7 +153,7 @@ def read_csv(path: str | Path, inputs: int | None = None, outputs: int | None = 
     return Dataset(rows.path.stem, values[:, :features].astype(np.float32), Y, classes, names)
 
 
-def _targets_from_labels(rows: Rows, labels: np.ndarray, outputs: int | None) -> tuple[np.ndarray, tuple[str, ...]]:
+def _targets_from_labels(rows: "Rows", labels: np.ndarray, outputs: int | None) -> tuple[np.ndarray, tuple[str, ...]]:
     """Targets and class names from the last column; two classes share one output unless `outputs` is 2."""
     most = MOST_CLASSES if outputs is None else max(2, outputs)
     wrong = np.flatnonzero((labels != np.floor(labels)) | (labels < 0) | (labels >= most))
@@ -289,6 +294,8 @@ def mnist(
     prefix = "train" if part == "train" else "t10k"
     image_file = _idx_file(f"{prefix}-images-idx3-ubyte.gz", folder, name, mirrors)
     label_file = _idx_file(f"{prefix}-labels-idx1-ubyte.gz", folder, name, mirrors)
+    from nncourse.datasets_csv import read_idx
+
     images, labels = read_idx(image_file), read_idx(label_file)
     if images.ndim != 3 or images.size == 0 or labels.shape != images.shape[:1] or labels.max() > 9:
         found = f"got the shapes {images.shape} and {labels.shape}, labels up to {labels.max(initial=0)}"
@@ -347,6 +354,8 @@ def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence
     if folder is not None:
         raise CourseError(f"{folder}: {file} is not there; name the folder that holds the four IDX files of {name}")
     published = json.loads((FOLDER / "mirrors.json").read_text())[name]
+    from nncourse.datasets_csv import fetch
+
     return fetch(file, published["md5"][file], mirrors or published["mirrors"], FOLDER / name)
 
 

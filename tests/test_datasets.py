@@ -515,7 +515,7 @@ def no_mnist(tmp_path, monkeypatch) -> Path:
     own.mkdir()
     shutil.copy(datasets.FOLDER / "digits.csv", own)
     monkeypatch.setattr(datasets, "FOLDER", own)
-    monkeypatch.setattr(datasets, "fetch", lambda *arguments: pytest.fail("it was fetched"))
+    monkeypatch.setattr(datasets_csv, "fetch", lambda *arguments: pytest.fail("it was fetched"))
     monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
 

@@ -250,7 +250,7 @@ def test_a_task_that_is_killed_ends_the_job(slurm, course):
     member.kill()
     assert slurm.wait(number, patience=10)["ExitCode"] == "1:0"
     (line,) = (line for line in log.read_text().splitlines() if line.startswith("nncourse: "))
-    assert line.startswith(f"nncourse: rank 1: process {member} on ") and "was killed by SIGKILL" in line
+    assert line.startswith(f"nncourse: rank 1: process {member.pid} on ") and "was killed by SIGKILL" in line
     assert not slurm_cluster.processes_of(number) and not list(course.glob("*.npz"))
 
 

@@ -68,7 +68,9 @@ def test_half_solved_cells_survive_and_old_imports_are_named(copy, new):
         assert cells["setup"] == today["setup"] and "nncourse.classroom" not in cells["setup"]
         assert set(today) <= set(cells)
     told = [line for line in said if ": for " in line]
-    assert [line.partition(" (")[2].partition(")")[0] for line in told] == ["ada-1", "ada-2", "ada-2", "ada-3", "ada-4"]
+    assert [line.partition(" (")[2].partition(")")[0] for line in told] == [
+        *("ada-1", "ada-2", "ada-2", "ada-3", "ada-4", "ada-4")
+    ]
     assert all(line.startswith(("02_activations, cell ", "06_training, cell ")) for line in told)
     words = [line.partition(": for ")[2].partition(" write ") for line in told]
     assert words[0][0] == "theirs.check('numpy')" and words[0][2].startswith("check(theirs, 'numpy'), after from nnc")
@@ -93,6 +95,12 @@ def test_every_replacement_is_there():
         home, _, name = today.rpartition(".")
         assert hasattr(import_module(home), name), old
     assert not {*table["modules"], *table["names"]} & {*table["modules"].values(), *table["names"].values()}
+    homes = ("model.training.train", "model.network.training_step", "model.files.Model")
+    homes += ("parallel.averaging.train_by_averaging", "parallel.pipeline.train_pipeline")
+    assert {name.rpartition(".")[2] for name in homes} == {old.partition(".")[0] for old in table["arguments"]}
+    for home, _, name in (f"nncourse.{place}".rpartition(".") for place in homes):
+        parameters = inspect.signature(getattr(import_module(home), name)).parameters
+        assert table["arguments"][f"{name}.update"] in parameters and "update" not in parameters
     home, name = old_names.today("nncourse.kernels.backend", "choose")
     assert getattr(import_module(home), name)("numpy", mine=False).name == "numpy"
 
@@ -108,6 +116,8 @@ def test_every_replacement_is_there():
         ("%load_ext nncourse.classroom.exercise\nx = 1", ["%load_ext nnclassroom"]),
         ("from nncourse import device, silhouettes", ["import device, datasets_silhouettes as silhouettes"]),
         ("training_step(n, X, Y, 0.1, course, update=u)", ["training_step(…, optimizer=u)"]),
+        ("from nncourse.model.updates import SGD, make_update as m", ["import SGD, make_optimizer as m"]),
+        ("from nncourse.model.updates import make_update", ["import make_optimizer as make_update"]),
         ("np.linalg.norm(update=3)", []),
     ],
 )

@@ -71,7 +71,7 @@ def _ask(child: Child, function: Callable, arguments: tuple, seconds: float) -> 
         if child.connection.poll(seconds):
             return child.connection.recv()
     except (EOFError, OSError):
-        status = child.process.wait()
+        status = child.status()
         reason = (child.stderr().strip().splitlines() or ["it left no report"])[-1]
         raise WorkerError(f"ended its process (status {status}): {reason}", "crash", status=status) from None
     raise WorkerError(f"did not end within {seconds:g} s: look for an endless loop", "time limit", seconds=seconds)

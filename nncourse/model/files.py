@@ -1,9 +1,8 @@
 """Model files: .npz (no pickle), and the text form that the handout's C program writes and reads.
 
 An .npz holds `parameters`, the network's flat vector; `statistics`, where layers keep some beside their parameters;
-`state_…`, vectors that the optimizer remembers; and `about`, a line of JSON with all the rest. Older files
-are read too: before version 0.3 the optimizer was called `update` there; before 0.2 they held W1, b1, W2 … instead of
-the vector.
+`state_…`, vectors that the optimizer remembers; and `about`, a line of JSON with all the rest. In files of version 0.2,
+which are read too, the optimizer is called `update`.
 
 The text form is for dense networks: number of layers; sizes; for each layer a line of biases; a line of weights for
 each neuron, layer by layer. One more line, which the C program ignores, is the same JSON: activations, cost, scaling.
@@ -136,10 +135,6 @@ def _finite(arrays: Sequence[np.ndarray]) -> bool:
 
 def _from_pairs(pairs: list[tuple[np.ndarray, np.ndarray]], description: str | None) -> Model:
     """A dense model from W and b of each layer. Without a description it is one of the C program: all sigmoid."""
-    for number, (W, b) in enumerate(pairs, 1):
-        below = pairs[number - 2][0].shape[0] if number > 1 else W.shape[-1]
-        if W.ndim != 2 or b.shape != W.shape[:1] or W.shape[1] != below or not W.size:
-            raise CourseError(f"weights {W.shape} and biases {b.shape} of layer {number} do not fit the network")
     about = {"activations": ["sigmoid"] * len(pairs)} if description is None else json.loads(description)
     named = zip(pairs, about["activations"], strict=True)
     network = Network([Dense(W, b, name) for (W, b), name in named], str(about.get("cost", "mse")))
@@ -173,9 +168,6 @@ def _read_npz(path: Path) -> Model:
         arrays = {name: file[name] for name in file.files}
     description = str(arrays.pop("about"))
     floats = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
-    if VECTOR not in floats:  # a file of before version 0.2
-        count = sum(name.startswith("W") for name in floats)
-        return _from_pairs([(floats[f"W{n}"], floats[f"b{n}"]) for n in range(1, count + 1)], description)
     about, vector = json.loads(description), floats.pop(VECTOR)
     layers = [rebuilt(each) for each in about["layers"]]
     statistics = floats.pop(STATISTICS, np.empty(0, np.float32))

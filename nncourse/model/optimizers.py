@@ -210,7 +210,7 @@ def step_decay(rate: float, epochs: int, factor: float) -> Schedule:
     rate: η, of the first epochs.
     epochs, factor: after every so many epochs the rate is times the factor.
 
-    Returns a function: the number of an epoch, from 1 on, to its rate.
+    Returns a function: the number of an epoch, from 1 on, to its rate. Raises CourseError for numbers out of range.
 
     >>> [step_decay(0.8, epochs=2, factor=0.5)(epoch) for epoch in (1, 2, 3)]
     [0.8, 0.8, 0.4]
@@ -223,7 +223,7 @@ def exponential_decay(rate: float, factor: float) -> Schedule:
 
     rate, factor: η, of the first epoch, and what the rate is multiplied by after each.
 
-    Returns a function: the number of an epoch, from 1 on, to its rate.
+    Returns a function: the number of an epoch, from 1 on, to its rate. Raises CourseError for numbers out of range.
 
     >>> [exponential_decay(0.8, factor=0.5)(epoch) for epoch in (1, 2, 3)]
     [0.8, 0.4, 0.2]
@@ -236,7 +236,7 @@ def cosine_decay(rate: float, epochs: int) -> Schedule:
 
     rate, epochs: η, of the first epoch, and how many there are.
 
-    Returns a function: the number of an epoch, from 1 on, to its rate.
+    Returns a function: the number of an epoch, from 1 on, to its rate. Raises CourseError for numbers out of range.
 
     >>> [round(cosine_decay(0.8, epochs=2)(epoch), 3) for epoch in (1, 2, 3)]
     [0.8, 0.4, 0.4]

@@ -104,8 +104,8 @@ def train(
 
     Returns the costs and seconds of each epoch. It ends early where the cost is no longer finite, and on Ctrl-C; then
     the network keeps the best parameters so far, by the validation cost if there is one. A member that is interrupted
-    leaves the others waiting. A kernel for whole epochs is used where the backend has one for such a network
-    and optimizer. What must be compiled is compiled before the clock starts.
+    leaves the others waiting. A kernel for whole epochs is used where the backend has one for such a network and
+    optimizer. What must be compiled is compiled before the clock starts.
 
     Raises CourseError for data that do not fit the network, and for options out of range.
 
@@ -251,10 +251,12 @@ def _made_ready(
         reason = f"trained step by step: {error}"
     if isinstance(X, HostSamples):
         name, reason = None, "trained step by step, since the samples are sent batch by batch"
-    for other, kernel in wholes.items():
-        if other != name and other in backend.asked:
+    for other in backend.asked:
+        if other != name and other in wholes:
             kind = optimizer.describe()["kind"]
-            raise CourseError(f"{other} ({kernel.name}) does not compute such a {kind} on {network}: leave it out")
+            raise CourseError(
+                f"{other} ({wholes[other].name}) does not compute such a {kind} on {network}: leave it out"
+            )
     first = slice(FIRST_BATCHES * batch_size)
     kernel = wholes.get(name or "")
     tried = network.with_flat_parameters(network.flat_parameters.copy())

@@ -48,7 +48,7 @@ def train_by_averaging(
     """Train `network` in place; all members call this with the same arguments, and end with the same parameters.
 
     X, Y: all samples (n, …) and targets (n, n_out), on the CPU; each member takes its own rows of them.
-    epochs, learning_rate, update, seed: as of train().
+    epochs, learning_rate, optimizer, seed: as of train().
     batches_a_round: how many batches each member trains on between two averagings.
     batch_size: rows of all members together.
     timeline: is filled.
