@@ -82,7 +82,7 @@ hint("neuron", "loops")
 def step(z):
     return np.where(z > 0, 1, 0)
 
-drawn = simple.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
+drawn = widgets.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
 print("label", drawn.controls[0]["label"])
 print(check.__file__, dense.__file__, source.__file__)
 """

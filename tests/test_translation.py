@@ -1,6 +1,7 @@
 """tools/translate.py: the same code in another language, catalogues that follow the English, and the switch."""
 
 import ast
+import fnmatch
 import shutil
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tools.translation import (
     sources,
     stamp,
     units,
+    words,
 )
 from tools.translation.words import Words
 
@@ -239,6 +241,7 @@ def test_translations_follow_a_file_that_moves_to_another_room(tmp_path, capsys)
             "se pide {self.reference}: kernels/peer/all_reduce.cu",
         ),
         ("wanted {self.truth.size}, see kernels/peer.cu", "se pide {self.truth.size}: kernels/peer.cu"),
+        ("wanted {said(truth)}, see kernels/peer.cu", "se pide {said(truth)}: kernels/peer.cu"),
         ("need {self.truth}, see kernels/peer.cu", None),
         ("wanted {self.truth} or see kernels/peer.cu", None),
     ],
@@ -265,6 +268,13 @@ def test_of_a_module_its_kernels_are_translated_and_what_words_toml_names():
         "two",
         "Train it.",
     ]
+
+
+def test_the_tables_of_words_toml_are_for_files_that_are_there(all_sources):
+    files = [source.file for source in all_sources]
+    tables = words.read(ROOT / "locale" / "words.toml")
+    patterns = {*tables, *(code for table in tables.values() for code in table.get("code", ()))}
+    assert [pattern for pattern in sorted(patterns) if not fnmatch.filter(files, pattern)] == []
 
 
 def test_update_says_the_same_when_nothing_has_changed(tmp_path):

@@ -161,7 +161,8 @@ def head(student: str, data: Dataset, tests: int, whence: str) -> str:
         lines.append(("GPU", f"none: {devices.why_no_gpu()}"))
     lines.append((ROW_WORDS["versions"], ", ".join(f"{name} {version}" for name, version in versions.items())))
     said = f"{data.name}{synthetic}; {len(data.X)} rows to train ({classes}); {tests} to test, {whence}"
-    return f"<h1>Neural networks by kernels: report</h1>{table([*lines, ('data set', said)], words=2)}"
+    lines.append(("data set", said))
+    return f"<h1>Neural networks by kernels: report</h1>{table(lines, words=2)}"
 
 
 def progress(kept: Sequence[Kept]) -> str:

@@ -14,6 +14,7 @@ WIDTH = 100
 ALIKE = 0.6  # a text that is so much like one that is gone, is that one, changed
 MOST_PLACES = 3
 NAME = re.compile(r"([\w/]+(?:[._/]+\w+)+/?)")  # of a file, or of code: kernels/dense.cu, self.name
+HOLE, CODE = re.compile(r"(\{[^{}]*\})"), re.compile(r"(`[^`]+`)")
 HEADER = """\
 msgid ""
 msgstr ""
@@ -122,12 +123,11 @@ def _changed(text: str, gone: list[Said]) -> Said:
 
 
 def with_new_names(old: Said, text: str) -> Said | None:
-    """The translation of a text in which only files and names of code are others: `kernels/peer.cu`, {self.truth}."""
-    before, after = NAME.split(old.text), NAME.split(text)
-    if before[::2] != after[::2]:
-        return None
-    new = {one: other for one, other in zip(before[1::2], after[1::2], strict=True) if one != other}
-    said = NAME.split(old.string)
-    if not set(new) <= set(said[1::2]):
-        return None
-    return Said(text, None, "".join(new.get(each, each) for each in said), False, old.notes)
+    """The translation of a text in which only names of files and of code, holes or code are others."""
+    for code in (NAME, HOLE, CODE):
+        before, after, said = (code.split(each) for each in (old.text, text, old.string))
+        if before[::2] == after[::2]:
+            new = {one: other for one, other in zip(before[1::2], after[1::2], strict=True) if one != other}
+            if set(new) <= set(said[1::2]):
+                return Said(text, None, "".join(new.get(each, each) for each in said), False, old.notes)
+    return None

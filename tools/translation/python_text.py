@@ -56,6 +56,7 @@ CODE_COMMENT = re.compile(r"#!|# ?(?:noqa|type:|fmt:|pragma|nosec|ruff:|mypy:|-\
 MARK = re.compile(r"#+ *(?:-{3,} *)?")
 LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 NAMED = re.compile(r"\s*\w+(?: …)? {2,}\S")  # a line of a docstring's list: a name, blanks, and what it is
+PARAMETERS = re.compile(r"\s*\w+(?:, \w+)*: ")  # where a docstring says what some are; its later lines are set in
 WRITTEN = ("comment", "docstring")  # kinds of units that only readers of a source see
 
 
@@ -331,7 +332,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _docstring(source: Source, begin: int, end: int, place: str, width: int) -> Iterator[Unit]:
-    """The paragraphs and list items of a docstring; indented examples are left as they are."""
+    """The paragraphs and list items of a docstring; examples, indented or typed at >>>, are left as they are."""
     (piece,) = literals.pieces(source.text, begin, end) or (None,)
     lines = []  # (place, text without its line break)
     at = piece.body[0]
@@ -341,10 +342,14 @@ def _docstring(source: Source, begin: int, end: int, place: str, width: int) -> 
     rest = [len(line) - len(line.lstrip()) for _, line in lines[1:] if line.strip()]
     base = min(rest, default=0)
     block: list[tuple[int, str]] = []
+    example = False
     for number, (at, line) in enumerate(lines):
         indent = base if number == 0 else len(line) - len(line.lstrip())
-        example = indent >= base + 4 and not (block and LIST_ITEM.match(block[0][1]))
-        if block and (not line.strip() or LIST_ITEM.match(line) or NAMED.match(line) or example):
+        listed = bool(block) and bool(LIST_ITEM.match(block[0][1]) or PARAMETERS.match(block[0][1]))
+        session = line.lstrip().startswith(">>>") or (example and indent == base and bool(line.strip()))
+        example = session or (indent >= base + 4 and not listed)
+        begins = LIST_ITEM.match(line) or NAMED.match(line) or (indent == base and listed and PARAMETERS.match(line))
+        if block and (not line.strip() or begins or example):
             yield from _paragraph(block, source, place, width)
             block = []
         if line.strip() and not example:
