@@ -123,7 +123,7 @@ def _changed(text: str, gone: list[Said]) -> Said:
 
 
 def with_new_names(old: Said, text: str) -> Said | None:
-    """The translation of a text in which only names of files and of code, holes or code are others."""
+    """The translation of a text in which only paths, names, holes or code between backticks are others."""
     for code in (NAME, HOLE, CODE):
         before, after, said = (code.split(each) for each in (old.text, text, old.string))
         if before[::2] == after[::2]:
