@@ -260,8 +260,8 @@ try:
 except SystemExit as end:
     status = end.code
 sys.setprofile(None)
-ours = [Path(file) for file in ran if root in Path(file).parents]
-print("ran", *sorted(str(file.relative_to(root)) for file in ours if "tests" not in file.parts))
+ours = [Path(file).relative_to(root) for file in ran if root in Path(file).parents]
+print("ran", *sorted(map(str, (file for file in ours if file.parts[0] in ("cuda_on_cpu", "nncourse", "nnclassroom")))))
 sys.exit(status)
 """
 

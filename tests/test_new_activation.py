@@ -27,8 +27,8 @@ extern "C" __global__ void swish_naive(const float* z, float* a, int n) {
 extern "C" __global__ void swish_derivative_naive(const float* z, float* a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
-    float s = 1.0f / (1.0f + expf(-z[i]));
-    a[i] = s + z[i] * s * (1.0f - s);
+    float e = expf(-fabsf(z[i]));
+    a[i] = 1.0f / (1.0f + expf(-z[i])) + z[i] * e / ((1.0f + e) * (1.0f + e));
 }
 """
 IMAGES = "image1x6x6,conv2x3,pool2,4,2"
@@ -60,13 +60,13 @@ def swish(monkeypatch):
 
     @activations.on_numbers(known["swish_derivative"])
     def swish_slope(z):
-        s = 1 / (1 + math.exp(-z)) if z > -80 else math.exp(z)
-        return s + z * s * (1 - s)
+        s, e = 1 / (1 + math.exp(-z)) if z > -80 else math.exp(z), math.exp(-abs(z))
+        return s + z * e / (1 + e) ** 2
 
     @known["swish_derivative"].array_kernel
     def swish_slope_array(z):
-        s = 0.5 * np.tanh(0.5 * z) + 0.5
-        return s + z * s * (1 - s)
+        e = np.exp(-np.abs(z))  # 1 − σ(z) itself would lose the digits of a large z
+        return 0.5 * np.tanh(0.5 * z) + 0.5 + z * e / (1 + e) ** 2
 
     found = activations.activations_among(operations())
     assert found == {**calls.ACTIVATIONS, "swish": "number"}
