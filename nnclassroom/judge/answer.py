@@ -9,7 +9,6 @@ import contextlib
 import copy
 import dataclasses
 import functools
-import json
 import os
 import signal
 import subprocess
@@ -42,7 +41,6 @@ GPU_FACTOR = 3
 ASLEEP = 0.05  # who computes for less than this share of the time waits for something
 MOST_MESSAGE = 1 << 20  # bytes of the JSON part of an answer
 SPARE_BYTES = 1 << 16  # an answer may hold so many bytes more than its results have
-HEAD_BYTES = 12  # what each block costs beside its own bytes
 CAN_FORK = sys.platform == "linux"
 
 
@@ -317,26 +315,18 @@ class TextProcess:
 
     def _send(self, message: Mapping[str, Any], blocks: list[bytes] | None = None) -> None:
         try:
-            answer_process.send(self.process.connection, dict(message), blocks or [])
+            self.process.connection.send_bytes(answer_process.packed(dict(message), blocks or []))
         except OSError:
             raise EndedError(self._why_ended()) from None
 
     def _receive(self, most: int) -> tuple[dict[str, Any], list[bytes]]:
         """The next answer. Nothing that the process says may cost this one more than its share of memory or time."""
-        left = MOST_MESSAGE + 8 * most + SPARE_BYTES
-
-        def read() -> bytes:
-            nonlocal left
-            part = self.process.connection.recv_bytes(left)
-            left -= len(part) + HEAD_BYTES
-            return part
-
         try:
             pause = 0.01
             while not self.process.connection.poll(pause):
                 self._refuse_late()
                 pause = min(2 * pause, 0.2)
-            return answer_process.receive(read)
+            return answer_process.unpacked(self.process.connection.recv_bytes(MOST_MESSAGE + 8 * most + SPARE_BYTES))
         except (EOFError, ConnectionError):
             raise EndedError(self._why_ended()) from None
         except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
@@ -484,12 +474,12 @@ class Nursery:
     def ask(self, request: Mapping[str, Any], end: Connection | None = None) -> dict[str, Any]:
         """Its answer to a request, which may come with an end of a pipe. OSError or EOFError if it has ended."""
         connection = self.child.connection
-        connection.send_bytes(json.dumps(request).encode())
+        connection.send_bytes(answer_process.packed(dict(request)))
         if end:
             send_handle(connection, end.fileno(), self.child.process.pid)
         if not connection.poll(START_SECONDS):
             raise TimeoutError("the nursery does not answer")
-        return answer_process.receive(connection.recv_bytes)[0]
+        return answer_process.unpacked(connection.recv_bytes())[0]
 
 
 @functools.lru_cache(maxsize=1)

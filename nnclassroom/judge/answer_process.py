@@ -4,7 +4,7 @@ It is started by answer.py as a script, and imports nothing of this package: nei
 in its memory. With the argument `nursery` it runs no text itself: it has imported NumPy, and for each request it
 makes a copy of itself by fork, which does.
 
-A message is a JSON text and any number of blocks of bytes, the arrays' elements, each sent as bytes by a connection of
+A message is a JSON text and any number of blocks of bytes, the arrays' elements, sent as bytes by a connection of
 multiprocessing: nothing is pickled. Both sides describe a value by a dictionary: {"number": 0.5}, {"object": 3, …},
 {"array": block, "dtype": "<f4", "shape": [2, 3]}. Objects, such as the simulated GPU of an exercise, stay with the
 judge: here are only their names, and each call of a method is a question.
@@ -34,17 +34,19 @@ PR_SET_PDEATHSIG, M_PERTURB, HUGE_FLOATS = 1, -6, 0x80  # malloc then fills memo
 # ---- messages
 
 
-def send(connection: Connection, message: dict, blocks=()) -> None:
-    """Send one message; the JSON text says how many blocks follow."""
-    connection.send_bytes(json.dumps(message | {"blocks": len(blocks)}).encode())
-    for block in blocks:
-        connection.send_bytes(block)
+def packed(message: dict, blocks=()) -> bytes:
+    """A message as bytes: one line of JSON, which holds the sizes of the blocks, and the blocks."""
+    return b"".join([json.dumps(message | {"blocks": [len(block) for block in blocks]}).encode(), b"\n", *blocks])
 
 
-def receive(read) -> tuple[dict, list[bytes]]:
-    """The next message; each call of read() returns the next bytes that were sent."""
-    message = json.loads(read())
-    return message, [read() for _ in range(message.pop("blocks"))]
+def unpacked(data: bytes) -> tuple[dict, list[bytes]]:
+    """The message and its blocks."""
+    text, _, rest = data.partition(b"\n")
+    message, blocks, start = json.loads(text), [], 0
+    for size in message.pop("blocks"):
+        blocks.append(rest[start : start + size])
+        start += size
+    return message, blocks
 
 
 def array_of(about: dict, blocks: list[bytes]) -> np.ndarray:
@@ -213,12 +215,12 @@ class Talk:
 
     def receive(self) -> tuple[dict, list[bytes]]:
         try:
-            return receive(self._connection.recv_bytes)
+            return unpacked(self._connection.recv_bytes())
         except (EOFError, ConnectionError):
             os._exit(0)  # the judge has gone
 
     def send(self, message: dict, blocks=()) -> None:
-        send(self._connection, message, blocks)
+        self._connection.send_bytes(packed(message, blocks))
 
     def ask(self, number: int, method: str, arguments: tuple, named: dict):
         """Call a method of an object that the judge has."""
@@ -485,11 +487,11 @@ def nursery(judge: Connection) -> None:
     _end_with_parent()
     while True:
         try:
-            request = json.loads(judge.recv_bytes())
+            request, _ = unpacked(judge.recv_bytes())
         except (EOFError, ConnectionError):
             return
         if "end" in request:
-            send(judge, {"status": _ended(request["end"], request["wait"])})
+            judge.send_bytes(packed({"status": _ended(request["end"], request["wait"])}))
             continue
         for name in request["imports"]:
             importlib.import_module(name)
@@ -506,7 +508,7 @@ def nursery(judge: Connection) -> None:
             finally:
                 os._exit(0)
         os.close(own)
-        send(judge, {"pid": pid})
+        judge.send_bytes(packed({"pid": pid}))
 
 
 def _ended(pid: int, wait: float) -> int:
