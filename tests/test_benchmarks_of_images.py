@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import convolutions, digits, digits_jax, digits_pytorch, learning
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case
+from nncourse.calls import ADAM
 from nncourse.epochs.convolutional import convolutional_adam_epoch
 
 STEPS = digits.CHECKED + 5  # the last of them on a smaller batch
@@ -24,7 +25,8 @@ def truth(problem):
     """The parameters after an epoch."""
     before, X, Y = (array.astype(np.float64) for array in (problem.parameters, problem.X, problem.Y))
     state = before, np.zeros_like(before), np.zeros_like(before)
-    return convolutional_adam_epoch.reference(*state, problem.architecture, X, Y, problem.batch, digits.RATE, 0)[0]
+    given = problem.architecture, X, Y, problem.batch, digits.RATE, 0, *ADAM.values()
+    return convolutional_adam_epoch.reference(*state, *given)[0]
 
 
 # PyTorch not by its usual compiler, which takes half a minute: what is asked here is whether the step is right.
@@ -74,7 +76,7 @@ def slightly_wrong(what):
 
         def train(steps):
             rows = slice(steps * problem.batch)
-            given = problem.architecture, problem.X[rows], problem.Y[rows], *options.values()
+            given = problem.architecture, problem.X[rows], problem.Y[rows], *options.values(), *ADAM.values()
             convolutional_adam_epoch["numpy"](*state, *given)
 
         return digits.Trainer(begin, train, lambda: state[0])

@@ -116,14 +116,19 @@ def test_every_replacement_is_there():
         ("%load_ext nncourse.classroom.exercise\nx = 1", ["%load_ext nnclassroom"]),
         ("from nncourse import device, silhouettes", ["import device, datasets_silhouettes as silhouettes"]),
         ("training_step(n, X, Y, 0.1, course, update=u)", ["training_step(…, optimizer=u)"]),
-        ("from nncourse.model.updates import SGD, make_update as m", ["import SGD, make_optimizer as m"]),
+        ("from nncourse.model.updates import SGD, make_update as m", ["import SGD", "import make_optimizer as m"]),
+        (
+            "from nncourse.classroom import plots\nplots.plot_neuron(w, b)\nplots.plot_network(n)",
+            ["common as plots", "plot_neuron, after from nnclassroom.figures.nb", "plot_network, after from "],
+        ),
         ("from nncourse.model.updates import make_update", ["import make_optimizer as make_update"]),
+        ("from nncourse.classroom.course import no_such_thing", ["from nnclassroom.exercises.hints import no_such"]),
         ("np.linalg.norm(update=3)", []),
     ],
 )
 def test_a_line_for_each_old_name(old, new):
     said = old_names.replaced(old)
-    assert len(said) == len(new) and all(part in line for part, (_, line) in zip(new, said, strict=True)), said
+    assert bool(said) == bool(new) and all(any(part in line for _, line in said) for part in new), said
 
 
 def test_the_extension_to_load_registers_the_magic():

@@ -858,10 +858,10 @@ def kernel_of(mutant: Mutant):
 
 
 def mutants(chosen):
-    """Of each kernel, a mistake that shows on a GPU and one that may not are tried with every commit."""
+    """Of each kernel one mistake is tried with every commit."""
 
-    def kind(mutant: Mutant) -> tuple[str, str, bool]:
-        return mutant.operation, mutant.kernel, mutant.gpu
+    def kind(mutant: Mutant) -> tuple[str, str]:
+        return mutant.operation, mutant.kernel
 
     def name(mutant: Mutant) -> str:
         return f"{mutant.operation}-{mutant.kernel}-{mutant.mistake}"

@@ -40,7 +40,7 @@ class Choice:
 
     @property
     def judge_changed(self) -> bool:
-        return any(path.startswith(JUDGES) for path in self.changed)
+        return any(path.startswith(JUDGES) and not path.endswith(".md") for path in self.changed)
 
     def __str__(self) -> str:
         if self.tier != "quick":

@@ -43,10 +43,25 @@ def named(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 def replaced(text: str) -> list[tuple[str, str]]:
     """What a cell says in the words of version 0.2, and what to write in its place."""
-    loaded = [(found[0], f"%load_ext {_module(found[1])}") for found in LOADED.finditer(text) if _module(found[1])]
     if text.startswith("%%cuda"):
         return []
-    return loaded + [pair for statement in _statements(text) for pair in _in_statement(statement)]
+    extensions = [(found[0], today(found[1], "load_ipython_extension")[0]) for found in LOADED.finditer(text)]
+    said = [(old, f"%load_ext {new}") for old, new in extensions]
+    modules: dict[str, str] = {}  # by the names that the cell gives them
+    for node in (node for statement in _statements(text) for node in ast.walk(statement)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            old, new = ast.unparse(node), "; ".join(_imports(node))
+            said += [(old, new)] if new != old else []
+            whole = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            modules |= {alias.asname or alias.name: whole + alias.name for alias in node.names}
+        elif isinstance(node, ast.Call):
+            said += _in_call(node)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            old, module = ast.unparse(node), modules.get(node.value.id, "")
+            if f"{module}.{node.attr}" in table()["names"]:
+                home, name = today(module, node.attr)
+                said.append((old, f"{name}, after from {home} import {name}"))
+    return said
 
 
 def _statements(text: str) -> list[ast.stmt]:
@@ -61,16 +76,6 @@ def _statements(text: str) -> list[ast.stmt]:
         if part is plain:
             break
     return found
-
-
-def _in_statement(statement: ast.stmt) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            old, new = ast.unparse(node), "; ".join(_imports(node))
-            if new != old:
-                yield old, new
-        elif isinstance(node, ast.Call):
-            yield from _in_call(node)
 
 
 def _imports(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -122,15 +127,11 @@ def _door(home: str, name: str) -> str:
     """The package that has the name in front, else its home."""
     for door in DOORS:
         package = import_module(door)
-        if name in getattr(package, "__all__", ()) and getattr(package, name) is _found(home, name):
+        if name in getattr(package, "__all__", ()) and getattr(package, name) is getattr(
+            import_module(home), name, None
+        ):
             return door
     return home
-
-
-def _found(home: str, name: str) -> Any:
-    """The thing of that name in a module, or the module of that name in a package."""
-    there = import_module(home)
-    return getattr(there, name) if hasattr(there, name) else import_module(f"{home}.{name}")
 
 
 @cache
