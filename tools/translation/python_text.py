@@ -101,14 +101,12 @@ def lines_shown(text: str, words: Words) -> set[int]:
 
     These are all kernels, the docstrings of what words.toml calls documented, and the module's own if it is code.
     """
-    shown: set[int] = set()
     tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and (_is_kernel(node) or node.name in words.kernels):
-            shown.update(range(node.lineno, node.end_lineno + 1))
-        elif words.code if node is tree else getattr(node, "name", "") in words.documented:
-            shown.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    return shown
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    kernels = [node for node in functions if _is_kernel(node) or node.name in words.kernels]
+    documented = [node for node in tree.body if getattr(node, "name", "") in words.documented]
+    docstrings = [node.body[0] for node in (*[tree] * words.code, *documented)]
+    return {line for node in (*kernels, *docstrings) for line in range(node.lineno, node.end_lineno + 1)}
 
 
 def _is_kernel(function: ast.FunctionDef) -> bool:
