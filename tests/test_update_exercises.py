@@ -8,6 +8,7 @@ from nnclassroom.exercises.nb09 import corrected_mean, warm_up_cosine
 from nnclassroom.judge.check import check
 from nncourse import datasets
 from nncourse.backend import choose
+from nncourse.kernels.update import momentum_update
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import cosine_decay
 from nncourse.model.training import train
@@ -49,6 +50,20 @@ def by_two_means(g, beta):
 def test_roundings_of_single_precision_are_no_mistake(kernel):
     for seed in range(10):
         assert check(corrected_mean, kernel, seed=seed), str(check(corrected_mean, kernel, seed=seed))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_an_array_must_become_is_told_from_what_it_was_before_the_kernel_changed_it(seed):
+    def one_too_many(W, G, V, rate, momentum):
+        V[...] = momentum * V + G
+        W -= rate * V
+        V += 1
+        return W, V
+
+    facts = check(momentum_update, one_too_many, seed=seed).facts
+    assert facts["name"] == "V"
+    said, expected = facts["advice"].removeprefix("there V must become "), facts["expected"].split()[0]
+    assert float(said) == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_a_warm_up_of_one_epoch_is_none():

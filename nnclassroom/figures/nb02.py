@@ -10,16 +10,6 @@ from nncourse.backend import choose
 
 __all__ = ["Described", "plot_activation", "plot_neuron"]
 
-OUTPUT_WORDS = {  # activation: what the output of a neuron with it is
-    "identity": "identity of z",
-    "step": "step of z",
-    "sigmoid": "sigmoid of z",
-    "tanh": "tanh of z",
-    "relu": "relu of z",
-    "leaky_relu": "leaky_relu of z",
-    "softplus": "softplus of z",
-}
-
 
 def neuron_says(w: Sequence[float], b: float, X: np.ndarray) -> np.ndarray:
     """The class, 0 or 1, that a neuron with the step activation predicts for each point of X (n, 2)."""
@@ -55,7 +45,7 @@ def plot_neuron(
             axes.annotate("w", foot + 0.3 * w, (4, 4), textcoords="offset points", color=INK, fontweight="bold")
     axes.set(xlabel="input x1", ylabel="input x2", xlim=extent[:2], ylim=extent[2:])
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    lie = f"z = {w[0]:g}·x1 {w[1]:+g}·x2 {b:+g}. The output is {_range(a)} over the plane, {OUTPUT_WORDS[activation]}."
+    lie = f"z = {w[0]:g}·x1 {w[1]:+g}·x2 {b:+g}. The output is {_range(a)} over the plane, {activation} of z."
     side = (
         f"on the wrong side of the line z = 0{', and circled' * bool(wrong.any())}" if w.any() else "wrong, and circled"
     )

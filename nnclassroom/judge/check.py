@@ -453,6 +453,13 @@ def _counted_from_sentinel(value: np.generic) -> bool:
     return value.dtype.kind in "iu" and abs(int(value) - SENTINEL) < MOST_COUNTED
 
 
+def _as_given(known: tuple[Any, ...], arguments: tuple[Any, ...]) -> list[Any]:
+    """The arguments of a call, and what came after them; its arrays as they were before the kernel changed them."""
+    pairs = zip(known, arguments, strict=False)
+    given = [before if isinstance(before, np.ndarray) else after for before, after in pairs]
+    return [*given, *arguments[len(given) :]]
+
+
 def _values_fault(
     operation: Operation,
     named: Argument,
@@ -490,6 +497,6 @@ def _values_fault(
         "unset": unset,
         "nans": "nan" in operation.trial.edge_cases and any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
-        "advice": operation.trial.advice(first, *arguments) if operation.trial.advice else "",
+        "advice": operation.trial.advice(first, *_as_given(known, arguments)) if operation.trial.advice else "",
     }
     return Fault("wrong value", facts)
