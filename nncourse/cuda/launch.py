@@ -6,6 +6,7 @@ raises a one-line CourseError.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 
 import numpy as np
 
@@ -44,13 +45,11 @@ def launch(
         if emulator_options:
             options = ", ".join(emulator_options)
             raise CourseError(f"{where}: {options} is for the emulator, got CuPy arrays; leave it out")
-        from nncourse.cuda.compile import gpu_constant, gpu_kernel
-
-        kernel = gpu_kernel(source, function, cooperative)
+        kernel = _compiler().gpu_kernel(source, function, cooperative)
         if shared_bytes > DEFAULT_SHARED:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
         for name, values in filled.items():
-            there = gpu_constant(source, name, values.data.device_id, cooperative)
+            there = _compiler().gpu_constant(source, name, values.data.device_id, cooperative)
             there.copy_from_device_async(values.data, values.nbytes)
         kernel(grid, block, passed, shared_mem=shared_bytes)
     else:
@@ -80,9 +79,15 @@ def prepared(
     passed = checked(source, function, grid, block, arguments, 0)
     if not _all_on_gpu(passed, declared, where):
         raise CourseError(f"{where}: wanted CuPy arrays, to prepare a launch; got NumPy's: take launch()")
-    from nncourse.cuda.compile import gpu_kernel
+    return functools.partial(_compiler().gpu_kernel(source, function), grid, block, passed)
 
-    return functools.partial(gpu_kernel(source, function), grid, block, passed)
+
+@functools.cache  # an import statement costs half a microsecond, also of a module that is there
+def _compiler() -> ModuleType:
+    """The module that compiles for a GPU, which a launch on the CPU never needs."""
+    from nncourse.cuda import compile
+
+    return compile
 
 
 def _filled(
