@@ -191,13 +191,13 @@ def one_pass(torch, each: Pass, arrays: Arrays, rounds: int, device: str, names)
     """The records of one operation on one layer, and the kernels that were left out, each with its reason."""
     arguments, family = each.arguments(arrays), "cupy" if device == "gpu" else "numpy"
     exact = (array.astype("float64") if hasattr(array, "astype") else array for array in arguments)
-    truth = each.operation[family](*exact)
+    reference = each.operation[family](*exact)
     work, left_out = {}, {}
     kernels = [k for k in each.operation.kernels.values() if k.device == device and (names is None or k.name in names)]
     for kernel in kernels:
-        attempt(kernel.name, lambda kernel=kernel: ours(kernel, arguments), truth, work, left_out)
+        attempt(kernel.name, lambda kernel=kernel: ours(kernel, arguments), reference, work, left_out)
     if not isinstance(torch, str):
-        sums = truth * arrays.layer.batch if each.summed else truth
+        sums = reference * arrays.layer.batch if each.summed else reference
         attempt(REFERENCE, lambda: each.pytorch(torch, arrays, device), sums, work, left_out)
     seconds: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(rounds):
@@ -215,14 +215,14 @@ def ours(kernel: Kernel, arguments: tuple) -> Callable:
     return lambda: kernel(*arguments)  # allocates its result
 
 
-def attempt(name: str, prepare: Callable, truth, work: dict, left_out: dict[str, str]) -> None:
-    """Add what prepare() returns to `work`, if its result is the truth up to rounding; otherwise say why not."""
+def attempt(name: str, prepare: Callable, reference, work: dict, left_out: dict[str, str]) -> None:
+    """Add what prepare() returns to `work`, if its result is the reference up to rounding; otherwise say why not."""
     try:
         compute = prepare()
         result = compute()
         if not devices.on_gpu(result) and hasattr(result, "detach"):  # of PyTorch
             result = result.numpy()
-        error = error_of(result, truth)
+        error = error_of(result, reference)
         if error <= TOLERANCE:
             work[name] = compute
         else:
@@ -231,12 +231,12 @@ def attempt(name: str, prepare: Callable, truth, work: dict, left_out: dict[str,
         left_out[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
 
 
-def error_of(result, truth) -> float:
-    xp = devices.array_module(truth)
+def error_of(result, reference) -> float:
+    xp = devices.array_module(reference)
     result = xp.asarray(result)
-    if result.shape != truth.shape:
+    if result.shape != reference.shape:
         return float("inf")
-    return float(xp.sqrt(((result - truth) ** 2).sum() / (truth**2).sum()))
+    return float(xp.sqrt(((result - reference) ** 2).sum() / (reference**2).sum()))
 
 
 def records(each: Pass, layer: Layer, seconds: dict[str, list[float]]) -> list[dict]:

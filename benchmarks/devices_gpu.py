@@ -221,7 +221,7 @@ def of_nncourse(setting: Setting, world: Any, port: int) -> tuple[list[tuple[lis
     from nnclassroom.experiment.plan import make_backend
     from nncourse.group import Alone
     from nncourse.model.data_parallel import data_parallel_epoch
-    from nncourse.model.layers import Turn
+    from nncourse.model.layers import StepPosition
     from nncourse.model.optimizers import SGD
     from nncourse.model.resnet import resnet
     from nncourse.parallel.mpi import MPIGroup
@@ -243,7 +243,7 @@ def of_nncourse(setting: Setting, world: Any, port: int) -> tuple[list[tuple[lis
         def step(count: int) -> None:
             # As if all held the same images: a member takes its shard, and never looks at the others' rows.
             order = backend.to_device(np.resize(np.arange(len(X)), count * size))
-            data_parallel_epoch(network, X_there, Y_there, order, size, RATE, backend, optimizer, Turn(), group)
+            data_parallel_epoch(network, X_there, Y_there, order, size, RATE, backend, optimizer, StepPosition(), group)
             devices.synchronise(backend.device)
 
         return step

@@ -4,8 +4,8 @@ Two convolutions, a max-pool, two dense layers; ReLU, softmax and cross-entropy,
 lie on the device. The last batch is smaller where the samples do not divide.
 
 A contender has one form or several: functions make(problem) -> Trainer. Before they are timed, the parameters of each
-after CHECKED steps are compared with the truth of convolutional_adam_epoch, in float64; on a GPU each also trains an
-epoch from the beginning, for its accuracy on the test set. The fastest of those that are right is timed.
+after CHECKED steps are compared with the float64 reference of convolutional_adam_epoch; on a GPU each also trains
+an epoch from the beginning, for its accuracy on the test set. The fastest of those that are right is timed.
 """
 
 import time
@@ -26,7 +26,7 @@ TOLERANCE = 5e-4
 
 
 class DisagreesError(Exception):
-    """The parameters are not those of the truth."""
+    """The parameters are not those of the reference."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ def problem_of(case) -> Problem:
 
 
 def contender(forms: dict[str, Callable], steps: int | None = None, with_accuracy: bool = True) -> Callable:
-    """A contender for compare.py: a function that trains a whole epoch, or `steps` steps of it; their number; facts.
+    """A contender for compare.py: a function that trains an epoch, or `steps` steps of it; their number; facts.
 
-    Facts: `difference`, the largest of a parameter from the truth; `error`, relative; `accuracy`, None without a test
-    set; `form`. All forms are prepared; at the first call, when nothing else runs, the fastest is chosen.
+    Facts: `difference`, the largest of a parameter from the reference; `error`, relative; `accuracy`, None without a
+    test set; `form`. All forms are prepared; at the first call, when nothing else runs, the fastest is chosen.
     """
 
     def prepare(case) -> tuple[Callable, int, dict]:
@@ -124,7 +124,7 @@ def elapsed(trainer: Trainer, steps: int) -> float:
 
 
 def examined(trainer: Trainer, problem: Problem, with_accuracy: bool = True) -> dict:
-    """`difference`, `error` and `accuracy`. Raises DisagreesError where the first steps are not those of the truth."""
+    """`difference`, `error` and `accuracy`. Raises DisagreesError where the first steps are wrong."""
     trainer.begin()
     trainer.train(CHECKED)
     difference, error = difference_of(trainer.parameters(), problem)
@@ -143,7 +143,7 @@ def examined(trainer: Trainer, problem: Problem, with_accuracy: bool = True) -> 
 
 
 def difference_of(found: np.ndarray, problem: Problem) -> tuple[float, float]:
-    """After the first steps: the largest |found − truth|, and ‖found − truth‖ / ‖truth − initial parameters‖."""
+    """After the first steps: the largest |found − expected|, and ‖found − expected‖ / ‖expected − initial‖."""
     from nncourse.calls import ADAM
     from nncourse.epochs.convolutional import convolutional_adam_epoch
 
@@ -151,9 +151,9 @@ def difference_of(found: np.ndarray, problem: Problem) -> tuple[float, float]:
     X, Y = (array[: CHECKED * problem.batch].astype(np.float64) for array in (problem.X, problem.Y))
     state = before, np.zeros_like(before), np.zeros_like(before)
     given = problem.architecture, X, Y, problem.batch, RATE, 0, *ADAM.values()
-    truth, *_ = convolutional_adam_epoch.reference(*state, *given)
-    off = found - truth
-    return float(abs(off).max()), float(np.linalg.norm(off) / np.linalg.norm(truth - before))
+    reference, *_ = convolutional_adam_epoch.reference(*state, *given)
+    off = found - reference
+    return float(abs(off).max()), float(np.linalg.norm(off) / np.linalg.norm(reference - before))
 
 
 def accuracy_of(parameters: np.ndarray, problem: Problem) -> float:

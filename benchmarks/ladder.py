@@ -33,12 +33,12 @@ def measure(side: int, rounds: int, device: str = "gpu", names=None) -> list[dic
     A, W = (devices.to_device(rng.standard_normal((side, side), dtype=np.float32), device) for _ in range(2))
     b = devices.to_device(rng.standard_normal(side, dtype=np.float32), device)
     Z = devices.array_module(A).empty_like(A)
-    truth = A.astype("float64") @ W.T.astype("float64")
+    reference = A.astype("float64") @ W.T.astype("float64")
     work = contenders(A, W, b, Z, names)
     for name, compute in work.items():
         Z.fill(float("nan"))
         result = compute()
-        refuse_wrong(name, result, truth if name == "cuBLAS" else truth + b)
+        refuse_wrong(name, result, reference if name == "cuBLAS" else reference + b)
     seconds = {name: [] for name in work}
     for _ in range(rounds):
         for name, compute in work.items():
@@ -46,9 +46,9 @@ def measure(side: int, rounds: int, device: str = "gpu", names=None) -> list[dic
     return records(side, seconds, devices.limits(device)["matrix"])
 
 
-def refuse_wrong(name: str, result, truth) -> None:
-    """Raise WrongResultError unless the result equals the truth up to rounding."""
-    error = float(((result - truth) ** 2).sum() / (truth**2).sum()) ** 0.5
+def refuse_wrong(name: str, result, reference) -> None:
+    """Raise WrongResultError unless the result equals the reference up to rounding."""
+    error = float(((result - reference) ** 2).sum() / (reference**2).sum()) ** 0.5
     if not error <= TOLERANCE:
         raise WrongResultError(f"dense_forward ({name}) is off by {error:.1e}; wanted at most {TOLERANCE:.0e}")
 

@@ -24,7 +24,7 @@ from benchmarks.saved import refuse_out, save
 from nncourse import device as devices
 from nncourse.backend import Backend, choose
 from nncourse.errors import CourseError
-from nncourse.model.layers import Turn
+from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, training_step
 from nncourse.model.optimizers import SGD
 from nncourse.model.resnet import IMAGE, resnet, to_torchvision
@@ -68,7 +68,7 @@ def our_step(network: Network, X: np.ndarray, labels: np.ndarray, backend: Backe
     """step(), and the network that it trains."""
     there, optimizer = network.on(backend), SGD()
     there_X, Y = backend.to_device(X), backend.to_device(np.eye(CLASSES, dtype=np.float32)[labels])
-    return lambda calls=backend: training_step(there, there_X, Y, RATE, calls, optimizer, Turn()), there
+    return lambda calls=backend: training_step(there, there_X, Y, RATE, calls, optimizer, StepPosition()), there
 
 
 def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray, device: str, by_timing: bool = True):

@@ -3,7 +3,7 @@
 Sigmoid, mean squared error, plain stochastic gradient descent, float32 with TF32 off, data already on the device.
 
 A contender is a function make(architecture, parameters, X, Y, batch) -> Trainer. Before it is timed, its parameters
-after the first CHECKED steps are compared with the truth of dense_sgd_epoch, computed in float64.
+after the first CHECKED steps are compared with the reference of dense_sgd_epoch, computed in float64.
 """
 
 import os
@@ -30,7 +30,7 @@ class Trainer:
 
 
 def checked(make: Callable, steps: int | None = None) -> Callable:
-    """A contender for compare.py: a function that trains a whole epoch, or `steps` steps of it, and their number."""
+    """A contender for compare.py: a function that trains an epoch, or `steps` steps of it, and their number."""
 
     def prepare(case) -> tuple[Callable, int]:
         problem = architecture, parameters, X, Y = problem_of(case)
@@ -60,11 +60,11 @@ def problem_of(case) -> tuple:
 
 
 def error_of(found, architecture, parameters, X, Y, batch: int, steps: int = CHECKED) -> float:
-    """‖found − truth‖ / ‖truth − initial parameters‖ after the first steps."""
+    """‖found − reference‖ / ‖reference − initial parameters‖ after the first steps."""
     before = parameters.astype(np.float64)
     X, Y = (array[: steps * batch].astype(np.float64) for array in (X, Y))
-    truth = dense_sgd_epoch.reference(before, architecture, X, Y, batch, RATE)
-    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth - before))
+    reference = dense_sgd_epoch.reference(before, architecture, X, Y, batch, RATE)
+    return float(np.linalg.norm(found - reference) / np.linalg.norm(reference - before))
 
 
 # ---- ours

@@ -40,7 +40,7 @@ An *operation* is an equation with a contract: which arrays go in, and what come
 it, on one device. These pages are made from the package itself: every kernel that it holds, with its source.
 
 In a notebook `print(dense_forward)` lists an operation's kernels, and `check(dense_forward, "tiled")` compares one with
-the truth. Below each CUDA kernel stands the picture of its memory accesses on small arrays, as `picture.show` draws
+the reference. Below each CUDA kernel stands the picture of its memory accesses on small arrays, as `picture.show` draws
 it."""
 SPOILERS = """\
 Many of these kernels are answers to exercises. You learn more if you write yours first."""

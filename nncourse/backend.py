@@ -14,10 +14,10 @@ from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
-# The kernel of a whole epoch that goes with a backend. The others train step by step.
+# The kernel of a fused epoch that goes with a backend. The others train step by step.
 EPOCH_KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}
 YOURS = "yours"  # the note of a kernel that you kept: words, which nothing compares
-STEPS = "steps"  # asked for in a whole epoch's place: step by step, by the backend's other kernels
+STEPS = "steps"  # asked for in a fused epoch's place: step by step, by the backend's other kernels
 
 
 # What has kept kernels gives, for some operations and a device, the kernels to take, by operation, and by operation the
@@ -34,7 +34,7 @@ class Backend(Calls):
     `unused` those for which you kept one that is not in use. `algorithm_1` has a kernel only if you have kept yours:
     then it is called for each step, and calls the others.
 
-    `epochs` are the kernels that compute a whole epoch of training at once: those named `fused`, and those that were
+    `epochs` are the kernels that compute an epoch in one call: those named `fused`, and those that were
     asked for, `asked_epochs`. For an operation without one training goes step by step.
     """
 
@@ -55,7 +55,7 @@ class Backend(Calls):
 
     @cached_property
     def epochs(self) -> Mapping[str, Kernel]:
-        """The kernels that compute whole epochs, by operation. A kind's are imported when they are first wanted."""
+        """The kernels that compute fused epochs, by operation. A kind's are imported when they are first wanted."""
         return {} if self.fused == STEPS and not self.asked_epochs else WholeEpochs(self)
 
     def __getattr__(self, name: str) -> Any:
@@ -109,7 +109,7 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
     kept: what gives kernels to take in the place of the family's; nnclassroom's choose() hands over a student's.
     overrides: a kernel for an operation, or its name.
 
-    Whole epochs are computed by one fused kernel where there is one; but step by step where a kernel of an operation
+    Fused epochs are computed by one fused kernel where there is one; but step by step where a kernel of an operation
     was chosen or kept, and where that is asked for: choose("numpy", dense_sgd_epoch="steps").
 
     Raises CourseError for unknown names, for mixed devices, and for a GPU that is not there.

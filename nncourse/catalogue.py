@@ -62,7 +62,7 @@ def operations() -> dict[str, Operation]:
 
 
 def epochs(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> dict[str, Operation]:
-    """The operations that compute a whole epoch of training at once, by name. A backend may do without.
+    """The operations that compute an epoch in one call, by name. A backend may do without.
 
     Of all kinds of networks, or of some; without `gpu` they have at least the kernels numpy and numba.
     """

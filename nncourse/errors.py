@@ -65,4 +65,4 @@ def read_text(path: Path, most: int) -> str:
 
 
 class DoesNotFitError(CourseError):
-    """The network or batch is not for this kernel of a whole epoch on this machine; another kernel can be used."""
+    """The network or batch is not for this kernel of a fused epoch on this machine; another kernel can be used."""

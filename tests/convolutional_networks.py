@@ -1,4 +1,4 @@
-"""Convolutional networks for tests of their whole epochs: architectures, data, and PyTorch's gradient."""
+"""Convolutional networks for tests of their fused epochs: architectures, data, and PyTorch's gradient."""
 
 import numpy as np
 
@@ -34,13 +34,13 @@ def example(network, n, seed=0):
     return parameters, rng.standard_normal((n, *network.image), dtype=np.float32), Y.astype(np.float32)
 
 
-def takes_the_first_of_equals(kernel, truth, **options) -> bool:
-    """Whether an SGD kernel agrees with the truth where pixels of a window are equal, but not what the filter saw."""
+def takes_the_first_of_equals(kernel, reference, **options) -> bool:
+    """Whether an SGD kernel is right where pixels of a window are equal, but not what the filter saw."""
     network = architecture((1, 6, 8), [(2, 2, *SAME_2)], 4, (3,), "identity identity")
     rng = np.random.default_rng(1)
     parameters = rng.integers(-2, 3, network.contract_sizes["p"]).astype(np.float32)
     X, Y = rng.integers(0, 3, (6, 1, 6, 8)).astype(np.float32), np.zeros((6, 3), np.float32)
-    expected = truth(parameters.astype(float), network, X.astype(float), Y.astype(float), 6, 0.125)
+    expected = reference(parameters.astype(float), network, X.astype(float), Y.astype(float), 6, 0.125)
     kernel(parameters, network, X, Y, 6, 0.125, **options)
     return np.allclose(parameters, expected, rtol=1e-6, atol=1e-6)
 

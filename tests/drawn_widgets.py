@@ -1,6 +1,6 @@
 """What tests of drawn widgets share: another value for each control, and what must change with it."""
 
-from nnclassroom.widgets.widget import Control, Drawn
+from nnclassroom.widgets.widget import BrowserWidget, Control
 
 
 def another(control: Control, now):
@@ -13,7 +13,7 @@ def another(control: Control, now):
     return round(value) if control.step == 1 else value
 
 
-def every_control_is_described_and_changes_picture_and_words(drawn: Drawn, same_words=()) -> None:
+def every_control_is_described_and_changes_picture_and_words(drawn: BrowserWidget, same_words=()) -> None:
     """`same_words` are the controls that change the picture alone."""
     assert drawn.caption and drawn.words
     moved = [name for name, control in drawn.by_name.items() if control.value is not None]

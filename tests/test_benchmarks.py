@@ -186,7 +186,7 @@ def test_contenders_on_the_cpu_take_steps_of_the_same_case(name):
 
 @pytest.mark.full
 def test_the_plain_c_program_runs_beside_the_others_and_is_right():
-    """In the run on the CPU, and in the one on a machine with a GPU, where each is compared with the truth first."""
+    """In the run on the CPU, and in the one on a GPU, where each is compared with the reference first."""
     if said := why_not("c"):
         pytest.skip(said)
     work, times = CPU["C, fast"](CASES["cpu"]["step 30-60-10-1, batch 10"])

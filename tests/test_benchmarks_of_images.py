@@ -1,4 +1,4 @@
-"""Benchmarks of the digits CNN and of convolutions: contenders agree with the truth, wrong ones are left out."""
+"""Benchmarks of the digits CNN and of convolutions: contenders agree with the reference, wrong ones are left out."""
 
 import time
 from dataclasses import replace
@@ -21,7 +21,7 @@ def problem():
 
 
 @pytest.fixture(scope="module")
-def truth(problem):
+def reference(problem):
     """The parameters after an epoch."""
     before, X, Y = (array.astype(np.float64) for array in (problem.parameters, problem.X, problem.Y))
     state = before, np.zeros_like(before), np.zeros_like(before)
@@ -52,7 +52,7 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.full
-def test_all_take_the_same_steps_in_an_epoch_and_begin_again(name, problem, truth):
+def test_all_take_the_same_steps_in_an_epoch_and_begin_again(name, problem, reference):
     needed, make = FORMS[name]
     pytest.importorskip(needed)
     trainer = make(problem)
@@ -60,7 +60,7 @@ def test_all_take_the_same_steps_in_an_epoch_and_begin_again(name, problem, trut
         facts = digits.examined(trainer, problem)  # raises unless the first steps are right
         assert facts["difference"] < 1e-5 and facts["error"] < digits.TOLERANCE and facts["accuracy"] is None
         trainer.train(STEPS)
-        assert np.allclose(trainer.parameters(), truth, atol=1e-5)
+        assert np.allclose(trainer.parameters(), reference, atol=1e-5)
         trainer.train(1)  # goes on from there, and is forgotten by the next begin()
 
 
@@ -169,15 +169,15 @@ def test_kernels_of_convolutions_stand_beside_pytorch():
 
 
 def test_a_wrong_or_failing_convolution_is_left_out_with_its_reason():
-    truth, work, left_out = np.full((3, 3), 2.0), {}, {}
+    reference, work, left_out = np.full((3, 3), 2.0), {}, {}
 
     def fails():
         raise ValueError("no plan\nand more words")
 
-    tried = {"right": truth, "wrong": truth * 1.001, "nan": truth * np.nan, "shape": truth[:1]}
+    tried = {"right": reference, "wrong": reference * 1.001, "nan": reference * np.nan, "shape": reference[:1]}
     for name, result in tried.items():
-        convolutions.attempt(name, lambda result=result: lambda: result.astype(np.float32), truth, work, left_out)
-    convolutions.attempt("fails", fails, truth, work, left_out)
+        convolutions.attempt(name, lambda result=result: lambda: result.astype(np.float32), reference, work, left_out)
+    convolutions.attempt("fails", fails, reference, work, left_out)
     assert work.keys() == {"right"} and left_out.keys() == {"wrong", "nan", "shape", "fails"}
     assert left_out["fails"] == "ValueError: no plan" and "off by 1.0e-03" in left_out["wrong"]
 

@@ -5,7 +5,7 @@ import pytest
 
 from nnclassroom.judge import cases
 from nnclassroom.judge.check import check
-from nnclassroom.judge.tolerance import truths_of
+from nnclassroom.judge.tolerance import references_of
 from nncourse.catalogue import epochs, operations
 from nncourse.errors import CourseError
 from nncourse.kernels.activations import relu, sigmoid, softmax
@@ -32,7 +32,7 @@ def test_every_case_has_a_truth_and_their_number_is_always_the_same(operation):
         counts.add(len(made))
         for case in made:
             with np.errstate(all="ignore"):
-                nan = any(np.isnan(truth).any() for truth in truths_of(operation, case.arguments).values())
+                nan = any(np.isnan(reference).any() for reference in references_of(operation, case.arguments).values())
             assert not nan or "NaN" in case.label and "nan" in operation.trial.edge_cases
         stages = [case.large for case in made]
         assert stages == sorted(stages), "large ones come last"
@@ -76,7 +76,7 @@ def test_shapes_that_simple_mistakes_survive():
     assert any(len(shape) == 2 and shape[1] == 1 < shape[0] for shape in shapes)
     for number in range(2):
         assert max(shape[number] for shape in (array.shape for array in arrays(dense_forward))) > 1 << 16
-    counts = [truths_of(confusion_matrix, case.arguments)["M"].max() for case in cases.cases(confusion_matrix, 0)]
+    counts = [references_of(confusion_matrix, case.arguments)["M"].max() for case in cases.cases(confusion_matrix, 0)]
     assert max(counts) > 1 << 15
     sizes = [case.arguments[2] for case in cases.cases(confusion_matrix, 0)]
     assert max(sizes) ** 2 > 1 << 16

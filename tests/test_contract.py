@@ -211,7 +211,7 @@ TRUE_SIZES = "x (batch, n), w (k,), stride () int -> z (batch, n_out) where n_ou
 def with_convolution(function: str = "convolve", **launch) -> Operation:
     """A convolution along the rows with one CUDA kernel, one block for each output."""
 
-    def truth(x, w, stride):
+    def reference(x, w, stride):
         windows = np.lib.stride_tricks.sliding_window_view(x, len(w), axis=1)[:, ::stride]
         return np.einsum("bok,k->bo", windows, w)
 
@@ -219,10 +219,10 @@ def with_convolution(function: str = "convolve", **launch) -> Operation:
         "convolve",
         "z = x ⋆ w",
         TRUE_SIZES,
-        truth,
+        reference,
         flops=lambda batch, n, k, stride, n_out: 2 * batch * n_out * k,
         trial=Trial(
-            error_scale=lambda x, w, stride: truth(abs(x), abs(w), stride),
+            error_scale=lambda x, w, stride: reference(abs(x), abs(w), stride),
             edge_cases=("zeros", "large"),
             sizes_to_check=[
                 {"batch": 1, "n": 1, "k": 1, "stride": 1},
@@ -260,10 +260,10 @@ def test_check_knows_derived_sizes():
 
 
 def test_check_completes_usual_sizes_and_leaves_out_those_that_do_not_fit():
-    def truth(x, k):
+    def reference(x, k):
         return x[:, : x.shape[1] - k + 1]
 
-    own = Operation("shortened", "", "x (batch, n), k () int -> y (batch, m) where m = n - k + 1", truth, None)
+    own = Operation("shortened", "", "x (batch, n), k () int -> y (batch, m) where m = n - k + 1", reference, None)
     shapes = [(case.arguments[0].shape[1], case.arguments[1]) for case in check.cases(own)]
     assert len(shapes) > 10 and all(n >= k for n, k in shapes)
     assert check.check(own, lambda x, k: x[:, : x.shape[1] - k + 1].copy())

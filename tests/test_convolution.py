@@ -80,5 +80,5 @@ def test_constant_memory_that_is_too_small_is_not_used(rng):
     for channels in (2, 300, 3):  # 300 × 9 × 9 weights are more than 16,384
         sizes = dict(zip(convolution_forward.shapes.free_names, (1, channels, 3, 3, 9, 3, 1, 0, 0), strict=True))
         arguments = check.random_case(convolution_forward, sizes, seed=channels).arguments
-        truth = convolution_forward.reference(*arguments)
-        np.testing.assert_allclose(kernel(*arguments), truth, rtol=1e-3, atol=1e-3)
+        reference = convolution_forward.reference(*arguments)
+        np.testing.assert_allclose(kernel(*arguments), reference, rtol=1e-3, atol=1e-3)

@@ -68,7 +68,9 @@ def test_gradients_are_those_of_finite_differences(kernel, windows, rng):
 
 
 @pytest.mark.parametrize("windows", WINDOWS)
-@pytest.mark.parametrize("kernel", ["loops", "numpy"])  # check() compares the others with the truth, as it does these
+@pytest.mark.parametrize(
+    "kernel", ["loops", "numpy"]
+)  # check() compares the others with the reference, as it does these
 def test_gradients_are_those_of_pytorch(kernel, windows, rng):
     torch = pytest.importorskip("torch")
     A, W, b, D = arguments(windows, rng, np.float32)

@@ -1,4 +1,4 @@
-"""Whole epochs of convolutional networks: the truth agrees with PyTorch, the CPU's kernels with the truth; mistakes."""
+"""Fused epochs of convolutional networks: the reference against PyTorch, the CPU's kernels against it; mistakes."""
 
 import tracemalloc
 import warnings
@@ -59,7 +59,7 @@ def test_parameters_of_all_layers_lie_one_behind_the_other():
     assert all(np.shares_memory(part, parameters) for pair in views for part in pair)
 
 
-# ---- the truth
+# ---- the reference
 
 
 @networks
@@ -127,7 +127,7 @@ def test_what_rounding_decides_is_noticed():
     assert nearly(far, change(0, 0, 0)) and not nearly(far, change(0, 0, -134 + UNDECIDED / 2))
 
 
-# ---- kernels agree with the truth, with the separate operations, and with themselves
+# ---- kernels agree with the reference, with the separate operations, and with themselves
 
 
 def trained(kernel, network, arrays, batch, rate=0.05, state=None, steps=0):
@@ -158,13 +158,13 @@ def test_twenty_steps_are_those_of_the_truth(kernel, network, adam):
     results = trained(kernel, network, arrays, 5, 0.01, state)
     start, X, Y = (array.astype(np.float64) for array in arrays)
     if adam:
-        truth, *_ = convolutional_adam_epoch.reference(
+        reference, *_ = convolutional_adam_epoch.reference(
             start, 0 * start, 0 * start, network, X, Y, 5, 0.01, 0, *ADAM.values()
         )
     else:
-        truth = convolutional_sgd_epoch.reference(start, network, X, Y, 5, 0.01)
-    way = np.linalg.norm(truth - start)
-    assert way > 0.02 and np.linalg.norm(results[0] - truth) < 1e-4 * way
+        reference = convolutional_sgd_epoch.reference(start, network, X, Y, 5, 0.01)
+    way = np.linalg.norm(reference - start)
+    assert way > 0.02 and np.linalg.norm(results[0] - reference) < 1e-4 * way
 
 
 @kernels

@@ -49,7 +49,7 @@ def trained(kernel, network, arrays, batch, rates=(0.01,), adam=True, to_device=
     return [array if to_device is np.copy else array.get() for array in (parameters, *state)]
 
 
-def truth_of(network, arrays, batch, rates=(0.01,), adam=True):
+def reference_of(network, arrays, batch, rates=(0.01,), adam=True):
     parameters, X, Y = (array.astype(np.float64) for array in arrays)
     state = 0 * parameters, 0 * parameters
     for number, rate in enumerate(rates):
@@ -73,12 +73,12 @@ def gpu_array(array):
 
 @networks
 @pytest.mark.parametrize("adam", [False, True], ids=["SGD", "Adam"])
-def test_twenty_steps_are_those_of_the_truth(network, adam, emulator):
+def test_twenty_steps_are_those_of_the_reference(network, adam, emulator):
     arrays = example(network, 39)
     found = trained("fused", network, arrays, 4, (0.01, 0.02), adam)[0]
-    truth = truth_of(network, arrays, 4, (0.01, 0.02), adam)
-    way = np.linalg.norm(truth - arrays[0])
-    assert way > 0.02 and np.linalg.norm(found - truth) < 1e-4 * way
+    reference = reference_of(network, arrays, 4, (0.01, 0.02), adam)
+    way = np.linalg.norm(reference - arrays[0])
+    assert way > 0.02 and np.linalg.norm(found - reference) < 1e-4 * way
 
 
 @pytest.mark.parametrize(("n", "batch"), [(12, 2), (23, 2), (90, 10), (6, 9), (300, 257)])
@@ -87,9 +87,9 @@ def test_graph_and_fused_are_the_truth_on_the_gpu(n, batch, adam, short_recordin
     network, rates = NETWORKS[0], (0.01, 0.01, 0.02, 0.01)
     arrays = example(network, n)
     fused, graph = (trained(kernel, network, arrays, batch, rates, adam, gpu_array) for kernel in BOTH)
-    truth = truth_of(network, arrays, batch, rates, adam)
-    way = np.linalg.norm(truth - arrays[0])
-    assert way > 0.01 and np.linalg.norm(fused[0] - truth) < 1e-4 * way
+    reference = reference_of(network, arrays, batch, rates, adam)
+    way = np.linalg.norm(reference - arrays[0])
+    assert way > 0.01 and np.linalg.norm(fused[0] - reference) < 1e-4 * way
     for one, other in zip(graph, fused, strict=True):
         np.testing.assert_array_equal(one, other)  # a graph is only a way to launch
 
@@ -97,8 +97,8 @@ def test_graph_and_fused_are_the_truth_on_the_gpu(n, batch, adam, short_recordin
 def test_the_digits_network_is_right_on_the_gpu_and_the_same_each_time(gpu):
     arrays = example(DIGITS, 21 * 32 + 16)
     once, again = (trained("graph", DIGITS, arrays, 32, (0.001,), True, gpu_array) for _ in range(2))
-    truth = truth_of(DIGITS, arrays, 32, (0.001,))
-    assert np.linalg.norm(once[0] - truth) < 1e-3 * np.linalg.norm(truth - arrays[0])
+    reference = reference_of(DIGITS, arrays, 32, (0.001,))
+    assert np.linalg.norm(once[0] - reference) < 1e-3 * np.linalg.norm(reference - arrays[0])
     for one, other in zip(once, again, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -111,8 +111,8 @@ def test_images_of_more_pixels_than_threads_are_right(emulator, monkeypatch):
     monkeypatch.setattr(convolutional_graph, "MOST_THREADS", 32)
     network = architecture((2, 9, 8), [(5, 3, 1, 1, 1), (2, 2)], 2, (3,), "tanh tanh softmax", NETWORKS[0].cost)
     arrays = example(network, 5)
-    found, truth = trained("fused", network, arrays, 3)[0], truth_of(network, arrays, 3)
-    np.testing.assert_allclose(found, truth, rtol=1e-4, atol=1e-5)
+    found, reference = trained("fused", network, arrays, 3)[0], reference_of(network, arrays, 3)
+    np.testing.assert_allclose(found, reference, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kernel", BOTH)

@@ -37,16 +37,16 @@ CASES = {
 
 
 def trained(kernel, operation, architecture, chip, n, batch, **options):
-    """The largest difference from the truth, and from the parameters at first."""
+    """The largest difference from the reference, and from the parameters at first."""
     sizes = {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch, "steps": 3}
     if operation is convolutional_sgd_epoch:
         del sizes["steps"]
     case = check.random_case(operation, sizes)
-    truth = next(iter(check.truths_of(operation, case.arguments).values()))
+    reference = next(iter(check.references_of(operation, case.arguments).values()))
     before = case.arguments[0].copy()
     parameters = kernel(*case.arguments, chip=chip, **options)
     parameters = parameters[0] if isinstance(parameters, tuple) else parameters
-    return np.abs(parameters - truth).max(), np.abs(parameters - before).max()
+    return np.abs(parameters - reference).max(), np.abs(parameters - before).max()
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -100,12 +100,12 @@ def test_the_digits_network_is_right_on_the_gpu_after_twenty_steps(gpu):
     start = np.concatenate([array for pair in parts for array in pair])
     X, Y = check.random_case(convolutional_adam_epoch, sizes).arguments[4:6]
     arguments = [start, np.zeros_like(start), np.zeros_like(start)]
-    truth = convolutional_adam_epoch.reference(
+    reference = convolutional_adam_epoch.reference(
         *arguments, DIGITS, X.astype(float), Y.astype(float), 32, 0.001, 0, *ADAM.values()
     )
     there = [cupy.asarray(array, np.float32) for array in arguments]
     adam(*there, DIGITS, cupy.asarray(X), cupy.asarray(Y), 32, 0.001, 0, *ADAM.values())
-    assert np.abs(there[0].get() - truth[0]).max() < 1e-5
+    assert np.abs(there[0].get() - reference[0]).max() < 1e-5
     assert device.on_gpu(there[0])
 
 
@@ -116,7 +116,7 @@ def test_every_division_of_the_work_is_right_on_the_gpu(case, gpu):
     architecture, chip, n, batch = case
     sizes = {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch, "steps": 3}
     arguments = check.random_case(convolutional_adam_epoch, sizes).arguments
-    truths = check.truths_of(convolutional_adam_epoch, arguments).values()
+    references = check.references_of(convolutional_adam_epoch, arguments).values()
     there = [cupy.asarray(value) if isinstance(value, np.ndarray) else value for value in arguments]
-    for got, truth in zip(adam(*there, chip=chip), truths, strict=True):
-        assert np.abs(got.get() - truth).max() < 5e-6
+    for got, reference in zip(adam(*there, chip=chip), references, strict=True):
+        assert np.abs(got.get() - reference).max() < 5e-6

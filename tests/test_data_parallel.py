@@ -15,7 +15,7 @@ from nncourse.group import ALONE
 from nncourse.model import metrics
 from nncourse.model.data_parallel import shared_gradient
 from nncourse.model.image_layers import WithoutParameters
-from nncourse.model.layers import Dense, Pass, Turn
+from nncourse.model.layers import Dense, Forward, StepPosition
 from nncourse.model.network import Network, backpropagation, make_network
 from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import evaluate, train
@@ -200,14 +200,14 @@ class Recorded:
 @pytest.mark.parametrize("counts", [(6, 4), (9, 1), (10, 0), (5, 3, 2, 0)])
 def test_weighted_gradients_of_shards_add_up_to_that_of_the_batch(counts):
     network, (X, Y) = network_of(NETWORKS["dropout"]), data(NETWORKS["dropout"], 10)
-    wanted = flat(backpropagation(network, X, Y, NUMPY, Turn(seed=1, first=30)))
+    wanted = flat(backpropagation(network, X, Y, NUMPY, StepPosition(seed=1, first=30)))
     parts, plain, start = [], [], 0
     for rank, count in enumerate(counts):
         rows, group = slice(start, start + count), Recorded(rank, len(counts))
-        turn = Turn(seed=1, first=30 + start)
-        shared_gradient(network, X[rows], Y[rows], count / len(X), NUMPY, group, turn)
+        position = StepPosition(seed=1, first=30 + start)
+        shared_gradient(network, X[rows], Y[rows], count / len(X), NUMPY, group, position)
         parts += group.added
-        shared_gradient(network, X[rows], Y[rows], 1 / len(counts), NUMPY, group, turn)
+        shared_gradient(network, X[rows], Y[rows], 1 / len(counts), NUMPY, group, position)
         plain.append(group.added[-1])
         start += count
     np.testing.assert_allclose(sum(parts), wanted, 0, 1e-7)
@@ -233,7 +233,7 @@ class Counting(WithoutParameters):
             if training.group:
                 training.group.all_reduce(count)
             self.rows.append(int(count[0]))
-        return Pass(A_below)
+        return Forward(A_below)
 
     def backward(self, D, here, A_below, S_below, backend, below=True):
         return D, ()
@@ -287,7 +287,7 @@ def test_a_group_of_one_is_trained_by_whole_epochs_as_ever():
 
 
 def test_several_are_trained_step_by_step_and_only_the_first_shows_it(capsys):
-    """The note says why; a kernel for whole epochs that was asked for is refused."""
+    """The note says why; a kernel for fused epochs that was asked for is refused."""
     for rank in (0, 1):
         history = train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, group=Recorded(rank, 2), progress=True)
         assert history.kernel == "steps" and "2 processes add their gradients" in history.note
@@ -295,7 +295,7 @@ def test_several_are_trained_step_by_step_and_only_the_first_shows_it(capsys):
         assert bool(shown.err + shown.out) == (rank == 0)
     asked = choose("numpy", dense_sgd_epoch="numba")
     with pytest.raises(
-        CourseError, match=r"dense_sgd_epoch \(numba\) computes whole epochs.*these are 2: leave it out"
+        CourseError, match=r"dense_sgd_epoch \(numba\) computes fused epochs.*these are 2: leave it out"
     ):
         train(network_of("12,3"), *data("12,3"), asked, epochs=1, group=Recorded(0, 2))
 

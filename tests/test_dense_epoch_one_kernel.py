@@ -35,11 +35,11 @@ def test_every_layout_is_right_under_the_emulator(made, options):
         pytest.skip(emulate.why_not())
     sizes = {"architecture": SIZES, **SIZES.contract_sizes, "n": 13, "batch": 5}
     case = check.random_case(dense_sgd_epoch, sizes)
-    (truth,) = check.truths_of(dense_sgd_epoch, case.arguments).values()
+    (reference,) = check.references_of(dense_sgd_epoch, case.arguments).values()
     parameters, *others = case.arguments
     before = parameters.copy()
     one_kernel(parameters, *others, made=made, **options)
-    assert np.abs(parameters - truth).max() < 2e-6
+    assert np.abs(parameters - reference).max() < 2e-6
     assert np.abs(parameters - before).max() > 1e-3
 
 
@@ -81,9 +81,9 @@ def test_it_compiles_for_gpus_without_clusters(sizes, batch):
 def close_to_truth(case, **layout):
     """On the GPU: the epoch's parameters are those of float64, and not those of before."""
     there = [device.to_device(value, "gpu") if isinstance(value, np.ndarray) else value for value in case.arguments]
-    truth = check.truths_of(dense_sgd_epoch, case.arguments)
+    reference = check.references_of(dense_sgd_epoch, case.arguments)
     result = one_kernel(*there, **layout).get()
-    assert check.compare(dense_sgd_epoch, result, truth, case.arguments) is None
+    assert check.compare(dense_sgd_epoch, result, reference, case.arguments) is None
     assert np.abs(result - case.arguments[0]).max() > 1e-3
 
 

@@ -1,4 +1,4 @@
-"""The digits CNN of notebook 11: whole epochs without costs, and the table of implementations."""
+"""The digits CNN of notebook 11: fused epochs without costs, and the table of implementations."""
 
 import json
 from dataclasses import replace

@@ -23,7 +23,7 @@ def made():
         "b": drawn.factors("b", "The second", 0.05, -3, 0),
         "more": drawn.button("More", "One more"),
     }
-    widget = drawn.Drawn("neuron.js", controls, sums, "Sums.", pressed=lambda name: widget.set(a=4))
+    widget = drawn.BrowserWidget("neuron.js", controls, sums, "Sums.", pressed=lambda name: widget.set(a=4))
     yield widget
     widget.close()
 

@@ -20,11 +20,11 @@ from nncourse.errors import CourseError
 
 pytestmark = pytest.mark.usefixtures("my_kernels")
 
-TRUTH = """
-def truth(x, k):
+REFERENCE = """
+def reference(x, k):
     return np.convolve(x, np.full(k, 1 / k), "valid")
 
-def magnitude(x, k):
+def error_scale(x, k):
     return np.convolve(np.abs(x), np.full(k, 1 / k), "valid")
 """
 EXAM = f"""
@@ -34,8 +34,8 @@ title = "Midterm"
 name = "running_mean"
 formula = "m_i = (x_i + … + x_{{i+k-1}}) / k"
 contract = "x (n,), k () int -> m (n_out,) where n_out = n - k + 1"
-hostile = ["zeros", "large"]
-truth = '''{TRUTH}'''
+edge_cases = ["zeros", "large"]
+reference = '''{REFERENCE}'''
 
 [[exercise]]
 operation = "running_mean"
@@ -110,10 +110,10 @@ def test_the_operation_of_a_file_judges_like_the_packages():
     ("old", "new", "said"),
     [
         ('name = "running_mean"', 'name = "sigmoid"', "sigmoid is one of its operations"),
-        ("def truth(", "def other(", "a function truth"),
+        ("def reference(", "def other(", "a function reference"),
         ("return np.convolve(x,", "return np.convolve(", "sample"),
         ("-> m (n_out,)", "-> m (elsewhere,)", "sizes of arguments"),
-        ("result = [1.5, 2.5]", "result = [1.5, 2.0]", "its truth"),
+        ("result = [1.5, 2.5]", "result = [1.5, 2.0]", "its reference"),
         ("int n, int k, int n_out", "int k, int n, int n_out", "takes x, m, k, n, n_out"),
         ("def running_mean(x, k):", "def mean(x, k):", "one function running_mean"),
         ("points = 2", "points = -1", "points"),
@@ -136,7 +136,7 @@ def test_students_get_stubs_and_contracts_and_no_truth(file, tmp_path):
     with zipfile.ZipFile(tmp_path / "exam.zip") as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist()}
     assert set(texts) == {"exam/exam.ipynb", "exam/exam.json", "exam/MANIFEST.json"}
-    assert not any("convolve" in text or "truth(" in text for text in texts.values())
+    assert not any("convolve" in text or "reference(" in text for text in texts.values())
     cells = nbformat.reads(texts["exam/exam.ipynb"], as_version=4).cells
     assert any("n_out = n - k + 1" in cell.source and "Without a loop" in cell.source for cell in cells)
     assert [each["points"] for each in json.loads(texts["exam/exam.json"])["exercise"]] == [2, 3]

@@ -20,7 +20,7 @@ from nnclassroom.exercises.hints import exercises, solution_text
 from nnclassroom.judge import sandbox, verdict
 from nnclassroom.judge.kinds import KIND_WORDS
 from nnclassroom.marking import grade as grade_module
-from nnclassroom.marking import queue, sameness, submission
+from nnclassroom.marking import queue, similarity, submission
 from nnclassroom.marking.grade import grade
 from nncourse.errors import CourseError
 from nncourse.parallel.simulation import faults as exchanges
@@ -465,7 +465,7 @@ def test_a_copy_of_the_courses_own_solution_is_seen(tmp_path):
     ],
 )
 def test_python_texts_that_differ_in_names_alone_are_the_same(one, other, same):
-    assert (sameness.normalised_hash(one, False) == sameness.normalised_hash(other, False)) is same
+    assert (similarity.normalised_hash(one, False) == similarity.normalised_hash(other, False)) is same
 
 
 @pytest.mark.parametrize(
@@ -481,16 +481,16 @@ def test_python_texts_that_differ_in_names_alone_are_the_same(one, other, same):
 def test_cuda_texts_that_differ_in_names_alone_are_the_same(old, new, same):
     changed = CUDA.replace(old, new)
     assert changed != CUDA
-    assert (sameness.normalised_hash(CUDA, True) == sameness.normalised_hash(changed, True)) is same
+    assert (similarity.normalised_hash(CUDA, True) == similarity.normalised_hash(changed, True)) is same
     renamed = CUDA.replace("a[", "out[").replace("float* a", "float* out").replace("sigmoid", "mine")
-    assert sameness.normalised_hash(CUDA, True) == sameness.normalised_hash(LINE + renamed, True)
+    assert similarity.normalised_hash(CUDA, True) == similarity.normalised_hash(LINE + renamed, True)
 
 
 @pytest.mark.parametrize(
     "text", ["-" * 60000 + "1", "1" + "+1" * 30000, "(" * 30000, "a" + ".b" * 30000, "\0", "\ud800"]
 )
 def test_a_text_made_to_break_the_comparison_is_compared_as_it_stands(text):
-    assert sameness.normalised_hash(text, False) == sameness.normalised_hash(text + " ", False)
+    assert similarity.normalised_hash(text, False) == similarity.normalised_hash(text + " ", False)
 
 
 # ---- one file to hand in

@@ -12,7 +12,7 @@ from nncourse import datasets
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
-from nncourse.model.layers import Dense, LayerSequence, Turn
+from nncourse.model.layers import Dense, LayerSequence, StepPosition
 from nncourse.model.network import (
     MOST_NUMBERS,
     Network,
@@ -77,7 +77,7 @@ def mixed(name: str) -> Network:
 MIXED = ["convolution first", "one upon the other", "an even filter, more zeros behind", "pool first"]
 MIXED += ["pools behind convolutions", "overlapping pools", "average first", "dropout of images"]
 MIXED += ["dropout behind dense layers", "within a sequence"]
-TURN = Turn(seed=3, epoch=2, first=70)
+TURN = StepPosition(seed=3, epoch=2, first=70)
 
 
 @pytest.mark.parametrize("name", MIXED)
@@ -202,7 +202,7 @@ def test_a_network_for_images_learns_the_digits():
 @pytest.mark.parametrize("kind", (Adam, SGD))
 @pytest.mark.parametrize("words", (SMALL, SMALL.replace("12,", "dropout0.3,12,")))
 def test_resume_goes_on_as_if_it_had_never_stopped(digits, words, kind):
-    calls = choose("numpy")  # with whole epochs where there is no dropout
+    calls = choose("numpy")  # with fused epochs where there is no dropout
     whole = trained(digits, words, kind(), 4, calls)
     network, optimizer, _ = trained(digits, words, kind(), 1, calls)
     assert not same(whole, (network, optimizer))
@@ -210,7 +210,7 @@ def test_resume_goes_on_as_if_it_had_never_stopped(digits, words, kind):
     assert same(whole, half)
 
 
-# ---- whole epochs by one kernel
+# ---- fused epochs by one kernel
 
 
 @pytest.mark.parametrize("kind", (Adam, SGD))
@@ -264,10 +264,10 @@ def test_an_architecture_is_the_network_without_its_parameters():
 # ---- dropout
 
 
-def masks(words: str, X, turn: Turn) -> np.ndarray:
+def masks(words: str, X, position: StepPosition) -> np.ndarray:
     """Which numbers the dropouts of a network let through, all layers in one row a sample."""
     network = make_network(words, "identity", initialiser="uniform")
-    passes = network.forward(X, NUMPY, turn).kept
+    passes = network.forward(X, NUMPY, position).kept
     found = [each.A for layer, each in zip(network.layers, passes, strict=True) if isinstance(layer, Dropout)]
     return np.concatenate([A.reshape(len(A), -1) != 0 for A in found], axis=1)
 
@@ -277,14 +277,14 @@ WITH_DROPOUT = "image1x4x4,conv2x2,dropout0.4,8,dropout0.4,3"
 
 def test_a_mask_depends_on_seed_epoch_sample_and_layer_not_on_the_batch(rng):
     X = 1 + rng.random((40, 1, 4, 4)).astype(np.float32)
-    whole = masks(WITH_DROPOUT, X, Turn(1, 2, 100))
-    parts = [masks(WITH_DROPOUT, X[start : start + 7], Turn(1, 2, 100 + start)) for start in range(0, 40, 7)]
+    whole = masks(WITH_DROPOUT, X, StepPosition(1, 2, 100))
+    parts = [masks(WITH_DROPOUT, X[start : start + 7], StepPosition(1, 2, 100 + start)) for start in range(0, 40, 7)]
     np.testing.assert_array_equal(whole, np.concatenate(parts))
     assert 0.5 < whole.mean() < 0.7
-    for turn in (Turn(2, 2, 100), Turn(1, 3, 100), Turn(1, 2, 101)):
-        assert not np.array_equal(masks(WITH_DROPOUT, X, turn), whole)
+    for position in (StepPosition(2, 2, 100), StepPosition(1, 3, 100), StepPosition(1, 2, 101)):
+        assert not np.array_equal(masks(WITH_DROPOUT, X, position), whole)
     assert len({row.tobytes() for row in whole}) == 40
-    square = masks("8,dropout0.4,8,dropout0.4,1", X.reshape(-1, 8), Turn(1, 2))
+    square = masks("8,dropout0.4,8,dropout0.4,1", X.reshape(-1, 8), StepPosition(1, 2))
     assert not np.array_equal(square[:, :8], square[:, 8:])  # layers of the same size
 
 
@@ -305,7 +305,7 @@ def test_an_epoch_has_the_same_masks_in_batches_of_any_size(digits):
     network = make_network("image1x8x8,conv2x2,dropout0.5,10", "relu", CROSS)
 
     def gradient(rows: slice) -> np.ndarray:
-        found = backpropagation(network, X[rows], Y[rows], NUMPY, Turn(4, 1, rows.start))
+        found = backpropagation(network, X[rows], Y[rows], NUMPY, StepPosition(4, 1, rows.start))
         return np.concatenate([array.ravel() for layer in found for array in layer])
 
     whole = gradient(slice(0, 200))
@@ -326,7 +326,7 @@ def test_train_hands_each_batch_its_turn(digits):
             order = np.random.default_rng([5, epoch]).permutation(200)
             for start in range(0, 200, 32):
                 rows = order[start : start + 32]
-                training_step(by_hand, X[rows], Y[rows], 0.003, NUMPY, turn=Turn(5, epoch, start))
+                training_step(by_hand, X[rows], Y[rows], 0.003, NUMPY, position=StepPosition(5, epoch, start))
         np.testing.assert_array_equal(network.flat_parameters, by_hand.flat_parameters)
 
 
@@ -334,7 +334,7 @@ def test_dropout_needs_to_know_where_training_stands(digits):
     X, Y = digits
     network = make_network(SMALL.replace("12,", "12,dropout0.5,"), "relu", CROSS)
     for call in (backpropagation, lambda *arguments: training_step(*arguments[:3], 0.1, arguments[3])):
-        with pytest.raises(CourseError, match="turn="):
+        with pytest.raises(CourseError, match="position="):
             call(network, X[:8], Y[:8], NUMPY)
     without = make_network(SMALL, "relu", CROSS)
     np.testing.assert_array_equal(network.predict(X, NUMPY), without.predict(X, NUMPY))
@@ -343,7 +343,7 @@ def test_dropout_needs_to_know_where_training_stands(digits):
 def test_seeds_and_epochs_may_be_large(rng):
     network = make_network("5,dropout0.5,2")
     X = rng.random((3, 5)).astype(np.float32)
-    found = [network.forward(X, choose(name), Turn(10**30, 10**19)).A for name in ("numpy", "loops")]
+    found = [network.forward(X, choose(name), StepPosition(10**30, 10**19)).A for name in ("numpy", "loops")]
     np.testing.assert_allclose(*found, rtol=1e-6)
 
 

@@ -208,7 +208,7 @@ def test_the_digits_are_learnt_and_tested(capsys, folder):
 
 @pytest.mark.parametrize("options", ["", "--dropout 0.3", "--dropout 0.3 --schedule cosine,4 --validation 0.2"])
 def test_resume_is_exact(capsys, folder, options):
-    """Bit for bit, by whole epochs and with dropout step by step: parameters, and what Adam remembers."""
+    """Bit for bit, by fused epochs and with dropout step by step: parameters, and what Adam remembers."""
     assert run(capsys, f"{TRAIN} {options} --seed 3 --epochs 4 --model whole.npz")[0] == 0
     assert run(capsys, f"{TRAIN} {options} --seed 3 --epochs 1 --model half.npz")[0] == 0
     validation = "--validation 0.2" * ("validation" in options)

@@ -9,7 +9,7 @@ from nncourse.errors import CourseError
 from nncourse.model import network as networks
 from nncourse.model.descriptions import KIND_WORDS, KINDS, rebuilt, words_of
 from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters
-from nncourse.model.layers import Dense, LayerSequence, Pass, Turn
+from nncourse.model.layers import Dense, Forward, LayerSequence, StepPosition
 from nncourse.model.network import Network, forward, make_network, training_step
 from nncourse.model.optimizers import Adam
 from nncourse.model.training import evaluate, train
@@ -34,7 +34,7 @@ class Quadratic(WithoutParameters):
     def forward(self, A_below, backend, training=None):
         a, b, c = self.parameters
         square = A_below**2
-        return Pass(a * square + b * A_below + c, kept=square)
+        return Forward(a * square + b * A_below + c, kept=square)
 
     def backward(self, D, here, A_below, S_below, backend, below=True):
         a, b, _ = self.parameters
@@ -79,15 +79,15 @@ MIXED += ["dropout first", "sequence first", "sequence within", "sequence at the
 
 @pytest.mark.parametrize("name", MIXED)
 def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, rng):
-    compare_gradients(mixed(name), rng.normal(size=(5, 2, 3)), rng.random((5, 2)), Turn())
+    compare_gradients(mixed(name), rng.normal(size=(5, 2, 3)), rng.random((5, 2)), StepPosition())
 
 
 def test_only_training_leaves_numbers_out(rng):
     network, X = mixed("between dense layers"), rng.normal(size=(4, 2, 3))
-    used, trained = network.forward(X, NUMPY).A, network.forward(X, NUMPY, training=Turn()).A
+    used, trained = network.forward(X, NUMPY).A, network.forward(X, NUMPY, training=StepPosition()).A
     assert not np.allclose(used, trained)
     without = Network([layer for layer in network.layers if not isinstance(layer, Dropout)], input_shape=(2, 3))
-    np.testing.assert_array_equal(used, without.forward(X, NUMPY, training=Turn()).A)
+    np.testing.assert_array_equal(used, without.forward(X, NUMPY, training=StepPosition()).A)
     np.testing.assert_array_equal(network.predict(X, NUMPY), used)
     np.testing.assert_array_equal(forward(network, X, NUMPY)[1][-1], used)
 
@@ -196,7 +196,7 @@ class Counted(WithoutParameters):
 
     def forward(self, A_below, backend, training=None):
         self.rows.append(len(A_below))
-        return Pass(A_below)
+        return Forward(A_below)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Alone
 from nncourse.model.data_parallel import data_parallel_epoch
-from nncourse.model.layers import Turn
+from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import AHEAD, HostSamples, bytes_on_device, in_turn, placed
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import SGD
@@ -75,7 +75,7 @@ def test_training_is_the_same_by_either_way(place, dtype):
         network = make_network("image1x6x5,conv2x3same,3", "relu", "categorical_cross_entropy", seed=1).on(backend)
         there = order if send == "batch" else backend.to_device(order)
         X, group = placed(given, place, send), ALONE if place == "cpu" else Alone("gpu")
-        data_parallel_epoch(network, X, Y, there, 8, 0.1, backend, SGD(), Turn(), group)
+        data_parallel_epoch(network, X, Y, there, 8, 0.1, backend, SGD(), StepPosition(), group)
         trained.append(device.to_device(network.flat_parameters, "cpu"))
     assert (trained[0] == trained[1]).all()
 

@@ -1,4 +1,4 @@
-"""A new activation: its two operations are all that backends and networks need; kernels of whole epochs step aside."""
+"""A new activation: its two operations are all that backends and networks need; kernels of fused epochs step aside."""
 
 import math
 
@@ -43,11 +43,11 @@ def slope(z):
 def swish(monkeypatch):
     """The activation z σ(z), defined as those of activations.py are; `python tools/calls.py` writes the second list."""
     known, source = {}, CudaSource(TEXT, "swish.cu")
-    for name, formula, truth in (
+    for name, formula, reference in (
         ("swish", "a = z σ(z)", lambda z: z * activations.sigmoid.reference(z)),
         ("swish_derivative", "a = σ(z) + z σ(z) (1 − σ(z))", slope),
     ):
-        known[name] = activations.elementwise(name, formula, truth, flops=5, source=source)
+        known[name] = activations.elementwise(name, formula, reference, flops=5, source=source)
         monkeypatch.setattr(activations, name, known[name], raising=False)
 
     @activations.on_numbers(known["swish"])
@@ -92,7 +92,7 @@ def test_networks_with_it_are_trained_step_by_step_on_every_backend(swish, name)
     assert history.kernel == "steps" and history.costs[1] < history.costs[0]
     wanted, _ = trained(choose("loops"))
     np.testing.assert_allclose(network.flat_parameters, wanted.flat_parameters, rtol=1e-4, atol=1e-6)
-    if name in ("numpy", "numba"):  # the others have no kernel for whole epochs
+    if name in ("numpy", "numba"):  # the others have no kernel for fused epochs
         assert f"step by step: the kernels of epochs know the activations {', '.join(KNOWN)}; got swish" in history.note
 
 

@@ -75,10 +75,10 @@ def test_every_operation_has_kernels_for_both_devices():
 
 @pytest.mark.parametrize("operation", operations().values(), ids=operations())
 def test_truth_is_nan_only_where_nan_must_come_out(operation):
-    """Elsewhere a NaN in the truth would make the check accept or refuse for no reason."""
+    """Elsewhere a NaN in the reference would make the check accept or refuse for no reason."""
     for case in check.cases(operation):
-        truth = check.truths_of(operation, case.arguments)[operation.result.name]
-        assert not np.isnan(truth).any() or "nan" in operation.trial.edge_cases, case.label
+        reference = check.references_of(operation, case.arguments)[operation.result.name]
+        assert not np.isnan(reference).any() or "nan" in operation.trial.edge_cases, case.label
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ def test_the_text_form_takes_only_optimizers_without_a_memory(tmp_path, moons, k
     assert not path.exists()
 
 
-# ---- whole epochs, and what happens before the clock starts
+# ---- fused epochs, and what happens before the clock starts
 
 
 @optimizer_kinds

@@ -17,7 +17,7 @@ from nncourse.errors import CourseError
 from nncourse.kernels.libraries import cudnn
 from nncourse.model import files
 from nncourse.model.image_layers import Convolution, Dropout, Flatten, GlobalAveragePool, MaxPool
-from nncourse.model.layers import Dense, Turn
+from nncourse.model.layers import Dense, StepPosition
 from nncourse.model.network import (
     Network,
     backpropagation,
@@ -34,7 +34,7 @@ from nncourse.parallel.simulation import simulate
 NUMPY = choose("numpy")
 PLAIN = choose("numpy", batchnorm_forward="loops")  # without what does it together with ReLU
 CROSS = "categorical_cross_entropy"
-TURN = Turn(seed=1, epoch=1)
+TURN = StepPosition(seed=1, epoch=1)
 
 
 def dense(n_in, n_out, activation="tanh"):

@@ -59,10 +59,10 @@ def test_only_what_is_readable_is_seen(tmp_path):
 
 def test_what_is_hidden_is_not_seen_within_what_is_readable(tmp_path):
     (tmp_path / "inner").mkdir()
-    (tmp_path / "inner/truth.py").write_text("secret")
+    (tmp_path / "inner/reference.py").write_text("secret")
     (tmp_path / "one.py").write_text("secret")
     chosen = {"readable": [tmp_path], "hidden": [tmp_path / "inner", tmp_path / "one.py"]}
-    assert fails(f"open({str(tmp_path / 'inner/truth.py')!r})", **chosen) == "FileNotFoundError"
+    assert fails(f"open({str(tmp_path / 'inner/reference.py')!r})", **chosen) == "FileNotFoundError"
     assert fails(f"open({str(tmp_path / 'one.py')!r})", **chosen) == "PermissionError"
 
 

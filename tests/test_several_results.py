@@ -67,7 +67,7 @@ def with_split(function: str = "split") -> Operation:
 def with_decay(function: str = "decay") -> Operation:
     """One result in place and one new result."""
 
-    def truth(V, G, rate):
+    def reference(V, G, rate):
         V = rate * V + G
         return V, abs(V)
 
@@ -75,10 +75,10 @@ def with_decay(function: str = "decay") -> Operation:
         "decay",
         "V ← rate V + G, size = |V|",
         "V (*n), G (*n), rate () -> V (*n), size (*n)",
-        truth,
+        reference,
         flops=lambda n: 3 * n,
         trial=Trial(
-            error_scale=lambda V, G, rate: truth(abs(V), abs(G), abs(rate)),
+            error_scale=lambda V, G, rate: reference(abs(V), abs(G), abs(rate)),
         ),
     )
     own.cuda_kernel("naive", TEXT, function)

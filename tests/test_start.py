@@ -45,7 +45,7 @@ def processes_of(folder: Path) -> dict[psutil.Process, dict[str, str]]:
 def member(folder: Path, rank: int) -> int:
     """The process that learns as this rank."""
     for process, variables in processes_of(folder).items():
-        if heartbeat.VARIABLE in variables and world.told(variables).rank == rank:
+        if heartbeat.VARIABLE in variables and world.launcher_environment(variables).rank == rank:
             return process.pid
     raise AssertionError(f"rank {rank} is not there")
 
@@ -108,7 +108,7 @@ def harmed(folder: Path, rank: int, harm: str) -> dict[str, str]:
     lines = [
         "import os, sys, time",
         "from nncourse.parallel.launch import world",
-        f"if os.environ.get('{heartbeat.VARIABLE}') and world.told(os.environ).rank == {rank}:",
+        f"if os.environ.get('{heartbeat.VARIABLE}') and world.launcher_environment(os.environ).rank == {rank}:",
         "    import itertools",
         "    import nncourse.model.data_parallel as there",
         "    real, steps = there.shared_gradient, itertools.count()",
@@ -316,14 +316,18 @@ def test_the_number_of_processes_may_change_when_training_goes_on(tmp_path):
 
 
 def test_a_world_is_told_by_its_launcher():
-    assert world.told({}) == (0, 1, "nobody")
-    assert world.told({"PMI_RANK": "1", "PMI_SIZE": "4"}) == (1, 4, "mpiexec")
-    assert world.told({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"})[:2] == (3, 4)
-    assert world.told({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "8"}) == (2, 8, "srun")
+    assert world.launcher_environment({}) == (0, 1, "nobody")
+    assert world.launcher_environment({"PMI_RANK": "1", "PMI_SIZE": "4"}) == (1, 4, "mpiexec")
+    assert world.launcher_environment({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"})[:2] == (3, 4)
+    assert world.launcher_environment({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "8"}) == (
+        2,
+        8,
+        "srun",
+    )
     # A batch script is no step, whatever it asked for; mpiexec inside a step of one task counts.
-    assert world.told({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}).size == 1
+    assert world.launcher_environment({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}).size == 1
     inside = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMI_RANK": "1", "PMI_SIZE": "2", "PATH": "/bin"}
-    assert world.told(inside) == (1, 2, "mpiexec")
+    assert world.launcher_environment(inside) == (1, 2, "mpiexec")
     assert world.without_launcher(inside) == {"PATH": "/bin"}
     settings = {"OMPI_MCA_plm": "isolated", "OMPI_ALLOW_RUN_AS_ROOT": "1"}
     assert world.without_launcher(inside | settings) == {"PATH": "/bin"} | settings
@@ -344,9 +348,9 @@ def test_a_world_is_told_by_its_launcher():
 )
 def test_a_world_of_another_size_is_refused(by, size, words):
     with pytest.raises(CourseError) as error:
-        world.refuse_wrong(world.Told(0, 4, by), size)
+        world.refuse_wrong(world.LauncherEnvironment(0, 4, by), size)
     assert words in str(error.value)
-    world.refuse_wrong(world.Told(0, 4, by), 4)
+    world.refuse_wrong(world.LauncherEnvironment(0, 4, by), 4)
 
 
 @pytest.mark.parametrize(

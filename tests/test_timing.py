@@ -164,11 +164,11 @@ def test_pytorch_computes_the_same(operation):
         arguments = check.random_case(operation, sizes).arguments
         if operation.name == "dropout":  # PyTorch leaves out others, unless it leaves out none
             arguments = (arguments[0], 0.0, *arguments[2:])
-        truths = check.truths_of(operation, arguments)  # before an argument is changed in place
+        references = check.references_of(operation, arguments)  # before an argument is changed in place
         results = with_tensors(*arguments)
         results = results if isinstance(results, tuple) else (results,)
-        for truth, result in zip(truths.values(), results, strict=True):
-            np.testing.assert_allclose(result.numpy().reshape(truth.shape), truth, rtol=1e-4, atol=1e-5)
+        for reference, result in zip(references.values(), results, strict=True):
+            np.testing.assert_allclose(result.numpy().reshape(reference.shape), reference, rtol=1e-4, atol=1e-5)
 
 
 def test_slow_loops_are_not_waited_for(quick):

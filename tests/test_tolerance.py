@@ -5,7 +5,7 @@ import pytest
 
 from nnclassroom.judge import cases
 from nnclassroom.judge.check import compare
-from nnclassroom.judge.tolerance import truths_of
+from nnclassroom.judge.tolerance import references_of
 from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.dense import dense_forward
 
@@ -28,18 +28,18 @@ def equal_numbers(operation, seed):
 @pytest.mark.parametrize("seed", (71, 187, 457, 568, 827, 896))  # these went beyond 8 roundings
 def test_a_sum_of_equal_numbers_may_be_rounded_one_way_throughout(seed):
     arguments = equal_numbers(convolution_forward, seed)
-    truths = truths_of(convolution_forward, arguments)
+    references = references_of(convolution_forward, arguments)
     Z = one_after_the_other(*arguments)
-    assert np.ptp(Z) == 0 and Z.flat[0] != np.float32(truths["Z"].flat[0])
-    assert compare(convolution_forward, Z, truths, arguments) is None
+    assert np.ptp(Z) == 0 and Z.flat[0] != np.float32(references["Z"].flat[0])
+    assert compare(convolution_forward, Z, references, arguments) is None
 
 
 @pytest.mark.parametrize("operation", [dense_forward, convolution_forward], ids=lambda operation: operation.name)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_term_too_few_is_no_rounding(operation, seed):
     arguments = equal_numbers(operation, seed)
-    truths = truths_of(operation, arguments)
+    references = references_of(operation, arguments)
     A, W, b = arguments[:3]
-    Z = (truths["Z"] - A.flat[0] * W.flat[0]).astype(np.float32)
-    assert compare(operation, Z, truths, arguments)
-    assert compare(operation, (truths["Z"] - b.flat[0]).astype(np.float32), truths, arguments)
+    Z = (references["Z"] - A.flat[0] * W.flat[0]).astype(np.float32)
+    assert compare(operation, Z, references, arguments)
+    assert compare(operation, (references["Z"] - b.flat[0]).astype(np.float32), references, arguments)

@@ -97,10 +97,12 @@ def test_every_replacement_is_there():
     assert not {*table["modules"], *table["names"]} & {*table["modules"].values(), *table["names"].values()}
     homes = ("model.training.train", "model.network.training_step", "model.files.Model")
     homes += ("parallel.averaging.train_by_averaging", "parallel.pipeline.train_pipeline")
-    assert {name.rpartition(".")[2] for name in homes} == {old.partition(".")[0] for old in table["arguments"]}
-    for home, _, name in (f"nncourse.{place}".rpartition(".") for place in homes):
-        parameters = inspect.signature(getattr(import_module(home), name)).parameters
-        assert table["arguments"][f"{name}.update"] in parameters and "update" not in parameters
+    homes += ("model.network.backpropagation",)
+    for old, new in table["arguments"].items():
+        function, _, argument = old.partition(".")
+        (home,) = {home.rpartition(".")[0] for home in homes if home.endswith(f".{function}")}
+        parameters = inspect.signature(getattr(import_module(f"nncourse.{home}"), function)).parameters
+        assert new in parameters and argument not in parameters, old
     home, name = old_names.today("nncourse.kernels.backend", "choose")
     assert getattr(import_module(home), name)("numpy", mine=False).name == "numpy"
 

@@ -40,7 +40,7 @@ class Calls:
 
     @property
     def epochs(self) -> Mapping[str, Any]:
-        """The kernels that compute whole epochs, by operation."""
+        """The kernels that compute fused epochs, by operation."""
         raise NotImplementedError
 
     def to_device(self, array: Array) -> Array:

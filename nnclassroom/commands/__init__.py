@@ -17,7 +17,7 @@ from nncourse.errors import CourseError, nearest
 COMMANDS = {
     "train": "train a network and save it",
     "test": "test a saved network",
-    "check": "check kernels against the truth",
+    "check": "check kernels against the reference",
     "time": "time kernels beside this machine's limits",
     "progress": "which exercises of the notebooks are done",
     "report": "one HTML page to hand in: progress, kernels, speedup, results",

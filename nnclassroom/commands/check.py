@@ -1,4 +1,4 @@
-"""`nncourse check`: kernels against the truth."""
+"""`nncourse check`: kernels against the reference."""
 
 from argparse import ArgumentParser, Namespace
 

@@ -4,14 +4,14 @@
     name = "running_mean"
     formula = "m_i = (x_i + … + x_{i+k-1}) / k"
     contract = "x (n,), k () int -> m (n_out,) where n_out = n - k + 1"
-    truth = '''
-    def truth(x, k):
+    reference = '''
+    def reference(x, k):
         return np.convolve(x, np.full(k, 1 / k), "valid")
     '''
     sizes = [{ n = 1, k = 1 }, { n = 7, k = 3 }]        # what else: OPTIONS
 
-The Python text `truth` may define the other functions of an Operation too: `magnitude`, `advice`, and `values_x` for an
-argument x. The file is trusted: its text runs in the process that judges. Students get neither the file nor its truths.
+The Python text `reference` may define the other functions of an Operation too: `error_scale`, `advice`, and `values_x`
+for an argument x. The file is trusted: its text runs in the process that judges. Students never get it.
 """
 
 import functools
@@ -26,8 +26,8 @@ from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
-TEXTS = ("name", "formula", "contract", "truth")
-OPTIONS = ("equation", "output", "tolerance", "hostile", "sizes")
+TEXTS = ("name", "formula", "contract", "reference")
+OPTIONS = ("equation", "output", "tolerance", "edge_cases", "sizes")
 
 
 def find(name: str, definitions: str = "") -> Operation:
@@ -93,19 +93,18 @@ def _operation(entry: dict[str, Any]) -> Operation:
     texts_in(entry, TEXTS, OPTIONS, f"operation {name}")
     if not name.isidentifier():
         raise CourseError(f"wanted an operation's name of letters, digits and _; got {name!r}")
-    functions = _functions(name, entry["truth"])
-    named = {"error_scale": "magnitude", "advice": "advice"}
-    trial: dict[str, Any] = {option: functions[key] for option, key in named.items() if key in functions}
+    functions = _functions(name, entry["reference"])
+    trial: dict[str, Any] = {key: functions[key] for key in ("error_scale", "advice") if key in functions}
     if "tolerance" in entry:
         trial["tolerance"] = entry["tolerance"]
-    if "hostile" in entry:
-        trial["edge_cases"] = tuple(entry["hostile"])
+    if "edge_cases" in entry:
+        trial["edge_cases"] = tuple(entry["edge_cases"])
     options = {option: entry[option] for option in ("equation", "output") if option in entry}
     values = {key.removeprefix("values_"): made for key, made in functions.items() if key.startswith("values_")}
     formula, contract = entry["formula"].strip(), entry["contract"].strip()
     try:
         tried = Trial(sizes_to_check=entry.get("sizes", ()), values=values, **trial)
-        operation = Operation(name, formula, contract, functions["truth"], None, trial=tried, **options)
+        operation = Operation(name, formula, contract, functions["reference"], None, trial=tried, **options)
         for sizes in operation.trial.sizes_to_check:
             operation.shapes.complete(sizes, name)
     except (TypeError, AttributeError) as error:
@@ -117,10 +116,10 @@ def _functions(name: str, text: str) -> dict[str, Any]:
     """What the Python text defines; NumPy is there as np."""
     namespace: dict[str, Any] = {"np": np}
     try:
-        exec(compile(text, f"truth of {name}", "exec"), namespace)
+        exec(compile(text, f"reference of {name}", "exec"), namespace)
     except Exception as error:  # the instructor's text may raise anything
         said = f"{type(error).__name__}: {error}"
-        raise CourseError(f"operation {name}: its truth cannot be run: {said}") from None
-    if not callable(namespace.get("truth")):
-        raise CourseError(f"operation {name}: wanted a function truth in its text, found none")
+        raise CourseError(f"operation {name}: its reference cannot be run: {said}") from None
+    if not callable(namespace.get("reference")):
+        raise CourseError(f"operation {name}: wanted a function reference in its text, found none")
     return {key: value for key, value in namespace.items() if callable(value)}

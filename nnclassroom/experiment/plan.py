@@ -23,7 +23,7 @@ from nncourse.catalogue import operations
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import Group, total
 from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
-from nncourse.model.layers import Turn
+from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import WAYS, HostSamples, bytes_on_device, placed
 from nncourse.model.network import Network, make_network
 from nncourse.model.optimizers import SGD, Optimizer
@@ -301,7 +301,7 @@ class _Training:
         """All batches in an order of this epoch's, or some of them; how many, and how many images."""
         order = np.random.default_rng([self.plan.seed, self.job.number, number]).permutation(len(self.Y))
         order = order[: most_steps * self.job.batch] if most_steps else order
-        self._steps(order, self.plan.learning_rate, Turn(self.plan.seed, number))
+        self._steps(order, self.plan.learning_rate, StepPosition(self.plan.seed, number))
         devices.synchronise(self.backend.device)
         return -(-len(order) // self.job.batch), len(order)
 
@@ -313,14 +313,14 @@ class _Training:
         rest = len(self.Y) % self.job.batch
         copy = replace(self, network=self.network.on(self.backend), optimizer=SGD())
         for rows in dict.fromkeys((min(self.job.batch, len(self.Y)), rest or self.job.batch)):
-            copy._steps(np.arange(min(rows, len(self.Y))), 1e-9, Turn())
+            copy._steps(np.arange(min(rows, len(self.Y))), 1e-9, StepPosition())
 
-    def _steps(self, order: np.ndarray, rate: float, turn: Turn) -> None:
+    def _steps(self, order: np.ndarray, rate: float, position: StepPosition) -> None:
         # samples that the host keeps are looked for by the host
         there = order if isinstance(self.X, HostSamples) else self.backend.to_device(order)
         batch, more = self.job.batch, {"on_rows": self.on_rows}
         data_parallel_epoch(
-            self.network, self.X, self.Y, there, batch, rate, self.backend, self.optimizer, turn, self.group, **more
+            self.network, self.X, self.Y, there, batch, rate, self.backend, self.optimizer, position, self.group, **more
         )
 
 

@@ -111,17 +111,17 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
         raise CourseError(f"wanted a CUDA kernel, got {kernel}")
     operation = kernel.operation
     sizes = operation.sizes(*arguments)
-    truths = check.truths_of(operation, arguments)
+    references = check.references_of(operation, arguments)
     copies = (value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
     options: dict = {"record": (found := [])}
     if not operation.in_place:
-        options["out"] = check.out_of(operation, truths)
+        options["out"] = check.out_of(operation, references)
     result = kernel(*copies, **options)
     if not found:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
     which = ", ".join(filter(None, (kernel.name, kernel.whose)))
     title = f"{operation.name} ({which}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
-    return Accesses(title, found[0], check.compare(operation, result, truths, arguments))
+    return Accesses(title, found[0], check.compare(operation, result, references, arguments))
 
 
 # ---- counting

@@ -70,7 +70,7 @@ PROJECT = (
 def epochs(
     network: Network, X: np.ndarray, Y: np.ndarray, backend: Backend, rate: float = 0.001, seed: int = 1
 ) -> Iterator[float]:
-    """Train by the backend's kernel for whole epochs with Adam, in batches of BATCH; yields the seconds of each epoch.
+    """Train by the backend's kernel for fused epochs with Adam, in batches of BATCH; yields the seconds of each epoch.
 
     `network` is changed after each. Unlike `train`, it computes no cost: for this network that takes longer than an
     epoch. As there, the order of the samples depends on the seed and the epoch; before the first, all is compiled.

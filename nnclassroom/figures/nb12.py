@@ -161,9 +161,9 @@ def emulated_all_reduce(devices: int = 4, n: int = 100, way: str = "flags") -> s
     if reason := emulate.why_not():
         return f"The emulator cannot run here: {reason}"
     vectors = list(np.random.default_rng(0).standard_normal((devices, n), dtype=np.float32))
-    (truth,) = all_reduce.after_rounds(vectors, 1)[:1]
+    (reference,) = all_reduce.after_rounds(vectors, 1)[:1]
     all_reduce.Simulated(devices).all_reduce(vectors, way)
-    same = all((vector == truth).all() for vector in vectors)
+    same = all((vector == reference).all() for vector in vectors)
     return (
         f"{way}, {devices} devices, {n} numbers: {'the right sum, and the same bits everywhere' if same else 'wrong'}"
     )
@@ -204,7 +204,7 @@ def _table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def recorded_epochs() -> str:
     """A step of one GPU and of several that share each batch, as recorded, with machine and date.
 
-    Steps are graphs of kernels; one GPU has the whole epoch in one kernel too, where that fits.
+    Steps are graphs of kernels; one GPU has the fused epoch in one kernel too, where that fits.
     """
     found = overheads.recorded("data_parallel")
     if not found:

@@ -42,7 +42,7 @@ def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = F
     if exam:
         given = exams.read(exam)
         write_zip(out, packed(exam_files(given), EXAM_TOP, {"kind": "exam", "language": language}))
-        return f"{out}: {given.title}, {len(given.questions)} exercises, without their truths"
+        return f"{out}: {given.title}, {len(given.questions)} exercises, without their references"
     root = languages.ROOT
     files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in _notebooks(root, language)}
     count = len(files)
@@ -134,7 +134,7 @@ def cell_hashes(content: bytes, name: str) -> dict[str, str]:
 
 
 def exam_files(given: exams.Exam) -> dict[str, bytes]:
-    """What students get of an examination: a notebook with the stubs, and the questions without their truths."""
+    """What students get of an examination: a notebook with the stubs, and the questions without their references."""
     return {"exam.ipynb": to_bytes(_exam_notebook(given)), exams.QUESTIONS: exams.questions(given).encode()}
 
 

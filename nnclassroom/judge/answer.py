@@ -1,4 +1,4 @@
-"""Run a student's Python text in a process of its own. What comes back is data: this side alone knows the truth.
+"""Run a student's Python text in a process of its own. What comes back is data: this side alone knows the reference.
 
 Where the system can fork, the process is a copy of one that has imported NumPy already, which takes milliseconds; in a
 sandbox, and elsewhere, it is started anew. answer_process.py is what runs there.

@@ -1,6 +1,6 @@
 """The process that runs one student's Python text. It returns arrays and says what happened; it judges nothing.
 
-It is started by answer.py as a script, and imports nothing of this package: neither a truth nor a tolerance is
+It is started by answer.py as a script, and imports nothing of this package: neither a reference nor a tolerance is
 in its memory. With the argument `nursery` it runs no text itself: it has imported NumPy, and for each request it
 makes a copy of itself by fork, which does.
 

@@ -1,6 +1,6 @@
 """The cases on which check() tries a kernel. They follow from the operation alone: every kernel gets all of them.
 
-First stage: small sizes and hostile values, so that a fault is shown on simple data.
+First stage: small sizes and edge values, so that a fault is shown on simple data.
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
   elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
   that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes. Images and their
@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from nnclassroom.judge.tolerance import EPS, is_decided, truths_of
+from nnclassroom.judge.tolerance import EPS, is_decided, references_of
 from nnclassroom.judge.verdict import Case
 from nncourse.errors import CourseError
 from nncourse.kernels.operation import Operation
@@ -140,7 +140,7 @@ def _values_of_large(operation: Operation) -> str:
 
 
 def usual_sizes(operation: Operation) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The sizes to try with random values, and those for hostile values.
+    """The sizes to try with random values, and those for edge values.
 
     Whole numbers from which sizes are derived, such as a window and a stride, are tried small too, so that there are
     several windows, and windows that overlap. Sizes for which a derived size would be below 1 are left out.
@@ -212,7 +212,7 @@ def large_sizes(operation: Operation, rng: np.random.Generator) -> Iterator[dict
 
 
 def _sizes_for(operation: Operation, usual: dict[str, Any], values: str, given: bool) -> dict[str, Any]:
-    """The sizes for hostile values: one element where it is to be alone, enough for all special values."""
+    """The sizes for edge values: one element where it is to be alone, enough for all special values."""
     if given:
         return usual
     if values.endswith("alone"):
@@ -255,7 +255,7 @@ def make_case(
 
     `number` chooses the sign of scalars, `axes` the shape of arrays of any shape, `position` the array that gets what
     only one may get, such as an infinity. `turn` counts the cases: the operation's `values` find it among the sizes.
-    `decided` draws again where rounding alone decides on a result. Where that leaves no truth, because it is NaN, the
+    `decided` draws again where rounding alone decides on a result. Where that leaves no expected value but NaN, the
     values are random, unless the operation must let NaN through.
     """
     sizes = operation.shapes.complete(sizes, operation.name)
@@ -275,7 +275,7 @@ def make_case(
 def _no_truth(operation: Operation, arguments: tuple[Any, ...]) -> bool:
     """Whether a result would be NaN."""
     with np.errstate(all="ignore"):
-        return any(np.isnan(truth).any() for truth in truths_of(operation, arguments).values())
+        return any(np.isnan(reference).any() for reference in references_of(operation, arguments).values())
 
 
 def _arguments(
@@ -328,7 +328,7 @@ def _scalar(rng: np.random.Generator, number: int, kind: str) -> float:
 
 
 def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Generator) -> np.ndarray:
-    """Float32 values of one kind. Only the chosen argument gets an infinity, so that the truth is seldom NaN."""
+    """Float32 values of one kind. Only the chosen argument gets an infinity, so that the reference is seldom NaN."""
     values = rng.standard_normal(shape).astype(np.float32)
     match kind:
         case "zeros":

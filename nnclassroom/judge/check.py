@@ -1,4 +1,4 @@
-"""check(): compare a kernel with a float64 truth, on the random and hostile cases of cases.py.
+"""check(): compare a kernel with a float64 reference, on the random and edge cases of cases.py.
 
 * A kernel must return new arrays of the contract's shape and type, which share no memory with its arguments or with an
   earlier result; a result in place must be the argument itself. It must not change its other arguments.
@@ -7,9 +7,9 @@
   forward, reverse or shuffled order, to detect missing barriers, and once more with race detection, because a race may
   have no effect where threads run one after the other.
 * Errors of a few float32 roundings are allowed (the operation's `tolerance`). NaN passes only for an infinite sum; and
-  where an operation must let NaN through, just where the truth is NaN.
+  where an operation must let NaN through, just where the reference is NaN.
 
-How a kernel is run is another matter: by run_here() in this process, or by answer.py in a process that knows no truth.
+How a kernel is run is another matter: by run_here() in this process, or by answer.py in one that holds no reference.
 Either says what came back, in a Returned; compare() alone decides.
 """
 
@@ -26,8 +26,8 @@ from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.program import UNSET
 from nnclassroom.judge.answer_process import SENTINEL, described, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
-from nnclassroom.judge.time_limit import endless
-from nnclassroom.judge.tolerance import allowed_error, truths_of
+from nnclassroom.judge.time_limit import never_ends
+from nnclassroom.judge.tolerance import allowed_error, references_of
 from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
 from nncourse.errors import CourseError
@@ -167,7 +167,7 @@ def judge(
                 return say(getattr(error, "kind", "compile"), {"said": str(error)})
             if fault and fault.kind == "time limit" and case.large and device == "emulator":
                 limited = partial(_late, run, options | more)
-                found = None if slow else endless(operation, case, fault, limited, LAUNCH_SECONDS)
+                found = None if slow else never_ends(operation, case, fault, limited, LAUNCH_SECONDS)
                 if found:
                     return say(found[1].kind, found[1].facts, found[0], label)
                 slow = True
@@ -184,7 +184,7 @@ def judge(
 def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
     """How often a case is run: once; on the emulator in one or two of the orders of threads, and once more for races.
 
-    Which threads meet depends on sizes, seldom on values. So cases with hostile values, those of drawn sizes and large
+    Which threads meet depends on sizes, seldom on values. So cases with edge values, those of drawn sizes and large
     ones are run in one order, a different one each time.
     """
     if device != "emulator":
@@ -243,11 +243,11 @@ def run_here(
         for value in case.arguments
     )
     if kernel.cuda and not operation.in_place:
-        truths = truths_of(operation, case.arguments)
+        references = references_of(operation, case.arguments)
         memory.calls += 1
-        nan = any(np.isnan(truth).any() for truth in truths.values())
+        nan = any(np.isnan(reference).any() for reference in references.values())
         fill = HUGE if nan or memory.calls % 3 == 0 else np.nan
-        options = {**options, "out": out_of(operation, truths, lambda values: copied(values, OUTPUT_GUARD), fill)}
+        options = {**options, "out": out_of(operation, references, lambda values: copied(values, OUTPUT_GUARD), fill)}
     try:
         with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
             result = kernel(*given, **options)
@@ -288,12 +288,12 @@ def run_here(
 
 def out_of(
     operation: Operation,
-    truths: dict[str, np.ndarray],
+    references: dict[str, np.ndarray],
     copied: Callable[[np.ndarray], Any] = lambda values: values,
     fill: float = np.nan,
 ) -> Any:
     """The `out` of a CUDA kernel: an unwritten array for each new result, passed through `copied`."""
-    arrays = tuple(copied(unwritten(named, truths[named.name].shape, fill)) for named in operation.shapes.new)
+    arrays = tuple(copied(unwritten(named, references[named.name].shape, fill)) for named in operation.shapes.new)
     return arrays[0] if len(arrays) == 1 else arrays
 
 
@@ -332,14 +332,16 @@ def raised(said: Mapping[str, Any], hints: tuple[str, ...]) -> Fault:
 # ---- deciding
 
 
-def compare(operation: Operation, result: Any, truths: dict[str, np.ndarray], arguments: tuple[Any, ...]) -> str | None:
-    """None if what a kernel returned in this process equals the truth up to rounding; else what is wrong, in words."""
+def compare(
+    operation: Operation, result: Any, references: dict[str, np.ndarray], arguments: tuple[Any, ...]
+) -> str | None:
+    """None if what a kernel returned in this process is right up to rounding; else what is wrong, in words."""
     values = result if len(operation.results) > 1 and type(result) is tuple else (result,)
     arrays = [devices.to_device(value, "cpu") if hasattr(value, "dtype") else None for value in values]
     shown = [value if array is None else array for array, value in zip(arrays, values, strict=True)]
     about = [described(value, {}, []) for value in shown]
     returned = Returned(about, len(values) if len(values) > 1 else None, arrays, {}, [], arguments)
-    fault = _results_fault(operation, returned, truths)
+    fault = _results_fault(operation, returned, references)
     return str(fault) if fault else None
 
 
@@ -349,38 +351,38 @@ def _fault(operation: Operation, case: Case, returned: "Returned | Fault") -> Fa
         return returned
     if returned.outside:
         return Fault("outside")
-    truths = truths_of(operation, case.arguments)
+    references = references_of(operation, case.arguments)
     before = dict(zip(operation.names, case.arguments, strict=True))
     in_place = {named.name: named for named in operation.shapes.in_place}
     if returned.in_place.keys() != in_place.keys():
         return BROKEN_OFF
 
     def fault_of(name: str, value: np.ndarray) -> Fault | None:
-        return _values_fault(operation, in_place[name], value, truths[name], returned.arguments, case)
+        return _values_fault(operation, in_place[name], value, references[name], returned.arguments, case)
 
     for name, value in returned.in_place.items():
         fault = fault_of(name, value)
         if fault and name not in returned.changed:
             return Fault("not in place", {**fault.facts, "name": name})
         if fault:
-            sign = _has_wrong_sign(before[name], value, truths[name])
+            sign = _has_wrong_sign(before[name], value, references[name])
             others = {other: array for other, array in returned.in_place.items() if other in returned.changed}
             right = [other for other, array in others.items() if not fault_of(other, array)]
             return Fault(fault.kind, {**fault.facts, "name": name, "in place": True, "sign": sign, "right": right})
     for name in returned.changed:
         if name not in in_place:
             return Fault("changes an argument", {"name": name})
-    return _results_fault(operation, returned, truths, case) or returned.otherwise
+    return _results_fault(operation, returned, references, case) or returned.otherwise
 
 
-def _has_wrong_sign(before: np.ndarray, after: np.ndarray, truth: np.ndarray) -> bool:
+def _has_wrong_sign(before: np.ndarray, after: np.ndarray, reference: np.ndarray) -> bool:
     """Whether the change went just the other way."""
-    wanted, got = truth - before, after.astype(np.float64) - before
+    wanted, got = reference - before, after.astype(np.float64) - before
     return bool(np.any(wanted) and np.allclose(got, -wanted, rtol=1e-3, atol=1e-6))
 
 
 def _results_fault(
-    operation: Operation, returned: Returned, truths: dict[str, np.ndarray], case: Case | None = None
+    operation: Operation, returned: Returned, references: dict[str, np.ndarray], case: Case | None = None
 ) -> Fault | None:
     """What is wrong with the returned values: their number, their kinds, their elements."""
     results = operation.results
@@ -394,14 +396,14 @@ def _results_fault(
         return Fault("type", {"type": _type_of(about), "one": True, "wanted": wanted})
     for named, about, array in zip(results, returned.results, returned.arrays, strict=True):
         in_place = named.name in operation.names
-        fault = form_fault(named, about, truths[named.name].shape, in_place and case is not None)
+        fault = form_fault(named, about, references[named.name].shape, in_place and case is not None)
         if fault:
             return fault
         if in_place and case is not None:
             continue  # its elements were compared as the argument's
         got = np.asarray(about["number"], np.float32) if about["what"] == "number" else array
         assert got is not None
-        if fault := _values_fault(operation, named, got, truths[named.name], returned.arguments, case):
+        if fault := _values_fault(operation, named, got, references[named.name], returned.arguments, case):
             return fault
     return None
 
@@ -464,25 +466,25 @@ def _values_fault(
     operation: Operation,
     named: Argument,
     got: np.ndarray,
-    truth: np.ndarray,
+    reference: np.ndarray,
     arguments: tuple[Any, ...],
     case: Case | None,
 ) -> Fault | None:
-    """None if one result equals the truth up to rounding; else the number of wrong elements, and the first of them."""
-    if got.shape != truth.shape:
-        return Fault("shape", {"name": named.name, "got": got.shape, "wanted": truth.shape})
+    """None if one result is right up to rounding; else the number of wrong elements, and the first of them."""
+    if got.shape != reference.shape:
+        return Fault("shape", {"name": named.name, "got": got.shape, "wanted": reference.shape})
     known = case.arguments if case else arguments
     allowed = allowed_error(operation, named, known, bool(case and case.large))
     with np.errstate(invalid="ignore"):
-        wrong = ~((got == truth) | (np.abs(got - truth) <= allowed))
+        wrong = ~((got == reference) | (np.abs(got - reference) <= allowed))
     if "nan" in operation.trial.edge_cases:
-        wrong &= ~(np.isnan(truth) & np.isnan(got))
+        wrong &= ~(np.isnan(reference) & np.isnan(got))
     elif operation.shapes.reduces(named):
-        wrong &= ~(np.isinf(truth) & np.isnan(got))  # ∞ − ∞ on the way, as in a compensated sum
+        wrong &= ~(np.isinf(reference) & np.isnan(got))  # ∞ − ∞ on the way, as in a compensated sum
     if not wrong.any():
         return None
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-    margin = float(np.broadcast_to(allowed, truth.shape)[first])
+    margin = float(np.broadcast_to(allowed, reference.shape)[first])
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
     unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
     nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE) or _counted_from_sentinel(got[first])
@@ -492,7 +494,7 @@ def _values_fault(
         "size": wrong.size,
         "place": place_of(operation, named, first, known),
         "got": f"{got[first]:.7g}",
-        "expected": "NaN" if np.isnan(truth[first]) else f"{truth[first]:.7g} ± {margin:.1g}",
+        "expected": "NaN" if np.isnan(reference[first]) else f"{reference[first]:.7g} ± {margin:.1g}",
         "nan": nan,
         "unset": unset,
         "nans": "nan" in operation.trial.edge_cases and any(np.isnan(value).any() for value in floats),

@@ -1,6 +1,6 @@
 """Operations that a group computes together: their kernels are functions that every member of the group runs.
 
-    all_reduce = GroupOperation("all_reduce", "every rank gets the sum", "V (ranks, n) -> V (ranks, n)", truth=…)
+    all_reduce = GroupOperation("all_reduce", "every rank gets the sum", "V (ranks, n) -> V (ranks, n)", reference=…)
 
     @all_reduce.kernel("root", device="cpu")
     def through_root(group, vector): …      # what one member does, with its own row of V

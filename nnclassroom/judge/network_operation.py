@@ -1,7 +1,7 @@
 """Operations on a whole network of dense layers, whose kernels call other operations through what is handed to them.
 
     algorithm_1 = NetworkOperation("algorithm_1", "W ← W − η dC/dW, …",
-                                   contract="network (p,), layers () object, … -> network (p,)", truth=…)
+                                   contract="network (p,), layers () object, … -> network (p,)", reference=…)
 
     @algorithm_1.kernel("loops", device="cpu")
     def layer_by_layer(W, b, X, Y, rate, k): …     # W and b are lists, an array for each layer; k.dense_forward(…)

@@ -17,7 +17,7 @@ MOST_HALVINGS = 4  # who is slow even then, is slow throughout: the limit is wha
 MOST_SECONDS = 40.0  # beyond, who is slow is not watched any longer
 
 
-def endless(
+def never_ends(
     operation: Operation, case: Case, fault: Fault, run: Callable[[Case, float], Fault | None], seconds: float
 ) -> tuple[Case, Fault] | None:
     """The case in which a kernel never ends, and the fault; None for one that is only slow.

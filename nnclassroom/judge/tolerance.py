@@ -1,4 +1,4 @@
-"""The float64 truth of an operation for given arguments, and the error that a float32 kernel may have."""
+"""The float64 reference of an operation for given arguments, and the error that a float32 kernel may have."""
 
 from math import prod
 from typing import Any
@@ -12,13 +12,13 @@ EPS = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
 
 
-def truths_of(operation: Operation, arguments: tuple[Any, ...]) -> dict[str, np.ndarray]:
-    """The truth of each result, by its name."""
+def references_of(operation: Operation, arguments: tuple[Any, ...]) -> dict[str, np.ndarray]:
+    """The reference of each result, by its name."""
     return _by_result(operation, operation.reference(*map(_float64, arguments)))
 
 
 def is_decided(operation: Operation, arguments: tuple[Any, ...]) -> bool:
-    """False where rounding alone may decide on a result, so that its truth says nothing about a kernel."""
+    """False where rounding alone may decide on a result, so that its reference says nothing about a kernel."""
     return operation.trial.well_posed is None or operation.trial.well_posed(*map(_float64, arguments))
 
 
@@ -60,7 +60,7 @@ def _roundings(operation: Operation, named: Argument, arguments: tuple[Any, ...]
 
 
 def _by_result(operation: Operation, values: Any) -> dict[str, np.ndarray]:
-    """What a truth or a magnitude returns, for each result: a tuple where there are several."""
+    """What a reference or a magnitude returns, for each result: a tuple where there are several."""
     several = values if len(operation.results) > 1 else (values,)
     return {named.name: np.asarray(value) for named, value in zip(operation.results, several, strict=True)}
 

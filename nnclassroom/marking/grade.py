@@ -21,7 +21,7 @@ from nnclassroom.judge.kinds import kind_in_words
 from nnclassroom.marking import marks, pages, submission
 from nnclassroom.marking.marks import Mark
 from nnclassroom.marking.queue import Journal, Judged, Task, Terms, judge_all
-from nnclassroom.marking.sameness import normalised_hash, plain_hash
+from nnclassroom.marking.similarity import normalised_hash, plain_hash
 from nnclassroom.marking.submission import Submission
 from nnclassroom.notebook import cuda_cell, exams
 from nnclassroom.version import course_version

@@ -16,7 +16,7 @@
     '''
     sample = [{ arguments = [[1.0, 2.0, 3.0], 2], result = [1.5, 2.5] }]     # may be left out
 
-questions() is what students get of it: everything but the truths.
+questions() is what students get of it: everything but the references.
 """
 
 import ast
@@ -132,14 +132,14 @@ def _refuse_stub(operation: Operation, kernel: str, stub: str, what: str) -> Non
 
 
 def _refuse_wrong_sample(operation: Operation, sample: dict[str, Any], what: str) -> None:
-    """An example that the truth does not agree with."""
+    """An example that the reference does not agree with."""
     try:
         found = operation.reference(*arguments_of(operation, sample["arguments"], np.float64))
         right = agree(found, sample["result"], len(operation.results))
     except Exception as error:  # the instructor's text may raise anything
-        raise CourseError(f"{what}: the truth of its sample {sample['arguments']}: {error}") from None
+        raise CourseError(f"{what}: the reference of its sample {sample['arguments']}: {error}") from None
     if not right:
-        raise CourseError(f"{what}: its sample {sample['arguments']} says {sample['result']}, its truth {found}")
+        raise CourseError(f"{what}: its sample {sample['arguments']} says {sample['result']}, its reference {found}")
 
 
 def arguments_of(operation: Operation, values: list, floats: type = np.float32) -> list:
@@ -166,7 +166,7 @@ def _is_weight(value: object) -> bool:
 
 
 def questions(given: Exam) -> str:
-    """What students get, as JSON: contracts and stubs, and samples where there are some; no truths."""
+    """What students get, as JSON: contracts and stubs, and samples where there are some; no references."""
     entries = []
     for each in given.questions:
         operation = exam_operations.find(each.operation, given.text)

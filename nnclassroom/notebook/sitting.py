@@ -1,4 +1,4 @@
-"""In an examination's notebook: keep each answer, and say whether it has the right form. No truth is here.
+"""In an examination's notebook: keep each answer, and say whether it has the right form. No reference is here.
 
     exercise = sit("exam.json")
 
@@ -107,10 +107,10 @@ def _shown(result: Any) -> Any:
 
 
 def _operation(asked: dict[str, Any]) -> Operation:
-    """The operation as far as students know it: its truth is not here."""
+    """The operation as far as students know it: its reference is not here."""
 
     def unknown(*_: Any) -> None:
-        raise CourseError(f"{asked['operation']}: its truth is known where it is marked")
+        raise CourseError(f"{asked['operation']}: its reference is known where it is marked")
 
     return Operation(
         asked["operation"],

@@ -64,7 +64,7 @@ CONTENDERS = (
     Contender("cupy", "cupy", {"dense_sgd_epoch": "steps"}),
     Contender("cuda", "cuda", {"dense_sgd_epoch": "steps"}),
     Contender("yours, GPU", "cuda", {"mine": True}),
-    # Those above but C call one kernel per operation, as your kernels are called; those below compute whole epochs.
+    # Those above but C call one kernel per operation, as your kernels are called; those below compute fused epochs.
     Contender("numpy, fused", "numpy", {"dense_sgd_epoch": "numpy"}),
     Contender("numba, fused", "numba", {"dense_sgd_epoch": "numba"}),
     Contender("cuda, graph", "cuda", {"dense_sgd_epoch": "graph"}),

@@ -185,7 +185,7 @@ def plot_downpour(title: str = "", **settings: float) -> Described:
     return Described(figure, f"Cost over updates and over time, of three trainings. {words}")
 
 
-def downpour(**settings: float) -> widget.Drawn:
+def downpour(**settings: float) -> widget.BrowserWidget:
     """Sliders for the number of workers, how slow the last one is, and the rate; `settings` are fields of Settings."""
     now = Settings(**settings)
     slow = "How many times as long as the others the last worker takes for a gradient"
@@ -200,7 +200,7 @@ def downpour(**settings: float) -> widget.Drawn:
         curves = {name: {"times": course.times, "costs": course.costs} for name, course in courses.items()}
         return {"curves": curves}, words_of(courses)
 
-    return widget.Drawn(
+    return widget.BrowserWidget(
         "downpour.js",
         controls,
         answer,

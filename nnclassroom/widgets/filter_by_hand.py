@@ -174,7 +174,7 @@ def still(walk: Walk, row: int, column: int, title: str = "") -> Described:
 # ---- the widget
 
 
-class ByHand(drawn.Drawn):
+class ByHand(drawn.BrowserWidget):
     """The widget; `walk` is what is shown, `visited` are the places that were seen."""
 
     def __init__(self, walk: Walk, filters: dict[str, np.ndarray]):

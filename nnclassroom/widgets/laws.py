@@ -159,7 +159,7 @@ def plot_laws(title: str = "", **settings: float | str) -> Described:
     return Described(figure, f"Speedup and efficiency over the number of devices. {words}")
 
 
-def laws(**settings: float | str) -> widget.Drawn:
+def laws(**settings: float | str) -> widget.BrowserWidget:
     """A menu for the network, and sliders for p, the number of devices, the link and the batch."""
     now = Settings(**settings)
     batch = "Of all in strong scaling, of each in weak scaling"
@@ -177,4 +177,4 @@ def laws(**settings: float | str) -> widget.Drawn:
         curves = run(chosen)
         return curves._asdict(), words_of(chosen, curves)
 
-    return widget.Drawn("laws.js", controls, answer, CAPTION, still=lambda: plot_laws(**asdict(now)))
+    return widget.BrowserWidget("laws.js", controls, answer, CAPTION, still=lambda: plot_laws(**asdict(now)))

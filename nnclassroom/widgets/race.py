@@ -170,7 +170,7 @@ def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, 
 # ---- the widget
 
 
-def race(mine: bool = False, **settings) -> widget.Drawn:
+def race(mine: bool = False, **settings) -> widget.BrowserWidget:
     """The race, with sliders for the rates, the momentum and the start, and buttons to play it.
 
     `settings` are fields of Settings. With mine=True the student's own kept kernels run, where there are any.
@@ -201,7 +201,7 @@ def race(mine: bool = False, **settings) -> widget.Drawn:
         return {"valley": list(VALLEYS).index(chosen.valley), "races": shown}, words_of(races, at) + yours
 
     maps = [widget.contours(*heights(valley)) for valley in VALLEYS.values()]
-    return widget.Drawn(
+    return widget.BrowserWidget(
         "race.js",
         controls,
         answer,

@@ -15,7 +15,7 @@ ACTIVATIONS = tuple(name for name, unit in calls.ACTIVATIONS.items() if unit == 
 PLANE = 120  # numbers along each side of a plane of colours
 
 
-def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> widget.Drawn:
+def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> widget.BrowserWidget:
     """One neuron with two inputs: change its weights and bias until its line separates classes 0 and 1 of y."""
     if X is None or y is None:
         data = datasets.blobs(120, noise=0.45, seed=3)
@@ -39,7 +39,7 @@ def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> widget.D
         words = f"z = {w1:g}·x1 {w2:+g}·x2 {b:+g}. {wrong.sum()} of {len(y)} points are on the wrong side."
         return frame, words
 
-    return widget.Drawn(
+    return widget.BrowserWidget(
         "neuron.js",
         controls,
         answer,
@@ -62,7 +62,7 @@ def _line_of(w: np.ndarray, b: float, low: np.ndarray, high: np.ndarray) -> dict
     return found
 
 
-def activations() -> widget.Drawn:
+def activations() -> widget.BrowserWidget:
     """An activation with its tangent at z, and its derivative, which is the tangent's slope."""
     controls = {
         "name": widget.menu("activation", "The function σ", "sigmoid", ACTIVATIONS),
@@ -78,7 +78,7 @@ def activations() -> widget.Drawn:
         tangent = np.stack([near, value + slope * (near - z)], axis=1)
         return {"name": name, "z": z, "value": value, "slope": slope, "tangent": tangent}, words
 
-    return widget.Drawn(
+    return widget.BrowserWidget(
         "activations.js",
         controls,
         answer,
@@ -103,7 +103,7 @@ def value_and_slope(name: str, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return getattr(backend, name)(z), getattr(backend, f"{name}_derivative")(z)
 
 
-def descent() -> widget.Drawn:
+def descent() -> widget.BrowserWidget:
     """Gradient descent on a cost of two weights: slow if the learning rate is too small, divergent if too large."""
     controls = {
         "surface": widget.menu("cost", "The shape of the cost", "bowl", nb06.SURFACE_WORDS),
@@ -134,7 +134,7 @@ def descent() -> widget.Drawn:
             words += f" Above a cost of {nb06.TOO_HIGH:,.0f} no further step is taken."
         return {"surface": surface, "path": path, "costs": costs, "limits": decades(costs), "steps": steps}, words
 
-    return widget.Drawn(
+    return widget.BrowserWidget(
         "descent.js",
         controls,
         answer,
@@ -153,7 +153,7 @@ def decades(values: np.ndarray) -> list[float]:
     return [bottom, max(10 * bottom, min(mark for mark in marks if mark >= high))]
 
 
-def threshold(scores: np.ndarray, labels: np.ndarray) -> widget.Drawn:
+def threshold(scores: np.ndarray, labels: np.ndarray) -> widget.BrowserWidget:
     """Precision and recall against a threshold, for scores (n,) of samples with labels (n,) 0 and 1."""
     scores, labels = np.asarray(scores, float).reshape(-1), np.asarray(labels).astype(int).reshape(-1)
     low, high = float(min(0.0, scores.min())), float(max(1.0, scores.max()))
@@ -174,7 +174,7 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> widget.Drawn:
         frame = {"threshold": threshold, "M": M.tolist(), "precision": precision, "recall": recall, "f1": f1}
         return frame, words
 
-    return widget.Drawn(
+    return widget.BrowserWidget(
         "threshold.js",
         controls,
         answer,

@@ -1,6 +1,6 @@
 """Widgets whose picture the browser draws: Python computes every number, JavaScript draws it.
 
-    Drawn("neuron.js", {"b": slider("bias b", "…", 0, -5, 5)}, answer, "What is to be seen.")
+    BrowserWidget("neuron.js", {"b": slider("bias b", "…", 0, -5, 5)}, answer, "What is to be seen.")
 
 Whenever a control moves, the browser sends the values of all of them, `answer(**values)` computes a frame and words,
 and the browser draws the frame. A few messages at most are under way, and the newest values win: nothing lags behind.
@@ -85,7 +85,7 @@ def tick(label: str, tip: str, value: bool) -> Control:
 
 
 def button(label: str, tip: str) -> Control:
-    """A button. Python is told of each press: see Drawn.pressed."""
+    """A button. Python is told of each press: see BrowserWidget.pressed."""
     return Control("button", label, tip)
 
 
@@ -94,7 +94,7 @@ def play(label: str, plays: str) -> Control:
     return Control("play", label, plays=plays)
 
 
-class Drawn(anywidget.AnyWidget):
+class BrowserWidget(anywidget.AnyWidget):
     """Controls, a picture drawn in the browser, and words, which screen readers announce when the controls rest.
 
     `given` goes to the browser once, a frame whenever a value changes. Both are dictionaries of numbers, texts, lists

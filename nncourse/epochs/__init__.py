@@ -1,1 +1,1 @@
-"""A whole epoch of training as one operation, by the kind of network and update."""
+"""A fused epoch: an epoch of training as one operation, by the kind of network and update."""

@@ -1,4 +1,4 @@
-"""A whole epoch of training a convolutional network as one operation: every sample once, in order; by SGD or by Adam.
+"""A fused epoch of a convolutional network as one operation: every sample once, in order; by SGD or by Adam.
 
 As for dense networks (dense.py), the kernels make no calls between steps, and work on all parameters in one flat
 vector: W and b of each convolution in turn, then of each dense layer.
@@ -25,8 +25,8 @@ from nncourse.kernels.trial import Trial
 KINKED = ("step", "relu", "leaky_relu")
 UNDECIDED = 1e-5  # so near to a kink, rounding alone may put a float32 kernel on the other side of it
 
-# ---- the truth, in float64, sample by sample. A convolution is a dense layer in which most connections are missing and
-# the others share a few weights. So here it is a list of connections, and a pool is a list of windows.
+# ---- the reference, in float64, sample by sample. A convolution is a dense layer in which most connections are missing
+# and the others share a few weights. So here it is a list of connections, and a pool is a list of windows.
 
 
 @functools.lru_cache(maxsize=64)
@@ -162,7 +162,7 @@ def _adam_truth(*arguments):
     return last
 
 
-# ---- what the truth says is worth nothing where rounding alone decides which pixel of a window is the largest
+# ---- what the reference says is worth nothing where rounding alone decides which pixel of a window is the largest
 
 
 def _sgd_decided(parameters, architecture, X, Y, batch, rate):

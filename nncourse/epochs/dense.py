@@ -1,4 +1,4 @@
-"""A whole epoch of training a dense network by SGD as one operation: every sample once, in the order given.
+"""A fused epoch of a dense network by SGD as one operation: every sample once, in the order given.
 
 A call of an operation of a small network takes longer than its computation. So the kernels here make no calls between
 steps: they work on all parameters at once, in one flat vector, W and b of each layer in turn, row after row.

@@ -36,7 +36,7 @@ def activations_among(operations: Mapping[str, Operation]) -> dict[str, str]:
 
 
 def elementwise(
-    name: str, formula: str, truth: Callable, equation: str = "", flops: int = 1, source: CudaSource = SOURCE
+    name: str, formula: str, reference: Callable, equation: str = "", flops: int = 1, source: CudaSource = SOURCE
 ) -> Operation:
     """An operation that computes a from z element by element; its CUDA kernel is <name>_naive of the .cu text."""
     operation = Operation(
@@ -44,10 +44,10 @@ def elementwise(
         formula,
         equation=equation,
         contract="z (*n) -> a (*n)",
-        reference=truth,
+        reference=reference,
         flops=lambda n: flops * n,
         trial=Trial(
-            error_scale=lambda z: np.maximum(1, np.abs(truth(z))),
+            error_scale=lambda z: np.maximum(1, np.abs(reference(z))),
             edge_cases=("zeros", "large", "special"),
         ),
     )
@@ -82,8 +82,8 @@ def on_numbers(operation: Operation) -> Callable:
 
 # ---- identity: the output activation for regression
 
-identity = elementwise("identity", "a = z", truth=np.array, flops=0)
-identity_derivative = elementwise("identity_derivative", "a = 1", truth=np.ones_like, flops=0)
+identity = elementwise("identity", "a = z", reference=np.array, flops=0)
+identity_derivative = elementwise("identity_derivative", "a = 1", reference=np.ones_like, flops=0)
 
 
 @on_numbers(identity)
@@ -108,8 +108,8 @@ def identity_slope_array(z):
 
 # ---- step: the perceptron's threshold; its derivative is zero wherever it exists, so gradients cannot train it
 
-step = elementwise("step", "a = 1 if z > 0, else 0", truth=lambda z: np.where(z > 0, 1.0, 0.0))
-step_derivative = elementwise("step_derivative", "a = 0", truth=np.zeros_like, flops=0)
+step = elementwise("step", "a = 1 if z > 0, else 0", reference=lambda z: np.where(z > 0, 1.0, 0.0))
+step_derivative = elementwise("step_derivative", "a = 0", reference=np.zeros_like, flops=0)
 
 
 @on_numbers(step)
@@ -135,16 +135,16 @@ def step_slope_array(z):
 # ---- sigmoid (2a): exp(−z) overflows for very negative z, so each sign has its own form; tanh needs no such case
 
 
-def _sigmoid_truth(z):
+def _sigmoid_reference(z):
     small = np.exp(-np.abs(z))  # at most 1
     return np.where(z >= 0, 1, small) / (1 + small)
 
 
-sigmoid = elementwise("sigmoid", "a = 1 / (1 + exp(−z))", equation="(2a)", truth=_sigmoid_truth, flops=4)
+sigmoid = elementwise("sigmoid", "a = 1 / (1 + exp(−z))", equation="(2a)", reference=_sigmoid_reference, flops=4)
 sigmoid_derivative = elementwise(
     "sigmoid_derivative",
     "a = σ(z) (1 − σ(z))",
-    truth=lambda z: np.exp(-np.abs(z)) / (1 + np.exp(-np.abs(z))) ** 2,
+    reference=lambda z: np.exp(-np.abs(z)) / (1 + np.exp(-np.abs(z))) ** 2,
     flops=6,
 )
 
@@ -175,8 +175,8 @@ def sigmoid_slope_array(z):
 
 # ---- hyperbolic tangent (2b): a sigmoid from −1 to 1
 
-tanh = elementwise("tanh", "a = 2 / (1 + exp(−2z)) − 1", equation="(2b)", truth=np.tanh, flops=6)
-tanh_derivative = elementwise("tanh_derivative", "a = 1 − tanh²(z)", truth=lambda z: 1 - np.tanh(z) ** 2, flops=8)
+tanh = elementwise("tanh", "a = 2 / (1 + exp(−2z)) − 1", equation="(2b)", reference=np.tanh, flops=6)
+tanh_derivative = elementwise("tanh_derivative", "a = 1 − tanh²(z)", reference=lambda z: 1 - np.tanh(z) ** 2, flops=8)
 
 
 @on_numbers(tanh)
@@ -202,8 +202,10 @@ def tanh_slope_array(z):
 
 # ---- rectified linear unit (2c)
 
-relu = elementwise("relu", "a = max(0, z)", equation="(2c)", truth=lambda z: np.where(z > 0, z, 0.0))
-relu_derivative = elementwise("relu_derivative", "a = 1 if z > 0, else 0", truth=lambda z: np.where(z > 0, 1.0, 0.0))
+relu = elementwise("relu", "a = max(0, z)", equation="(2c)", reference=lambda z: np.where(z > 0, z, 0.0))
+relu_derivative = elementwise(
+    "relu_derivative", "a = 1 if z > 0, else 0", reference=lambda z: np.where(z > 0, 1.0, 0.0)
+)
 
 
 @on_numbers(relu)
@@ -222,10 +224,10 @@ relu_derivative.array_kernel(step_array)
 # ---- leaky ReLU (2d): a small slope below zero keeps the gradient nonzero, so the neuron can recover
 
 leaky_relu = elementwise(
-    "leaky_relu", f"a = z if z > 0, else {ALPHA} z", equation="(2d)", truth=lambda z: np.where(z > 0, z, ALPHA * z)
+    "leaky_relu", f"a = z if z > 0, else {ALPHA} z", equation="(2d)", reference=lambda z: np.where(z > 0, z, ALPHA * z)
 )
 leaky_relu_derivative = elementwise(
-    "leaky_relu_derivative", f"a = 1 if z > 0, else {ALPHA}", truth=lambda z: np.where(z > 0, 1, ALPHA)
+    "leaky_relu_derivative", f"a = 1 if z > 0, else {ALPHA}", reference=lambda z: np.where(z > 0, 1, ALPHA)
 )
 
 
@@ -251,8 +253,10 @@ def leaky_relu_slope_array(z):
 
 # ---- softplus (2e): a smooth ReLU; for large z, where log(1 + exp(z)) would overflow, it equals z
 
-softplus = elementwise("softplus", "a = log(1 + exp(z))", equation="(2e)", truth=lambda z: np.logaddexp(0, z), flops=5)
-softplus_derivative = elementwise("softplus_derivative", "a = σ(z)", truth=_sigmoid_truth, flops=4)
+softplus = elementwise(
+    "softplus", "a = log(1 + exp(z))", equation="(2e)", reference=lambda z: np.logaddexp(0, z), flops=5
+)
+softplus_derivative = elementwise("softplus_derivative", "a = σ(z)", reference=_sigmoid_reference, flops=4)
 
 
 @on_numbers(softplus)
@@ -271,7 +275,7 @@ softplus_derivative.array_kernel(sigmoid_array)
 # ---- softmax: each sample's outputs are positive and sum to 1; subtracting the largest z first avoids overflow
 
 
-def _softmax_truth(Z):
+def _softmax_reference(Z):
     return np.exp(Z - np.logaddexp.reduce(Z, axis=1)[:, None])
 
 
@@ -279,7 +283,7 @@ softmax = Operation(
     "softmax",
     "A[i, j] = exp(Z[i, j]) / Σ_k exp(Z[i, k])",
     contract="Z (batch, n) -> A (batch, n)",
-    reference=_softmax_truth,
+    reference=_softmax_reference,
     flops=lambda batch, n: 5 * batch * n,
     trial=Trial(
         error_scale=np.ones_like,
@@ -318,7 +322,7 @@ softmax.cuda_kernel("tree", SOURCE, block=128, grid=("batch",))
 # product of that matrix with a gradient: the delta, which (4a) gives for the other activations.
 
 
-def _softmax_delta_truth(G, A):
+def _softmax_delta_reference(G, A):
     """The slope of softmax is the matrix diag(A[i]) − A[i] A[i]ᵀ, of which only the products with G[i] are needed."""
     return np.einsum("ij,ij->ij", A, G) - np.einsum("ij,ik,ik->ij", A, A, G, optimize=True)
 
@@ -328,7 +332,7 @@ softmax_delta = Operation(
     "D[i] = A[i] ⊙ (G[i] − Σ_k G[i, k] A[i, k]), the slope of softmax times a gradient",
     equation="(4a)",
     contract="G (batch, n), A (batch, n) -> D (batch, n)",
-    reference=_softmax_delta_truth,
+    reference=_softmax_delta_reference,
     flops=lambda batch, n: 4 * batch * n,
     trial=Trial(
         error_scale=lambda G, A: abs(A) * (abs(G) + np.sum(abs(G * A), axis=1, keepdims=True)),

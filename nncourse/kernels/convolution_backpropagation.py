@@ -61,7 +61,7 @@ def _bias_sizes(batch, c_out, h_out, w_out):
 
 
 BIAS_SIZES = [
-    _bias_sizes(3, 4, 2, 5),  # those of the hostile values: few terms, since the roundings of equal ones add up
+    _bias_sizes(3, 4, 2, 5),  # those of the edge values: few terms, since the roundings of equal ones add up
     _bias_sizes(1, 1, 1, 1),
     _bias_sizes(1, 3, 1, 7),
     _bias_sizes(2, 1, 9, 1),

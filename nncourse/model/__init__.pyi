@@ -5,7 +5,7 @@ from .image_layers import Convolution as Convolution
 from .image_layers import GlobalAveragePool as GlobalAveragePool
 from .initialisers import initialised as initialised
 from .layers import Dense as Dense
-from .layers import Turn as Turn
+from .layers import StepPosition as StepPosition
 from .network import Network as Network
 from .residual import BatchNorm as BatchNorm
 from .residual import Residual as Residual

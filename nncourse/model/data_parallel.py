@@ -10,7 +10,7 @@ import numpy as np
 
 from nncourse.calls import Array, Calls
 from nncourse.group import Group, shard, shard_sizes
-from nncourse.model.layers import Turn
+from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, backpropagation
 from nncourse.model.optimizers import Optimizer
@@ -42,7 +42,7 @@ def data_parallel_epoch(
     rate: float,
     backend: Calls,
     optimizer: Optimizer,
-    turn: Turn,
+    position: StepPosition,
     group: Group,
     synchronise: bool = False,
     shares: Sequence[float] | None = None,
@@ -63,7 +63,7 @@ def data_parallel_epoch(
         if synchronise and min(shard_sizes(len(batch), group.size, shares)) == 0:
             # A member without rows has no statistics to add: all compute the whole of this small batch.
             own, weight, together = slice(0, len(batch)), 1 / group.size, False
-        here = turn._replace(first=start + own.start, group=group if together else None)
+        here = position._replace(first=start + own.start, group=group if together else None)
         steps.append((batch[own], weight, here))
     own_samples = in_turn(X, [rows for rows, _, _ in steps])
     for samples, (rows, weight, here) in zip(own_samples, steps, strict=True):
@@ -77,7 +77,13 @@ def data_parallel_epoch(
 
 
 def shared_gradient(
-    network: Network, X: Array, Y: Array, weight: float, backend: Calls, group: Group, turn: Turn | None = None
+    network: Network,
+    X: Array,
+    Y: Array,
+    weight: float,
+    backend: Calls,
+    group: Group,
+    position: StepPosition | None = None,
 ) -> None:
     """The gradient of a batch, of which each member is given its own rows, in network.flat_gradient.
 
@@ -85,7 +91,7 @@ def shared_gradient(
     `weight`: own rows / all rows. A member without rows adds zeros.
     """
     if len(X):
-        gradients = [each for of_layer in backpropagation(network, X, Y, backend, turn) for each in of_layer]
+        gradients = [each for of_layer in backpropagation(network, X, Y, backend, position) for each in of_layer]
         for place, gradient in zip(network.gradient_views, gradients, strict=True):
             np.multiply(gradient, weight, out=place)
     else:

@@ -9,7 +9,7 @@ import numpy as np
 from nncourse.architecture import Filters
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
-from nncourse.model.layers import Pass, Shape, Turn, WithoutStatistics, delta_below, refuse_bad_activation
+from nncourse.model.layers import Forward, Shape, StepPosition, WithoutStatistics, delta_below, refuse_bad_activation
 
 MOST_COUNTED = 1 << 31  # seeds and epochs of dropout begin again here: its counters have 32 bits
 
@@ -49,7 +49,7 @@ class Convolution(WithoutStatistics):
 
     @property
     def filters(self) -> Filters:
-        """The layer without its parameters and activation, for kernels of whole epochs."""
+        """The layer without its parameters and activation, for kernels of fused epochs."""
         c_out, _, k, _ = self.W.shape
         return Filters(c_out, k, self.stride, self.before, self.after)
 
@@ -63,20 +63,20 @@ class Convolution(WithoutStatistics):
             raise CourseError(f"wanted images of shape ({c_in}, height, width) for filters of {k}x{k}; got {shape}")
         return (c_out, *_places(shape, k, self.stride, self.before + self.after, "filters"))
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         """Each filter's weighted sum at each place of the image, and activations σ(Z)."""
         W, b = self.W, self.b
         if b is None and "b" not in backend.kernels["convolution_forward"].optional:
             b = np.zeros_like(W, shape=len(W))
         Z = backend.convolution_forward(A_below, W, b, self.stride, self.before, self.after)
-        return Pass(getattr(backend, self.activation)(Z), Z) if self.activation else Pass(Z)
+        return Forward(getattr(backend, self.activation)(Z), Z) if self.activation else Forward(Z)
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """S = σ'(Z)."""
         return getattr(backend, f"{self.activation}_derivative")(Z) if self.activation else None
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         steps = self.stride, self.before, self.after
         gradients: tuple[Array, ...] = (backend.convolution_weight_gradient(D, A_below, self.W.shape[-1], *steps),)
@@ -133,13 +133,13 @@ class MaxPool(WithoutParameters):
         _refuse_other_than_images(shape, "a max-pool")
         return (shape[0], *_places(shape, self.size, self.stride, 2 * self.padding, "windows"))
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         """The maxima; kept are their places in the image."""
         A, places = backend.maxpool_forward(A_below, self.size, self.stride, self.padding)
-        return Pass(A, kept=places)
+        return Forward(A, kept=places)
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """What comes from above goes to the place of the maximum."""
         if not below:
@@ -169,11 +169,11 @@ class AveragePool(WithoutParameters):
         _refuse_other_than_images(shape, "an average-pool")
         return (shape[0], *_places(shape, self.size, self.stride, 0, "windows"))
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
-        return Pass(backend.averagepool_forward(A_below, self.size, self.stride))
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
+        return Forward(backend.averagepool_forward(A_below, self.size, self.stride))
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """What comes from above goes in equal parts to the window's numbers."""
         if not below:
@@ -196,11 +196,11 @@ class GlobalAveragePool(WithoutParameters):
         _refuse_other_than_images(shape, "a global average-pool")
         return shape[:1]
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
-        return Pass(backend.globalpool_forward(A_below))
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
+        return Forward(backend.globalpool_forward(A_below))
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """What comes from above goes in equal parts to all pixels."""
         if not below:
@@ -220,11 +220,11 @@ class Flatten(WithoutParameters):
     def shape_after(self, shape: Shape) -> Shape:
         return (prod(shape),)
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
-        return Pass(A_below.reshape(len(A_below), prod(A_below.shape[1:])))
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
+        return Forward(A_below.reshape(len(A_below), prod(A_below.shape[1:])))
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         return (delta_below(D.reshape(A_below.shape), S_below, backend) if below else None), ()
 
@@ -238,7 +238,7 @@ class Flatten(WithoutParameters):
 class Dropout(WithoutParameters):
     """In training, leaves out each number with probability `rate`, and divides the others by 1 − rate.
 
-    Which it leaves out depends on the turn and on the sample's place alone, so that it is computed twice, not stored.
+    What it leaves out depends on the position and the sample's row alone, so it is computed twice, not stored.
     """
 
     draws = True
@@ -251,22 +251,22 @@ class Dropout(WithoutParameters):
     def shape_after(self, shape: Shape) -> Shape:
         return shape
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
-        """Kept is the turn, None where nothing was left out."""
-        return Pass(self._of(A_below, backend, training) if training else A_below, kept=training)
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
+        """Kept is the position, None where nothing was left out."""
+        return Forward(self._of(A_below, backend, training) if training else A_below, kept=training)
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         if not below:
             return None, ()
         G = self._of(D, backend, here.kept) if here.kept else D
         return delta_below(G, S_below, backend), ()
 
-    def _of(self, A: Array, backend: Calls, turn: Turn) -> Array:
+    def _of(self, A: Array, backend: Calls, position: StepPosition) -> Array:
         rows = A.reshape(len(A), prod(A.shape[1:]))
-        seed, epoch = turn.seed % MOST_COUNTED, turn.epoch % MOST_COUNTED
-        return backend.dropout(rows, self.rate, seed, epoch, turn.first, turn.layer).reshape(A.shape)
+        seed, epoch = position.seed % MOST_COUNTED, position.epoch % MOST_COUNTED
+        return backend.dropout(rows, self.rate, seed, epoch, position.first, position.layer).reshape(A.shape)
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "dropout", "rate": self.rate}

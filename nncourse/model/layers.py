@@ -18,7 +18,7 @@ from nncourse.group import Group
 Shape = tuple[int, ...]
 
 
-class Pass(NamedTuple):
+class Forward(NamedTuple):
     """What a layer computed on the way forward, for the way back.
 
     A are its activations, Z the weighted sums (None in a layer without an activation); `kept` is whatever else the
@@ -30,11 +30,11 @@ class Pass(NamedTuple):
     kept: Any = None
 
 
-class Turn(NamedTuple):
+class StepPosition(NamedTuple):
     """Where training stands: its seed, the epoch, and the number, within the epoch, of the batch's first sample.
 
-    `layer` is the number of the layer that is handed the turn. What a layer draws at random depends on these numbers
-    and on the sample's place in the batch alone: so training can go on later, or in smaller batches, with the same.
+    `layer` is the number of the layer that gets the position. What a layer draws at random depends on these numbers
+    and the sample's row in the batch alone, so training can be resumed, or use smaller batches, with the same draws.
 
     `group` is given where this member has only some rows of the batch, and layers that compute statistics of the batch,
     such as batch normalisation, should add them over the group. All members then come to the same layers in turn.
@@ -74,14 +74,14 @@ class Layer(Protocol):
     def shape_after(self, shape: Shape) -> Shape:
         """The shape of one sample behind the layer; CourseError where the layer does not fit samples of `shape`."""
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         """`training` is None where the network is only used; dropout, for instance, then does nothing."""
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """S = σ'(Z); None in a layer without an activation."""
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """The deltas of the layer below, dC/dA_below ⊙ S_below, and the gradient of each parameter, the batch's mean.
 
@@ -136,18 +136,18 @@ class Dense(WithoutStatistics):
             raise CourseError(f"wanted samples of shape ({n_in},) for a dense layer {n_in} to {n_out}; got {shape}")
         return (n_out,)
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         """Weighted sums Z = A Wᵀ + b and activations σ(Z): equation (1)."""
         W, b = self.parameters
         Z = backend.dense_forward(A_below, W, b)
-        return Pass(getattr(backend, self.activation)(Z), Z)
+        return Forward(getattr(backend, self.activation)(Z), Z)
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """S = σ'(Z)."""
         return getattr(backend, f"{self.activation}_derivative")(Z)
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """Gradients of W and b by equations (4d) and (4c), the deltas below by (4b)."""
         gradients = backend.weight_gradient(D, A_below), backend.bias_gradient(D)
@@ -170,7 +170,7 @@ class LayerSequence:
     """Layers one behind the other, which together are a layer again.
 
     `draws` is True where one of them draws random numbers in training: a layer that does says so by its own `draws`.
-    Each layer is then handed the turn with its own number.
+    Each layer is then handed the position with its own number.
     """
 
     def __init__(self, layers: Sequence[Layer]):
@@ -205,25 +205,25 @@ class LayerSequence:
             shape = layer.shape_after(shape)
         return shape
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         """The last layer's A and Z; `kept` are the passes of all layers."""
         passes, A, Z = [], A_below, None
-        turns = self._turns(training) if training and self.draws else repeat(training)
-        for layer, turn in zip(self.layers, turns, strict=False):
-            here = layer.forward(A, backend, turn)
+        positions = self._positions(training) if training and self.draws else repeat(training)
+        for layer, position in zip(self.layers, positions, strict=False):
+            here = layer.forward(A, backend, position)
             passes.append(here)
             A, Z, _ = here
-        return Pass(A, Z, passes)
+        return Forward(A, Z, passes)
 
-    def _turns(self, training: Turn) -> list[Turn]:
-        """The turn with each layer's own number."""
+    def _positions(self, training: StepPosition) -> list[StepPosition]:
+        """The position with each layer's own number."""
         return [training._replace(layer=training.layer + before) for before in self._before]
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         return self.layers[-1].slope(Z, backend)
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """Layer by layer, from the last to the first."""
         layers, passes = self.layers, here.kept

@@ -15,7 +15,7 @@ from nncourse.model import words
 from nncourse.model.descriptions import MOST_WEIGHTS
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
-from nncourse.model.layers import Dense, Layer, LayerSequence, Pass, Shape, Turn, distributed, filled, views
+from nncourse.model.layers import Dense, Forward, Layer, LayerSequence, Shape, StepPosition, distributed, filled, views
 from nncourse.model.optimizers import SGD, Optimizer
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
@@ -99,13 +99,13 @@ class Network(LayerSequence):
 
     @property
     def architecture(self) -> DenseArchitecture | ConvolutionalArchitecture:
-        """The network without its parameters, for kernels of whole epochs; CourseError for other networks."""
+        """The network without its parameters, for kernels of fused epochs; CourseError for other networks."""
         if self.is_dense:
             return DenseArchitecture(self.sizes, self.activations, self.cost)
         order = "".join(map(_letter, self.layers))
         if len(self.input_shape) != 3 or not re.fullmatch("c*p?fd+", order):
             wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
-            raise CourseError(f"wanted {wanted}, for a whole epoch at once; got {self.in_words}")
+            raise CourseError(f"wanted {wanted}, for a fused epoch; got {self.in_words}")
         filters = tuple(layer.filters for layer in self.layers if isinstance(layer, Convolution))
         pool = next((layer.size for layer in self.layers if isinstance(layer, MaxPool)), 0)
         neurons = tuple(layer.W.shape[0] for layer in self.layers if isinstance(layer, Dense))
@@ -164,14 +164,14 @@ class Network(LayerSequence):
         parts = [there.outputs(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.outputs(X, backend).A
 
-    def outputs(self, X: Array, backend: Calls) -> Pass:
+    def outputs(self, X: Array, backend: Calls) -> Forward:
         """A and Z of the last layer; what the layers below computed is given up as soon as it is used."""
-        A, here = X, Pass(X)
+        A, here = X, Forward(X)
         for layer in self.layers:
             del here  # Z of the layer below, and what it kept
             here = layer.forward(A, backend)
             A = here.A
-        return Pass(A, here.Z)
+        return Forward(A, here.Z)
 
 
 def _letter(layer: Layer) -> str:
@@ -304,12 +304,12 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
 
 
 def backpropagation(
-    network: Network, X: Array, Y: Array, backend: Calls, turn: Turn | None = None
+    network: Network, X: Array, Y: Array, backend: Calls, position: StepPosition | None = None
 ) -> list[tuple[Array, ...]]:
     """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14.
 
     X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device.
-    turn: where training stands. A network with dropout wants it: what it leaves out depends on it.
+    position: where training stands. A network with dropout wants it: what it leaves out depends on it.
 
     Returns a tuple of arrays for each layer, each of its parameter's shape.
 
@@ -318,15 +318,19 @@ def backpropagation(
     >>> dW.shape, db.shape
     ((2, 4), (2,))
     """
-    left = iter(_gradients(network, X, Y, backend, turn))
+    left = iter(_gradients(network, X, Y, backend, position))
     return [tuple(next(left) for _ in layer.parameters) for layer in network.layers]
 
 
-def _gradients(network: Network, X: Array, Y: Array, backend: Calls, turn: Turn | None) -> tuple[Array, ...]:
+def _gradients(
+    network: Network, X: Array, Y: Array, backend: Calls, position: StepPosition | None
+) -> tuple[Array, ...]:
     """The gradient of each parameter array, in order."""
-    if turn is None and network.draws:
-        raise CourseError("wanted turn=Turn(seed, epoch, first) for a network with dropout, or train(); got none")
-    here = network.forward(X, backend, turn or Turn())
+    if position is None and network.draws:
+        raise CourseError(
+            "wanted position=StepPosition(seed, epoch, first) for a network with dropout, or train(); got none"
+        )
+    here = network.forward(X, backend, position or StepPosition())
     D = first_delta(network, [here.Z], [here.A], Y, backend)
     return network.backward(D, here, X, None, backend, below=False)[1]
 
@@ -344,14 +348,14 @@ def training_step(
     learning_rate: float,
     backend: Calls,
     optimizer: Optimizer | None = None,
-    turn: Turn | None = None,
+    position: StepPosition | None = None,
 ) -> None:
     """Move every parameter along its gradient on one batch, in place: Algorithm 1.
 
     X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device, where the network is too.
     learning_rate: η.
     optimizer: SGD(), Adam() …; plain SGD unless one is given.
-    turn: where training stands, Turn(seed, epoch, number of the batch's first sample). A network with dropout wants it.
+    position: where training stands, StepPosition(seed, epoch, number of the batch's first sample); needed with dropout.
 
     Where the backend holds a student's algorithm_1, networks and optimizers that it is for are left to it.
 
@@ -367,7 +371,7 @@ def training_step(
         if optimizer:
             optimizer.steps += 1
         return
-    for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend, turn), strict=True):
+    for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend, position), strict=True):
         place[...] = gradient
     if optimizer:
         optimizer.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)

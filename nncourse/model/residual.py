@@ -12,11 +12,11 @@ from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import Group
 from nncourse.model.layers import (
+    Forward,
     Layer,
     LayerSequence,
-    Pass,
     Shape,
-    Turn,
+    StepPosition,
     delta_below,
     distributed,
     filled,
@@ -57,27 +57,29 @@ class BatchNorm:
             raise CourseError(f"wanted samples of {wanted}, for a batch normalisation; got {shape}")
         return shape
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         """Kept are mean and variance of each channel, and the group they were computed over; None without training."""
         images = _as_images(A_below)
         numbers, kept = self._numbers(images, backend, training)
         if self.activation == "relu" and "batchnorm_relu" in backend.kernels:
-            return Pass(backend.batchnorm_relu(images, *numbers, EPSILON).reshape(A_below.shape), kept=kept)
+            return Forward(backend.batchnorm_relu(images, *numbers, EPSILON).reshape(A_below.shape), kept=kept)
         Z = backend.batchnorm_forward(images, *numbers, EPSILON).reshape(A_below.shape)
         if not self.activation:
-            return Pass(Z, kept=kept)
+            return Forward(Z, kept=kept)
         A = getattr(backend, self.activation)(Z)
-        return Pass(A, None if self.activation == "relu" else Z, kept)
+        return Forward(A, None if self.activation == "relu" else Z, kept)
 
-    def forward_onto(self, A_below: Array, shortcut: Array, backend: Calls, training: Turn | None = None) -> Pass:
+    def forward_onto(
+        self, A_below: Array, shortcut: Array, backend: Calls, training: StepPosition | None = None
+    ) -> Forward:
         """max(0, what forward() gives + shortcut), in one pass over memory."""
         images = _as_images(A_below)
         numbers, kept = self._numbers(images, backend, training)
         A = backend.batchnorm_shortcut_relu(images, *numbers, EPSILON, _as_images(shortcut))
-        return Pass(A.reshape(A_below.shape), kept=kept)
+        return Forward(A.reshape(A_below.shape), kept=kept)
 
     def _numbers(
-        self, images: Array, backend: Calls, training: Turn | None
+        self, images: Array, backend: Calls, training: StepPosition | None
     ) -> tuple[tuple[Array, Array, Array, Array], Any]:
         """mean, variance, gamma and beta, and what backward() needs of them."""
         gamma, beta = self.parameters
@@ -100,11 +102,11 @@ class BatchNorm:
         return None if Z is None else getattr(backend, f"{self.activation}_derivative")(Z)
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """D is dC/dZ; with ReLU, or without an activation, dC/dA."""
         if here.kept is None:
-            raise CourseError("wanted a pass of training, with a turn, to go back through a batch normalisation")
+            raise CourseError("wanted a pass of training, with a position, to go back through a batch normalisation")
         mean, variance, group = here.kept
         if self.activation == "relu":
             D = backend.relu_delta(D, here.A)
@@ -202,36 +204,36 @@ class Residual:
             raise CourseError(f"wanted a shortcut that gives the body's shape, {of_body}; it gives {of_shortcut}")
         return of_body
 
-    def forward(self, A_below: Array, backend: Calls, training: Turn | None = None) -> Pass:
+    def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         """Kept are the passes of the body and of the shortcut."""
         beside, B = None, A_below
         if self.shortcut:
-            turn = training and training._replace(layer=training.layer + self.body.count)
-            beside = self.shortcut.forward(A_below, backend, turn)
+            position = training and training._replace(layer=training.layer + self.body.count)
+            beside = self.shortcut.forward(A_below, backend, position)
             B = beside.A
             if _is_plain_norm(self.shortcut.layers[-1]):  # goes back without its output: that need not be kept
-                beside = Pass(None, kept=[*beside.kept[:-1], beside.kept[-1]._replace(A=None)])
+                beside = Forward(None, kept=[*beside.kept[:-1], beside.kept[-1]._replace(A=None)])
         *front, last = self.body.layers
         if self.activation and _is_plain_norm(last) and _fuses(backend):
-            before = LayerSequence(front).forward(A_below, backend, training) if front else Pass(A_below, kept=[])
+            before = LayerSequence(front).forward(A_below, backend, training) if front else Forward(A_below, kept=[])
             end = last.forward_onto(before.A, B, backend, training)
-            return Pass(end.A, kept=([*before.kept, end], beside))
+            return Forward(end.A, kept=([*before.kept, end], beside))
         through = self.body.forward(A_below, backend, training)
         A = backend.shortcut_sum(through.A, B)
-        return Pass(backend.relu(A) if self.activation else A, kept=(through.kept, beside))
+        return Forward(backend.relu(A) if self.activation else A, kept=(through.kept, beside))
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """None: backward() takes it."""
         return None
 
     def backward(
-        self, D: Array, here: Pass, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """What comes from above goes back through the body and through the shortcut; there it is added."""
         passes, beside = here.kept
         if self.activation:
             D = backend.relu_delta(D, here.A)
-        G, gradients = self._through(self.body, D, Pass(passes[-1].A, passes[-1].Z, passes), A_below, backend, below)
+        G, gradients = self._through(self.body, D, Forward(passes[-1].A, passes[-1].Z, passes), A_below, backend, below)
         of_shortcut: Array | None = D
         if self.shortcut:
             of_shortcut, more = self._through(self.shortcut, D, beside, A_below, backend, below)
@@ -242,7 +244,7 @@ class Residual:
 
     @staticmethod
     def _through(
-        part: LayerSequence, G: Array, here: Pass, A_below: Array, backend: Calls, below: bool
+        part: LayerSequence, G: Array, here: Forward, A_below: Array, backend: Calls, below: bool
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """Back through a part from dC/dA of its last layer."""
         D = delta_below(G, part.slope(here.Z, backend), backend)

@@ -16,7 +16,7 @@ from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.group import ALONE, Group, shard, shard_sizes, total
 from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
-from nncourse.model.layers import Turn
+from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, cost_of, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
@@ -40,7 +40,7 @@ class History:
     """What happened, epoch by epoch; `stopped` is "" after the last epoch, else one line on why it ended early.
     `interrupted` is whether that was Ctrl-C.
 
-    `kernel` is the kernel that computed whole epochs, or "steps" for one call an operation. `note` says why it was not
+    `kernel` is the kernel that computed fused epochs, or "steps" for one call an operation. `note` says why it was not
     the backend's own kernel.
     """
 
@@ -104,7 +104,7 @@ def train(
 
     Returns the costs and seconds of each epoch. It ends early where the cost is no longer finite, and on Ctrl-C; then
     the network keeps the best parameters so far, by the validation cost if there is one. A member that is interrupted
-    leaves the others waiting. A kernel for whole epochs is used where the backend has one for such a network and
+    leaves the others waiting. A kernel for fused epochs is used where the backend has one for such a network and
     optimizer. What must be compiled is compiled before the clock starts.
 
     Raises CourseError for data that do not fit the network, and for options out of range.
@@ -151,7 +151,9 @@ def train(
             for number in bar:
                 start = time.perf_counter()
                 order = np.random.default_rng([seed, number]).permutation(len(X))
-                train_epoch(order if kept_by_host else backend.to_device(order), rate_of(number), Turn(seed, number))
+                train_epoch(
+                    order if kept_by_host else backend.to_device(order), rate_of(number), StepPosition(seed, number)
+                )
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
                 cost = evaluate(there, X, Y, backend, group, on_rows)
@@ -210,7 +212,7 @@ def evaluate(
 
 
 def fused_epoch(network: Network, optimizer: Optimizer) -> str | None:
-    """The operation that computes a whole epoch for such a network and optimizer; None where there is none.
+    """The fused epoch of such a network and optimizer; None where there is none.
 
     Raises CourseError, which says why, for networks other than dense ones that no such operation is for.
     """
@@ -237,8 +239,8 @@ def _made_ready(
     Y: Array,
     batch_size: int,
     rate: float,
-) -> Callable[[Array, float, Turn], None]:
-    """train_epoch(order, rate, turn): by the backend's kernel for whole epochs, by its fallback, or step by step.
+) -> Callable[[Array, float, StepPosition], None]:
+    """train_epoch(order, rate, position): by the backend's kernel for fused epochs, by its fallback, or step by step.
 
     It has been run on a few batches with copies of the parameters, so that nothing is compiled later. The reason for a
     fallback goes to history.note.
@@ -273,19 +275,19 @@ def _made_ready(
             continue
         history.note = reason
         history.kernel = kernel.name
-        return lambda order, rate, turn: _fused(call, network, X[order], Y[order], batch_size, rate, optimizer)
+        return lambda order, rate, position: _fused(call, network, X[order], Y[order], batch_size, rate, optimizer)
     history.kernel = "steps"
     history.note = reason if wholes else ""
-    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(optimizer), Turn())
+    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(optimizer), StepPosition())
 
-    def train_epoch(order: Array, rate: float, turn: Turn) -> None:
+    def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
         # Many rows are put in order at a time, so that each batch is a slice and not another gathering; not all of
         # them, since the copy would be as large as X.
         some = batch_size * max(1, MOST_COPIED // (batch_size * prod(X.shape[1:])))
         starts = range(0, len(X), some)
         parts = [order[start : start + some] for start in starts]
         for start, rows, samples in zip(starts, parts, in_turn(X, parts), strict=True):
-            there = turn._replace(first=start)
+            there = position._replace(first=start)
             train_step_by_step(network, samples, Y[rows], batch_size, rate, backend, optimizer, there)
 
     return train_epoch
@@ -303,25 +305,25 @@ def _made_ready_together(
     synchronise: bool,
     shares: Sequence[float] | None,
     on_rows: Callable[[int], None] | None,
-) -> Callable[[Array, float, Turn], None]:
+) -> Callable[[Array, float, StepPosition], None]:
     """The same for a group: step by step, since the gradients of each batch are added over its members."""
     wholes = backend.epochs
     for name, kernel in wholes.items():
         if name in backend.asked:
-            alone = "computes whole epochs, which a process can only do alone"
+            alone = "computes fused epochs, which a process can only do alone"
             raise CourseError(f"{name} ({kernel.name}) {alone}; these are {group.size}: leave it out")
     history.kernel = "steps"
     history.note = f"trained step by step, since {group.size} processes add their gradients" if wholes else ""
     own = shard(min(batch_size, len(X)), group.rank, group.size, shares)
     if own.start < own.stop:
         tried = network.with_flat_parameters(network.flat_parameters.copy())
-        training_step(tried, X[own], Y[own], 0.0, backend, copy.deepcopy(optimizer), Turn())
+        training_step(tried, X[own], Y[own], 0.0, backend, copy.deepcopy(optimizer), StepPosition())
     evaluate(network, X[:1], Y[:1], backend)
     group.barrier()  # whoever had to compile longer is not waited for in the first epoch's seconds
 
-    def train_epoch(order: Array, rate: float, turn: Turn) -> None:
+    def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
         parts = (group, synchronise, shares, on_rows)
-        data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, optimizer, turn, *parts)
+        data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, optimizer, position, *parts)
 
     return train_epoch
 
@@ -347,15 +349,15 @@ def train_step_by_step(
     rate: float,
     backend: Calls,
     optimizer: Optimizer,
-    turn: Turn | None = None,
+    position: StepPosition | None = None,
 ) -> None:
     """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller.
 
-    A network with dropout wants the turn: seed, epoch, and the number within the epoch of the first row.
+    A network with dropout wants the position: seed, epoch, and the number within the epoch of the first row.
     """
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
-        of_batch = Turn(turn.seed, turn.epoch, turn.first + start) if turn else None
+        of_batch = StepPosition(position.seed, position.epoch, position.first + start) if position else None
         training_step(network, X[rows], Y[rows], rate, backend, optimizer, of_batch)
 
 

@@ -24,7 +24,7 @@ from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Group, shard
 from nncourse.model.data_parallel import shared_gradient
-from nncourse.model.layers import Turn
+from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network
 from nncourse.model.training import evaluate, refuse_bad_data, refuse_bad_options
 from nncourse.parallel.timeline import Timeline
@@ -135,10 +135,10 @@ def work(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> No
     network, X, Y, backend, cuts = task
     W, gathered, trained = network.flat_parameters, np.zeros_like(network.flat_parameters), 0
     versions, enough = [0] * len(cuts), False
-    for step, (batch, turn) in enumerate(_batches(len(X), group, plan), 1):
+    for step, (batch, position) in enumerate(_batches(len(X), group, plan), 1):
         with timeline.span("compute", step):
             batch = backend.to_device(batch)
-            shared_gradient(network, X[batch], Y[batch], 1.0, backend, ALONE, turn)
+            shared_gradient(network, X[batch], Y[batch], 1.0, backend, ALONE, position)
             gathered += network.flat_gradient
             trained += len(batch)
             backend.sgd_update(W, network.flat_gradient, plan.learning_rate)  # its own copy
@@ -216,13 +216,13 @@ def _with(vector: Array, *numbers: float) -> Array:
     return message
 
 
-def _batches(rows: int, group: Group, plan: Downpour) -> Iterator[tuple[np.ndarray, Turn]]:
+def _batches(rows: int, group: Group, plan: Downpour) -> Iterator[tuple[np.ndarray, StepPosition]]:
     """The batches of this worker's shard, in a new order each time it has seen all of them, without end."""
     mine = shard(rows, group.rank - plan.servers, group.size - plan.servers)
     for epoch in count(1):
         order = mine.start + np.random.default_rng([plan.seed, epoch, group.rank]).permutation(mine.stop - mine.start)
         for first in range(0, len(order), plan.batch_size):
-            yield order[first : first + plan.batch_size], Turn(plan.seed, epoch, mine.start + first)
+            yield order[first : first + plan.batch_size], StepPosition(plan.seed, epoch, mine.start + first)
 
 
 def _refuse_bad_plan(plan: Downpour, group: Listening, rows: int) -> None:

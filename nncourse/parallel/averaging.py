@@ -23,7 +23,7 @@ from nncourse.calls import Calls
 from nncourse.errors import CourseError
 from nncourse.group import Group, shard
 from nncourse.model.data_parallel import begin_alike
-from nncourse.model.layers import Turn
+from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, training_step
 from nncourse.model.optimizers import SGD, Optimizer, remembered
 from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
@@ -83,8 +83,10 @@ def train_by_averaging(
                 mine = shard(len(batch), group.rank, group.size)
                 if len(batch[mine]):  # step 3
                     with timeline.span("compute", steps):
-                        turn = Turn(seed, epoch, begin + mine.start)
-                        training_step(there, X[batch[mine]], Y[batch[mine]], learning_rate, backend, optimizer, turn)
+                        position = StepPosition(seed, epoch, begin + mine.start)
+                        training_step(
+                            there, X[batch[mine]], Y[batch[mine]], learning_rate, backend, optimizer, position
+                        )
                     rows += len(batch[mine])
                 steps += 1
             optimizer.steps = steps  # of everyone, although a small batch may have no row for this member

@@ -25,7 +25,7 @@ from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
 from nncourse.group import Group, shard, total
 from nncourse.model.data_parallel import data_parallel_epoch
-from nncourse.model.layers import Turn
+from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, training_step
 from nncourse.model.optimizers import SGD
 from nncourse.parallel.mpi import MPIGroup
@@ -108,7 +108,7 @@ def measured_step(
         group.barrier()
         start = time.perf_counter()
         data_parallel_epoch(
-            there, X, Y, order, batch_size, 1e-6, backend, optimizer, Turn(0, number), group, shares=shares
+            there, X, Y, order, batch_size, 1e-6, backend, optimizer, StepPosition(0, number), group, shares=shares
         )
         devices.synchronise(backend.device)
         times.append(time.perf_counter() - start)

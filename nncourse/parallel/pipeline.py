@@ -21,7 +21,7 @@ from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import ALONE, Group, shard
 from nncourse.model.data_parallel import begin_alike
-from nncourse.model.layers import Turn
+from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network
 from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
@@ -107,9 +107,11 @@ def train_pipeline(
         for first in range(0, len(X), batch_size):
             batch = order[first : first + batch_size]
             own = shard(len(batch), replicas.rank, replicas.size)
-            turn = Turn(seed, epoch, first + own.start)
+            position = StepPosition(seed, epoch, first + own.start)
             timeline.clear()
-            pipeline_gradient(stage, X[batch[own]], Y[batch[own]], len(batch), micro_batches, SCHEDULES[schedule], turn)
+            pipeline_gradient(
+                stage, X[batch[own]], Y[batch[own]], len(batch), micro_batches, SCHEDULES[schedule], position
+            )
             if stage.gradient.size:
                 with timeline.span("exchange"):
                     replicas.all_reduce(stage.gradient)
@@ -125,7 +127,7 @@ def train_pipeline(
 
 
 def pipeline_gradient(
-    stage: Stage, X: Array, Y: Array, rows: int, micro_batches: int, schedule: Schedule, turn: Turn
+    stage: Stage, X: Array, Y: Array, rows: int, micro_batches: int, schedule: Schedule, position: StepPosition
 ) -> None:
     """The gradient of a batch in stage.gradient: the sum over this pipeline's samples X, Y, divided by `rows`."""
     cuts = [shard(len(X), number, micro_batches) for number in range(min(micro_batches, len(X)))]
@@ -135,7 +137,7 @@ def pipeline_gradient(
         cut = cuts[number]
         if what == "forward":
             stage.take_input(number, X[cut])
-            stage.forward(number, turn._replace(first=turn.first + cut.start))
+            stage.forward(number, position._replace(first=position.first + cut.start))
             continue
         G_below = stage.backward(number, Y[cut], (cut.stop - cut.start) / rows)
         if then == "forward":

@@ -10,7 +10,7 @@ import numpy as np
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
 from nncourse.group import Group
-from nncourse.model.layers import LayerSequence, Pass, Shape, Turn, delta_below, views
+from nncourse.model.layers import Forward, LayerSequence, Shape, StepPosition, delta_below, views
 from nncourse.model.network import Network, first_delta
 from nncourse.parallel.subgroup import Subgroup
 from nncourse.parallel.timeline import Timeline
@@ -71,7 +71,7 @@ class Stage:
         self.gradient = np.zeros_like(self.parameters)
         self.gradients = views(self.gradient, [array.shape for array in self.layers.parameters])
         self.inputs: dict[int, Array] = {}
-        self.passes: dict[int, Pass] = {}
+        self.passes: dict[int, Forward] = {}
 
     def take_input(self, number: int, X: Array) -> None:
         """The activations of a micro-batch from the stage below; the first stage has the samples themselves."""
@@ -80,9 +80,9 @@ class Stage:
         elif self.is_first:
             self.inputs[number] = X
 
-    def forward(self, number: int, turn: Turn) -> None:
+    def forward(self, number: int, position: StepPosition) -> None:
         with self.timeline.span("forward", number):
-            here = self.layers.forward(self.inputs[number], self.backend, turn._replace(layer=self.first_layer))
+            here = self.layers.forward(self.inputs[number], self.backend, position._replace(layer=self.first_layer))
         self.passes[number] = here
         if not self.is_last:
             self._send(here.A, self.pipeline.rank + 1, number)

@@ -27,7 +27,7 @@ import psutil
 
 from nncourse.parallel.launch import heartbeat
 from nncourse.parallel.launch.heartbeat import Heartbeat
-from nncourse.parallel.launch.world import Told
+from nncourse.parallel.launch.world import LauncherEnvironment
 
 LOOKS = 0.1  # seconds between two looks at the process
 STOPPED = 3.0  # seconds after which a process that was stopped counts as hung
@@ -35,22 +35,22 @@ ENDED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit statuses
 VARIABLE = "NNCOURSE_START"  # in the environment: the socket of the process that started all guards
 
 
-def guard(program: Sequence[str], told: Told, patience: float) -> int:
+def guard(program: Sequence[str], place: LauncherEnvironment, patience: float) -> int:
     """Run the program as a child, which finds that it is guarded; its exit status."""
     try:
-        return _guard(program, told, patience)
+        return _guard(program, place, patience)
     finally:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # a signal in Python's last moments would change the status
 
 
-def _guard(program: Sequence[str], told: Told, patience: float) -> int:
-    channel = Channel.to_start(told.rank)
+def _guard(program: Sequence[str], place: LauncherEnvironment, patience: float) -> int:
+    channel = Channel.to_start(place.rank)
     ended = _noticed(signal.SIGTERM, signal.SIGHUP)
     interrupted = _noticed(signal.SIGINT)  # by Ctrl-C at an mpiexec that somebody typed
     memory = heartbeat.memory()
     # Warnings are the same for all, and one of them is enough; should the process not even start, this is the reason.
-    errors = None if told.rank == 0 else heartbeat.nameless_file()
+    errors = None if place.rank == 0 else heartbeat.nameless_file()
     environment = os.environ | {heartbeat.VARIABLE: str(memory.fileno())}
     # All open files are inherited, since one of them may lead to the launcher. Ctrl-C comes from here alone.
     process = subprocess.Popen(program, env=environment, stderr=errors, close_fds=False, process_group=0)
@@ -62,9 +62,9 @@ def _guard(program: Sequence[str], told: Told, patience: float) -> int:
             return _end(process, ENDED)
         if interrupted or (channel and channel.says_interrupt()):
             interrupted.clear()
-            if told.rank == 0 and heart.beats:  # it saves what is best so far, and does not need the others for that
+            if place.rank == 0 and heart.beats:  # it saves what is best so far, and does not need the others for that
                 process.send_signal(signal.SIGINT)
-            elif told.rank == 0:  # Python or MPI is still starting, where it would be a traceback
+            elif place.rank == 0:  # Python or MPI is still starting, where it would be a traceback
                 _end(process, 0)
                 heart.last_words("interrupted, nothing is saved", INTERRUPTED)
         problem = watch.problem() if os.getppid() == launcher else "the launcher was killed"
@@ -79,10 +79,10 @@ def _guard(program: Sequence[str], told: Told, patience: float) -> int:
         return 0
     told_together = bool(channel) and channel.report(status, text)
     if text and not told_together:
-        time.sleep(0 if problem or process.returncode < 0 else min(told.rank, 4))  # see above
+        time.sleep(0 if problem or process.returncode < 0 else min(place.rank, 4))  # see above
         if ended:
             return ENDED
-        print(f"nncourse: {named(told.rank, status, text)}", file=sys.stderr, flush=True)
+        print(f"nncourse: {named(place.rank, status, text)}", file=sys.stderr, flush=True)
         _end_step(os.environ)
     return status
 

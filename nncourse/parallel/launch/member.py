@@ -63,7 +63,7 @@ def join(device: str, heart: Heartbeat | None) -> Group:
     from nncourse.parallel.mpi import MPIGroup, mpi
 
     everyone = mpi().COMM_WORLD
-    world.refuse_wrong(world.told(os.environ), everyone.Get_size())
+    world.refuse_wrong(world.launcher_environment(os.environ), everyone.Get_size())
     everyone.Barrier()  # here all have opened the shared memory of MPICH
     guard.unlink_shared_memory()
     if device == "cpu":
@@ -96,7 +96,7 @@ def run(work: Callable[[Heartbeat], int], heart: Heartbeat) -> int:
     Only rank 0 prints, and only rank 0 is interrupted: the others are ended by whoever started them.
     """
     guard.die_with_parent(signal.SIGKILL)
-    if world.told(os.environ).rank > 0:
+    if world.launcher_environment(os.environ).rank > 0:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         warnings.simplefilter("ignore")
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until this process ends)

@@ -45,7 +45,7 @@ def run(program: Sequence[str], processes: int | None, patience: float, work: Wo
         return member.run(work, heart)
     refuse_number(1 if processes is None else processes)
     refuse_patience(patience)
-    place = world.told(os.environ)
+    place = world.launcher_environment(os.environ)
     if place.size > 1:
         if processes not in (None, place.size):
             raise CourseError(

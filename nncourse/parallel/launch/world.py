@@ -14,7 +14,7 @@ NAMES = {
 LAUNCHERS = ("PMI", "PMIX", "OMPI", "PRTE", "HYDRA", "MPIR", "MPICH")  # how variables of a launcher begin
 
 
-class Told(NamedTuple):
+class LauncherEnvironment(NamedTuple):
     """A place in a world, and who told it."""
 
     rank: int
@@ -22,12 +22,12 @@ class Told(NamedTuple):
     by: str
 
 
-def told(environment: Mapping[str, str]) -> Told:
+def launcher_environment(environment: Mapping[str, str]) -> LauncherEnvironment:
     """This process's place. Where several tell, one was started inside another: the largest world counts."""
-    places = [Told(0, 1, "nobody")]
+    places = [LauncherEnvironment(0, 1, "nobody")]
     for by, (rank, size) in NAMES.items():
         if environment.get(rank, "").isdecimal() and environment.get(size, "").isdecimal():
-            places.append(Told(int(environment[rank]), int(environment[size]), by))
+            places.append(LauncherEnvironment(int(environment[rank]), int(environment[size]), by))
     return max(places, key=lambda place: place.size)
 
 
@@ -45,7 +45,7 @@ def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def refuse_wrong(place: Told, size: int) -> None:
+def refuse_wrong(place: LauncherEnvironment, size: int) -> None:
     """CourseError if MPI's world has another size than the launcher said: it and the MPI do not fit."""
     if size == place.size:
         return
