@@ -1,4 +1,4 @@
-"""dense_sgd_epoch in one launch: how a network is laid out on the chip, and the launch. The kernel is in the .cu."""
+"""dense_sgd_epoch in one launch: the layout of a network on the chip, and the launch of dense_one_kernel.cu."""
 
 import functools
 from dataclasses import dataclass, fields
@@ -132,8 +132,8 @@ def _odd_fours(number: int) -> int:
 def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
     """For each layer from the second on, how many threads of a group share a sum, so that few threads are idle.
 
-    Each has four products or more; or, where the sums are handed to other blocks, some of the blocks. They are four at
-    most, since each asks all others for their parts.
+    Each computes four products or more; or, where the sums go to other blocks, sends to some of these. At most four
+    share a sum, because each asks all others for their parts.
     """
     counts = []
     for layer, (n_below, n_out) in enumerate(pairwise(_kept(made, architecture)), 2):

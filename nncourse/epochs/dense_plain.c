@@ -153,8 +153,8 @@ static void train(layer *layers, long count, enum cost cost, const float *x, con
 static void *numbers(long count) { return malloc((count ? count : 1) * sizeof(real)); }
 
 /* One epoch over the n samples x, y in the order given. `parameters`, W and b of each layer, row after row, are changed
-   in place. `sizes` are the neurons of each of the `count` layers, inputs first; `activations` those of the layers after
-   the inputs. Returns 0, or 1 if there is too little memory. */
+   in place. `sizes` are the neurons of each of the `count` layers, inputs first; `activations` has one for each layer
+   but the inputs. Returns 0, or 1 if there is too little memory. */
 int dense_epoch(float *parameters, int count, const int *sizes, const int *activations, int cost, const float *x,
                 const float *y, long n, long batch, double rate)
 {
