@@ -88,8 +88,8 @@ def _on_host(rows: Any) -> Any:
 class _Prefetched:
     """Batches on their way to a GPU, through pinned memory, on a stream of their own.
 
-    There are AHEAD places. Before the stream writes to one, it waits for the kernels that read it. Before the CPU writes
-    to pinned memory, it waits until that has been copied.
+    There are AHEAD places. Before the stream writes to one, it waits for the kernels that read it. Before the CPU
+    writes to pinned memory, it waits until that has been copied.
     """
 
     def __init__(self, images: np.ndarray):

@@ -154,7 +154,7 @@ LIMITS = {"epsilon": (1e-30, math.inf), "l2": (0.0, math.inf)}  # other options 
 
 
 def make_optimizer(kind: str, **options: float) -> Optimizer:
-    """make_optimizer("sgd", momentum=0.9). Raises CourseError for an unknown optimizer or option, and for bad values."""
+    """make_optimizer("sgd", momentum=0.9). Raises CourseError for an unknown optimizer or option, or a bad value."""
     refuse_unknown("an optimizer", kind, OPTIMIZERS)
     known = OPTIMIZERS[kind]().describe()
     for name in options:
@@ -223,7 +223,7 @@ def warm_up(rate: float, epochs: int) -> Schedule:
 
 
 def make_schedule(text: str, rate: float) -> Schedule:
-    """A schedule from text: "constant", "step,10,0.5", "exponential,0.95", "cosine,30" or "warmup,5"; or CourseError."""
+    """A schedule from text: constant; step,10,0.5; exponential,0.95; cosine,30; warmup,5. Else raises CourseError."""
     kind, *numbers = text.split(",")
     try:
         match kind, numbers:
