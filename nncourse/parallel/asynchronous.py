@@ -1,10 +1,10 @@
 """Asynchronous SGD (Downpour): no worker waits for another, so none has quite the latest parameters.
 
-The first members are servers, each with a part of the parameters. The others are workers, each with a shard of the rows:
-compute a gradient, push it, fetch the parameters, repeat. A server applies a gradient when it arrives, W ← W − η g,
-whatever has changed since the fetch. The *staleness* of a gradient is the number of updates between its worker's fetch
-and its arrival: 0 is plain SGD, and K equal workers have about K − 1. A stale gradient belongs to parameters of the
-past, so many workers need a smaller rate.
+The first members are servers, each with a part of the parameters. The others are workers, each with a shard of the
+rows: compute a gradient, push it, fetch the parameters, repeat. A server applies a gradient when it arrives,
+W ← W − η g, whatever has changed since the fetch. The *staleness* of a gradient is the number of updates between its
+worker's fetch and its arrival: 0 is plain SGD, and K equal workers have about K − 1. A stale gradient belongs to
+parameters of the past, so many workers need a smaller rate.
 
 To save messages, a worker pushes the sum of its gradients every `n_push` steps, fetches every `n_fetch` steps, and
 updates its own copy in between.

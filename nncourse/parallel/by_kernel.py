@@ -19,8 +19,8 @@ from nncourse.group import Group
 class ByKernel:
     """A group in which all_reduce(vector) is kernel(group, vector), by the group's send and receive.
 
-    The kernel adds vectors of float32, which it is judged with: gradients, parameters. The group itself adds other types:
-    counts, costs, times. `sums` counts the kernel's calls.
+    The kernel adds vectors of float32, which it is judged with: gradients, parameters. The group itself adds other
+    types: counts, costs, times. `sums` counts the kernel's calls.
     """
 
     def __init__(self, group: Group, kernel: Callable[[Group, np.ndarray], Any]):
