@@ -110,9 +110,10 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int) -> int
         for (n_below, n_out), by in zip(pairwise(kept), sharing(made, architecture), strict=True)
     )
     neurons = 4 * sum(ceil(n / 4) for n in kept)
+    padded = 4 * (neurons // 4 | 1)  # a row, padded to an odd multiple of four to avoid bank conflicts
     numbers = (
         (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
-        + rows * (ceil(own / 4) * 4 + warps_k * own + 3 * _odd_fours(neurons) + 2 * widths[-1])
+        + rows * (ceil(own / 4) * 4 + warps_k * own + 3 * padded + 2 * widths[-1])
         + 4 + weights + 4 + neurons
         + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
     )  # fmt: skip
@@ -122,11 +123,6 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int) -> int
 def _kept(made: Plan, architecture: DenseArchitecture) -> list[int]:
     """The neurons of each layer that a block holds: a part of layer 1, and all neurons of the layers above."""
     return [ceil(architecture.sizes[1] / made.blocks), *architecture.sizes[2:]]
-
-
-def _odd_fours(number: int) -> int:
-    """The elements of a row, padded to an odd multiple of four to avoid bank conflicts."""
-    return 4 * (ceil(number / 4) | 1)
 
 
 def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:

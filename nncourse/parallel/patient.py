@@ -1,8 +1,8 @@
 """A group of MPI processes for trying kernels: no exchange waits for ever.
 
-MPI's own send may return at once or wait until the other side receives. Usually it returns for a few thousand bytes, and
-waits for more. So a program in which all members send first works with short messages and hangs with long ones. Here
-`buffered` decides: sends return at once, with a copy on its way, or they always wait.
+MPI's own send may return at once or wait until the other side receives. Usually it returns for a few thousand bytes,
+and waits for more. So a program in which all members send first works with short messages and hangs with long ones.
+Here `buffered` decides: sends return at once, with a copy on its way, or they always wait.
 """
 
 import time

@@ -77,7 +77,7 @@ def train_pipeline(
     pipeline: the members that have one stage of the layers each.
     replicas: the members with this stage in all pipelines, which have other rows.
     epochs, learning_rate, optimizer, seed: as for train(). The optimizer's state stays with the stage.
-    batch_size, micro_batches: rows of all pipelines together, and the number of parts into which a pipeline cuts its own.
+    batch_size, micro_batches: rows of all pipelines together, and the number of parts of a pipeline's own rows.
     schedule: "all_forward_first" or "one_forward_one_back".
     timeline: afterwards it has the spans of the last batch.
 

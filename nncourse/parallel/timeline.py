@@ -50,7 +50,7 @@ class Timeline(list[Span]):
 
     @contextmanager
     def span(self, what: str, number: int = 0) -> Iterator[None]:
-        """The time of what is done within."""
+        """Add the span of the block."""
         refuse_unknown("something to do", what, KINDS)
         start = self.clock()
         yield
