@@ -4,6 +4,7 @@ An optimizer works on the network's flat vector of parameters, all layers at onc
 is in `state`, by name. It is saved with the model, so that training resumes exactly where it stopped.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -222,37 +223,26 @@ def warm_up(rate: float, epochs: int) -> Schedule:
     return lambda epoch: rate * min(epoch, epochs) / epochs
 
 
+# Each schedule, and the types of its numbers in a text: int for epochs, float for a factor.
+SCHEDULES: dict[str, tuple[Callable[..., Schedule], tuple[Callable[[str], float], ...]]] = {
+    "constant": (constant, ()),
+    "step": (step_decay, (int, float)),
+    "exponential": (exponential_decay, (float,)),
+    "cosine": (cosine_decay, (int,)),
+    "warmup": (warm_up, (int,)),
+}
+
+
 def make_schedule(text: str, rate: float) -> Schedule:
     """A schedule from text: constant; step,10,0.5; exponential,0.95; cosine,30; warmup,5. Else raises CourseError."""
-    kind, *numbers = text.split(",")
-    try:
-        match kind, numbers:
-            case "constant", []:
-                return constant(rate)
-            case "step", [epochs, factor]:
-                return step_decay(rate, _epochs(epochs), _factor(factor))
-            case "exponential", [factor]:
-                return exponential_decay(rate, _factor(factor))
-            case "cosine", [epochs]:
-                return cosine_decay(rate, _epochs(epochs))
-            case "warmup", [epochs]:
-                return warm_up(rate, _epochs(epochs))
-    except ValueError:
-        pass
+    kind, *texts = text.split(",")
+    with contextlib.suppress(KeyError, ValueError):
+        make, types = SCHEDULES[kind]
+        numbers = [of_type(each) for of_type, each in zip(types, texts, strict=True)]
+        if all(number >= 1 if isinstance(number, int) else 0 < number <= 1 for number in numbers):
+            return make(rate, *numbers)
     wanted = (
         "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
         ", with epochs of at least 1 and a factor above 0 and up to 1"
     )
     raise CourseError(f"wanted a schedule, {wanted}; got {text!r}")
-
-
-def _epochs(text: str) -> int:
-    if (epochs := int(text)) < 1:
-        raise ValueError
-    return epochs
-
-
-def _factor(text: str) -> float:
-    if not 0 < (factor := float(text)) <= 1:
-        raise ValueError
-    return factor

@@ -124,7 +124,7 @@ def train_asynchronously(
             for part in parts:
                 group.send(part, 0, PART)
     if group.rank:
-        group.next_sender(FINAL)  # waits, without using a core, for the first server
+        group.next_sender(FINAL)  # the first server sends when it knows who is lost
         group.receive(W, 0, FINAL)
     network.flat_parameters[...] = devices.to_device(W, "cpu")
     return arrivals if group.rank == 0 else None

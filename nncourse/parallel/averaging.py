@@ -3,13 +3,14 @@
 1. The parameters begin at random; make_network() does this.
 2. Every member gets a copy of them.
 3. Every member trains on some batches of its own rows, without communication.
-4. Every member gives away its parameters, waits for the others, and takes the mean: an all-reduce.
-5. Repeat from step 3.
+4. Every member gives away its parameters, and waits for the slowest.
+5. The mean becomes the new parameters of all: an all-reduce does both.
+6. Repeat from step 3.
 
 A batch is cut as in synchronous training, and each member counts by the number of its rows. With one batch a round this
-is synchronous training, to rounding: the mean of W − η g is W − η times the mean of g. That holds for plain SGD, and
-with momentum and L2, since the optimizer's state is averaged too; not for Adam, since the mean of squares is not the
-square of the mean. With more batches a round it never holds: the members' parameters differ after the first batch.
+is synchronous training, to rounding: the mean of W − η g is W minus η times the mean of g. That holds for plain SGD,
+and with momentum and L2, since the optimizer's state is averaged too; not for Adam, since the mean of squares is not
+the square of the mean. With more batches a round it never holds: the parameters differ after the first batch.
 """
 
 import time
@@ -89,7 +90,7 @@ def train_by_averaging(
                 steps += 1
             optimizer.steps = steps  # the same everywhere, although a small batch may have no row for this member
             with timeline.span("exchange", steps):
-                average(there, optimizer, rows / len(order[first : first + a_round]), group)  # step 4
+                average(there, optimizer, rows / len(order[first : first + a_round]), group)  # steps 4, 5
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
         history.epochs.append(Epoch(epoch, evaluate(there, X, Y, backend, group), None, seconds))

@@ -76,15 +76,10 @@ def made_up(group: "SimulatedGroup", seconds: Mapping[str, float]) -> Timeline:
 def simulated(events: Sequence["Event"]) -> list[Span]:
     """What the members of a simulated group did, by the simulation's clock."""
     kinds = {"work": "compute", "wait": "wait", "send": "send", "receive": "receive"}
+    numbers = [each.step if each.peer is None else each.peer for each in events]
     return [
-        Span(
-            event.rank,
-            kinds.get(event.kind, "exchange"),
-            event.begin,
-            event.end,
-            event.step if event.peer is None else event.peer,
-        )
-        for event in events
+        Span(each.rank, kinds.get(each.kind, "exchange"), each.begin, each.end, number)
+        for each, number in zip(events, numbers, strict=True)
     ]
 
 
