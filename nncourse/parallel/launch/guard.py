@@ -1,8 +1,8 @@
 """The guard of one process that trains with others: it starts the process, watches it, and ends with it.
 
-`mpiexec` and `srun` start guards; each guard starts the process that computes, as its child. The guard knows whether it
-crashed, was killed or hangs, which a hung process cannot tell. If it fails, the guard prints one line and ends with a
-status other than 0, and the launcher ends all others.
+`mpiexec` and `srun` start guards; each guard starts the process that computes, as its child. It sees whether this
+process crashed, was killed or hangs, which a hung process cannot tell. If the process fails, its guard prints one line
+and ends with a status other than 0, and the launcher ends all others.
 
 If several fail, only one line should appear. Guards that `nncourse --processes` started (start.py) report to it, and it
 prints the line. Otherwise rank 0 prints first, and the others give the launcher time to end them.

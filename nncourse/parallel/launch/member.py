@@ -19,7 +19,7 @@ EXCHANGES = ("all_reduce", "broadcast", "gather", "send", "receive", "barrier")
 
 
 class Watched:
-    """A group whose member tells its guard when it waits for the others, in any of EXCHANGES."""
+    """A group whose member tells its guard, by its heartbeat, when it waits for others in one of EXCHANGES."""
 
     def __init__(self, group: Group, heart: Heartbeat):
         self.group, self.heart = group, heart
