@@ -1,4 +1,4 @@
-"""A dense layer, in which every neuron has every input: the handout's equation (1) for a whole layer and batch.
+"""A dense layer, in which every neuron is connected to every input: equation (1) for a whole layer and batch.
 
 Rows are samples. W[j, k] connects input k to neuron j: Z[i, j] = A[i] · W[j] + b[j] is neuron j's sum for sample i.
 """

@@ -54,6 +54,7 @@ IMAGES = {
     ],
     "draw_sizes": lambda rng: _sizes(*rng.integers(1, 11, 4).tolist()),
     "large_sizes": [_sizes(65_900, 1, 1, 1), _sizes(1, 66_000, 1, 1), _sizes(1, 1, 260, 259)],
+    "edge_cases": ("zeros", "large"),
     "sizes_to_time": lambda device: _sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 16, 14, 14))),
 }
 NUMBERS = {"variance": _variances, "epsilon": _epsilon}
@@ -107,7 +108,6 @@ batchnorm_statistics = Operation(
         error_scale=_statistics_magnitude,
         tolerance=SUM_TOLERANCE,
         values={"A": _channels},
-        edge_cases=("zeros", "large"),
         advice=_what_a_channel_has,
     ),
 )
@@ -170,13 +170,7 @@ batchnorm_forward = Operation(
     contract=f"{FORWARD} -> Z (batch, c, h, w)",
     reference=_normalised,
     flops=lambda batch, c, h, w: 2 * batch * c * h * w,
-    trial=Trial(
-        **IMAGES,
-        error_scale=_forward_magnitude,
-        values=NUMBERS,
-        edge_cases=("zeros", "large"),
-        advice=_what_is_given,
-    ),
+    trial=Trial(**IMAGES, error_scale=_forward_magnitude, values=NUMBERS, advice=_what_is_given),
 )
 
 
@@ -221,7 +215,6 @@ batchnorm_gradients = Operation(
         error_scale=lambda D, A, mean, *others: _gradients_truth(abs(D), abs(A), -abs(mean), *others),
         tolerance=SUM_TOLERANCE,
         values=NUMBERS,
-        edge_cases=("zeros", "large"),
     ),
 )
 
@@ -276,7 +269,6 @@ batchnorm_backward = Operation(
         **IMAGES,
         error_scale=_backward_magnitude,
         values=NUMBERS,
-        edge_cases=("zeros", "large"),
         advice=lambda place, D, *others: (
             f"dβ and dγ, over h w = {D[0, 0].size}, are means over all numbers of a channel; "
             "dγ goes with the normalised A"
@@ -359,12 +351,7 @@ batchnorm_relu = Operation(
     reference=lambda *arguments: np.where((Z := _normalised(*arguments)) > 0, Z, 0.0),
     flops=lambda batch, c, h, w: 3 * batch * c * h * w,
     fuses=("batchnorm_forward", "relu"),
-    trial=Trial(
-        **IMAGES,
-        error_scale=_forward_magnitude,
-        values=NUMBERS,
-        edge_cases=("zeros", "large"),
-    ),
+    trial=Trial(**IMAGES, error_scale=_forward_magnitude, values=NUMBERS),
 )
 
 batchnorm_shortcut_relu = Operation(
@@ -378,7 +365,6 @@ batchnorm_shortcut_relu = Operation(
         **IMAGES,
         error_scale=lambda *arguments: _forward_magnitude(*arguments[:-1]) + abs(arguments[-1]),
         values=NUMBERS,
-        edge_cases=("zeros", "large"),
     ),
 )
 

@@ -111,11 +111,7 @@ maxpool_forward = Operation(
     f" -> Z (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int where {PADDED}",
     reference=_maxpool_truth,
     flops=_flops,
-    trial=Trial(
-        **MAXPOOL_SIZES,
-        advice=_which_pixels,
-        edge_cases=("zeros", "large", "infinite", "ties", "nan"),
-    ),
+    trial=Trial(**MAXPOOL_SIZES, advice=_which_pixels, edge_cases=("zeros", "large", "infinite", "ties", "nan")),
 )
 
 
@@ -518,10 +514,7 @@ globalpool_forward = Operation(
     contract="A (batch, c, h, w) -> M (batch, c)",
     reference=lambda A: np.einsum("scyx->sc", A) / A[0, 0].size,
     flops=lambda batch, c, h, w: batch * c * h * w,
-    trial=Trial(
-        **GLOBALPOOL_SIZES,
-        tolerance=SUM_TOLERANCE,
-    ),
+    trial=Trial(**GLOBALPOOL_SIZES, tolerance=SUM_TOLERANCE),
 )
 
 globalpool_backward = Operation(
@@ -531,8 +524,7 @@ globalpool_backward = Operation(
     reference=lambda D, h, w: np.einsum("sc,yx->scyx", D, np.full((h, w), 1 / (h * w))),
     flops=lambda batch, c, h, w: batch * c * h * w,
     trial=Trial(
-        **GLOBALPOOL_SIZES,
-        error_scale=lambda D, h, w: np.einsum("sc,yx->scyx", abs(D), np.full((h, w), 1 / (h * w))),
+        **GLOBALPOOL_SIZES, error_scale=lambda D, h, w: np.einsum("sc,yx->scyx", abs(D), np.full((h, w), 1 / (h * w)))
     ),
 )
 
