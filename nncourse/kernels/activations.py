@@ -27,8 +27,8 @@ def activations_among(operations: Mapping[str, Operation]) -> dict[str, str]:
     number: each output is computed from one number; there is an operation S = <name>_derivative(Z).
     row: each output is computed from a whole row; there is an operation D = <name>_delta(G, A).
     """
-    kinds = {"derivative": "number", "delta": "row"}
-    return {name: kinds[end] for name in operations for end in kinds if f"{name}_{end}" in operations}
+    ends = {"delta": "row", "derivative": "number"}  # relu has both: it counts as the last
+    return {name: kind for name in operations for end, kind in ends.items() if f"{name}_{end}" in operations}
 
 
 def elementwise(

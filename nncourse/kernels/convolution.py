@@ -5,12 +5,10 @@ An image is padded with zeros: `before` rows and columns before the first, `afte
 flipped: this is a cross-correlation, which all libraries for neural networks call a convolution.
 """
 
-from pathlib import Path
-
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
 from nncourse.device import on_gpu
+from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial, sizes_named
 
@@ -212,8 +210,7 @@ GROUPS = "batch * ((c_out + 7) // 8)"  # of 8 filters
 BY_GROUPS = {"grid": (GROUPS, TILES_DOWN, TILES_ACROSS), "constants": {"filters": "W"}}
 convolution_forward.cuda_kernel("constant", SOURCE, block=(16, 16), **BY_GROUPS)
 
-ON_TILES = CudaSource.read(Path(__file__).with_name("tiles.cu"))
-TILES = CudaSource.read(Path(__file__).with_name("convolution_tiles.cu"), before=(ON_TILES,))
+TILES = cuda_beside(__file__, name="convolution_tiles", before=(ON_TILES,))
 BLOCKS = "((c_out + 63) // 64) * ((batch * h_out * w_out + 127) // 128)"  # a tile of 64 filters and 128 pixels each
 # On small images as fast as the others, on large ones far faster.
 convolution_forward.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,), default=True)

@@ -5,14 +5,13 @@ with respect to the input is a sum, which the layer below multiplies by its slop
 """
 
 from math import ceil
-from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
 from nncourse.device import on_gpu
-from nncourse.kernels.convolution import MOST_COLUMNS, ON_TILES
+from nncourse.kernels.convolution import MOST_COLUMNS
 from nncourse.kernels.convolution import convolution_forward as forward
+from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial, sizes_named
 
@@ -346,6 +345,6 @@ convolution_input_gradient.cuda_kernel("naive", SOURCE)
 PIXELS_OF_CHANNELS = "(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"
 convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=PIXELS_OF_CHANNELS)
 
-TILES = CudaSource.read(Path(__file__).with_name("convolution_backpropagation_tiles.cu"), before=(ON_TILES,))
+TILES = cuda_beside(__file__, name="convolution_backpropagation_tiles", before=(ON_TILES,))
 BLOCKS = "((c_in + 63) // 64) * ((batch * h_in * w_in + 127) // 128)"  # a tile of 64 channels and 128 pixels each
 convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,), default=True)

@@ -11,11 +11,9 @@ of the batch's first sample. The rate is at least 0 and below 1.
 
 import functools
 import math
-from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial, sizes_named
@@ -148,5 +146,5 @@ def array(A, rate, seed, epoch, first, layer):
     return np.where(kept.reshape(batch, -1)[:, :n], A / (1 - rate), np.float32(0))
 
 
-PHILOX = CudaSource.read(Path(__file__).with_name("philox.cu"))
+PHILOX = cuda_beside(__file__, name="philox")
 dropout.cuda_kernel("naive", cuda_beside(__file__, before=(PHILOX,)))

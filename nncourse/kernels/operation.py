@@ -155,6 +155,10 @@ def _short(file: Path) -> str:
     return file.relative_to(PACKAGE).as_posix() if file.is_relative_to(PACKAGE) else "/".join(file.parts[-2:])
 
 
-def cuda_beside(python_file: str, *defines: str, before: tuple[CudaSource, ...] = ()) -> CudaSource:
-    """The .cu text beside a topic's Python file; `defines` are constants for it, such as "ALPHA=0.01f"."""
-    return CudaSource.read(Path(python_file).with_suffix(".cu"), defines, before)
+def cuda_beside(python_file: str, *defines: str, name: str = "", before: tuple[CudaSource, ...] = ()) -> CudaSource:
+    """The .cu text beside a topic's Python file, `name`.cu or that of the same name.
+
+    `defines` are constants for it, such as "ALPHA=0.01f"; the texts `before` are compiled before it.
+    """
+    path = Path(python_file)
+    return CudaSource.read(path.with_name(f"{name or path.stem}.cu"), defines, before)
