@@ -123,7 +123,6 @@ def test_that_cudnn_is_missing_is_said_in_one_line(nothing_installed):
     for refused in (
         lambda: choose("cuda", convolution_forward="cudnn"),
         lambda: check.check(OPERATIONS[0], kernel),
-        lambda: cudnn.refuse_missing(),
     ):
         with pytest.raises(CourseError) as error:
             refused()
