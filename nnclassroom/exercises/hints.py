@@ -45,7 +45,11 @@ class Exercise:
 def exercises() -> tuple[Exercise, ...]:
     """All exercises of hints.toml, in the order of the notebooks."""
     text = (Path(__file__).parent / "hints.toml").read_text("utf-8")
-    return tuple(Exercise(**entry) for entry in tomllib.loads(text).get("exercise", ()))
+    return tuple(
+        Exercise(notebook, *key.split("."), hint)
+        for notebook, hints in tomllib.loads(text).items()
+        for key, hint in hints.items()
+    )
 
 
 def hint(operation: str, kernel: str) -> None:

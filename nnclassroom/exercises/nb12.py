@@ -292,11 +292,7 @@ weighted_gradient = GroupOperation(
     methods=MEETINGS,
     flops=None,
     trial=Trial(
-        values={"rows": _rows},
-        edge_cases=("zeros",),
-        advice=_of_weights,
-        sizes_to_check=SIZES,
-        draw_sizes=_draw,
+        values={"rows": _rows}, edge_cases=("zeros",), advice=_of_weights, sizes_to_check=SIZES, draw_sizes=_draw
     ),
 )
 

@@ -228,12 +228,7 @@ def _place(operation: Operation, kernel: Kernel, device: str | None) -> str:
 
 
 def run_here(
-    operation: Operation,
-    kernel: Kernel,
-    device: str,
-    memory: Memory,
-    case: Case,
-    options: Mapping[str, Any],
+    operation: Operation, kernel: Kernel, device: str, memory: Memory, case: Case, options: Mapping[str, Any]
 ) -> Returned | Fault:
     """Call the kernel once, and say what came back, or the Fault that ended it."""
     guards: list[Any] = []

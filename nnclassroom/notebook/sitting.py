@@ -119,7 +119,5 @@ def _operation(asked: dict[str, Any]) -> Operation:
         unknown,
         None,
         output=asked["output"],
-        trial=Trial(
-            error_scale=unknown,
-        ),
+        trial=Trial(error_scale=unknown),
     )
