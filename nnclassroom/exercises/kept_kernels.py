@@ -19,10 +19,12 @@ from cuda_on_cpu import emulate
 from cuda_on_cpu.source import CudaSource, kernels_in
 from nnclassroom.exercises import exam_operations
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.judge import answer, group_answer, network_answer, worker
+from nnclassroom.judge import answer, worker
 from nnclassroom.judge import check as judge
 from nnclassroom.judge.forbidden_cuda import forbidden
+from nnclassroom.judge.group_answer import MemberProcesses
 from nnclassroom.judge.group_operation import GroupOperation
+from nnclassroom.judge.network_answer import NetworkProcess
 from nnclassroom.judge.network_operation import NetworkOperation
 from nnclassroom.judge.verdict import RIGHT, Verdict
 from nncourse import device as devices
@@ -40,6 +42,7 @@ ATTEMPTS = "attempts.jsonl"
 MOST_TEXT, MOST_RECORD = 256 << 10, 4 << 20  # bytes of a kernel's text, and of the record
 WAIT = 8.0  # a check may take so many times longer on a busy machine
 WAYS = ("ring", "tree", "root")  # of all_reduce; the first that is kept is taken
+PROCESSES = {GroupOperation: MemberProcesses, NetworkOperation: NetworkProcess}  # others have a TextProcess
 
 
 def folder() -> Path:
@@ -78,10 +81,7 @@ def check(
         if not launch:
             _refuse_name(operation, name)
             refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, operation.python_devices)
-            if isinstance(operation, GroupOperation):
-                return group_answer.check_text(operation, name, text, seconds, seed, sandbox)
-            process_of = network_answer.NetworkProcess if isinstance(operation, NetworkOperation) else None
-            return answer.check_text(operation, name, text, seconds, seed, sandbox, process_of)
+            return answer.check_text(operation, name, text, seconds, seed, sandbox, PROCESSES.get(type(operation)))
         return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
         return Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})
