@@ -5,7 +5,6 @@ from argparse import Namespace
 
 from nnclassroom.commands import networks
 
-
 add_options = networks.add_options
 
 

@@ -125,4 +125,9 @@ def today(module: str, name: str) -> tuple[str, str]:
 @cache
 def table() -> dict[str, dict[str, str]]:
     """Modules, names and arguments of version 0.2, with those of today."""
-    return tomllib.loads(Path(__file__).with_name("old_names.toml").read_text("utf-8"))
+    found = tomllib.loads(Path(__file__).with_name("old_names.toml").read_text("utf-8"))
+    for kind, packages in found.pop("same").items():
+        for old, homes in packages.items():
+            for new, names in homes.items():
+                found[kind] |= {f"{old}.{name}": f"{new}.{name}" for name in names}
+    return found
