@@ -18,7 +18,7 @@ from nnclassroom.judge import worker
 from nnclassroom.notebook import cuda_cell
 from nncourse import device
 
-ANSWERS = Path(__file__).parents[1] / "tests" / "right_answers.toml"
+ANSWERS = Path(__file__).parents[1] / "tests" / "exercises"
 
 
 def seconds_of(answer: dict) -> float:
@@ -39,7 +39,9 @@ def in_words(times: list[float]) -> str:
 
 
 def main() -> None:
-    answers = tomllib.loads(ANSWERS.read_text("utf-8"))["right"]
+    answers = [
+        each for file in sorted(ANSWERS.glob("*.toml")) for each in tomllib.loads(file.read_text("utf-8"))["right"]
+    ]
     python = [answer for answer in answers if "line" not in answer]
     cuda = [answer for answer in answers if "line" in answer]
     print(device.describe("gpu" if device.gpu_available() else "cpu"))

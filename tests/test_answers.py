@@ -1,8 +1,6 @@
 """Answers of students: for each exercise a right one, and several wrong ones with what the verdict must say of them."""
 
-import tomllib
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -13,11 +11,8 @@ from nnclassroom.judge.check import Verdict
 from nnclassroom.notebook import cuda_cell, exercise
 from nncourse import device
 from tests import test_judge
+from tests.exercise_answers import RIGHT, WRONG
 from tests.tiers import many
-
-FILES = sorted((Path(__file__).parent / "wrong_answers").glob("*.toml"))
-RIGHT = tomllib.loads((Path(__file__).parent / "right_answers.toml").read_text("utf-8"))["right"]
-WRONG = [wrong | {"file": file.stem} for file in FILES for wrong in tomllib.loads(file.read_text("utf-8"))["wrong"]]
 
 
 def name_of(answer: dict) -> str:

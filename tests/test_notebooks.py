@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import nbformat
@@ -18,6 +17,7 @@ from nbclient import NotebookClient
 
 from nnclassroom.exercises.hints import exercises
 from nncourse import device
+from tests.exercise_answers import RIGHT
 
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -130,9 +130,8 @@ def test_what_is_filled_in_notebook_02_trains_in_06_and_on_the_command_line(my_k
 
 
 def filled_in(notebook, operation: str, kernel: str):
-    """The cell of an exercise, with the right answer of right_answers.toml in it."""
-    answers = tomllib.loads((Path(__file__).parent / "right_answers.toml").read_text("utf-8"))["right"]
-    answer = next(each for each in answers if (each["operation"], each["kernel"]) == (operation, kernel))
+    """The cell of an exercise, with the right answer of tests/exercises in it."""
+    answer = next(each for each in RIGHT if (each["operation"], each["kernel"]) == (operation, kernel))
     cell = next(cell for *names, cell in exercise_cells(notebook) if names == [operation, kernel])
     head = f"%%cuda {answer['line']}" if "line" in answer else f'@exercise("{operation}", kernel="{kernel}")'
     cell.source = f"{head}\n{answer['text'].strip()}"

@@ -45,7 +45,7 @@ def together(options: Namespace, work: Callable[[Namespace, Heartbeat | None], i
     """
     from nncourse.parallel.launch import world
 
-    if options.processes is None and options.patience is None and world.told(os.environ).size == 1:
+    if options.processes is None and options.patience is None and world.launcher_environment(os.environ).size == 1:
         return work(options, None)
     from nncourse.parallel.launch import start
 

@@ -126,8 +126,8 @@ def run(root: Path, path: Path, language: str, solved: bool) -> Facts:
 
 def answers(root: Path) -> dict[tuple[str, str], str]:
     """A right answer to each exercise: those of the tests."""
-    right = tomllib.loads((root / "tests" / "right_answers.toml").read_text("utf-8"))["right"]
-    return {(each["operation"], each["kernel"]): each["text"].strip() for each in right}
+    tables = [tomllib.loads(file.read_text("utf-8")) for file in (root / "tests" / "exercises").glob("*.toml")]
+    return {(each["operation"], each["kernel"]): each["text"].strip() for table in tables for each in table["right"]}
 
 
 def fill_in(notebook: Any, right: dict[tuple[str, str], str]) -> None:
