@@ -5,7 +5,7 @@ import pytest
 from cuda_on_cpu import emulate
 from cuda_on_cpu.source import CudaSource
 from nnclassroom.judge import cases, check
-from nnclassroom.judge.time_limit import endless
+from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.verdict import Fault
 from nncourse.kernels.activations import relu
 from nncourse.kernels.convolution_backpropagation import convolution_bias_gradient
@@ -64,5 +64,5 @@ def test_who_never_ends_above_some_size_is_endless_from_there_on():
     def run(tried, seconds):
         return fault if tried.arguments[0].size > size / 6 else None
 
-    found, said = endless(relu, case, fault, run, 0.5)
+    found, said = never_ends(relu, case, fault, run, 0.5)
     assert size / 6 < found.arguments[0].size < size / 3 and said is fault

@@ -37,7 +37,7 @@ class Exercise:
 
     @property
     def key(self) -> str:
-        """The key in the record of kept kernels."""
+        """The key in hints.toml and in the record of kept kernels."""
         return f"{self.operation}.{self.kernel}"
 
 
@@ -45,7 +45,11 @@ class Exercise:
 def exercises() -> tuple[Exercise, ...]:
     """All exercises of hints.toml, in the order of the notebooks."""
     text = (Path(__file__).parent / "hints.toml").read_text("utf-8")
-    return tuple(Exercise(**entry) for entry in tomllib.loads(text).get("exercise", ()))
+    return tuple(
+        Exercise(notebook, *key.split("."), hint)
+        for notebook, hints in tomllib.loads(text).items()
+        for key, hint in hints.items()
+    )
 
 
 def hint(operation: str, kernel: str) -> None:
@@ -86,9 +90,9 @@ def solution_text(operation: str, kernel: str) -> str:
 
 
 def text_of(kernel: Kernel) -> str:
-    """A kernel of the package as readers see it: its function; for CUDA C with the constants of its file that it uses.
+    """A kernel of the package as readers see it: its function, in CUDA C with the constants that it uses.
 
-    CourseError if it is no function of a file.
+    CourseError if it is not a function in a file.
     """
     if not isinstance(kernel, CudaKernel):
         return _python_text(kernel.where)
@@ -160,7 +164,7 @@ def _cuda_text(kernel: CudaKernel) -> str:
 
 
 def _cuda_definitions(source: str, text: str) -> str:
-    """The constants of a .cu text that some of its functions use, and those that these need; a line each."""
+    """The constants of a .cu source that `text` uses, and those that these need, one a line."""
     lines, names = {match[1]: match[0] for match in CUDA_DEFINITION.finditer(source)}, set()
     while new := {name for name in lines if re.search(rf"\b{name}\b", text)} - names:
         names |= new
