@@ -90,14 +90,14 @@ def solution_text(operation: str, kernel: str) -> str:
 
 
 def text_of(kernel: Kernel) -> str:
-    """A kernel of the package as readers see it: its function, in CUDA C with the constants that it uses.
+    """A kernel of the package as readers see it: its function, in CUDA C with its idea and the constants that it uses.
 
     CourseError if it is not a function in a file.
     """
     if not isinstance(kernel, CudaKernel):
         return _python_text(kernel.where)
     text = _cuda_text(kernel)
-    return "\n\n".join(filter(None, (_cuda_definitions(kernel.source.text, text), text)))
+    return "\n\n".join(filter(None, (_cuda_idea(kernel), _cuda_definitions(kernel.source.text, text), text)))
 
 
 def by_notebook() -> dict[str, list[Exercise]]:
@@ -161,6 +161,13 @@ def _cuda_text(kernel: CudaKernel) -> str:
         called = [other for other in functions if re.search(rf"\b{other}(?:<[^<>;]*>)?\(", functions[name])]
         wanted += [other for other in called if other not in found]
     return "\n\n".join(functions[name] for name in functions if name in found)
+
+
+def _cuda_idea(kernel: CudaKernel) -> str:
+    """The line on the kernel in the head of a .cu file of its operation, as a comment; "" if there is none."""
+    texts = [each.source.text for each in kernel.operation.kernels.values() if isinstance(each, CudaKernel)]
+    found = (re.search(rf"^//   {kernel.name}  +(.+)$", text, re.MULTILINE) for text in texts)
+    return next((f"// {match[1]}" for match in found if match), "")
 
 
 def _cuda_definitions(source: str, text: str) -> str:
