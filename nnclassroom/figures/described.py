@@ -1,6 +1,6 @@
 """A figure and its words: how a notebook shows it, to eyes and to screen readers, on a light page and on a dark one.
 
-    Described(figure, "Cost over 20 epochs: 0.69 after the first, 0.06 after the last.")    # of any matplotlib figure
+    Described(figure, "Cost over 20 epochs: 0.69 after the first, 0.06 after the last.")    # any matplotlib figure
     WordedFigure(figsize=(6, 3.4), words="…")                                               # a figure that has its own
 
 JupyterLab gives a PNG no text alternative, whatever the metadata of the output say. So the figure is saved three times:
@@ -28,7 +28,7 @@ STYLE = (
     f"@media(prefers-color-scheme:dark){{[data-theme=auto] .nncourse-turned{{{TURNED}}}}}"
 )
 BOTH_INK = "0.46"  # legible on white and on black
-COLOURS = 256  # of a PNG with a palette, which has a third of the size
+COLOURS = 256  # a PNG with a palette has a third of the size
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def plot_images(
         most = largest or max(abs(low), abs(high)) or 1.0
         colours = {"cmap": NEGATIVE_TO_POSITIVE, "vmin": -most} if signed or low < 0 else {"cmap": "gray", "vmin": 0}
         axes.imshow(image, vmax=most, **colours)
-        ranges.append(f"{name}: {low:.3g} to {high:.3g}".replace("-", "−"))
+        ranges.append(f"{name}: {span}".replace("-", "−"))
         axes.set_title(name, fontsize=9, color=BOTH_INK)
         axes.set_xlabel(span, fontsize=8, color=BOTH_INK)
         axes.set(xticks=(), yticks=())

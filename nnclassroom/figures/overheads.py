@@ -224,7 +224,7 @@ def batches() -> list[dict]:
 def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, float]:
     """Seconds a sample by each kernel of dense_sgd_epoch for that device, and step by step.
 
-    Kernels that make no calls between steps run more steps, so that the cost of starting them is negligible.
+    Fused epochs run more steps, so that the cost of starting them is negligible.
     """
     network = make_network(sizes)
     few = batch * max(2, min(100, 50_000 // batch))

@@ -26,7 +26,7 @@ FILTERS = {
     "corner": np.array([[1, 0, 0], [0, 0, 0], [0, 0, 0]]),
 }
 FILTER_WORDS = {"cross": "cross", "all ones": "all ones", "upright": "upright", "corner": "corner"}
-BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"  # of positive and of negative numbers; of the window
+BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"  # positive and negative numbers, the window
 STRONGEST = 0.5  # opacity of the largest number's colour: black text stays readable on it
 CELL, PRODUCT, GAP, HEAD = 40, 64, 44, 26  # widths of cells, distance of the grids, height of their titles; pixels
 

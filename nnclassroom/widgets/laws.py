@@ -28,7 +28,7 @@ CAPTION = (
 
 
 class Load(NamedTuple):
-    """What one sample costs to train with, and the bytes of the gradient."""
+    """Seconds of training per sample, and bytes of the gradient."""
 
     seconds: float
     size: int

@@ -86,7 +86,7 @@ def activations() -> widget.BrowserWidget:
 
 
 def effect_of_a_small_change(name: str, z: float, slope: float) -> str:
-    """What a small change of z does to the activation of that name, in words."""
+    """The effect of a small change of z on the activation of that name, in words."""
     if z == 0 and name == "step":
         return "here it jumps, so a small change of z may change a by 1; everywhere else it changes nothing"
     if z == 0 and name in ("relu", "leaky_relu"):

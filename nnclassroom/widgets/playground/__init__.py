@@ -41,7 +41,7 @@ L2 = (0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 BATCHES = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 150, 200)
 SPEEDS = [(speed, f"{speed:g} epochs/s") for speed in (0.2, 1, 5, 20, 100)] + [(0, "fastest")]
 COST_WORDS = {"binary_cross_entropy": "binary cross-entropy", "categorical_cross_entropy": "categorical c.-e."}
-SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "learning_rate": 0.2}  # of a taste
+SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "learning_rate": 0.2}  # taste()
 SMALL_DATA_WORDS = {"circles": "rings", "moons": "moons"}
 
 
@@ -61,7 +61,7 @@ class Playground(anywidget.AnyWidget):
         self.loop: Loop | None = None
         first: list[Shown] = []
         loop = Loop(settings, first.append, in_words)
-        loop.turn([])  # here, so that the first picture is there when the widget is
+        loop.turn([])  # the first picture, before the thread starts
         limits = {"layers": MOST_LAYERS, "neurons": MOST_NEURONS}
         super().__init__(form=form, controls=controls, limits=limits, **as_traits(first[-1]))
         known = {control["name"] for control in controls}
@@ -96,7 +96,7 @@ class Playground(anywidget.AnyWidget):
         loop.start()
 
     def __repr__(self) -> str:
-        """What a saved notebook shows where no kernel runs."""
+        """The text that a saved notebook shows without a running kernel."""
         return SAVED
 
     def _ipython_display_(self) -> None:
@@ -175,6 +175,7 @@ def controls(now: Settings) -> list[dict[str, Any]]:
     """A control for each setting except the shape of the network."""
     backends = ("numpy", "numba", "cupy", "cuda") if devices.gpu_available() else ("numpy", "numba")
     names = [name for name, unit in ACTIVATIONS.items() if unit == "number"]
+    own = "Take your own kept kernels where there are any"
     return [
         menu("data", "data", "Points to tell apart", _same(DATA)),
         stepped("noise", "noise", "How far the points are scattered", now.noise, _hundredths(50)),
@@ -187,12 +188,7 @@ def controls(now: Settings) -> list[dict[str, Any]]:
         menu("backend", "backend", "Which kernels compute", _same(backends)),
         menu("speed", "speed", "Epochs a second; acts at once", SPEEDS),
         stepped("seed", "seed", "Another seed, other weights and points", now.seed, range(100)),
-        {
-            "kind": "tick",
-            "name": "mine",
-            "label": "my own kernels",
-            "tip": "Take your own kept kernels where there are any",
-        },
+        {"kind": "tick", "name": "mine", "label": "my own kernels", "tip": own},
     ]
 
 

@@ -90,13 +90,13 @@ class Engine:
     def __init__(self, settings: Settings):
         refuse_too_large(settings.hidden)
         self.settings = settings
-        self.backend = choose(settings.backend, mine=settings.mine, dense_sgd_epoch="steps")  # for single steps
+        self.backend = choose(settings.backend, mine=settings.mine, dense_sgd_epoch="steps")
         points = datasets.generate(settings.data, samples=settings.samples, noise=settings.noise, seed=settings.seed)
         if COSTS[settings.cost] == "softmax" and points.Y.shape[1] == 1:  # softmax needs one output per class
             points = replace(points, Y=np.hstack([1 - points.Y, points.Y]))
         self.training, self.held_out = datasets.split(points, HELD_OUT, seed=settings.seed)
         self.low, self.high = points.X.min(axis=0) - 0.2, points.X.max(axis=0) + 0.2  # corners of the plane shown
-        self.changes = 0  # of the shape; each draws other weights
+        self.changes = 0  # number of changes of the shape; each draws other weights
         self.epoch, self.done = 0, 0  # completed epochs; samples used in the current one
         self.history: list[tuple[float, float, float]] = []  # epochs, training cost, cost on the held-out samples
         self.network = self._new_network(settings).on(self.backend)
@@ -248,7 +248,7 @@ class Engine:
         return watched.asked | ({"algorithm_1"} if has_algorithm_1(copy, optimizer) else set())
 
     def yours(self) -> str:
-        """Which operations of the training use the student's own kernels; "" unless they were asked for."""
+        """The operations of the training that use the student's own kernels, in words; "" unless `mine` is set."""
         if not self.settings.mine:
             return ""
         used = self.used()

@@ -73,7 +73,7 @@ class Loop(threading.Thread):
         self.pace = Pace()
         self.look: list[int] | None = None
         self.number, self.seen, self.sent_at = 0, 0, 0.0  # the last frame sent, the last one drawn, time of sending
-        self.shape_shown: tuple | None = None  # of the scene that was sent last
+        self.shape_shown: tuple | None = None  # identifies the scene that was sent last
         self.stale = False  # something was not sent yet
         self.aloud = True
         self.yours = ""
