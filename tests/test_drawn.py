@@ -53,12 +53,6 @@ def test_an_error_is_one_line_and_the_widget_lives_on(made):
         made.set(c=1)
 
 
-def test_states_of_controls_add_up(made):
-    made.change("more", pressed=True)
-    made.change("more", label="Less")
-    assert made.states == {"more": {"pressed": True, "label": "Less"}}
-
-
 def test_frames_may_be_shown_from_any_thread(made):
     def train(start: int) -> None:
         for number in range(start, start + 50):

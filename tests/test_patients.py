@@ -32,7 +32,7 @@ def test_what_is_measured_is_the_right_diagnosis_and_no_other(seed):
     assert sorted(measured.values()) == ["healthy", "mean", "sign", "slope"]
     for name, right in measured.items():
         for diagnosis in DIAGNOSES:
-            (line,) = ward.check(**{name: diagnosis}).lines
+            (line,) = ward.check(**{name: diagnosis})
             assert ("✓" in line) is (diagnosis == right)
         assert "○ open" in repr(ward.check(**{name: None}))
 

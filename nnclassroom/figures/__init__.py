@@ -1,4 +1,4 @@
-"""What notebooks draw: one module for each notebook, nb00 to nb14, and what they share."""
+"""Figures of the notebooks: a module for each notebook, nb00 to nb14, and shared modules."""
 
 import lazy_loader
 

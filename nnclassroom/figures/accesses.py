@@ -1,4 +1,4 @@
-"""Count a kernel's memory accesses, and how well those of a warp coalesce: the table of picture.py.
+"""Count a kernel's memory accesses, and measure how well they coalesce: the table of picture.py.
 
 Accesses are counted as written in the .cu text; a GPU's compiler may eliminate some of them.
 """
@@ -22,7 +22,7 @@ WARP, SECTOR, BANKS = 32, 32, 32  # threads per warp; bytes per sector of global
 NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 GLOBAL_HEAD = ("global", "reads", "writes", "atomics", "outside", "sectors", "fewest", "efficiency")
 SHARED_HEAD = ("shared", "reads", "writes", "atomics", "outside", "bank conflicts")
-WIDTHS = {GLOBAL_HEAD: (13, 9, 9, 9, 9, 9, 8, 12), SHARED_HEAD: (13, 9, 9, 9, 9, 16)}  # at least
+WIDTHS = {GLOBAL_HEAD: (13, 9, 9, 9, 9, 9, 8, 12), SHARED_HEAD: (13, 9, 9, 9, 9, 16)}  # of columns, minimum
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Accesses:
 
     title: str
     trace: Trace
-    fault: str | None = None  # what is wrong with the kernel's result; None if it is right
+    fault: str | None = None  # the fault of the kernel's result; None if it is right
 
     @cached_property
     def counts(self) -> tuple[Count, ...]:
@@ -234,9 +234,9 @@ def table(accesses: Accesses) -> str:
 
 
 def wrapped(words: str, width: int, later: str = "") -> list[str]:
-    """The words in lines of at most so many letters; a size stays on the line of its name, as in "batch 32".
+    """The words in lines of at most `width` letters, with `later` before all but the first.
 
-    `later` stands before the second line and those after it.
+    A size stays on the line of its name, as in "batch 32".
     """
     tied = re.sub(r"(?<=\w) (?=\d)", "\N{NO-BREAK SPACE}", words)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(tied, width, subsequent_indent=later)]

@@ -1,4 +1,4 @@
-"""What several notebooks draw: costs, confusion matrices, lines, roofs; and what such figures are made of."""
+"""Figures of several notebooks: costs, confusion matrices, lines, roofs; and helpers that draw."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.lines import Line2D
+from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from nnclassroom.figures.described import Described, WordedFigure
@@ -15,16 +16,16 @@ from nnclassroom.formats import duration, times_as_fast
 from nncourse.model.training import History
 
 INK = "0.25"  # a dark grey
-MARKS = (("tab:blue", "o"), ("tab:orange", "^"))  # of classes 0 and 1, which differ in colour and shape
+MARKS = (("tab:blue", "o"), ("tab:orange", "^"))  # colour and marker of classes 0 and 1
 SHADES = LinearSegmentedColormap.from_list("two classes", ["#a9cbe8", "#ffffff", "#ffd0a1"])
-DARK = 0.7  # of the largest count: from there on black is harder to read than white
-MISTAKES = 3  # of a confusion matrix, that are said in words
+DARK = 0.7  # share of the largest count above which text is white
+MISTAKES = 3  # most mistakes of a confusion matrix that are named in words
 
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> (x, y)
 
 
 def plot_history(history: History, title: str = "") -> WordedFigure:
-    """Plot the training cost after each epoch and, if there was a validation set, the validation cost."""
+    """Plot the training cost after each epoch and, if there is a validation set, the validation cost."""
     figure, axes = figure_with_axes(title)
     epochs = [epoch.number for epoch in history.epochs]
     axes.plot(epochs, history.costs, label="training", color="tab:blue")
@@ -39,7 +40,7 @@ def plot_history(history: History, title: str = "") -> WordedFigure:
 
 
 def course_in_words(line: Line2D) -> str:
-    """A curve in words: its label, its ends, and its lowest point where that is neither of them."""
+    """A curve in words: its label, its ends, and its lowest point if that is neither of them."""
     x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
     if not np.isfinite(y).any():
         return f"{line.get_label()}: no finite value."
@@ -62,7 +63,7 @@ def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> 
 
 
 def _confusion_in_words(M: np.ndarray, classes: Sequence[str]) -> str:
-    """How many samples of each class are predicted rightly; all other counts, or the three largest of many classes."""
+    """The number of samples of each class that are predicted rightly, and the most frequent mistakes."""
     said = [f"Confusion matrix of {M.sum():,} samples; {np.trace(M):,} lie on the diagonal, predicted rightly."]
     rightly = (f"{name} {M[i, i]:,} of {M[i].sum():,}" for i, name in enumerate(classes))
     said.append(f"Rightly: {'; '.join(rightly)}.")
@@ -74,7 +75,7 @@ def _confusion_in_words(M: np.ndarray, classes: Sequence[str]) -> str:
 
 
 def draw_counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
-    """Draw the elements of a confusion matrix, darker for more samples, with their texts."""
+    """Draw a confusion matrix with a text in each cell; cells with more samples are darker."""
     axes.grid(False)
     axes.imshow(M, cmap="Blues", vmin=0)
     for i, j in np.ndindex(*M.shape):
@@ -132,13 +133,18 @@ def figure_with_axes(title: str, width: float = 6.0, height: float = 3.4) -> tup
 
 
 def row_of_axes(
-    title: str | None, count: int, width: float, height: float = 3.6, **options: Any
+    title: str | None,
+    count: int,
+    width: float,
+    height: float = 3.6,
+    layout: str | None = "constrained",
+    **options: Any,
 ) -> tuple[WordedFigure, np.ndarray]:
-    """A figure with `count` axes side by side, and a common title; `options` of Figure.subplots().
+    """A figure with `count` axes side by side and a common title; `options` are those of Figure.subplots().
 
-    It does not use pyplot, so that figures are not displayed twice and threads share no state.
+    It does not use pyplot: figures are not displayed twice, and threads share no state.
     """
-    figure = WordedFigure(figsize=(width, height), dpi=100, layout="constrained")
+    figure = WordedFigure(figsize=(width, height), dpi=100, layout=layout)
     if title is not None:  # an empty title would take up space too
         figure.suptitle(title, fontsize=11)
     places = figure.subplots(1, count, squeeze=False, **options)[0]
@@ -148,10 +154,37 @@ def row_of_axes(
     return figure, places
 
 
+def drawing(count: int, width: float, height: float) -> tuple[WordedFigure, np.ndarray]:
+    """A figure for shapes and texts: `count` axes side by side, without ticks, grid and frame."""
+    figure, places = row_of_axes(None, count, width, height)
+    for axes in places:
+        axes.set_axis_off()
+    return figure, places
+
+
+def draw_cell(axes: Axes, x: float, y: float, text: str = "", fontsize: float = 10, **style: Any) -> None:
+    """Draw a square of side 1 with the corner (x, y), and a text in its middle; `style` of a Rectangle."""
+    axes.add_patch(Rectangle((x, y), 1, 1, **style))
+    axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=fontsize)
+
+
+def draw_box(
+    axes: Axes, corner: tuple[float, float], size: tuple[float, float], text: str, fontsize: float, **style: Any
+) -> None:
+    """Draw a rectangle with round corners and a text in its middle; `style` of a patch."""
+    axes.add_patch(FancyBboxPatch(corner, *size, boxstyle="round,pad=0.02", **style))
+    axes.text(corner[0] + size[0] / 2, corner[1] + size[1] / 2, text, ha="center", va="center", fontsize=fontsize)
+
+
+def draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str, **style: Any) -> None:
+    """Draw an arrow; `style` of an arrow patch."""
+    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, **style})
+
+
 def plot_lines(
     lines: Lines, xlabel: str, ylabel: str, title: str = "", xscale: str = "log", below: bool = False
 ) -> Described:
-    """Plot lines with markers on a logarithmic y axis; `below` puts the legend under it, where lines fill the axes."""
+    """Plot lines with markers on a logarithmic y axis; `below` puts the legend under the axes."""
     figure, axes = figure_with_axes(title, width=6.5)
     draw_lines(axes, lines)
     if below:
@@ -185,7 +218,7 @@ def plot_roofline(
 
 
 def line_style(number: int) -> dict[str, str]:
-    """Marker and dashes, so that lines differ not only in colour."""
+    """Marker and dashes of a line, so that lines do not differ in colour alone."""
     return {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
 
 
@@ -197,7 +230,7 @@ def draw_lines(axes: Axes, lines: Lines) -> None:
 
 
 def ends_in_words(lines: Lines) -> str:
-    """The first and the last point of each line, in words; and the lowest, where it lies between them."""
+    """The first and the last point of each line in words, and the lowest if it lies between them."""
     said = []
     for label, (x, y) in lines.items():
         lowest = min(range(len(y)), key=y.__getitem__)

@@ -1,12 +1,12 @@
 """A figure and its words: how a notebook shows it, to eyes and to screen readers, on a light page and on a dark one.
 
-    Described(figure, "Cost over 20 epochs: 0.69 after the first, 0.06 after the last.")    # of any matplotlib figure
+    Described(figure, "Cost over 20 epochs: 0.69 after the first, 0.06 after the last.")    # any matplotlib figure
     WordedFigure(figsize=(6, 3.4), words="…")                                               # a figure that has its own
 
 JupyterLab gives a PNG no text alternative, whatever the metadata of the output say. So the figure is saved three times:
-as HTML, an image with its words, which JupyterLab and web pages prefer; as PNG, for readers without HTML; and as plain
-text, the words alone. On a dark page the style in the HTML turns the figure's lightness round and keeps its hues. It
-does so only where JupyterLab trusts the notebook; elsewhere the figure stays on its white ground.
+as HTML, an image with its words, which JupyterLab and web pages prefer; as PNG, for viewers without HTML; and as plain
+text, the words alone. On a dark page the style in the HTML inverts the figure's lightness and keeps its hues, but only
+if JupyterLab trusts the notebook; otherwise the figure keeps its white ground.
 """
 
 import base64
@@ -27,8 +27,27 @@ STYLE = (
     f"{','.join(f'{page} .nncourse-turned' for page in DARK_PAGES)}{{{TURNED}}}"
     f"@media(prefers-color-scheme:dark){{[data-theme=auto] .nncourse-turned{{{TURNED}}}}}"
 )
-BOTH_INK = "0.46"  # can be read on white and on black
-COLOURS = 256  # of a PNG with a palette, which takes a third of the room
+BOTH_INK = "0.46"  # legible on white and on black
+COLOURS = 256  # a PNG with a palette has a third of the size
+
+
+@dataclass(frozen=True)
+class Described:
+    """A figure with a text alternative. A notebook displays the figure and saves both.
+
+    `photographs` are figures in which lightness has a meaning. They are not inverted on a dark page, so their ground
+    should be transparent and their ink BOTH_INK.
+    """
+
+    figure: Figure
+    words: str
+    photographs: bool = False
+
+    def __repr__(self) -> str:
+        return f"Figure: {self.words}"
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict[str, str], dict[str, Any]]:
+        return bundle(self.figure, self.words, self.photographs)
 
 
 class WordedFigure(Figure):
@@ -45,28 +64,9 @@ class WordedFigure(Figure):
         return bundle(self, self.words)
 
 
-@dataclass(frozen=True)
-class Described:
-    """A figure with a text alternative. A notebook displays the figure and saves both.
-
-    A figure is `photographs` if the lightness of its pictures means something: it is shown as it is on any page, so its
-    ground should be transparent and its ink BOTH_INK.
-    """
-
-    figure: Figure
-    words: str
-    photographs: bool = False
-
-    def __repr__(self) -> str:
-        return f"Figure: {self.words}"
-
-    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict[str, str], dict[str, Any]]:
-        return bundle(self.figure, self.words, self.photographs)
-
-
 def bundle(figure: Figure, words: str, photographs: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
-    """What a notebook saves of a figure: the picture and its words by MIME type, and their metadata."""
-    if "matplotlib.pyplot" in sys.modules:  # else the notebook would show a figure of pyplot's a second time
+    """The picture and its words by MIME type, and their metadata, as a notebook saves them."""
+    if "matplotlib.pyplot" in sys.modules:  # otherwise the notebook would show a pyplot figure a second time
         sys.modules["matplotlib.pyplot"].close(figure)
     picture, width, height = png(figure)
     data = base64.b64encode(picture).decode()
@@ -83,9 +83,9 @@ def png(figure: Figure) -> tuple[bytes, int, int]:
     canvas.draw()
     picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
     if picture.getextrema()[3] == (255, 255):
-        picture, method = picture.convert("RGB"), Image.Quantize.MAXCOVERAGE  # keeps colours of a few pixels too
+        picture, method = picture.convert("RGB"), Image.Quantize.MAXCOVERAGE  # it keeps rare colours
     else:
-        method = Image.Quantize.FASTOCTREE  # the one for transparent pictures
+        method = Image.Quantize.FASTOCTREE  # the method for transparent pictures
     picture = picture.quantize(COLOURS, method, dither=Image.Dither.NONE)
     picture.save(file, "png", optimize=True)
     return file.getvalue(), picture.width, picture.height

@@ -1,4 +1,4 @@
-"""Figures of images: plot_images() side by side, each with its range of numbers, and mosaic() of many small ones."""
+"""Figures of images: plot_images() side by side with the ranges of their numbers, mosaic() of many small ones."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ NEGATIVE_TO_POSITIVE = LinearSegmentedColormap.from_list(
     "below and above 0", ["#b35806", "#fdb863", "white", "#8fb3d9", "#1f4e79"]
 )
 WIDEST = 9.0  # inches of a row
-SMALL = 9  # pixels of an image, whose numbers can all be said: a filter of 3 × 3
+SMALL = 9  # most pixels of an image whose numbers are all said: a filter of 3 × 3
 
 
 def plot_images(
@@ -25,10 +25,10 @@ def plot_images(
 ) -> Described:
     """Draw images (height, width) in rows of `across`, each with its name and its range of numbers.
 
-    Images without negative numbers are grey, 0 is black. In others 0 is white, numbers below it are orange, above it
-    blue; if `signed`, in all. The strongest colour is `largest` in all images; without it, each image's largest number.
-    `words` say in the text alternative what is to be seen; else it gives the names and ranges alone, and all numbers of
-    images as small as a filter.
+    signed: draw 0 white, negative numbers orange, positive ones blue. Otherwise only images with negative numbers are
+    drawn so, and others grey, with 0 black.
+    largest: the number with the strongest colour; if None, the largest of each image.
+    words: begin the text alternative; then names and ranges follow, or all numbers of images as small as a filter.
     """
     across = min(across, len(images))
     down = -(-len(images) // across)
@@ -41,12 +41,13 @@ def plot_images(
     ranges = []
     for axes, (name, image) in zip(places, images.items(), strict=False):
         low, high = float(np.min(image)), float(np.max(image))
+        span = f"{low:.3g} to {high:.3g}".replace("-", "−")
         most = largest or max(abs(low), abs(high)) or 1.0
         colours = {"cmap": NEGATIVE_TO_POSITIVE, "vmin": -most} if signed or low < 0 else {"cmap": "gray", "vmin": 0}
         axes.imshow(image, vmax=most, **colours)
-        ranges.append(f"{name}: {low:.3g} to {high:.3g}".replace("-", "−"))
+        ranges.append(f"{name}: {span}".replace("-", "−"))
         axes.set_title(name, fontsize=9, color=BOTH_INK)
-        axes.set_xlabel(f"{low:.3g} to {high:.3g}".replace("-", "−"), fontsize=8, color=BOTH_INK)
+        axes.set_xlabel(span, fontsize=8, color=BOTH_INK)
         axes.set(xticks=(), yticks=())
         axes.spines[:].set_color(BOTH_INK)
     for axes in places[len(images) :]:
@@ -60,14 +61,14 @@ def plot_images(
 
 
 def _rows(numbers: np.ndarray) -> str:
-    """The numbers as words, row by row."""
+    """The numbers in words, row by row."""
     return "; ".join(" ".join(f"{number:.2g}".replace("-", "−") for number in row) for row in numbers)
 
 
 def mosaic(images: np.ndarray, columns: int, title: str = "", words: str = "") -> Described:
-    """Draw images (n, height, width) close together in rows of `columns`: the smallest number white, as ink on paper.
+    """Draw images (n, height, width) close together in rows of `columns`: small numbers white, like ink on paper.
 
-    `words` say in the text alternative what is to be seen.
+    `words` describe them in the text alternative.
     """
     rows = -(-len(images) // columns)
     framed = np.pad(images, ((0, rows * columns - len(images)), (1, 1), (1, 1)), constant_values=images.min())

@@ -1,4 +1,4 @@
-"""What notebook 00 draws: a network, times, and which exercises are done."""
+"""Figures of notebook 00: a network, times, and the exercises that are done."""
 
 from itertools import pairwise, product
 
@@ -16,7 +16,7 @@ __all__ = ["plot_confusion", "plot_history", "plot_network", "plot_progress", "p
 
 
 def plot_network(sizes: tuple[int, ...], title: str = "") -> WordedFigure:
-    """Draw the layers of a network from left to right; of a large layer only its first and last neurons."""
+    """Draw the layers of a network from left to right; large layers are abridged."""
     figure, axes = figure_with_axes(title, height=3.0)
     axes.set_axis_off()
     places = [_rows(size) for size in sizes]
@@ -39,7 +39,7 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> WordedFigure:
 
 
 def _rows(size: int) -> list[float]:
-    """Vertical positions of a layer's neurons; of more than seven only three at the top and three at the bottom."""
+    """Vertical positions of a layer's neurons; if there are more than seven, of the first and last three."""
     if size > 7:
         return [3.2, 2.2, 1.2, -1.2, -2.2, -3.2]
     return [(size - 1) / 2 - place for place in range(size)]

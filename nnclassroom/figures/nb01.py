@@ -1,4 +1,4 @@
-"""What notebook 01 draws and checks about one neuron: its parts, the lines it tries, the gap, and XOR by two layers."""
+"""Figures and checks of notebook 01: a neuron's parts, the lines that it tries, the gap, and XOR by two layers."""
 
 import html
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nnclassroom.figures.common import MARKS, SHADES
+from nnclassroom.figures.common import MARKS, SHADES, draw_arrow, drawing
 from nnclassroom.figures.described import Described
 from nnclassroom.pages import page
 from nncourse.errors import CourseError
@@ -22,28 +22,26 @@ __all__ = [
     "widest_gap",
 ]
 
-Answer = Callable[[np.ndarray, Sequence[float], float], int]  # of a neuron: inputs, weights, bias -> 0 or 1
+Answer = Callable[[np.ndarray, Sequence[float], float], int]  # a neuron: inputs, weights, bias -> 0 or 1
 CORNERS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32)
 XOR = np.array([0, 1, 1, 0])
-TRIED = 20_000  # directions, for the gap
+TRIED = 20_000  # directions per round of widest_gap()
 
 
 def plot_parts() -> Described:
     """A neuron with three inputs, as boxes and arrows."""
-    figure = Figure(figsize=(7, 3), layout="constrained")
-    axes = figure.subplots()
-    arrow, middle = {"arrowstyle": "-|>", "color": "0.4"}, {"ha": "center", "va": "center"}
+    figure, (axes,) = drawing(1, 7, 3)
+    middle = {"ha": "center", "va": "center"}
     for row, (entry, weight) in enumerate((("x1", "w1"), ("x2", "w2"), ("x3", "w3"), ("1", "b"))):
-        axes.annotate("", (2.7, 1.5), (0.3, 3 - row), arrowprops=arrow)
+        draw_arrow(axes, (0.3, 3 - row), (2.7, 1.5), "0.4")
         axes.text(0, 3 - row, entry, bbox={"boxstyle": "circle", "fc": "#a9cbe8"}, **middle)
         axes.text(1.1, 2.5 - 0.66 * row, weight, color="tab:red", backgroundcolor="white", **middle)
     for x, sign, words in ((3, "Σ", "sum z"), (5, "f", "activation: step"), (7, "a", "output: 0 or 1")):
         axes.text(x, 1.5, sign, size=15, bbox={"boxstyle": "circle", "fc": "#ffd0a1"}, **middle)
         axes.text(x, 0.5, words, color="0.25", **middle)
         if x < 7:
-            axes.annotate("", (x + 1.7, 1.5), (x + 0.3, 1.5), arrowprops=arrow)
+            draw_arrow(axes, (x + 0.3, 1.5), (x + 1.7, 1.5), "0.4")
     axes.set(xlim=(-0.4, 7.7), ylim=(-0.4, 3.5), title="A neuron with three inputs and a bias")
-    axes.set_axis_off()
     words = "Inputs x1, x2, x3 with weights w1, w2, w3, and a constant 1 with weight b, enter a sum; "
     return Described(figure, words + "its result z goes through the activation f, which gives the output a.")
 
@@ -51,7 +49,7 @@ def plot_parts() -> Described:
 def plot_learning(
     X: np.ndarray, y: np.ndarray, weights: np.ndarray, mistakes: Sequence[int], names=("input x1", "input x2")
 ) -> Described:
-    """The line of each w = (w1, w2, b), from faint to dark, the last one red; beside it the mistakes in each epoch."""
+    """Plot the line of each w = (w1, w2, b), from faint to dark, the last one red; and the mistakes in each epoch."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     _lines(left, X, y, weights, f"the last {len(weights)} lines, the very last one red")
@@ -64,7 +62,7 @@ def plot_learning(
 
 
 def plot_gates(learnt: Mapping[str, tuple[Sequence[int], np.ndarray]]) -> Described:
-    """Gate -> (targets of the four corners, the weights tried last): a square for each, with the lines."""
+    """Plot a square with lines for each gate -> (targets of the four corners, the weights tried last)."""
     figure = Figure(figsize=(11, 3.2), layout="constrained")
     said = []
     for axes, (name, (targets, weights)) in zip(
@@ -79,7 +77,7 @@ def plot_gates(learnt: Mapping[str, tuple[Sequence[int], np.ndarray]]) -> Descri
 
 
 def plot_wrongness(lines: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Described:
-    """Label -> (weights tried, how wrong the neuron is with each): the first line whole, the others broken."""
+    """Plot label -> (weights tried, how wrong the neuron is with each): the first line solid, the others dashed."""
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     axes, said = figure.subplots(), []
     for number, (label, (tried, wrong)) in enumerate(lines.items()):
@@ -93,10 +91,10 @@ def plot_wrongness(lines: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Descri
 
 
 def widest_gap(inputs: np.ndarray, y: np.ndarray) -> float:
-    """γ = max over unit vectors u of min_i ±u·x_i: how far the nearest sample stays from the best border.
+    """γ = max over unit vectors u of min_i ±u·x_i: the distance from the best border to the nearest sample.
 
-    inputs (n, 3) with the constant 1 of the bias, y (n,) 0 or 1. Negative or 0 if no line parts the classes. Found by
-    trying directions, then others near the best one: to about three digits.
+    inputs (n, 3) with the constant 1 of the bias, y (n,) 0 or 1. Negative or 0 if no line separates the classes.
+    It tries random directions, then others near the best one: exact to about three digits.
     """
     rng, signed = np.random.default_rng(0), inputs * np.where(y == 1, 1, -1)[:, None]
     best, gap, width = np.zeros(3), -np.inf, 1.0
@@ -111,7 +109,7 @@ def widest_gap(inputs: np.ndarray, y: np.ndarray) -> float:
 
 
 class TwoLayers:
-    """XOR by two hidden neurons and one that reads them: the student's nine numbers, corner by corner.
+    """XOR by two hidden neurons and an output neuron: the student's nine numbers, checked at each corner.
 
     Each neuron is (w1, w2, b). A None among them leaves it open.
     """
@@ -129,7 +127,7 @@ class TwoLayers:
 
     @property
     def right(self) -> bool:
-        """Whether all four corners come out."""
+        """Whether all four corners are right."""
         return not self.open and [row[2] for row in self.rows] == XOR.tolist()
 
     def __repr__(self) -> str:
@@ -158,9 +156,9 @@ class TwoLayers:
 
 
 def plot_two_layers(layers: TwoLayers) -> Described:
-    """What the network of `layers` answers over the plane, with its two lines, and what its third neuron sees.
+    """Plot the network's answers over the plane with its two lines, and what its third neuron sees.
 
-    While `layers` is open: the four corners, and the lines of those neurons that have their three numbers.
+    While `layers` is open: the four corners, and the lines of the neurons that have all three numbers.
     """
     *hidden, output = layers.neurons
     found = [neuron for neuron in hidden if None not in neuron]
@@ -197,17 +195,17 @@ def _seen(X: np.ndarray, hidden: Sequence[Sequence[float]]) -> np.ndarray:
 
 
 def _side(X: np.ndarray, w: Sequence[float]) -> np.ndarray:
-    """0 or 1 for each point X (…, 2), by a neuron (w1, w2, b) with the step."""
+    """0 or 1 for each point X (…, 2), by a neuron (w1, w2, b) with the step activation."""
     return (X @ np.asarray(w[:2], float) + w[2] > 0).astype(int)
 
 
 def _lines(axes: Axes, X: np.ndarray, y: np.ndarray, weights: Sequence[np.ndarray], title: str) -> None:
-    """The points, and the line of each w = (w1, w2, b): from faint to dark, the last one red."""
+    """Plot the points, and the line of each w = (w1, w2, b) from faint to dark, the last one red."""
     for label, (colour, mark) in enumerate(MARKS):
         axes.plot(*X[y == label].T, mark, color=colour, label=f"class {label}")
     for number, w in enumerate(weights, start=1):
         direction = np.asarray(w[:2], float)
-        if direction.any():  # without weights there is no line
+        if direction.any():  # weights of 0 have no line
             foot = -w[2] * direction / (direction @ direction)
             style = {"color": "black", "alpha": 0.1 + 0.7 * (number / len(weights)) ** 3}
             style = {"color": "tab:red", "linewidth": 2} if number == len(weights) else style

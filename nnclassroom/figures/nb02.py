@@ -1,10 +1,19 @@
-"""What notebook 02 draws: a neuron's output over the plane, activations and their slopes."""
+"""Figures of notebook 02: a neuron's output over the plane, activations and their slopes."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from nnclassroom.figures.common import INK, MARKS, SHADES, figure_with_axes, line_style, row_of_axes, with_title
+from nnclassroom.figures.common import (
+    INK,
+    MARKS,
+    SHADES,
+    draw_arrow,
+    figure_with_axes,
+    line_style,
+    row_of_axes,
+    with_title,
+)
 from nnclassroom.figures.described import Described, WordedFigure
 from nncourse.backend import choose
 
@@ -41,7 +50,7 @@ def plot_neuron(
         foot = middle - (w @ middle + b) * w / (w @ w)
         axes.axline(foot, foot + [-w[1], w[0]], color=INK, label="z = 0")
         if (low < foot).all() and (foot < high).all():
-            axes.annotate("", foot + 0.3 * w, foot, arrowprops={"arrowstyle": "-|>", "color": INK})
+            draw_arrow(axes, foot, foot + 0.3 * w, INK)
             axes.annotate("w", foot + 0.3 * w, (4, 4), textcoords="offset points", color=INK, fontweight="bold")
     axes.set(xlabel="input x1", ylabel="input x2", xlim=extent[:2], ylim=extent[2:])
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
@@ -59,7 +68,7 @@ def _range(values: np.ndarray) -> str:
 
 
 def plot_activation(names: str | Sequence[str], title: str = "", at: float | None = None) -> WordedFigure:
-    """Plot activations and, beside them, their derivatives; `at` marks a weighted sum z and draws the tangent there."""
+    """Plot activations and beside them their derivatives; `at` is a weighted sum z at which the tangent is drawn."""
     figure, (left, right) = row_of_axes(title, 2, width=8.0)
     backend, z, said = choose("numpy"), np.linspace(-5, 5, 1001), []
     for number, name in enumerate([names] if isinstance(names, str) else names):

@@ -1,4 +1,4 @@
-"""What notebooks 03 and 03b draw: matrix products, rows in a line of memory, tiles, banks, a GPU.
+"""Figures of notebooks 03 and 03b: matrix products, rows in memory, tiles, banks, a GPU.
 
 figures.plot_products([(1, 1), (1, 3), (5, 3)], n_in=4)     # one neuron, a layer, a batch, as boxes
 figures.plot_row_major(3, 4)                                # a matrix, and the line of memory that holds it
@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nnclassroom.figures.common import INK, plot_roofline
+from nnclassroom.figures.common import INK, draw_cell, drawing, plot_roofline
 from nnclassroom.figures.described import Described
 from nnclassroom.figures.images import mosaic, plot_images
 from nnclassroom.formats import duration, times_as_fast
@@ -40,7 +40,7 @@ WARP = 32
 
 
 def plot_products(shapes: Sequence[tuple[int, int]], n_in: int) -> Described:
-    """Draw Z = A Wᵀ as boxes for each (batch, n_out); one sum and all that it needs are dark."""
+    """Draw Z = A Wᵀ as boxes for each (batch, n_out); one sum and the numbers that it needs are dark."""
     figure, places = _boxes(len(shapes), height=4.0)
     said = []
     for axes, (batch, n_out) in zip(places, shapes, strict=True):
@@ -66,7 +66,7 @@ def _named(batch: int, n_out: int) -> str:
 
 
 def plot_row_major(rows: int, columns: int) -> Described:
-    """Draw a matrix with each cell's number in memory, and below it the line of memory; a colour for each row."""
+    """Draw a matrix with the place of each cell in memory, and below it the memory; each row has a colour."""
     figure, (axes,) = _boxes(1, width=7.0, height=3.0)
     left = (rows * columns - columns) / 2
     for place in range(rows * columns):
@@ -86,7 +86,7 @@ def plot_row_major(rows: int, columns: int) -> Described:
 
 
 def plot_gpu(multiprocessors: int, warps: int) -> Described:
-    """Draw a GPU as its multiprocessors, one of these as its warps, and one warp as its 32 threads."""
+    """Draw a GPU as multiprocessors, a multiprocessor as warps, and a warp as 32 threads."""
     figure, (gpu, sm, warp) = _boxes(3, height=3.2)
     for axes, count, across, colour in (
         (gpu, multiprocessors, 12, BLUE),
@@ -108,7 +108,7 @@ def plot_gpu(multiprocessors: int, warps: int) -> Described:
 
 
 def plot_tile_steps(steps: int, tile: int) -> Described:
-    """Draw which tiles of A and Wᵀ are in shared memory in each step of a block, and the sums that they add to."""
+    """Draw the tiles of A and Wᵀ that a block holds in shared memory in each step, and the sums that they add to."""
     figure, places = _boxes(steps, height=4.2)
     n_in, side = steps * tile, 2 * tile
     own, beside = range(tile), range(tile, 2 * tile)
@@ -127,28 +127,28 @@ def plot_tile_steps(steps: int, tile: int) -> Described:
     return Described(figure, words)
 
 
-def plot_banks(widths: Sequence[int], rows: int = 16, k: int = 0) -> Described:
-    """Draw the bank of each number of tiles with rows of these widths; column k, which a warp reads, is framed."""
+def plot_banks(widths: Sequence[int]) -> Described:
+    """Draw the bank of each number in tiles of 16 rows of these widths; column 0, which a warp reads, is framed."""
     figure, places = _boxes(len(widths), height=5.0)
-    said = []
+    rows, said = 16, []
     for axes, width in zip(places, widths, strict=True):
         banks = np.arange(rows * width).reshape(rows, width) % WARP
         for (row, column), bank in np.ndenumerate(banks):
-            same = column == k and bank == banks[0, k]
+            same = column == 0 and bank == banks[0, 0]
             _box(axes, column, -row, RED if same else BLUE, 0.75 if same else 0.15, str(bank), 7)
-        axes.add_patch(Rectangle((k, 1 - rows), 1, rows, fill=False, edgecolor=INK, linewidth=2))
+        axes.add_patch(Rectangle((0, 1 - rows), 1, rows, fill=False, edgecolor=INK, linewidth=2))
         axes.set(xlim=(-1.6, max(widths) + 0.3), ylim=(-rows + 0.7, 1.3))
         for row in (0, 1, rows - 1):
             axes.text(-0.2, 0.5 - row, f"x = {row}", ha="right", va="center", fontsize=7, color=INK)
         axes.set_title(f"rows of {width} numbers", fontsize=10)
-        said.append(f"Rows of {width}: {', '.join(map(str, banks[:, k]))}")
+        said.append(f"Rows of {width}: {', '.join(map(str, banks[:, 0]))}")
     words = f"Tiles of {rows} rows; in each cell stands its bank, its number in the tile modulo {WARP}. A frame marks "
     words += "the column that a warp reads; red cells share the bank of its first number. The banks down that column. "
     return Described(figure, f"{words}{'. '.join(said)}.")
 
 
 def plot_ladder(seconds: Mapping[str, float], limit: float, flops: float, title: str) -> Described:
-    """Plot the time of each kernel as a bar, and how many times as fast it is as the one above it.
+    """Plot each kernel's share of the matrix rate as a bar, with its time and its speedup over the one above it.
 
     `limit` is the device's matrix rate in FLOP per second, `flops` is what each kernel computes.
     """
@@ -172,13 +172,11 @@ def plot_ladder(seconds: Mapping[str, float], limit: float, flops: float, title:
 # ---- boxes
 
 
-def _boxes(count: int, width: float = 9.0, height: float = 4.0) -> tuple[Figure, np.ndarray]:
-    """A figure with `count` drawings side by side, without axes."""
-    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
-    places = figure.subplots(1, count, squeeze=False)[0]
+def _boxes(count: int, height: float, width: float = 9.0) -> tuple[Figure, np.ndarray]:
+    """A figure with `count` drawings side by side, whose units are equally long on both axes."""
+    figure, places = drawing(count, width, height)
     for axes in places:
         axes.set_aspect("equal")
-        axes.set_axis_off()
     return figure, places
 
 
@@ -192,5 +190,4 @@ def _matrix(
 
 
 def _box(axes: Axes, x: float, y: float, colour: str, shade: float, text: str = "", size: float = 10) -> None:
-    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=(colour, shade), edgecolor="0.4", linewidth=0.8))
-    axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=size, color="black")
+    draw_cell(axes, x, y, text, size, facecolor=(colour, shade), edgecolor="0.4", linewidth=0.8)

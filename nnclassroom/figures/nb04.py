@@ -1,17 +1,20 @@
-"""What notebook 04 draws: how many threads add up their numbers, by a tree in shared memory, by shuffles in a warp."""
+"""Figures of notebook 04: threads add up their numbers, by a tree in shared memory and by shuffles in a warp."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nnclassroom.figures.common import draw_arrow
 from nnclassroom.figures.described import Described
 
 __all__ = ["Described", "plot_shuffle", "plot_tree"]
 
 NUMBERS = (3, 1, 7, 0, 4, 1, 6, 3)  # of eight threads
+FREE = {"shrinkA": 9, "shrinkB": 9}  # points between a cell's middle and an arrow
 
 
 def plot_tree() -> Described:
-    """Rounds of a tree: the first half of the threads add the second half's numbers to their own."""
+    """Draw the rounds of a tree: the first half of the threads add the second half's numbers to their own."""
     values, half, rounds = list(NUMBERS), len(NUMBERS), ["begin"]
     figure, axes = _figure("A tree: half, a quarter, an eighth", "thread, and its cell of shared memory")
     while half:
@@ -21,8 +24,8 @@ def plot_tree() -> Described:
         half //= 2
         for t in range(half):
             values[t] += values[t + half]
-            _arrow(axes, (t + half, y), (t, y - 1), "tab:red")
-            _arrow(axes, (t, y), (t, y - 1), "0.5")
+            draw_arrow(axes, (t + half, y), (t, y - 1), "tab:red", **FREE)
+            draw_arrow(axes, (t, y), (t, y - 1), "0.5", **FREE)
         rounds += [f"half = {half}"] if half else []
     axes.set_yticks(range(0, -len(rounds), -1), rounds)
     words = (
@@ -33,7 +36,7 @@ def plot_tree() -> Described:
 
 
 def plot_shuffle() -> Described:
-    """Shuffles down with distances 4, 2, 1: each lane adds the number of a lane further to the right."""
+    """Draw shuffles down with distances 4, 2, 1: each lane adds the number of a lane further to the right."""
     values = np.array(NUMBERS)
     figure, axes = _figure("Shuffles down: lane 0 ends with the sum", "lane of the warp")
     lanes, names = np.arange(len(values)), ["begin"]
@@ -41,8 +44,11 @@ def plot_shuffle() -> Described:
         for lane, value in enumerate(values):
             _cell(axes, lane, -y, value, "tab:orange" if lane < max(2 * distance, 1) else "0.8")
             if distance and lane + distance < len(values):
-                _arrow(axes, (lane + distance, -y), (lane, -y - 1), "tab:red", 1.0 if lane < distance else 0.2)
-        received = values[np.where(lanes + distance < len(values), lanes + distance, lanes)]  # else its own value
+                alpha = 1.0 if lane < distance else 0.2
+                draw_arrow(axes, (lane + distance, -y), (lane, -y - 1), "tab:red", alpha=alpha, **FREE)
+        received = values[
+            np.where(lanes + distance < len(values), lanes + distance, lanes)
+        ]  # its own value if there is none
         values = values + received if distance else values
         names += [f"after distance {distance}"] if distance else []
     axes.set_yticks(range(0, -len(names), -1), names)
@@ -52,18 +58,13 @@ def plot_shuffle() -> Described:
     return Described(figure, words + f"further to the right has. Lane 0 ends with the sum, {values[0]}.")
 
 
-def _figure(title: str, across: str):
+def _figure(title: str, across: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     axes = figure.subplots()
     axes.set(xlim=(-0.7, 7.7), ylim=(-3.5, 0.5), xlabel=across, title=title)
     return figure, axes
 
 
-def _cell(axes, x: int, y: int, value: int, colour: str) -> None:
+def _cell(axes: Axes, x: int, y: int, value: int, colour: str) -> None:
     box = {"boxstyle": "square", "facecolor": colour, "alpha": 0.5}
     axes.text(x, y, value, ha="center", va="center", bbox=box)
-
-
-def _arrow(axes, start: tuple[int, int], end: tuple[int, int], colour: str, alpha: float = 1.0) -> None:
-    style = {"arrowstyle": "-|>", "color": colour, "alpha": alpha, "shrinkA": 9, "shrinkB": 9}
-    axes.annotate("", end, start, arrowprops=style)

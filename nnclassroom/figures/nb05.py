@@ -1,25 +1,25 @@
-"""What notebook 05 draws: paths to the cost, the four equations as shapes; and backward passes with faults to find.
+"""Figures of notebook 05: paths to the cost, the four equations as shapes; and backward passes with faults to find.
 
 figures.plot_influence((2, 3, 1), k=1, j=0)      # a weight of the first layer, forward and backward
 figures.plot_softmax(outputs=3, j=0)             # one sum z before a softmax
 figures.plot_shapes()                            # (4a) to (4d) as rectangles
 
-ward = figures.Ward(seed=3)                      # which fault belongs to which patient follows from the seed
+ward = figures.Ward(seed=3)                      # the seed decides which patient has which fault
 ward["Ada"]                                      # four equations, (4a) to (4d), to be used like any others
-ward.check(Ada="healthy", Ben=None)              # a line each: right, wrong or open; no text displayed says more
+ward.check(Ada="healthy", Ben=None)              # a line for each: right, wrong or open
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nnclassroom.figures.common import plot_lines
+from nnclassroom.figures.common import drawing, plot_lines
 from nnclassroom.figures.described import Described
 from nnclassroom.figures.nb05_by_hand import Steps, paths_of_weight, softmax_by_hand
 from nncourse.backend import choose
@@ -37,16 +37,16 @@ __all__ = [
     "softmax_by_hand",
 ]
 
-LINE = {"shrinkA": 11, "shrinkB": 11}  # points that stay free around a circle
-LARGEST = 6  # neurons of a layer, so that circles do not touch
+LINE = {"shrinkA": 11, "shrinkB": 11}  # points between a circle's middle and a line
+LARGEST = 6  # most neurons of a layer, so that circles do not touch
 Column = Sequence[str]  # the names in a layer, from top to bottom
 OnPath = Callable[[int, int, int], bool]  # is the line from column x, row start, to row end on a path?
 
 
 def plot_influence(sizes: tuple[int, ...], k: int, j: int) -> Described:
-    """Draw whom the weight from input k to hidden neuron j (both from 0) influences, and how the news comes back.
+    """Draw the paths from the weight of input k and hidden neuron j (both from 0) to the cost, and back.
 
-    Raises CourseError for layers of more than 6 neurons, and for a weight that is not there.
+    Raises CourseError for layers of more than 6 neurons and for an unknown weight.
     """
     if len(sizes) < 2 or not all(1 <= size <= LARGEST for size in sizes):
         raise CourseError(f"wanted two layers or more of 1 to {LARGEST} neurons each; got {sizes}")
@@ -54,11 +54,10 @@ def plot_influence(sizes: tuple[int, ...], k: int, j: int) -> Described:
         raise CourseError(f"wanted k from 0 to {sizes[0] - 1} and j from 0 to {sizes[1] - 1}; got k={k}, j={j}")
     columns: list[Column] = [[_a(x + 1, row + 1) for row in range(size)] for x, size in enumerate(sizes)]
     figure = _two_ways(
-        [*columns, ["C"]], lambda x, start, end: (start, end) == (k, j) if x == 0 else x > 1 or start == j
+        [*columns, ["C"]],
+        lambda x, start, end: (start, end) == (k, j) if x == 0 else x > 1 or start == j,
+        f"the weight from {_a(1, k + 1)} to {_a(2, j + 1)}",
     )
-    weight = f"the weight from {_a(1, k + 1)} to {_a(2, j + 1)}"
-    for axes, title in zip(figure.axes, ("forward", "backward"), strict=True):
-        axes.set_title(f"{title}: {weight}", fontsize=11)
     marked = [f"from layer {x} to layer {x + 1} {_marked(sizes, x, k, j)}" for x in range(1, len(sizes))]
     words = (
         f"A network {'-'.join(map(str, sizes))} with its cost C, drawn twice. Marked are the lines that the weight "
@@ -69,7 +68,7 @@ def plot_influence(sizes: tuple[int, ...], k: int, j: int) -> Described:
 
 
 def _marked(sizes: tuple[int, ...], x: int, k: int, j: int) -> str:
-    """Which lines from layer x to the next are marked, in words."""
+    """The marked lines from layer x to the next, in words."""
     if x == 1:
         return f"the line from input {k + 1} to neuron {j + 1}"
     if x > 2:
@@ -80,13 +79,11 @@ def _marked(sizes: tuple[int, ...], x: int, k: int, j: int) -> str:
 
 
 def plot_softmax(outputs: int, j: int) -> Described:
-    """Draw whom the sum z of output j (from 0) influences through a softmax, and how the news comes back."""
+    """Draw the paths from the sum z of output j (from 0) through a softmax to the cost, and back."""
     if not (2 <= outputs <= LARGEST and 0 <= j < outputs):
         raise CourseError(f"wanted 2 to {LARGEST} outputs and j below their number; got {outputs} and {j}")
     names = [[f"${letter}_{row + 1}$" for row in range(outputs)] for letter in "za"]
-    figure = _two_ways([*names, ["C"]], lambda x, start, end: x > 0 or start == j)
-    for axes, title in zip(figure.axes, ("forward", "backward"), strict=True):
-        axes.set_title(f"{title}: the sum $z_{j + 1}$", fontsize=11)
+    figure = _two_ways([*names, ["C"]], lambda x, start, end: x > 0 or start == j, f"the sum $z_{j + 1}$")
     words = (
         f"{outputs} sums z, {outputs} outputs a of a softmax and the cost C, drawn twice. Marked are the lines from "
         f"z{j + 1} to each of the {outputs} outputs, and from each output to C: blue and forward on the left, red and "
@@ -95,32 +92,26 @@ def plot_softmax(outputs: int, j: int) -> Described:
     return Described(figure, words)
 
 
-def _two_ways(columns: Sequence[Column], on_path: OnPath) -> Figure:
-    """Columns of circles, twice: with blue arrows to the right, and with red ones to the left."""
+def _two_ways(columns: Sequence[Column], on_path: OnPath, what: str) -> Figure:
+    """Draw columns of circles twice: with blue arrows to the right, and with red ones to the left."""
     high = max(map(len, columns))
-    figure = Figure(figsize=(9, 0.7 + 0.7 * high), dpi=100, layout="constrained")
-    for axes, colour, arrow in zip(figure.subplots(1, 2), ("tab:blue", "tab:red"), ("-|>", "<|-"), strict=True):
-        for x, start, end in _pairs(columns):
-            style = {"arrowstyle": "-", "color": "0.8"}
-            if on_path(x, start, end):
-                style = {"arrowstyle": arrow, "color": colour, "lw": 2}
-            ends = (x + 1, _height(columns[x + 1], end)), (x, _height(columns[x], start))
-            axes.annotate("", *ends, arrowprops={**style, **LINE})
+    figure, places = drawing(2, 9, 0.7 + 0.7 * high)
+    ways = (("forward", "tab:blue", "-|>"), ("backward", "tab:red", "<|-"))
+    for axes, (way, colour, arrow) in zip(places, ways, strict=True):
+        axes.set_title(f"{way}: {what}", fontsize=11)
+        for x, (starts, ends) in enumerate(pairwise(columns)):
+            for start, end in np.ndindex(len(starts), len(ends)):
+                style = {"arrowstyle": "-", "color": "0.8"}
+                if on_path(x, start, end):
+                    style = {"arrowstyle": arrow, "color": colour, "lw": 2}
+                left, right = (x, _height(starts, start)), (x + 1, _height(ends, end))
+                axes.annotate("", right, left, arrowprops={**style, **LINE})
         for x, names in enumerate(columns):
             for row, name in enumerate(names):
                 box = {"boxstyle": "circle", "facecolor": "white", "edgecolor": "0.4"}
                 axes.text(x, _height(names, row), name, ha="center", va="center", bbox=box)
         axes.set(xlim=(-0.4, len(columns) - 0.6), ylim=(-high / 2, high / 2))
-        axes.set_axis_off()
     return figure
-
-
-def _pairs(columns: Sequence[Column]) -> Iterator[tuple[int, int, int]]:
-    """Every line between neighbouring columns: the column it starts in, and the rows of its ends."""
-    for x, (starts, ends) in enumerate(pairwise(columns)):
-        for start in range(len(starts)):
-            for end in range(len(ends)):
-                yield x, start, end
 
 
 def _height(names: Column, row: int) -> float:
@@ -131,17 +122,9 @@ def _a(layer: int, neuron: int) -> str:
     return f"$a^{layer}_{neuron}$"
 
 
-class Box(NamedTuple):
-    """A matrix of an equation, with the sign before it and the names of its sizes."""
-
-    sign: str
-    name: str
-    rows: str
-    columns: str
-
-
+Box = tuple[str, str, str, str]  # a matrix of an equation: the sign before it, its name, the names of its sizes
 SIZES = {"batch": 4, "n_out": 2, "n_in": 3, "": 1}
-EQUATIONS = {  # title: the size that is summed over, and the matrices
+EQUATIONS: dict[str, tuple[str, tuple[Box, ...]]] = {  # title: the size that is summed over, and the matrices
     "(4a)  nothing is summed": ("-", (("", "D", "batch", "n_out"), ("=", "G", "batch", "n_out"),
                                       ("⊙", "S", "batch", "n_out"))),
     "(4b)  summed over n_out": ("n_out", (("", "D below", "batch", "n_in"), ("= (", "D", "batch", "n_out"),
@@ -156,23 +139,22 @@ def plot_shapes() -> Described:
     """Draw (4a) to (4d) for a batch of 4, 3 neurons below and 2 above: each matrix as a rectangle with its sizes."""
     figure = Figure(figsize=(9.5, 3.8), dpi=100, layout="constrained")
     said = []
-    for axes, (title, (summed, items)) in zip(figure.subplots(2, 2).flat, EQUATIONS.items(), strict=True):
-        boxes = [Box(*item) for item in items]
+    for axes, (title, (summed, boxes)) in zip(figure.subplots(2, 2).flat, EQUATIONS.items(), strict=True):
         _draw_shapes(axes, boxes, summed)
         axes.set_title(title, fontsize=10)
-        named = (f"{box.sign} {box.name.replace(chr(10), ' ')} ({box.rows or 1}, {box.columns})" for box in boxes)
+        named = (f"{sign} {name.replace(chr(10), ' ')} ({rows or 1}, {columns})" for sign, name, rows, columns in boxes)
         said.append(f"{title.replace('  ', ', ')}: {' '.join(named).strip()}")
     return Described(figure, f"The four equations as rectangles with their sizes. {'. '.join(said)}.")
 
 
 def _draw_shapes(axes: Axes, boxes: Sequence[Box], summed: str) -> None:
-    """One equation; the size that is summed over is red."""
+    """Draw one equation; the size that is summed over is red."""
     left = 0.0
-    for box in boxes:
-        high, wide = SIZES[box.rows], SIZES[box.columns]
+    for sign, name, rows, columns in boxes:
+        high, wide = SIZES[rows], SIZES[columns]
         axes.add_patch(Rectangle((left, -high / 2), wide, high, facecolor="#dbe9f6", edgecolor="0.4"))
-        texts = [(box.name, left + wide / 2, 0.0, 0), (box.sign, left - 1.4, 0.0, 0)]
-        texts += [(box.columns, left + wide / 2, high / 2 + 0.35, 0), (box.rows, left - 0.35, 0.0, 90)]
+        texts = [(name, left + wide / 2, 0.0, 0), (sign, left - 1.4, 0.0, 0)]
+        texts += [(columns, left + wide / 2, high / 2 + 0.35, 0), (rows, left - 0.35, 0.0, 90)]
         for text, x, y, turn in texts:
             colour = "tab:red" if text == summed else "black"
             axes.text(x, y, text, rotation=turn, ha="center", va="center", fontsize=9, color=colour)
@@ -181,10 +163,10 @@ def _draw_shapes(axes: Axes, boxes: Sequence[Box], summed: str) -> None:
     axes.set_axis_off()
 
 
-# ---- backward passes of which most have a fault
+# ---- backward passes, most of them faulty
 
 NAMES = ("Ada", "Ben", "Cleo", "Dora")
-DIAGNOSES = {  # what can be said of a patient; not all of it is in the ward
+DIAGNOSES = {  # not all of them occur in the ward
     "healthy": "all four equations are right",
     "sign": "(4a) has the wrong sign",
     "slope": "(4b) lacks the slopes S",
@@ -197,7 +179,7 @@ Equations = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any], Ca
 
 
 def _equations(diagnosis: str) -> Equations:
-    """(4a) to (4d) of a patient in the ward, with NumPy."""
+    """(4a) to (4d) with this diagnosis, with NumPy."""
     right = choose("numpy")
     healthy = (right.output_delta, right.hidden_delta, right.bias_gradient, right.weight_gradient)
     found: dict[str, Equations] = {
@@ -222,13 +204,12 @@ class Ward:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The patients, in the order of the alphabet."""
+        """The patients in alphabetical order."""
         return tuple(self._diagnoses)
 
     def __getitem__(self, name: str) -> Equations:
         """The patient's four equations: functions of (G, S), (D, W, S), (D) and (D, A)."""
-        there = _equations(self._diagnosis(name))
-        return tuple(_nameless(equation) for equation in there)  # type: ignore[return-value]
+        return tuple(map(_nameless, _equations(self._diagnosis(name))))  # type: ignore[return-value]
 
     def _diagnosis(self, name: str) -> str:
         if name not in self._diagnoses:
@@ -236,7 +217,7 @@ class Ward:
         return self._diagnoses[name]
 
     def check(self, **said: str | None) -> "Visit":
-        """Compare diagnoses with the truth, which is not shown. None is still open."""
+        """Compare diagnoses with the truth, which is not shown. None means that one is still open."""
         lines = []
         for name, diagnosis in said.items():
             right = self._diagnosis(name)
@@ -247,23 +228,20 @@ class Ward:
         return Visit(lines)
 
 
-class Visit:
+class Visit(list[str]):
     """Lines of (patient, diagnosis, mark)."""
 
-    def __init__(self, lines: list[str]):
-        self.lines = lines
-
     def __repr__(self) -> str:
-        return "\n".join(self.lines)
+        return "\n".join(self)
 
 
 def diagnoses() -> str:
-    """What can be said of a patient, a line each."""
+    """DIAGNOSES, one in each line."""
     return "\n".join(f"{name!r:14} {words}" for name, words in DIAGNOSES.items())
 
 
 def _nameless(equation: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """The same function, without its name or its text."""
+    """The same function without its name and its text."""
 
     def equation_of_a_patient(*arrays):
         return equation(*arrays)

@@ -2,11 +2,11 @@
 
     steps = Steps(network, x, y)
     steps.check(z2=[1.5, None, 2.0], a2=None)      # a table; None is open
-    steps.check(z2=z2, show_truth=True)            # the same with the right numbers, where there is one of yours
+    steps.check(z2=z2, show_truth=True)            # the same with the right numbers, except where yours is open
 
-Where a number is wrong and just one of KINDS gives it, the table names that kind; else it says only that it is wrong.
-Layers are numbered as in the handout; the inputs are layer 1, so z2 are the weighted sums of the first hidden layer.
-The table has one line per number for a single sample, and one line per matrix for a batch.
+If exactly one of KINDS explains a wrong number, the table names it. Layers are numbered as in the handout: the inputs
+are layer 1, so z2 are the weighted sums of the first hidden layer. The table has one line per number for a single
+sample, and one line per matrix for a batch.
 
     paths_of_weight(network, x, y, k=1, j=0).check(path_1=None, path_2=None, slope=None)
     softmax_by_hand([1.0, 2.0, 0.5], [0.2, 0.0, 0.8]).check(a=None, g=None)
@@ -24,10 +24,10 @@ from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model.network import COSTS, Network, cost_of, first_delta
 
-TOLERANCE = 2e-3  # relative: three digits written down by hand pass
+TOLERANCE = 2e-3  # relative: numbers with three digits pass
 UP, DOWN = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"), str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 MATRICES = {"db": "db", "dw": "dW"}
-KINDS = {  # what makes a number wrong, and what the table says below about it
+KINDS = {  # kinds of mistakes, and what the table says about them
     "sign": "the number is right, its sign is not",
     "twice": "two times the right number",
     "half": "half the right number",
@@ -62,11 +62,11 @@ class Table:
         return page(f"<table>{body}</table><small>{'<br>'.join(self._foot())}</small>")
 
     def _shown(self, line: tuple) -> tuple:
-        """The columns that are shown: without the truth, unless it was asked for."""
+        """The columns that are shown: the truth only if it was asked for."""
         return line if self.show_truth else (*line[:3], line[4])
 
     def _foot(self) -> list[str]:
-        """The count of each mark, and a line for each kind of wrong that is named above."""
+        """The count of each mark, and a line for each of KINDS that is named above."""
         marks = [line[-1][0] for line in self.lines]
         counts = f"{marks.count('✓')} right, {marks.count('✗')} wrong, {marks.count('○')} open."
         named = {line[-1].removeprefix("✗ ") for line in self.lines}
@@ -94,11 +94,10 @@ class Steps:
     def check(self, show_truth: bool = False, **yours) -> Table:
         """Compare the named quantities with the truth. None, as a value or in a list, means that it is still open.
 
-        The truth is shown if asked for, but never where a number is still open.
+        `show_truth` shows the truth, except of numbers that are still open.
         """
-        return Table(
-            [line for name, value in yours.items() for line in self._lines(name, value, show_truth)], show_truth
-        )
+        lines = [line for name, value in yours.items() for line in self._lines(name, value, show_truth)]
+        return Table(lines, show_truth)
 
     def _lines(self, name: str, value, show_truth: bool) -> list[tuple[str, ...]]:
         truth = self[name]
@@ -121,7 +120,7 @@ class Steps:
         return lines
 
     def _judged_as_one(self, name: str, entries: np.ndarray) -> tuple[str, str, str]:
-        """Of a batch's matrix: how many of its numbers are wrong, its shape, and the mark."""
+        """For a batch's matrix: how many of its numbers are wrong, its shape, and the mark."""
         shape, marks = f"{entries.shape}", [self._mark(name, entries, place)[0] for place in np.ndindex(entries.shape)]
         if "✗" in marks:
             return f"{marks.count('✗')} wrong", shape, self._mark(name, entries, ...)
@@ -143,13 +142,13 @@ class Steps:
         for kind, values in self.mistaken[name].items():
             given, something = np.ravel(values[place]), TOLERANCE * np.abs(values).max()
             if np.abs(given).max() <= something or _close(truth, given, scale):
-                continue  # a 0 may have any reason
+                continue  # a 0 can have many causes
             if _close(numbers, given, scale):
                 found.append(kind)
         return f"✗ {found[0]}" if len(found) == 1 else "✗"
 
     def _equation_shown(self, name: str, place: tuple[int, ...], found: bool) -> str:
-        """The equation; of deltas and gradients its number alone until it is found, for that is the task."""
+        """The equation. Of deltas and gradients only its number until they are found: they are the task."""
         equation = self._equation(name, place)
         return equation if found or not name.startswith("d") else equation.partition(" ")[0]
 
@@ -172,7 +171,7 @@ class Steps:
         own, below, above = (str(layer).translate(UP) for layer in (number, number - 1, number + 1))
         j, k = [*(str(n + 1).translate(DOWN) for n in place), ""][:2]
         paths = f"(Σᵢ δ{above}ᵢ w{above}ᵢ{j})"
-        if not last and self.network.sizes[number] == 1:  # one path: nothing is added
+        if not last and self.network.sizes[number] == 1:  # one path, so no sum
             paths = f"δ{above}₁ w{above}₁{j}"
         texts = {
             "z": f"Σₖ w{own}{j}ₖ a{below}ₖ + b{own}{j}",
@@ -208,10 +207,10 @@ def intermediates(network: Network, X: np.ndarray, Y: np.ndarray) -> dict[str, n
 def mistaken(
     network: Network, X: np.ndarray, Y: np.ndarray, truth: dict[str, np.ndarray]
 ) -> dict[str, dict[str, np.ndarray]]:
-    """What each quantity is if one of KINDS is made in it: values by quantity and kind, in the shapes of the truth."""
+    """The value of each quantity with each mistake of KINDS: by quantity and kind, in the shapes of the truth."""
     layers, backend, found = network.layers, choose("numpy"), {}
     for name, value in truth.items():
-        found[name] = {"sign": -value, "twice": 2 * value, "half": value / 2}
+        found[name] = _slips(value)
         if len(X) > 1 and (name == "C" or name[:2] in ("dw", "db")):
             found[name]["sum"] = len(X) * value
     for number, layer in enumerate(layers, 2):
@@ -232,8 +231,13 @@ def mistaken(
     return found
 
 
+def _slips(value: np.ndarray) -> dict[str, np.ndarray]:
+    """The KINDS that any quantity can have."""
+    return {"sign": -value, "twice": 2 * value, "half": value / 2}
+
+
 def _objects(value) -> np.ndarray:
-    """Nested lists, a number or an array, as an array of objects, which may contain None."""
+    """A number, an array or nested lists as an array of objects, which may contain None."""
     try:
         return np.array(value, dtype=object)
     except ValueError:  # lists of different lengths
@@ -251,20 +255,20 @@ def _text(yours) -> str:
 
 
 def _close(numbers: np.ndarray, wanted: np.ndarray, scale: float) -> bool:
-    """Whether all numbers are those wanted, as far as one can tell from three digits."""
+    """Whether all numbers agree with those wanted, to TOLERANCE."""
     return bool(np.all(np.abs(numbers - wanted) <= TOLERANCE * np.abs(wanted) + scale))
 
 
 def _of_one_sample(name: str, value: np.ndarray) -> np.ndarray:
-    """Without the axis of the batch, if the quantity has one."""
+    """The value without the axis of the batch, if it has one."""
     return value[0] if value.ndim == 2 and "dw" not in name else value
 
 
-# ---- what lies between the steps: paths of one weight, and a softmax with its cost
+# ---- between the steps: the paths of one weight, and a softmax with its cost
 
 
 class Derivation(Steps):
-    """Named numbers in float64, each with the sign that the table shows for it, and a text beside it."""
+    """Named numbers in float64, each with its sign and its text in the table."""
 
     def __init__(
         self,
@@ -275,13 +279,9 @@ class Derivation(Steps):
     ):
         """A factor 2 is not named for `without_factors`: there it has other causes, such as another weight."""
         self.batch = False
-        # + 0 turns −0 into 0
-        self.reference = {name: np.asarray(value, np.float64) + 0 for name, value in truth.items()}
-        self.mistaken = {
-            name: {"sign": -value, "twice": 2 * value, "half": value / 2} for name, value in self.reference.items()
-        }
-        for name in without_factors:
-            self.mistaken[name] = {"sign": -self.reference[name]}
+        self.reference = {name: np.asarray(value, np.float64) + 0 for name, value in truth.items()}  # turns −0 into 0
+        self.mistaken = {name: _slips(value) for name, value in self.reference.items()}
+        self.mistaken |= {name: {"sign": -self.reference[name]} for name in without_factors}
         self.signs, self.texts = dict(signs), dict(texts)
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:

@@ -1,16 +1,17 @@
-"""What notebook 06 draws: descents, the arrays of a step, what batch size, learning rate and first weights do."""
+"""Figures of notebook 06: descents, the arrays of a step, effects of batch size, learning rate and first weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch
 
 from nnclassroom.figures.common import (
     INK,
     MARKS,
     SHADES,
+    draw_arrow,
+    draw_box,
+    drawing,
     few_ticks,
     plain_numbers,
     plot_history,
@@ -52,6 +53,13 @@ TOO_HIGH = 1e6  # a descent stops if the cost exceeds this
 # ---- descents
 
 
+def heights(surface: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Grids of w1 and w2, their costs, and the costs for which a map has lines."""
+    x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
+    costs = SURFACES[surface][0](x, y)
+    return x, y, costs, np.geomspace(0.05, costs.max(), 14)
+
+
 def descend(surface: str, start: Sequence[float], rate: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Gradient descent on one of SURFACES. Returns the points (steps + 1, 2) and their costs (steps + 1,).
 
@@ -74,9 +82,8 @@ def plot_descent(
 ) -> WordedFigure:
     """Plot gradient descent with several learning rates: paths on contours of the cost, and the cost at each step."""
     figure, (left, right) = row_of_axes(title, 2, width=9.0)
-    x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
-    heights = SURFACES[surface][0](x, y)
-    lines = left.contour(x, y, heights, levels=np.geomspace(0.05, heights.max(), 14), cmap="Greys_r", linewidths=0.8)
+    x, y, height, levels = heights(surface)
+    lines = left.contour(x, y, height, levels=levels, cmap="Greys_r", linewidths=0.8)
     lines.set_alpha(0.7)
     said = []
     for number, rate in enumerate(rates):
@@ -103,22 +110,22 @@ def plot_descent(
 
 def arrays_of_a_step() -> WordedFigure:
     """Draw a network of two layers as the arrays of a step: forward in the upper row, back in the lower one."""
-    figure, (axes,) = row_of_axes(None, 1, 9.0, 2.9)
-    axes.set_axis_off()
+    figure, (axes,) = drawing(1, 9.0, 2.9)
+    free = {"shrinkA": 0, "shrinkB": 0}
     forward = (("X", "A[0]"), ("W[0]  b[0]", "layer 0"), ("Z[0]", ""), ("A[1]", "σ of Z[0]"))
     forward += (("W[1]  b[1]", "layer 1"), ("Z[1]", ""), ("A[2]", "σ of Z[1]"), ("Y", "targets"))
     for x, (name, below) in enumerate(forward):
         weights = name.startswith("W")
         face = "#ffe3c2" if weights else "#e3e3e3" if name == "Y" else "#d3e4f3"
-        _box(axes, x, 1, name, face)
+        draw_box(axes, (x - 0.4, 0.68), (0.8, 0.64), name, 10, facecolor=face, edgecolor="0.6")
         axes.text(x, 1.42, below, ha="center", va="bottom", fontsize=9, color=INK)
         if 0 < x < 7:
-            _arrow(axes, (x - 0.58, 1), (x - 0.42, 1), BLUE)
+            draw_arrow(axes, (x - 0.58, 1), (x - 0.42, 1), BLUE, **free)
     for x, name in ((5, "D\nof layer 1"), (2, "D\nof layer 0")):
-        _box(axes, x, -0.4, name, "#f7d4d4")
-        _arrow(axes, (x - 0.42, -0.3), (x - 1, 0.66), RED)
-    _arrow(axes, (6.5, 0.66), (5.43, -0.3), RED)
-    _arrow(axes, (4.57, -0.5), (2.43, -0.5), RED)
+        draw_box(axes, (x - 0.4, -0.72), (0.8, 0.64), name, 10, facecolor="#f7d4d4", edgecolor="0.6")
+        draw_arrow(axes, (x - 0.42, -0.3), (x - 1, 0.66), RED, **free)
+    draw_arrow(axes, (6.5, 0.66), (5.43, -0.3), RED, **free)
+    draw_arrow(axes, (4.57, -0.5), (2.43, -0.5), RED, **free)
     axes.text(6.4, -0.12, "(4a)", color=RED, ha="center")
     axes.text(3.5, -0.78, "(4b)", color=RED, ha="center")
     for x in (0.9, 3.9):
@@ -131,16 +138,6 @@ def arrays_of_a_step() -> WordedFigure:
         "(4d) and (4c)."
     )
     return figure
-
-
-def _box(axes: Axes, x: float, y: float, name: str, face: str) -> None:
-    style = {"boxstyle": "round,pad=0.02", "facecolor": face, "edgecolor": "0.6"}
-    axes.add_patch(FancyBboxPatch((x - 0.4, y - 0.32), 0.8, 0.64, **style))
-    axes.text(x, y, name, ha="center", va="center", fontsize=10, color="black")
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
-    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "shrinkA": 0, "shrinkB": 0})
 
 
 # ---- costs
@@ -187,7 +184,7 @@ def batch_sizes(by_step: Mapping[int, Sequence[float]], by_time: Mapping[int, Hi
 
 
 def first_costs(rates: np.ndarray, costs: np.ndarray, chosen: float) -> WordedFigure:
-    """Plot the last of the costs (n, columns) of each learning rate; a line for the first, before any training."""
+    """Plot the last of the costs (n, columns) of each learning rate; a line marks the cost before training."""
     figure, (axes,) = row_of_axes(None, 1, 6.0, 3.4)
     before, at_end = float(costs[0, 0]), costs[:, -1]
     falls = at_end < costs[:, 0]
@@ -206,7 +203,7 @@ def first_costs(rates: np.ndarray, costs: np.ndarray, chosen: float) -> WordedFi
 
 
 def under_and_over(histories: Mapping[str, History], stop: int, best: int) -> WordedFigure:
-    """Plot training and held-out costs of two trainings; in the second, where to stop and where it was best."""
+    """Plot training and held-out costs of two trainings; for the second, where to stop and the best epoch."""
     figure, places = row_of_axes(None, 2, 9.0, 3.2, sharey=True)
     said = []
     for axes, (name, history) in zip(places, histories.items(), strict=True):
@@ -229,11 +226,11 @@ def under_and_over(histories: Mapping[str, History], stop: int, best: int) -> Wo
     return figure
 
 
-# ---- what a network says
+# ---- outputs of networks
 
 
 def activations_at_start(layers: Mapping[str, tuple[np.ndarray, Sequence[float]]]) -> WordedFigure:
-    """Histograms of the activations of one layer, for several first weights; the slopes of layers in the titles."""
+    """Plot histograms of a layer's activations for several initial weights, with mean slopes in the titles."""
     figure, places = row_of_axes(None, len(layers), 9.0, 3.2, sharey=True)
     said = []
     for axes, (name, (A, slopes)) in zip(places, layers.items(), strict=True):
@@ -249,7 +246,7 @@ def activations_at_start(layers: Mapping[str, tuple[np.ndarray, Sequence[float]]
 def decision_regions(networks: Mapping[str, Network], points: Any, backend: Calls, words: str) -> WordedFigure:
     """Draw the output of networks with two inputs over the plane, the line where it is ½, and points of a data set.
 
-    `words` say what is to be seen.
+    `words` describe the figure.
     """
     figure, places = row_of_axes(None, len(networks), 9.5, 3.4, sharey=True)
     low, high = float(points.X.min()) - 0.4, float(points.X.max()) + 0.4
@@ -273,7 +270,7 @@ def decision_regions(networks: Mapping[str, Network], points: Any, backend: Call
 
 
 def searches(trials: Mapping[str, Sequence[tuple]], seconds: float) -> WordedFigure:
-    """Plot the trainings (learning rate, neurons, validation cost, …) of each search as dots; the best has a ring."""
+    """Plot the trainings (learning rate, neurons, validation cost, …) of each search; a ring marks the best."""
     figure, places = row_of_axes(None, len(trials), 9.0, 3.3, sharey=True)
     said = []
     for axes, (name, tried) in zip(places, trials.items(), strict=True):

@@ -1,4 +1,4 @@
-"""What notebook 07 draws: confusion matrices, and what a threshold does to them."""
+"""Figures of notebook 07: confusion matrices, and how a threshold changes them."""
 
 import numpy as np
 
@@ -14,6 +14,13 @@ def counts_at(scores: np.ndarray, labels: np.ndarray, threshold: float) -> np.nd
     """The confusion matrix (2, 2) if scores (n,) above the threshold are predicted as class 1."""
     predictions = (np.asarray(scores) > threshold).astype(np.int32)
     return choose("numpy").confusion_matrix(np.asarray(labels).astype(np.int32), predictions, 2)
+
+
+def recall_and_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Recall and precision of class 1, (n, 2), at up to 200 thresholds between the lowest and the highest score."""
+    tried = [counts_at(scores, labels, t) for t in np.unique(np.quantile(scores, np.linspace(0, 1, 200)))]
+    found = [(recall(M)[1], precision(M)[1]) for M in tried if M[:, 1].any()]  # otherwise precision is undefined
+    return np.array(found).reshape(-1, 2)
 
 
 def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.5, title: str = "") -> WordedFigure:
@@ -33,9 +40,7 @@ def plot_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float = 0.
     names = ((f"{tn}\ntrue\nnegative", f"{fp}\nfalse\npositive"), (f"{fn}\nfalse\nnegative", f"{tp}\ntrue\npositive"))
     draw_counts(middle, M, names)
     middle.set(xticks=(0, 1), yticks=(0, 1))
-    tried = [counts_at(scores, labels, t) for t in np.unique(np.quantile(scores, np.linspace(0, 1, 200)))]
-    curve = [(recall(m)[1], precision(m)[1]) for m in tried if m[:, 1].any()]  # otherwise precision is undefined
-    right.plot(*np.array(curve).reshape(-1, 2).T, color="tab:green")
+    right.plot(*recall_and_precision(scores, labels).T, color="tab:green")
     right.plot([recall(M)[1]], [precision(M)[1]], "o", color="black", markersize=8, label=f"F1 {f1(M)[1]:.3f}")
     right.set(xlabel="recall (class 1)", ylabel="precision (class 1)", xlim=(-0.03, 1.03), ylim=(-0.03, 1.05))
     right.legend(frameon=False, fontsize=9, loc="lower left")

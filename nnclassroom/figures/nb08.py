@@ -1,4 +1,4 @@
-"""What notebook 08 draws: what limits the speed of training, and what one thread and one multiprocessor hold."""
+"""Figures of notebook 08: limits on the speed of training, and what a thread and a multiprocessor hold."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,8 +10,10 @@ from matplotlib.ticker import LogLocator
 from nnclassroom.figures import nb08_host_side as host_side
 from nnclassroom.figures.common import (
     Lines,
+    draw_arrow,
     draw_dots,
     draw_lines,
+    drawing,
     ends_in_words,
     figure_with_axes,
     line_style,
@@ -39,7 +41,7 @@ __all__ = [
 
 
 def plot_moved_share(share: float) -> Described:
-    """A step as bars: as it is, with a share of its time ten times as fast, and with that share in no time."""
+    """Plot a step as bars: as it is, with a share of its time ten times as fast, and with that share in no time."""
     figure = Figure(figsize=(8.4, 2.3), layout="constrained")
     axes = figure.subplots()
     cases = {"as it is": 1, "products 10 × as fast": 10, "products in no time": np.inf}
@@ -59,23 +61,21 @@ def plot_moved_share(share: float) -> Described:
 
 
 def plot_there_and_back() -> Described:
-    """One call of dense_forward whose arrays lie in the memory of the CPU."""
-    figure = Figure(figsize=(7.5, 2.5), layout="constrained")
-    axes = figure.subplots()
+    """Draw a call of dense_forward on a GPU with arrays in the memory of the CPU."""
+    figure, (axes,) = drawing(1, 7.5, 2.5)
     box = {"boxstyle": "round,pad=1", "facecolor": "0.93", "edgecolor": "0.5"}
     for x, name in ((0, "memory of the CPU"), (7, "memory of the GPU")):
         axes.text(x + 1.5, 1.5, f"{name}\n\nA  W  b\nZ", ha="center", va="center", fontsize=11, bbox=box)
-    for y, words, ends in ((2.4, "A, W, b: three transfers", (3.3, 6.7)), (0.7, "Z: one transfer", (6.7, 3.3))):
-        axes.annotate("", (ends[1], y), (ends[0], y), arrowprops={"arrowstyle": "-|>", "lw": 2, "color": "tab:red"})
+    for y, words, start, end in ((2.4, "A, W, b: three transfers", 3.3, 6.7), (0.7, "Z: one transfer", 6.7, 3.3)):
+        draw_arrow(axes, (start, y), (end, y), "tab:red", lw=2)
         axes.text(5, y + 0.12, words, ha="center", va="bottom")
     axes.text(5, 1.5, "launch: Z = A Wᵀ + b", ha="center", va="center", color="tab:green")
     axes.set(xlim=(-0.5, 10.5), ylim=(0, 3.2))
-    axes.set_axis_off()
     return Described(figure, "One call of dense_forward: three arrays to the GPU, a launch, one array back.")
 
 
 def plot_room(blocks: Mapping[str, tuple[int, int]], places: int) -> Described:
-    """The places for warps on a multiprocessor; kernel -> (warps of a block, blocks that fit)."""
+    """Draw the places for warps on a multiprocessor for each kernel -> (warps of a block, blocks that fit)."""
     figure, said = Figure(figsize=(8, 2), layout="constrained"), []
     for axes, (name, (warps, fitting)) in zip(figure.subplots(1, len(blocks)), blocks.items(), strict=True):
         for place in range(places):
@@ -89,9 +89,9 @@ def plot_room(blocks: Mapping[str, tuple[int, int]], places: int) -> Described:
 
 
 def plot_sums_of_a_thread() -> Described:
-    """What a thread of tiled and one of tiles_1d read and add to at one k."""
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    for axes, sums, title in zip(figure.subplots(1, 2), (1, 8), ("tiled", "tiles_1d"), strict=True):
+    """Draw what a thread of tiled and one of tiles_1d read and add to at one k."""
+    figure, places = drawing(2, 7, 3.6)
+    for axes, sums, title in zip(places, (1, 8), ("tiled", "tiles_1d"), strict=True):
         _thread(axes, sums, f"{title}: {sums + 1} readings, {sums} product{'s' * (sums > 1)}")
     words = "A thread of tiled reads 2 numbers for 1 product, one of tiles_1d 9 numbers for 8 products."
     return Described(figure, words)
@@ -107,11 +107,10 @@ def _thread(axes: Axes, sums: int, title: str) -> None:
         axes.barh(3, 0.9, left=2.5 + j, height=0.9, color="tab:orange", alpha=1 if j == 2 else 0.2)
     axes.text(6.5, 3.9, "W_tile", ha="center", fontsize=9)
     axes.set_title(title, fontsize=10, pad=14)
-    axes.set_axis_off()
 
 
 def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
-    """Plot Amdahl's law: overall speedup against the speedup of a part, for parts with these shares of the time."""
+    """Plot Amdahl's law, the overall speedup against the speedup of a part, for these shares of the time."""
     figure, axes = figure_with_axes(title, width=6.5, height=4.0)
     faster = np.geomspace(1, 1000, 200)
     said = []
@@ -138,9 +137,9 @@ def plot_bars(
     marks: Mapping[str, float] | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Described:
-    """Plot times in seconds as labelled dots on a logarithmic axis; `marks` are calculated times, as hollow dots.
+    """Plot times in seconds as dots on a logarithmic axis with these limits; `marks` are calculated times, hollow.
 
-    Labels that begin with "nncourse" are orange. `limits` are the lower and upper end of the axis.
+    Dots whose label begins with "nncourse" are orange.
     """
     figure, axes = figure_with_axes("", width=7.0, height=1.2 + 0.36 * len(values))
     figure.suptitle(title, fontsize=10)

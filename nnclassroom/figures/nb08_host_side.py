@@ -1,10 +1,10 @@
 """What CuPy does for you: a training step as a CUDA C++ program with its own host side, part by part.
 
-host_side.show()                            # each part of nb08_host_side.cu, what CuPy does there, and a run
-host_side.run(block=2048)                   # more threads a block than a GPU takes: the program stops with a line
-host_side.run(block=2048, checked=False)    # the same without looking at CUDA's codes
+host_side.show()                            # each part of nb08_host_side.cu, what CuPy does instead, and a run
+host_side.run(block=2048)                   # more threads per block than a GPU allows: the program stops with a message
+host_side.run(block=2048, checked=False)    # the same, ignoring CUDA's error codes
 
-nvcc compiles the program where there is one and a GPU; elsewhere it is emulated on the CPU.
+If there are a GPU and nvcc, nvcc compiles the program; otherwise it is emulated on the CPU.
 """
 
 import re
@@ -28,7 +28,7 @@ SOURCE = CudaSource.read(Path(__file__).with_suffix(".cu"))
 SIZES, BATCH, RATE = (30, 60, 10), 50, 0.5
 MOST_SECONDS = 60
 PART = re.compile(r"^ *// ---- (.+)\n", re.MULTILINE)
-WITH_CUPY = (  # beside the parts of the program, in their order
+WITH_CUPY = (  # for each part of the program, in order
     "CuPy looks at the code of every call, and raises an exception with its name.",
     'The same text, with extern "C" before each: cupy.RawKernel(text, name). NVRTC compiles it while Python '
     "runs, and CuPy keeps the result.",
@@ -48,9 +48,9 @@ WITH_CUPY = (  # beside the parts of the program, in their order
 
 @dataclass(frozen=True)
 class Run:
-    """How the program ended: `status` 0 and the `parameters` after the step, or what it `said`.
+    """The end of a run: `status` 0 and the `parameters` after the step, or the message in `said`.
 
-    `where` says where it ran. `right` compares the parameters with those after the package's own step.
+    `where` names the device. `right`: the parameters equal those after the package's own step. `moved`: they changed.
     """
 
     where: str
@@ -68,9 +68,9 @@ class Run:
         else:
             moved = "they are others" if self.moved else "none of them has moved"
             words = (
-                "✗ It ended with status 0 and said nothing. But W and b are not those of the package's training step: "
+                "✗ It ended with status 0 and said nothing. But W and b are not those of the package's training step"
             )
-            words += moved + "."
+            words += f": {moved}."
         return f"{words}\n  {self.where}"
 
     __repr__ = __str__
@@ -83,7 +83,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Page:
-    """The parts of the program, each with what CuPy does there, and a run."""
+    """The parts of the program, each with what CuPy does instead, and a run."""
 
     parts: tuple[tuple[str, str], ...]  # name, text
     run: Run
@@ -107,7 +107,7 @@ class Page:
 
 
 def show(block: int = 256, checked: bool = True) -> Page:
-    """The program part by part, beside what CuPy does there, and a run of it: see run()."""
+    """The program part by part beside what CuPy does instead, and a run() of it."""
     return Page(parts(), run(block, checked))
 
 
@@ -125,14 +125,15 @@ def why_not_on_gpu() -> str:
 
 
 def run(block: int = 256, checked: bool = True) -> Run:
-    """Compile the program where it is not kept, run it, and compare the result with the package's training step.
+    """Compile the program unless that was done before, run it, and compare the result with the package's training step.
 
-    block: threads of a block. checked: whether the program looks at what CUDA's calls return.
+    block: threads per block. checked: whether the program checks the codes that CUDA's calls return.
     """
     if block < 1:
         raise CourseError(f"wanted at least 1 thread a block, got {block}")
     why_not = why_not_on_gpu()
-    program = program_for(SOURCE, () if checked else ("UNCHECKED",), *_for_gpu(why_not))
+    for_gpu = () if why_not else (True, "-arch=native")
+    program = program_for(SOURCE, () if checked else ("UNCHECKED",), *for_gpu)
     network, X, Y = _problem()
     before = network.flat_parameters.copy()
     sizes = map(str, (BATCH, *SIZES, RATE, block))
@@ -150,11 +151,6 @@ def run(block: int = 256, checked: bool = True) -> Run:
     right = whole and bool(np.allclose(found, network.flat_parameters, rtol=1e-5, atol=1e-6))
     moved = whole and not np.array_equal(found, before)
     return Run(f"{where}; {block} thread{'s' * (block > 1)} a block", done.returncode, said, found, right, moved)
-
-
-def _for_gpu(why_not: str) -> tuple:
-    """The further arguments of program_for."""
-    return () if why_not else (True, "-arch=native")
 
 
 def _problem() -> tuple[Network, np.ndarray, np.ndarray]:

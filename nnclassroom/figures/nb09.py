@@ -1,4 +1,4 @@
-"""What notebook 09 draws, apart from its widget: a running mean, and what optimisers and schedules do."""
+"""Figures of notebook 09: a running mean, and the effect of optimisers and schedules."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ from nnclassroom.figures.images import mosaic
 __all__ = ["Described", "mosaic", "plot_courses", "plot_means", "plot_schedules", "plot_search"]
 
 MARKS = "os^Dv"
-MOST = 3.0  # a higher cost is drawn as this one
+MOST = 3.0  # higher costs are drawn as this one
 
 Searches = Mapping[tuple[str, int], Sequence[float]]  # (optimiser, batch size) -> the cost with each learning rate
 Courses = Mapping[tuple[str, int], np.ndarray]  # (optimiser, batch size) -> costs (seeds, epochs)

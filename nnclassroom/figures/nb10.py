@@ -1,4 +1,4 @@
-"""What notebook 10 draws: images behind filters, what a filter meets, what a block loads, how often a pixel is read."""
+"""Figures of notebook 10: filtered images, what a filter meets, what a block loads, how often a pixel is read."""
 
 from collections.abc import Mapping
 
@@ -7,13 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nnclassroom.figures.common import INK
+from nnclassroom.figures.common import INK, draw_arrow, draw_cell, drawing
 from nnclassroom.figures.described import Described
 from nnclassroom.figures.images import WIDEST, plot_images
 
 __all__ = ["LEFT_EDGES", "plot_channels", "plot_counts", "plot_halo", "plot_images", "plot_slices"]
 
-LEFT_EDGES = np.array([[-1, 0, 1]] * 3)  # a filter for places that are dark on the left and bright on the right
+LEFT_EDGES = np.array([[-1, 0, 1]] * 3)  # a filter for edges from dark on the left to bright on the right
 BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
 
 
@@ -24,7 +24,7 @@ def plot_counts(counts: Mapping[str, np.ndarray], what: str, title: str = "") ->
     places = figure.subplots(1, len(counts), squeeze=False)[0]
     most, said = max(int(np.max(array)) for array in counts.values()), []
     for axes, (name, array) in zip(places, counts.items(), strict=True):
-        axes.imshow(array, cmap="Blues", vmin=0, vmax=2 * most)  # ink can be read on the darkest, on a dark page too
+        axes.imshow(array, cmap="Blues", vmin=0, vmax=2 * most)  # text stays legible, on a dark page too
         for (row, column), count in np.ndenumerate(array):
             axes.text(column, row, f"{count}", ha="center", va="center", fontsize=72 * 2.4 / array.shape[1] * 0.42)
         axes.set_title(name, fontsize=9)
@@ -34,12 +34,11 @@ def plot_counts(counts: Mapping[str, np.ndarray], what: str, title: str = "") ->
 
 
 def plot_halo(image: tuple[int, int], tile: int, k: int, block: tuple[int, int] = (0, 0)) -> Described:
-    """Draw one block's tile of the output, and the pixels of the image that it needs: the tile's own, and its halo.
+    """Draw a block's tile of the output and the pixels of the image that it needs: those of the tile, and its halo.
 
-    The filter is k × k with an odd k, its stride is 1, and zeros around the image keep its size.
+    The filter is k × k with odd k and stride 1, and zeros around the image keep its size.
     """
-    figure = Figure(figsize=(8.0, 4.0), dpi=100, layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = drawing(2, 8.0, 4.0)
     height, width = image
     halo, top, first = k // 2, block[0] * tile, block[1] * tile
     for row in range(-halo, height + halo):
@@ -63,7 +62,6 @@ def plot_halo(image: tuple[int, int], tile: int, k: int, block: tuple[int, int] 
     right.set_title(f"computed by the block: {tile} × {tile} = {tile**2}\npixels of the output", fontsize=9)
     for axes in (left, right):
         axes.set(xlim=(-halo - 0.2, width + halo + 0.2), ylim=(height + halo + 0.2, -halo - 0.2), aspect="equal")
-        axes.set_axis_off()
     words = (
         f"Left the image, of which a block loads {side} × {side} cells: {tile} × {tile} of its own, and around them a "
         f"halo of {halo}; where the halo leaves the image, it holds zeros. Right the {tile} × {tile} pixels of the "
@@ -74,22 +72,20 @@ def plot_halo(image: tuple[int, int], tile: int, k: int, block: tuple[int, int] 
 
 def _cell(axes: Axes, row: int, column: int, face: str, line: str, text: str = "") -> None:
     shade = "none" if face == "white" else (face, 0.45)
-    axes.add_patch(Rectangle((column, row), 1, 1, facecolor=shade, edgecolor="0.5", linewidth=0.7, linestyle=line))
-    axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8)
+    draw_cell(axes, column, row, text, 8, facecolor=shade, edgecolor="0.5", linewidth=0.7, linestyle=line)
 
 
 def plot_slices(image: np.ndarray, k: int, before: int, after: int) -> Described:
-    """Draw the padded image once for each weight of a k × k filter; blue are the pixels that this weight meets."""
+    """Draw the padded image once for each weight of a k × k filter, the pixels that the weight meets in blue."""
     padded, (high, wide) = np.pad(image, (before, after)), (side + before + after - k + 1 for side in image.shape)
-    figure = Figure(figsize=(WIDEST, WIDEST / k**2 + 0.5), dpi=100, layout="constrained")
-    for axes, (i, j) in zip(figure.subplots(1, k * k), np.ndindex(k, k), strict=True):
+    figure, places = drawing(k * k, WIDEST, WIDEST / k**2 + 0.5)
+    for axes, (i, j) in zip(places, np.ndindex(k, k), strict=True):
         for (row, column), pixel in np.ndenumerate(padded):
             met = i <= row < i + high and j <= column < j + wide
             outside = not (before <= row < before + len(image) and before <= column < before + image.shape[1])
             _cell(axes, row, column, BLUE if met else "white", ":" if outside else "-", f"{pixel:g}")
         axes.set_title(f"weight ({i}, {j})\nP[{i}:{i + high}, {j}:{j + wide}]", fontsize=9)
         axes.set(xlim=(-0.1, padded.shape[1] + 0.1), ylim=(padded.shape[0] + 0.1, -0.1), aspect="equal")
-        axes.set_axis_off()
     words = (
         f"The padded image {k * k} times. Weight (i, j) meets {high} rows from row i on, and {wide} columns from "
         "column j on."
@@ -98,7 +94,7 @@ def plot_slices(image: np.ndarray, k: int, before: int, after: int) -> Described
 
 
 def plot_channels(c_in: int, c_out: int, k: int) -> Described:
-    """Draw the channels of an image, the filters, each with a sheet for every channel, and the output's channels."""
+    """Draw the channels of an image, the filters with a sheet for each channel, and the channels of the output."""
     figure = Figure(figsize=(8.0, 1.1 + 0.85 * c_out), dpi=100)
     axes = figure.add_axes((0, 0, 1, 1))
     middle = (c_out - 1) * 1.6 / 2
@@ -107,7 +103,7 @@ def plot_channels(c_in: int, c_out: int, k: int) -> Described:
     for o in range(c_out):
         y = (c_out - 1 - o) * 1.6
         _sheets(axes, 4.6, y + 0.5, 0.8, c_in, f"C{o + 1}", k)
-        axes.annotate("", (7.9, y + 0.9), (6.3, y + 0.9), arrowprops={"arrowstyle": "-|>", "color": INK})
+        draw_arrow(axes, (6.3, y + 0.9), (7.9, y + 0.9), INK)
         axes.text(7.1, y + 1.0, "Σ + b", ha="center", fontsize=8)
         _sheets(axes, 8.1, y + 0.2, 1.3, 1, f"C{o + 1}")
     axes.text(5.2, c_out * 1.6 + 0.25, f"{c_out} filters: each {c_in} × {k} × {k} weights", ha="center", fontsize=9)

@@ -1,13 +1,14 @@
-"""What notebook 11 draws of the digits CNN: the way back, digits read wrongly, a table of implementations.
+"""Figures and tables of notebook 11 on the digits CNN: backpropagation, misread digits, implementations.
 
 epochs(network, X, Y, backend)     trains epoch after epoch, and yields the seconds of each
-PROJECT                            the digits CNN project's own results
-recorded()                         ours, from benchmarks/results
+PROJECT                            results of the digits CNN project
+recorded()                         our results, from benchmarks/results
 """
 
 import statistics
 import time
 from collections.abc import Collection, Iterator, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from nnclassroom.figures import overheads
-from nnclassroom.figures.common import figure_with_axes, plot_confusion, with_title
+from nnclassroom.figures.common import draw_cell, figure_with_axes, plot_confusion, with_title
 from nnclassroom.figures.described import Described, WordedFigure
 from nnclassroom.figures.images import plot_images
 from nnclassroom.formats import duration
@@ -42,16 +43,16 @@ __all__ = [
     "table",
 ]
 
-SAMPLES, BATCH = 50_000, 32  # of an epoch, and of a step
+SAMPLES, BATCH = 50_000, 32  # samples of an epoch and of a step
 STEPS = -(-SAMPLES // BATCH)
 BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"
-NARROWEST = 4  # cells, so that there is room for a title
+NARROWEST = 4  # cells, to leave room for a title
 Place = tuple[int, int]  # row, column
-NAMES = ("digits CNN", "image1x28x28")  # what benchmarks call it
+NAMES = ("digits CNN", "image1x28x28")  # of the network in benchmarks
 
 
 class Row(NamedTuple):
-    """One implementation: an epoch's seconds, and the test accuracy after one epoch where it is known."""
+    """One implementation: the seconds of an epoch, and the test accuracy after one epoch if known."""
 
     name: str
     where: str
@@ -70,17 +71,16 @@ PROJECT = (
 def epochs(
     network: Network, X: np.ndarray, Y: np.ndarray, backend: Backend, rate: float = 0.001, seed: int = 1
 ) -> Iterator[float]:
-    """Train by the backend's kernel for fused epochs with Adam, in batches of BATCH; yields the seconds of each epoch.
+    """Train with the backend's fused epoch with Adam, in batches of BATCH; yields the seconds of each epoch.
 
-    `network` is changed after each. Unlike `train`, it computes no cost: for this network that takes longer than an
-    epoch. As there, the order of the samples depends on the seed and the epoch; before the first, all is compiled.
+    `network` is changed after each epoch. Unlike `train`, it computes no cost, which would take longer than an epoch.
+    As in `train`, the order of the samples depends on the seed and the epoch. Kernels are compiled before the first.
     """
     there, X, Y = network.on(backend), backend.to_device(X), backend.to_device(Y)
     state = [backend.to_device(np.zeros_like(network.flat_parameters)) for _ in range(2)]
     kernel = _fitting(backend.epochs["convolutional_adam_epoch"], there, X[: 64 * BATCH], Y[: 64 * BATCH], rate)
-    number, steps = 0, 0
-    while True:
-        number += 1
+    steps = 0
+    for number in count(1):
         order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
         rows, targets = X[order], Y[order]
         devices.synchronise(backend.device)
@@ -94,10 +94,10 @@ def epochs(
 
 
 def _fitting(kernel: Kernel, network: Network, X, Y, rate: float) -> Kernel:
-    """The kernel, or the one that takes its place where it does not fit on the chip; tried on copies."""
+    """The kernel, or its replacement if it does not fit on the chip; tried on copies."""
     while True:
-        vectors = [network.flat_parameters.copy() for _ in range(3)]
-        vectors[1][...] = vectors[2][...] = 0
+        parameters = network.flat_parameters
+        vectors = parameters.copy(), parameters * 0, parameters * 0
         try:
             kernel(*vectors, network.architecture, X, Y, BATCH, rate, 0, *ADAM.values())
             return kernel
@@ -108,7 +108,7 @@ def _fitting(kernel: Kernel, network: Network, X, Y, rate: float) -> Kernel:
 
 
 def recorded() -> list[Row]:
-    """What the benchmarks recorded of it, on CPU and GPU; [] where nothing is."""
+    """The results that benchmarks recorded on CPU and GPU; [] if there are none."""
     rows = []
     cpu = overheads.recorded("cpu")
     for title, contenders in cpu.get("seconds", {}).items():
@@ -125,7 +125,7 @@ def recorded() -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as text, slowest first; each with its speed as a multiple of that of the project's NumPy."""
+    """The rows as text, slowest first, each with its speedup over the project's NumPy version."""
     lines = [f"{'':24} {'an epoch':>10} {'a step':>8} {'speed':>9} {'right':>6}  where"]
     for row in sorted(rows, key=lambda row: -row.seconds):
         right = f"{row.accuracy:.1%}" if row.accuracy else ""
@@ -137,14 +137,14 @@ def table(rows: list[Row]) -> str:
 
 
 def _long(seconds: float) -> str:
-    """A time; from a minute on in hours and minutes."""
+    """A time, from a minute on in hours and minutes."""
     if seconds < 60:
         return duration(seconds)
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
 
 
-# ---- the way back through pooling and convolution: what meets what
+# ---- backpropagation through pooling and convolution
 
 
 def plot_pool(A: np.ndarray, size: int) -> Described:
@@ -162,7 +162,7 @@ def plot_pool(A: np.ndarray, size: int) -> Described:
 
 
 def plot_weight(A: np.ndarray, D: np.ndarray, k: int, i: int, j: int) -> Described:
-    """Draw the pixels that weight (i, j) of a k × k filter meets on its way over an image, and the deltas (h, w)."""
+    """Draw the pixels of an image that weight (i, j) of a k × k filter meets, and the deltas (h, w)."""
     h, w = D.shape
     figure, (left, middle, right) = _row([k, A.shape[1], w], max(A.shape))
     _cells(left, np.full((k, k), ""), f"one weight: w[{i}, {j}]", {RED: {(i, j)}})
@@ -183,7 +183,7 @@ def _rows(numbers: np.ndarray) -> str:
 
 
 def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
-    """Draw the windows of k × k pixels, with stride 1, that hold the pixel; each with the filter's weights on it."""
+    """Draw the windows of k × k pixels, with stride 1, that hold the pixel, with the filter's weights on them."""
     tops = range(max(0, row - k + 1), min(row, A.shape[0] - k) + 1)
     lefts = range(max(0, column - k + 1), min(column, A.shape[1] - k) + 1)
     windows = [(y, x) for y in tops for x in lefts]
@@ -204,41 +204,36 @@ def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
 
 
 def _row(widths: list[int], height: int) -> tuple[Figure, list[Axes]]:
-    """A figure with a grid beside the other; `widths` and `height` in cells."""
+    """A figure with grids side by side; `widths` and `height` in cells."""
     widths = [max(NARROWEST, width) for width in widths]
-    figure = Figure(figsize=(0.42 * sum(widths) + 0.5 * len(widths), 0.42 * height + 0.4), dpi=100)
-    figure.set_layout_engine("constrained")
+    size = 0.42 * sum(widths) + 0.5 * len(widths), 0.42 * height + 0.4
+    figure = Figure(figsize=size, dpi=100, layout="constrained")
     return figure, list(figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0])
 
 
 def _cells(axes: Axes, values: np.ndarray, title: str, colours: dict[str, Collection[Place]]) -> None:
-    """Draw a grid with a number or a text in each cell; `colours` of some cells."""
+    """Draw a grid with a number or a text in each cell; `colours` -> the cells that have this colour."""
     for (row, column), value in np.ndenumerate(values):
         face = next(((colour, 0.4) for colour, cells in colours.items() if (row, column) in cells), "none")
-        axes.add_patch(Rectangle((column, row), 1, 1, facecolor=face, edgecolor="0.6", linewidth=0.7))
         text = value if isinstance(value, str) else f"{value:g}".replace("-", "−")
-        axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=10)
+        draw_cell(axes, column, row, text, facecolor=face, edgecolor="0.6", linewidth=0.7)
     axes.set_title(title, fontsize=9, loc="left")
     axes.set(xlim=(-0.1, max(NARROWEST, values.shape[1]) + 0.1), ylim=(values.shape[0] + 0.1, -0.1), aspect="equal")
     axes.set_axis_off()
 
 
 def _frame(axes: Axes, corner: Place, high: int, colour: str, wide: int = 0) -> None:
-    """Draw a frame around `high` rows and `wide` columns, as many as rows unless given."""
+    """Draw a frame around `high` rows and `wide` columns; a square unless `wide` is given."""
     row, column = corner
     axes.add_patch(Rectangle((column, row), wide or high, high, fill=False, edgecolor=colour, linewidth=2.2))
 
 
-# ---- how it learns
-
-
 def plot_misread(shares: Sequence[float], epochs: Sequence[int], title: str = "") -> WordedFigure:
-    """Plot the shares of the test digits that are read wrongly after some epochs, in percent, from 0 up."""
+    """Plot the share of test digits that are read wrongly after these epochs, in percent."""
     figure, axes = figure_with_axes(title)
     axes.plot(epochs, 100 * np.asarray(shares), "o-")
     axes.set(xlabel="epoch", ylabel="test digits read wrongly, %", xticks=epochs)
     axes.set_ylim(bottom=0, top=110 * max(*shares, 1e-3))
-    axes.grid(alpha=0.3)
     told = ", ".join(f"{share:.1%}" for share in shares)
     figure.words = with_title(title, f"Test digits read wrongly after epochs {', '.join(map(str, epochs))}: {told}.")
     return figure

@@ -1,10 +1,11 @@
-"""What notebook 12 draws and shows of exchanges: letters, the ring in pictures, timelines, recorded times."""
+"""Figures and texts of notebook 12 on exchanges: letters, the ring, timelines, recorded times."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
@@ -31,8 +32,8 @@ __all__ = [
     "recorded_epochs",
 ]
 
-MOST_RANKS = 8  # of a picture
-SHADES = ("#d6e6f5", "#1f77b4")  # of a chunk that holds one rank's numbers, and all but the last rank's
+MOST_RANKS = 8  # of a ring that is drawn
+SHADES = to_rgb("#d6e6f5"), to_rgb("#1f77b4")  # of a chunk with the numbers of one rank, and of all ranks but one
 WHOLE = "tab:green"
 
 
@@ -40,7 +41,7 @@ WHOLE = "tab:green"
 
 
 def letters(messages: Sequence[Message]) -> str:
-    """Each message in a line: who sends how much to whom, when it leaves and arrives."""
+    """A line for each message: sender, receiver, size, times of departure and arrival."""
     lines = []
     for message in sorted(messages, key=lambda each: each.begin):
         when = f"leaves at {message.begin:g} s, is there at {message.arrival:g} s"
@@ -52,7 +53,7 @@ def letters(messages: Sequence[Message]) -> str:
 
 
 class _Watched:
-    """A member's group that keeps what the member's vector is before each letter comes, and where it sends from."""
+    """A member's group that records the member's vector before each message arrives, and the chunks that it sends."""
 
     def __init__(self, group: SimulatedGroup, vector: np.ndarray):
         self.group, self.vector = group, vector
@@ -72,10 +73,10 @@ class _Watched:
 
 
 def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[tuple[np.ndarray, int]]], int]:
-    """For each rank what its chunks hold before each letter, and at the end; and which chunk it sends then, or −1.
+    """For each rank its chunks before each message and at the end, with the chunk that it sends then, or −1.
 
-    Every chunk is one number here, and rank r's are all 2^r: so the sum says who is in it. The second result is whom
-    rank 0 sends to.
+    A chunk is one number, which is 2^r for rank r: so a sum shows which ranks contributed. The second result is the
+    rank to which rank 0 sends.
     """
 
     def part(group: SimulatedGroup) -> tuple[list[tuple[np.ndarray, int]], int]:
@@ -89,16 +90,16 @@ def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[tuple[
 
 
 def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: str = "") -> Described:
-    """The steps of a ring, the course's unless another is given: for each rank its chunks, and who is in them."""
+    """Draw the steps of a ring, by default the course's: for each rank its chunks and which ranks contributed."""
     if not 2 <= size <= MOST_RANKS:
         raise CourseError(f"wanted from 2 to {MOST_RANKS} ranks for the picture of a ring; got {size}")
     states, first = ring_states(kernel or find("all_reduce")["ring"], size)
     steps = len(states[0])
     if steps != 2 * size - 1 or any(len(each) != steps for each in states):
         raise CourseError(f"wanted a ring, in which each of {size} ranks sends {2 * size - 2} times")
-    columns = (steps + 1) // 2 if size > 3 else steps
-    figure = Figure(figsize=(10.0, 0.75 + 2 * (0.55 + 0.33 * size) / (1 if size > 3 else 2)), dpi=100)
-    rows = -(-steps // columns)
+    rows = 2 if size > 3 else 1
+    columns = -(-steps // rows)
+    figure = Figure(figsize=(10.0, 0.75 + rows * (0.55 + 0.33 * size)), dpi=100)
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     figure.subplots_adjust(left=0.07, right=0.99, top=0.84, bottom=0.1, hspace=0.42, wspace=0.08)
     figure.suptitle(title, fontsize=11)
@@ -125,12 +126,10 @@ def _chunk(axes: Any, column: int, row: int, value: int, size: int, is_sent: boo
     ranks = [rank for rank in range(size) if value >> rank & 1]
     whole = len(ranks) == size
     share = (len(ranks) - 1) / max(size - 2, 1)
-    light, dark = (np.array([int(shade[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for shade in SHADES)
+    light, dark = map(np.array, SHADES)
     colour = WHOLE if whole else tuple(light + share * (dark - light))
-    axes.add_patch(Rectangle((column + 0.05, row + 0.08), 0.9, 0.84, facecolor=colour, edgecolor="none"))
-    if is_sent:
-        frame = {"facecolor": "none", "edgecolor": "tab:red", "linewidth": 2}
-        axes.add_patch(Rectangle((column + 0.05, row + 0.08), 0.9, 0.84, **frame))
+    frame = {"edgecolor": "tab:red", "linewidth": 2} if is_sent else {"edgecolor": "none"}
+    axes.add_patch(Rectangle((column + 0.05, row + 0.08), 0.9, 0.84, facecolor=colour, **frame))
     ink = "white" if whole or share > 0.5 else "black"
     words = "".join(map(str, ranks))
     axes.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=8 if size < 6 else 6, color=ink)
@@ -148,7 +147,7 @@ def _told(states: Sequence[Sequence[tuple[np.ndarray, int]]], size: int) -> Iter
 
 
 def peer_text(*names: str) -> str:
-    """Some functions of kernels/peer/all_reduce.cu, as they stand there, without the comments above them."""
+    """The text of these functions of kernels/peer/all_reduce.cu, without the comments above them."""
     parts = [re.sub(r"^(?://.*\n)+", "", part) for part in all_reduce.source(2).text.split("\n\n")]
     found = {match[1]: part for part in parts if (match := re.search(r"void (?:__launch\S+\s+)?(\w+)\(", part))}
     for name in names:
@@ -157,23 +156,22 @@ def peer_text(*names: str) -> str:
 
 
 def emulated_all_reduce(devices: int = 4, n: int = 100, way: str = "flags") -> str:
-    """Run the kernel of all_reduce.cu on the CPU emulator, and say what came of it; or why that cannot be."""
+    """Run the kernel of all_reduce.cu on the CPU emulator, and return the result in words."""
     if reason := emulate.why_not():
         return f"The emulator cannot run here: {reason}"
     vectors = list(np.random.default_rng(0).standard_normal((devices, n), dtype=np.float32))
     (reference,) = all_reduce.after_rounds(vectors, 1)[:1]
     all_reduce.Simulated(devices).all_reduce(vectors, way)
     same = all((vector == reference).all() for vector in vectors)
-    return (
-        f"{way}, {devices} devices, {n} numbers: {'the right sum, and the same bits everywhere' if same else 'wrong'}"
-    )
+    found = "the right sum, and the same bits everywhere" if same else "wrong"
+    return f"{way}, {devices} devices, {n} numbers: {found}"
 
 
 # ---- recorded times
 
 
 def recorded_all_reduce() -> str:
-    """The times of the sum over GPUs, as recorded, with machine and date; one line where there are none."""
+    """The recorded times of the sum over GPUs, with machine and date; one line if there are none."""
     found = overheads.recorded("all_reduce")
     if not found:
         return "The sum over several GPUs: not recorded yet."
@@ -186,7 +184,7 @@ def recorded_all_reduce() -> str:
 
 
 def _table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each contender, its α and β fitted to its times."""
+    """A line for each contender, with α and β fitted to its times."""
     sizes = sorted({record["n"] for record in records})
     contenders = list(dict.fromkeys(record["contender"] for record in records))
     width = 1 + max(len(in_words(contender)) for contender in contenders)
@@ -202,18 +200,17 @@ def _table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def recorded_epochs() -> str:
-    """A step of one GPU and of several that share each batch, as recorded, with machine and date.
+    """Recorded times of a step on one GPU and on several that share each batch, with machine and date.
 
-    Steps are graphs of kernels; one GPU has the fused epoch in one kernel too, where that fits.
+    Steps are graphs of kernels; for one GPU also the fused epoch in one kernel, if it fits.
     """
     found = overheads.recorded("data_parallel")
     if not found:
         return "Epochs on several GPUs: not recorded yet."
     steps: dict[int, dict[str, float]] = {}
     for each in sorted(found["records"], key=lambda each: (each["devices"], each["contender"] == "one_kernel")):
-        name = (
-            f"{each['devices']} GPU{'s' * (each['devices'] > 1)}{', one kernel' * (each['contender'] == 'one_kernel')}"
-        )
+        count = f"{each['devices']} GPU{'s' * (each['devices'] > 1)}"
+        name = f"{count}, one kernel" if each["contender"] == "one_kernel" else count
         steps.setdefault(each["batch"], {})[name] = each["seconds_a_step"]
     names = list(dict.fromkeys(name for times in steps.values() for name in times))
     lines = [
@@ -221,18 +218,16 @@ def recorded_epochs() -> str:
         f"{'rows of a batch':16}" + "".join(f"{name:>{len(name) + 3}}" for name in names),
     ]
     for batch, times in sorted(steps.items()):
-        cells = (f"{1e6 * times[name]:.0f}" if name in times else "–" for name in names)
-        lines.append(
-            f"{batch:<16,}" + "".join(f"{cell:>{len(name) + 3}}" for name, cell in zip(names, cells, strict=True))
-        )
+        cells = {name: f"{1e6 * times[name]:.0f}" if name in times else "–" for name in names}
+        lines.append(f"{batch:<16,}" + "".join(f"{cell:>{len(name) + 3}}" for name, cell in cells.items()))
     return "\n".join(lines)
 
 
-# ---- who did what, and when: a row for each member of a group, a bar for each piece of work
+# ---- timelines: a row for each member of a group, a bar for each piece of work
 
 
 class Style(NamedTuple):
-    """Colour and hatch of a bar, the colour of a number in it, and what the legend says."""
+    """Colour and hatch of a bar, the colour of the number in it, and the label in the legend."""
 
     colour: str
     hatch: str
@@ -250,19 +245,19 @@ STYLES = {
     "exchange": Style("tab:purple", "////", "", label="exchanges"),
     "wait": Style("0.93", "", "", label="waits"),
 }
-NUMBERED = {"forward": "{}", "backward": "{}", "send": "→{}", "receive": "←{}"}  # what stands in a bar
+NUMBERED = {"forward": "{}", "backward": "{}", "send": "→{}", "receive": "←{}"}  # texts in bars
 VERBS = {"works": WORK, "exchanges": ("send", "receive", "exchange"), "waits": ("wait",)}
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
-NARROW = 0.02  # of the width: a bar that is narrower holds no number
+NARROW = 0.02  # share of the width below which a bar has no number
 
 
 def plot_gantt(
     spans: Sequence[Span], title: str = "", names: Mapping[int, str] | None = None, until: float | None = None
 ) -> Described:
-    """Plot what the members of a group did, from the first start on. `names` are the rows' where "rank 0" will not do.
+    """Plot the work of the members of a group over time. `names` replace "rank 0" and so on.
 
-    Bars of forward and backward hold the number of their micro-batch, those of send and receive the other's rank. With
-    `until`, only so many seconds are shown.
+    Bars of forward and backward hold the number of their micro-batch, those of send and receive the other rank. Only
+    the first `until` seconds are shown, if given.
     """
     if not spans:
         raise CourseError("wanted the spans of a timeline, at least one; got none")
@@ -297,7 +292,7 @@ def plot_gantt(
 
 
 def _in_words(spans: Sequence[Span], rows: Mapping[int, str], seconds: float) -> str:
-    """How long it all took, and what share of it each row worked, exchanged and waited."""
+    """The total time, and the shares of it that each row worked, exchanged and waited."""
     said = []
     for rank, name in rows.items():
         shares = []

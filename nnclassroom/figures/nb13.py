@@ -1,6 +1,6 @@
-"""What notebook 13 measures and draws.
+"""Measurements and figures of notebook 13.
 
-Where MPI is missing, times of several processes are simulated from those of one, and say so: `source` does.
+Without MPI, times of several processes are simulated from those of one; `source` says so.
 """
 
 import statistics
@@ -12,10 +12,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from nnclassroom.figures.common import plain_numbers
+from nnclassroom.figures.common import Lines, figure_with_axes, line_style, plain_numbers, row_of_axes
 from nnclassroom.figures.described import Described
 from nnclassroom.formats import duration
 from nncourse import device as devices
@@ -46,18 +44,18 @@ __all__ = [
     "why_no_processes",
 ]
 
-LOADS_MPI = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"  # and starts nothing
-MADE_UP = Link(5e-6, 4e9)  # between two processes, where MPI is missing
+LOADS_MPI = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"  # without MPI_Init
+MADE_UP = Link(5e-6, 4e9)  # between two processes, if there is no MPI
 GRADIENT = 4 * make_network(list(scaling.SIZES)).flat_parameters.size  # bytes
 EXAMPLE = 2.5, 1.0, 0.5  # seconds of training between two validations, of a validation, and between two peaks
 WATTS = 150.0, 120.0, 95.0  # at a peak of training, between peaks, in validation
 
-Runs = dict[int, list[float]]  # batch -> seconds of a step, a number for each round
+Runs = dict[int, list[float]]  # batch -> seconds of a step in each round
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Seconds of a step by batch size: one process alone, all together, and what of this went into the exchange."""
+    """Seconds of a step by batch size: one process alone, all together, and their exchange."""
 
     alone: Runs
     together: Runs
@@ -68,7 +66,7 @@ class Steps:
 
 
 def why_no_processes() -> str:
-    """Why there cannot be several processes here; "" if there can."""
+    """Why several processes cannot run here; "" if they can."""
     try:
         start.refuse_without_mpi()
         start.find_mpiexec()
@@ -81,13 +79,13 @@ def why_no_processes() -> str:
 
 @cache
 def _import_error(text: str) -> str:
-    """What Python says at the end when it runs this; "" if all is well. In a process of its own: MPI stays there."""
+    """The last line of Python's error output for this text, run in a process of its own; "" without an error."""
     tried = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     return (tried.stderr.strip().splitlines() or ["no reason given"])[-1] if tried.returncode else ""
 
 
 def measure_steps(alone: Sequence[int], together_: Sequence[int], processes: int = 2, **options: Any) -> Steps:
-    """Steps of 784-192-10 by one process and by several, in turns: scaling.steps()."""
+    """Steps of 784-192-10 by one process and by several, alternately: scaling.steps()."""
     if why := why_no_processes():
         parts = {batch: max(1, batch // processes) for batch in together_}
         found = _numbered(scaling.alone_here(sorted({*alone, *parts.values()}), **options))
@@ -103,14 +101,14 @@ def measure_steps(alone: Sequence[int], together_: Sequence[int], processes: int
 
 
 def measure_messages(sizes: Sequence[int], **options: Any) -> tuple[Runs, str]:
-    """Seconds of a message by its bytes, and where they come from."""
+    """Seconds of a message by its bytes, and the source of these numbers."""
     if why := why_no_processes():
         return {size: [MADE_UP.seconds(size)] for size in sizes}, f"made up: {why}"
     return _numbered(together(scaling.messages, 2, sizes=list(sizes), **options)[0]), "measured here"
 
 
 def measure_shares(batch: int, tried: Sequence[float], **options: Any) -> dict[str, Any] | None:
-    """Steps of two unequal devices with several shares: scaling.shares(). None, and a line, where MPI is missing."""
+    """Steps of two unequal devices with several shares: scaling.shares(). Without MPI None, and a printed line."""
     if why := why_no_processes():
         print(f"not measured: {why}")
         return None
@@ -128,13 +126,13 @@ def medians(runs: Runs) -> dict[int, float]:
 
 
 def fit_steps(runs: Runs) -> Link:
-    """A step of so many rows takes `latency` + rows / `bandwidth` seconds: its fixed cost, and rows a second."""
+    """Fit seconds of a step = `latency` + rows / `bandwidth`: its fixed cost, and rows per second."""
     middle = medians(runs)
     return fit_link(list(middle), list(middle.values()))
 
 
 def own_energy(work: Callable[[], object], least: float = energy.LEAST) -> list[str]:
-    """Lines on the energy of one call of work(), idle power told beside, and on devices without a counter."""
+    """Lines on the energy of one call of work(), on idle power, and on devices without a counter."""
     meters, missing = energy.meters_here()
     if not meters:
         return missing
@@ -143,11 +141,11 @@ def own_energy(work: Callable[[], object], least: float = energy.LEAST) -> list[
     return [*said, f"EDP {energy.edp(found):.3g} J s; the mean of {calls} calls", *missing]
 
 
-# ---- an example of power over time, made up
+# ---- a made-up example of power over time
 
 
 def example_power(seconds: Sequence[float]) -> np.ndarray:
-    """Watts of a made-up GPU at these times: epochs of 3.5 s, of which the last second is validation."""
+    """Watts of a made-up GPU at these times: epochs of 3.5 s whose last second is validation."""
     training, validation, peak = EXAMPLE
     t = np.asarray(seconds, float) % (training + validation)
     at_peak = t % peak < peak / 2
@@ -155,7 +153,7 @@ def example_power(seconds: Sequence[float]) -> np.ndarray:
 
 
 def example_joules(seconds: float) -> float:
-    """Its energy from the start on, exactly."""
+    """The exact energy of the made-up GPU from the start to this time."""
     training, validation, peak = EXAMPLE
     epochs, rest = divmod(seconds, training + validation)
     mean = (WATTS[0] + WATTS[1]) / 2
@@ -169,8 +167,8 @@ def example_joules(seconds: float) -> float:
 
 
 def plot_runs(runs: Mapping[str, Sequence[float]], title: str = "") -> Described:
-    """A row for each kind of run: a dot for each run, a bar at the median."""
-    figure, axes = _figure(title, 8.0, 1.3 + 0.45 * len(runs))
+    """Plot a row for each kind of run: a dot for each run, a bar at the median."""
+    figure, axes = figure_with_axes(title, 8.0, 1.3 + 0.45 * len(runs))
     said = []
     for place, (label, seconds) in enumerate(runs.items()):
         times, middle = np.asarray(seconds) * 1e3, statistics.median(seconds) * 1e3
@@ -184,25 +182,17 @@ def plot_runs(runs: Mapping[str, Sequence[float]], title: str = "") -> Described
 
 
 def plot_steps(steps: Steps, title: str = "") -> Described:
-    """Speedups over the batch, strong and weak, with the range of the rounds; and what a step of all consists of."""
-    figure = Figure(figsize=(9.4, 3.6), dpi=100, layout="constrained")
-    figure.suptitle(title, fontsize=11)
-    left, right = figure.subplots(1, 2)
+    """Plot strong and weak speedups over the batch, with the range of the rounds; and the parts of a step of all."""
+    figure, (left, right) = row_of_axes(title, 2, 9.4)
     count, said = steps.processes, []
-    strong = {batch: (steps.alone[batch], steps.together[batch], 1) for batch in steps.alone if batch in steps.together}
-    weak = {
-        batch: (steps.alone[batch], steps.together[count * batch], count)
-        for batch in steps.alone
-        if count * batch in steps.together
-    }
-    for label, found, style in (("strong: the batch is shared", strong, "o-"), ("weak: a batch for each", weak, "s--")):
-        S = {
-            batch: times * statistics.median(one) / statistics.median(all_)
-            for batch, (one, all_, times) in found.items()
-        }
-        ranges = [sorted(times * a / b for a, b in zip(one, all_, strict=True)) for one, all_, times in found.values()]
-        below = [max(0.0, value - each[0]) for value, each in zip(S.values(), ranges, strict=True)]
-        above = [max(0.0, each[-1] - value) for value, each in zip(S.values(), ranges, strict=True)]
+    for label, times, style in (("strong: the batch is shared", 1, "o-"), ("weak: a batch for each", count, "s--")):
+        S, below, above = {}, [], []
+        for batch, one in steps.alone.items():
+            if all_ := steps.together.get(times * batch):
+                S[batch] = times * statistics.median(one) / statistics.median(all_)
+                rounds = [times * a / b for a, b in zip(one, all_, strict=True)]
+                below.append(max(0.0, S[batch] - min(rounds)))
+                above.append(max(0.0, max(rounds) - S[batch]))
         left.errorbar(list(S), list(S.values()), [below, above], fmt=style, capsize=4, label=label)
         said.append(f"{label}: " + ", ".join(f"{value:.2f} at {batch}" for batch, value in S.items()))
     left.axhline(count, color="0.7", linewidth=3, label="ideal")
@@ -221,21 +211,20 @@ def plot_steps(steps: Steps, title: str = "") -> Described:
     right.set_xticks(places, [str(batch) for batch in batches])
     right.set(xlabel="batch of all processes together, samples", ylabel="part of a step", ylim=(0, 1.12))
     for axes in (left, right):
+        axes.set_axisbelow(True)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False, fontsize=8)
-    if steps.simulated:
-        for axes in (left, right):
+        if steps.simulated:
             axes.text(0.98, 0.03, "simulated", transform=axes.transAxes, ha="right", color="0.3", fontsize=14)
     left.set_xscale("log", base=2)
     left.set_xticks(list(steps.alone))
-    _plain((left, right))
     plain_numbers(left.xaxis)
     share = ", ".join(f"{part:.0%} at {batch}" for batch, part in zip(batches, exchange / whole, strict=True))
     return Described(figure, f"Speedups. {'. '.join(said)}. Share of the exchange in a step: {share}.")
 
 
 def plot_messages(runs: Runs, link: Link, title: str = "") -> Described:
-    """The time of a message over its bytes: the shortest and all rounds, and the fitted line."""
-    figure, axes = _figure(title, 7.0, 3.6)
+    """Plot the time of a message over its bytes: the shortest and all rounds, and the fitted line."""
+    figure, axes = figure_with_axes(title, 7.0, 3.6)
     sizes = list(runs)
     for number in range(max(map(len, runs.values()))):
         axes.plot(
@@ -258,8 +247,9 @@ def link_in_words(link: Link) -> str:
 def plot_power(
     t: Sequence[float], P: np.ndarray, title: str = "", names: Sequence[str] = ("GPU 0", "GPU 1")
 ) -> Described:
-    """Readings of power over time, a line of trapezia for each device; the area below is the energy."""
-    figure, axes = _figure(title, 8.0, 3.2)
+    """Plot readings of power over time, a line for each device; the area below it is the energy."""
+    figure, axes = figure_with_axes(title, 8.0, 3.2)
+    axes.set_axisbelow(True)
     said = []
     for number, row in enumerate(np.atleast_2d(P)):
         style = {"color": f"C{number}", "linestyle": ("-", "--")[number % 2]}
@@ -271,29 +261,16 @@ def plot_power(
     return Described(figure, f"{len(t)} readings of power over {t[-1] - t[0]:g} s: {'; '.join(said)}.")
 
 
-def plot_lines(
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    xlabel: str,
-    ylabel: str,
-    title: str = "",
-    xscale: str = "log",
-    yscale: str = "linear",
-    simulated: bool = False,
-) -> Described:
-    """Lines over numbers such as devices or intervals; `simulated` puts that word into the figure."""
-    figure, axes = _figure(title, 7.5, 3.8)
+def plot_lines(lines: Lines, xlabel: str, ylabel: str, title: str = "", simulated: bool = False) -> Described:
+    """Plot lines over a logarithmic x axis; `simulated` writes that word into the figure."""
+    figure, axes = figure_with_axes(title, 7.5, 3.8)
     said = []
     for number, (label, (x, y)) in enumerate(lines.items()):
-        style = {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
-        axes.plot(x, y, label=label, markersize=5, **style)
+        axes.plot(x, y, label=label, markersize=5, **line_style(number))
         said.append(f"{label}: {y[0]:.3g} at {x[0]:g}, {y[-1]:.3g} at {x[-1]:g}")
-    axes.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
-    if xscale == "log":
-        plain_numbers(axes.xaxis)
-    if yscale == "log":
-        plain_numbers(axes.yaxis)
-    else:
-        axes.set_ylim(bottom=0)
+    axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
+    plain_numbers(axes.xaxis)
+    axes.set_ylim(bottom=0)
     if simulated:
         axes.text(0.99, 0.98, "simulated", transform=axes.transAxes, ha="right", va="top", color="0.4", fontsize=16)
     axes.legend(frameon=False, fontsize=9)
@@ -304,8 +281,8 @@ def plot_lines(
 def plot_shares(
     found: Mapping[str, Any], predicted: Callable[[float], float], best: float, title: str = ""
 ) -> Described:
-    """The time of a step over the slower device's share: measured, predicted, and that of the fast device alone."""
-    figure, axes = _figure(title, 7.5, 3.8)
+    """Plot the time of a step over the slower device's share: measured, predicted, and by the fast device alone."""
+    figure, axes = figure_with_axes(title, 7.5, 3.8)
     tried = sorted(found["times"])
     for share in tried:
         axes.plot([share] * len(found["times"][share]), np.array(found["times"][share]) * 1e3, ".", color="0.6")
@@ -324,18 +301,3 @@ def plot_shares(
     axes.legend(frameon=False, fontsize=9)
     measured = ", ".join(f"{time:.3g} ms at {share:g}" for share, time in zip(tried, middle, strict=True))
     return Described(figure, f"A step over the slower device's share: {measured}; the fast one alone {alone:.3g} ms.")
-
-
-def _figure(title: str, width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(title, fontsize=11)
-    _plain((axes,))
-    return figure, axes
-
-
-def _plain(all_axes: Sequence[Axes]) -> None:
-    for axes in all_axes:
-        axes.grid(True, alpha=0.3)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)

@@ -1,7 +1,7 @@
-"""What notebook 14 draws of deep networks: what happens from layer to layer, a block, a network's plan.
+"""Figures of notebook 14 on deep networks: numbers by layer, a block, the plan of a network.
 
 figures.plot_by_layer({"plain": norms}, "norm")      # lines over the layers, on a logarithmic axis
-figures.plot_block()                                 # the two ways through a block, forward and back
+figures.plot_block()                                 # the two paths through a block, forward and back
 print(figures.plan(resnet(34)))
 """
 
@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from nnclassroom.figures.common import INK
+from nnclassroom.figures.common import INK, draw_arrow, draw_box, figure_with_axes, line_style
 from nnclassroom.figures.described import Described
 from nnclassroom.figures.images import plot_images
 from nnclassroom.figures.recorded import table
@@ -28,23 +28,21 @@ __all__ = ["plan", "plot_block", "plot_by_layer", "plot_images"]
 
 BLUE, ORANGE = "#1f77b4", "#e07b00"
 BOXES = ("convolution", "batch norm, ReLU", "convolution", "batch norm")  # of the body, upwards
+BOX, ARROW = {"facecolor": "0.94", "edgecolor": "0.5"}, {"linewidth": 2, "shrinkA": 0}
 
 
 # ---- figures
 
 
 def plot_by_layer(lines: Mapping[str, Sequence[float]], ylabel: str, title: str = "") -> Described:
-    """Plot numbers above 0, one for each layer from the lowest, on a logarithmic axis."""
+    """Plot positive numbers, one for each layer from the lowest, on a logarithmic axis."""
     if not lines or any(not np.all(np.isfinite(line)) or min(line) <= 0 for line in lines.values()):
         raise CourseError("wanted a finite number above 0 for each layer")
-    figure = Figure(figsize=(7.0, 3.8), dpi=100, layout="constrained")
-    axes = figure.subplots()
+    figure, axes = figure_with_axes("", 7.0, 3.8)
     for number, (label, line) in enumerate(lines.items()):
-        style = {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
-        axes.plot(range(len(line)), line, label=label, markersize=3.5, **style)
-    axes.set(xlabel="layer, from the input upwards", ylabel=ylabel, yscale="log", title=title)
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+        axes.plot(range(len(line)), line, label=label, markersize=3.5, **line_style(number))
+    axes.set(xlabel="layer, from the input upwards", ylabel=ylabel, yscale="log")
+    axes.set_title(title)
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
     ends = "; ".join(
         f"{label}: {line[0]:.2g} at the bottom, {line[-1]:.2g} at the top" for label, line in lines.items()
@@ -54,7 +52,7 @@ def plot_by_layer(lines: Mapping[str, Sequence[float]], ylabel: str, title: str 
 
 
 def plot_block() -> Described:
-    """Draw a block of a ResNet twice: with the ways of the activations up, and with those of the gradient down."""
+    """Draw a block of a ResNet twice: with the paths of the activations upwards, and of the gradient downwards."""
     figure = Figure(figsize=(7.6, 4.6), dpi=100)
     for place, (upwards, title) in enumerate(((True, "forward"), (False, "on the way back"))):
         axes = figure.add_axes((0.5 * place, 0, 0.5, 0.94))
@@ -73,43 +71,30 @@ def plot_block() -> Described:
 def _block(axes: Axes, upwards: bool) -> None:
     colour = BLUE if upwards else ORANGE
     for number, text in enumerate(BOXES):
-        _box(axes, 0.9, 1 + number, 2.1, 0.62, text)
+        draw_box(axes, (0.9, 1 + number), (2.1, 0.62), text, 9, **BOX)
     axes.text(1.95, 5.32, "+", ha="center", va="center", fontsize=15, color=INK)
     axes.add_patch(FancyBboxPatch((1.72, 5.1), 0.46, 0.44, boxstyle="circle,pad=0.02", fill=False, edgecolor=INK))
-    _box(axes, 1.35, 6.0, 1.2, 0.5, "ReLU")
+    draw_box(axes, (1.35, 6.0), (1.2, 0.5), "ReLU", 9, **BOX)
     levels = [-0.1, 1, 1.62, 2, 2.62, 3, 3.62, 4, 4.62, 5.04, 5.6, 6.0, 6.5, 7.1]
     for low, high in zip(levels[::2], levels[1::2], strict=True):
-        _arrow(axes, (1.95, low), (1.95, high), upwards, colour)
+        start, end = (low, high) if upwards else (high, low)
+        draw_arrow(axes, (1.95, start), (1.95, end), colour, **ARROW)
     right = 3.9
     axes.plot([1.95, right, right], [0.45, 0.45, 5.32], color=colour, linewidth=2)
     axes.plot([2.24, right], [5.32, 5.32], color=colour, linewidth=2)
     ends = ((right - 0.6, 5.32), (2.24, 5.32)) if upwards else ((right - 0.6, 0.45), (1.99, 0.45))
-    _arrow(axes, *ends, True, colour)
+    draw_arrow(axes, *ends, colour, **ARROW)
     axes.text(right + 0.12, 2.9, "shortcut", rotation=90, va="center", color=INK, fontsize=10)
     below, above = ("A", "max(0, F(A) + A)") if upwards else ("D through F, plus D", "G;  behind ReLU: D")
     axes.text(1.8, 0.0, below, ha="right", va="center", fontsize=10, color=INK)
     axes.text(2.15, 6.9, above, ha="left", va="center", fontsize=10, color=INK)
 
 
-def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str) -> None:
-    style = {"boxstyle": "round,pad=0.02", "facecolor": "0.94", "edgecolor": "0.5"}
-    axes.add_patch(FancyBboxPatch((x, y), width, height, **style))
-    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9)
-
-
-def _arrow(axes: Axes, low: tuple, high: tuple, upwards: bool, colour: str) -> None:
-    start, end = (low, high) if upwards else (high, low)
-    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 2, "shrinkA": 0})
-
-
 # ---- the plan of a network
 
 
 class Part(NamedTuple):
-    """Some layers of a plan: their name, a sample's shape behind them, parameters, and multiplications a sample.
-
-    `blocks` is how many blocks they are, 0 where they are none.
-    """
+    """Layers of a plan: name, a sample's shape after them, parameters, multiplications per sample, number of blocks."""
 
     name: str
     shape: Shape
@@ -119,7 +104,7 @@ class Part(NamedTuple):
 
 
 def parts(network: Network) -> list[Part]:
-    """Layers that do something, in order; blocks of one stage together."""
+    """The layers in order; blocks of a stage are one part."""
     found: list[Part] = []
     for layer, below, shape in zip(network.layers, network.shapes, network.shapes[1:], strict=False):
         parameters = sum(array.size for array in layer.parameters)
@@ -151,7 +136,7 @@ def _name(layer: Layer) -> str:
 
 
 def _products(layer: Layer, below: Shape) -> Iterator[int]:
-    """Multiplications of weights for one sample: of each convolution and dense layer, those in blocks included."""
+    """Multiplications with weights for one sample, by each convolution and dense layer, also inside blocks."""
     if isinstance(layer, Residual):
         for part in (layer.body, layer.shortcut):
             if part:
@@ -165,7 +150,7 @@ def _products(layer: Layer, below: Shape) -> Iterator[int]:
 
 
 def plan(network: Network) -> str:
-    """The parts as a table: shape behind each, parameters, and millions of multiplications a sample."""
+    """The parts as a table: shape after each, parameters, and millions of multiplications per sample."""
     rows = parts(network)
     heads = ["", "gives", "parameters", "million products"]
     lines = []

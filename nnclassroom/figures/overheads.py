@@ -1,4 +1,4 @@
-"""Overheads of a GPU: launches, synchronisation, transfers. Measured here, or as recorded on another machine.
+"""Overheads of a GPU: launches, synchronisation, transfers; measured here, or recorded on another machine.
 
 known("launch")     measured on this machine's GPU; without one, as recorded by `python -m benchmarks.overheads`;
                     None if nothing was recorded
@@ -34,22 +34,22 @@ from nncourse.model.training import train_step_by_step
 
 RESULTS = ROOT / "benchmarks" / "results"
 NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch
-MOVES = {  # operations of a step that run on the GPU, each with its own transfers
+MOVES = {  # operations of a step that run on the GPU, with transfers for each
     "nothing": (),
     "dense_forward": ("dense_forward",),
     "the three products": anatomy.PRODUCTS,
 }
-MOVED_WORDS = {  # of what is moved to the GPU, where it is not one operation
+MOVED_WORDS = {  # words for what is moved to the GPU if it is not a single operation
     "nothing": "nothing",
     "the three products": "the three products",
     "everything, one at a time": "everything, one at a time",
     "everything, and it stays there": "everything, and it stays there",
 }
-# What notebooks 04, 05b and 07 measure: sums, writes to memory, counting.
+# Sizes of the measurements for notebooks 04, 05b and 07: sums, writes to memory, counting.
 SUM = {"batch": 1 << 21, "n": 8}  # 16.8 million numbers
 SIDE = 2048
 COUNTED = 1 << 22
-COMMON = 0.9  # of the samples are in one cell, as in the credit-card data
+COMMON = 0.9  # share of the samples in one cell, as in the credit-card data
 HALF_SQUARES = ("T a, T y", "T c", "(a - y) * (a - y)", "a + b", "c = a / 2", "0", "half_squares")
 
 
@@ -66,14 +66,14 @@ def table(name: str) -> list[dict]:
 
 
 def where(name: str = "overheads", part: str = "") -> str:
-    """Source of the numbers, for a figure: this GPU, or the recorded GPU and the date."""
+    """The source of the numbers in a figure: this GPU, or the recorded GPU and the date."""
     if devices.gpu_available():
         return f"measured here, {devices.describe('gpu').split(',')[0]}"
     return recorded_where(name, part)
 
 
 def recorded_where(name: str, part: str = "") -> str:
-    """The GPU and the date of a results file; the date of one of its parts, where parts have their own."""
+    """The machine and the date of a results file, or the date of one of its parts if parts have their own."""
     if not (found := recorded(name)):
         return "not recorded yet"
     date = found.get("dates", {}).get(part, found["date"])
@@ -89,7 +89,7 @@ def known(what: str):
 
 
 def speeds(side: int = 4096) -> dict[str, float]:
-    """FLOP per second of each kernel of dense_forward on square matrices of this side: measured here, or recorded."""
+    """FLOP per second of each kernel of dense_forward on square matrices of this side, measured here or recorded."""
     if devices.gpu_available():
         operation = find("dense_forward")
         names = [kernel.name for kernel in operation.kernels.values() if kernel.cuda]
@@ -98,8 +98,7 @@ def speeds(side: int = 4096) -> dict[str, float]:
     return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
 
 
-# Of layers in the benchmark, which notebooks 10 and 14 show.
-LAYER_WORDS = {
+LAYER_WORDS = {  # layers of the benchmark that notebooks 10 and 14 show
     "digits CNN, layer 2": "digits CNN, layer 2",
     "64 channels, 37 × 50": "64 channels, 37 × 50",
     "128 channels, 19 × 25": "128 channels, 19 × 25",
@@ -108,9 +107,9 @@ LAYER_WORDS = {
 
 
 def convolution_seconds(layer: str, sizes: dict[str, int], kernels: Sequence[str]) -> dict[str, float]:
-    """Seconds of these kernels of convolution_forward, measured here on these sizes; without a GPU as recorded.
+    """Seconds of these kernels of convolution_forward, measured here for these sizes or, without a GPU, recorded.
 
-    `layer` is the layer's name in the benchmark. Kernels that cannot run here, or were not recorded, are left out.
+    `layer` is the layer's name in the benchmark. Kernels that cannot run here or were not recorded are left out.
     """
     if devices.gpu_available():
         rows = timing.time_kernels(find("convolution_forward"), sizes, kernels)
@@ -164,7 +163,7 @@ def transfers() -> list[dict]:
 
 
 def lie() -> list[dict]:
-    """Seconds of one call of dense_forward by the host's clock, without and with waiting for the GPU."""
+    """Seconds of one call of dense_forward by the host's clock, without and with synchronisation."""
     kernel, rows = find("dense_forward")["cupy"], []
     for side in (64, 256, 1024, 4096):
         case = random_case(kernel.operation, dict.fromkeys(kernel.operation.size_names, side))
@@ -225,7 +224,7 @@ def batches() -> list[dict]:
 def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, float]:
     """Seconds a sample by each kernel of dense_sgd_epoch for that device, and step by step.
 
-    Kernels that make no calls between steps run more steps, so that the cost of starting them is negligible.
+    Fused epochs run more steps, so that the cost of starting them is negligible.
     """
     network = make_network(sizes)
     few = batch * max(2, min(100, 50_000 // batch))
@@ -290,7 +289,7 @@ def weight_gradients() -> list[dict]:
 
 
 def counting() -> list[dict]:
-    """Seconds of confusion_matrix (atomic) on COUNTED samples, spread evenly over cells, and most of them in one."""
+    """Seconds of confusion_matrix (atomic) on COUNTED samples, spread evenly over cells or most of them in one."""
     atomic, rng, found = find("confusion_matrix")["atomic"], np.random.default_rng(0), []
     for classes, common in ((1, 0.0), (2, 0.0), (10, 0.0), (100, 0.0), (2, COMMON)):
         pair = rng.integers(0, classes, (2, COUNTED), dtype=np.int32)
@@ -303,10 +302,7 @@ def counting() -> list[dict]:
 
 MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gpu")} | {
     part.__name__: part
-    for part in (
-        *(chip, launch, transfers, lie, step, moving, batches, double),
-        *(sums, weight_gradients, counting),
-    )
+    for part in (chip, launch, transfers, lie, step, moving, batches, double, sums, weight_gradients, counting)
 }
 
 

@@ -1,4 +1,4 @@
-"""A picture of a kernel's memory accesses: which thread reads and writes which element, and how well they coalesce.
+"""A picture of a kernel's memory accesses: which thread reads and writes which element, and how well accesses coalesce.
 
     from nnclassroom import picture
     picture.show("sigmoid", "naive", n=10, block=4)                    # in a notebook: a figure and a table, each time
@@ -52,8 +52,8 @@ EDGES = {  # style of a cell: colour, width in points, distance from the cell's 
 KINDS = {READ: "read", WRITE: "written", ATOMIC: "atomic updates"}
 CELL_INCHES = (0.32, 0.28, 0.24, 0.2, 0.17, 0.14, 0.11, 0.08, 0.05)
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.5, 7.0, 7.5  # inches, around a panel and of all
-LETTERS = 78  # of a line of the title
-OF_A_TEXT = "text"  # the name of a kernel that is shown from its text: whose it is, nobody knows
+LETTERS = 78  # in a line of the title
+OF_A_TEXT = "text"  # the name of a kernel that is built from its text
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def show(
 
 
 def _is_dropped(caller: FrameType) -> bool:
-    """Whether the caller drops the value of the call it is at, since the call is a statement of its own."""
+    """Whether the caller drops the value of the current call, because the call is a statement of its own."""
     following = (step.opname for step in dis.get_instructions(caller.f_code) if step.offset > caller.f_lasti)
     return next(following, "") == "POP_TOP"
 
@@ -174,7 +174,7 @@ class Panel:
     columns: range
     rows: range
     cells: list[Cell]
-    words: str = ""  # on the worst request
+    words: str = ""  # about the worst request
 
 
 def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
@@ -193,7 +193,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
         if height <= TALLEST and places:
             break
     handles = _legend(trace, panels, block)
-    across = 4 if block is None else 3  # their names are longer
+    across = 4 if block is None else 3  # labels are longer
     foot = 0.45 + 0.2 * -(-len(handles) // across)
     which = "" if block is None else f"; colours: the threads of block {block}"
     title = wrapped(accesses.title + which, LETTERS)
@@ -213,7 +213,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
 
 
 def _in_words(accesses: Accesses, block: int | None) -> str:
-    """What the picture shows: blocks and threads, how often each memory is accessed, and what is outside."""
+    """The picture in words: blocks and threads, accesses to each memory, and those out of bounds."""
     told = []
     for count in accesses.counts:
         kinds = {"reads": count.reads, "writes": count.writes, "atomic updates": count.atomics}
@@ -291,7 +291,7 @@ def _panel(
     request, words = worst_request(memory, rows[own], requests[own])
     long = len(memory.shape) == 1
     low, high = min([*touched, 0]), max([*touched, 0])
-    last = high if memory.shared and long else memory.size - 1  # much of shared memory may be left unused
+    last = high if memory.shared and long else memory.size - 1  # much shared memory may be unused
     columns, lines, width = _cut(None if long else memory.shape[-1], low, max(high, last))
     lines = range(max(lines.start, -BEYOND), lines.stop)
     cells = []
@@ -330,7 +330,7 @@ def _title(title: str, rows: range, columns: range, size: int) -> str:
 
 
 def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
-    """The number of the only thread, or the number of accesses; the latter for repeated reads of shared memory."""
+    """The number of the only thread, or the number of accesses; the latter also for repeated reads of shared memory."""
     if not who:
         return ""
     alone = len(who) == 1 or (len(set(who)) == 1 and not (memory.shared and kind == READ))

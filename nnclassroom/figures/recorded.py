@@ -1,4 +1,4 @@
-"""Results of GPUs and of several devices, as text with machine and date; one line where there are none.
+"""Recorded results of GPUs and of several devices, as text with machine and date; one line if there are none.
 
 training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices_cpu`
 training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices_gpu`
@@ -8,7 +8,7 @@ convolutions()        results/gpu.json: those of ResNet-34 by the course's kerne
 step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
 thesis()              the Cantabria thesis's own table
 
-These are measured on this machine's GPU, and without one as `python -m benchmarks.overheads` recorded them:
+Measured on this machine's GPU or, without one, recorded by `python -m benchmarks.overheads`:
 sums()                the mean squared error of 16.8 million numbers
 weight_gradients()    2,048 × 2,048 weights, few samples and many
 counting()            confusion_matrix with atomics, by the number of cells
@@ -23,11 +23,11 @@ from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
 
 LIBRARIES = "cudnn", "PyTorch", "cupy"
-DETAILED = 12  # operations of a step, in lines of their own
+DETAILED = 12  # operations of a step that have lines of their own
 
 
 def training_on_cpu() -> str:
-    """Weak scaling of a dense network over processes: a line for each number of rows a process has in a batch."""
+    """Weak scaling of a dense network over processes: a line for each number of rows per process."""
     if not (found := overheads.recorded("devices_cpu")):
         return _missing("processes on a CPU", "devices_cpu")
     count = found["processes"]
@@ -42,7 +42,7 @@ def training_on_cpu() -> str:
         lines.append([f"{int(rows):9,}", *times, f"{statistics.median(each):.2f}", range_])
     sizes = "-".join(map(str, found["sizes"]))
     about = f"{sizes}, a batch for each process; an all-reduce takes {duration(statistics.median(found['exchange']))}"
-    return "\n".join([table(heads, lines), about, _where(found)])
+    return "\n".join([table(heads, lines), about, overheads.recorded_where("devices_cpu")])
 
 
 def training_on_gpus() -> str:
@@ -60,7 +60,7 @@ def training_on_gpus() -> str:
         lines.append([name, *cells])
     about = f"ResNet-{setting['depth']}, {setting['batch']} images a GPU; speedup, energy and EDP over one GPU alone"
     missing = [in_words(each) for each in found.get("not_measured", [])]
-    return "\n".join([table(heads, lines), about, *missing, _where(found)])
+    return "\n".join([table(heads, lines), about, *missing, overheads.recorded_where("devices_gpu")])
 
 
 def small_networks() -> str:
@@ -77,7 +77,8 @@ def small_networks() -> str:
         found = [statistics.median(rounds) if rounds else None, *on_gpu]
         cells = [duration(seconds) if seconds else "–" for seconds in found]
         lines.append([in_words(network), str(batch), *cells])
-    return "\n".join([table(heads, lines), f"CPU: {_where(cpu)}", f"GPU: {_where(overheads.recorded('gpu'))}"])
+    where = (f"{name.upper()}: {overheads.recorded_where(name)}" for name in ("cpu", "gpu"))
+    return "\n".join([table(heads, lines), *where])
 
 
 def sums() -> str:
@@ -85,9 +86,8 @@ def sums() -> str:
     if not (found := overheads.known("sums")):
         return _missing("sums by a GPU", "overheads")
     numbers = overheads.SUM["batch"] * overheads.SUM["n"]
-    where = {"numpy": "numpy, its CPU"}
-    names = sorted(found, key=found.__getitem__)
-    lines = [f"{where.get(name, name):16} {duration(found[name]):>9}" for name in names]
+    words = {"numpy": "numpy, its CPU"}
+    lines = [f"{words.get(name, name):16} {duration(found[name]):>9}" for name in sorted(found, key=found.get)]
     return "\n".join([f"mse, {numbers:,} numbers", *lines, overheads.where()])
 
 
@@ -117,22 +117,15 @@ def counting() -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns with two blanks between them: the first to the left, the others to the right."""
+    """Columns separated by two blanks: the first left-aligned, the others right-aligned."""
     lines = [heads, *rows]
     widths = [max(len(line[number]) for line in lines) for number in range(len(heads))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) if not number else cell.rjust(width)
-                  for number, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
-        for line in lines
-    )  # fmt: skip
+    padded = ([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines)
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
 def _missing(what: str, name: str) -> str:
     return f"{what}: not recorded yet (python -m benchmarks.{name} does)"
-
-
-def _where(found: dict) -> str:
-    return f"recorded, {found['machine'].split(',')[0]}, {found['date']}"
 
 
 # ---- ResNet-34
@@ -153,17 +146,16 @@ def convolutions() -> str:
     rows = []
     for (layer, which), times in seconds.items():
         own = min((name for name in times if name not in LIBRARIES), key=times.__getitem__)
-        cells = [duration(times[name]) if name in times else "–" for name in ("naive", own, "cudnn", "PyTorch")]
-        rows.append(
-            [f"{overheads.LAYER_WORDS.get(layer, layer)}, {in_words(which)}", cells[0], f"{own} {cells[1]}", *cells[2:]]
-        )
+        naive, ours, *others = (duration(times[k]) if k in times else "–" for k in ("naive", own, "cudnn", "PyTorch"))
+        name = f"{overheads.LAYER_WORDS.get(layer, layer)}, {in_words(which)}"
+        rows.append([name, naive, f"{own} {ours}", *others])
     heads = ["", "naive", "our fastest", "cuDNN", "PyTorch"]
     about = f"batch {records[0]['batch']}, 3 × 3, float32 ({overheads.recorded_where('gpu', 'convolutions')})"
     return f"{about}\n{table(heads, rows)}"
 
 
 def step() -> str:
-    """Milliseconds and memory of each contender's step, then those of ours by operation, the longest first."""
+    """Milliseconds and memory of each contender's step, then the time of our step by operation, the longest first."""
     found = overheads.recorded("resnet")
     if not found:
         return not_recorded("python -m benchmarks.resnet")
@@ -177,17 +169,13 @@ def step() -> str:
     text = f"{about}\n{table(heads, rows)}"
     if not found["operations"]:
         return text
-    whole = sum(each["seconds"] for each in found["operations"])
     first, others = found["operations"][:DETAILED], found["operations"][DETAILED:]
-    lines = [
-        [in_words(each["operation"]), str(each["calls"] or ""), _ms(each["seconds"]), _share(each, whole)]
-        for each in first
-    ]
-    if others:
-        rest = {"seconds": sum(each["seconds"] for each in others)}
-        calls = sum(each["calls"] for each in others)
-        lines.append([f"{len(others)} others", str(calls), _ms(rest["seconds"]), _share(rest, whole)])
-    lines.append(["together", str(sum(each["calls"] or 0 for each in found["operations"])), _ms(whole), "100.0%"])
+    parts = [(in_words(each["operation"]), each["calls"], each["seconds"]) for each in first]
+    for name, some in ((f"{len(others)} others", others), ("together", found["operations"])):
+        if some:
+            parts.append((name, sum(each["calls"] or 0 for each in some), sum(each["seconds"] for each in some)))
+    whole = parts[-1][2]
+    lines = [[name, str(calls or ""), _ms(seconds), f"{seconds / whole:.1%}"] for name, calls, seconds in parts]
     heads = ["our step", "calls", "time", "share"]
     return f"{text}\n\n{table(heads, lines)}"
 
@@ -196,12 +184,8 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.1f} ms"
 
 
-def _share(each: dict, whole: float) -> str:
-    return f"{each['seconds'] / whole:.1%}"
-
-
 def devices() -> str:
-    """Images a second and joules of one GPU (the mean of each alone) and of several; ratios over the same GPUs."""
+    """Images a second and joules of one GPU (the mean over single GPUs) and of several; ratios over the same GPUs."""
     found = overheads.recorded("devices_gpu")
     if not found:
         return not_recorded("python -m benchmarks.devices_gpu")
@@ -219,7 +203,7 @@ def devices() -> str:
 
 
 def _mean(records: Sequence[dict]) -> dict:
-    """The mean of what all of these have in common, number by number."""
+    """The mean of each number that all records have."""
     names = [name for name, value in records[0].items() if isinstance(value, int | float)]
     common = [name for name in names if all(name in each for each in records)]
     return {name: sum(each[name] for each in records) / len(records) for name in common}
@@ -229,14 +213,8 @@ def _devices_row(library: str, count: int, each: dict) -> list[str]:
     joules = f"{each['joules']:,.0f}" if "joules" in each else "–"
     ratios = [f"{each[key]:.2f}" if key in each else "–" for key in ("joules_over_alone", "edp_over_alone")]
     name = f"{library}, {count} GPU{'s' * (count > 1)}"
-    return [
-        name,
-        f"{each['images_a_second']:,.0f}",
-        f"{each['over_alone']:.2f}",
-        f"{each['efficiency']:.3f}",
-        joules,
-        *ratios,
-    ]
+    speed = [f"{each['images_a_second']:,.0f}", f"{each['over_alone']:.2f}", f"{each['efficiency']:.3f}"]
+    return [name, *speed, joules, *ratios]
 
 
 def thesis() -> str:

@@ -1,4 +1,4 @@
-"""Interactive pictures, each .py with its .js. What notebooks use stands in __init__.pyi."""
+"""Interactive pictures, each a .py with its .js file. The names for notebooks are listed in __init__.pyi."""
 
 import lazy_loader
 

@@ -4,27 +4,26 @@ export default widget({
   height: 340,
   draw({ pen, theme, width, given, frame }) {
     const { blue } = theme.colours;
-    const half = width / 2;
-    const box = { top: 0, width: half, height: 312 };
     const [x, y] = [column(frame.path, 0), column(frame.path, 1)];
     const axis = ([from, to], label) => ({ from, to, label });
-    const map = new Plot(pen, theme, { ...box, left: 0 }, {
+    const plane = {
       x: axis(given.x, "weight w1"),
       y: axis(given.y, "weight w2"),
       title: "lines of equal cost, and the path",
       grid: false,
-    });
+    };
+    const curves = {
+      x: { from: 0, to: Math.max(2, frame.steps), label: "step" },
+      y: { ...axis(frame.limits, "cost"), log: true },
+      title: "cost after each step",
+      margins: { left: 60 },
+    };
+    const [map, costs] = twoPlots(pen, theme, width, 312, plane, curves);
     const lines = given.maps[frame.surface];
     map.line(column(lines, 0), column(lines, 1), { colour: theme.soft, width: 0.7 });
     const path = { colour: blue, marks: "o" };
     map.line(x, y, path);
     map.points("*", x.slice(0, 1), y.slice(0, 1), { colour: theme.ink, size: 8 });
-    const costs = new Plot(pen, theme, { ...box, left: half }, {
-      x: { from: 0, to: Math.max(2, frame.steps), label: "step" },
-      y: { ...axis(frame.limits, "cost"), log: true },
-      title: "cost after each step",
-      margins: { left: 60 },
-    });
     const { values } = frame.costs;
     costs.line([...values.keys()], values, path);
     const entries = [

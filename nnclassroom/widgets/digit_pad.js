@@ -1,17 +1,9 @@
-// The pad of digit_pad.py in the browser: a pen, a keyboard cursor, and bars for what Python answers.
+// The pad of digit_pad.py, after the text of widget.js: a pen, a keyboard cursor, and bars for what Python answers.
 
 const CELLS = 28; // steps of the keyboard cursor across the pad
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const HELP =
   "Draw with the mouse or a finger. By keyboard: arrow keys move the cursor, space puts the pen down and takes it up, Delete clears.";
-
-function element(kind, className, parent, text = "") {
-  const made = document.createElement(kind);
-  made.className = className;
-  made.textContent = text;
-  parent.append(made);
-  return made;
-}
 
 // Ink along a straight line; where lines cross, the darker one counts.
 function stroke(ink, side, [radius, soft], [x0, y0], [x1, y1]) {

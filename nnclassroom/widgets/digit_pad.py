@@ -1,13 +1,12 @@
-"""A pad to draw a digit on, with the mouse, a finger or the keyboard, and what a network says of it meanwhile.
+"""A pad to draw a digit on with the mouse, a finger or the keyboard, and what a network makes of it.
 
-The browser only draws: digit_pad.js sends its ink, and every number that it shows is computed here. still() is the same
-as a figure. A callback may run on another thread while a notebook cell runs, so it computes under a lock, on the CPU.
+The browser sends its ink, and every number that it shows is computed here. still() is the same as a figure.
+A callback may run on another thread while a notebook cell runs, so it computes under a lock, on the CPU.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import anywidget
 import numpy as np
@@ -16,12 +15,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from nnclassroom.figures.described import BOTH_INK, Described
-from nnclassroom.widgets.widget import display_widget
+from nnclassroom.widgets.widget import display_widget, text_of
 from nncourse.errors import CourseError
 
 SIDE = 112  # the ink is SIDE x SIDE numbers from 0 to 255
-SOFT = 3.0  # how wide the edge of the pen fades, in the same unit
-HERE = Path(__file__).parent
+SOFT = 3.0  # width of the pen's soft edge, in pixels of the ink
 FIRST = "Nothing is drawn yet."
 DRAWN = {  # strokes: corners (x, y) in hundredths of the pad, y downwards
     "1": [[(38, 32), (52, 18), (52, 82)]],
@@ -36,21 +34,21 @@ DRAWN_WORDS = {"a house": "a house"}  # digits are the same in all languages
 class Form:
     """How the images of a data set were made."""
 
-    box: int  # a digit fills a box of so many pixels
-    centre: float  # where its centre of mass is; pixel 0 reaches from 0 to 1
-    pen: float  # the radius of a pen as thick as theirs, of SIDE
+    box: int  # side of the box that a digit fills, in pixels
+    centre: float  # its centre of mass; pixel 0 reaches from 0 to 1
+    pen: float  # radius of a pen as thick as theirs, in pixels of the ink
 
 
 FORMS = {28: Form(20, 14.5, 5.0), 8: Form(8, 4.0, 9.0)}  # by the side of an image: MNIST, digits
-SAVED = "A pad to draw a digit on: run this cell to play."  # what a saved notebook shows of the pad
+SAVED = "A pad to draw a digit on: run this cell to play."  # shown in a saved notebook
 Says = Callable[[np.ndarray], np.ndarray]  # an image (side, side) -> the share of each class (classes,)
 
 
 class Pad(anywidget.AnyWidget):
     """The widget. `ink` comes from the browser; `seen`, `shares` and `words` are the answer to it."""
 
-    _esm = HERE / "digit_pad.js"
-    _css = HERE / "digit_pad.css"
+    _esm = text_of("widget.js", "digit_pad.js")
+    _css = text_of("digit_pad.css")
     side = traitlets.Int(SIDE).tag(sync=True)
     pen = traitlets.List([5.0, SOFT]).tag(sync=True)
     classes = traitlets.List().tag(sync=True)
@@ -86,15 +84,15 @@ class Pad(anywidget.AnyWidget):
 
 
 def pad(says: Says, side: int = 28, classes: Sequence[str] = tuple("0123456789")) -> Pad:
-    """A pad; `says` gets what is drawn as an image (side, side), prepared as MNIST's are (28) or the digits' (8)."""
+    """A pad; `says` is given the drawing as an image (side, side), prepared like MNIST (28) or the digits data (8)."""
     return Pad(says, side, classes)
 
 
 def as_image(ink: np.ndarray, side: int) -> np.ndarray:
-    """Ink (height, width) as an image (side, side) float32, 0 to 1, prepared as those that networks are trained on.
+    """Ink (height, width) as an image (side, side) float32, 0 to 1, prepared like the training images.
 
-    What is drawn is cut out and scaled, its proportions kept, to a box: of 20 x 20 pixels for MNIST, and of the whole
-    image for the 8 x 8 digits. Then it is moved so that its centre of mass is the centre of the image.
+    The drawing is cut out and scaled, keeping its proportions, to a box: 20 x 20 pixels for MNIST, the whole image for
+    the 8 x 8 digits. Then its centre of mass is moved to the centre of the image.
     """
     form = _form(side)
     image = np.zeros((side, side), np.float32)
@@ -124,10 +122,7 @@ def _form(side: int) -> Form:
 
 
 def ink_of(strokes: Sequence[Sequence[tuple[float, float]]], side: int = 28) -> np.ndarray:
-    """The ink (SIDE, SIDE) uint8 that a pen leaves on straight lines between corners, in hundredths of the pad.
-
-    The pen is that for images of this side.
-    """
+    """The ink (SIDE, SIDE) uint8 of strokes between corners, in hundredths of the pad, with the pen for this side."""
     ink = np.zeros((SIDE, SIDE), np.float32)
     y, x = np.mgrid[:SIDE, :SIDE] + 0.5
     for stroke in strokes:
@@ -148,7 +143,7 @@ def in_words(shares: Sequence[float], classes: Sequence[str]) -> str:
 
 
 def still(says: Says, side: int = 28, names: Sequence[str] = ("7", "3", "a house")) -> Described:
-    """Some of DRAWN as a figure: the ink, what the network sees of it, and its answer. The text says the same."""
+    """Some of DRAWN as a figure: the ink, what the network sees of it, and its answer."""
     digits = tuple("0123456789")
     figure = Figure(figsize=(8.0, 1.9 * len(names)), dpi=100, layout="constrained", facecolor="none")
     places, said = figure.subplots(len(names), 3, squeeze=False, width_ratios=(1, 1, 2)), []

@@ -9,13 +9,12 @@ const TRAININGS = {
 export default widget({
   height: 330,
   draw({ pen, theme, width, given, frame }) {
-    const half = width / 2;
-    const box = { top: 0, width: half, height: 305 };
     const [low, high] = given.costs;
     const y = { from: low, to: high, label: "cost", log: true };
-    const axes = (left, to, label) => new Plot(pen, theme, { ...box, left }, { x: { from: 0, to, label }, y });
-    const updates = axes(0, given.updates, "updates of the parameters");
-    const times = axes(half, given.until, "time, in gradients of a quick worker");
+    const axes = (to, label) => ({ x: { from: 0, to, label }, y });
+    const first = axes(given.updates, "updates of the parameters");
+    const second = axes(given.until, "time, in gradients of a quick worker");
+    const [updates, times] = twoPlots(pen, theme, width, 305, first, second);
     const entries = [];
     for (const [name, curve] of Object.entries(frame.curves)) {
       const { colour, marks, dash, label } = TRAININGS[name];

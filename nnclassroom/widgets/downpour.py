@@ -1,8 +1,8 @@
 """Downpour with a slow worker, as a widget and as a still picture: the cost over updates, and over time.
 
-A small least-squares problem is trained in three ways, on a clock that is made up: a worker takes 1 for a gradient, the
-last one longer. Alone: one quick worker. Synchronous: all gradients are waited for, and their mean is one update.
-Downpour: each gradient is an update as soon as it is there, though its worker has not seen the latest ones.
+A small least-squares problem is trained in three ways with simulated times: a worker takes 1 for a gradient, the last
+worker longer. Alone: one quick worker. Synchronous: each update waits for all gradients and uses their mean. Downpour:
+each gradient is an update as soon as it is there, although its worker has not seen the latest updates.
 """
 
 import heapq
@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from nnclassroom.figures.common import row_of_axes
 from nnclassroom.figures.described import Described
 from nnclassroom.widgets import widget
 from nncourse.errors import CourseError
 
 ROWS, FEATURES, BATCH = 256, 10, 8
-CURVATURES = np.geomspace(1.0, 0.05, FEATURES)  # of the cost: plain descent wants a rate below 2 / 1
-UNTIL = 100.0  # the end of the time, in units of a quick worker's gradient
-UPDATES = 300  # the end of the other axis
-TOO_HIGH = 1e3  # a training ends where the cost is above this
-COSTS = 3e-3, 30.0  # the ends of the axis
+CURVATURES = np.geomspace(1.0, 0.05, FEATURES)  # of the cost: plain descent needs a rate below 2 / 1
+UNTIL = 100.0  # end of the time axis, in units of a quick worker's gradient
+UPDATES = 300  # end of the axis of updates
+TOO_HIGH = 1e3  # training stops if the cost exceeds this
+COSTS = 3e-3, 30.0  # ends of the axis of costs
 MOST_WORKERS = 16
 
 CAPTION = (
@@ -31,7 +31,7 @@ CAPTION = (
 
 
 class Style(NamedTuple):
-    """Colour, marks and dashes of a training's lines, what the legend says, and how a sentence begins."""
+    """Colour, marker and dashes of a training's lines, its label in the legend, its name to begin a sentence."""
 
     colour: str
     mark: str
@@ -49,7 +49,7 @@ STYLES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """So many workers, of which the last takes `slowness` times as long as the others; the learning rate."""
+    """The number of workers, of which the last takes `slowness` times as long as the others; the learning rate."""
 
     workers: int = 4
     slowness: float = 5.0
@@ -62,7 +62,7 @@ class Settings:
 
 
 class Course(NamedTuple):
-    """When each update came, the cost after it, and how stale its gradient was. The first is the start."""
+    """Time of each update, cost after it, and staleness of its gradient. Entry 0 is the start."""
 
     times: np.ndarray
     costs: np.ndarray
@@ -82,23 +82,23 @@ class Problem:
         self.least = float(residual @ residual) / (2 * ROWS)
 
     def cost(self, w: np.ndarray) -> float:
-        """|X w − y|² / (2 rows), which is quicker from the lowest place on."""
+        """|X w − y|² / (2 rows), computed as the difference to the minimum, which is quicker."""
         away = w - self.best
         return self.least + float(CURVATURES @ (away * away)) / 2
 
     def gradient(self, w: np.ndarray, workers: int = 1) -> np.ndarray:
-        """The mean over so many workers, each with a batch of random rows."""
+        """The mean gradient of `workers`, each with a batch of random rows."""
         rows = self.rng.integers(0, ROWS, workers * BATCH)
         X = self.X[rows]
         return (X @ w - self.y[rows]) @ X / len(rows)
 
     def seconds(self) -> float:
-        """What a quick worker takes for one gradient: about 1."""
+        """Time of a quick worker for one gradient: about 1."""
         return self.rng.uniform(0.95, 1.05)
 
 
 def synchronous(settings: Settings) -> Course:
-    """A round for each update, which takes as long as its slowest worker. With one worker: plain descent."""
+    """One update per round, which takes as long as its slowest worker. With one worker: plain descent."""
     problem, w, slow = Problem(), np.zeros(FEATURES), _slowness(settings)
     course = [(0.0, problem.cost(w), 0)]
     time = max(times * problem.seconds() for times in slow)
@@ -131,7 +131,7 @@ def _slowness(settings: Settings) -> list[float]:
 
 
 def run(settings: Settings) -> dict[str, Course]:
-    """All three."""
+    """The three trainings."""
     return {
         "alone": synchronous(Settings(1, 1.0, settings.rate)),
         "synchronous": synchronous(settings),
@@ -140,7 +140,7 @@ def run(settings: Settings) -> dict[str, Course]:
 
 
 def words_of(courses: dict[str, Course]) -> str:
-    """How stale the gradients were, and what each of the three came to."""
+    """How stale the gradients were, and the final cost of each training."""
     stale = courses["Downpour"].staleness[1:]
     said = [f"Downpour's gradients are stale by {stale.mean():.2g} updates on average, at most by {stale.max()}."]
     for key, course in courses.items():
@@ -150,18 +150,15 @@ def words_of(courses: dict[str, Course]) -> str:
         if course.costs[-1] > course.costs[0]:
             said.append(f"{name} diverges: take a smaller rate.")
         else:
-            last = course.costs[-max(1, len(course.costs) // 10) :].mean()  # it goes up and down
+            last = course.costs[-max(1, len(course.costs) // 10) :].mean()  # it fluctuates
             said.append(f"{name}: {updates}, cost {last:.2g} at the end.")
     return " ".join(said)
 
 
-def draw(title: str = "", **settings: float) -> tuple[Figure, str]:
-    """The picture, and what it says."""
-    chosen = Settings(**settings)
-    courses = run(chosen)
-    figure = Figure(figsize=(9.2, 3.6), dpi=100)  # a layout that is computed would take as long again as the rest
-    figure.suptitle(title, fontsize=11)
-    left, right = figure.subplots(1, 2)
+def plot_downpour(title: str = "", **settings: float) -> Described:
+    """The still picture; `settings` are fields of Settings."""
+    courses = run(Settings(**settings))
+    figure, (left, right) = row_of_axes(title, 2, 9.2, 3.6, layout=None)
     figure.subplots_adjust(left=0.075, right=0.98, bottom=0.25, top=0.9 if title else 0.97, wspace=0.2)
     for name, (times, costs, _) in courses.items():
         colour, mark, dashes, label, _ = STYLES[name]
@@ -171,22 +168,14 @@ def draw(title: str = "", **settings: float) -> tuple[Figure, str]:
             shown = max(2, np.count_nonzero(x <= end))
             axes.plot(x, seen, label=label if axes is left else None, markevery=max(1, shown // 12), **line)
             axes.set(yscale="log", ylim=COSTS, xlim=(0, end))
-            axes.grid(True, alpha=0.3)
-            axes.spines[["top", "right"]].set_visible(False)
     left.set(xlabel="updates of the parameters", ylabel="cost")
     right.set(xlabel="time, in gradients of a quick worker", ylabel="cost")
     figure.legend(loc="lower center", ncols=3, frameon=False, fontsize=9)
-    return figure, words_of(courses)
-
-
-def plot_downpour(title: str = "", **settings: float) -> Described:
-    """The still picture; `settings` are fields of Settings."""
-    figure, words = draw(title, **settings)
-    return Described(figure, f"Cost over updates and over time, of three trainings. {words}")
+    return Described(figure, f"Cost over updates and over time, of three trainings. {words_of(courses)}")
 
 
 def downpour(**settings: float) -> widget.BrowserWidget:
-    """Sliders for the number of workers, how slow the last one is, and the rate; `settings` are fields of Settings."""
+    """The widget; `settings` are fields of Settings."""
     now = Settings(**settings)
     slow = "How many times as long as the others the last worker takes for a gradient"
     controls = {

@@ -3,8 +3,7 @@
     filter_by_hand.widget()                    # sliders for row and column; the output fills place by place
     filter_by_hand.still(Walk(), 1, 2)         # the same picture as a figure
 
-What is drawn is a list of boxes, once for both: in the widget by the browser, in the colours of the page, and in the
-figure by matplotlib.
+Both draw the same list of boxes: the browser in the colours of the page, the figure by matplotlib.
 """
 
 from collections.abc import Collection
@@ -27,7 +26,7 @@ FILTERS = {
     "corner": np.array([[1, 0, 0], [0, 0, 0], [0, 0, 0]]),
 }
 FILTER_WORDS = {"cross": "cross", "all ones": "all ones", "upright": "upright", "corner": "corner"}
-BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"  # of positive and of negative numbers; of the window
+BLUE, ORANGE, RED = "#4c78a8", "#f58518", "#d62728"  # positive and negative numbers, the window
 STRONGEST = 0.5  # opacity of the largest number's colour: black text stays readable on it
 CELL, PRODUCT, GAP, HEAD = 40, 64, 44, 26  # widths of cells, distance of the grids, height of their titles; pixels
 
@@ -49,7 +48,7 @@ class Walk:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of places, in rows and columns: the output's shape. Raises CourseError where none is left."""
+        """The shape of the output. Raises CourseError if the filter is larger than the image."""
         high, wide = ((side - len(self.filter)) // self.stride + 1 for side in self.padded.shape)
         if min(high, wide) < 1:
             size = " × ".join(map(str, self.padded.shape))
@@ -57,12 +56,12 @@ class Walk:
         return high, wide
 
     def window(self, row: int, column: int) -> np.ndarray:
-        """The pixels below the filter, for the output's element (row, column)."""
+        """The pixels below the filter for the element (row, column) of the output."""
         k, top, left = len(self.filter), row * self.stride, column * self.stride
         return self.padded[top : top + k, left : left + k]
 
     def sum(self, row: int, column: int) -> float:
-        """The output's element (row, column)."""
+        """The element (row, column) of the output."""
         return (self.window(row, column) * self.filter).sum()
 
 
@@ -70,7 +69,7 @@ class Walk:
 
 
 class Box(NamedTuple):
-    """One cell of a grid, in pixels; its colour tells `value` by its strength, relative to `largest`."""
+    """One cell of a grid, in pixels. The strength of its colour shows `value` relative to `largest`."""
 
     x: float
     y: float
@@ -84,7 +83,7 @@ class Box(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """Boxes, titles (x, y, text), the frame of the window (x, y, side), and the size of all, in pixels."""
+    """Boxes, titles (x, y, text), the frame of the window (x, y, side), and the total size, in pixels."""
 
     boxes: list[Box]
     titles: list[tuple[float, float, str]]
@@ -93,7 +92,7 @@ class Drawing(NamedTuple):
 
 
 def drawing(walk: Walk, row: int, column: int, visited: Collection[tuple[int, int]]) -> Drawing:
-    """The image with the filter at one place, the products there, and the output as far as it was visited."""
+    """The image with the filter at one place, the products there, and the visited part of the output."""
     padded, k, window = walk.padded, len(walk.filter), walk.window(row, column)
     top, left = row * walk.stride, column * walk.stride
     inside = [range(walk.before, walk.before + side) for side in walk.image.shape]
@@ -134,14 +133,6 @@ def in_words(walk: Walk, row: int, column: int) -> str:
     return f"Output row {row}, column {column}: {terms} = {number(walk.sum(row, column))}."
 
 
-def _colour(box: Box) -> str:
-    return ORANGE if box.value < 0 else BLUE
-
-
-def _opacity(box: Box) -> float:
-    return STRONGEST * abs(box.value) / box.largest
-
-
 def still(walk: Walk, row: int, column: int, title: str = "") -> Described:
     """The figure: the filter at one place, and the output up to it, row by row."""
     wide = walk.shape[1]
@@ -151,11 +142,9 @@ def still(walk: Walk, row: int, column: int, title: str = "") -> Described:
     figure = Figure(figsize=(width + 0.1, height + 0.1 + 0.3 * bool(title)), dpi=100, facecolor="white")
     axes = figure.add_axes((0, 0, 1, (height + 0.1) / figure.get_figheight()))
     for box in parts.boxes:
-        style = {"facecolor": (_colour(box), _opacity(box)), "edgecolor": "0.45", "linewidth": 0.8}
-        if box.dashed:
-            style["linestyle"] = ":"
-        if box.framed:
-            style |= {"edgecolor": RED, "linewidth": 2.5}
+        face = ORANGE if box.value < 0 else BLUE, STRONGEST * abs(box.value) / box.largest
+        edge, line = (RED, 2.5) if box.framed else ("0.45", 0.8)
+        style = {"facecolor": face, "edgecolor": edge, "linewidth": line, "linestyle": ":" if box.dashed else "-"}
         axes.add_patch(Rectangle((box.x + 1, box.y + 1), box.wide - 2, CELL - 2, **style))
         middle = box.x + box.wide / 2 - 5 * bool(box.small), box.y + CELL / 2
         axes.text(*middle, box.text, fontsize=11, ha="center", va="center")
@@ -175,7 +164,7 @@ def still(walk: Walk, row: int, column: int, title: str = "") -> Described:
 
 
 class ByHand(drawn.BrowserWidget):
-    """The widget; `walk` is what is shown, `visited` are the places that were seen."""
+    """The widget; it shows `walk`, and `visited` are the places that were seen."""
 
     def __init__(self, walk: Walk, filters: dict[str, np.ndarray]):
         self.walk, self.filters, self.visited = walk, filters, set()
@@ -219,12 +208,12 @@ class ByHand(drawn.BrowserWidget):
             place = self.values["row"] * wide + self.values["column"] + 1
             row, column = divmod(place % (high * wide), wide)
         self.set(row=row, column=column)
-        self.redraw()  # also where the filter stays in its place
+        self.redraw()  # even if the filter stays in its place
 
 
 def widget(walk: Walk | None = None) -> ByHand:
-    """A filter to move over an image, by sliders or by buttons: document 004's image, and a menu of filters.
+    """A filter to move over an image by sliders or buttons: document 004's image and a menu of filters.
 
-    Another walk has its own filter, and no menu.
+    Another walk has its own filter and no menu.
     """
     return ByHand(walk or Walk(), {} if walk else FILTERS)

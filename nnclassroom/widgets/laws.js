@@ -4,16 +4,13 @@ export default widget({
   height: 345,
   draw({ pen, theme, width, frame }) {
     const { blue, orange } = theme.colours;
-    const half = width / 2;
-    const box = { top: 0, width: half, height: 305 };
     const devices = [...frame.devices.values];
     const most = Math.max(2, devices[devices.length - 1]);
     const lowest = Math.min(...frame.strong.values);
     const x = { from: 0.9, to: 1.1 * most, label: "devices K", log: 2 };
     const speed = { from: Math.min(0.5, lowest / 1.2), to: 1.3 * most, label: "speedup", log: true };
-    const left = new Plot(pen, theme, { ...box, left: 0 }, { x, y: speed });
     const share = { from: 0, to: 1.08, label: "efficiency, speedup / K", ticks: [0, 0.2, 0.4, 0.6, 0.8, 1] };
-    const right = new Plot(pen, theme, { ...box, left: half }, { x, y: share });
+    const [left, right] = twoPlots(pen, theme, width, 305, { x, y: speed }, { x, y: share });
     const ideal = { colour: theme.faint, width: 4 };
     left.line(devices, devices, ideal);
     right.line(devices, devices.map(() => 1), ideal);

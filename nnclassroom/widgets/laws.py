@@ -1,7 +1,7 @@
 """Amdahl's and Gustafson's law with a network between the devices, as a widget and as a still picture.
 
 Strong scaling: K devices share one batch. Weak scaling: each of K has a batch of its own. A part 1 − p of the work for
-a batch is not divided. After it the gradient is added over all devices, by whichever of root, tree and ring is fastest.
+a batch cannot be divided. Then the gradients are summed over all devices by the fastest of root, tree and ring.
 """
 
 from dataclasses import asdict, dataclass
@@ -9,7 +9,6 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from nnclassroom.exercises.nb13 import scaling_laws
@@ -29,7 +28,7 @@ CAPTION = (
 
 
 class Load(NamedTuple):
-    """What one sample costs to train with, and the bytes of the gradient."""
+    """Seconds of training per sample, and bytes of the gradient."""
 
     seconds: float
     size: int
@@ -41,7 +40,7 @@ NETWORKS = {"ResNet-34, on GPUs": Load(4.2e-4, 4 * 21_283_017), "784-192-10, on 
 
 @dataclass(frozen=True)
 class Settings:
-    """`batch` is that of all devices in strong scaling, of each in weak scaling. Latency in µs, bandwidth in GB/s."""
+    """`batch` belongs to all devices in strong scaling, to each in weak scaling. Latency in µs, bandwidth in GB/s."""
 
     network: str = "ResNet-34, on GPUs"
     p: float = 0.95
@@ -59,7 +58,7 @@ class Settings:
 
 
 class Curves(NamedTuple):
-    """Over `devices`: speedups with the network, and by the two laws alone; seconds of an exchange, of one device."""
+    """Speedups over `devices`, with the network and by the two laws alone; seconds of an exchange and of one device."""
 
     devices: np.ndarray
     strong: np.ndarray
@@ -71,7 +70,7 @@ class Curves(NamedTuple):
 
 
 def exchange_seconds(link: Link, size: int, devices: int) -> float:
-    """An all-reduce of so many bytes, by the fastest of three ways."""
+    """Seconds of an all-reduce of `size` bytes by the fastest of three algorithms."""
     if devices == 1:
         return 0.0
     return min(way(link, size, devices) for way in (root_seconds, tree_seconds, ring_seconds))
@@ -90,7 +89,7 @@ def run(settings: Settings) -> Curves:
 
 
 def words_of(settings: Settings, curves: Curves) -> str:
-    """What the largest number of devices gains, and where its time goes."""
+    """The speedups with the largest number of devices, and where the time goes."""
     count, strong, weak = settings.devices, curves.strong[-1], curves.weak[-1]
     said = [
         f"{count} devices. Strong: {_times(strong)} times as fast, efficiency {_share(strong / count)}; Amdahl alone "
@@ -118,14 +117,12 @@ def _share(efficiency: float) -> str:
     return f"{efficiency:.0%}" if efficiency > 0.1 else f"{efficiency:.1%}"
 
 
-def draw(title: str = "", **settings: float | str) -> tuple[Figure, str]:
-    """The picture, and what it says."""
+def plot_laws(title: str = "", **settings: float | str) -> Described:
+    """The still picture; `settings` are fields of Settings."""
     chosen = Settings(**settings)
     curves = run(chosen)
     counts = curves.devices
-    figure = Figure(figsize=(9.2, 3.8), dpi=100)  # a layout that is computed would take as long again as the rest
-    figure.suptitle(title, fontsize=11)
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = common.row_of_axes(title, 2, 9.2, 3.8, layout=None)
     figure.subplots_adjust(left=0.08, right=0.98, bottom=0.27, top=0.9 if title else 0.97, wspace=0.2)
     lines = (
         ("strong scaling", curves.strong, "tab:blue", "o-"),
@@ -145,22 +142,14 @@ def draw(title: str = "", **settings: float | str) -> tuple[Figure, str]:
         axes.set_xscale("log", base=2)
         axes.set_xlim(0.9, 1.1 * most)
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.grid(True, alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    left.yaxis.set_minor_locator(NullLocator())  # a fifth of the drawing time
+    left.yaxis.set_minor_locator(NullLocator())
     common.plain_numbers(left.xaxis, left.yaxis, right.xaxis)
     figure.legend(loc="lower center", ncols=5, frameon=False, fontsize=9)
-    return figure, words_of(chosen, curves)
-
-
-def plot_laws(title: str = "", **settings: float | str) -> Described:
-    """The still picture; `settings` are fields of Settings."""
-    figure, words = draw(title, **settings)
-    return Described(figure, f"Speedup and efficiency over the number of devices. {words}")
+    return Described(figure, f"Speedup and efficiency over the number of devices. {words_of(chosen, curves)}")
 
 
 def laws(**settings: float | str) -> widget.BrowserWidget:
-    """A menu for the network, and sliders for p, the number of devices, the link and the batch."""
+    """The widget; `settings` are fields of Settings."""
     now = Settings(**settings)
     batch = "Of all in strong scaling, of each in weak scaling"
     controls = {

@@ -5,24 +5,23 @@ const RACERS = { plain: ["blue", "o"], momentum: ["orange", "s"], Adam: ["green"
 export default widget({
   height: 335,
   draw({ pen, theme, width, given, frame }) {
-    const half = width / 2;
-    const box = { top: 0, width: half, height: 310 };
     const axis = ([from, to], label) => ({ from, to, label });
-    const map = new Plot(pen, theme, { ...box, left: 0 }, {
+    const plane = {
       x: axis(given.x, "weight w1"),
       y: axis(given.y, "weight w2"),
       title: "lines of equal cost, and the paths",
       grid: false,
-    });
-    const lines = given.maps[frame.valley];
-    map.line(column(lines, 0), column(lines, 1), { colour: theme.soft, width: 0.6 });
-    map.at("*", ...given.lowest[frame.valley], { colour: theme.ink, size: 8 });
-    const costs = new Plot(pen, theme, { ...box, left: half }, {
+    };
+    const curves = {
       x: { from: -3, to: given.steps + 3, label: "step", ticks: [0, 25, 50, 75, 100, 125, 150] },
       y: { ...axis(given.costs, "cost"), log: true },
       title: "cost after each step",
       margins: { left: 62 },
-    });
+    };
+    const [map, costs] = twoPlots(pen, theme, width, 310, plane, curves);
+    const lines = given.maps[frame.valley];
+    map.line(column(lines, 0), column(lines, 1), { colour: theme.soft, width: 0.6 });
+    map.at("*", ...given.lowest[frame.valley], { colour: theme.ink, size: 8 });
     const entries = [];
     for (const [name, { path, costs: all }] of Object.entries(frame.races)) {
       const [colour, marks] = [theme.colours[RACERS[name][0]], RACERS[name][1]];

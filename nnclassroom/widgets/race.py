@@ -1,14 +1,13 @@
 """A race down a valley: plain descent, momentum and Adam from the same start, as a widget and as a still picture.
 
-The optimizers are those that train networks (model/optimizers.py), so they run on the kernels of a backend, which may
-be the student's own. All steps are computed when a setting changes; playing only shows more of them.
+The optimizers also train networks (model/optimizers.py), so they run on the kernels of a backend, which may be the
+student's own. All steps are computed when a setting changes; playing only shows more of them.
 """
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
@@ -21,21 +20,21 @@ from nncourse.model.optimizers import SGD, Adam, Optimizer
 
 STEPS = 150  # of each race
 DOWN = 0.01  # a cost below this counts as arrived
-TOO_HIGH = 1e6  # a descent ends where the cost is above this
-COSTS = 1e-6, 1e3  # the ends of the axis
+TOO_HIGH = 1e6  # a descent stops if the cost exceeds this
+COSTS = 1e-6, 1e3  # ends of the axis of costs
 CAPTION = (
     "Left, lines of equal cost over the two weights, with the three paths. Right, the cost after each step. "
     "Blue circles: plain; orange squares: momentum; green triangles: Adam."
 )
 UPDATES = "sgd_update", "momentum_update", "adam_update"
-Races = dict[str, tuple[np.ndarray, np.ndarray]]  # of each of the three, its path and its costs
+Races = dict[str, tuple[np.ndarray, np.ndarray]]  # optimizer -> its path and its costs
 STYLES = {"plain": ("tab:blue", "o"), "momentum": ("tab:orange", "s"), "Adam": ("tab:green", "^")}
 RACER_WORDS = {"plain": "plain", "momentum": "momentum", "Adam": "Adam"}
 
 
 @dataclass(frozen=True)
 class Valley:
-    """A cost of two weights: cost(w1, w2), its gradient, and its lowest place."""
+    """A cost of two weights: cost(w1, w2), its gradient, and its minimum."""
 
     cost: Callable
     gradient: Callable
@@ -47,7 +46,7 @@ ACROSS, UP = (-2.3, 2.3), (-1.7, 1.9)  # the part of the plane that is shown
 
 VALLEYS = {
     "straight": Valley(lambda x, y: (x**2 + STEEP * y**2) / 2, lambda x, y: (x, STEEP * y), (0.0, 0.0)),
-    # Rosenbrock's, half as high, shifted, and with 10 in the place of 100
+    # Rosenbrock's function, halved, shifted, and with 10 instead of 100
     "bent": Valley(
         lambda x, y: ((1 - x) ** 2 + 10 * (y + 1 - x**2) ** 2) / 2,
         lambda x, y: (x - 1 - 20 * x * (y + 1 - x**2), 10 * (y + 1 - x**2)),
@@ -72,7 +71,7 @@ class Settings:
 def descend(
     valley: str, start: tuple[float, float], optimizer: Optimizer, rate: float, backend: Calls, steps: int = STEPS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The points of a descent, (steps + 1, 2), and their costs; fewer where the cost exceeds TOO_HIGH."""
+    """The points of a descent, (steps + 1, 2), and their costs; fewer if the cost exceeds TOO_HIGH."""
     refuse_unknown("a valley", valley, VALLEYS)
     cost, gradient = VALLEYS[valley].cost, VALLEYS[valley].gradient
     w = np.array(start, np.float32)
@@ -85,7 +84,7 @@ def descend(
 
 
 def run(settings: Settings, backend: Calls) -> Races:
-    """The path and the costs of each of the three."""
+    """The path and the costs of each optimizer."""
     start = settings.w1, settings.w2
     racers = {
         "plain": (SGD(), settings.rate),
@@ -100,14 +99,14 @@ def run(settings: Settings, backend: Calls) -> Races:
 
 
 def arrival(costs: np.ndarray) -> int | None:
-    """The first step after which the cost stays below DOWN; None where there is none."""
+    """The first step after which the cost stays below DOWN; None if there is none."""
     above = np.flatnonzero(~(costs < DOWN))
     last = int(above[-1]) if len(above) else -1
     return last + 1 if last + 1 < len(costs) else None
 
 
 def words_of(races: Races, step: int) -> str:
-    """Where each of them is after so many steps, and which arrive."""
+    """The costs after this step, and when each optimizer arrives."""
     said, arrived = [], []
     for racer, (_, costs) in races.items():
         name = RACER_WORDS[racer]
@@ -121,13 +120,26 @@ def words_of(races: Races, step: int) -> str:
 # ---- the picture
 
 
-def picture(valley: str, races: Races, step: int, title: str = "") -> Figure:
-    """The paths up to this step over lines of equal cost, and the costs."""
+def heights(valley: Valley) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Grids of w1 and w2 over the plane, their costs, and the costs for which a map has lines."""
+    x, y = np.meshgrid(np.linspace(*ACROSS, 160), np.linspace(*UP, 160))
+    costs = valley.cost(x, y)
+    return x, y, costs, np.geomspace(0.02, costs.max(), 15)
+
+
+def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, **settings) -> Described:
+    """The race up to this step as a still picture; `settings` are fields of Settings."""
+    chosen = Settings(**settings)
+    races, valley = run(chosen, backend or choose("numpy")), VALLEYS[chosen.valley]
     figure = Figure(figsize=(9.2, 3.4), dpi=100, layout="constrained")
     if title:
         figure.suptitle(title, fontsize=11)
     plane, curves = figure.subplots(1, 2)
-    _map(plane, VALLEYS[valley])
+    x, y, costs, levels = heights(valley)
+    plane.contour(x, y, costs, levels=levels, colors="0.65", linewidths=0.7)
+    plane.plot(*valley.lowest, "*", color="black", markersize=11, label="lowest place")
+    plane.set_title("lines of equal cost, and the paths", fontsize=9)
+    plane.set(xlabel="weight w1", ylabel="weight w2", xlim=ACROSS, ylim=UP)
     curves.set(xlabel="step", ylabel="cost", yscale="log", xlim=(-3, STEPS + 3), ylim=COSTS)
     curves.yaxis.set_major_locator(LogLocator(numticks=12))
     curves.grid(True, alpha=0.3)
@@ -141,40 +153,14 @@ def picture(valley: str, races: Races, step: int, title: str = "") -> Figure:
         curves.plot(seen[: last + 1], f"{mark}-", **line, markersize=4, markevery=10)
         curves.plot([last], seen[last : last + 1], mark, **line, **head)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    return figure
-
-
-def heights(valley: Valley) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Places w1 and w2 on a grid over the plane, their costs, and the costs of the lines on a map."""
-    x, y = np.meshgrid(np.linspace(*ACROSS, 160), np.linspace(*UP, 160))
-    costs = valley.cost(x, y)
-    return x, y, costs, np.geomspace(0.02, costs.max(), 15)
-
-
-def _map(plane: Axes, valley: Valley) -> None:
-    x, y, costs, levels = heights(valley)
-    plane.contour(x, y, costs, levels=levels, colors="0.65", linewidths=0.7)
-    plane.plot(*valley.lowest, "*", color="black", markersize=11, label="lowest place")
-    plane.set_title("lines of equal cost, and the paths", fontsize=9)
-    plane.set(xlabel="weight w1", ylabel="weight w2", xlim=ACROSS, ylim=UP)
-
-
-def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, **settings) -> Described:
-    """The race as a still picture; `settings` are fields of Settings."""
-    chosen = Settings(**settings)
-    races = run(chosen, backend or choose("numpy"))
-    words = f"A race in the {VALLEY_WORDS[chosen.valley]} valley. {words_of(races, step)}"
-    return Described(picture(chosen.valley, races, step, title), words)
+    return Described(figure, f"A race in the {VALLEY_WORDS[chosen.valley]} valley. {words_of(races, step)}")
 
 
 # ---- the widget
 
 
 def race(mine: bool = False, **settings) -> widget.BrowserWidget:
-    """The race, with sliders for the rates, the momentum and the start, and buttons to play it.
-
-    `settings` are fields of Settings. With mine=True the student's own kept kernels run, where there are any.
-    """
+    """The widget; `settings` are fields of Settings. With mine=True the student's own kept kernels run, if any."""
     now, backend = Settings(**settings), choose("numpy", mine=mine)
     own = [name for name in UPDATES if name in backend.yours]
     yours = f" Your own kernels: {', '.join(own)}." if own else ""
@@ -188,7 +174,7 @@ def race(mine: bool = False, **settings) -> widget.BrowserWidget:
         "w1": widget.slider("start w1", "Where the first weight begins", now.w1, -2.2, 2.2),
         "w2": widget.slider("start w2", "Where the second weight begins", now.w2, -1.6, 1.8),
     }
-    last: dict[Settings, Races] = {}  # the race that was computed last, since playing asks for it again and again
+    last: dict[Settings, Races] = {}  # the latest race, since playing asks for it again and again
 
     def answer(at: int, **values: str | float) -> tuple[dict, str]:
         chosen = Settings(**values)

@@ -1,7 +1,4 @@
-"""The widgets of notebooks 01, 02, 06 and 07: sliders, a picture drawn in the browser, and words. See widget.py.
-
-Each has a still counterpart among the figures of the notebooks.
-"""
+"""The widgets of notebooks 01, 02, 06 and 07; each has a still counterpart among the figures of its notebook."""
 
 import numpy as np
 
@@ -50,7 +47,7 @@ def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> widget.B
 
 
 def _line_of(w: np.ndarray, b: float, low: np.ndarray, high: np.ndarray) -> dict:
-    """Two points of the line z = 0, beyond the plane; and the arrow w, if it begins on the plane. Nothing if w is 0."""
+    """Two points of the line z = 0 beyond the plane, and the arrow w if it begins on the plane; nothing if w is 0."""
     if not w.any():
         return {}
     middle, length = (low + high) / 2, np.linalg.norm(high - low)
@@ -89,7 +86,7 @@ def activations() -> widget.BrowserWidget:
 
 
 def effect_of_a_small_change(name: str, z: float, slope: float) -> str:
-    """What a small change of z does to the activation of that name, in words."""
+    """The effect of a small change of z on the activation of that name, in words."""
     if z == 0 and name == "step":
         return "here it jumps, so a small change of z may change a by 1; everywhere else it changes nothing"
     if z == 0 and name in ("relu", "leaky_relu"):
@@ -112,11 +109,7 @@ def descent() -> widget.BrowserWidget:
         "w1": widget.slider("start w1", "Where the first weight begins", -1.8, -2, 2),
         "w2": widget.slider("start w2", "Where the second weight begins", 1.0, -1.5, 1.5),
     }
-    x, y = np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-1.6, 1.6, 120))
-    maps = {}
-    for name, (cost, _) in nb06.SURFACES.items():
-        heights = cost(x, y)
-        maps[name] = widget.contours(x, y, heights, np.geomspace(0.05, heights.max(), 14))
+    maps = {name: widget.contours(*nb06.heights(name)) for name in nb06.SURFACES}
 
     def answer(surface: str, rate: float, steps: int, w1: float, w2: float) -> tuple[dict, str]:
         path, costs = nb06.descend(surface, (w1, w2), rate, int(steps))
@@ -145,7 +138,7 @@ def descent() -> widget.BrowserWidget:
 
 
 def decades(values: np.ndarray) -> list[float]:
-    """The ends of a logarithmic axis for positive values: 1, 2 or 5 times a power of ten, and at least a factor 10."""
+    """The ends of a logarithmic axis for positive values: 1, 2 or 5 times a power of ten, a factor 10 apart or more."""
     values = values[np.isfinite(values) & (values > 1e-30)]
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
     marks = [digit * 10.0**power for power in range(-31, 32) for digit in (1, 2, 5)]
@@ -160,8 +153,6 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> widget.BrowserWidget:
     controls = {"threshold": widget.slider("threshold", "Scores above it are taken for class 1", 0.5, low, high, 0.01)}
     bins = np.linspace(low, high, 31)
     shares = [100 * np.histogram(own, bins)[0] / max(1, len(own)) for own in (scores[labels == 0], scores[labels == 1])]
-    tried = [nb07.counts_at(scores, labels, t) for t in np.unique(np.quantile(scores, np.linspace(0, 1, 200)))]
-    curve = [(metrics.recall(M)[1], metrics.precision(M)[1]) for M in tried if M[:, 1].any()]
 
     def answer(threshold: float) -> tuple[dict, str]:
         M = nb07.counts_at(scores, labels, threshold)
@@ -183,7 +174,7 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> widget.BrowserWidget:
             "bins": bins,
             "shares": shares,
             "sizes": [int((labels == label).sum()) for label in (0, 1)],
-            "curve": np.array(curve).reshape(-1, 2),
+            "curve": nb07.recall_and_precision(scores, labels),
         },
         still=lambda: nb07.plot_threshold(scores, labels, 0.5),
     )

@@ -38,7 +38,7 @@ export default widget({
   },
 });
 
-// Bars half as opaque as their colour; those of the second class also have an outline, so that both are told apart.
+// Half-transparent bars; bars of the second class also have an outline, to distinguish them.
 function bars(plot, edges, heights, colour, outlined) {
   const { pen } = plot;
   plot.inside(() => {

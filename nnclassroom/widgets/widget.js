@@ -1,10 +1,10 @@
-// What all widgets of widget.py share: colours of the page, plots on a canvas, controls, and the messages to Python.
-// A widget's own file follows this text. It ends with
-//   export default widget({ height: 330, draw({ pen, theme, width, height, given, frame, values }) { … } });
+// What the widgets share: colours of the page, plots on a canvas, controls, and the messages to Python.
+// Python appends a widget's own file to this text. One that widget.py describes ends with
+//   export default widget({ height: 330, draw({ pen, theme, width, given, frame }) { … } });
 
 // ---- numbers from Python
 
-// The arrays in a tree of objects and lists, as { shape, values }.
+// A tree of objects and lists, with each array in it as { shape, values }.
 function unpacked(tree) {
   if (Array.isArray(tree)) return tree.map(unpacked);
   if (!tree || typeof tree !== "object") return tree;
@@ -21,7 +21,7 @@ function column({ shape, values }, number) {
   return Array.from({ length: shape[0] }, (_, row) => values[row * shape[1] + number]);
 }
 
-// A number as people write it: at most so many digits, no power of ten where none is needed, and a true minus sign.
+// A number with at most `digits` digits, a power of ten only if it is tiny or huge, and a true minus sign.
 function written(value, digits = 3) {
   const number = Number(Number(value).toPrecision(digits));
   const large = Math.abs(number);
@@ -43,14 +43,14 @@ function parts(colour) {
   return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
 }
 
-// The colour that lies between two, `share` of the way.
+// A mixture of two colours: `share` of the way from the first to the second.
 function between(one, other, share) {
   const to = parts(other);
   return `rgb(${parts(one).map((value, i) => Math.round(value + share * (to[i] - value)))})`;
 }
 
-// The colours of the page: JupyterLab's, or those of a white page. `ramp(v)` goes from blue over paper to orange, for v
-// from 0 to 1, as [red, green, blue].
+// The colours of the page: JupyterLab's, or those of a white page. `ramp(v)`, v from 0 to 1, goes from blue over the
+// page's own colour to orange, as [red, green, blue].
 function themeOf(element) {
   const style = getComputedStyle(element);
   const read = (name, otherwise) => style.getPropertyValue(name).trim() || otherwise;
@@ -83,22 +83,16 @@ function themeOf(element) {
 const MARKS = {
   o: (pen, r) => pen.arc(0, 0, r, 0, 2 * Math.PI),
   s: (pen, r) => pen.rect(-0.9 * r, -0.9 * r, 1.8 * r, 1.8 * r),
-  "^": (pen, r) => corners(pen, r, 3, -Math.PI / 2),
-  D: (pen, r) => corners(pen, r, 4, 0),
-  "*": (pen, r) => {
-    for (let i = 0; i < 10; i++) {
-      const [angle, far] = [-Math.PI / 2 + (i * Math.PI) / 5, i % 2 ? 0.45 * r : 1.2 * r];
-      pen.lineTo(far * Math.cos(angle), far * Math.sin(angle));
-    }
-    pen.closePath();
-  },
+  "^": (pen, r) => corners(pen, [1.2 * r, 1.2 * r, 1.2 * r]),
+  "*": (pen, r) => corners(pen, Array.from({ length: 10 }, (_, i) => (i % 2 ? 0.45 * r : 1.2 * r))),
 };
 
-function corners(pen, radius, count, first) {
-  for (let i = 0; i < count; i++) {
-    const angle = first + (2 * Math.PI * i) / count;
-    pen.lineTo(1.2 * radius * Math.cos(angle), 1.2 * radius * Math.sin(angle));
-  }
+// A polygon, clockwise from the top, whose corners have these distances from its middle.
+function corners(pen, distances) {
+  distances.forEach((far, i) => {
+    const angle = -Math.PI / 2 + (2 * Math.PI * i) / distances.length;
+    pen.lineTo(far * Math.cos(angle), far * Math.sin(angle));
+  });
   pen.closePath();
 }
 
@@ -120,7 +114,7 @@ function mark(pen, kind, x, y, { size = 4, colour, edge, hollow = false, width =
   pen.restore();
 }
 
-// Text at a place of the canvas. `turn` is in quarter turns.
+// Text at a place of the canvas, rotated by `turn` quarter turns.
 function write(pen, theme, text, x, y, { size = 12, colour, align = "left", base = "alphabetic", bold, turn = 0 } = {}) {
   pen.save();
   pen.translate(x, y);
@@ -133,7 +127,7 @@ function write(pen, theme, text, x, y, { size = 12, colour, align = "left", base
   pen.restore();
 }
 
-// Numbers for the ticks of an axis.
+// The numbers at the ticks of an axis.
 function ticks([low, high], log, most = 6) {
   if (log) {
     const base = log === true ? 10 : log;
@@ -157,8 +151,8 @@ function ticks([low, high], log, most = 6) {
   return Array.from({ length: count }, (_, i) => (first + i) * step).filter((v) => v <= high + 1e-6 * step);
 }
 
-// Axes in a box { left, top, width, height } of the canvas, labels included. x and y are { from, to, label, log, ticks,
-// names }: log is true, or a base; ticks are places, or their number; names are written in the place of numbers.
+// Axes and their labels in a box { left, top, width, height } of the canvas. x and y are { from, to, label, log, ticks,
+// names }: log is true or a base; ticks are places or their number; names are written instead of numbers.
 // `square` makes a unit equally long on both axes.
 class Plot {
   constructor(pen, theme, box, { x, y, title = "", square = false, grid = true, margins = {} }) {
@@ -208,7 +202,7 @@ class Plot {
     this.pen.strokeRect(this.left, this.top, this.width, this.height);
   }
 
-  // Draw with everything outside the axes cut off.
+  // Draw, clipped to the axes.
   inside(draw) {
     this.pen.save();
     this.pen.beginPath();
@@ -218,7 +212,7 @@ class Plot {
     this.pen.restore();
   }
 
-  // A line through points; numbers that are none leave a gap. `marks` of a kind at every `every`-th point.
+  // A line through points, with a gap where a coordinate is not finite. Every `every`-th point has a mark.
   line(xs, ys, { colour, width = 1.6, dash = [], marks, every = 1, size = 3.5 }) {
     const { pen } = this;
     this.inside(() => {
@@ -242,7 +236,6 @@ class Plot {
     });
   }
 
-  // Marks at points.
   points(kind, xs, ys, style) {
     this.inside(() => xs.forEach((x, i) => this.at(kind, x, ys[i], style)));
   }
@@ -294,7 +287,13 @@ class Plot {
   }
 }
 
-// Numbers as an image of that many pixels.
+// Two plots side by side, each of half the width.
+function twoPlots(pen, theme, width, height, left, right) {
+  const box = { top: 0, width: width / 2, height };
+  return [new Plot(pen, theme, { ...box, left: 0 }, left), new Plot(pen, theme, { ...box, left: width / 2 }, right)];
+}
+
+// An image with one pixel for each number.
 function imageOf([rows, columns], values, colour) {
   const canvas = new OffscreenCanvas(columns, rows);
   const pen = canvas.getContext("2d");
@@ -309,14 +308,14 @@ function imageOf([rows, columns], values, colour) {
   return canvas;
 }
 
-// From the numbers of an axis to pixels.
+// The function from the numbers of an axis to pixels.
 function scale({ from, to, log }, start, end) {
   const along = log ? Math.log : (value) => value;
   const [low, high] = [along(from), along(to)];
   return (value) => start + ((along(value) - low) / (high - low)) * (end - start);
 }
 
-// A place far outside, moved to where a canvas still draws a line to it exactly.
+// Limit a coordinate: canvases draw lines to places too far away inexactly.
 function far(pixels) {
   return Math.min(1e5, Math.max(-1e5, pixels));
 }
@@ -328,7 +327,7 @@ function segment(pen, x0, y0, x1, y1) {
   pen.stroke();
 }
 
-// A legend in a line, or in several where it is too wide; entries are { label, colour, marks, dash, hollow, box, text }.
+// A legend, broken into lines of at most `width`; entries are { label, colour, marks, dash, width, size, hollow, box, alone }.
 function legend(pen, theme, entries, left, top, width) {
   let [x, y] = [left, top];
   pen.font = `12px ${theme.font}`;
@@ -360,7 +359,7 @@ function legend(pen, theme, entries, left, top, width) {
 
 let made = 0;
 
-// An id that no other element of the page has: each widget of the page runs this text anew.
+// A unique id. A counter is not enough: each widget of the page runs this text anew.
 function newId() {
   return `nncourse-${Math.random().toString(36).slice(2)}-${++made}`;
 }
@@ -373,7 +372,7 @@ function element(kind, className, parent, text = "") {
   return node;
 }
 
-// Each kind of control: (its part of the page, its description, send(value)) -> { show(value), state(state), focusable }
+// Each kind of control: (its part of the page, its description, send(value), means) -> { show(value), focusable }
 const CONTROLS = {
   slider(place, about, send) {
     const { low, high, step, log } = about;
@@ -425,30 +424,15 @@ const CONTROLS = {
     return { show: (value) => (select.value = value), focusable: [select] };
   },
 
-  tick(place, about, send) {
-    const label = element("label", "", place);
-    const box = Object.assign(element("input", "", label), { type: "checkbox" });
-    label.append(` ${about.label}`);
-    describe(place, box, `${about.tip}.`);
-    box.addEventListener("change", () => send(box.checked));
-    return { show: (value) => (box.checked = value), focusable: [box] };
-  },
-
   button(place, about, send, { press }) {
     const button = element("button", "", place, about.label);
     button.type = "button";
     describe(place, button, `${about.tip}.`);
     button.addEventListener("click", () => press(about.name));
-    return {
-      state({ label, pressed }) {
-        if (label !== undefined) button.textContent = label;
-        if (pressed !== undefined) button.setAttribute("aria-pressed", String(pressed));
-      },
-      focusable: [button],
-    };
+    return { focusable: [button] };
   },
 
-  // Moves a slider by one step at a time; what the button does next is its text, and what happens now stands beside it.
+  // Moves a slider one step at a time. The button's text says what it will do, the text beside it what happens now.
   play(place, about, send, { move, get, onClose }) {
     const { low, high } = about.moves;
     const names = [about.label, "One step", "Start again"];
@@ -480,7 +464,7 @@ const CONTROLS = {
   },
 };
 
-// What a control does and its limits, on a tooltip and to screen readers.
+// What a control does and its limits, as a tooltip and for screen readers.
 function describe(place, node, words) {
   const text = words.replace(/\.\./g, ".").replace(/^\.\s*/, "");
   place.title = text;
@@ -491,14 +475,16 @@ function describe(place, node, words) {
 
 // ---- the widget
 
-const REST = 400; // milliseconds without a change after which screen readers are told
-const UNDER_WAY = 4; // messages to Python, as long as it answers within SLOW seconds; then one
+const REST = 400; // screen readers are told after so many milliseconds without a change
+const UNDER_WAY = 4; // most unanswered messages to Python; 1 if it takes longer than SLOW seconds for an answer
 const SLOW = 0.02;
-const PATIENCE = 3000; // milliseconds after which an answer is taken for lost
+const PATIENCE = 3000; // milliseconds after which an answer is considered lost
 
-// A widget for anywidget. `height` is that of the picture in pixels, or a function of its width and of
-// what was given. draw() draws a frame; clicked({ x, y, send, press, ... }), where there is one, is told of clicks on the picture, in its pixels.
-function widget({ height, draw, clicked, most = 960 }) {
+const WIDEST = 960; // pixels
+
+// A widget for anywidget. `height` is that of the picture in pixels, or a function of its width and of what was given.
+// draw() draws a frame.
+function widget({ height, draw }) {
   function render({ model, el }) {
     el.classList.add("nncourse-drawn");
     const closing = [];
@@ -508,8 +494,8 @@ function widget({ height, draw, clicked, most = 960 }) {
     };
     let values = { ...model.get("values") };
 
-    // Messages to Python. A few may be under way, since the trip there and back takes longer than computing and drawing.
-    // Of what has to wait here only the newest values are kept.
+    // Messages to Python. A few may be under way, since the round trip takes longer than computing and drawing.
+    // Of the values that must wait, only the newest are kept.
     const view = `${Date.now()} ${Math.random()}`;
     let [sent, answered, sentAt, waits] = [0, 0, 0, false];
     const transmit = () => {
@@ -535,10 +521,9 @@ function widget({ height, draw, clicked, most = 960 }) {
     // controls
     const panel = element("div", "controls", el);
     const controls = {};
-    const places = {};
     const known = Object.fromEntries(model.get("controls").map((about) => [about.name, about]));
     for (const about of model.get("controls")) {
-      const place = (places[about.name] = element("div", `control ${about.kind}`, panel));
+      const place = element("div", `control ${about.kind}`, panel);
       place.dataset.name = about.name;
       const target = about.plays;
       const means = {
@@ -554,13 +539,6 @@ function widget({ height, draw, clicked, most = 960 }) {
     const showValues = () => {
       for (const [name, part] of Object.entries(controls)) if (name in values) part.show?.(values[name]);
     };
-    const showStates = () => {
-      for (const [name, state] of Object.entries(model.get("states"))) {
-        controls[name]?.state?.(state);
-        if (state.hidden !== undefined && places[name]) places[name].hidden = state.hidden;
-        for (const node of controls[name]?.focusable ?? []) node.disabled = state.disabled ?? false;
-      }
-    };
 
     // the picture, and words
     const canvas = element("canvas", "picture", el);
@@ -573,15 +551,15 @@ function widget({ height, draw, clicked, most = 960 }) {
     aloud.setAttribute("aria-live", "polite");
     element("p", "caption", el, model.get("caption"));
 
-    let [theme, given, frame] = [themeOf(el), unpacked(model.get("given")), unpacked(model.get("frame"))];
+    const given = unpacked(model.get("given"));
+    let [theme, frame] = [themeOf(el), unpacked(model.get("frame"))];
     let due = false;
     let frames = 0;
     let rest = null;
-    let state = null; // of the last drawing, for clicked()
 
     const paint = () => {
       due = false;
-      const wide = Math.min(most, el.clientWidth);
+      const wide = Math.min(WIDEST, el.clientWidth);
       if (wide < 10) return; // not on the page yet
       const high = Math.round(typeof height === "function" ? height(wide, given) : height);
       const dots = window.devicePixelRatio || 1;
@@ -595,8 +573,7 @@ function widget({ height, draw, clicked, most = 960 }) {
       pen.setTransform(dots, 0, 0, dots, 0, 0);
       pen.fillStyle = theme.paper;
       pen.fillRect(0, 0, wide, high);
-      state = { pen, theme, width: wide, height: high, given, frame, values: model.get("values") };
-      draw(state);
+      draw({ pen, theme, width: wide, given, frame });
       el.dataset.frames = ++frames;
     };
     const soon = () => {
@@ -614,22 +591,14 @@ function widget({ height, draw, clicked, most = 960 }) {
       frame = unpacked(model.get("frame"));
       soon();
     });
-    listen("change:given", () => ((given = unpacked(model.get("given"))), soon()));
     listen("change:words", say);
-    listen("change:states", showStates);
     listen("change:values", () => {
       if (sent > answered || waits) return; // an older value than the control's
       values = { ...model.get("values") };
       showValues();
     });
-    if (clicked) {
-      canvas.addEventListener("click", (event) => {
-        const box = canvas.getBoundingClientRect();
-        clicked({ ...state, x: event.clientX - box.left, y: event.clientY - box.top, send, press });
-      });
-    }
 
-    // the page: its size, its theme, its dots
+    // the page's size and theme
     const resized = new ResizeObserver(soon);
     resized.observe(el);
     const recoloured = new MutationObserver(() => ((theme = themeOf(el)), soon()));
@@ -645,11 +614,10 @@ function widget({ height, draw, clicked, most = 960 }) {
     );
 
     showValues();
-    showStates();
     say();
     soon();
-    // ipykernel hands a message to the thread that answered the last one. A widget was made by the thread that runs
-    // cells, where a message waits for the running cell; the answer to this one comes from the widgets' own thread.
+    // ipykernel hands a message to the thread that answered the previous one. At first that is the thread that runs
+    // cells, where a message waits for the running cell. The answer to this message comes from the widgets' own thread.
     transmit();
     return () => closing.forEach((end) => end());
   }

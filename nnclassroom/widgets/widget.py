@@ -1,11 +1,11 @@
-"""Widgets whose picture the browser draws: Python computes every number, JavaScript draws it.
+"""Widgets drawn by the browser: Python computes every number, JavaScript draws it.
 
-    BrowserWidget("neuron.js", {"b": slider("bias b", "…", 0, -5, 5)}, answer, "What is to be seen.")
+    BrowserWidget("neuron.js", {"b": slider("bias b", "…", 0, -5, 5)}, answer, "What the picture shows.")
 
-Whenever a control moves, the browser sends the values of all of them, `answer(**values)` computes a frame and words,
-and the browser draws the frame. A few messages at most are under way, and the newest values win: nothing lags behind.
+Whenever a control moves, the browser sends the values of all controls, `answer(**values)` computes a frame and words,
+and the browser draws the frame. The browser limits the number of unanswered messages and sends only the newest values.
 
-A script is the text of widget.js followed by a file of the widget's own, which ends with `export default widget({…})`.
+A script is the text of widget.js followed by the widget's own file, which ends with `export default widget({…})`.
 A callback may run on another thread while a notebook cell runs, so it computes under a lock, on the CPU.
 """
 
@@ -26,40 +26,45 @@ from nncourse.errors import CourseError
 HERE = Path(__file__).parent
 SAVED = "Run this cell to play."
 WIDGET = ".jp-OutputArea-output.lm-Panel"  # JupyterLab's place for a widget
-# What stands below a widget is for a saved notebook. Opened anew, JupyterLab has an error and no parts in the widget's
-# place: then that place is hidden, and the line that says what to do is shown.
+# The output below a widget is for a saved notebook. When JupyterLab reopens one, it shows an error in the widget's
+# place: then this style hides the error and shows the line that says what to do.
 BELOW = (
     ".nncourse-again{display:none}"
     f".jp-OutputArea:has({WIDGET}):not(:has({WIDGET}>*)) .nncourse-again{{display:inline}}"
     f".jp-OutputArea:has(.nncourse-still):not(:has({WIDGET}>*))>.jp-OutputArea-child:has(>{WIDGET}),"
     f".jp-OutputArea:has({WIDGET}>*)>.jp-OutputArea-child:has(.nncourse-still){{display:none}}"
 )
-Answer = Callable[..., tuple[dict, str]]  # the values of the controls by name -> a frame, and what it says
+Answer = Callable[..., tuple[dict, str]]  # the values of the controls by name -> a frame, and its words
+
+
+def text_of(*names: str) -> str:
+    """The text of these files of this folder. Given a path instead, anywidget would keep every widget alive."""
+    return "\n".join((HERE / name).read_text(encoding="utf-8") for name in names)
 
 
 @dataclass(frozen=True)
 class Control:
-    """What a control of any kind is made of. `tip` says what it does, on a tooltip and to screen readers."""
+    """A control of any kind. `tip` says what it does, in a tooltip and to screen readers."""
 
     kind: str
     label: str
     tip: str = ""
-    value: float | str | bool | None = None
+    value: float | str | None = None
     low: float | None = None
     high: float | None = None
     step: float | None = None
-    options: tuple[tuple[str, str], ...] = ()  # of a menu: values, and the words shown for them
-    log: int = 0  # the base of a slider on which each notch is a factor: 10, or 2 for whole powers of two
+    options: tuple[tuple[str, str], ...] = ()  # values of a menu, each with the words shown for it
+    log: int = 0  # base of a logarithmic slider: 10, or 2 for whole powers of two
     plays: str = ""  # the slider that a Play button moves
 
 
 def slider(label: str, tip: str, value: float, low: float, high: float, step: float = 0.1) -> Control:
-    """A slider for a number; with step 1 for a whole number. Its ends are shown, and wide enough for its value."""
+    """A slider for a number; with step 1 for a whole number. Its range is widened if `value` lies outside it."""
     return Control("slider", label, tip, value, min(low, value), max(high, value), step)
 
 
 def factors(label: str, tip: str, value: float, low: float, high: float, step: float = 0.05) -> Control:
-    """A slider from 10^low to 10^high, with three digits; a notch is a factor of 10^step."""
+    """A slider from 10^low to 10^high with three digits; each notch is a factor of 10^step."""
     return Control("slider", label, tip, value, min(10.0**low, value), max(10.0**high, value), step, log=10)
 
 
@@ -68,49 +73,42 @@ def powers_of_two(label: str, tip: str, value: int, highest: int) -> Control:
     return Control("slider", label, tip, value, 1, max(2**highest, value), 1, log=2)
 
 
-def learning_rate(value: float, low: float = -3, high: float = 0) -> Control:
-    """A slider for a learning rate, from 10^low to 10^high."""
-    return factors("learning rate", "How far each step moves the weights; each notch is a factor", value, low, high)
+def learning_rate(value: float) -> Control:
+    """A slider for a learning rate, from 0.001 to 1."""
+    return factors("learning rate", "How far each step moves the weights; each notch is a factor", value, -3, 0)
 
 
 def menu(label: str, tip: str, value: str, options: Sequence[str] | Mapping[str, str]) -> Control:
-    """A menu of values: their words are shown where there is a mapping, else the values themselves."""
+    """A menu of values, or a mapping from values to the words shown for them."""
     words = options if isinstance(options, Mapping) else dict(zip(options, options, strict=True))
     return Control("menu", label, tip, value, options=tuple(words.items()))
 
 
-def tick(label: str, tip: str, value: bool) -> Control:
-    """A box to tick."""
-    return Control("tick", label, tip, value)
-
-
 def button(label: str, tip: str) -> Control:
-    """A button. Python is told of each press: see BrowserWidget.pressed."""
+    """A button. BrowserWidget calls `pressed` with its name at each press."""
     return Control("button", label, tip)
 
 
 def play(label: str, plays: str) -> Control:
-    """Play and Pause, One step, and Start again, for the slider of that name; the browser moves it."""
+    """Buttons to play, pause, step and restart the slider named `plays`, which the browser moves."""
     return Control("play", label, plays=plays)
 
 
 class BrowserWidget(anywidget.AnyWidget):
     """Controls, a picture drawn in the browser, and words, which screen readers announce when the controls rest.
 
-    `given` goes to the browser once, a frame whenever a value changes. Both are dictionaries of numbers, texts, lists
-    and NumPy arrays (sent as float32, or as uint8). `still()` is the figure, with words, that a saved notebook shows.
+    `given` is sent to the browser once, a frame at every change. Both are dictionaries of numbers, texts, lists and
+    NumPy arrays (sent as float32 or uint8). `still()` returns the figure that a saved notebook shows.
     """
 
-    _css = (HERE / "widget.css").read_text(encoding="utf-8")  # of a path anywidget would keep every widget alive
+    _css = text_of("widget.css")
     controls = traitlets.List().tag(sync=True)
-    states = traitlets.Dict().tag(sync=True)  # of controls, by name: label, pressed, disabled, hidden
     values = traitlets.Dict().tag(sync=True)
-    turn = traitlets.List(["", 0, 0.0]).tag(sync=True)  # which message of which view was answered, and in what time, s
+    turn = traitlets.List(["", 0, 0.0]).tag(sync=True)  # the message answered last: its view, its number, seconds taken
     given = traitlets.Dict().tag(sync=True)
     frame = traitlets.Dict().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
     caption = traitlets.Unicode().tag(sync=True)
-    on_close: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -122,7 +120,7 @@ class BrowserWidget(anywidget.AnyWidget):
         still: Callable[[], Figure | described.Described] | None = None,
         pressed: Callable[[str], None] | None = None,
     ):
-        self._esm = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("widget.js", script))
+        self._esm = text_of("widget.js", script)
         self.answer, self.still, self.pressed = answer, still, pressed
         self.lock = threading.RLock()
         self.by_name = dict(controls)
@@ -146,15 +144,15 @@ class BrowserWidget(anywidget.AnyWidget):
         """Display the widget, and the still figure, which is hidden as long as the widget is alive."""
         display_widget(self, self.still() if self.still else None)
 
-    def set(self, **values: float | str | bool) -> None:
-        """Move controls, as a user does."""
+    def set(self, **values: float | str) -> None:
+        """Set values of controls, as if a user had moved them."""
         for name in values:
             if name not in self.values:
                 raise CourseError(f"no control is called {name}; there are {', '.join(self.values)}")
         self.values = self.values | values
 
     def redraw(self) -> None:
-        """Compute a frame for the present values, and show it. Any error is one line of words."""
+        """Compute a frame for the current values, and show it. An error is shown as one line of words."""
         with self.lock:
             try:
                 frame, words = self.answer(**self.values)
@@ -164,19 +162,14 @@ class BrowserWidget(anywidget.AnyWidget):
                 self.show(frame, words)
 
     def show(self, frame: Mapping | None, words: str) -> None:
-        """Send a frame, or None to keep the one that is shown, and words. May be called from any thread."""
+        """Send words and a frame; None keeps the frame that is shown. May be called from any thread."""
         with self.lock, self.hold_sync():
             if frame is not None:
                 self.frame = packed(frame)
             self.words = words
 
-    def change(self, name: str, **state: str | bool) -> None:
-        """Change a control's state: label="…", pressed=True (a button that is on), disabled=True, hidden=True."""
-        with self.lock:
-            self.states = self.states | {name: self.states.get(name, {}) | state}
-
     def _take(self, content: dict) -> None:
-        """A message from the browser: the values of the controls, or the name of a button that was pressed."""
+        """Process a message from the browser: the values of the controls, or the name of a pressed button."""
         start = time.perf_counter()
         with self.lock, self.hold_sync():
             if "values" in content:
@@ -185,14 +178,9 @@ class BrowserWidget(anywidget.AnyWidget):
             elif self.pressed and content.get("pressed") in self.by_name:
                 self.pressed(content["pressed"])
 
-    def close(self) -> None:
-        """Close the widget, after calling on_close()."""
-        self.on_close()
-        super().close()
-
 
 def packed(value):
-    """A tree of dictionaries and lists, each array in it as its bytes: uint8 as they are, all others as float32."""
+    """A tree of dictionaries and lists with each array in it replaced by its bytes: of uint8, else of float32."""
     if isinstance(value, np.ndarray):
         array = value if value.dtype == np.uint8 else np.asarray(value, np.float32)
         return {"shape": list(array.shape), "type": str(array.dtype), "bytes": array.tobytes()}
@@ -210,7 +198,7 @@ def in_one_line(error: BaseException) -> str:
 
 
 def display_widget(widget: anywidget.AnyWidget, still: Figure | described.Described | None = None) -> None:
-    """Display a widget, and below it what a saved notebook shows in its place: a line, and a figure that has words."""
+    """Display a widget, and below it what a saved notebook shows instead: a line, and the figure `still`."""
     from IPython.display import display
 
     data, metadata = widget._repr_mimebundle_()
@@ -224,7 +212,7 @@ def display_widget(widget: anywidget.AnyWidget, still: Figure | described.Descri
 
 
 def contours(x: np.ndarray, y: np.ndarray, heights: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Lines of equal height over places x and y, all of them grids: points (n, 2), with NaN between two lines."""
+    """Lines of equal height over the grids x and y: points (n, 2), with NaN between two lines."""
     lines = Figure().subplots().contour(x, y, heights, levels=levels)
     gap = np.full((1, 2), np.nan)
     return np.concatenate([part for level in lines.allsegs for line in level for part in (line, gap)])

@@ -4,14 +4,13 @@
     taste()                    # a small one, for a first look
     still(), taste_still()     # the same as figures
 
-The browser only draws and sends commands: playground.js draws arrays of playground_frames. All that they hold is
-computed here, by the backend's kernels and the student's, on one thread, which playground_loop describes.
+The browser only draws the arrays of frames.py and sends commands. Everything is computed here, by kernels of the
+backend or of the student, on one thread: see loop.py.
 """
 
 import contextvars
 import threading
 import weakref
-from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -29,29 +28,28 @@ from nnclassroom.widgets.playground.engine import (
 )
 from nnclassroom.widgets.playground.loop import SHAPES, Loop, Shown
 from nnclassroom.widgets.playground.still import still
-from nnclassroom.widgets.widget import SAVED, display_widget, packed
+from nnclassroom.widgets.widget import SAVED, display_widget, packed, text_of
 from nncourse import device as devices
 from nncourse.calls import ACTIVATIONS
 from nncourse.model.network import COSTS
 
 __all__ = ["Playground", "Settings", "end_all", "playground", "still", "taste", "taste_still"]
 
-HERE = Path(__file__).parent
 BUTTONS = ("start", "pause", "step", "reset")
 RATES = tuple(round(factor * 10.0**power, 6) for power in range(-3, 2) for factor in (1, 1.5, 2, 3, 5, 7)) + (100.0,)
 L2 = (0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 BATCHES = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 150, 200)
 SPEEDS = [(speed, f"{speed:g} epochs/s") for speed in (0.2, 1, 5, 20, 100)] + [(0, "fastest")]
 COST_WORDS = {"binary_cross_entropy": "binary cross-entropy", "categorical_cross_entropy": "categorical c.-e."}
-SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "learning_rate": 0.2}  # of a taste
+SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "learning_rate": 0.2}  # taste()
 SMALL_DATA_WORDS = {"circles": "rings", "moons": "moons"}
 
 
 class Playground(anywidget.AnyWidget):
     """The widget. Python sets the traits, the browser sends commands."""
 
-    _esm = "\n".join(path.read_text(encoding="utf-8") for path in (HERE.parent / "widget.js", HERE / "playground.js"))
-    _css = (HERE / "playground.css").read_text(encoding="utf-8")  # of a path anywidget would keep every widget alive
+    _esm = text_of("widget.js", "playground/playground.js")
+    _css = text_of("playground/playground.css")
     form = traitlets.Unicode("full").tag(sync=True)  # or "small"
     controls = traitlets.List().tag(sync=True)
     limits = traitlets.Dict().tag(sync=True)
@@ -63,7 +61,7 @@ class Playground(anywidget.AnyWidget):
         self.loop: Loop | None = None
         first: list[Shown] = []
         loop = Loop(settings, first.append, in_words)
-        loop.turn([])  # here, so that the first picture is there when the widget is
+        loop.turn([])  # the first picture, before the thread starts
         limits = {"layers": MOST_LAYERS, "neurons": MOST_NEURONS}
         super().__init__(form=form, controls=controls, limits=limits, **as_traits(first[-1]))
         known = {control["name"] for control in controls}
@@ -74,9 +72,9 @@ class Playground(anywidget.AnyWidget):
                 for name, value in as_traits(shown).items():
                     setattr(widget, name, value)
 
-        # ipykernel hands a message from the browser to the thread in whose context the last one was sent to it. The
-        # context of the browser's own message is that of the widgets' thread. A new thread has that of the cells, in
-        # which messages wait for a running cell.
+        # ipykernel hands a message from the browser to the thread in whose context the previous one was sent to it. The
+        # browser's own message has the context of the widgets' thread. A new thread has that of the cells, where
+        # messages wait for the running cell.
         context = [contextvars.copy_context()]
 
         def show(shown: Shown) -> None:
@@ -98,7 +96,7 @@ class Playground(anywidget.AnyWidget):
         loop.start()
 
     def __repr__(self) -> str:
-        """What a saved notebook shows where no kernel runs."""
+        """The text that a saved notebook shows without a running kernel."""
         return SAVED
 
     def _ipython_display_(self) -> None:
@@ -113,7 +111,7 @@ class Playground(anywidget.AnyWidget):
 
 
 def as_traits(shown: Shown) -> dict[str, Any]:
-    """What the widget's traits are to be; those that stay are left out."""
+    """The new values of the widget's traits; traits that stay the same are left out."""
     settings = {
         name: list(value) if isinstance(value, tuple) else value for name, value in vars(shown.settings).items()
     }
@@ -145,7 +143,7 @@ def taste() -> Playground:
 
 
 def plainly(engine: Engine) -> str:
-    """The state of the training for somebody who has never seen a network."""
+    """The state of the training, for beginners."""
     return f"round {engine.epoch}. Of the points that it has never seen, it gets {engine.right():.0%} right"
 
 
@@ -162,7 +160,7 @@ def end_all() -> None:
 
 
 def _checked(**settings) -> Settings:
-    """Settings, or CourseError for those that no widget can mend."""
+    """The settings. Raises CourseError for those that no control can correct."""
     settings |= {name: tuple(settings[name]) for name in ("hidden", "features") if name in settings}
     made = Settings(**settings)
     refuse_too_large(made.hidden)
@@ -170,13 +168,14 @@ def _checked(**settings) -> Settings:
     return made
 
 
-# ---- the controls, in words for the browser
+# ---- the controls, as dictionaries for the browser
 
 
 def controls(now: Settings) -> list[dict[str, Any]]:
     """A control for each setting except the shape of the network."""
     backends = ("numpy", "numba", "cupy", "cuda") if devices.gpu_available() else ("numpy", "numba")
     names = [name for name, unit in ACTIVATIONS.items() if unit == "number"]
+    own = "Take your own kept kernels where there are any"
     return [
         menu("data", "data", "Points to tell apart", _same(DATA)),
         stepped("noise", "noise", "How far the points are scattered", now.noise, _hundredths(50)),
@@ -189,12 +188,7 @@ def controls(now: Settings) -> list[dict[str, Any]]:
         menu("backend", "backend", "Which kernels compute", _same(backends)),
         menu("speed", "speed", "Epochs a second; acts at once", SPEEDS),
         stepped("seed", "seed", "Another seed, other weights and points", now.seed, range(100)),
-        {
-            "kind": "tick",
-            "name": "mine",
-            "label": "my own kernels",
-            "tip": "Take your own kept kernels where there are any",
-        },
+        {"kind": "tick", "name": "mine", "label": "my own kernels", "tip": own},
     ]
 
 
@@ -204,13 +198,8 @@ def menu(name: str, label: str, tip: str, options) -> dict[str, Any]:
 
 
 def stepped(name: str, label: str, tip: str, value: float, values) -> dict[str, Any]:
-    """A slider over a list of numbers; the value that it begins with is one of them."""
+    """A slider over a list of numbers, which includes its first value."""
     return {"kind": "slider", "name": name, "label": label, "tip": tip, "values": sorted({*values, value})}
-
-
-def tick(name: str, label: str, tip: str) -> dict[str, Any]:
-    """A box to tick."""
-    return {"kind": "tick", "name": name, "label": label, "tip": tip}
 
 
 def _same(names) -> list[tuple[str, str]]:

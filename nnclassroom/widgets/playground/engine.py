@@ -1,4 +1,4 @@
-"""What the playground trains: a network on points in the plane, one batch at a time. It knows no widgets."""
+"""The playground's network, which is trained on points in the plane, one batch at a time."""
 
 import math
 import time
@@ -19,8 +19,8 @@ from nncourse.model.network import COSTS, Network, forward, has_algorithm_1, mak
 from nncourse.model.optimizers import SGD
 from nncourse.model.training import evaluate
 
-HELD_OUT = 0.3  # the share of the samples that training does not see
-MOST_POINTS = 400  # of a cost curve; beyond that every second one is dropped
+HELD_OUT = 0.3  # share of the samples that training does not see
+MOST_POINTS = 400  # of a cost curve; if there are more, every second one is dropped
 MOST_LAYERS, MOST_NEURONS = 4, 16
 NEW_LAYER = 4  # neurons in a layer that is added
 DATA = ("moons", "circles", "spirals", "blobs", "xor")
@@ -30,14 +30,14 @@ FEATURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "x1²": lambda x1, x2: x1 * x1,
     "x2²": lambda x1, x2: x2 * x2,
     "x1·x2": lambda x1, x2: x1 * x2,
-    "sin πx1": lambda x1, x2: np.sin(np.pi * x1),  # without π less than half a wave would lie in the plane
+    "sin πx1": lambda x1, x2: np.sin(np.pi * x1),  # without π the plane would show less than half a wave
     "sin πx2": lambda x1, x2: np.sin(np.pi * x2),
 }
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a playground trains, and how. Changing one of AT_ONCE affects the running training; others restart it."""
+    """What a playground trains, and how. A change of one in AT_ONCE affects the running training; others restart it."""
 
     data: str = "moons"
     noise: float = 0.15
@@ -52,16 +52,16 @@ class Settings:
     backend: str = "numpy"
     mine: bool = False
     seed: int = 0
-    speed: float = 20  # most epochs a second; 0: as many as there is time for
+    speed: float = 20  # most epochs a second; 0: no limit
 
 
 AT_ONCE = {"learning_rate", "l2", "batch_size", "speed"}
 
 
 class Level(NamedTuple):
-    """The inputs or the neurons of a layer after a change: which level they were before, and which number each had.
+    """The inputs (level 0) or the neurons of a layer after a change: the level and their numbers before it.
 
-    None for what is new. Level 0 are the inputs.
+    None stands for new ones.
     """
 
     was: int | None
@@ -69,7 +69,7 @@ class Level(NamedTuple):
 
 
 class Watched:
-    """A backend that notes which operations were asked for."""
+    """A backend that records which operations are used."""
 
     def __init__(self, backend: Backend):
         self.backend = backend
@@ -81,22 +81,22 @@ class Watched:
 
 
 class Engine:
-    """A network in training. `settings` in AT_ONCE may be changed meanwhile; neurons, layers and features by methods.
+    """A network in training. `settings` in AT_ONCE may be changed at any time; neurons, layers and features by methods.
 
-    These keep the weights of all neurons that stay. A neuron or feature that is added first has weights of 0 to the
-    next layer: what the network computes does not change until it is trained.
+    The methods keep the weights of all neurons that stay. A new neuron or feature has weights of 0 to the next layer at
+    first: the output of the network does not change until it is trained.
     """
 
     def __init__(self, settings: Settings):
         refuse_too_large(settings.hidden)
         self.settings = settings
-        self.backend = choose(settings.backend, mine=settings.mine, dense_sgd_epoch="steps")  # for single steps
+        self.backend = choose(settings.backend, mine=settings.mine, dense_sgd_epoch="steps")
         points = datasets.generate(settings.data, samples=settings.samples, noise=settings.noise, seed=settings.seed)
         if COSTS[settings.cost] == "softmax" and points.Y.shape[1] == 1:  # softmax needs one output per class
             points = replace(points, Y=np.hstack([1 - points.Y, points.Y]))
         self.training, self.held_out = datasets.split(points, HELD_OUT, seed=settings.seed)
         self.low, self.high = points.X.min(axis=0) - 0.2, points.X.max(axis=0) + 0.2  # corners of the plane shown
-        self.changes = 0  # of the shape; each draws other weights
+        self.changes = 0  # number of changes of the shape; each draws other weights
         self.epoch, self.done = 0, 0  # completed epochs; samples used in the current one
         self.history: list[tuple[float, float, float]] = []  # epochs, training cost, cost on the held-out samples
         self.network = self._new_network(settings).on(self.backend)
@@ -125,7 +125,7 @@ class Engine:
 
     @property
     def progress(self) -> float:
-        """Epochs done, the begun one as a fraction."""
+        """Epochs done, with the current one as a fraction."""
         return self.epoch + self.done / len(self.training.X)
 
     def step(self) -> None:
@@ -141,7 +141,7 @@ class Engine:
             self.epoch, self.done = self.epoch + 1, 0
 
     def train(self, seconds: float = math.inf, epochs: float = math.inf) -> None:
-        """Train for `seconds`, or until `epochs` more are done, whichever comes first; one of them may be left out."""
+        """Train for `seconds` or for `epochs`, whichever ends first; one of them may be omitted."""
         end, last = time.perf_counter() + seconds, self.progress + epochs
         while self.progress < last - 1e-9 and time.perf_counter() < end:
             self.step()
@@ -156,13 +156,13 @@ class Engine:
     # ---- another shape
 
     def resize(self, layer: int, count: int) -> None:
-        """Give hidden layer `layer` (from 0) `count` neurons: the last go, or new ones come."""
+        """Give hidden layer `layer` (from 0) `count` neurons: the last are removed, or new ones added."""
         _refuse_unknown_layer(layer, self.settings.hidden)
         size = self.settings.hidden[layer]
         self._resize(layer, [number if number < size else None for number in range(count)])
 
     def remove(self, layer: int, neuron: int) -> None:
-        """Take one neuron out of hidden layer `layer`; both are counted from 0."""
+        """Remove a neuron from hidden layer `layer`; both are counted from 0."""
         _refuse_unknown_layer(layer, self.settings.hidden)
         self._resize(layer, [number for number in range(self.settings.hidden[layer]) if number != neuron])
 
@@ -174,20 +174,20 @@ class Engine:
         self._rebuild(replace(self.settings, hidden=tuple(hidden)), levels)
 
     def add_layer(self) -> None:
-        """Another hidden layer before the output, which gets new weights."""
+        """Add a hidden layer before the output, which gets new weights."""
         hidden = (*self.settings.hidden, NEW_LAYER)
         *levels, output = self._levels()
         self._rebuild(replace(self.settings, hidden=hidden), [*levels, Level(None, [None] * NEW_LAYER), output])
 
     def remove_layer(self) -> None:
-        """Take the last hidden layer away; the output gets new weights."""
+        """Remove the last hidden layer; the output gets new weights."""
         if not self.settings.hidden:
             raise CourseError("there is no hidden layer left to remove")
         *levels, _, output = self._levels()
         self._rebuild(replace(self.settings, hidden=self.settings.hidden[:-1]), [*levels, output])
 
     def choose_features(self, names: Sequence[str]) -> None:
-        """Take these features as inputs."""
+        """Use these features as inputs."""
         features = tuple(name for name in FEATURES if name in names)
         before = self.settings.features
         numbers = [before.index(name) if name in before else None for name in features]
@@ -196,11 +196,11 @@ class Engine:
         self._rebuild(settings, [Level(0, numbers), *self._levels()[1:]])
 
     def _levels(self) -> list[Level]:
-        """All levels as they are."""
+        """All levels, unchanged."""
         return [Level(number, range(size)) for number, size in enumerate(self.network.sizes)]
 
     def _rebuild(self, settings: Settings, levels: Sequence[Level]) -> None:
-        """A network of another shape, with the weights of what stays; the epochs and costs go on."""
+        """Make a network of another shape that keeps the weights of what stays; epochs and costs continue."""
         refuse_too_large(settings.hidden)
         self.changes += 1
         new = self._new_network(settings)
@@ -216,7 +216,7 @@ class Engine:
     # ---- what it computes
 
     def activities(self, X: np.ndarray) -> list[np.ndarray]:
-        """What the neurons of each layer say to points X (n, 2): arrays (n, neurons), the output's last."""
+        """The activations of each layer for points X (n, 2): arrays (n, neurons), the output's last."""
         inputs = self.backend.to_device(features_of(X, self.settings.features))
         return [devices.to_device(A, "cpu") for A in forward(self.network, inputs, self.backend)[1][1:]]
 
@@ -225,7 +225,7 @@ class Engine:
         return as_shares(self.activities(X)[-1])
 
     def right(self) -> float:
-        """The share of the held-out points that are given their class."""
+        """The share of the held-out points that are classified correctly."""
         return float((self.shares(self.held_out.X).argmax(axis=1) == self.held_out.labels).mean())
 
     def words(self) -> str:
@@ -238,7 +238,7 @@ class Engine:
         )
 
     def used(self) -> set[str]:
-        """The operations that a training step and a measurement ask for."""
+        """The operations that a training step and a measurement use."""
         watched: Calls = Watched(self.backend)  # type: ignore[assignment]
         X, Y = (array[:1] for array in self.there[0])
         copy = self.network.on(self.backend)
@@ -248,7 +248,7 @@ class Engine:
         return watched.asked | ({"algorithm_1"} if has_algorithm_1(copy, optimizer) else set())
 
     def yours(self) -> str:
-        """Which operations of the training use the student's own kernels; "" unless they were asked for."""
+        """The operations of the training that use the student's own kernels, in words; "" unless `mine` is set."""
         if not self.settings.mine:
             return ""
         used = self.used()
@@ -277,7 +277,7 @@ def as_shares(outputs: np.ndarray) -> np.ndarray:
 
 
 def refuse_bad_features(names: Sequence[str]) -> None:
-    """CourseError for no feature, and for one that there is not."""
+    """Raise CourseError for an unknown feature, or for none at all."""
     if not names:
         raise CourseError("wanted at least one input feature; got none")
     for name in names:
@@ -285,7 +285,7 @@ def refuse_bad_features(names: Sequence[str]) -> None:
 
 
 def refuse_too_large(hidden: Sequence[int]) -> None:
-    """CourseError for more layers or neurons than a playground shows, or an empty layer."""
+    """Raise CourseError for more layers or neurons than a playground shows, or an empty layer."""
     if len(hidden) > MOST_LAYERS or not all(1 <= size <= MOST_NEURONS for size in hidden):
         limits = f"at most {MOST_LAYERS} hidden layers of 1 to {MOST_NEURONS} neurons"
         raise CourseError(f"a playground shows {limits}; got {tuple(hidden)}")
@@ -297,7 +297,7 @@ def _refuse_unknown_layer(layer: int, hidden: Sequence[int]) -> None:
 
 
 def _inherit(layer, W: np.ndarray, b: np.ndarray, here: Level, below: Level) -> None:
-    """Give the neurons that were there before their weights W and biases b back; 0 to inputs that are new."""
+    """Restore the weights W and biases b of neurons that existed before; weights to new inputs are 0."""
     for row, old_row in enumerate(here.numbers):
         if old_row is not None:
             layer.b[row] = b[old_row]

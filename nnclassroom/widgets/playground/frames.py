@@ -1,4 +1,4 @@
-"""What the browser draws of the playground, as arrays of bytes and numbers that it need only colour."""
+"""The data from which the browser draws the playground: arrays of bytes and numbers."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ def thinned(values: np.ndarray) -> np.ndarray:
 
 
 def as_bytes(values: np.ndarray, activation: str = "") -> np.ndarray:
-    """Values (n, neurons) as uint8: 128 is the middle of what the activation can say, 1 and 255 its ends.
+    """Values (n, neurons) as uint8: 128 is the middle of the activation's range, 1 and 255 are its ends.
 
-    Where it has no ends, they are the largest of each neuron.
+    If the activation has no limits, the ends are ± the largest absolute value of each neuron.
     """
     values = np.nan_to_num(values, posinf=0, neginf=0)
     if activation in ("sigmoid", "softmax", "step"):
@@ -40,7 +40,7 @@ def as_bytes(values: np.ndarray, activation: str = "") -> np.ndarray:
 
 
 def scene(engine: Engine) -> dict[str, Any]:
-    """What stays while the engine trains: the shape of the network, the points, the features."""
+    """The data that stay the same while the engine trains: the shape of the network, the points, the features."""
     sets = (engine.training, engine.held_out)
     every = np.stack([features_of(grid(engine), [name])[:, 0] for name in FEATURES], axis=1)
     return {
@@ -60,9 +60,9 @@ def scene(engine: Engine) -> dict[str, Any]:
 
 
 def frame(engine: Engine, look: list[int] | None = None) -> dict[str, Any]:
-    """What moves: the shares of the classes over the plane, each neuron's small picture, weights, costs.
+    """The data that change: the shares of the classes over the plane, each neuron's small picture, weights, costs.
 
-    `look` is the level (1 is the first layer) and the number of a neuron that is also wanted as a large picture.
+    `look` is the level (1 is the first layer) and the number of a neuron to be shown as a large picture too.
     """
     activities = engine.activities(grid(engine))
     names = engine.network.activations

@@ -1,7 +1,7 @@
-"""The playground's thread: it owns the engine, obeys commands, trains, and hands what is to be drawn to show().
+"""The playground's thread: it owns the engine, obeys commands, trains, and hands frames to show().
 
-It never waits for the browser: while MOST_AHEAD frames are on their way it trains on without drawing, and the next
-frame that it sends shows the newest state.
+It never waits for the browser: while MOST_AHEAD frames are on their way it trains without drawing, and the next frame
+shows the newest state.
 """
 
 import math
@@ -20,14 +20,14 @@ from nnclassroom.widgets.widget import in_one_line
 
 FRAME_EVERY = 0.025  # seconds
 SLICE = 0.012  # seconds of training between two frames, at most
-MOST_AHEAD = 12  # frames that the browser has not drawn yet
-PATIENCE = 0.5  # seconds after which a frame is sent although the browser is silent
-BEHIND = 0.1  # seconds of training that may be made up for
+MOST_AHEAD = 12  # most frames that the browser has not drawn yet
+PATIENCE = 0.5  # seconds after which a frame is sent even if the browser is silent
+BEHIND = 0.1  # seconds of delayed training that may be caught up
 
 
 @dataclass
 class Shown:
-    """What show() is told: whether it trains, words, whether to say them aloud, and what to draw, if that changed."""
+    """The state for show(): whether it trains, words, whether to say them aloud, and what to draw if that changed."""
 
     running: bool
     words: str
@@ -39,13 +39,13 @@ class Shown:
 
 @dataclass
 class Pace:
-    """How many epochs may be done by now, at so many a second."""
+    """The number of epochs that are due at a speed in epochs per second."""
 
     due: float = 0.0
     since: float = field(default_factory=time.monotonic)
 
     def epochs(self, progress: float, speed: float) -> float:
-        """How many more to do now; infinity for the speed 0."""
+        """The number of epochs to train now; infinity for the speed 0."""
         now = time.monotonic()
         seconds, self.since = now - self.since, now
         if not speed:
@@ -55,12 +55,12 @@ class Pace:
         return max(0.0, self.due - progress)
 
     def begin(self, progress: float) -> None:
-        """Count from here."""
+        """Count from now."""
         self.due, self.since = progress, time.monotonic()
 
 
 class Loop(threading.Thread):
-    """The thread. put() is for all others; everything else is its own."""
+    """The thread. Other threads call only start(), put() and end()."""
 
     def __init__(
         self, settings: Settings, show: Callable[[Shown], None], in_words: Callable[[Engine], str] = Engine.words
@@ -72,8 +72,8 @@ class Loop(threading.Thread):
         self.engine: Engine | None = None
         self.pace = Pace()
         self.look: list[int] | None = None
-        self.number, self.seen, self.sent_at = 0, 0, 0.0  # of the last frame that was sent, and that was drawn
-        self.shape_shown: tuple | None = None  # of the scene that was sent last
+        self.number, self.seen, self.sent_at = 0, 0, 0.0  # the last frame sent, the last one drawn, time of sending
+        self.shape_shown: tuple | None = None  # identifies the scene that was sent last
         self.stale = False  # something was not sent yet
         self.aloud = True
         self.yours = ""
@@ -83,7 +83,7 @@ class Loop(threading.Thread):
         self.commands.put((name, value))
 
     def end(self, words: str = "closed") -> None:
-        """End the thread, and wait for it at most 2 seconds, because Numba may be compiling."""
+        """End the thread. Wait for it at most 2 seconds, because Numba may be compiling."""
         self.put("end", words)
         if self.is_alive() and threading.current_thread() is not self:
             self.join(2)
@@ -92,7 +92,9 @@ class Loop(threading.Thread):
         next_frame = 0.0
         while True:
             commands = self.waiting(next_frame)
-            next_frame = max(next_frame + FRAME_EVERY, time.monotonic())  # late once is not late for ever
+            next_frame = max(
+                next_frame + FRAME_EVERY, time.monotonic()
+            )  # a late frame does not delay the following ones
             for name, value in commands:
                 if name == "end":
                     return self.show(Shown(False, value, True, self.settings))
@@ -102,7 +104,7 @@ class Loop(threading.Thread):
         """The commands on the queue. Waits for the first; while training, only until the next frame is due."""
         wait = None if not self.stale else PATIENCE
         if self.running:
-            wait = max(0.001, until - time.monotonic())  # never 0: others want to compute too
+            wait = max(0.001, until - time.monotonic())  # never 0: other threads must run too
         try:
             first = self.commands.get(timeout=wait)
         except queue.Empty:
@@ -129,7 +131,7 @@ class Loop(threading.Thread):
         return self.number - self.seen < MOST_AHEAD or time.monotonic() - self.sent_at > PATIENCE
 
     def send(self) -> None:
-        """Hand the present state to show()."""
+        """Hand the current state to show()."""
         engine = self.engine
         if self.running:
             engine.measure()
@@ -150,7 +152,7 @@ class Loop(threading.Thread):
         self.shape_shown, self.stale = shape, False
 
     def obey(self, commands: list[tuple[str, Any]]) -> bool:
-        """Apply commands and settings. Returns whether there is something new to show."""
+        """Execute commands and apply settings. Returns whether there is something new to show."""
         changed, restart = self.engine is None, self.engine is None
         steps, shapes = 0, []
         for name, value in commands:

@@ -1,15 +1,15 @@
-// The playground in the browser, after the text of widget.js. Python sends arrays (frames.py); here they are
-// drawn, and commands are sent back. Nothing is computed here that the network computes.
+// The playground in the browser, after the text of widget.js: it draws the arrays that Python sends (frames.py), and
+// sends commands back. Everything about the network is computed in Python.
 
 const CLASSES = [["blue", "o"], ["orange", "^"], ["green", "s"]]; // colour and mark; low is blue, high is orange
-const PALE = 0.6; // how much of its colour the plane has; points have all
-const ACKNOWLEDGE = 4; // every so many frames Python is told which was drawn
+const PALE = 0.6; // strength of the colours of the plane; points have 1
+const ACKNOWLEDGE = 4; // Python is told which frame was drawn, once in so many frames
 const WORDS_EVERY = 200; // milliseconds between two texts while it trains
 const NET_HEAD = 46, MOST_SIDE = 38, LEAST_SIDE = 17; // pixels: above the neurons; a neuron's picture
 const HINT =
   "Point at a neuron, or move to it with Tab and the arrow keys: it is shown large, with its weights. Click an input to use it or not.";
 
-// What can have the focus: the notebook leaves its keys to it.
+// An element that can have the focus; the notebook does not handle its keys.
 function focusable(kind, className, parent, text = "") {
   const made = element(kind, className, parent, text);
   made.setAttribute("data-lm-suppress-shortcuts", "true");
@@ -24,7 +24,7 @@ function button(className, parent, text, name, press) {
   return made;
 }
 
-// Text and attributes that stay must not be set again: the page would be laid out anew with every frame.
+// Set text or an attribute only if it changes: otherwise the page would be laid out anew with every frame.
 function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -65,7 +65,7 @@ function paint(canvas, side, values, start, pixels) {
   canvas.pen.putImageData(canvas.image, 0, 0);
 }
 
-// The colour of the likeliest class for a place, paler where the classes share it.
+// The colour of the likeliest class at a place, paler if other classes are likely too.
 function likeliest(classes, steps) {
   const even = 255 / classes;
   return (plane, place) => {
@@ -95,7 +95,7 @@ function classSteps(theme) {
   });
 }
 
-// A canvas whose unit is the CSS pixel, wiped.
+// A cleared canvas whose unit is the CSS pixel.
 function fresh(canvas, wide, high) {
   const dots = window.devicePixelRatio || 1;
   const size = [Math.round(wide * dots), Math.round(high * dots)];
@@ -106,7 +106,7 @@ function fresh(canvas, wide, high) {
   return pen;
 }
 
-// Axes and points, which stay while it trains: a layer of its own.
+// Axes and points on a canvas of their own, since they stay while the network trains.
 function pointsLayer(scene, theme, wide, high) {
   const canvas = document.createElement("canvas");
   const pen = fresh(canvas, wide, high);
@@ -189,7 +189,7 @@ function control(about, parent, send) {
     readout.textContent = about.values[field.value];
     field.setAttribute("aria-valuetext", about.values[field.value]); // the value, not the notch
   };
-  let turned = -Infinity; // when: an answer to what was sent before must not move the handle back
+  let turned = -Infinity; // time of the last input: an answer to an earlier one must not move the handle back
   field.addEventListener("input", () => {
     turned = performance.now();
     say();
@@ -205,7 +205,7 @@ function control(about, parent, send) {
 
 // ---- the network
 
-// Where the neurons stand: the inputs are level 0, all features among them, used or not.
+// The places of the neurons. The inputs are level 0: all features, used or not.
 function layout(scene, wide, high, small) {
   const inputs = small ? scene.chosen : scene.features;
   const counts = [inputs.length, ...scene.sizes.slice(1)];
@@ -267,7 +267,7 @@ function drawLinks(canvas, scene, place, weights, shown, theme, wide, high) {
   }
 }
 
-// What a neuron computes, with its numbers.
+// The formula of a neuron with its numbers.
 function formula(scene, weights, ranges, { level, number }) {
   const { from, W, b } = layersOf(scene, weights)[level - 1];
   const names = level === 1 ? scene.chosen : Array.from({ length: from }, (_, j) => `a${j + 1}`);
@@ -294,7 +294,7 @@ function render({ model, el }) {
   root.setAttribute("role", "region");
   root.setAttribute("aria-label", "Playground: a network that learns");
 
-  // Commands: of each name only the newest value is sent, once a frame.
+  // Commands: at each frame the newest value of each name is sent.
   const waiting = new Map();
   function send(name, value = null) {
     if (!waiting.size) requestAnimationFrame(() => {
@@ -304,7 +304,7 @@ function render({ model, el }) {
     waiting.set(name, value);
   }
   const now = (name, value = null) => model.send({ name, value });
-  now("hello"); // the answer opens the way past a running cell: see obey() in __init__.py
+  now("hello"); // after the answer, messages do not wait for a running cell: see obey() in __init__.py
 
   const bar = element("div", "bar", root);
   const start = button("main", bar, "Start", "", () => now("start"));
@@ -337,15 +337,15 @@ function render({ model, el }) {
   const detail = element("p", "detail", foot, HINT);
   detail.id = "playground-detail-" + Math.random().toString(36).slice(2);
   const remove = button("", foot, "Remove this neuron", "", () => removeShown());
-  remove.addEventListener("pointerdown", (event) => event.preventDefault()); // the neuron keeps the focus
+  remove.addEventListener("pointerdown", (event) => event.preventDefault()); // keep the focus on the neuron
   remove.hidden = true;
 
   const curves = small ? ["seen", "not seen", "round"] : ["training", "held out", "epoch"];
   const picture = document.createElement("canvas");
   let scene = null, place = null, frame = null, points = null;
   let [theme, says, pale, steps] = [null, null, null, null];
-  let over = null, focused = null; // neurons: what the mouse points at, and where the keyboard is
-  let stop = null; // the neuron to which Tab goes
+  let over = null, focused = null; // the neurons with the mouse and with the keyboard's focus
+  let stop = null; // the neuron that Tab focuses
   let settled = "";
   let drawn = 0, acknowledged = 0, saidAt = 0, planned = false, alive = true;
   const nodes = new Map(); // "level,number" -> its button, with canvas
@@ -477,7 +477,7 @@ function render({ model, el }) {
     arrange();
   }
 
-  // Place every neuron; those that stay keep the keyboard's focus.
+  // Place every neuron; a neuron that stays keeps the keyboard's focus.
   function arrange() {
     if (!scene) return;
     const [wide, high] = [net.clientWidth, net.clientHeight];
@@ -595,7 +595,7 @@ function render({ model, el }) {
     }
   }
 
-  // What the two pictures show, for screen readers.
+  // Describe the two pictures for screen readers.
   function name() {
     if (!frame?.history) return;
     const [cost, held] = frame.history.values.slice(-2);
@@ -603,7 +603,7 @@ function render({ model, el }) {
     attribute(costs, "aria-label", `Cost over the ${curves[2]}s, now ${written(cost)} (${curves[0]}) and ${written(held)} (${curves[1]}).`);
   }
 
-  // Words, buttons and controls as Python has them.
+  // Update words, buttons and controls to Python's state.
   function tell(state) {
     attribute(start, "aria-pressed", String(state.running));
     attribute(pause, "aria-pressed", String(!state.running));

@@ -1,4 +1,4 @@
-"""The playground's picture after some training as a figure: for print, for the web, and where no kernel runs."""
+"""The playground after some training as a figure: for print, for the web, and without a running kernel."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ SAYS = LinearSegmentedColormap.from_list("says", [COLOURS[0], (1, 1, 1), COLOURS
 
 
 def still(epochs: int = 100, **settings) -> Described:
-    """The playground's picture after some epochs of training, with a text alternative; `settings` as in Settings."""
+    """The playground after some epochs of training as a figure; `settings` as in Settings."""
     engine = Engine(Settings(**settings))
     while engine.epoch < epochs:
         engine.train(epochs=max(1, epochs // 100))
@@ -34,7 +34,7 @@ def still(epochs: int = 100, **settings) -> Described:
 
 
 def in_words(engine: Engine) -> str:
-    """What the picture shows."""
+    """The picture in words."""
     now = engine.settings
     return (
         f"A network {engine.network.in_words} of {now.activation} neurons with the inputs {', '.join(now.features)}, "
@@ -46,7 +46,7 @@ def in_words(engine: Engine) -> str:
 def _plane(axes: Axes, engine: Engine, shares: np.ndarray) -> None:
     classes = len(engine.training.classes)
     sure = (shares.max(axis=1, keepdims=True) - 1 / classes) / (1 - 1 / classes)
-    pale = 1 - 0.55 * sure * (1 - COLOURS[shares.argmax(axis=1)])  # white where the classes share the place
+    pale = 1 - 0.55 * sure * (1 - COLOURS[shares.argmax(axis=1)])  # white where all classes are equally likely
     extent = (engine.low[0], engine.high[0], engine.low[1], engine.high[1])
     axes.imshow(pale.reshape(GRID, GRID, 3), extent=extent, origin="lower", aspect="auto", interpolation="bilinear")
     axes.set(xlabel="input x1", ylabel="input x2")
@@ -71,7 +71,7 @@ def _costs(axes: Axes, engine: Engine) -> None:
 
 
 def _net(axes: Axes, engine: Engine, activities: list[np.ndarray]) -> None:
-    """The neurons as small pictures of what they compute, the inputs too, and between them the weights as lines."""
+    """Draw inputs and neurons as small pictures of what they compute, and the weights between them as lines."""
     network = engine.network
     sizes, names = network.sizes, network.activations
     inputs = np.stack([features_of(grid(engine), [name])[:, 0] for name in engine.settings.features], axis=1)
@@ -91,9 +91,10 @@ def _net(axes: Axes, engine: Engine, activities: list[np.ndarray]) -> None:
     wide = high * (len(sizes) + 0.25) / 2.2 * (3.6 * 0.9) / (9.6 * 0.37)  # as many inches
     for level, (column, pictures) in enumerate(zip(heights, levels, strict=True)):
         for height, picture in zip(column, thinned(pictures), strict=True):
-            place = (level - wide, level + wide, height - high, height + high)
+            left, right, bottom, top = place = (level - wide, level + wide, height - high, height + high)
             axes.imshow(picture.reshape(SMALL, SMALL), SAYS, vmin=1, vmax=255, extent=place, origin="lower", zorder=2)
-            axes.add_patch(_frame(place))
+            frame = {"fill": False, "edgecolor": common.INK, "linewidth": 0.7, "zorder": 3}
+            axes.add_patch(Rectangle((left, bottom), right - left, top - bottom, **frame))
         axes.text(level, -1.07, len(column), ha="center", va="center", fontsize=9)
     for name, height in zip((name for name in FEATURES if name in engine.settings.features), heights[0], strict=True):
         axes.text(-wide - 0.05, height, name, ha="right", va="center", fontsize=9)
@@ -101,10 +102,3 @@ def _net(axes: Axes, engine: Engine, activities: list[np.ndarray]) -> None:
     axes.set_title("what each neuron computes; weights: orange +, blue −", fontsize=9)
     axes.set(xlim=(-0.95, len(sizes) - 0.7), ylim=(-1.2, 1), aspect="auto")
     axes.set_axis_off()
-
-
-def _frame(place: tuple[float, float, float, float]) -> Rectangle:
-    left, right, bottom, top = place
-    return Rectangle(
-        (left, bottom), right - left, top - bottom, fill=False, edgecolor=common.INK, linewidth=0.7, zorder=3
-    )
