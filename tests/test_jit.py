@@ -1,4 +1,4 @@
-"""What Numba has compiled is kept for later processes, and is never out of date."""
+"""Kernels that Numba has compiled are kept for later processes, and are never out of date."""
 
 import os
 import subprocess

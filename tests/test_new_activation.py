@@ -1,4 +1,4 @@
-"""A new activation: its two operations are all that backends and networks need; kernels of fused epochs step aside."""
+"""A new activation: backends and networks need only its two operations; fused epochs are not used for it."""
 
 import math
 

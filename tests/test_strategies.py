@@ -66,7 +66,7 @@ MOMENTUM = functools.partial(SGD, momentum=0.9, l2=0.01)
 
 
 @pytest.mark.parametrize("make", [SGD, MOMENTUM])
-@pytest.mark.parametrize("members", [1, 2, 4])  # of 3 rows one member has none
+@pytest.mark.parametrize("members", [1, 2, 4])  # the last batch has 3 rows: one of 4 members has none
 def test_averaging_after_every_batch_is_synchronous_training(members, make):
     run = simulate(functools.partial(averaged, make=make), members)
     network, costs = synchronous(make)
@@ -92,7 +92,7 @@ def test_averaging_is_not_synchronous_training_for_adam_or_with_more_batches_a_r
 def test_running_statistics_are_averaged_or_refused():
     def part(group, apart):
         network = network_of(NETWORKS["normalised"])
-        network.flat_statistics += apart * group.rank  # whatever the others have, the first one's are taken
+        network.flat_statistics += apart * group.rank  # those of the first member are taken
         train_by_averaging(network, *samples_for(network), NUMPY, group, epochs=1, batch_size=10)
         with pytest.raises(CourseError, match="without batch normalisation"):
             train_asynchronously(network, *samples_for(network), NUMPY, group, epochs=1)
@@ -243,18 +243,15 @@ def samples_for(network, rows: int = 23):
         ("images", 3, 3, 4, Adam),
         ("images", 6, 3, 2, MOMENTUM),
         ("images", 5, 5, 20, SGD),  # more micro-batches than rows
-        ("normalised", 3, 3, 1, MOMENTUM),  # more than one would have statistics of their own
+        ("normalised", 3, 3, 1, MOMENTUM),  # each micro-batch would have its own statistics
     ],
 )
 def test_a_pipeline_learns_what_one_device_learns(schedule, words, members, stages, micro_batches, make):
     options = {"make": make, "micro_batches": micro_batches, "learning_rate": 0.01 if make is Adam else 0.2}
     part = functools.partial(through_a_pipeline, words=words, stages=stages, schedule=schedule, **options)
     run = simulate(part, members, buffered=False)  # a send waits until the other receives, as MPI's may
-    network = network_of(NETWORKS[words])
-    X, Y = samples_for(network)
-    history = train(
-        network, X, Y, NUMPY, epochs=2, batch_size=10, optimizer=make(), seed=7, learning_rate=options["learning_rate"]
-    )
+    network, alone = network_of(NETWORKS[words]), {"epochs": 2, "batch_size": 10, "optimizer": make(), "seed": 7}
+    history = train(network, *samples_for(network), NUMPY, learning_rate=options["learning_rate"], **alone)
     for vector, costs in run.results:
         wanted = np.concatenate([network.flat_parameters, network.flat_statistics])
         np.testing.assert_allclose(vector, wanted, atol=ROUNDING)
@@ -484,10 +481,4 @@ def test_samples_for_another_network_are_refused_in_one_line(strategy):
     X, Y = np.zeros((8, 3), np.float32), np.zeros((8, 1), np.float32)
     for samples, targets in ((X[:, :2], Y), (X, Y[:4]), (X.astype(float), Y)):
         with pytest.raises(CourseError, match=r"wanted float32 samples of shape \(n, 3\) and targets"):
-            simulate(
-                lambda group, samples, targets: strategy(
-                    make_network("3,4,1"), samples, targets, choose("numpy"), group, epochs=1
-                ),
-                2,
-                [(samples, targets)] * 2,
-            )
+            simulate(lambda group: strategy(make_network("3,4,1"), samples, targets, NUMPY, group, epochs=1), 2)  # noqa: B023
