@@ -1,4 +1,6 @@
-"""The gradients of a network beside finite differences, for the tests of layers."""
+"""Finite differences: of any function, and beside the gradients of a network."""
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -8,6 +10,16 @@ from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, backpropagation, cost_of, first_delta
 
 NUMPY = choose("numpy")
+
+
+def slopes(cost: Callable[[np.ndarray], float], A: np.ndarray, step: float = 1e-6) -> np.ndarray:
+    """The gradient of a number that follows from A, by central differences."""
+    found = np.empty_like(A)
+    for place in np.ndindex(A.shape):
+        there = np.zeros_like(A)
+        there[place] = step
+        found[place] = (cost(A + there) - cost(A - there)) / (2 * step)
+    return found
 
 
 def compare_gradients(

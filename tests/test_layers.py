@@ -12,8 +12,7 @@ from nncourse.model.descriptions import KIND_WORDS, KINDS, rebuilt, words_of
 from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters
 from nncourse.model.layers import Forward, LayerSequence, StepPosition
 from nncourse.model.network import Network, forward, make_network, training_step
-from nncourse.model.optimizers import Adam
-from nncourse.model.training import evaluate, train
+from nncourse.model.training import evaluate
 
 NUMPY = choose("numpy", dense_sgd_epoch="steps")
 
@@ -82,15 +81,6 @@ def test_only_training_leaves_numbers_out(rng):
     np.testing.assert_array_equal(used, without.forward(X, NUMPY, training=StepPosition()).A)
     np.testing.assert_array_equal(network.predict(X, NUMPY), used)
     np.testing.assert_array_equal(forward(network, X, NUMPY)[1][-1], used)
-
-
-def test_a_mixed_network_is_trained(rng):
-    layers = [Flatten(), dense(6, 5, dtype=np.float32), quadratic(5, np.float32), dense(5, 2, "sigmoid", np.float32)]
-    network = Network(layers, input_shape=(2, 3))
-    X = rng.normal(size=(40, 2, 3)).astype(np.float32)
-    Y = np.stack([X[:, 0, 0] > 0, X[:, 1, 1] > 0], axis=1).astype(np.float32)
-    history = train(network, X, Y, NUMPY, epochs=30, learning_rate=0.02, optimizer=Adam())
-    assert history.kernel == "steps" and history.costs[-1] < 0.5 * history.costs[0]
 
 
 # ---- shapes

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
+from finite_differences import slopes
 
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.nb14 import residual_backward
@@ -32,16 +34,6 @@ def there_and_back(kernel, A, D, gamma, beta):
     Z = batchnorm_forward[kernel](A, mean, variance, gamma, beta, EPSILON)
     sums = batchnorm_gradients[kernel](D, A, mean, variance, EPSILON)
     return mean, variance, Z, *sums, batchnorm_backward[kernel](D, A, mean, variance, gamma, *sums, EPSILON)
-
-
-def slopes(cost, A):
-    """The gradient of a number that follows from A, by central differences."""
-    wanted = np.empty_like(A)
-    for place in np.ndindex(A.shape):
-        step = np.zeros_like(A)
-        step[place] = 1e-6
-        wanted[place] = (cost(A + step) - cost(A - step)) / 2e-6
-    return wanted
 
 
 # ---- beside PyTorch, and beside finite differences
@@ -284,3 +276,8 @@ def test_a_right_kernel_is_accepted_whatever_the_seed(operation, right):
     for seed in range(4):
         verdict = check(find(operation), right, seed=seed)
         assert verdict, str(verdict)
+
+
+def test_the_exercise_s_own_kernels_are_right_and_belong_to_no_backend(capsys):
+    kernels_are_right_and_can_be_shown(residual_backward, capsys)
+    belongs_to_no_backend(residual_backward)

@@ -88,17 +88,6 @@ def test_twenty_steps_are_those_of_pytorch(kind, backend, dtype, tolerance):
     np.testing.assert_allclose(network.flat_parameters, wanted, rtol=tolerance, atol=tolerance)
 
 
-def test_all_of_them_differ():
-    found = {}
-    for kind, make in KINDS.items():
-        network, optimizer = make_network([3, 4, 2]), make()
-        for _ in range(3):
-            training_step(network, np.ones((5, 3), "f"), np.zeros((5, 2), "f"), 0.05, STEPS["numpy"], optimizer)
-        found[kind] = network.flat_parameters.tobytes()
-        assert optimizer.steps == 3 and set(optimizer.state) == set(optimizer.remembers)
-    assert len(set(found.values())) == len(KINDS)
-
-
 def test_a_kept_adam_update_moves_parameters_unless_other_options_are_asked_for():
     """The exercise adam_update has the usual β and ε built in; general_adam_update takes any."""
     called = []
@@ -236,13 +225,14 @@ def after(kind: str, epochs: int, moons, rate: float) -> tuple[Network, object]:
     return network, optimizer
 
 
-@pytest.mark.parametrize(("kind", "rate"), [("momentum", 9.0), ("adam", 1.5)])
+@pytest.mark.parametrize(("kind", "rate"), [("sgd", 9.0), ("momentum", 9.0), ("adam", 1.5)])
 def test_ctrl_c_keeps_the_state_of_the_best_parameters(moons, kind, rate):
     network, optimizer = make_network([2, 4, 1]), KINDS[kind]()
     options = {"epochs": 20, "learning_rate": rate, "optimizer": optimizer, "on_epoch": stop_after(8)}
     history = train(network, *moons, STEPS["numpy"], **options)
     best = int(np.argmin(history.costs)) + 1
     assert len(history.epochs) == 8 and best < 8, "the data should make a later epoch worse"
+    assert history.stopped.startswith("interrupted")
     assert same((network, optimizer), after(kind, best, moons, rate))
     assert not same((network, optimizer), after(kind, 8, moons, rate))
 

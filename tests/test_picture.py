@@ -219,14 +219,11 @@ def test_a_missing_guard_shows_in_table_and_figure():
     assert "✗ outside: a[10] of 10 cells, thread 2 of block 2, line 4: is there a guard?" in str(seen)
     assert seen.accesses.fault is None
     assert [text.get_text() for axes in seen.figure.axes for text in axes.texts].count("outside") == 2
+    title = "sigmoid (text): n 10"  # not taken for the student's own
+    assert seen.accesses.title == title and seen.figure.words.startswith(f"{title}. ")
     right = picture.show("sigmoid", "naive", n=10, block=4)
     assert right.accesses.idle == 2
     assert "outside" not in [text.get_text() for axes in right.figure.axes for text in axes.texts]
-
-
-def test_a_text_is_not_taken_for_the_students_own():
-    shown = picture.show("sigmoid", SIGMOID_WITHOUT_GUARD, n=10, block=4)
-    assert shown.accesses.title == "sigmoid (text): n 10" and shown.figure.words.startswith("sigmoid (text): n 10. ")
 
 
 def test_of_two_with_one_name_the_first_is_meant():

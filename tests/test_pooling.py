@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from finite_differences import slopes
 
 from nnclassroom.judge.check import check, random_case
 from nncourse.errors import CourseError
@@ -86,25 +87,15 @@ def test_means_and_their_gradients_are_pytorchs(shape, rng):
 # ---- beside finite differences
 
 
-def slope(function, A, step=1e-3):
-    """The gradient of a number that follows from A, by central differences."""
-    G = np.empty_like(A)
-    for place in np.ndindex(A.shape):
-        there = np.zeros_like(A)
-        there[place] = step
-        G[place] = (function(A + there) - function(A - there)) / (2 * step)
-    return G
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=IDS)
 def test_gradients_are_the_slopes(shape, rng):
     A = rng.permutation(np.prod(shape[:4])).reshape(shape[:4]) / 10.0  # no two are within a step of each other
     window = shape[4:]
     Z, places = maxpool_forward.reference(A, *window)
     D = rng.standard_normal(Z.shape)
-    wanted = slope(lambda A: np.sum(D * maxpool_forward.reference(A, *window)[0]), A)
+    wanted = slopes(lambda A: np.sum(D * maxpool_forward.reference(A, *window)[0]), A, 1e-3)
     D_mean = rng.standard_normal(averagepool_forward.reference(A, *window[:2]).shape)
-    wanted_mean = slope(lambda A: np.sum(D_mean * averagepool_forward.reference(A, *window[:2])), A)
+    wanted_mean = slopes(lambda A: np.sum(D_mean * averagepool_forward.reference(A, *window[:2])), A, 1e-3)
     for kernel in backward_kernels().values():
         G = kernel(D.astype(np.float32), places.astype(np.int32), *shape[2:])
         np.testing.assert_allclose(G, wanted, atol=1e-5, err_msg=kernel.name)

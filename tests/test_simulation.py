@@ -352,9 +352,6 @@ def test_partners_that_do_not_exist(to):
 
     error = failed(part)
     assert error.kind == "wrong rank" and error.rank == 2 and f"send to rank {to}" in str(error)
-
-
-def test_a_root_that_does_not_exist():
     error = failed(lambda group, vector: group.broadcast(vector, 4))
     assert error.kind == "wrong rank" and "wants to broadcast with root 4, but ranks go from 0 to 3" in str(error)
 

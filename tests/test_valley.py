@@ -14,13 +14,6 @@ from nncourse.model.optimizers import SGD, Adam
 NUMPY = choose("numpy")
 
 
-@pytest.fixture
-def panel():
-    made = valley.race()
-    yield made
-    made.close()
-
-
 # ---- the numbers
 
 
@@ -87,11 +80,11 @@ def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(name):
 # ---- the widget
 
 
-def test_every_slider_changes_picture_and_words(panel):
+def test_every_slider_changes_picture_and_words_and_a_frame_shows_the_race_up_to_the_step():
+    panel = valley.race()
     every_control_is_described_and_changes_picture_and_words(panel)
-
-
-def test_a_frame_shows_the_race_up_to_the_step(panel):
+    panel.close()
+    panel = valley.race()
     panel.set(at=7)
     shapes = {name: race["path"]["shape"] for name, race in panel.frame["races"].items()}
     assert shapes == dict.fromkeys(("plain", "momentum", "Adam"), [8, 2])
@@ -99,6 +92,7 @@ def test_a_frame_shows_the_race_up_to_the_step(panel):
     panel.set(at=valley.STEPS, rate=0.1)  # the other two leap out, and their races are shorter
     lengths = {name: race["costs"]["shape"][0] for name, race in panel.frame["races"].items()}
     assert lengths["plain"] < lengths["Adam"] == valley.STEPS + 1
+    panel.close()
 
 
 def test_the_students_own_kernels_race(my_kernels):
