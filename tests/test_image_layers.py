@@ -6,20 +6,18 @@ from math import prod
 
 import numpy as np
 import pytest
+from convolutional_networks import gradient_by_pytorch
 from finite_differences import compare_gradients
+from random_layers import convolution, dense
+from trainings import same
 
+from cuda_on_cpu import emulate
 from nncourse import datasets
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
-from nncourse.model.layers import Dense, LayerSequence, StepPosition
-from nncourse.model.network import (
-    MOST_NUMBERS,
-    Network,
-    backpropagation,
-    make_network,
-    training_step,
-)
+from nncourse.model.layers import LayerSequence, StepPosition
+from nncourse.model.network import MOST_NUMBERS, Network, backpropagation, make_network, training_step
 from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import MOST_COPIED, evaluate, train
 
@@ -30,20 +28,10 @@ SMALL = "image1x8x8,conv3x2same,conv4x3s2,pool2,12,10"
 CROSS = "categorical_cross_entropy"
 
 
-def dense(n_in: int, n_out: int, activation: str = "tanh") -> Dense:
-    rng = np.random.default_rng(10 * n_in + n_out)
-    return Dense(0.6 * rng.normal(size=(n_out, n_in)), rng.normal(size=n_out), activation)
-
-
-def convolution(c_in: int, c_out: int, k: int, activation: str = "tanh", **steps) -> Convolution:
-    rng = np.random.default_rng(100 * c_in + 10 * c_out + k)
-    return Convolution(0.6 * rng.normal(size=(c_out, c_in, k, k)), rng.normal(size=c_out), activation, **steps)
-
-
-def mixed(name: str) -> Network:
-    """Networks for samples of shape (2, 6, 5), in float64."""
+def mixed() -> dict[str, list]:
+    """Layers for samples of shape (2, 6, 5), in float64."""
     flat = Flatten()
-    layers = {
+    return {
         "convolution first": [convolution(2, 3, 3), flat, dense(36, 2, "sigmoid")],
         "one upon the other": [
             convolution(2, 2, 2, after=1),
@@ -71,97 +59,27 @@ def mixed(name: str) -> Network:
             dense(4, 2, "sigmoid"),
         ],
     }
-    return Network(layers[name], "mse", input_shape=(2, 6, 5))
 
 
-MIXED = ["convolution first", "one upon the other", "an even filter, more zeros behind", "pool first"]
-MIXED += ["pools behind convolutions", "overlapping pools", "average first", "dropout of images"]
-MIXED += ["dropout behind dense layers", "within a sequence"]
 TURN = StepPosition(seed=3, epoch=2, first=70)
 
 
-@pytest.mark.parametrize("name", MIXED)
-def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(name, rng):
-    compare_gradients(mixed(name), rng.normal(size=(3, 2, 6, 5)), rng.random((3, 2)), TURN)
-
-
-@pytest.mark.parametrize("name", MIXED)
-def test_backends_agree(name, rng):
-    network = mixed(name)
-    network = network.with_flat_parameters(network.flat_parameters.astype(np.float32))
-    X, Y = rng.normal(size=(3, 2, 6, 5)).astype(np.float32), rng.random((3, 2)).astype(np.float32)
-    found = []
-    for each in (NUMPY, choose("loops", **STEPS)):
-        gradients = backpropagation(network, X, Y, each, TURN)
-        found.append([network.predict(X, each), *(array for layer in gradients for array in layer)])
-    for one, other in zip(*found, strict=True):
-        assert one.shape == other.shape and one.dtype == other.dtype == np.float32
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-
-
-# ---- PyTorch
-
-
-def in_pytorch(torch, network: Network):
-    """The digits CNN of `network` as PyTorch's modules: what is before softmax."""
-    parts, shapes = [], network.shapes
-    for number, layer in enumerate(network.layers):
-        if isinstance(layer, Convolution):
-            c_out, c_in, k, _ = layer.W.shape
-            zeros = (layer.before, layer.after) * 2
-            made = torch.nn.Conv2d(c_in, c_out, k, layer.stride)
-            parts += [torch.nn.ZeroPad2d(zeros), made]
-        elif isinstance(layer, Dense):
-            made = torch.nn.Linear(prod(shapes[number]), layer.W.shape[0])
-            parts.append(made)
-        else:
-            made = torch.nn.MaxPool2d(layer.size) if isinstance(layer, MaxPool) else torch.nn.Flatten()
-            parts.append(made)
-        if layer.parameters:
-            with torch.no_grad():
-                made.weight[:], made.bias[:] = map(torch.tensor, layer.parameters)
-        if layer.activation == "relu":
-            parts.append(torch.nn.ReLU())
-    return torch.nn.Sequential(*parts)
+@pytest.mark.parametrize("layers", mixed().values(), ids=mixed())
+def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(layers, rng):
+    network = Network(layers, "mse", input_shape=(2, 6, 5))
+    compare_gradients(network, rng.normal(size=(3, 2, 6, 5)), rng.random((3, 2)), TURN)
 
 
 @pytest.mark.parametrize("words", [DIGITS_CNN, "image3x9x7,conv5x3p2s2,conv2x4,pool2,6,4"])
-def test_the_gradient_and_steps_of_adam_are_those_of_pytorch(words, rng):
+def test_the_gradient_is_pytorchs(words, rng):
     torch = pytest.importorskip("torch")
     network = make_network(words, "relu", CROSS, seed=2)
-    images, outputs = network.input_shape, network.sizes[-1]
-    X = rng.normal(size=(3, 8, *images)).astype(np.float32)
-    labels = rng.integers(0, outputs, (3, 8))
-    Y = np.eye(outputs, dtype=np.float32)[labels]
-    other, optimizer = in_pytorch(torch, network), Adam()
-    adam = torch.optim.Adam(other.parameters(), lr=0.01, eps=1e-8)
-    for number in range(3):
-        adam.zero_grad()
-        torch.nn.functional.cross_entropy(other(torch.tensor(X[number])), torch.tensor(labels[number])).backward()
-        wanted = np.concatenate([p.grad.numpy().ravel() for p in other.parameters()])
-        training_step(network, X[number], Y[number], 0.01, NUMPY, optimizer)
-        assert np.abs(wanted).max() > 1e-2
-        np.testing.assert_allclose(network.flat_gradient, wanted, rtol=1e-3, atol=2e-6 * np.abs(wanted).max() + 1e-6)
-        adam.step()
-        # Where a gradient is hardly more than its rounding, Adam's direction is the rounding's.
-        clear = np.abs(wanted) > 1e-5
-        there = np.concatenate([p.detach().numpy().ravel() for p in other.parameters()])
-        np.testing.assert_allclose(network.flat_parameters[clear], there[clear], rtol=1e-3, atol=1e-4)
-        with torch.no_grad():  # both go on from the same place
-            network.flat_parameters[:] = there
-            for name in ("M", "V"):
-                kept = {"M": "exp_avg", "V": "exp_avg_sq"}[name]
-                optimizer.state[name][:] = np.concatenate(
-                    [adam.state[p][kept].numpy().ravel() for p in other.parameters()]
-                )
-
-
-def test_pytorch_predicts_the_same(rng):
-    torch = pytest.importorskip("torch")
-    network = make_network(DIGITS_CNN, "relu", CROSS, seed=3)
-    X = rng.random((5, 1, 28, 28)).astype(np.float32)
-    wanted = torch.softmax(in_pytorch(torch, network)(torch.tensor(X)), dim=1).detach().numpy()
-    np.testing.assert_allclose(network.predict(X, NUMPY), wanted, rtol=1e-4, atol=1e-6)
+    X = rng.normal(size=(8, *network.input_shape)).astype(np.float32)
+    Y = np.eye(network.sizes[-1], dtype=np.float32)[rng.integers(0, network.sizes[-1], 8)]
+    wanted = gradient_by_pytorch(torch, network.architecture, network.flat_parameters, X, Y)
+    training_step(network, X, Y, 0.01, NUMPY)
+    assert np.abs(wanted).max() > 1e-2
+    np.testing.assert_allclose(network.flat_gradient, wanted, rtol=1e-3, atol=2e-6 * np.abs(wanted).max() + 1e-6)
 
 
 # ---- training
@@ -175,12 +93,6 @@ def digits():
     return datasets.fit_scaling(images, "standardization").apply(images), data.Y[:200]
 
 
-def same(one, other) -> bool:
-    """Parameters and the optimizer's state, bit for bit."""
-    arrays = [one[0].flat_parameters, *one[1].state.values()], [other[0].flat_parameters, *other[1].state.values()]
-    return one[1].steps == other[1].steps and all(map(np.array_equal, *arrays))
-
-
 def trained(digits, words, optimizer, epochs, backend=NUMPY, network=None, done=0, **options):
     """A network trained for some epochs, its optimizer, and the history."""
     network = network or make_network(words, "relu", CROSS, seed=1)
@@ -189,25 +101,21 @@ def trained(digits, words, optimizer, epochs, backend=NUMPY, network=None, done=
     return network, optimizer, history
 
 
-def test_a_network_for_images_learns_the_digits():
-    data = datasets.load("digits")
-    first, second = datasets.split(data, 0.2)
-    scaling = datasets.fit_scaling(first.images, "standardization")
-    words = "image1x8x8,conv4x2same,conv4x2same,pool2,dropout0.2,32,10"
-    network, _, _ = trained((scaling.apply(first.images), first.Y), words, Adam(), 8, learning_rate=0.005)
-    outputs = network.predict(scaling.apply(second.images), NUMPY)
-    assert (outputs.argmax(axis=1) == second.labels).mean() > 0.9
+def resumed_exactly(digits, words, kind, backend):
+    """The result of training without a stop, after checking that training in two parts gives the same."""
+    whole, begun = (trained(digits, words, kind(), epochs, backend) for epochs in (4, 1))
+    assert not same(whole, begun)
+    network, optimizer, _ = begun
+    assert same(whole, trained(digits, words, optimizer, 3, backend, network, done=1))
+    assert isinstance(network.flat_parameters, np.ndarray)
+    assert all(isinstance(array, np.ndarray) for array in optimizer.state.values())
+    return whole
 
 
 @pytest.mark.parametrize("kind", (Adam, SGD))
 @pytest.mark.parametrize("words", (SMALL, SMALL.replace("12,", "dropout0.3,12,")))
 def test_resume_goes_on_as_if_it_had_never_stopped(digits, words, kind):
-    calls = choose("numpy")  # with fused epochs where there is no dropout
-    whole = trained(digits, words, kind(), 4, calls)
-    network, optimizer, _ = trained(digits, words, kind(), 1, calls)
-    assert not same(whole, (network, optimizer))
-    half = trained(digits, words, optimizer, 3, calls, network, done=1)
-    assert same(whole, half)
+    resumed_exactly(digits, words, kind, choose("numpy"))  # with fused epochs where there is no dropout
 
 
 # ---- fused epochs by one kernel
@@ -249,10 +157,8 @@ def test_an_architecture_is_the_network_without_its_parameters():
     network = make_network("image3x9x8,conv5x3same,conv2x4p1s2,pool2,7,4", "tanh", CROSS)
     found = network.architecture
     assert found.image == (3, 9, 8) and found.pool == 2 and found.sizes == (7, 4)
-    assert [(f.count, f.k, f.stride, f.before, f.after) for f in found.convolutions] == [
-        (5, 3, 1, 1, 1),
-        (2, 4, 2, 1, 1),
-    ]
+    numbers = [(f.count, f.k, f.stride, f.before, f.after) for f in found.convolutions]
+    assert numbers == [(5, 3, 1, 1, 1), (2, 4, 2, 1, 1)]
     assert found.activations == ("tanh", "tanh", "tanh", "softmax") and found.cost == CROSS
     arrays = [array for pair in found.views(network.flat_parameters) for array in pair]
     for one, other in zip(arrays, network.parameters, strict=True):
@@ -265,7 +171,7 @@ def test_an_architecture_is_the_network_without_its_parameters():
 
 
 def masks(words: str, X, position: StepPosition) -> np.ndarray:
-    """Which numbers the dropouts of a network let through, all layers in one row a sample."""
+    """Which numbers the dropout layers of a network keep: one row for each sample, all layers side by side."""
     network = make_network(words, "identity", initialiser="uniform")
     passes = network.forward(X, NUMPY, position).kept
     found = [each.A for layer, each in zip(network.layers, passes, strict=True) if isinstance(layer, Dropout)]
@@ -300,7 +206,7 @@ def test_layers_within_sequences_have_numbers_of_their_own(rng):
 
 
 def test_an_epoch_has_the_same_masks_in_batches_of_any_size(digits):
-    """With a rate of 0 nothing is learnt: so the cost of the epoch's samples, in training, is that of one batch."""
+    """The mean of the batches' gradients is the gradient of all samples at once."""
     X, Y = digits
     network = make_network("image1x8x8,conv2x2,dropout0.5,10", "relu", CROSS)
 
@@ -317,7 +223,7 @@ def test_an_epoch_has_the_same_masks_in_batches_of_any_size(digits):
 def test_train_hands_each_batch_its_turn(digits):
     X, Y = digits
     words = SMALL.replace("12,", "dropout0.3,12,")
-    for pieces in (1 << 22, 1):  # numbers of X that are put in order at a time
+    for pieces in (1 << 22, 1):  # numbers of X that are reordered at a time
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("nncourse.model.training.MOST_COPIED", pieces)
             network, _, _ = trained(digits, words, SGD(), 2, done=3)
@@ -350,6 +256,12 @@ def test_seeds_and_epochs_may_be_large(rng):
 # ---- what does not fit
 
 
+def refused_in_one_line(make) -> None:
+    with pytest.raises(CourseError) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("layers", "shape"),
     [
@@ -367,9 +279,7 @@ def test_seeds_and_epochs_may_be_large(rng):
     ],
 )
 def test_layers_that_do_not_fit_are_refused(layers, shape):
-    with pytest.raises(CourseError) as caught:
-        Network(layers, input_shape=shape)
-    assert "\n" not in str(caught.value)
+    refused_in_one_line(lambda: Network(layers, input_shape=shape))
 
 
 @pytest.mark.parametrize(
@@ -392,9 +302,7 @@ def test_layers_that_do_not_fit_are_refused(layers, shape):
     ],
 )
 def test_sizes_of_layers_that_are_refused(make):
-    with pytest.raises(CourseError) as caught:
-        make()
-    assert "\n" not in str(caught.value)
+    refused_in_one_line(make)
 
 
 def test_rows_of_pixels_are_refused_with_advice(digits):
@@ -410,7 +318,7 @@ def test_rows_of_pixels_are_refused_with_advice(digits):
 
 
 def peak_of(call) -> int:
-    """Bytes of NumPy's arrays that a call has at a time, beside those that were there before."""
+    """The largest number of bytes that NumPy allocates during a call."""
     tracemalloc.start()
     try:
         call()
@@ -419,11 +327,11 @@ def peak_of(call) -> int:
         tracemalloc.stop()
 
 
-WINDOWS = 10 << 20  # bytes: a convolution makes its windows for some samples at a time
+WINDOWS = 10 << 20  # bytes: a convolution copies the windows of only some samples at a time
 
 
 def test_evaluation_takes_no_more_memory_for_more_images(rng):
-    """What goes into one layer, its Z and its A, of so many samples at once, and some windows of a convolution.
+    """At most the input, Z and A of one layer for `rows_at_once` samples, and some windows of a convolution.
 
     That is less than MOST_NUMBERS float32. Z and A of all layers for 10,000 digits would take 607 MB.
     """
@@ -436,9 +344,9 @@ def test_evaluation_takes_no_more_memory_for_more_images(rng):
 
 
 def most_of_a_step(network: Network, batch: int) -> int:
-    """Bytes for a training step: Z and A of all layers, and what the layer that needs most takes on its way back.
+    """Bytes for a training step: Z and A of all layers, and the working memory of the largest layer's `backward`.
 
-    That is three times what goes in and what comes out of it, and each window of a convolution with all its pixels.
+    That is three times its input and output, and all windows of a convolution.
     """
     shapes, at_work = network.shapes, []
     for layer, below, here in zip(network.layers, shapes[:-1], shapes[1:], strict=True):
@@ -461,13 +369,14 @@ def test_training_step_by_step_copies_no_whole_set(rng):
     assert peak_of(call) < 4 * (MOST_NUMBERS + MOST_COPIED) < X.nbytes
 
 
-# ---- CUDA C
+# ---- other backends
 
 
 WITH_ALL_LAYERS = "image2x7x6,conv3x2same,dropout0.2,conv2x3s2p1,pool2s1,averagepool2s1,5,dropout0.5,3"
 
 
-def trained_on(backend, rng):
+def trained_on(backend):
+    rng = np.random.default_rng(3)
     X = rng.normal(size=(7, 2, 7, 6)).astype(np.float32)
     Y = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 7)]
     network = make_network(WITH_ALL_LAYERS, "tanh", CROSS, seed=1)
@@ -482,18 +391,18 @@ def assert_agree(one, other):
     assert not np.allclose(one[0].flat_parameters, start.flat_parameters, rtol=1e-4, atol=1e-6)
 
 
-def test_the_cuda_backend_agrees_under_the_emulator():
-    from cuda_on_cpu import emulate
-
-    if reason := emulate.why_not():
-        pytest.skip(reason)
-    emulated = choose("cuda", emulate=True)
-    assert_agree(*(trained_on(backend, np.random.default_rng(3)) for backend in (NUMPY, emulated)))
+@pytest.mark.parametrize("name", ("loops", "cuda"))
+def test_backends_agree_cuda_under_the_emulator(name):
+    if name == "cuda" and emulate.why_not():
+        pytest.skip(emulate.why_not())
+    found = [trained_on(backend) for backend in (NUMPY, choose(name, emulate=name == "cuda"))]
+    assert_agree(*found)
+    assert all(network.flat_parameters.dtype == np.float32 for network, _ in found)
 
 
 @pytest.mark.parametrize("name", ("cupy", "cuda"))
 def test_the_backends_of_the_gpu_agree_and_repeat_themselves(gpu, name):
-    found = [trained_on(choose(each), np.random.default_rng(3)) for each in ("numpy", name, name)]
+    found = [trained_on(choose(each)) for each in ("numpy", name, name)]
     assert_agree(found[0], found[1])
     np.testing.assert_array_equal(found[1][0].flat_parameters, found[2][0].flat_parameters)
 
@@ -501,10 +410,6 @@ def test_the_backends_of_the_gpu_agree_and_repeat_themselves(gpu, name):
 @pytest.mark.parametrize("name", ("cupy", "cuda"))
 @pytest.mark.parametrize("words", (SMALL, SMALL.replace("12,", "dropout0.3,12,")))
 def test_resume_is_exact_on_the_gpu(gpu, digits, words, name):
-    whole = trained(digits, words, Adam(), 4, choose(name))
-    network, optimizer, _ = trained(digits, words, Adam(), 1, choose(name))
-    half = trained(digits, words, optimizer, 3, choose(name), network, done=1)
-    assert same(whole, half)
-    assert isinstance(network.flat_parameters, np.ndarray) and isinstance(optimizer.state["M"], np.ndarray)
+    whole = resumed_exactly(digits, words, Adam, choose(name))
     wanted = trained(digits, words, Adam(), 4)
     np.testing.assert_allclose(whole[0].flat_parameters, wanted[0].flat_parameters, rtol=1e-2, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Figures of images: they fit on their page, and what is written in them and said of them is right."""
+"""Figures of images: they fit on their page, and their labels and words are right."""
 
 import numpy as np
 import pytest

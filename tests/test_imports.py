@@ -14,7 +14,7 @@ from tools import circles
 ROOT = Path(__file__).resolve().parents[1]
 LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", "IPython", "pynvml", "threadpoolctl"}
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
-# The corner of matplotlib and ipywidgets: nothing else imports them when it is imported itself.
+# Only modules below these may import matplotlib and ipywidgets at module level.
 CORNER = ("nnclassroom/figures/", "nnclassroom/widgets/")
 # After choose("numpy"): modules of the packages, and their lines.
 MOST_MODULES, MOST_LINES = 38, 7_500
@@ -30,10 +30,7 @@ def test_imports_run_downwards():
 def test_no_module_imports_itself_by_a_detour():
     graph = circles.graph()
     assert circles.circles(graph) == []
-    assert graph["nncourse.kernels.dense"] == {
-        "cuda_on_cpu.source",
-        "nncourse.kernels.operation",
-    }
+    assert graph["nncourse.kernels.dense"] == {"cuda_on_cpu.source", "nncourse.kernels.operation"}
     upwards = graph | {"nncourse.kernels.contract": {"nncourse.kernels.dense"}}
     (found,) = circles.circles(upwards)
     assert {"nncourse.kernels.contract", "nncourse.kernels.dense"} <= set(found)

@@ -1,4 +1,4 @@
-"""What Numba has compiled is kept for later processes, and is never out of date."""
+"""Kernels that Numba has compiled are kept for later processes, and are never out of date."""
 
 import os
 import subprocess
@@ -117,9 +117,8 @@ print(*[np.max(function(np.ones(3, np.float32))) for function in functions])
 def test_functions_of_one_name_that_two_processes_compiled_are_told_apart(folder):
     def said_by(*kinds):
         environment = os.environ | {"PYTHONHASHSEED": "0"}  # Numba's names depend on the order of a set of texts
-        done = subprocess.run(
-            [sys.executable, "-c", ALIKE, *kinds], env=environment, capture_output=True, text=True, check=False
-        )
+        command = [sys.executable, "-c", ALIKE, *kinds]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         return done.stdout.split() or done.stderr
 
     assert said_by("array") == said_by("number") == ["2.0"]

@@ -1,4 +1,4 @@
-"""Answers by others than who wrote the judge: it must accept right ones, and refuse wrong ones by fair kinds."""
+"""Answers by other authors than the judge's: right ones are accepted, wrong ones refused for the right reason."""
 
 import tomllib
 from pathlib import Path
@@ -31,7 +31,7 @@ def name_of(answer: dict) -> str:
 
 
 def of_quick(answers: list[dict]):
-    """Of each exercise a right answer, and a wrong one for each kind of verdict, are judged with every commit."""
+    """Every commit judges one right answer to each exercise, and one wrong answer for each kind of verdict."""
 
     def kind(answer: dict) -> tuple[str, str, str]:
         return answer["operation"], answer["kernel"], answer.get("kinds", ["right"])[0]
@@ -66,11 +66,11 @@ def test_a_right_answer_is_accepted(answer):
 
 @of_quick(WRONG)
 def test_a_wrong_answer_is_refused(answer, monkeypatch, request):
-    if "accepted" in answer:  # a gap of the judge that is known, and why; the test goes on, and shows when it is closed
+    if "accepted" in answer:  # a known gap of the judge; the test still runs, and shows when the gap is closed
         request.applymarker(pytest.mark.xfail(reason=f"the judge accepts it: {answer['accepted']}", strict=False))
     if "time limit" in answer["kinds"]:
         monkeypatch.setattr(kept_kernels, "TIME_LIMIT", 2.0)
-    # On a GPU some wait for ever. Who is cut off there is judged on the emulator once more, without this limit.
+    # On a GPU some answers hang. One that is stopped there is judged again on the emulator, without this limit.
     if device.gpu_available():
         monkeypatch.setattr(kept_kernels, "TIME_LIMIT_CUDA", 15.0)
     verdict = judged(answer)

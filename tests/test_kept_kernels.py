@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cuda_on_cpu import emulate
-from nnclassroom.commands import main
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.own_backend import choose
 from nnclassroom.judge.verdict import Verdict
@@ -25,8 +24,8 @@ pytestmark = pytest.mark.usefixtures("my_kernels")
 
 RIGHT = "def sigmoid(z):\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
 WRONG = "def sigmoid(z):\n    return 0.5 * np.tanh(z) + 0.5\n"
-# It adds to a list that NumPy's module holds here: kept kernels run in a namespace of their own, out of a test's sight,
-# and are judged in a process of their own.
+# Counts calls in a list that is an attribute of NumPy's module in this process: kept kernels run in a namespace that
+# tests do not see, and are judged in another process.
 COUNTED = RIGHT.replace("    return", "    getattr(np, 'calls_of_mine', []).append(z.shape)\n    return")
 CUDA = 'extern "C" __global__ void relu(const float* z, float* a, int n) {\n%s}\n'
 CUDA_RIGHT = CUDA % ("    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) a[i] = z[i] > 0 ? z[i] : 0;\n")
@@ -67,10 +66,7 @@ def test_a_right_kernel_is_kept(my_kernels):
     ("name", "text", "said"),
     [
         ("numpy", WRONG, "wrong"),
-        ("numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-offset * z))\n", "'offset' is not defined"),
-        ("numpy", "def sigmoid(z):\n    pass\n", "returns nothing"),
         ("numpy", "def sigmoid(a, b):\n    return a\n", "TypeError"),
-        ("numpy", "def sigmoid(z):\n    return np.zeros(3)\n", "shape"),
         ("numpy", "def sigmiod(z):\n    return z\n", "sigmoid"),
         ("numpy", "sigmoid = 3\n", "sigmoid"),
         ("numpy", "", "sigmoid"),
@@ -102,7 +98,7 @@ def test_kept_kernels_drive_a_network(calls, rng):
         train(network, X, Y, choose(backend, mine=True), epochs=1, batch_size=2)
         assert calls[:4] == [(2, 3), (2, 1)] * 2
     calls.clear()
-    network.predict(X, choose("numpy", mine=True, sigmoid="loops"))  # what is asked for by name goes first
+    network.predict(X, choose("numpy", mine=True, sigmoid="loops"))  # a kernel chosen by name takes precedence
     assert calls == []
 
 
@@ -125,15 +121,10 @@ DIGITS_CNN = "image1x8x8,conv4x2same,conv4x2same,pool4,16,10"
 A_STEP = ["convolution_forward", "convolution_forward", "adam_update"]
 
 
-@pytest.fixture
-def of_both_notebooks():
-    """The two kernels, kept."""
+def test_kernels_of_notebooks_09_and_10_train_the_digits_cnn(calls):
+    """As notebook 11 does; the course's kernels, step by step, come to the same weights."""
     for verdict in keep(adam_update, "numpy", ADAM), keep(convolution_forward, "numpy", CONVOLUTION):
         assert verdict, str(verdict)
-
-
-def test_kernels_of_notebooks_09_and_10_train_the_digits_cnn(of_both_notebooks, calls):
-    """As notebook 11 does; the course's kernels, step by step, come to the same weights."""
     backend = choose("numpy", mine=True)
     assert {name for name, note in backend.notes.items() if note == "yours"} == {"adam_update", "convolution_forward"}
     digits = datasets.load("digits")
@@ -152,25 +143,12 @@ def test_kernels_of_notebooks_09_and_10_train_the_digits_cnn(of_both_notebooks, 
     np.testing.assert_allclose(moved, ours.flat_parameters - before, atol=1e-3 * np.abs(moved).max())
 
 
-def test_kernels_of_notebooks_09_and_10_train_on_the_command_line(of_both_notebooks, calls, tmp_path, capsys):
-    line = f"train --mine --dataset digits --layers {DIGITS_CNN} --activation relu --cost categorical_cross_entropy"
-    line += f" --optimizer adam --learning-rate 0.01 --batch-size 32 --epochs 1 --model {tmp_path / 'digits.npz'}"
-    calls.clear()
-    assert main(line.split()) == 0
-    told = capsys.readouterr().out
-    assert [each.split(":")[0].strip() for each in told.splitlines() if each.endswith(", yours")] == sorted(A_STEP[1:])
-    steps = -(-len(datasets.load("digits").X) // 32)
-    assert calls.count("adam_update") == 1 + steps and calls[: 3 * (1 + steps)] == (1 + steps) * A_STEP
-    assert (tmp_path / "digits.npz").exists()
-
-
 @pytest.mark.parametrize("fast", ("loops", "numpy"))
 def test_the_fastest_is_taken(fast):
     for name in ("loops", "numpy", "numba"):
         keep(sigmoid, name, RIGHT, seconds={fast: 0.001, "numba": None}.get(name, 0.1))
     kernels, refused = kept_kernels.fastest(operations(), "cpu")
-    assert [(kernel.operation.name, kernel.name) for kernel in kernels.values()] == [("sigmoid", fast)]
-    assert refused == {}
+    assert [(kernel.operation.name, kernel.name) for kernel in kernels.values()] == [("sigmoid", fast)] and not refused
     assert kept_kernels.fastest(operations(), "gpu") == ({}, {})
 
 
@@ -178,18 +156,15 @@ def test_of_several_that_cannot_be_used_the_fastest_is_named(my_kernels):
     for name, seconds in (("numpy", 0.1), ("loops", 0.3)):
         keep(sigmoid, name, RIGHT, seconds=seconds)
         (my_kernels / f"sigmoid.{name}.py").unlink()
-    assert kept_kernels.fastest(operations(), "cpu") == (
-        {},
-        {"sigmoid": "yours is not used: sigmoid (numpy): sigmoid.numpy.py is gone"},
-    )
+    refused = {"sigmoid": "yours is not used: sigmoid (numpy): sigmoid.numpy.py is gone"}
+    assert kept_kernels.fastest(operations(), "cpu") == ({}, refused)
 
 
 def test_a_changed_file_is_checked_again(my_kernels, calls, monkeypatch):
     keep(sigmoid, "numpy", RIGHT)
     judged = []
-    monkeypatch.setattr(
-        kept_kernels, "judged", lambda *given, really=kept_kernels.judged: judged.append(given) or really(*given)
-    )
+    really = kept_kernels.judged
+    monkeypatch.setattr(kept_kernels, "judged", lambda *given: judged.append(given) or really(*given))
     changed = COUNTED + "# changed, and still right\n"
     (my_kernels / "sigmoid.numpy.py").write_text(changed)
     backend = choose("numpy", mine=True)
@@ -333,7 +308,7 @@ class TestCuda:
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A function that puts the package into a folder of a server where only Ana's home can be written."""
+    """A function that puts the package into a folder of a server on which only Ana's home is writable."""
     monkeypatch.delenv("NNCOURSE_MY_KERNELS")
     monkeypatch.setenv("HOME", str(tmp_path / "home" / "ana"))
     writable = [tmp_path / "home" / "ana"]
@@ -350,21 +325,19 @@ def course(tmp_path, monkeypatch):
     return put
 
 
-def test_kernels_are_kept_beside_a_course_of_ones_own(course):
-    folder = course("home/ana/course")
-    assert kept_kernels.folder() == folder / "my_kernels"
-
-
-def test_kernels_are_kept_at_home_where_the_course_is_for_all(course, tmp_path):
-    folder = course("srv/course")
-    assert kept_kernels.folder() == tmp_path / "home" / "ana" / "my_kernels"
-    (folder / "my_kernels").mkdir()  # of who set the course up
-    assert kept_kernels.folder() == tmp_path / "home" / "ana" / "my_kernels"
-
-
-def test_kernels_are_never_kept_in_an_environment(course, tmp_path):
-    course("home/ana/.venv/lib/python3.12/site-packages")
-    assert kept_kernels.folder() == tmp_path / "home" / "ana" / "my_kernels"
+@pytest.mark.parametrize(
+    ("where", "folder"),
+    [
+        ("home/ana/course", "home/ana/course/my_kernels"),
+        ("srv/course", "home/ana/my_kernels"),  # a course for all
+        ("home/ana/.venv/lib/python3.12/site-packages", "home/ana/my_kernels"),
+    ],
+)
+def test_kernels_are_kept_beside_a_course_of_ones_own_or_at_home(course, tmp_path, where, folder):
+    there = course(where)
+    assert kept_kernels.folder() == tmp_path / folder
+    (there / "my_kernels").mkdir()  # by whoever set the course up
+    assert kept_kernels.folder() == tmp_path / folder
 
 
 def test_a_named_folder_for_kernels_comes_first(course, tmp_path, monkeypatch):

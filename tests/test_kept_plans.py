@@ -1,4 +1,4 @@
-"""A plan's name on disk: what is kept is found again, and whatever cannot be used is chosen anew."""
+"""A plan's name on disk: it is found again, and where it cannot be used another plan is chosen."""
 
 import os
 from dataclasses import dataclass, field
@@ -100,7 +100,7 @@ def test_that_there_is_no_plan_is_not_kept():
 
 
 def test_processes_that_start_at_once_choose_each_for_itself(folder):
-    """Another ends its choice while this one is choosing: this one's stays, whole, and nothing else is left there."""
+    """Another process finishes its choice during this one's: this one's file remains, complete, and no other file."""
     file, other = file_for(*FOR), cudnn.Offer(Graph(), (), ())
 
     def choose():

@@ -62,7 +62,7 @@ def test_links_lead_to_files_that_exist(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
 def test_links_of_a_notebook_lead_to_notebooks_beside_it(path):
-    """So they do in every copy, wherever it lies; and the number in a link's text is its target's."""
+    """Then they work in every copy, wherever it lies. The number in a link's text is its target's."""
     for text, target in links(path):
         assert target in {each.name for each in NOTEBOOKS}, target
         number = re.search(ONE, text)

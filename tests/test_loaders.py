@@ -1,4 +1,4 @@
-"""Samples that stay on the host: the same numbers, whatever way they are sent."""
+"""Samples that stay on the host: training is the same, whether all are sent at once or batch by batch."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,12 @@ import pytest
 from nncourse import device
 from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.group import ALONE, Alone
-from nncourse.model.data_parallel import data_parallel_epoch
-from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import AHEAD, HostSamples, bytes_on_device, in_turn, placed
 from nncourse.model.network import make_network
-from nncourse.model.optimizers import SGD
 from nncourse.model.training import train
 
-PLACES = ["cpu", "gpu"]
 
-
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=["cpu", "gpu"])
 def place(request):
     if request.param == "gpu" and not device.gpu_available():
         pytest.skip(device.why_no_gpu())
@@ -63,21 +57,6 @@ def test_many_batches_on_their_way_do_not_overwrite_what_is_computed_with(place)
     wanted = [(given[piece].astype(np.float32) / np.float32(255)).sum() for piece in pieces]
     assert [float(each) for each in sums] == pytest.approx([float(each) for each in wanted], rel=1e-5)
     assert len(pieces) > AHEAD
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_training_is_the_same_by_either_way(place, dtype):
-    backend = choose("numpy" if place == "cpu" else "cupy")
-    given, trained = images(dtype), []
-    Y = backend.to_device(np.eye(3, dtype=np.float32)[np.arange(50) % 3])
-    order = np.random.default_rng(2).permutation(50)
-    for send in ("all", "batch"):
-        network = make_network("image1x6x5,conv2x3same,3", "relu", "categorical_cross_entropy", seed=1).on(backend)
-        there = order if send == "batch" else backend.to_device(order)
-        X, group = placed(given, place, send), ALONE if place == "cpu" else Alone("gpu")
-        data_parallel_epoch(network, X, Y, there, 8, 0.1, backend, SGD(), StepPosition(), group)
-        trained.append(device.to_device(network.flat_parameters, "cpu"))
-    assert (trained[0] == trained[1]).all()
 
 
 @pytest.mark.parametrize("words", ["image1x6x5,conv2x3same,3", "image1x6x5,4,dropout0.3,3"])

@@ -94,9 +94,8 @@ def test_a_timing_beside_a_busy_process_is_marked(monkeypatch):
 
 
 def test_other_users_on_the_gpu_are_told(monkeypatch):
-    device = SimpleNamespace(
-        Device=lambda: SimpleNamespace(id=0), runtime=SimpleNamespace(deviceGetPCIBusId=lambda n: "7")
-    )
+    runtime = SimpleNamespace(deviceGetPCIBusId=lambda n: "7")
+    device = SimpleNamespace(Device=lambda: SimpleNamespace(id=0), runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=device))
     monkeypatch.setattr(neighbours.devices, "gpu_available", lambda: True)
     monkeypatch.setattr(neighbours, "_processes_on", lambda place: [11, 12, 13])

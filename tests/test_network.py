@@ -5,18 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from finite_differences import compare_gradients
 
 from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.model.layers import Dense
-from nncourse.model.network import (
-    Network,
-    backpropagation,
-    cost_of,
-    forward,
-    make_network,
-    training_step,
-)
+from nncourse.model.layers import Dense, StepPosition
+from nncourse.model.network import Network, backpropagation, cost_of, forward, make_network, training_step
 
 NUMPY = choose("numpy")
 SHAPES = ([2, 3, 1], [2, 3, 2, 1], [2, 3, 2], [5, 8, 6, 4])
@@ -60,22 +54,7 @@ def relative_error(got, wanted) -> float:
 @pytest.mark.parametrize(("sizes", "batch", "hidden", "cost_and_output"), GRID, ids=IDS)
 def test_gradients_are_those_of_finite_differences(sizes, batch, hidden, cost_and_output):
     network, X, Y = problem(sizes, batch, hidden, *cost_and_output)
-    got = flat(backpropagation(network, X, Y, NUMPY))
-    wanted, step = [], 1e-5
-
-    def cost():
-        return cost_of(network, *forward(network, X, NUMPY), Y, NUMPY)
-
-    for parameter in network.parameters:
-        for place in np.ndindex(parameter.shape):
-            before = parameter[place]
-            parameter[place] = before + step
-            above = cost()
-            parameter[place] = before - step
-            wanted.append((above - cost()) / (2 * step))
-            parameter[place] = before
-    assert got.dtype == np.float64
-    assert relative_error(got, np.array(wanted)) < 1e-6
+    compare_gradients(network, X, Y, StepPosition(), least=0)
 
 
 @pytest.mark.parametrize(("sizes", "batch", "hidden", "cost_and_output"), GRID, ids=IDS)
@@ -97,12 +76,11 @@ def test_outputs_cost_and_gradients_are_those_of_pytorch(sizes, batch, hidden, c
     for layer, W, b in zip(network.layers, parameters[0::2], parameters[1::2], strict=True):
         z = torch.nn.functional.linear(a, W, b)
         a = functions[layer.activation](z)
+    cross = torch.nn.functional.binary_cross_entropy_with_logits
     cost = {
         "mse": lambda: ((a - y) ** 2).sum() / 2 / batch,
         "mae": lambda: (a - y).abs().sum() / batch,
-        "binary_cross_entropy": lambda: (
-            torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="sum") / batch
-        ),
+        "binary_cross_entropy": lambda: cross(z, y, reduction="sum") / batch,
         "categorical_cross_entropy": lambda: torch.nn.functional.cross_entropy(z, y),
     }[cost_name]()
     cost.backward()
@@ -158,16 +136,6 @@ def test_a_network_2_3_2_1_by_hand(batch):
         np.testing.assert_allclose(after, start - 0.5 * np.array(gradient), rtol=1e-12)
 
 
-@pytest.mark.parametrize("backend", ("loops", "numba"))
-@pytest.mark.parametrize("cost_and_output", OUTPUTS, ids=" ".join)
-def test_other_backends_give_the_gradients_of_numpy(backend, cost_and_output):
-    network, X, Y = problem([5, 8, 6, 4], 7, "tanh", *cost_and_output)
-    single = Network([Dense(np.float32(i.W), np.float32(i.b), i.activation) for i in network.layers], network.cost)
-    got = flat(backpropagation(single, np.float32(X), np.float32(Y), choose(backend)))
-    assert got.dtype == np.float32
-    assert relative_error(got, flat(backpropagation(network, X, Y, NUMPY))) < 1e-5
-
-
 def test_a_network_of_sizes():
     network = make_network([30, 60, 10, 1], seed=3)
     assert network.sizes == (30, 60, 10, 1)
@@ -176,25 +144,6 @@ def test_a_network_of_sizes():
     assert {array.dtype for array in network.parameters} == {np.dtype(np.float32)}
     assert make_network([4, 5, 3], "relu", "categorical_cross_entropy").activations == ("relu", "softmax")
     assert make_network([4, 5, 3], ["relu", "identity"]).activations == ("relu", "identity")
-
-
-@pytest.mark.parametrize(
-    ("name", "spread", "bound"), [("xavier", (2 / 500) ** 0.5, (6 / 500) ** 0.5), ("he", (2 / 300) ** 0.5, 9)]
-)
-def test_initialisers_have_the_spread_of_their_papers(name, spread, bound):
-    layer = make_network([300, 200], initialiser=name, seed=1).layers[0]
-    assert layer.W.std() == pytest.approx(spread, rel=0.02)
-    assert abs(layer.W.mean()) < spread / 50
-    assert np.abs(layer.W).max() <= bound
-    assert not layer.b.any()
-
-
-def test_the_old_initialisers():
-    uniform, normal = (make_network([300, 200], initialiser=name).layers[0] for name in ("uniform", "normal"))
-    for values in (uniform.W, uniform.b):
-        assert 0 <= values.min() < 0.02 < 0.98 < values.max() <= 1
-    assert normal.W.std() == pytest.approx(1, rel=0.02)
-    assert normal.b.std() == pytest.approx(1, rel=0.2)
 
 
 def test_predict_takes_samples_and_leaves_the_network_as_it_is(rng):
@@ -213,11 +162,6 @@ def test_predict_takes_samples_and_leaves_the_network_as_it_is(rng):
     [
         {"sizes": []},
         {"sizes": [3]},
-        {"sizes": [3, 0, 1]},
-        {"sizes": [3, -2, 1]},
-        {"sizes": [3, 2.5, 1]},
-        {"sizes": [10**6, 10**6, 1]},
-        {"sizes": [10**30, 1]},
         {"activation": "sigmoidal"},
         {"activation": "softmax"},
         {"activation": ["tanh"]},

@@ -10,12 +10,12 @@ import pytest
 from nnclassroom.widgets.widget import SAVED
 
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-SHORTEST = 30  # letters: fewer do not say what is to be seen
+SHORTEST = 30  # letters: fewer cannot describe a figure
 NAMELESS = ("<Figure", "<IPython", "Figure: Figure")
 
 
 def fault(data: dict) -> str:
-    """What keeps a reader who does not see from this figure; "" if nothing does."""
+    """Why the figure is not accessible to a blind reader; "" if it is."""
     said = data.get("text/plain", "").removeprefix(f"{SAVED} ")  # the still picture of a widget
     words = said.removeprefix("Figure: ")
     if said.startswith(NAMELESS) or len(words) < SHORTEST:

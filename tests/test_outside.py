@@ -51,11 +51,7 @@ def test_a_right_text_is_right_in_a_fresh_python_too():
         ("raise NotImplementedError", "open", ""),
         ("return expit(z)", "name", "names defined outside"),
         ("return np.maximum(z, 0, 0)", "raised", "nest two calls"),
-        (
-            "y = 0 * z\n    y[z.size] = 1  # past its end\n    return y",
-            "raised",
-            "; in the line: y[z.size] = 1  # past its end",
-        ),
+        ("y = 0 * z\n    y[z.size] = 1  # past it\n    return y", "raised", "; in the line: y[z.size] = 1  # past it"),
         ("return np.maximum(z, 0, z * 2)", "wrong value", "nest two calls"),
         ("import nncourse\n    return z", "forbidden", "own kernels are no answer"),
         ("return [print('x' * 99) for _ in range(10**4)] and 0 * z", "wrong value", ""),
@@ -76,8 +72,8 @@ def test_what_remembers_is_told_so():
 @pytest.mark.parametrize(
     ("body", "processes"), [("return 2 * z", 1), ("return 1 / (1 + np.exp(-z)) + (z.size > 1)", 2)]
 )
-def test_who_is_wrong_at_the_first_call_remembers_nothing(body, processes, monkeypatch):
-    """Only who is wrong later is called once more, in a fresh process, which takes time: Numba compiles again."""
+def test_an_answer_that_is_wrong_at_the_first_call_remembers_nothing(body, processes, monkeypatch):
+    """Only an answer that is wrong at a later call is tried again in a fresh process, where Numba compiles again."""
     started = []
 
     class Counted(answer.TextProcess):
@@ -90,7 +86,7 @@ def test_who_is_wrong_at_the_first_call_remembers_nothing(body, processes, monke
     assert len(started) == processes
 
 
-def test_who_counts_calls_is_found():
+def test_an_answer_that_counts_calls_is_found():
     text = SIGMOID.replace("    return", "    calls.append(1)\n    return (len(calls) < 95) *")
     assert not judged("calls = []\n" + text)
 
@@ -103,7 +99,7 @@ def test_sleeping_is_no_endless_loop():
 
 
 def test_a_limit_counts_what_is_computed(monkeypatch):
-    """Two loops share a core with the text: it gets its seconds all the same."""
+    """Two busy processes a core compete with the text: it gets its seconds all the same."""
     command = [sys.executable, "-c", "while True: pass"]
     busy = [subprocess.Popen(command) for _ in range(2 * (os.cpu_count() or 1))]
     try:

@@ -20,15 +20,13 @@ needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not here"
 
 def write(path: Path, **cells: str) -> None:
     """A notebook as the course has it: run once from top to bottom, with outputs. Cells m… are words."""
-    made = []
+    made, number = [], 0
     for name, text in cells.items():
         if name.startswith("m"):
             made.append(v4.new_markdown_cell(text, id=name))
         else:
-            output = v4.new_output("stream", text="the answer")
-            made.append(v4.new_code_cell(text, id=name, outputs=[output]))
-    for number, cell in enumerate([cell for cell in made if cell.cell_type == "code"], 1):
-        cell.execution_count = number
+            number, output = number + 1, v4.new_output("stream", text="the answer")
+            made.append(v4.new_code_cell(text, id=name, outputs=[output], execution_count=number))
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(v4.new_notebook(cells=made), path)
 
@@ -100,8 +98,15 @@ def bring(root: Path) -> str:
     return "\n".join(own_copy.bring(root, root / "my_notebooks"))
 
 
+@pytest.fixture
+def copy(course) -> Path:
+    """The student's copy of the course."""
+    bring(course)
+    return course / "my_notebooks"
+
+
 def publish(root: Path) -> None:
-    """What a git pull does, when the new notebooks lie in the folder."""
+    """Commit the new notebooks that lie in the folder, as a git pull would."""
     if (root / ".git").exists():
         commit(root)
 
@@ -122,9 +127,7 @@ def test_it_has_no_outputs_and_a_second_start_says_nothing(course):
     assert {path: path.read_bytes() for path in (course / "notebooks").iterdir()} == before
 
 
-def test_what_a_student_has_done_survives_a_new_course(course):
-    bring(course)
-    copy = course / "my_notebooks"
+def test_what_a_student_has_done_survives_a_new_course(course, copy):
     edit(copy / "01_neurons.ipynb", predict="mine = 0.75", blank="def neuron(x, w", own="print('tried')")
     delete(copy / "01_neurons.ipynb", "last")
     (copy / "My tries.ipynb").write_text("mine")
@@ -144,15 +147,8 @@ def test_what_a_student_has_done_survives_a_new_course(course):
 
 def test_a_cell_that_moves_to_another_notebook_takes_the_attempt_along(course):
     """As 03's kernels for the GPU move to 03b, with the student's own cell below one of them."""
-    dense = {
-        "mdense": "# 03",
-        "numpy": "raise A",
-        "mgpu": "## GPU",
-        "naive": "raise B",
-        "tiled": "raise C",
-        "mend": "end",
-    }
-    write(course / "notebooks/03_dense_layers.ipynb", **dense)
+    dense = {"mdense": "# 03", "numpy": "raise A", "mgpu": "## GPU", "naive": "raise B", "tiled": "raise C"}
+    write(course / "notebooks/03_dense_layers.ipynb", **dense, mend="end")
     publish(course)
     bring(course)
     copy = course / "my_notebooks"
@@ -173,9 +169,7 @@ def test_a_cell_that_moves_to_another_notebook_takes_the_attempt_along(course):
     assert bring(course) == ""
 
 
-def test_a_cell_that_moves_to_a_notebook_that_was_there(course):
-    bring(course)
-    copy = course / "my_notebooks"
+def test_a_cell_that_moves_to_a_notebook_that_was_there(course, copy):
     edit(copy / "01_neurons.ipynb", blank="half written")
     edit(copy / "02_activations.ipynb", relu="np.maximum(z, 0)")
     write(course / "notebooks/01_neurons.ipynb", **{name: FIRST[name] for name in ("mtitle", "predict", "last")})
@@ -187,9 +181,7 @@ def test_a_cell_that_moves_to_a_notebook_that_was_there(course):
     assert texts(copy / "02_activations.ipynb") == found and list(texts(copy / "02_activations.ipynb")) == list(found)
 
 
-def test_the_same_id_in_another_notebook_is_no_move(course):
-    bring(course)
-    copy = course / "my_notebooks"
+def test_the_same_id_in_another_notebook_is_no_move(course, copy):
     edit(copy / "01_neurons.ipynb", last="half written")
     write(course / "notebooks/01_neurons.ipynb", **{name: FIRST[name] for name in ("mtitle", "predict", "blank")})
     write(course / "notebooks/02_activations.ipynb", **SECOND, last="something else")
@@ -199,9 +191,7 @@ def test_the_same_id_in_another_notebook_is_no_move(course):
     assert texts(copy / "02_activations.ipynb") == SECOND | {"last": "something else"}
 
 
-def test_a_cell_that_moves_and_changes_stands_below_the_attempt(course):
-    bring(course)
-    copy = course / "my_notebooks"
+def test_a_cell_that_moves_and_changes_stands_below_the_attempt(course, copy):
     edit(copy / "01_neurons.ipynb", blank="half written")
     write(course / "notebooks/01_neurons.ipynb", **{name: FIRST[name] for name in ("mtitle", "predict")})
     write(course / "notebooks/01b_more.ipynb", mb="# 01b", blank="raise NotImplementedError  # new", last=FIRST["last"])
@@ -212,9 +202,7 @@ def test_a_cell_that_moves_and_changes_stands_below_the_attempt(course):
     assert found[3:] == ["raise NotImplementedError  # new", FIRST["last"]]
 
 
-def test_a_renamed_notebook_takes_everything_along(course):
-    bring(course)
-    copy = course / "my_notebooks"
+def test_a_renamed_notebook_takes_everything_along(course, copy):
     edit(copy / "01_neurons.ipynb", blank="half written", own="mine too")
     (course / "notebooks/01_neurons.ipynb").rename(course / "notebooks/01_one_neuron.ipynb")
     publish(course)
@@ -224,9 +212,7 @@ def test_a_renamed_notebook_takes_everything_along(course):
     assert texts(copy / "01_one_neuron.ipynb") == FIRST | {"blank": "half written", "own": "mine too"}
 
 
-def test_a_notebook_that_the_course_drops_keeps_what_is_the_students(course):
-    bring(course)
-    copy = course / "my_notebooks"
+def test_a_notebook_that_the_course_drops_keeps_what_is_the_students(course, copy):
     edit(copy / "02_activations.ipynb", relu="half written")
     (course / "notebooks/02_activations.ipynb").unlink()
     publish(course)
@@ -235,9 +221,7 @@ def test_a_notebook_that_the_course_drops_keeps_what_is_the_students(course):
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 2])
-def test_a_move_that_was_interrupted_loses_nothing(course, monkeypatch, allowed):
-    bring(course)
-    copy = course / "my_notebooks"
+def test_a_move_that_was_interrupted_loses_nothing(course, copy, monkeypatch, allowed):
     edit(copy / "01_neurons.ipynb", blank="half written")
     write(course / "notebooks/01_neurons.ipynb", mtitle="# 01", predict="mine = None", last="z = 3")
     write(course / "notebooks/01b_more.ipynb", mb="# 01b", blank=FIRST["blank"])
@@ -260,9 +244,7 @@ def test_a_move_that_was_interrupted_loses_nothing(course, monkeypatch, allowed)
     assert "blank" not in texts(copy / "01_neurons.ipynb")
 
 
-def test_a_damaged_notebook_is_replaced_and_kept(course):
-    bring(course)
-    copy = course / "my_notebooks"
+def test_a_damaged_notebook_is_replaced_and_kept(course, copy):
     (copy / "01_neurons.ipynb").write_text("{ broken")
     assert "01_neurons.ipynb; yours is no notebook any more" in bring(course)
     assert texts(copy / "01_neurons.ipynb") == FIRST
@@ -270,9 +252,7 @@ def test_a_damaged_notebook_is_replaced_and_kept(course):
     assert bring(course) == ""
 
 
-def test_a_copy_without_its_manifest_stays_as_it_is(course):
-    bring(course)
-    copy = course / "my_notebooks"
+def test_a_copy_without_its_manifest_stays_as_it_is(course, copy):
     edit(copy / "01_neurons.ipynb", blank="half written")
     (copy / MANIFEST).unlink()
     before = {path: path.read_bytes() for path in copy.iterdir()}
@@ -306,7 +286,7 @@ def test_an_update_that_cannot_be_written_is_said_in_one_line(course):
     assert texts(course / "my_notebooks/01_neurons.ipynb") == FIRST
 
 
-# Work of before there was a copy
+# Work that is older than the copy
 
 
 @needs_git
@@ -314,9 +294,8 @@ def test_what_was_typed_into_a_clone_is_taken_over(clone):
     edit(clone / "notebooks/01_neurons.ipynb", predict="mine = 0.75", blank="half written", own="mine")
     write(clone / "notebooks/Untitled.ipynb", mine="all mine")
     before = (clone / "notebooks/01_neurons.ipynb").read_bytes()
-    assert (
-        "01_neurons" in bring(clone).splitlines()[1] and (clone / "notebooks/01_neurons.ipynb").read_bytes() == before
-    )
+    assert "01_neurons" in bring(clone).splitlines()[1]
+    assert (clone / "notebooks/01_neurons.ipynb").read_bytes() == before
     copy = clone / "my_notebooks"
     typed = {"predict": "mine = 0.75", "blank": "half written", "own": "mine"}
     assert texts(copy / "01_neurons.ipynb") == FIRST | typed

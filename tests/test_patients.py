@@ -1,4 +1,4 @@
-"""The ward of notebook 05: every patient has the fault of the right diagnosis, and nothing shown tells which."""
+"""The ward of notebook 05: each patient has the fault of its diagnosis, and nothing that is shown gives it away."""
 
 import numpy as np
 import pytest

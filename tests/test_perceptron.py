@@ -32,9 +32,6 @@ def test_wrong_numbers_are_shown_corner_by_corner():
     assert not layers.right
     assert [line[-1] for line in repr(layers).splitlines()[1:5]] == ["✓", "✓", "✓", "✗"]
     assert repr(layers).endswith("✗ XOR by two layers: 1 of 4 corners wrong.")
-
-
-def test_hidden_neurons_that_mix_the_classes_are_said_to():
     assert "the same h1 and h2" in repr(TwoLayers(fires, [(1, 1, -0.5), (1, 1, -0.5)], (1, -1, -0.5)))
 
 

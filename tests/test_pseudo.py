@@ -1,4 +1,4 @@
-"""The course in the pseudo language, in which each text is in brackets: it speaks it, and says nothing else."""
+"""The course in the pseudo language, in which each text is in brackets: everything that it shows is translated."""
 
 import json
 import os

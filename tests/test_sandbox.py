@@ -72,7 +72,7 @@ def test_nothing_can_be_written(folder):
 
 
 def test_settings_of_the_machine_stay():
-    """Even where root marks: opening is enough to know, and changes nothing."""
+    """Opening for writing is enough to know, and changes nothing even for root."""
     for name in ("kernel/core_pattern", "kernel/hostname", "vm/overcommit_memory", "user/max_user_namespaces"):
         assert fails(f"open('/proc/sys/{name}', 'r+')") in ("OSError", "PermissionError")
 

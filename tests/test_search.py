@@ -1,4 +1,4 @@
-"""Hypothesis looks for arguments on which a kernel of the package is wrong, and which cases.py did not think of."""
+"""Hypothesis searches for arguments on which a kernel of the package is wrong and which cases.py lacks."""
 
 import numpy as np
 import pytest

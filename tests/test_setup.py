@@ -62,13 +62,8 @@ def test_an_old_python_gets_one_line(setup, version):
     problem = setup.python_problem(version)
     got = ".".join(map(str, version))
     assert f"wanted Python 3.11 or newer, got {got}" in problem
-    assert "PYTHON=python3.11 make" in problem
-    assert "\n" not in problem
-
-
-@pytest.mark.parametrize("version", [(3, 11, 0), (3, 12, 1), (3, 13, 9)])
-def test_a_new_python_is_welcome(setup, version):
-    assert setup.python_problem(version) == ""
+    assert "PYTHON=python3.11 make" in problem and "\n" not in problem
+    assert not any(map(setup.python_problem, [(3, 11, 0), (3, 12, 1), (3, 13, 9)]))
 
 
 def copy_of_the_set_up(folder):
@@ -138,58 +133,56 @@ def machine(tmp_path):
 
 @pytest.fixture
 def below(setup, monkeypatch, machine):
-    """The set-up, for which the tree begins at `machine`: what pytest's folders lie in is private."""
-    monkeypatch.setattr(
-        setup, "enters", lambda folder, course, real=setup.enters: folder in machine.parents or real(folder, course)
-    )
+    """The set-up, which takes the folders above `machine` for open: pytest makes them private."""
+    enters = setup.enters
+    monkeypatch.setattr(setup, "enters", lambda folder, *more: folder in machine.parents or enters(folder, *more))
     return setup
 
 
-def test_a_system_interpreter_serves_all(below, machine):
-    assert below.sharing_problem(machine / "usr/bin/python3", machine / "srv/course") == ""
+SYSTEMS, ANAS = "usr/bin/python3", "home/ana/.pyenv/bin/python3"
 
 
-def test_an_interpreter_in_a_closed_home_is_refused(below, machine):
-    problem = below.sharing_problem(machine / "home/ana/.pyenv/bin/python3", machine / "srv/course")
-    assert f"lies in {machine / 'home/ana'}, which is closed to other users" in problem
-    assert "PYTHON=/usr/bin/python3 make shared" in problem and "\n" not in problem
+@pytest.fixture
+def problem(below, machine):
+    """What is said of an interpreter of this machine for the course in srv/."""
+    return lambda interpreter: below.sharing_problem(machine / interpreter, machine / "srv/course")
 
 
-def test_links_are_followed(below, machine):
-    link = machine / "usr/bin/python3.11"
-    link.symlink_to(machine / "home/ana/.pyenv/bin/python3")
-    assert "home/ana, which is closed" in below.sharing_problem(link, machine / "srv/course")
-    (machine / "home/ana/python").symlink_to(machine / "usr/bin/python3")
-    assert "home/ana, which is closed" in below.sharing_problem(machine / "home/ana/python", machine / "srv/course")
-
-
-def test_an_open_home_serves_all(below, machine):
+def test_an_interpreter_in_a_closed_home_is_refused_and_in_an_open_one_serves_all(problem, machine):
+    assert problem(SYSTEMS) == ""
+    said = problem(ANAS)
+    assert f"lies in {machine / 'home/ana'}, which is closed to other users" in said
+    assert "PYTHON=/usr/bin/python3 make shared" in said and "\n" not in said
     (machine / "home/ana").chmod(0o711)
-    assert below.sharing_problem(machine / "home/ana/.pyenv/bin/python3", machine / "srv/course") == ""
+    assert problem(ANAS) == ""
+
+
+@pytest.mark.parametrize(("link", "to"), [("usr/bin/python3.11", ANAS), ("home/ana/python", SYSTEMS)])
+def test_links_are_followed(problem, machine, link, to):
+    (machine / link).symlink_to(machine / to)
+    assert "home/ana, which is closed" in problem(link)
 
 
 @pytest.mark.parametrize("name", ["srv/course", "srv/course/tools"])
-def test_a_closed_course_is_refused(below, machine, name):
+def test_a_closed_course_is_refused(problem, machine, name):
     (machine / name).chmod(0o700)
-    problem = below.sharing_problem(machine / "usr/bin/python3", machine / "srv/course")
-    assert problem.startswith(f"{machine / name} is closed to other users") and "chmod -R go+rX" in problem
+    assert problem(SYSTEMS).startswith(f"{machine / name} is closed to other users")
+    assert "chmod -R go+rX" in problem(SYSTEMS)
 
 
-def test_a_group_may_share_the_course_and_its_interpreter(below, machine):
+def test_a_group_may_share_the_course_and_its_interpreter(problem, machine):
     for name in ("srv/course", "srv/course/tools", "home/ana"):
         (machine / name).chmod(0o750)
-    assert below.sharing_problem(machine / "home/ana/.pyenv/bin/python3", machine / "srv/course") == ""
-    (machine / "srv/course").chmod(0o755)  # now it is for all, whom the home keeps out
-    assert "closed to other users" in below.sharing_problem(
-        machine / "home/ana/.pyenv/bin/python3", machine / "srv/course"
-    )
+    assert problem(ANAS) == ""
+    (machine / "srv/course").chmod(0o755)  # now it is for all, and the home is closed to them
+    assert "closed to other users" in problem(ANAS)
 
 
-def test_who_sets_up_alone_is_told(below, machine, monkeypatch):
-    interpreter, course = machine / "home/ana/.pyenv/bin/python3", machine / "srv/course"
+def test_a_set_up_for_one_user_says_so(below, machine, monkeypatch):
+    interpreter, course = machine / ANAS, machine / "srv/course"
     monkeypatch.setattr(below.Path, "home", lambda: machine / "home/ana")
     assert f"serves you alone: {machine / 'home/ana'}" in below.for_one_user(interpreter, course)
-    assert below.for_one_user(machine / "usr/bin/python3", course) == ""
+    assert below.for_one_user(machine / SYSTEMS, course) == ""
     course.rename(machine / "home/ana/course")
     assert below.for_one_user(interpreter, machine / "home/ana/course") == ""
 
@@ -229,8 +222,11 @@ def test_the_driver_decides(detect, tmp_path, driver, cuda, capabilities, expect
     assert detect()[0] == expected
 
 
-def test_the_newer_wording_of_nvidia_smi(detect, tmp_path):
-    fake_nvidia_smi(tmp_path, "| Driver Version: 595.10   CUDA UMD Version: 13.2 |")
+def test_what_was_detected_is_said(detect, tmp_path):
+    assert detect() == ("none", "no NVIDIA driver here: the course runs on the CPU, without CuPy")
+    fake_nvidia_smi(tmp_path, SMI_TABLE.format(driver="470.82.01", cuda="11.4"))
+    assert "the NVIDIA driver serves CUDA 11" in detect()[1]
+    fake_nvidia_smi(tmp_path, "| Driver Version: 595.10   CUDA UMD Version: 13.2 |")  # a newer wording
     assert detect()[0] == "13"
 
 
@@ -251,15 +247,6 @@ def test_without_a_working_nvidia_smi_the_driver_file_decides(detect, tmp_path, 
     assert detect()[0] == expected
 
 
-def test_no_driver_no_cupy(detect):
-    assert detect() == ("none", "no NVIDIA driver here: the course runs on the CPU, without CuPy")
-
-
-def test_an_old_driver_is_named(detect, tmp_path):
-    fake_nvidia_smi(tmp_path, SMI_TABLE.format(driver="470.82.01", cuda="11.4"))
-    assert "the NVIDIA driver serves CUDA 11" in detect()[1]
-
-
 @pytest.mark.parametrize(
     ("asked", "noted", "detected", "expected"),
     [
@@ -271,7 +258,7 @@ def test_an_old_driver_is_named(detect, tmp_path):
         ("13", "", "none", "13"),
     ],
 )
-def test_who_decides(setup, monkeypatch, asked, noted, detected, expected):
+def test_which_cuda_is_taken(setup, monkeypatch, asked, noted, detected, expected):
     monkeypatch.setattr(setup, "detect_cuda", lambda: (detected, "detected"))
     assert setup.choose_cuda(asked, noted)[0] == expected
 
@@ -347,10 +334,13 @@ def test_what_a_link_leads_to_is_not_emptied(setup, monkeypatch, tmp_path):
     assert (tmp_path / "elsewhere" / "kept").exists()
 
 
-@pytest.mark.parametrize("arguments", [[], ["test"], ["book"]])
-def test_a_second_run_has_nothing_to_do(installed, arguments):
+@pytest.mark.parametrize(
+    ("arguments", "cuda", "runs"), [([], "", []), (["test"], "", []), (["book"], "", []), ([], "13", [("13", False)])]
+)
+def test_a_second_run_has_nothing_to_do_but_for_another_cuda(installed, monkeypatch, arguments, cuda, runs):
+    monkeypatch.setenv("CUDA", cuda)
     assert installed.main(arguments) == 0
-    assert installed.runs == []
+    assert installed.runs == runs
 
 
 def test_a_shared_set_up_is_refused_and_then_made_with_another_interpreter(installed, monkeypatch, capsys):
@@ -361,9 +351,8 @@ def test_a_shared_set_up_is_refused_and_then_made_with_another_interpreter(insta
     assert installed.main(["shared"]) == 1
     assert capsys.readouterr().err == "set-up: /home/ana/python3 is closed\n"
     assert installed.runs == []
-    monkeypatch.setattr(
-        installed, "sharing_problem", lambda interpreter, course: "closed" * (interpreter == installed.VENV_PYTHON)
-    )
+    refused = installed.VENV_PYTHON
+    monkeypatch.setattr(installed, "sharing_problem", lambda interpreter, course: "closed" * (interpreter == refused))
     assert installed.main(["shared"]) == 0
     assert installed.runs == [("none", False), "served"]  # made anew: the one that was there serves its owner alone
 
@@ -387,12 +376,6 @@ def test_a_changed_file_is_installed_again(installed, name):
         file.write("\n")
     assert installed.main(["test"]) == 0
     assert installed.runs == [("none", True)]
-
-
-def test_another_cuda_makes_a_new_environment(installed, monkeypatch):
-    monkeypatch.setenv("CUDA", "13")
-    assert installed.main([]) == 0
-    assert installed.runs == [("13", False)]
 
 
 def test_another_interpreter_makes_a_new_environment_only_if_asked_for(installed, monkeypatch):
@@ -466,12 +449,9 @@ def test_locks_that_are_installed_together_agree(cuda):
             assert together.setdefault(package, versions) == versions, package
 
 
-def test_pytorch_is_never_locked():
-    assert not any("torch" in pins(lock) for lock in LOCKS)
-
-
-def test_one_environment_holds_one_cuda():
+def test_pytorch_is_never_locked_and_one_environment_holds_one_cuda():
     """CuPy and cuda-core load the first NVRTC they find: an NVRTC of another CUDA beside it would break CuPy."""
+    assert not any("torch" in pins(lock) for lock in LOCKS)
     for name in ("base", "devices", "test", "book", "cuda12", "toolkit12"):
         assert "nvidia-cuda-nvrtc" not in pins(ROOT / "requirements" / f"{name}.txt")
 
@@ -479,22 +459,24 @@ def test_one_environment_holds_one_cuda():
 # What runs elsewhere
 
 
+def read_yaml(name: str) -> dict:
+    return pytest.importorskip("yaml").safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
 def test_pre_commit_and_the_tests_use_the_same_ruff():
-    yaml = pytest.importorskip("yaml")
-    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    (repository,) = read_yaml(".pre-commit-config.yaml")["repos"]
     (locked,) = pins(ROOT / "requirements" / "test.txt")["ruff"]
     assert {hook["entry"].split()[1] for hook in repository["hooks"]} == {"check", "format"}
     assert all(hook["additional_dependencies"] == [f"ruff=={locked}"] for hook in repository["hooks"])
 
 
 def test_the_hosted_ci_calls_ours_with_pythons_that_are_welcome(setup):
-    yaml = pytest.importorskip("yaml")
-    job = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))["jobs"]["test"]
+    job = read_yaml(".github/workflows/test.yml")["jobs"]["test"]
     assert job["steps"][-1] == {"run": "bash .ci/run"} and (ROOT / ".ci" / "run").exists()
-    full = yaml.safe_load((ROOT / ".github" / "workflows" / "full.yml").read_text(encoding="utf-8"))["jobs"]["full"]
+    full = read_yaml(".github/workflows/full.yml")["jobs"]["full"]
     assert full["steps"][-1] == {"run": "bash .ci/run test-full"}
-    for version in job["strategy"]["matrix"]["python"]:
-        assert setup.python_problem((*map(int, version.split(".")), 0)) == ""
+    versions = [tuple(map(int, version.split("."))) for version in job["strategy"]["matrix"]["python"]]
+    assert versions and not any(setup.python_problem((*version, 0)) for version in versions)
 
 
 # environment.yml
@@ -506,9 +488,11 @@ def requirements_by_name(texts):
     return {requirement.name: requirement.specifier for requirement in parsed}
 
 
-def test_conda_users_get_the_same_names_and_bounds():
-    yaml = pytest.importorskip("yaml")
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+def test_conda_users_get_the_same_names_and_bounds_and_the_same_cupy():
+    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    cupy = Requirement(re.search(r'"(cupy.*)"', text).group(1)).specifier
+    assert all(Requirement(EXTRAS[extra][0]).specifier == cupy for extra in ("cuda12", "cuda13"))
+    environment = read_yaml("environment.yml")
     conda = requirements_by_name(text for text in environment["dependencies"] if isinstance(text, str))
     project = PYPROJECT["project"]
     wanted = requirements_by_name(project["dependencies"] + PYPROJECT["build-system"]["requires"] + EXTRAS["test"])
@@ -518,13 +502,6 @@ def test_conda_users_get_the_same_names_and_bounds():
     assert {name: conda.get(name) for name in wanted} == wanted
     assert conda.keys() - wanted.keys() == {"pip", "cuda-bindings", "cuda-nvrtc"}
     assert environment["dependencies"][-1] == {"pip": ["-e .[devices]"]}
-
-
-def test_conda_users_get_the_same_cupy():
-    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
-    cupy = Requirement(re.search(r'"(cupy.*)"', text).group(1)).specifier
-    for extra in ("cuda12", "cuda13"):
-        assert Requirement(EXTRAS[extra][0]).specifier == cupy
 
 
 # JupyterLab

@@ -48,7 +48,7 @@ def make_course(folder: Path) -> tuple[Path, dict[str, str]]:
     course.mkdir()
     for name in ("nncourse", "slurm", "tools", "datasets", "pyproject.toml"):
         (course / name).symlink_to(ROOT / name)
-    # What is made once for a user, such as Matplotlib's list of fonts, need not be made for each test.
+    # Caches of the user, such as Matplotlib's list of fonts, need not be made for each test.
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     mine = {f"NNCOURSE_{name.upper()}": str(folder / name) for name in ("my_kernels", "my_notebooks")}
     return course, {"HOME": str(folder), "XDG_CACHE_HOME": cache, **mine}
@@ -367,7 +367,7 @@ def test_an_idle_time_that_is_no_number_is_refused(slurm, course):
     assert "wanted IDLE_SECONDS as a whole number from 1 on, got 1h" in log_of(course, "lab", number)
 
 
-# What was begun before all else
+# The jobs that were started before all tests
 
 
 def test_the_report_shows_the_kept_kernels(slurm, slow_jobs):

@@ -16,6 +16,10 @@ def network(cost="mse", activation="sigmoid"):
     return make_network((2, 3, 2, 1), activation, cost, "normal", seed=4)
 
 
+def in_double(chosen) -> list[Dense]:
+    return [Dense(np.float64(one.W), np.float64(one.b), one.activation) for one in chosen.layers]
+
+
 @pytest.fixture
 def steps():
     return Steps(network(), X[0], Y[0])
@@ -30,7 +34,7 @@ def unsolved(monkeypatch):
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_truth_is_the_gradient(cost, rows):
     chosen, backend, h = network(cost), choose("numpy"), 1e-5
-    there = Network([Dense(np.float64(one.W), np.float64(one.b), one.activation) for one in chosen.layers], cost)
+    there = Network(in_double(chosen), cost)
     steps = Steps(chosen, X[:rows], Y[:rows])
 
     def after(array, place, by):
@@ -122,7 +126,7 @@ def test_factors_and_the_sign(steps):
 
 def test_where_two_kinds_give_the_same_number_none_is_named():
     there = network("mse", "tanh")
-    layers = [Dense(np.float64(one.W), np.float64(one.b), one.activation) for one in there.layers]
+    layers = in_double(there)
     layers[0].b[:] = np.arctanh(np.sqrt(0.5)) - layers[0].W @ X[0]  # tanh' is 1/2 there
     steps = Steps(Network(layers, "mse"), X[0], Y[0])
     twice = 2 * steps["d2"]
@@ -132,9 +136,9 @@ def test_where_two_kinds_give_the_same_number_none_is_named():
 
 def test_a_zero_names_no_kind():
     there = network("mse", "relu")
-    layers = [Dense(np.float64(one.W), np.float64(one.b), one.activation) for one in there.layers]
+    layers = in_double(there)
     layers[0].b[:] = 1.0 - layers[0].W @ np.float64(X[0])
-    layers[0].b[0] = layers[0].b[0] - 1.0 + 0.5  # all three are awake
+    layers[0].b[0] = layers[0].b[0] - 1.0 + 0.5  # no ReLU is off
     steps = Steps(Network(layers, "mse"), np.zeros(2), Y[0])
     assert not steps.mistaken["z2"]["no bias"].any()
     assert marks(steps.check(z2=np.zeros(3))) == ["✗"] * 3
@@ -149,7 +153,7 @@ def test_a_number_from_nowhere_is_only_wrong(steps, seed):
 
 
 def test_the_equation_of_a_gradient_is_to_be_found(steps):
-    """It stands in the table as soon as the number is right, or with the truth; how to go forward is known before."""
+    """The table shows it once the number is right, or with the truth; those of the forward pass are always there."""
     yours = {"z2": None, "d2": [None, 7.0, steps["d2"][2]], "dw3": None, "db3": None}
     lines = {line[0]: line[1] for line in steps.check(**yours).lines}
     assert [lines[name] for name in ("δ²₁", "δ²₂", "∂C/∂w³₁₁", "∂C/∂b³₁")] == ["(4b)", "(4b)", "(4d)", "(4c)"]
@@ -165,10 +169,8 @@ def test_a_delta_with_one_path_has_no_sum(steps):
 
 def test_an_activation_of_a_sum_without_its_bias_is_named_so():
     weights = [[0.4, -1.0, -0.3]], [[0.5, -0.5], [-0.5, 0.5], [0.25, -1.0]]
-    last, first = (
-        Dense(np.array(weights[0]), np.array([0.5]), "sigmoid"),
-        Dense(np.array(weights[1]), np.array([0.0, 1.0, 0.5]), "relu"),
-    )
+    last = Dense(np.array(weights[0]), np.array([0.5]), "sigmoid")
+    first = Dense(np.array(weights[1]), np.array([0.0, 1.0, 0.5]), "relu")
     steps = Steps(Network([first, last], "mse"), [2.0, -1.0], 1.0)
     assert marks(steps.check(a2=[1.5, 0.0, 1.5])) == ["✓", "✓", "✗ no bias"]
     assert marks(steps.check(a3=[0.5])) == ["✗"]  # the sum itself, and the sigmoid of the sum without its bias
@@ -187,14 +189,11 @@ def test_an_activation_of_a_sum_without_its_bias_is_named_so():
         ("dw3", None, "○ open"),
         ("a4", [], "✗"),
         ("a4", "text", "✗"),
+        ("a4", Steps(network(), X[0], Y[0])["a4"][0], "✓"),  # a single number needs no list
     ],
 )
 def test_no_answer_makes_it_fail(steps, name, value, mark):
     assert set(marks(steps.check(**{name: value}))) == {mark}
-
-
-def test_a_single_number_needs_no_list(steps):
-    assert marks(steps.check(a4=steps["a4"][0], dw4=list(steps["dw4"][0]))) == ["✓", "✓", "✓"]
 
 
 def test_of_a_batch_a_line_for_each_matrix():

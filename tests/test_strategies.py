@@ -66,7 +66,7 @@ MOMENTUM = functools.partial(SGD, momentum=0.9, l2=0.01)
 
 
 @pytest.mark.parametrize("make", [SGD, MOMENTUM])
-@pytest.mark.parametrize("members", [1, 2, 4])  # of 3 rows one member has none
+@pytest.mark.parametrize("members", [1, 2, 4])  # the last batch has 3 rows: one of 4 members has none
 def test_averaging_after_every_batch_is_synchronous_training(members, make):
     run = simulate(functools.partial(averaged, make=make), members)
     network, costs = synchronous(make)
@@ -92,7 +92,7 @@ def test_averaging_is_not_synchronous_training_for_adam_or_with_more_batches_a_r
 def test_running_statistics_are_averaged_or_refused():
     def part(group, apart):
         network = network_of(NETWORKS["normalised"])
-        network.flat_statistics += apart * group.rank  # whatever the others have, the first one's are taken
+        network.flat_statistics += apart * group.rank  # those of the first member are taken
         train_by_averaging(network, *samples_for(network), NUMPY, group, epochs=1, batch_size=10)
         with pytest.raises(CourseError, match="without batch normalisation"):
             train_asynchronously(network, *samples_for(network), NUMPY, group, epochs=1)
@@ -243,18 +243,15 @@ def samples_for(network, rows: int = 23):
         ("images", 3, 3, 4, Adam),
         ("images", 6, 3, 2, MOMENTUM),
         ("images", 5, 5, 20, SGD),  # more micro-batches than rows
-        ("normalised", 3, 3, 1, MOMENTUM),  # more than one would have statistics of their own
+        ("normalised", 3, 3, 1, MOMENTUM),  # each micro-batch would have its own statistics
     ],
 )
 def test_a_pipeline_learns_what_one_device_learns(schedule, words, members, stages, micro_batches, make):
     options = {"make": make, "micro_batches": micro_batches, "learning_rate": 0.01 if make is Adam else 0.2}
     part = functools.partial(through_a_pipeline, words=words, stages=stages, schedule=schedule, **options)
     run = simulate(part, members, buffered=False)  # a send waits until the other receives, as MPI's may
-    network = network_of(NETWORKS[words])
-    X, Y = samples_for(network)
-    history = train(
-        network, X, Y, NUMPY, epochs=2, batch_size=10, optimizer=make(), seed=7, learning_rate=options["learning_rate"]
-    )
+    network, alone = network_of(NETWORKS[words]), {"epochs": 2, "batch_size": 10, "optimizer": make(), "seed": 7}
+    history = train(network, *samples_for(network), NUMPY, learning_rate=options["learning_rate"], **alone)
     for vector, costs in run.results:
         wanted = np.concatenate([network.flat_parameters, network.flat_statistics])
         np.testing.assert_allclose(vector, wanted, atol=ROUNDING)
@@ -429,35 +426,29 @@ def hybrid(world):
     return {"parameters": network.flat_parameters, "shares": shares, "seconds": seconds, "what": what}
 
 
-def agree(results: list[dict]) -> None:
-    """All members have the same, and it is what one device learns."""
+def agree(results: list[dict], workers: set[int] | None = None) -> None:
+    """All members have the same, and it is what one device learns. `workers` are the ranks of asynchronous training."""
     np.testing.assert_allclose(results[0]["averaged"], synchronous()[0].flat_parameters, atol=ROUNDING)
     network = network_of()
     train(network, *samples_for(network), NUMPY, epochs=2, batch_size=10, seed=7, learning_rate=0.2)
     for result in results:
         for parameters, _ in result["pipelines"]:
             np.testing.assert_allclose(parameters, network.flat_parameters, atol=ROUNDING)
-        if "asynchronous" in result:
+        if workers:
             assert (result["asynchronous"][0] == results[0]["asynchronous"][0]).all()
-
-
-def agree_asynchronously(results: list[dict], workers: set[int]) -> None:
-    arrivals = results[0]["asynchronous"][1]
-    assert arrivals.pushes.total() == arrivals.staleness.total() >= 80 and set(arrivals.pushes) <= workers
-    assert len(arrivals.costs) == 4 and arrivals.costs[-1] < arrivals.costs[0] and not arrivals.lost
+    if workers:
+        arrivals = results[0]["asynchronous"][1]
+        assert arrivals.pushes.total() == arrivals.staleness.total() >= 80 and set(arrivals.pushes) <= workers
+        assert len(arrivals.costs) == 4 and arrivals.costs[-1] < arrivals.costs[0] and not arrivals.lost
 
 
 def test_on_real_processes():
-    results = in_processes(all_strategies, 4)
-    agree(results)
-    agree_asynchronously(results, {2, 3})
+    agree(in_processes(all_strategies, 4), workers={2, 3})
 
 
 def test_with_a_gpu(gpu):
     """All on one GPU; what they exchange goes through the host's memory."""
-    results = in_processes(all_strategies, 2, kind="mpi, gpu", limit=200)
-    agree(results)
-    agree_asynchronously(results, {1})
+    agree(in_processes(all_strategies, 2, kind="mpi, gpu", limit=200), workers={1})
 
 
 def test_on_gpus():
@@ -482,10 +473,4 @@ def test_samples_for_another_network_are_refused_in_one_line(strategy):
     X, Y = np.zeros((8, 3), np.float32), np.zeros((8, 1), np.float32)
     for samples, targets in ((X[:, :2], Y), (X, Y[:4]), (X.astype(float), Y)):
         with pytest.raises(CourseError, match=r"wanted float32 samples of shape \(n, 3\) and targets"):
-            simulate(
-                lambda group, samples, targets: strategy(
-                    make_network("3,4,1"), samples, targets, choose("numpy"), group, epochs=1
-                ),
-                2,
-                [(samples, targets)] * 2,
-            )
+            simulate(lambda group: strategy(make_network("3,4,1"), samples, targets, NUMPY, group, epochs=1), 2)  # noqa: B023

@@ -1,4 +1,4 @@
-"""The choice of tests hides none from full, ten tenths judge all answers, and what changed comes in whole."""
+"""The choice of tests: full runs all, the ten tenths judge all answers, and changed topics are judged completely."""
 
 import os
 import shutil
@@ -60,19 +60,15 @@ def test_each_kind_has_one_answer_in_every_tenth(answers):
 def test_an_exercise_has_an_answer_of_each_kind_of_verdict():
     wrong = ANSWERS["test_a_wrong_answer_is_refused"]
     chosen = run_by(wrong, QUICK)
-    answers = zip(wrong, test_judge.WRONG, strict=True)
-    judged = {
-        (answer["operation"], answer["kernel"], answer["kinds"][0]) for test, answer in answers if test.name in chosen
-    }
-    assert judged == {(answer["operation"], answer["kernel"], answer["kinds"][0]) for answer in test_judge.WRONG}
+    kinds = [(answer["operation"], answer["kernel"], answer["kinds"][0]) for answer in test_judge.WRONG]
+    assert {kind for test, kind in zip(wrong, kinds, strict=True) if test.name in chosen} == set(kinds)
 
 
 @pytest.mark.parametrize("file", ["kernels/pooling.py", "kernels/pooling.cu"])
 def test_where_a_topic_has_changed_all_of_its_answers_are_judged(file):
     wrong = ANSWERS["test_a_wrong_answer_is_refused"]
-    of_topic = {
-        test.name for test, answer in zip(wrong, test_judge.WRONG, strict=True) if "pool" in answer["operation"]
-    }
+    answers = zip(wrong, test_judge.WRONG, strict=True)
+    of_topic = {test.name for test, answer in answers if "pool" in answer["operation"]}
     before = run_by(wrong, QUICK)
     after = run_by(wrong, replace(QUICK, changed=frozenset({f"nncourse/{file}"})))
     assert after == before | of_topic and not of_topic <= before
@@ -81,16 +77,9 @@ def test_where_a_topic_has_changed_all_of_its_answers_are_judged(file):
 @pytest.mark.parametrize("file", ["tests/answers/wrong_cuda_14.toml", "tests/test_judge.py"])
 def test_where_answers_have_changed_all_of_the_file_are_judged(file):
     wrong = ANSWERS["test_a_wrong_answer_is_refused"]
-    of_file = {
-        t.name
-        for t, answer in zip(wrong, test_judge.WRONG, strict=True)
-        if file.endswith("py") or answer["file"] in file
-    }
+    answers = zip(wrong, test_judge.WRONG, strict=True)
+    of_file = {test.name for test, answer in answers if file.endswith("py") or answer["file"] in file}
     assert of_file and of_file <= run_by(wrong, replace(QUICK, changed=frozenset({file})))
-
-
-def test_words_about_the_judge_are_no_change_of_it():
-    assert not replace(QUICK, changed=frozenset({"cuda_on_cpu/README.md"})).judge_changed
 
 
 @all_answers
@@ -101,17 +90,15 @@ def test_where_the_judge_or_the_emulator_has_changed_all_answers_are_judged(file
 
 @pytest.mark.parametrize("beginning", tiers.JUDGES)
 def test_the_judge_is_where_it_is_said_to_be(beginning):
-    """Who moves it has to say so, or its changes would go unnoticed."""
+    """After a move `JUDGES` must follow, or changes of the judge would go unnoticed."""
+    assert not replace(QUICK, changed=frozenset({f"{beginning}README.md"})).judge_changed
     files = [path.relative_to(ROOT).as_posix() for path in (ROOT / beginning.partition("/")[0]).rglob("*.py")]
     assert any(file.startswith(beginning) for file in files)
 
 
 def test_long_tests_are_in_full_and_those_of_a_release_where_they_are_asked_for():
-    short, long, last = (
-        Test("tests/a.py::short"),
-        Test("tests/a.py::long", full=True),
-        Test("tests/b.py::c", release=True),
-    )
+    short, long = Test("tests/a.py::short"), Test("tests/a.py::long", full=True)
+    last = Test("tests/b.py::c", release=True)
     tests = [short, long, last]
     assert run_by(tests, QUICK) == {short.name}
     assert run_by(tests, Choice("full")) == run_by(tests, Choice()) == {short.name, long.name}
@@ -144,7 +131,7 @@ def test_what_has_changed_is_the_last_commit_and_what_is_not_committed(tmp_path,
 
 
 def test_what_is_left_out_is_counted(tmp_path):
-    """In another process, which by itself xdist does not do."""
+    """In a worker of xdist, which by itself does not report it."""
     shutil.copy(ROOT / "conftest.py", tmp_path)
     text = "import pytest\ndef test_short(): pass\n@pytest.mark.full\ndef test_long(): pass\n"
     (tmp_path / "test_one.py").write_text(text)

@@ -43,7 +43,7 @@ def test_a_real_measurement():
 
 
 def test_work_that_threads_share_is_timed_with_one_thread_too_and_other_work_once():
-    """Others may keep the threads' cores busy: then one thread is the faster."""
+    """Where other processes keep the cores busy, one thread is faster."""
     threads_of = []
 
     def shared() -> float:
@@ -124,22 +124,16 @@ def test_bytes_that_move_faster_than_the_memory_are_in_the_cache():
     assert "In cache" not in str(timing.table(dense, [row("numpy", 0.2)], SMALL))
 
 
-def test_what_was_not_timed_or_is_too_short_says_so_instead_of_numbers():
+def test_what_was_not_timed_or_is_too_short_says_so_instead_of_numbers(monkeypatch, quick):
     lines = cells([row("loops", None, "too slow"), row("numpy", 1e-7, "too short to measure"), row("numba", 0.05)])
     assert " ".join(lines["loops"]).endswith("– too slow")
     assert " ".join(lines["numpy"]).endswith("100 ns too short to measure")
     assert lines["numba"][-2] == "–", "no time of loops to compare with"
-
-
-def test_too_short_is_what_takes_hardly_longer_than_a_call(monkeypatch, quick):
+    html = timing.table(dense, [row("<b>", None, "a & b")], SMALL)._repr_html_()
+    assert "&lt;b&gt;" in html and "a &amp; b" in html
     monkeypatch.setattr(timing, "seconds_of_nothing", lambda where: 0.6e-3)
     (short,) = timing.time_kernels(dense, SMALL, ["numpy"])
     assert "too short to measure" in short.note and "600 µs" in short.note
-
-
-def test_html_is_escaped():
-    html = timing.table(dense, [row("<b>", None, "a & b")], SMALL)._repr_html_()
-    assert "&lt;b&gt;" in html and "a &amp; b" in html
 
 
 def test_a_students_kernel_is_compared_with_the_packages_and_with_pytorch(monkeypatch, quick):

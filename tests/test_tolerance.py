@@ -1,4 +1,4 @@
-"""How large an error may be: all that roundings can do, and not much more."""
+"""The tolerance covers all possible roundings, and not much more."""
 
 import numpy as np
 import pytest

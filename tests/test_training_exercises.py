@@ -149,9 +149,7 @@ def test_a_report_that_refuses_it_measures_the_other_kernels(my_kernels):
 
 
 def test_the_playground_says_whether_it_steps_by_it(my_kernels):
-    kept_kernels.keep(
-        algorithm_1, "loops", solution_text("algorithm_1", "loops").replace("layer_by_layer", "algorithm_1")
-    )
+    kept_kernels.keep(algorithm_1, "loops", counting())
     fits = Engine(Settings(mine=True, activation="sigmoid", cost="mse", samples=50))
     assert "algorithm_1" in fits.yours()
     assert "algorithm_1" not in Engine(Settings(mine=True, samples=50)).yours()

@@ -72,16 +72,39 @@ def test_units_are_whole_sentences_without_the_marks_around_them():
     text += "\n```\ncode\n```\n\n| `x` | a number |\n"
     said = [unit.text for unit in markdown.units(text)]
     assert said == ["Title", "One line, and the next.", "an item goes on", "| `x` | a number |"]
-    code = 'def f(x):\n    """Add. It adds."""\n    # One line\n    # and the next.\n'
-    code += '    say(f"got {x} of "\n        "two")\n'
-    said = [unit.text for unit in python_text.units(code, Words())]
-    assert said == ["Add. It adds.", "One line and the next.", "got {x} of two"]
+    address = markdown.units("See\n<https://a.example/b>. Cite it.\n")
+    assert [unit.text for unit in address] == ["See <https://a.example/b>. Cite it."]
 
 
-def test_an_address_at_the_start_of_a_line_is_part_of_its_paragraph():
-    assert [unit.text for unit in markdown.units("See\n<https://a.example/b>. Cite it.\n")] == [
-        "See <https://a.example/b>. Cite it."
-    ]
+WITH_WORDS = 'WAY_WORDS: dict[str, str] = {"back": "back", "at once": "at once"}\nprint(times["at once"])\n'
+SHOWN = 'plot_lines(lines, "epoch", "cost")\nprint(f"{name:8} {notes.get(name, \'the course’s\')}")\nlook("epoch")\n'
+HOLES = 'say = f"{low} to {high}", f"{n} block{\'s\' * (n > 1)}", f"of {name}", f"layer{n}", f"{file}.{kind}"\n'
+SENTENCES = 'def f(x):\n    """Add. It adds."""\n    # One line\n    # and the next.\n'
+SENTENCES += '    say(f"got {x} of "\n        "two")\n'
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (SENTENCES, ["Add. It adds.", "One line and the next.", "got {x} of two"]),
+        ('made = Operation("bias sum", "db = mean of D", "D (batch, n) -> db (n,)", f)\n', ["db = mean of D"]),
+        (SHOWN, ["epoch", "cost", "{name:8} {notes.get(name, 'the course’s')}"]),
+        (HOLES, ["{low} to {high}", "{n} block{'s' * (n > 1)}", "of {name}"]),
+    ],
+    ids=[
+        "sentences",
+        "formulas, not names",
+        "words in figures and of get",
+        "words between holes, not names with holes",
+    ],
+)
+def test_units_of_code(code, said):
+    assert [unit.text for unit in python_text.units(code, Words())] == said
+
+
+def test_keys_of_a_dictionary_of_words_are_names_and_its_values_are_read():
+    found = [(unit.text, unit.begin) for unit in python_text.units(WITH_WORDS, Words())]
+    assert found == [(text, WITH_WORDS.index(f': "{text}"') + 2) for text in ("back", "at once")]
 
 
 def test_of_a_row_of_measurements_the_name_is_a_unit():
@@ -91,34 +114,9 @@ def test_of_a_row_of_measurements_the_name_is_a_unit():
     assert units.replaced(text, found, lambda unit: "2 GPU").startswith("| 2 GPU | 1.5 ms | 3.0× |\n| tiled |")
 
 
-def test_formulas_are_translated_and_names_of_operations_are_not():
-    code = 'made = Operation("bias sum", "db = mean of D over the batch", "D (batch, n) -> db (n,)", f)\n'
-    assert [unit.text for unit in python_text.units(code, Words())] == ["db = mean of D over the batch"]
-
-
-def test_keys_of_a_dictionary_of_words_are_names_and_its_values_are_read():
-    code = 'WAY_WORDS: dict[str, str] = {"back": "back", "at once": "at once"}\nprint(times["at once"])\n'
-    found = python_text.units(code, Words())
-    assert [(unit.text, unit.begin) for unit in found] == [
-        (text, code.index(f': "{text}"') + 2) for text in ("back", "at once")
-    ]
-
-
-def test_single_words_are_read_where_a_figure_or_get_shows_them():
-    code = 'plot_lines(lines, "epoch", "cost")\nprint(f"{name:8} {notes.get(name, \'the course’s\')}")\nlook("epoch")\n'
-    found = [unit.text for unit in python_text.units(code, Words())]
-    assert found == ["epoch", "cost", "{name:8} {notes.get(name, 'the course’s')}"]
-
-
 @pytest.mark.parametrize(("shown", "bare"), [("⟦all⟧ mean", "mean"), ("db mean of D⟧ 3 ✓", "3 ✓"), ("3 ⟦cut", "3")])
 def test_a_text_without_one_of_its_brackets_is_cut_off(shown, bare):
     assert pseudo.without_brackets(f"one\n{shown}").split("\n")[1].strip() == bare
-
-
-def test_a_short_word_between_holes_is_a_text_and_a_name_with_holes_is_not():
-    code = 'say = f"{low} to {high}", f"{n} block{\'s\' * (n > 1)}", f"of {name}", f"layer{n}", f"{file}.{kind}"\n'
-    found = [unit.text for unit in python_text.units(code, Words())]
-    assert found == ["{low} to {high}", "{n} block{'s' * (n > 1)}", "of {name}"]
 
 
 def translated_c(source: str, said: dict[str, str]) -> str:
@@ -164,9 +162,8 @@ def test_comments_and_printed_sentences_in_the_code_of_a_document_are_units():
     text = f"{typed}\nIt says:\n\n    loops  cpu\n    ✗ no: 1 of them wrong\n"
     found = markdown.units_in_code(text)
     assert [(unit.text, unit.kind) for unit in found] == [("opens it", "comment"), ("✗ no: 1 of them wrong", "output")]
-    assert units.replaced(text, found, lambda unit: unit.text.upper()) == text.replace("opens it", "OPENS IT").replace(
-        "✗ no: 1 of them wrong", "✗ NO: 1 OF THEM WRONG"
-    )
+    upper = text.replace("opens it", "OPENS IT").replace("✗ no: 1 of them wrong", "✗ NO: 1 OF THEM WRONG")
+    assert units.replaced(text, found, lambda unit: unit.text.upper()) == upper
 
 
 def small_course(root: Path, sentence: str = SENTENCE) -> Path:
@@ -206,6 +203,9 @@ def test_a_changed_sentence_becomes_fuzzy_and_status_names_it(tmp_path, capsys):
     assert commands.status(root, "es") == 1
     translate(root, "01_neurons", NOTEBOOK)
     assert commands.status(root, "es", ["01_neurons"]) == 0
+    before = (root / "locale/es/01_neurons.po").read_text("utf-8")
+    commands.update(root, "es")  # nothing has changed
+    assert (root / "locale/es/01_neurons.po").read_text("utf-8") == before
     changed = SENTENCE.replace("adds up", "sums up")
     small_course(root, changed)
     capsys.readouterr()
@@ -219,7 +219,7 @@ def test_a_changed_sentence_becomes_fuzzy_and_status_names_it(tmp_path, capsys):
 
 
 def test_translations_follow_a_file_that_moves_to_another_room(tmp_path, capsys):
-    """The one for all places, and the one for a cell; one for a file that is no more is named."""
+    """The general one and the one of a cell do; one whose file is gone is named."""
     root = small_course(tmp_path)
     commands.update(root, "es")
     translate(root, "01_neurons", NOTEBOOK)
@@ -236,10 +236,7 @@ def test_translations_follow_a_file_that_moves_to_another_room(tmp_path, capsys)
 @pytest.mark.parametrize(
     ("now", "said"),
     [
-        (
-            "wanted {self.reference}, see kernels/peer/all_reduce.cu",
-            "se pide {self.reference}: kernels/peer/all_reduce.cu",
-        ),
+        ("wanted {self.reference}, see kernels/peer/all.cu", "se pide {self.reference}: kernels/peer/all.cu"),
         ("wanted {self.truth.size}, see kernels/peer.cu", "se pide {self.truth.size}: kernels/peer.cu"),
         ("wanted {said(truth)}, see kernels/peer.cu", "se pide {said(truth)}: kernels/peer.cu"),
         ("need {self.truth}, see kernels/peer.cu", None),
@@ -247,10 +244,8 @@ def test_translations_follow_a_file_that_moves_to_another_room(tmp_path, capsys)
     ],
 )
 def test_a_translation_takes_the_new_names_of_files_and_of_code(now, said):
-    old = catalogue.Said(
-        "wanted {self.truth}, see kernels/peer.cu", None, "se pide {self.truth}: kernels/peer.cu", False
-    )
-    again = catalogue.with_new_names(old, now)
+    english, spanish = "wanted {self.truth}, see kernels/peer.cu", "se pide {self.truth}: kernels/peer.cu"
+    again = catalogue.with_new_names(catalogue.Said(english, None, spanish, False), now)
     assert (again and again.string) == said
 
 
@@ -258,16 +253,9 @@ def test_of_a_module_its_kernels_are_translated_and_what_words_toml_names():
     code = '"""Head."""\n# one\n@relu.kernel("numpy")\ndef relu(z):\n    # of it\n    return z\n\n\n'
     code += 'def other():\n    """Not shown."""\n    # two\n    pass\n\n\n'
     code += 'def train():\n    """Train it."""\n    # three\n    pass\n'
-    of_it = [unit.text for unit in package.units_of_module(code, Words(code=False))]
-    assert of_it == ["of it"]
     named = Words(code=True, kernels=frozenset({"other"}), documented=frozenset({"train"}))
-    assert [unit.text for unit in package.units_of_module(code, named)] == [
-        "Head.",
-        "of it",
-        "Not shown.",
-        "two",
-        "Train it.",
-    ]
+    said = [[unit.text for unit in package.units_of_module(code, words)] for words in (Words(code=False), named)]
+    assert said == [["of it"], ["Head.", "of it", "Not shown.", "two", "Train it."]]
 
 
 def test_the_tables_of_words_toml_are_for_files_that_are_there(all_sources):
@@ -275,16 +263,6 @@ def test_the_tables_of_words_toml_are_for_files_that_are_there(all_sources):
     tables = words.read(ROOT / "locale" / "words.toml")
     patterns = {*tables, *(code for table in tables.values() for code in table.get("code", ()))}
     assert [pattern for pattern in sorted(patterns) if not fnmatch.filter(files, pattern)] == []
-
-
-def test_update_says_the_same_when_nothing_has_changed(tmp_path):
-    root = small_course(tmp_path)
-    commands.update(root, "es")
-    translate(root, "01_neurons", NOTEBOOK)
-    path = root / "locale" / "es" / "01_neurons.po"
-    before = path.read_text("utf-8")
-    commands.update(root, "es")
-    assert path.read_text("utf-8") == before
 
 
 def test_write_translates_and_leaves_english_where_nothing_is_said(tmp_path):
@@ -321,9 +299,11 @@ def test_what_a_translation_may_not_change(text, said, kind, what):
     assert not compare.differs(text, text, kind)
 
 
-def test_words_in_holes_and_formulas_may_change():
+def test_words_in_holes_and_formulas_and_a_folder_with_another_name_may_change():
     assert not compare.differs("it is {'up' if x else 'down'}", "{'arriba' if x else 'abajo'}", "f-string")
     assert not compare.differs(r"$1 \text{ otherwise}$ is", r"es $1 \text{ si no}$", "paragraph")
+    assert not compare.differs("in `my_notebooks/`", "en `mis_cuadernos/`", "paragraph")
+    assert compare.differs("in `my_kernels/`", "en `mis_cuadernos/`", "paragraph")
 
 
 def test_a_wrong_translation_is_refused_and_the_rest_written(tmp_path, capsys):
@@ -353,25 +333,19 @@ def test_what_is_generated_is_made_anew_only_when_something_has_changed(tmp_path
     assert not stamp.is_new(root, "es")
 
 
-def test_a_folder_that_has_another_name_may_be_said():
-    assert not compare.differs("in `my_notebooks/`", "en `mis_cuadernos/`", "paragraph")
-    assert compare.differs("in `my_kernels/`", "en `mis_cuadernos/`", "paragraph")
-
-
 @pytest.fixture(scope="module")
 def spanish_problems(all_sources) -> dict[str, tuple[list[str], list[str], int]]:
     """For each catalogue what is missing or old, and what is wrong."""
     there = commands.read_all(ROOT, "es")
-    return {
-        name: commands.problems(entries, there.get(name, [])) for name, entries in sources.entries(all_sources).items()
-    }
+    found = sources.entries(all_sources)
+    return {name: commands.problems(entries, there.get(name, [])) for name, entries in found.items()}
 
 
-def listed(missing: dict[str, list[str]], most: int = 3) -> str:
+def missing_texts(problems, most: int) -> str:
     """How many texts each catalogue lacks, and the first of them."""
     lines = []
-    for name, texts in missing.items():
-        lines += [f"{name}: {len(texts)}", *(f"    {text}" for text in texts[:most])]
+    for name, (texts, _, _) in problems.items():
+        lines += [f"{name}: {len(texts)}", *(f"    {text}" for text in texts[:most])] if texts else []
     return "\n".join(lines)
 
 
@@ -381,17 +355,13 @@ def test_no_spanish_translation_changes_what_it_may_not(spanish_problems):
 
 
 def test_missing_spanish_is_told(spanish_problems, record_property):
-    """Who changes the English need not write Spanish: the list is printed at the end, and a release refuses it."""
-    if missing := {name: lines for name, (lines, _, _) in spanish_problems.items() if lines}:
-        count = sum(map(len, missing.values()))
-        record_property("told", f"{count} Spanish texts are missing or old:\n{listed(missing)}")
+    """A change of the English needs no Spanish: what is missing is listed at the end, and is an error in a release."""
+    if count := sum(len(texts) for texts, _, _ in spanish_problems.values()):
+        told = f"{count} Spanish texts are missing or old:\n{missing_texts(spanish_problems, most=3)}"
+        record_property("told", told)
 
 
 @pytest.mark.release
 def test_nothing_of_the_spanish_edition_is_missing(spanish_problems):
-    missing = {name: lines for name, (lines, _, _) in spanish_problems.items() if lines}
-    assert not missing, listed(missing, most=10)
-
-
-def test_missing_texts_are_listed_by_catalogue():
-    assert listed({"a": ["x", "y"], "b": ["z"]}, most=1) == "a: 2\n    x\nb: 1\n    z"
+    missing = missing_texts(spanish_problems, most=10)
+    assert not missing, missing

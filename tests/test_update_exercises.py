@@ -6,12 +6,8 @@ from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can
 
 from nnclassroom.exercises.nb09 import corrected_mean, warm_up_cosine
 from nnclassroom.judge.check import check
-from nncourse import datasets
-from nncourse.backend import choose
 from nncourse.kernels.update import momentum_update
-from nncourse.model.network import make_network
 from nncourse.model.optimizers import cosine_decay
-from nncourse.model.training import train
 
 OPERATIONS = corrected_mean, warm_up_cosine
 
@@ -76,15 +72,3 @@ def test_a_warm_up_rises_in_equal_steps_and_then_falls():
     rates = warm_up_cosine["numpy"](np.arange(1, 13, dtype=np.int32), 0.8, 4, 12)
     assert rates[:4] == pytest.approx([0.2, 0.4, 0.6, 0.8])
     assert (np.diff(rates[3:]) < 0).all() and 0 < rates[-1] < 0.05
-
-
-def test_it_is_a_schedule_that_trains():
-    data = datasets.moons(60, seed=1)
-    seen = []
-
-    def schedule(epoch):
-        seen.append(float(warm_up_cosine["numpy"](np.array([epoch], np.int32), 0.5, 2, 4)[0]))
-        return seen[-1]
-
-    history = train(make_network((2, 4, 1)), data.X, data.Y, choose("numpy"), epochs=4, schedule=schedule)
-    assert len(history.epochs) == 4 and {0.25, 0.5} <= set(np.round(seen, 6))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from drawn_widgets import every_control_is_described_and_changes_picture_and_words
-from figures import fits_on_its_page, png
+from figures import assert_whole
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
@@ -12,14 +12,6 @@ from nnclassroom.widgets import race as valley
 from nncourse.model.optimizers import SGD, Adam
 
 NUMPY = choose("numpy")
-PNG = b"\x89PNG\r\n"
-
-
-@pytest.fixture
-def panel():
-    made = valley.race()
-    yield made
-    made.close()
 
 
 # ---- the numbers
@@ -58,18 +50,20 @@ def test_momentum_and_adam_are_those_of_the_networks():
         w = w - 0.01 * v
     assert path[-1] == pytest.approx(w, abs=1e-4)
     path, _ = valley.descend("bent", (-1.0, 0.5), Adam(), 0.07, NUMPY, steps=1)
-    assert abs(path[1] - path[0]) == pytest.approx([0.07, 0.07], rel=1e-4)  # the first step is the rate, whatever G
+    assert abs(path[1] - path[0]) == pytest.approx(
+        [0.07, 0.07], rel=1e-4
+    )  # the first step is the rate, whatever the gradient
 
 
 @pytest.mark.parametrize(
     ("costs", "step"),
     [([1, 0.1, 0.001], 2), ([1, 0.001, 0.1, 0.001], 3), ([1, 0.5], None), ([0, 0], 0), ([1, np.nan], None)],
 )
-def test_arrived_is_who_stays(costs, step):
+def test_a_race_has_arrived_where_it_stays_down(costs, step):
     assert valley.arrival(np.array(costs, float)) == step
 
 
-def test_who_leaps_out_is_said():
+def test_words_say_which_race_leaps_out():
     races = valley.run(valley.Settings(rate=0.1), NUMPY)
     assert len(races["plain"][1]) < valley.STEPS
     words = valley.words_of(races, 100)
@@ -79,37 +73,33 @@ def test_who_leaps_out_is_said():
 @pytest.mark.parametrize("name", valley.VALLEYS)
 def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(name):
     shown = valley.plot_race(valley=name, rate=0.01, title="title")
-    assert png(shown.figure).startswith(PNG)
+    assert_whole(shown.figure)
     assert name in shown.words and "momentum" in shown.words and "Step 150" in shown.words
-    assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
-    assert fits_on_its_page(shown.figure)
 
 
 # ---- the widget
 
 
-def test_every_slider_changes_picture_and_words(panel):
+def test_every_slider_changes_picture_and_words_and_a_frame_shows_the_race_up_to_the_step():
+    panel = valley.race()
     every_control_is_described_and_changes_picture_and_words(panel)
-
-
-def test_a_frame_shows_the_race_up_to_the_step(panel):
+    panel.close()
+    panel = valley.race()
     panel.set(at=7)
-    assert {name: race["path"]["shape"] for name, race in panel.frame["races"].items()} == dict.fromkeys(
-        ("plain", "momentum", "Adam"), [8, 2]
-    )
+    shapes = {name: race["path"]["shape"] for name, race in panel.frame["races"].items()}
+    assert shapes == dict.fromkeys(("plain", "momentum", "Adam"), [8, 2])
     assert panel.words.startswith("Step 7.")
     panel.set(at=valley.STEPS, rate=0.1)  # the other two leap out, and their races are shorter
     lengths = {name: race["costs"]["shape"][0] for name, race in panel.frame["races"].items()}
     assert lengths["plain"] < lengths["Adam"] == valley.STEPS + 1
+    panel.close()
 
 
 def test_the_students_own_kernels_race(my_kernels):
     text = "def momentum_update(W, G, V, rate, momentum):\n    V[:] = V * momentum + G\n"
     text += "    W -= rate * V\n    return W, V\n"
     kept_kernels.keep(find("momentum_update"), "numpy", text)
-    panel = valley.race(mine=True)
-    assert "momentum_update" in panel.words
-    panel.close()
-    other = valley.race()
-    assert "momentum_update" not in other.words
-    other.close()
+    for mine in (True, False):
+        panel = valley.race(mine=mine)
+        assert ("momentum_update" in panel.words) is mine
+        panel.close()

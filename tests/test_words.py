@@ -1,5 +1,7 @@
 """Networks in words: what each word means, its shortest spelling, and one line for whatever is no network."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -173,8 +175,6 @@ def test_what_is_no_network_is_refused_in_one_line(text, said):
     ],
 )
 def test_huge_networks_are_refused_before_memory_is_taken(text):
-    import tracemalloc
-
     tracemalloc.start()
     try:
         refusal(text)
@@ -198,7 +198,7 @@ def test_a_convolution_begins_by_the_inputs_that_a_neuron_sums():
 
 @pytest.mark.parametrize("name", INITIALISERS)
 def test_dense_layers_begin_as_ever(name):
-    """The order of the random numbers is that of model files and notebooks of before: W, then b, layer by layer."""
+    """Random numbers are drawn as in earlier versions: W, then b, layer by layer, by the papers' formulas."""
     rng = np.random.default_rng(7)
     for layer in make_network([3, 4, 2], initialiser=name, seed=7).layers:
         n_out, n_in = shape = layer.W.shape

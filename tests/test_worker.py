@@ -1,4 +1,4 @@
-"""Work in another process: results, words and exceptions come back; crashes and endless loops do not come over."""
+"""Work in another process: results, output and exceptions come back; crashes and endless loops stay there."""
 
 import os
 import time
