@@ -11,11 +11,14 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,21 +68,18 @@ DRAWN = {  # cell -> a slider that is moved, and what it says at first
 WAITS = next(number for number, source in enumerate(CELLS) if "go_on" in source)
 
 
-def notebook() -> dict:
-    """A notebook with the widgets, not yet run."""
-    cells = [
-        {"cell_type": "code", "id": f"c{n}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-        for n, source in enumerate(CELLS)
-    ]
+def write_notebook(path: Path, sources: list[str]) -> None:
+    """A notebook with these cells, not yet run."""
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    cells = [new_code_cell(source) for source in sources]
+    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
 
 
 def answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(address, timeout=5) as answer:
             return answer.status == 200
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
+    except OSError:
         return False
 
 
@@ -88,7 +88,7 @@ def jupyterlab(tmp_path_factory):
     """The address of the notebook on a JupyterLab of its own, on this machine alone, which ends with the tests."""
     pytest.importorskip("jupyterlab")
     folder = tmp_path_factory.mktemp("lab")
-    (folder / "widgets.ipynb").write_text(json.dumps(notebook()))
+    write_notebook(folder / "widgets.ipynb", CELLS)
     (folder / "go_on").touch()
     settings = folder / "settings"
     settings.mkdir()
@@ -135,22 +135,29 @@ def browser():
         browser.close()
 
 
-@pytest.fixture(scope="module")
-def page(browser, jupyterlab):
-    """The notebook, open and run to its end."""
+@contextmanager
+def opened(browser, address: str) -> Iterator:
+    """The notebook at this address, all of whose cells have been told to run."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     page = browser.new_page(viewport=VIEW)
     page.set_default_timeout(PATIENCE)
     try:
-        page.goto(jupyterlab[1])
+        page.goto(address)
         idle(page)
-        run_all(page)
+        choose(page, "Run", "Run All Cells")
+        yield page
+    finally:
+        page.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser, jupyterlab):
+    """The notebook, open and run to its end."""
+    with opened(browser, jupyterlab[1]) as page:
         page.locator(".jp-OutputArea-output", has_text="the last cell ran").wait_for()
         idle(page)
         yield page
-    finally:
         photograph(page, "at_the_end.png")
-        page.close()
 
 
 def photograph(page, name: str) -> None:
@@ -166,9 +173,35 @@ def idle(page) -> None:
     page.locator("#jp-main-statusbar", has_text="Python 3 (ipykernel) | Idle").wait_for()
 
 
-def run_all(page) -> None:
-    page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
-    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
+def choose(page, menu: str, *items: str) -> None:
+    """An item of JupyterLab's menu, by way of the submenus."""
+    page.locator(".lm-MenuBar-itemLabel", has_text=re.compile(f"^{menu}$")).click()
+    for item in items[:-1]:
+        page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{item}$")).hover()
+    page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{items[-1]}$")).click()
+
+
+def choose_theme(page, name: str) -> None:
+    choose(page, "Settings", "Theme", f"JupyterLab {name}")
+    page.locator(f"body[data-jp-theme-light={str(name == 'Light').lower()}]").wait_for(state="attached")
+
+
+def assert_fits(where) -> None:
+    """A widget is whole on a small screen, without bars to scroll it by."""
+    page = where.page
+    page.set_viewport_size({"width": 1280, "height": 720})
+    try:
+        box, screen = where.bounding_box(), page.locator(".jp-WindowedPanel-outer").bounding_box()
+        assert box["height"] < screen["height"] and box["width"] < screen["width"]
+        assert where.evaluate("root => root.scrollWidth <= root.clientWidth")
+    finally:
+        page.set_viewport_size(VIEW)
+
+
+def assert_light(words, about="") -> None:
+    """The ink is that of a dark page."""
+    ink = words.evaluate("words => getComputedStyle(words).color")
+    assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128, about
 
 
 def cell(page, number: int):
@@ -216,8 +249,7 @@ def drag(where, label: str, to: float) -> None:
     mouse.up()
 
 
-# The page itself moves the slider, once for each picture of the screen: a mouse that is moved from outside of the
-# browser makes 27 moves a second here, whatever is drawn.
+# The page itself moves the slider once a frame: a mouse moved from outside of the browser makes only 27 moves a second.
 SLIDE = """async (input, seconds) => {
   const [low, high, start] = [Number(input.min), Number(input.max), performance.now()];
   for (let passed = 0; passed < seconds; passed = (performance.now() - start) / 1000) {
@@ -247,13 +279,7 @@ def wait_for_words(where, true) -> str:
 @pytest.mark.parametrize("number", DRAWN)
 def test_a_drawn_widget_is_there_whole_and_every_part_has_a_name(page, number):
     where = drawn(page, number)
-    page.set_viewport_size({"width": 1280, "height": 720})
-    try:
-        box, screen = where.bounding_box(), page.locator(".jp-WindowedPanel-outer").bounding_box()
-        assert box["height"] < screen["height"] and box["width"] < screen["width"]
-        assert where.evaluate("root => root.scrollWidth <= root.clientWidth")
-    finally:
-        page.set_viewport_size(VIEW)
+    assert_fits(where)
     assert colours(where, "canvas") > 8  # the first picture is there
     assert len(where.get_by_role("img").get_attribute("aria-label")) > 20
     assert where.locator("[role=status][aria-live=polite]").inner_text() == where.locator(".words").inner_text() != ""
@@ -337,8 +363,9 @@ def pressed(where, name: str) -> str:
     return where.get_by_role("button", name=name, exact=True).get_attribute("aria-pressed")
 
 
-def test_the_playgrounds_first_picture_is_there_before_start(page):
+def test_the_playgrounds_first_picture_is_there_whole_before_start(page):
     where = play_widget(page)
+    assert_fits(where)
     assert frames(where) >= 1 and where.locator("[role=status]").inner_text().startswith("Paused: epoch 0,")
     assert colours(where, ".plane") > 20 and colours(where, ".links") > 5
     assert where.locator(".neuron").count() == 7 + 8 + 8 + 1
@@ -421,18 +448,6 @@ def test_a_neuron_is_shown_large_with_its_weights(page):
     where.locator(".title", has_text="The class at each place").wait_for()
 
 
-def test_the_playground_fits_on_one_screen(page):
-    page.set_viewport_size({"width": 1280, "height": 720})
-    try:
-        where = play_widget(page)
-        box, screen = where.bounding_box(), page.locator(".jp-WindowedPanel-outer").bounding_box()
-        assert box["height"] < screen["height"] and box["width"] < screen["width"]
-        assert where.evaluate("root => root.scrollWidth <= root.clientWidth")
-        page.screenshot(path=PICTURES / "playground.png")
-    finally:
-        page.set_viewport_size(VIEW)
-
-
 def test_the_filter_moves_by_keyboard_and_mouse(page):
     where = drawn(page, BY_HAND)
     where.get_by_role("button", name="Start again").press("Enter")
@@ -511,9 +526,8 @@ def test_a_digit_drawn_with_the_mouse_is_recognised_and_cleared_away(page):
     says(where, "Nothing is drawn yet.")
     paper = where.locator(".paper")
     box = paper.bounding_box()
-    corners = [
-        (box["x"] + box["width"] * x, box["y"] + box["height"] * y) for x, y in ((0.3, 0.2), (0.7, 0.2), (0.46, 0.82))
-    ]
+    shares = ((0.3, 0.2), (0.7, 0.2), (0.46, 0.82))
+    corners = [(box["x"] + box["width"] * x, box["y"] + box["height"] * y) for x, y in shares]
     page.mouse.move(*corners[0])
     page.mouse.down()
     page.mouse.move(*corners[1], steps=10)
@@ -562,8 +576,7 @@ def test_a_taste_of_the_playground_learns_and_grows(page):
 
 def test_a_saved_notebook_opened_anew_shows_stills_and_what_to_do_and_no_error(page, jupyterlab):
     folder, address = jupyterlab
-    page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^File$")).click()
-    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Save Notebook$")).click()
+    choose(page, "File", "Save Notebook")
     page.locator("#jp-main-statusbar", has_text="Saving completed").wait_for()
     shutil.copy(folder / "widgets.ipynb", folder / "saved.ipynb")  # a kernel of its own, which has no widgets
     anew = page.context.browser.new_page(viewport=VIEW)
@@ -589,26 +602,15 @@ def test_nothing_went_wrong_in_the_notebook(page):
 
 
 def test_the_dark_theme_is_readable(page):
-    page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Settings$")).click()
-    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Theme$")).hover()
-    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^JupyterLab Dark$")).click()
-    page.locator("body[data-jp-theme-light=false]").wait_for(state="attached")
+    choose_theme(page, "Dark")
     photograph(page, "dark.png")
-    ground = (
-        play_widget(page)
-        .locator(".neuron canvas")
-        .first.evaluate(
-            "canvas => Math.min(...canvas.getContext('2d').getImageData(0, 0, 20, 20).data.filter((_, i) => i % 4 < 3))"
-        )
+    darkest = (
+        "canvas => Math.min(...canvas.getContext('2d').getImageData(0, 0, 20, 20).data.filter((_, i) => i % 4 < 3))"
     )
-    assert ground < 60  # the middle of a picture is the page's own dark ground
-    for words in (
-        cell(page, 5).locator("[role=status]"),
-        pad(page).locator("[role=status]"),
-        pad(page).locator(".number").first,
-    ):
-        ink = words.evaluate("words => getComputedStyle(words).color")
-        assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128  # light words on the dark page
+    assert play_widget(page).locator(".neuron canvas").first.evaluate(darkest) < 60  # the page's own dark ground
+    assert_light(cell(page, 5).locator("[role=status]"))
+    assert_light(pad(page).locator("[role=status]"))
+    assert_light(pad(page).locator(".number").first)
 
 
 @pytest.mark.parametrize("number", DRAWN)
@@ -620,6 +622,5 @@ def test_a_drawn_widget_is_light_on_a_dark_page(page, number):
     assert grey[0] < 40 and grey[-1] > 200
     assert grey[len(grey) // 3] < 110  # most of it is ground
     for part in (".words", ".slider label", ".field"):
-        ink = where.locator(part).first.evaluate("words => getComputedStyle(words).color")
-        assert min(map(float, re.findall(r"[\d.]+", ink)[:3])) > 128, part
+        assert_light(where.locator(part).first, part)
     where.screenshot(path=PICTURES / f"dark_{number}.png")

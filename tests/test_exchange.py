@@ -3,6 +3,7 @@
 import inspect
 import os
 import time
+from functools import partial
 
 import numpy as np
 import psutil
@@ -23,8 +24,7 @@ OPERATIONS = shards, all_reduce, weighted_gradient, averaging_round, server_upda
 LINK = Link(1e-5, 1e9)
 
 
-def judged(kernel: str, text: str, operation: str = "all_reduce"):
-    return kept_kernels.check(operation, kernel, text)
+judged = partial(kept_kernels.check, "all_reduce")
 
 
 def text_of(kernel: str) -> str:
@@ -106,8 +106,7 @@ def test_shards_are_those_that_training_uses():
         assert [(part.start, part.stop) for part in cut] == list(zip(bounds[:-1], bounds[1:], strict=True))
 
 
-def test_unequal_shards_have_the_gradient_of_all_rows():
-    rng = np.random.default_rng(0)
+def test_unequal_shards_have_the_gradient_of_all_rows(rng):
     rows = np.array([5, 1, 10], np.int32)
     each_row = rng.standard_normal((16, 4))
     means = np.stack([part.mean(axis=0) for part in np.split(each_row, np.cumsum(rows)[:-1])]).astype(np.float32)
@@ -193,8 +192,7 @@ def test_a_wrong_sum_says_whose_numbers_are_missing_or_when_they_came(kernel, be
     assert verdict.kind == "wrong value" and said in verdict.line, verdict.line
 
 
-def test_ranks_that_add_in_orders_of_their_own_do_not_get_the_same_bits():
-    text = """
+EACH_ADDS_IN_ITS_OWN_ORDER = """
 def all_reduce(group, vector):
     own, part = vector.copy(), np.empty_like(vector)
     for step in range(1, group.size):
@@ -203,30 +201,36 @@ def all_reduce(group, vector):
         group.receive(part, (group.rank + step) % group.size)
         vector += part
 """
-    verdict = judged("root", text)
-    assert verdict.kind == "different bits" and "let one of them add" in verdict.line, str(verdict)
-
-
-def test_who_sends_without_an_end_is_stopped():
-    text = """
+SENDS_WITHOUT_AN_END = """
 def all_reduce(group, vector):
     while True:
         group.send(vector, (group.rank + 1) % group.size)
         group.receive(vector, (group.rank - 1) % group.size)
 """
+COUNTS_CALLS = "calls = []\n" + text_of("root").rstrip() + "\n    calls.append(0)\n    vector += len(calls) > 3\n"
+FAILS = "def all_reduce(group, vector):\n    if group.rank == 2:\n        vector[99]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (EACH_ADDS_IN_ITS_OWN_ORDER, "different bits", "let one of them add"),
+        (SENDS_WITHOUT_AN_END, "endless exchange", "steps and goes on at step"),
+        (COUNTS_CALLS, "remembers", ""),
+        (FAILS, "raised", "rank 2: raised IndexError"),
+        ("def all_reduce(group, vector):\n    raise NotImplementedError\n", "open", ""),
+        ("def all_reduce(group, vector)\n    pass\n", "compile", ""),
+        ("def other(group, vector):\n    pass\n", "name", ""),
+        ("import nncourse\ndef all_reduce(group, vector):\n    pass\n", "forbidden", ""),
+    ],
+)
+def test_what_else_is_no_answer_has_a_verdict_of_its_own(text, kind, said):
     verdict = judged("root", text)
-    assert verdict.kind == "endless exchange" and "steps and goes on at step" in verdict.line, str(verdict)
+    assert verdict.kind == kind and said in verdict.line, str(verdict)
 
 
-def test_a_text_that_is_wrong_only_after_other_calls_is_told_that_it_remembers():
-    text = "calls = []\n" + text_of("root").rstrip() + "\n    calls.append(0)\n    vector += len(calls) > 3\n"
-    verdict = judged("root", text)
-    assert verdict.kind == "remembers", str(verdict)
-
-
-def test_a_member_that_fails_is_named():
-    verdict = judged("root", "def all_reduce(group, vector):\n    if group.rank == 2:\n        vector[99]\n")
-    assert verdict.kind == "raised" and "rank 2: raised IndexError" in verdict.line
+def test_a_kernel_of_another_name_is_refused():
+    assert judged("numpy", text_of("root")).kind == "build"  # its kernels are root, tree and ring
 
 
 @pytest.mark.parametrize(
@@ -241,14 +245,6 @@ def test_a_member_that_fails_is_named():
 )
 def test_calls_of_the_group_that_do_not_fit(call, said):
     assert said in judged("root", f"def all_reduce(group, vector):\n    {call}\n").line
-
-
-def test_open_and_broken_texts():
-    assert judged("root", "def all_reduce(group, vector):\n    raise NotImplementedError\n").kind == "open"
-    assert judged("root", "def all_reduce(group, vector)\n    pass\n").kind == "compile"
-    assert judged("root", "def other(group, vector):\n    pass\n").kind == "name"
-    assert judged("root", "import nncourse\ndef all_reduce(group, vector):\n    pass\n").kind == "forbidden"
-    assert judged("numpy", text_of("root")).kind == "build"  # its kernels are root, tree and ring
 
 
 FORGERIES = {

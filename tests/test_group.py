@@ -39,11 +39,8 @@ def test_rows_left_over_go_to_the_largest_remainders():
 
 
 def test_equal_remainders_go_to_the_first_members_whatever_is_lost_by_rounding():
-    for shares in (
-        (1, 4, 1),
-        (0.1, 0.4, 0.1),
-    ):  # exact: 1/3, 4/3, 1/3; of the latter numbers rounding makes the last larger
-        assert shard_sizes(2, 3, shares) == [1, 1, 0]
+    """Exact: 1/3, 4/3, 1/3 rows. With shares of 0.1, 0.4 and 0.1, rounding makes the last remainder larger."""
+    assert shard_sizes(2, 3, (1, 4, 1)) == shard_sizes(2, 3, (0.1, 0.4, 0.1)) == [1, 1, 0]
 
 
 @pytest.mark.parametrize("shares", [(1, 1), (1, -1, 1), (0, 0, 0), (1, np.nan, 1), (1, np.inf, 1), 1.0])
