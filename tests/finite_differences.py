@@ -1,4 +1,4 @@
-"""The gradients of a network beside finite differences, for the tests of layers."""
+"""Compare the gradients of a network with finite differences."""
 
 import numpy as np
 

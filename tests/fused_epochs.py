@@ -95,6 +95,28 @@ def gradient_by_pytorch(torch, network, parameters, X, Y):
     return parameters.grad.numpy()
 
 
+# ---- on a GPU
+
+
+def gpu_array(array):
+    import cupy
+
+    return cupy.asarray(array)
+
+
+def on_streams_in_turn(train):
+    """Results of train() on one stream after the other, twice on each, with nothing waited for in between."""
+    import cupy
+
+    results, streams = [], [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
+    cupy.cuda.Device().synchronize()
+    for stream in [*streams, *streams]:
+        with stream:
+            results.append(train() + 0)
+    cupy.cuda.Device().synchronize()
+    return [result.get() for result in results]
+
+
 # ---- wrong kernels: a text with one mistake
 
 

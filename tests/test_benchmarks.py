@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import compare, floors, gpu, ladder, learning, merging, saved, tables, trainers, workers
+from benchmarks import compare, floors, gpu, ladder, learning, saved, tables, trainers, workers
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from cuda_on_cpu import nvrtc
 from cuda_on_cpu.source import CudaSource
@@ -29,19 +29,6 @@ A_CASE = Case("30-60-10-1, batch 10", (30, 60, 10, 1), 10, samples=1000)
 
 
 # ---- results and tables
-
-
-@pytest.mark.parametrize("name", ["cpu", "gpu"])
-def test_results_name_their_machine_and_versions(name):
-    result = json.loads((tables.RESULTS / f"{name}.json").read_text("utf-8"))
-    assert result["machine"] and result["date"] and result["versions"]["torch"] and result["limits"]["copy"] > 0
-    if "tables" in result:
-        assert all(result["tables"].values()) and {"epochs", "floors", "dense"} <= result["tables"].keys()
-        assert all(record["seconds_a_step"] > 0 for record in result["tables"]["epochs"])
-        return
-    for times in result["seconds"].values():
-        assert "PyTorch eager" in times and len(times) > 2
-        assert all(len(values) == len(times["PyTorch eager"]) and min(values) > 0 for values in times.values())
 
 
 def test_readme_holds_the_tables_of_the_results():
@@ -177,12 +164,6 @@ def test_the_plain_c_program_runs_beside_the_others_and_is_right():
     found = compare.compare("base", 1, quick=True, cases=["30-60-10-1, batch 10"], names=names)
     assert {"C", "C, float, fast", "nncourse numpy, fused"} <= found["seconds"]["30-60-10-1, batch 10"].keys()
     assert found["left_out"].keys() <= {"30-60-10-1, batch 10 / nncourse one_kernel, GPU"}
-
-
-def test_what_is_left_out_of_the_base_belongs_to_it():
-    assert merging.part_of("30-60-10-1, batch 10 / C, float") == "base"
-    assert merging.part_of("30-60-10-1, batch 10 / nncourse one_kernel") == "epochs"
-    assert not CONTENDERS["base"].keys() & (CONTENDERS["gpu"].keys() | CONTENDERS["digits"].keys())
 
 
 TRAINERS = {

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from benchmarks import before_after, digits, gpu, merging, tables, workers
+from benchmarks.contenders import CONTENDERS
 
 TODAY = datetime.date.today().isoformat()
 
@@ -137,7 +138,8 @@ def test_each_reason_belongs_to_a_part():
     for name, part in NEW.items():
         assert {merging.part_of(key) for key in part.get("left_out", {})} <= {name}
     assert merging.part_of("mnist") == "mnist" and merging.part_of("784-30-10, batch 10 / JAX scan") == "epochs"
-    assert merging.part_of("PyTorch") == "convolutions"
+    assert merging.part_of("PyTorch") == "convolutions" and merging.part_of("30-60-10-1, batch 10 / C, float") == "base"
+    assert not CONTENDERS["base"].keys() & (CONTENDERS["gpu"].keys() | CONTENDERS["digits"].keys())
 
 
 def test_contenders_with_another_accuracy_are_left_out():

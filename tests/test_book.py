@@ -1,6 +1,5 @@
 """The web book: two notebooks as pages in each language without a warning, nothing fetched, words for every image."""
 
-import html
 import importlib.util
 import json
 import os
@@ -37,7 +36,6 @@ FETCHING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "li
 
 
 def build(out, *options, **environment):
-    """Run book.build in a process of its own."""
     command = [sys.executable, "-m", "book.build", "--out", out, *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
     return subprocess.run(list(map(str, command)), cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -92,7 +90,7 @@ def test_two_notebooks_become_pages_without_a_warning(book):
 
 @needs_sphinx
 def test_the_pages_are_in_their_language_and_its_notebooks_were_run(book):
-    """English notebooks have their outputs; others are run, in their language, and kept."""
+    """English notebooks have outputs; those in other languages are run and cached."""
     words = edition(book.language).words()
     for name, page in book.pages.items():
         assert [html["lang"] for html in page.of("html")] == [book.language], name
@@ -122,7 +120,7 @@ def test_what_sphinx_warns_of_fails_the_build(tmp_path):
 
 @needs_sphinx
 def test_nothing_is_fetched(book):
-    """No script, style, font, image or frame of another host, in pages and in style sheets."""
+    """Pages and style sheets load no script, style, font, image or frame from another host."""
     links = {"canonical", "next", "prev", "search", "index", "author", "help", "copyright"}  # only name another page
     for name, page in book.pages.items():
         for tag, attribute in FETCHING.items():
@@ -136,7 +134,6 @@ def test_nothing_is_fetched(book):
 
 
 def fetched(style):
-    """The addresses of other hosts that a style sheet names."""
     addresses = re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')\s]+)", style)
     return [address for address in addresses if re.match(r"(\w+:)?//", address)]
 
@@ -215,18 +212,6 @@ def test_formulas_are_mathml_and_a_prime_is_not_a_small_one(book):
     assert text.count("<math") > 10 and "\\frac" not in text and "$$" not in text
     assert "<msup>" not in mathml(r"\sigma'(z)", False) and "′" in mathml(r"\sigma'(z)", False)
     assert "(13e)" in mathml(r"E = m \tag{13e}", True)
-
-
-@needs_sphinx
-def test_short_code_with_a_hyphen_stays_in_one_line_and_a_prime_is_no_quotation_mark(book):
-    found = []
-    for page in book.pages.values():
-        assert "σ”" not in page.text
-        for classes, content in re.findall(r'<code class="([^"]*literal[^"]*)">(.*?)</code>', page.text):
-            text = html.unescape(re.sub("<[^>]*>", "", content))
-            if "-" in text and len(text) <= 24:
-                found.append("nncourse-together" in classes)
-    assert found and all(found)
 
 
 @needs_sphinx

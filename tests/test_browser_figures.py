@@ -11,9 +11,10 @@ CELLS = [
     "from nnclassroom.figures import images, nb00, nb02\nimport numpy as np\nfrom matplotlib import pyplot as plt",
     "nb00.plot_network((2, 3, 1))",
     "figure, axes = plt.subplots()\naxes.plot([1, 2], [3, 5])\nnb02.Described(figure, 'A line from 3 up to 5.')",
+    "nb02.Described(nb00.plot_network((2, 3, 1)), 'In words of its own.')",
     "images.plot_images({'white': np.ones((8, 8)), 'black': np.zeros((8, 8))}, 'Two images')",
 ]
-WORDS = ("2 inputs → 3 neurons → 1 neuron", "A line from 3 up to 5.", "Two images. Images with the range")
+WORDS = ("2 inputs → 3 neurons → 1 neuron", "A line from 3 up to 5.", "In words of its own.", "Two images. Images with")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_on_a_dark_page_figures_are_dark_and_images_stay_as_they_are(page):
     assert all(max(picture.getpixel((2, 2))) < 40 for picture in dark)
     for number, picture in enumerate(dark):
         picture.save(PICTURES / f"dark_figure_{number}.png")
-    middle = light[2].height // 2
-    for x in (light[2].width // 4, 3 * light[2].width // 4):  # in the white image, and in the black one
-        assert dark[2].getpixel((x, middle)) == light[2].getpixel((x, middle))
-    assert light[2].getpixel((light[2].width // 4, middle)) > (240, 240, 240)
+    by_day, at_night, middle = light[-1], dark[-1], light[-1].height // 2
+    for x in (by_day.width // 4, 3 * by_day.width // 4):  # in the white image, and in the black one
+        assert at_night.getpixel((x, middle)) == by_day.getpixel((x, middle))
+    assert by_day.getpixel((by_day.width // 4, middle)) > (240, 240, 240)

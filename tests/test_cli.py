@@ -1,4 +1,4 @@
-"""The command line: the handout's spellings and ours, and wrong input that ends in one line and touches nothing."""
+"""The command line: both spellings of the options; wrong input ends in one line and changes no file."""
 
 import argparse
 import errno
@@ -27,7 +27,6 @@ from tests.command_lines import TEST, TRAIN, WRONG
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch, my_kernels) -> Path:
-    """A working folder with data and models, good and bad."""
     work = tmp_path / "work"
     work.mkdir()
     command_lines.fill(work)
@@ -230,7 +229,7 @@ def test_an_optimizer_says_its_options_and_keeps_them(capsys):
 
 
 def test_a_model_of_before_can_be_resumed(capsys):
-    """Its provenance has no schedule, and there is nothing that its optimizer remembers."""
+    """Its provenance has no schedule, and its optimizer no state."""
     known = {"epochs": 2, "seed": 4, "batch_size": 5, "learning_rate": 0.2}
     files.save(files.Model(make_network([2, 3, 1], seed=5), provenance=known), "old.npz")
     assert run(capsys, "train --dataset good.csv --resume old.npz --epochs 1 --model new.npz")[0] == 0

@@ -1,4 +1,4 @@
-"""Convolution on numbers that can be followed by hand, and the memory that it takes."""
+"""Convolution on numbers that can be checked by hand, and the memory that it needs."""
 
 import tracemalloc
 
@@ -25,14 +25,13 @@ def image(*rows):
 
 
 def test_a_filter_moved_by_hand(kernel):
-    """Each pixel of the result is the sum of nine products."""
     A = image([1, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 10])
     Z = kernel(A, FILTER, np.array([0.5], np.float32), 1, 0, 0)
     assert Z[0, 0].tolist() == [[8.5, 3.5, 2.5], [3.5, 4.5, 2.5], [4.5, 3.5, 44.5]]
 
 
 def test_the_filter_is_not_turned_around(kernel):
-    """One bright pixel leaves the filter turned around, as a correlation does."""
+    """This is a correlation: one bright pixel yields the rotated filter."""
     one = np.zeros((1, 1, 5, 5), np.float32)
     one[0, 0, 2, 2] = 1
     Z = kernel(one, FILTER, np.zeros(1, np.float32), 1, 0, 0)

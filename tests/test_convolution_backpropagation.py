@@ -1,4 +1,4 @@
-"""The gradients of a convolution: compared with finite differences and with PyTorch, and how much memory they take."""
+"""The gradients of a convolution against finite differences and PyTorch, and the memory that they need."""
 
 import tracemalloc
 
@@ -24,7 +24,6 @@ WINDOWS = [
 
 
 def arguments(windows, rng, dtype=np.float64):
-    """A, W, b and D for these windows."""
     batch, c_in, h_in, w_in, c_out, k, stride, before, after = windows
     h_out, w_out = ((side + before + after - k) // stride + 1 for side in (h_in, w_in))
     shapes = (batch, c_in, h_in, w_in), (c_out, c_in, k, k), (c_out,), (batch, c_out, h_out, w_out)

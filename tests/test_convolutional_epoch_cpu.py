@@ -1,4 +1,4 @@
-"""Fused epochs of convolutional networks: the reference against PyTorch, the CPU's kernels against it; mistakes."""
+"""Fused epochs of convolutional networks: the reference against PyTorch, CPU kernels against the reference, mutants."""
 
 import tracemalloc
 import warnings

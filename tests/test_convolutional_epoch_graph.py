@@ -4,7 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fused_epochs import DIGITS, NETWORKS, architecture, example, graph_kernel, rejected, takes_the_first_of_equals
+from fused_epochs import (
+    DIGITS,
+    NETWORKS,
+    architecture,
+    example,
+    gpu_array,
+    graph_kernel,
+    on_streams_in_turn,
+    rejected,
+    takes_the_first_of_equals,
+)
 from refusals import refused
 
 from cuda_on_cpu import nvrtc
@@ -29,7 +39,7 @@ def short_recordings(gpu, monkeypatch):
 
 
 def trained(kernel, network, arrays, batch, rates=(0.01,), adam=True, to_device=np.copy):
-    """Parameters, and M and V of Adam, after an epoch at each of these rates, from no memory on."""
+    """Parameters, and Adam's M and V, which begin at 0, after an epoch at each of these rates."""
     parameters, X, Y = map(to_device, arrays)
     state = [to_device(np.zeros_like(arrays[0])) for _ in range(2 * adam)]
     for number, rate in enumerate(rates):
@@ -52,12 +62,6 @@ def reference_of(network, arrays, batch, rates=(0.01,), adam=True):
         else:
             parameters = convolutional_sgd_epoch.reference(parameters, network, X, Y, batch, rate)
     return parameters
-
-
-def gpu_array(array):
-    import cupy
-
-    return cupy.asarray(array)
 
 
 # ---- right, here and on the GPU
@@ -137,23 +141,16 @@ def test_a_recording_is_for_all_rates_and_networks_may_take_turns(short_recordin
 
 
 def test_streams_keep_their_order(short_recordings):
-    """Parameters are set, trained and read on one stream after the other, with nothing waited for in between."""
-    import cupy
-
     arrays = example(NETWORKS[0], 90)
     expected = trained("fused", NETWORKS[0], arrays, 10, to_device=gpu_array)[0]
     start, X, Y = map(gpu_array, arrays)
-    results, streams = [], [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
-    cupy.cuda.Device().synchronize()
-    for stream in [*streams, *streams]:
-        with stream:
-            state = start.copy(), cupy.zeros_like(start), cupy.zeros_like(start)
-            results.append(
-                convolutional_adam_epoch["graph"](*state, NETWORKS[0], X, Y, 10, 0.01, 0, *ADAM.values())[0] + 0
-            )
-    cupy.cuda.Device().synchronize()
-    for result in results:
-        np.testing.assert_array_equal(result.get(), expected)
+
+    def epoch():
+        state = start.copy(), 0 * start, 0 * start
+        return convolutional_adam_epoch["graph"](*state, NETWORKS[0], X, Y, 10, 0.01, 0, *ADAM.values())[0]
+
+    for result in on_streams_in_turn(epoch):
+        np.testing.assert_array_equal(result, expected)
 
 
 # ---- the text

@@ -31,7 +31,7 @@ CASES = {
 
 
 def trained(kernel, operation, architecture, chip, n, batch, **options):
-    """The largest difference from the reference, and from the parameters at first."""
+    """The largest difference from the reference, and from the initial parameters."""
     sizes = {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch, "steps": 3}
     if operation is convolutional_sgd_epoch:
         del sizes["steps"]

@@ -1,4 +1,4 @@
-"""Data sets: what is read, what is made, what is refused and with which words."""
+"""Data sets: what is read and generated, and the messages for what is refused."""
 
 import functools
 import gzip
@@ -28,7 +28,7 @@ from nncourse.errors import CourseError
 
 @pytest.fixture
 def csv_file(tmp_path):
-    """A function that writes a text or bytes to a CSV file and returns its path."""
+    """csv_file(content) writes a CSV file and returns its path."""
 
     def write(content):
         path = tmp_path / "data.csv"
@@ -442,7 +442,6 @@ LABELS = np.array([3, 0, 9, 1, 3])
 
 
 def write_mnist(folder: Path, images=IMAGES, labels=LABELS, packed=True) -> Path:
-    """Both parts of a tiny set in MNIST's form."""
     folder.mkdir(parents=True, exist_ok=True)
     for prefix in ("train", "t10k"):
         for kind, values in (("images-idx3", images), ("labels-idx1", labels)):
@@ -471,7 +470,7 @@ def test_mnist_from_the_data_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def no_mnist(tmp_path, monkeypatch) -> Path:
-    """The folder that NNCOURSE_DATA names, where MNIST is not; the package has none either, and fetches none."""
+    """The folder that NNCOURSE_DATA names. MNIST is neither there nor in the package, and must not be fetched."""
     own = tmp_path / "datasets"
     own.mkdir()
     shutil.copy(datasets.FOLDER / "digits.csv", own)

@@ -40,16 +40,11 @@ def trained(kernel, architecture, arrays, batch, epochs=1, rate=0.1):
     return parameters
 
 
-@pytest.mark.parametrize("name", ("loops", "numpy", "numba"))
-def test_an_epoch_step_by_step_is_right(name):
+@pytest.mark.parametrize("name", ("loops", "numpy", "numba", "cupy", "cuda"))
+def test_an_epoch_step_by_step_is_right(name, request):
+    device = request.getfixturevalue("gpu") if name in ("cupy", "cuda") else "cpu"
     by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))
-    assert check(dense_sgd_epoch, by_steps)
-
-
-@pytest.mark.parametrize("name", ("cupy", "cuda"))
-def test_an_epoch_step_by_step_is_right_on_the_gpu(gpu, name):
-    by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))
-    assert check(dense_sgd_epoch, by_steps, device="gpu")
+    assert check(dense_sgd_epoch, by_steps, device=device)
 
 
 @kernels

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fused_epochs import example, graph_kernel, rejected, steps
+from fused_epochs import example, gpu_array, graph_kernel, on_streams_in_turn, rejected, steps
 from refusals import refused
 
 from cuda_on_cpu import nvrtc
@@ -46,12 +46,6 @@ def trained(kernel, architecture, arrays, batch, rates=(0.1,), to_device=np.copy
 
 def close(parameters, expected):
     np.testing.assert_allclose(parameters, expected, rtol=1e-4, atol=2e-6)
-
-
-def gpu_array(array):
-    import cupy
-
-    return cupy.asarray(array)
 
 
 # ---- right, here and on the GPU
@@ -134,20 +128,11 @@ def test_a_recording_that_had_to_go_is_made_again(short_recordings):
 
 
 def test_streams_keep_their_order(short_recordings):
-    """Parameters are set, trained and read on one stream after the other, with nothing waited for in between."""
-    import cupy
-
     arrays = example(NETWORKS[0], 90)
     expected = trained("steps", NETWORKS[0], arrays, 10)
     start, X, Y = map(gpu_array, arrays)
-    results, streams = [], [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
-    cupy.cuda.Device().synchronize()
-    for stream in [*streams, *streams]:
-        with stream:
-            results.append(dense_sgd_epoch["graph"](start.copy(), NETWORKS[0], X, Y, 10, 0.1) + 0)
-    cupy.cuda.Device().synchronize()
-    for result in results:
-        close(result.get(), expected)
+    for result in on_streams_in_turn(lambda: dense_sgd_epoch["graph"](start.copy(), NETWORKS[0], X, Y, 10, 0.1)):
+        close(result, expected)
 
 
 # ---- the text

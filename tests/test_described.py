@@ -62,24 +62,6 @@ def test_a_transparent_ground_stays_transparent():
         assert picture.convert("RGBA").getpixel((2, 2))[3] == 0
 
 
-def test_a_notebook_shows_each_figure_once_and_with_its_words(tmp_path):
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    texts = [
-        "from matplotlib import pyplot as plt\nfrom nnclassroom.figures import nb00, nb02",
-        "figure, axes = plt.subplots()\naxes.plot([1, 2])\nnb02.Described(figure, 'Of pyplot.')",
-        "nb00.plot_network((2, 3, 1))",
-        "nb02.Described(nb00.plot_network((2, 3, 1)), 'In words of its own.')",
-    ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in texts])
-    where = {"metadata": {"path": tmp_path}}
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where).execute()
-    shown = [output for cell in notebook.cells for output in cell.outputs]
-    assert len(shown) == 3 and all("<img" in output.data["text/html"] for output in shown)
-    said = [output.data["text/plain"] for output in shown]
-    assert said[0] == "Figure: Of pyplot." and said[2] == "Figure: In words of its own."
-    assert "2 inputs → 3 neurons → 1 neuron." in said[1]
-
-
 def history(costs, held_out) -> History:
     rows = enumerate(zip(costs, held_out, strict=True), 1)
     return History([Epoch(number, cost, other, 0.0) for number, (cost, other) in rows])

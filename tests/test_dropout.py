@@ -1,4 +1,4 @@
-"""Dropout: Philox's known answers, one mask for all kernels, and masks that are as random as they should be."""
+"""Dropout: Philox's known answers, one mask for all kernels, and the statistics of the masks."""
 
 from itertools import combinations
 
@@ -152,7 +152,7 @@ def by_mask(A, rate, *numbers):
 
 
 def one_row_of_words(A, rate, seed, epoch, first, layer):
-    """Numbers the words through, and so takes other ones unless a row has a multiple of four units."""
+    """Numbers the words across rows, which is wrong unless a row has a multiple of four units."""
     flat = A.reshape(1, -1)
     return dropout["numpy"](flat, rate, seed, epoch, first, layer).reshape(A.shape)
 

@@ -1,4 +1,4 @@
-"""Examinations: operations that the package does not hold, from the instructor's file to the marks."""
+"""Exams with operations that are not in the package: from the instructor's file to the marks."""
 
 import csv
 import json

@@ -1,6 +1,5 @@
 """What many devices exchange, as operations: the course's kernels, and what the verdicts say of a student's."""
 
-import inspect
 import os
 import time
 from functools import partial
@@ -8,11 +7,16 @@ from functools import partial
 import numpy as np
 import psutil
 import pytest
-from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
+from exercise_operations import (
+    ALL_SEND_FIRST,
+    all_reduce_of,
+    belongs_to_no_backend,
+    kernels_are_right_and_can_be_shown,
+    text_of,
+)
 from processes import in_processes
 
 from nnclassroom.exercises import kept_kernels
-from nnclassroom.exercises.hints import solution_text
 from nnclassroom.exercises.nb12 import all_reduce, averaging_round, pipeline, server_update, shards, weighted_gradient
 from nnclassroom.judge import answer
 from nnclassroom.judge.group_operation import GroupOperation
@@ -25,11 +29,6 @@ LINK = Link(1e-5, 1e9)
 
 
 judged = partial(kept_kernels.check, "all_reduce")
-
-
-def text_of(kernel: str) -> str:
-    head, _, body = solution_text("all_reduce", kernel).partition("(")
-    return f"def all_reduce({body}"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -52,26 +51,15 @@ def test_an_all_reduce_takes_the_time_of_its_closed_form(kernel, seconds, size):
     assert run.seconds == pytest.approx(one_after_the_other * seconds(LINK, 32 * size, size))
 
 
-def all_send_first(group, vector):
-    chunks, right, left = np.array_split(vector, group.size), (group.rank + 1) % group.size, group.rank - 1
-    for step in range(group.size - 1):
-        part = np.empty_like(chunks[(group.rank - step - 1) % group.size])
-        group.send(chunks[(group.rank - step) % group.size], right)
-        group.receive(part, left % group.size)
-        chunks[(group.rank - step - 1) % group.size] += part
-    for step in range(group.size - 1):
-        group.send(chunks[(group.rank + 1 - step) % group.size], right)
-        group.receive(chunks[(group.rank - step) % group.size], left % group.size)
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_a_ring_that_sends_while_it_receives_takes_the_time_of_its_closed_form(size):
-    run = simulate(all_send_first, size, [(np.ones(8 * size, np.float32),) for _ in range(size)], link=LINK)
+    arguments = [(np.ones(8 * size, np.float32),) for _ in range(size)]
+    run = simulate(all_reduce_of(ALL_SEND_FIRST), size, arguments, link=LINK)
     assert run.seconds == pytest.approx(ring_seconds(LINK, 32 * size, size))
 
 
-def test_who_sends_first_everywhere_is_right_and_told_of_sends_that_wait():
-    verdict = judged("ring", inspect.getsource(all_send_first).replace("all_send_first", "all_reduce"))
+def test_sending_first_everywhere_is_right_and_the_verdict_tells_of_sends_that_wait():
+    verdict = judged("ring", ALL_SEND_FIRST)
     assert verdict and "but if a send waits" in verdict.line and "deadlock: ranks 0, 1, 2 and 3 wait" in verdict.line
     for kernel in all_reduce.kernels:
         verdict = judged(kernel, text_of(kernel))

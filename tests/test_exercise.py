@@ -1,4 +1,4 @@
-"""The student's loop: open, wrong, right; what is kept; and a notebook that goes on whatever a kernel does."""
+"""The student's loop: open, wrong, right; what is kept; no kernel stops the notebook."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def clean_environment(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def quick_timing(request, monkeypatch):
-    """Timing takes seconds and has its own tests: only those marked so wait for it."""
+    """Timing takes seconds: only tests marked `timed` wait for it."""
     if "timed" not in request.keywords:
         monkeypatch.setattr("nnclassroom.notebook.exercise.timed", lambda *_: (None, []))
 

@@ -1,4 +1,4 @@
-"""The thesis's experiment: what is run, what is computed from it, the page, and all of it once at tiny size."""
+"""The thesis's experiment: its runs, numbers and page, and the whole of it once at tiny size."""
 
 import json
 import os
@@ -154,7 +154,6 @@ def result(kind, count, batch, run=1, seconds=100.0, watts=200.0, idle=70.0, gpu
 
 
 def measured(p=0.9):
-    """One GPU and two, which follow Amdahl's law."""
     one = [result("gpu", 1, 128, run) for run in (1, 2)]
     return [*one, result("gpu", 2, 256, seconds=100 * (1 - p + p / 2)), result("gpu", 2, 128, seconds=60.0)]
 
@@ -299,7 +298,7 @@ def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path
 
 
 def those_of(folder, used=0):
-    """The processes that a test has started and that have not ended, and have used so many seconds of a processor."""
+    """The processes of a test that still run and have used so many seconds of processor time."""
     return [each for each in with_variable("NNCOURSE_TEST", folder) if sum(each.cpu_times()[:2]) >= used]
 
 

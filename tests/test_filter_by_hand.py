@@ -1,4 +1,4 @@
-"""The filter that is moved by hand: its numbers are the operation's, and sliders and buttons fill the output."""
+"""The filter moved by hand: its sums are the operation's, and sliders and buttons fill the output."""
 
 from contextlib import ExitStack, closing
 
@@ -28,7 +28,6 @@ def made():
 
 
 def press(widget, name):
-    """As the browser tells it."""
     widget._handle_custom_msg({"pressed": name}, [])
 
 

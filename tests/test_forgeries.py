@@ -1,7 +1,7 @@
-"""Texts and folders made to be called right though they are wrong, by somebody who did not write the judge.
+"""Forgeries: wrong answers and folders that try to be accepted. Their author did not write the judge.
 
-What each entry of answers/forgeries.toml says is told at the head of that file. `nncourse grade` is tried on them in
-test_grade.py, those included for which only its sandbox can be asked.
+The head of answers/forgeries.toml describes its entries. test_grade_forgeries.py runs `nncourse grade` on all of them,
+including those that only its sandbox stops.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def limits(monkeypatch):
 
 
 def filled(value: str, folder: Path, text: str = "") -> str:
-    """A text of an entry, with what it leaves open."""
+    """A text of an entry with its places filled in."""
     package = Path(nncourse.__file__).parent
     places = {"{tmp}": folder, "{package}": package, "{my_kernels}": kept_kernels.folder()}
     for name, place in places.items():
@@ -48,7 +48,6 @@ def filled(value: str, folder: Path, text: str = "") -> str:
 
 
 def text_of(forgery: dict, folder: Path) -> str:
-    """The text as it is judged."""
     text = filled(forgery["text"], folder)
     return f"// %%cuda {forgery['line']}\n{text}" if "line" in forgery else text
 
@@ -60,7 +59,7 @@ def launch_of(forgery: dict) -> dict | None:
 
 
 def plant(forgery: dict, folder: Path, text: str, launch: dict | None) -> None:
-    """A folder of kept kernels with the forged text, its record, and what else the entry asks for."""
+    """Write a folder of kept kernels: the forged text, its record, and the entry's other files."""
     operation, name, kept = find(forgery["operation"]), forgery["kernel"], kept_kernels.folder()
     kept.mkdir(parents=True, exist_ok=True)
     (kept / kept_kernels.file_name(operation, name, launch)).write_text(text, "utf-8", errors="surrogatepass")
@@ -74,7 +73,7 @@ def plant(forgery: dict, folder: Path, text: str, launch: dict | None) -> None:
 
 
 def refuse_leftovers(forgery: dict, folder: Path) -> None:
-    """What the entry says that it leaves behind must not be there."""
+    """The files or processes that the entry tries to leave behind must not exist."""
     if "leaves" not in forgery:
         return
     time.sleep(0.5)
@@ -89,7 +88,7 @@ def refuse_leftovers(forgery: dict, folder: Path) -> None:
 
 @pytest.mark.parametrize("forgery", OF_EACH_KIND)
 def test_a_forgery_is_not_believed(forgery, tmp_path, my_kernels, capsys, request):
-    """Judged as in a notebook; then kept under a forged record, and met by progress, train --mine and report."""
+    """Judged as in a notebook; then kept under a forged record and read by progress, train --mine and report."""
     if forgery.get("needs") == "gpu" and not device.gpu_available():
         pytest.skip("only a GPU shows that it is wrong")
     folder = tmp_path / "left"

@@ -1,4 +1,4 @@
-"""The operations that only exercises have, GPUs that are not there, and what notebook 08 shows of a step."""
+"""Operations that only exercises have, pretended GPUs, and what notebook 08 shows of a step."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""nncourse grade: what a class handed in becomes marks, whatever lies in the folders; and nncourse submit."""
+"""nncourse grade: marks for whatever a class hands in; and nncourse submit."""
 
 import csv
 import json
@@ -62,7 +62,6 @@ def rows(path: Path) -> dict[tuple[str, str], dict]:
 
 @pytest.fixture
 def group(tmp_path) -> Path:
-    """A class of four."""
     hand_in(tmp_path / "group/ada", sigmoid_numpy=SIGMOID, output_delta_numpy=DELTA)
     hand_in(tmp_path / "group/bob/my_kernels", sigmoid_numpy=OTHER_NAMES)
     hand_in(tmp_path / "group/eve", sigmoid_numpy=WRONG)
@@ -219,7 +218,7 @@ def test_what_breaks_a_judge_or_never_ends_costs_nobody_else_a_mark(tmp_path):
 
 
 def test_a_worker_that_is_killed_is_a_crash_of_that_text(monkeypatch):
-    """For want of memory, for instance. The next text has a new worker."""
+    """For example for lack of memory. The next text gets a new worker."""
     tasks = {str(n): queue.Task("sigmoid", "numpy", f"{SIGMOID}#{n}", None) for n in range(3)}
     monkeypatch.setattr(queue.kept_kernels, "check", _dies_at_the_second)
     kinds = {key: judged.kind for key, judged in queue._run(tasks, queue.Terms(1, "", "cpu"), 2)}

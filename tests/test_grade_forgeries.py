@@ -26,7 +26,7 @@ def name_of(answer: dict) -> str:
 
 
 def hand_in(folder: Path, forgery: dict, tmp: Path) -> None:
-    """One forger's folder of kept kernels: the text, a plainly wrong second one, a forged record, planted files."""
+    """A forger's folder of kept kernels: the text, a second wrong one, a forged record and planted files."""
 
     def filled(value: str) -> str:
         value = value.replace("{tmp}", str(tmp)).replace("{my_kernels}", str(folder))

@@ -1,4 +1,4 @@
-"""The hand-out and its updates: what students get, and that an update loses nothing of theirs."""
+"""The hand-out: what students get, and that updates keep their work."""
 
 import json
 import random
@@ -82,7 +82,6 @@ def cell(name: str, text: str, kind: str = "code"):
 
 
 def zipped(path: Path, cells: list, others: dict[str, str] | None = None, name: str = NOTEBOOK) -> Path:
-    """A small hand-out: one notebook, and other files."""
     files = {name: handout.to_bytes(v4.new_notebook(cells=cells))}
     files |= {name: text.encode() for name, text in (others or {}).items()}
     write_zip(path, handout.packed(files, "course", {"kind": "course", "language": "en"}))
@@ -233,7 +232,7 @@ def test_a_notebook_saved_without_ids_is_still_matched(copy):
 
 
 def test_any_mixture_of_changes_loses_no_text_of_the_student(tmp_path):
-    """Whatever both sides do, every cell that the student has written or changed is there afterwards."""
+    """Every cell that the student has written or changed survives any changes on both sides."""
     for seed in range(60):
         rng = random.Random(seed)
         folder = tmp_path / str(seed)
