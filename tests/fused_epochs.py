@@ -9,6 +9,7 @@ from nnclassroom.judge.check import check
 from nncourse import device
 from nncourse.architecture import ConvolutionalArchitecture, Filters
 from nncourse.backend import choose
+from nncourse.epochs.convolutional import convolutional_sgd_epoch
 from nncourse.kernels.kernel import Kernel
 from nncourse.model.layers import StepPosition
 from nncourse.model.network import with_parameters
@@ -53,14 +54,16 @@ def steps(parameters, architecture, X, Y, batch, rate, backend=None):
     return parameters
 
 
-def takes_the_first_of_equals(kernel, reference, **options) -> bool:
+def takes_the_first_of_equals(kernel) -> bool:
     """Whether an SGD kernel is right where pixels of a window are equal, but not what the filter saw."""
     network = architecture((1, 6, 8), [(2, 2, *SAME_2)], 4, (3,), "identity identity")
     rng = np.random.default_rng(1)
     parameters = rng.integers(-2, 3, network.contract_sizes["p"]).astype(np.float32)
     X, Y = rng.integers(0, 3, (6, 1, 6, 8)).astype(np.float32), np.zeros((6, 3), np.float32)
-    expected = reference(parameters.astype(float), network, X.astype(float), Y.astype(float), 6, 0.125)
-    kernel(parameters, network, X, Y, 6, 0.125, **options)
+    expected = convolutional_sgd_epoch.reference(
+        parameters.astype(float), network, X.astype(float), Y.astype(float), 6, 0.125
+    )
+    kernel(parameters, network, X, Y, 6, 0.125)
     return np.allclose(parameters, expected, rtol=1e-6, atol=1e-6)
 
 
@@ -124,14 +127,16 @@ def names_in(text, file=""):
     """What a Python text defines, without the lines that would register its kernels; loops are not compiled."""
     names = {"__name__": "mutant", "__file__": file}
     exec("\n".join(line for line in text.splitlines() if not line.startswith(("@convolutional_", "@dense_"))), names)
+    if "FUNCTIONS" in names:
+        names["compiled"] = lambda: {function.__name__: function for function in names["FUNCTIONS"]}
     return names
 
 
-def replaced(module, right, wrong):
-    """The module's text with `right`, which it must have once, replaced; as it is if `right` is empty."""
+def mutant(module, right="", wrong="", times=1):
+    """What the module's text defines with `right`, which it must have so many times, replaced."""
     text = Path(module.__file__).read_text("utf-8")
-    assert text.count(right) == 1 or not right, f"wanted {right!r} once in {module.__name__}; got {text.count(right)}"
-    return text.replace(right, wrong) if right else text
+    assert not right or text.count(right) == times, f"wanted {right!r} {times}× in {module.__name__}"
+    return names_in(text.replace(right, wrong) if right else text)
 
 
 def graph_kernel(module, operation, function, right="", wrong=""):

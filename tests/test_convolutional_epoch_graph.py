@@ -100,7 +100,7 @@ def test_the_digits_network_is_right_on_the_gpu_and_the_same_each_time(gpu):
 
 
 def test_of_equal_pixels_the_first_gets_the_delta(emulator):
-    assert takes_the_first_of_equals(convolutional_sgd_epoch["fused"], convolutional_sgd_epoch.reference)
+    assert takes_the_first_of_equals(convolutional_sgd_epoch["fused"])
 
 
 def test_images_of_more_pixels_than_threads_are_right(emulator, monkeypatch):
@@ -208,7 +208,7 @@ def test_check_accepts_the_texts_without_a_mistake(emulator):
 
 def test_that_the_last_of_equal_pixels_would_be_noticed(emulator):
     kernel = kernel_with("if (map[there] > top)", "if (map[there] >= top)", "sgd_fused")
-    assert not takes_the_first_of_equals(kernel, convolutional_sgd_epoch.reference)
+    assert not takes_the_first_of_equals(kernel)
 
 
 @pytest.mark.parametrize("mistake", many(MISTAKES, operation="convolutional_sgd_epoch"))

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fused_epochs import example, gradient_by_pytorch, names_in, rejected, replaced, steps
+from fused_epochs import example, gradient_by_pytorch, mutant, rejected, steps
 
 from nnclassroom.judge.check import check
 from nncourse.architecture import DenseArchitecture
@@ -128,7 +128,7 @@ NUMBA_MISTAKES = {
 
 def kernel_with(function, right="", wrong=""):
     """`array` or `loops` of dense_cpu.py."""
-    names = names_in(replaced(dense_cpu, right, wrong))
+    names = mutant(dense_cpu, right, wrong)
     names["compiled_steps"] = names["_steps"]
     return names[function]
 
