@@ -1,4 +1,4 @@
-"""Compare the gradients of a network with finite differences."""
+"""The gradients of a network beside finite differences, for the tests of layers."""
 
 import numpy as np
 
