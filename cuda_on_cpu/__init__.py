@@ -1,12 +1,12 @@
 """CUDA C without a GPU: read a .cu text, compile it for errors, run its kernels thread by thread, find their races.
 
-README.md has an example. What is public stands in PUBLIC, and is loaded at its first use; all else may move.
+README.md has an example. The public names are those in PUBLIC, loaded at first use; everything else may change.
 """
 
 from importlib import import_module
 from typing import Any
 
-PUBLIC = {  # by the module that has it
+PUBLIC = {  # name: module
     "CudaSource": "source",
     "compile_check": "nvrtc",
     "CudaCompileError": "nvrtc",

@@ -1,4 +1,4 @@
-"""What a kernel is launched with is checked before: a launch passes bytes and addresses, and nobody else looks."""
+"""Check a kernel's arguments and sizes before a launch, which itself passes only bytes and addresses."""
 
 import functools
 import math
@@ -26,7 +26,7 @@ def in_three(sizes: Sequence[int]) -> tuple[int, int, int]:
 def checked(
     source: CudaSource, function: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence, shared_bytes: int
 ) -> list:
-    """The arguments as they are passed; UserError if they, or the sizes, do not fit the kernel or the hardware."""
+    """The arguments in the declared types. UserError if arguments or sizes do not fit the kernel or the hardware."""
     declared, where = parameters(source, function), f"{source.file}: {function}"
     refuse_unlaunchable(tuple(grid), tuple(block), shared_bytes, where)
     if len(arguments) != len(declared):
@@ -40,7 +40,7 @@ def checked(
 
 @functools.lru_cache(maxsize=4096)  # a training loop repeats a few launches, and GPU steps take only microseconds
 def refuse_unlaunchable(grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, where: str) -> None:
-    """UserError for a grid, a block or shared memory that no GPU takes."""
+    """UserError if no GPU accepts this grid, block or amount of shared memory."""
     for name, sizes, limits in (("grid", grid, GRID_LIMITS), ("block", block, BLOCK_LIMITS)):
         if not 1 <= len(sizes) <= 3:
             raise UserError(f"{where}: wanted a {name} of 1 to 3 numbers such as (4, 2), got {sizes}")

@@ -1,7 +1,7 @@
 """Folders in which compiled programs are kept.
 
-The name of each kept file is a hash of all it was made of, the compiler and its options included: so none is ever out
-of date, and all processes may share the folders.
+The name of each file is a hash of everything that it was made from, including the compiler and its options. So no file
+is ever out of date, and all processes may share the folders.
 """
 
 import os
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from cuda_on_cpu.errors import UserError, reason_of
 
-UNUSED_DAYS = 30  # files unused for this many days are removed
+UNUSED_DAYS = 30
 
 
 def is_there(path: Path) -> bool:
-    """Whether a file is kept. If so, it is marked as used."""
+    """Whether a file exists. If so, it is marked as used."""
     try:
         os.utime(path)
     except FileNotFoundError:
@@ -23,7 +23,7 @@ def is_there(path: Path) -> bool:
 
 
 def cache_folder(name: str) -> Path:
-    """A folder for kept files, named from the user's cache folder; UserError if there can be none."""
+    """The folder `name` in the user's cache folder, created if necessary. UserError if it cannot be created."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def cache_folder(name: str) -> Path:
 
 
 def remove_unused(folder: Path) -> None:
-    """Remove the files of a folder that nobody has used for UNUSED_DAYS."""
+    """Remove the files of a folder that have not been used for UNUSED_DAYS."""
     oldest = time.time() - UNUSED_DAYS * 86400
     for program in folder.iterdir():
         if program.is_file() and program.stat().st_mtime < oldest:

@@ -1,8 +1,8 @@
 // CUDA C on the CPU, one thread after the other: for finding mistakes, not for speed. This file defines the language
-// that a kernel sees: CUDA's types, functions and keywords, and nothing else: no system header is in reach of a .cu text.
-// program.py compiles a .cu text after it, and links it with the code that all programs share, which is compiled
-// once: cuda_on_cpu_program.h. AddressSanitizer checks memory accesses; a second program, compiled from the same text,
-// detects races: cuda_on_cpu_races.h.
+// that a kernel sees: CUDA's types, functions and keywords, but no system header. program.py compiles a .cu text after
+// it, and links it with the code that all programs share, which is compiled once: cuda_on_cpu_program.h.
+// AddressSanitizer checks memory accesses; a second program, compiled from the same text, detects races:
+// cuda_on_cpu_races.h.
 #pragma once
 
 // ---- types and variables of the language
@@ -44,7 +44,7 @@ extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 static const int warpSize = 32;
 
-// ---- what a kernel needs of the part that all programs share: see cuda_on_cpu_threads.h for most of it
+// ---- declarations of the code that all programs share; most of it is in cuda_on_cpu_threads.h
 
 namespace cuda_on_cpu {
 
@@ -58,7 +58,7 @@ struct Call {
     const void* site;
 };
 
-// What a warp function computes of the lanes' values; a number below 32 is the lane that a shuffle reads.
+// What a warp function computes from the lanes' values; a number below 32 is the lane that a shuffle reads.
 enum { VOTE = 32, MATCH, SUM, LEAST, GREATEST, LEAST_UNSIGNED, GREATEST_UNSIGNED, ALL_BITS, ANY_BITS, ODD_BITS };
 
 int lane();
@@ -122,8 +122,8 @@ void apply(void (*kernel)(P...), void** slots) {
 
 }  // namespace cuda_on_cpu
 
-// Calls the kernel of that number; program.py writes it. Not in the namespace: there the name of a kernel could
-// mean something else.
+// Calls the kernel of that number; program.py generates it. Not in the namespace, where a kernel's name could mean
+// something else.
 void cuda_on_cpu_call(int function, void** slots);
 
 // ---- CUDA's functions. `line` is the line of the call in the .cu text.
@@ -315,7 +315,7 @@ STORE(__stwt)
 #define printf cuda_on_cpu::print
 #define malloc cuda_on_cpu::allocate
 #define free cuda_on_cpu::release
-// PTX is no assembly of this processor: the compiler then says that this name is unknown.
+// PTX is not an assembly language of this processor: the compiler shall report an unknown name.
 #define asm the_emulator_has_no_asm
 #define __asm the_emulator_has_no_asm
 #define __asm__ the_emulator_has_no_asm

@@ -1,5 +1,5 @@
-// CUDA's mathematics on the CPU: what NVRTC lets a .cu text use, without any system header. Functions of one rounding
-// direction are computed to the nearest; the fast ones (__expf, …) as exactly as the others.
+// CUDA's mathematics on the CPU: the functions that NVRTC offers without any header. Those with a rounding direction
+// round to the nearest; the fast ones (__expf, …) are as exact as the others.
 #pragma once
 
 // ---- the C library's functions, each for double and float
@@ -28,31 +28,30 @@ TWO(atan2) TWO(copysign) TWO(fdim) TWO(fmax) TWO(fmin) TWO(fmod) TWO(hypot) TWO(
 ROUNDED(int, ilogb) ROUNDED(long, lrint) ROUNDED(long, lround) ROUNDED(long long, llrint) ROUNDED(long long, llround)
 #undef ROUNDED
 
-extern "C" double fma(double, double, double) noexcept;
-extern "C" float fmaf(float, float, float) noexcept;
-extern "C" double frexp(double, int*) noexcept;
-extern "C" float frexpf(float, int*) noexcept;
-extern "C" double ldexp(double, int) noexcept;
-extern "C" float ldexpf(float, int) noexcept;
-extern "C" double scalbn(double, int) noexcept;
-extern "C" float scalbnf(float, int) noexcept;
-extern "C" double scalbln(double, long) noexcept;
-extern "C" float scalblnf(float, long) noexcept;
-extern "C" double modf(double, double*) noexcept;
-extern "C" float modff(float, float*) noexcept;
-extern "C" double remquo(double, double, int*) noexcept;
-extern "C" float remquof(float, float, int*) noexcept;
-extern "C" void sincos(double, double*, double*) noexcept;
-extern "C" void sincosf(float, float*, float*) noexcept;
-extern "C" double jn(int, double) noexcept;
-extern "C" float jnf(int, float) noexcept;
-extern "C" double yn(int, double) noexcept;
-extern "C" float ynf(int, float) noexcept;
-extern "C" double nan(const char*) noexcept;
-extern "C" float nanf(const char*) noexcept;
-extern "C" int abs(int) noexcept;
-extern "C" long labs(long) noexcept;
-extern "C" long long llabs(long long) noexcept;
+extern "C" {
+#define WITH(name, Second)                      \
+    double name(double, Second) noexcept;       \
+    float name##f(float, Second) noexcept;
+WITH(frexp, int*) WITH(ldexp, int) WITH(scalbn, int) WITH(scalbln, long)
+#undef WITH
+double fma(double, double, double) noexcept;
+float fmaf(float, float, float) noexcept;
+double modf(double, double*) noexcept;
+float modff(float, float*) noexcept;
+double remquo(double, double, int*) noexcept;
+float remquof(float, float, int*) noexcept;
+void sincos(double, double*, double*) noexcept;
+void sincosf(float, float*, float*) noexcept;
+double jn(int, double) noexcept;
+float jnf(int, float) noexcept;
+double yn(int, double) noexcept;
+float ynf(int, float) noexcept;
+double nan(const char*) noexcept;
+float nanf(const char*) noexcept;
+int abs(int) noexcept;
+long labs(long) noexcept;
+long long llabs(long long) noexcept;
+}
 inline float fma(float x, float y, float z) { return fmaf(x, y, z); }
 inline float frexp(float x, int* exponent) { return frexpf(x, exponent); }
 inline float ldexp(float x, int exponent) { return ldexpf(x, exponent); }
@@ -66,14 +65,11 @@ inline double abs(double x) { return fabs(x); }
 inline long abs(long x) { return labs(x); }
 inline long long abs(long long x) { return llabs(x); }
 
-template <typename T>
-bool isnan(T x) { return __builtin_isnan(x); }
-template <typename T>
-bool isinf(T x) { return __builtin_isinf(x); }
-template <typename T>
-bool isfinite(T x) { return __builtin_isfinite(x); }
-template <typename T>
-bool signbit(T x) { return __builtin_signbit(x); }
+#define PREDICATE(name)      \
+    template <typename T>    \
+    bool name(T x) { return __builtin_##name(x); }
+PREDICATE(isnan) PREDICATE(isinf) PREDICATE(isfinite) PREDICATE(signbit)
+#undef PREDICATE
 
 // As in CUDA: if one argument is NaN, the result is the other one.
 template <typename A, typename B>
@@ -86,12 +82,11 @@ auto max(A a, B b) {
     const decltype(a + b) x = a, y = b;
     return x > y || y != y ? x : y;
 }
-inline unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
-inline unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
-inline long long llmin(long long a, long long b) { return a < b ? a : b; }
-inline long long llmax(long long a, long long b) { return a > b ? a : b; }
-inline unsigned long long ullmin(unsigned long long a, unsigned long long b) { return a < b ? a : b; }
-inline unsigned long long ullmax(unsigned long long a, unsigned long long b) { return a > b ? a : b; }
+#define MIN_MAX(T, min, max)                              \
+    inline T min(T a, T b) { return a < b ? a : b; }      \
+    inline T max(T a, T b) { return a > b ? a : b; }
+MIN_MAX(unsigned, umin, umax) MIN_MAX(long long, llmin, llmax) MIN_MAX(unsigned long long, ullmin, ullmax)
+#undef MIN_MAX
 
 // ---- CUDA's own functions: `float` ones end in f; computed in double precision, so that they are exact enough
 
@@ -165,16 +160,10 @@ inline void sincospif(float x, float* sine, float* cosine) { *sine = sinpif(x), 
 inline float fdividef(float x, float y) { return x / y; }
 inline float __fdividef(float x, float y) { return x / y; }
 inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
-inline float __expf(float x) { return expf(x); }
-inline float __exp10f(float x) { return exp10f(x); }
-inline float __logf(float x) { return logf(x); }
-inline float __log2f(float x) { return log2f(x); }
-inline float __log10f(float x) { return log10f(x); }
+#define FAST(name) inline float __##name(float x) { return name(x); }
+FAST(expf) FAST(exp10f) FAST(logf) FAST(log2f) FAST(log10f) FAST(sinf) FAST(cosf) FAST(tanf) FAST(tanhf)
+#undef FAST
 inline float __powf(float x, float y) { return powf(x, y); }
-inline float __sinf(float x) { return sinf(x); }
-inline float __cosf(float x) { return cosf(x); }
-inline float __tanf(float x) { return tanf(x); }
-inline float __tanhf(float x) { return tanhf(x); }
 inline void __sincosf(float x, float* sine, float* cosine) { sincosf(x, sine, cosine); }
 inline float __frsqrt_rn(float x) { return 1.0f / sqrtf(x); }
 
@@ -198,7 +187,8 @@ inline float __frsqrt_rn(float x) { return 1.0f / sqrtf(x); }
 ROUNDINGS(ARITHMETIC)
 #undef ARITHMETIC
 
-// ---- conversions. Out of range, as on a GPU: to the nearest whole number that there is; NaN to 0 (or the lowest long).
+// ---- conversions. As on a GPU, numbers out of range become the nearest whole number of the type; NaN becomes 0, or 1
+// << 63.
 
 namespace cuda_on_cpu {
 template <typename T>
@@ -215,27 +205,17 @@ inline double rounded_ru(double x) { return __builtin_ceil(x); }
 inline double rounded_rd(double x) { return __builtin_floor(x); }
 }  // namespace cuda_on_cpu
 
+#define TO_WHOLE(From, T, name, way) \
+    inline T name##_##way(From x) { return cuda_on_cpu::whole<T>(cuda_on_cpu::rounded_##way(x)); }
 #define CONVERSIONS(way)                                                                                   \
-    inline int __float2int_##way(float x) { return cuda_on_cpu::whole<int>(cuda_on_cpu::rounded_##way(x)); } \
-    inline unsigned __float2uint_##way(float x) {                                                          \
-        return cuda_on_cpu::whole<unsigned>(cuda_on_cpu::rounded_##way(x));                                \
-    }                                                                                                      \
-    inline long long __float2ll_##way(float x) {                                                           \
-        return cuda_on_cpu::whole<long long>(cuda_on_cpu::rounded_##way(x));                               \
-    }                                                                                                      \
-    inline unsigned long long __float2ull_##way(float x) {                                                 \
-        return cuda_on_cpu::whole<unsigned long long>(cuda_on_cpu::rounded_##way(x));                      \
-    }                                                                                                      \
-    inline int __double2int_##way(double x) { return cuda_on_cpu::whole<int>(cuda_on_cpu::rounded_##way(x)); } \
-    inline unsigned __double2uint_##way(double x) {                                                        \
-        return cuda_on_cpu::whole<unsigned>(cuda_on_cpu::rounded_##way(x));                                \
-    }                                                                                                      \
-    inline long long __double2ll_##way(double x) {                                                         \
-        return cuda_on_cpu::whole<long long>(cuda_on_cpu::rounded_##way(x));                               \
-    }                                                                                                      \
-    inline unsigned long long __double2ull_##way(double x) {                                               \
-        return cuda_on_cpu::whole<unsigned long long>(cuda_on_cpu::rounded_##way(x));                      \
-    }                                                                                                      \
+    TO_WHOLE(float, int, __float2int, way)                                                                 \
+    TO_WHOLE(float, unsigned, __float2uint, way)                                                           \
+    TO_WHOLE(float, long long, __float2ll, way)                                                            \
+    TO_WHOLE(float, unsigned long long, __float2ull, way)                                                  \
+    TO_WHOLE(double, int, __double2int, way)                                                               \
+    TO_WHOLE(double, unsigned, __double2uint, way)                                                         \
+    TO_WHOLE(double, long long, __double2ll, way)                                                          \
+    TO_WHOLE(double, unsigned long long, __double2ull, way)                                                \
     inline float __int2float_##way(int x) { return float(x); }                                             \
     inline float __uint2float_##way(unsigned x) { return float(x); }                                       \
     inline float __ll2float_##way(long long x) { return float(x); }                                        \
@@ -244,6 +224,7 @@ inline double rounded_rd(double x) { return __builtin_floor(x); }
     inline double __ull2double_##way(unsigned long long x) { return double(x); }
 ROUNDINGS(CONVERSIONS)
 #undef CONVERSIONS
+#undef TO_WHOLE
 #undef ROUNDINGS
 inline double __int2double_rn(int x) { return x; }
 inline double __uint2double_rn(unsigned x) { return x; }
@@ -333,7 +314,7 @@ __attribute__((noinline, no_sanitize("thread"))) inline void* fill(void* to, int
 #define memcpy cuda_on_cpu::copy
 #define memset cuda_on_cpu::fill
 
-// ---- time, which goes on when it is looked at, and while threads sleep
+// ---- time, which advances with each call of a clock, and while threads sleep
 
 using clock_t = long;
 namespace cuda_on_cpu {

@@ -1,5 +1,5 @@
-// What the programs of all .cu texts share. program.py compiles it once for memory and once for races, and links
-// it with each .cu text: the threads, the conversation with Python, and who looks for races.
+// The code that the programs of all .cu texts share: threads, the conversation with Python, and race detection.
+// program.py compiles it once for memory faults and once for races, and links it with each .cu text.
 #include <fcntl.h>
 #include <math.h>
 #include <sanitizer/asan_interface.h>

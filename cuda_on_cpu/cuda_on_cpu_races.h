@@ -1,13 +1,12 @@
 // Detection of data races. The compiler instruments a second program, made from the same .cu text, for ThreadSanitizer:
-// it inserts a call before every memory access. This file defines the called functions instead of that library. They
+// it inserts a call before every memory access. This file defines the called functions, in place of that library. They
 // keep the last accesses to each element of the arrays and of shared memory. Two accesses are a race if they are made by
-// different threads, at least one writes, not both are atomic, and no synchronisation orders them. The program with
-// AddressSanitizer contains none of this.
+// different threads, at least one writes, at least one is not atomic, and no synchronisation orders them.
 //
 // The same calls record every access of a launch for emulate.run(record=…); races are then not reported.
 //
-// A plain read that another thread's atomic access conflicts with is no race if the reading thread goes on to atomicCAS
-// the same element: the loop of CUDA's programming guide, which starts with such a read.
+// A plain read that conflicts with another thread's atomic access is no race if the reading thread then calls atomicCAS
+// on the same element: the loop of CUDA's programming guide starts with such a read.
 //
 // Not detected: races on a struct stored as a function's return value. Synchronising with some lanes of a warp counts as
 // synchronising with all.
@@ -60,7 +59,7 @@ inline Cell* new_cells(int64_t count) {
     cell_count += count;
     return static_cast<Cell*>(calloc(count, sizeof(Cell)));
 }
-// Cells of which few are used, however many there are: they take memory when they are first written to.
+// Many cells, few of which are used: they take memory when they are first written to.
 inline Cell* sparse_cells(int64_t count) {
     void* cells = mmap(nullptr, count * sizeof(Cell) + 1, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -70,7 +69,7 @@ inline Cell* sparse_cells(int64_t count) {
 inline int64_t bytes_of_cells() { return cell_count * sizeof(Cell); }
 
 // Shared memory and __device__ variables have one Cell per byte, because their types are not known here; an access of a
-// multiple of 4 bytes uses only every fourth. These Cells need no clearing: accesses kept in them precede the launch.
+// multiple of 4 bytes uses only every fourth. These Cells need no clearing: the accesses in them precede the launch.
 inline void watch_memory() {
     const int64_t device_bytes = __stop_cuda_device - __start_cuda_device;
     static Cell* const in_static = sparse_cells(static_shared_bytes());
@@ -130,7 +129,8 @@ inline void doubt(const Memory& memory, int64_t cell, const Access& before, cons
     doubts[doubt_count++] = {&memory, cell, before, after};
 }
 
-// The running thread exchanges this cell: what it read there before is compared with, so it was no race.
+// The running thread calls atomicCAS on this cell, which compares it with what the thread read before: that was no
+// race.
 inline void trust(const Memory& memory, int64_t index, uint64_t thread) {
     int kept = 0;
     for (int i = 0; i < doubt_count; i++)
@@ -246,36 +246,22 @@ void touch_to_write(void* address, size_t bytes, void* code) { touch(address, by
 // ---- the functions that instrumented code calls
 
 extern "C" {
-#define HOOK void
-#define HOOKS(bytes)                                                                                                   \
-    HOOK __tsan_read##bytes(void* p) { cuda_on_cpu::touch(p, bytes, cuda_on_cpu::READ, __builtin_return_address(0)); } \
-    HOOK __tsan_write##bytes(void* p) {                                                                                \
-        cuda_on_cpu::touch(p, bytes, cuda_on_cpu::WRITE, __builtin_return_address(0));                                 \
-    }                                                                                                                  \
-    HOOK __tsan_unaligned_read##bytes(void* p) {                                                                       \
-        cuda_on_cpu::touch(p, bytes, cuda_on_cpu::READ, __builtin_return_address(0));                                  \
-    }                                                                                                                  \
-    HOOK __tsan_unaligned_write##bytes(void* p) {                                                                      \
-        cuda_on_cpu::touch(p, bytes, cuda_on_cpu::WRITE, __builtin_return_address(0));                                 \
-    }
-HOOKS(1)
-HOOKS(2)
-HOOKS(4)
-HOOKS(8)
-HOOKS(16)
+#define TOUCH(p, bytes, kind) cuda_on_cpu::touch(p, bytes, cuda_on_cpu::kind, __builtin_return_address(0))
+#define HOOKS(bytes)                                                               \
+    void __tsan_read##bytes(void* p) { TOUCH(p, bytes, READ); }                    \
+    void __tsan_write##bytes(void* p) { TOUCH(p, bytes, WRITE); }                  \
+    void __tsan_unaligned_read##bytes(void* p) { TOUCH(p, bytes, READ); }          \
+    void __tsan_unaligned_write##bytes(void* p) { TOUCH(p, bytes, WRITE); }
+HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16)
 #undef HOOKS
-HOOK __tsan_read_range(void* p, size_t bytes) {
-    cuda_on_cpu::touch(p, bytes, cuda_on_cpu::READ, __builtin_return_address(0));
-}
-HOOK __tsan_write_range(void* p, size_t bytes) {
-    cuda_on_cpu::touch(p, bytes, cuda_on_cpu::WRITE, __builtin_return_address(0));
-}
-HOOK __tsan_vptr_update(void**, void*) {}
-HOOK __tsan_vptr_read(void**) {}
-HOOK __tsan_init() {}
-HOOK __tsan_func_entry(void*) {}
-HOOK __tsan_func_exit() {}
-#undef HOOK
+void __tsan_read_range(void* p, size_t bytes) { TOUCH(p, bytes, READ); }
+void __tsan_write_range(void* p, size_t bytes) { TOUCH(p, bytes, WRITE); }
+#undef TOUCH
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
 
 // AddressSanitizer is not in this program: dummies for the functions that cuda_on_cpu_serve.h calls.
 int __asan_get_report_access_type() { return 0; }

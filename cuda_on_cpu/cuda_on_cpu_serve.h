@@ -10,7 +10,6 @@ enum Outcome { DONE, FAILED };
 inline int64_t bytes_of_cells();  // see cuda_on_cpu_races.h
 inline void set_alarm(double seconds);
 
-
 struct Argument {
     char name[48];
     int64_t bytes;          // size of the data, which follow in the request
@@ -23,7 +22,7 @@ static Argument arguments[MOST_ARGUMENTS];
 static char* buffers[MOST_ARGUMENTS];
 static char* originals[MOST_ARGUMENTS];  // copies of the arrays that the kernel may not write to
 
-// ---- answers: one for each launch. After the answer to a failure the program exits.
+// ---- answers: one for each launch
 
 inline void send(const void* data, size_t bytes) {
     if (fwrite(data, 1, bytes, stdout) != bytes) _exit(4);
@@ -38,7 +37,7 @@ inline void send_length(uint64_t length) {
     else send(head, 12);
 }
 
-// An answer: its outcome, a line of the .cu text, and the bytes of `text`. Of the latter `more` are still to be sent.
+// An answer: its outcome, a line of the .cu text, and the bytes of `text`, to which the caller adds `more` bytes.
 inline void answer(int32_t outcome, int32_t line, const char* text, int32_t length, int64_t more = 0) {
     const int32_t head[2] = {outcome, line};
     send_length(sizeof head + length + more);

@@ -112,7 +112,7 @@ static Thread* current;
 static Block* running;
 static int order[MOST_THREADS];
 static uint64_t random_state;
-// Ended blocks for reuse, blocks that wait for the whole grid, and blocks of which a thread sleeps.
+// Ended blocks for reuse, blocks that wait for the whole grid, and blocks with a sleeping thread.
 static Block *spare_blocks, *waiting_blocks, *sleeping_blocks;
 static uint64_t waiting_count;
 
@@ -122,8 +122,8 @@ inline uint32_t random_number() {
     return random_state >> 33;
 }
 
-// Ends the program; see cuda_on_cpu_serve.h. A fault is told as its kind and facts: "name=value" with AND between them.
-// faults.py makes words of them.
+// Ends the program; see cuda_on_cpu_serve.h. A fault is reported as its kind and facts, "name=value" with AND between
+// them; faults.py turns them into a message.
 [[noreturn]] void fail(const char* kind, int line, const char* facts, ...);
 #define ON_ANY_STACK __attribute__((no_sanitize_address))  // else a [[noreturn]] call there has AddressSanitizer complain
 #define AND "\x1f"
@@ -167,7 +167,7 @@ __attribute__((no_sanitize_address)) inline void copy_shared(char* to, const cha
     for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = from[i];
 }
 __attribute__((no_sanitize_address)) inline void fill_shared(char* to, size_t bytes) {
-    // NaN in every float; in reverse order 3.4e38, for a text that takes NaN for the emulator's
+    // NaN in every float; in reverse order 3.4e38, for a text that detects NaN
     const char byte = launch.order == REVERSE ? '\x7f' : '\xff';
     for (size_t i = 0; i < bytes; i++) static_cast<volatile char*>(to)[i] = byte;
 }
@@ -378,7 +378,7 @@ inline State run_block(Block& block) {
             settle();
         }
         if (release_warps(block)) continue;
-        if (has_sleepers(block)) return ASLEEP;  // those that wait may wait for them
+        if (has_sleepers(block)) return ASLEEP;  // waiting threads may wait for these
         check_no_warp_waits(block);
         if (!release_block(block, AT_BLOCK_BARRIER)) break;
     }
@@ -386,7 +386,7 @@ inline State run_block(Block& block) {
     return block.threads[0].state;
 }
 
-// Where the compiler cannot set uninitialised variables to a pattern, they are to be what is left on a stack: not 0.
+// If the compiler cannot set uninitialised variables to a pattern, stacks are filled with one, so that they are not 0.
 #ifdef CUDA_ON_CPU_PAINTS_STACKS
 const size_t PAINTED_BYTES = 2 << 10;
 __attribute__((no_sanitize_address)) inline void paint(char* stack) {
@@ -434,7 +434,7 @@ inline void advance(Block* block) {
     list = block;
 }
 
-inline Block* turned_round(Block* list) {
+inline Block* reversed(Block* list) {
     Block* turned = nullptr;
     while (Block* block = list) {
         list = block->next;
@@ -444,10 +444,10 @@ inline Block* turned_round(Block* list) {
     return turned;
 }
 
-// Called when all blocks that have not ended wait or sleep: the sleepers go on, in the order in which they fell asleep.
-// In shuffled order each may sleep longer, so that blocks overtake one another. Meanwhile time passes: see clock64().
+// Called when all blocks that have not ended wait or sleep: the sleepers continue, in the order in which they fell
+// asleep. In shuffled order each may sleep longer, so that blocks overtake one another. Meanwhile clock64() advances.
 inline void wake_sleepers() {
-    Block* woken = turned_round(sleeping_blocks);
+    Block* woken = reversed(sleeping_blocks);
     sleeping_blocks = nullptr;
     ticks += NAP_TICKS;
     while (Block* block = woken) {
@@ -533,8 +533,8 @@ int block_sum(Call call, int yes) { return wait(AT_BLOCK_BARRIER, call, yes != 0
 // A barrier of all blocks. It replaces the barrier that a .cu text builds from atomics on a GPU.
 void grid_barrier(int line) { wait(AT_GRID_BARRIER, {"grid_barrier", line, __builtin_return_address(0)}, 0); }
 
-// A thread that sleeps lets all other threads go on, those of other blocks included: so a thread that waits for what
-// another block writes must sleep between two looks, with __nanosleep().
+// A thread that sleeps lets all other threads run, including those of other blocks: so a thread that polls what another
+// block writes must call __nanosleep() between two reads.
 void nap(int line) { wait(ASLEEP, {"__nanosleep", line, __builtin_return_address(0)}, 0); }
 
 ON_ANY_STACK void trap(int line) { fail("trap", line, "thread=%s" AND "block=%s", text_of(current->index), text_of(blockIdx)); }

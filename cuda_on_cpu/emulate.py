@@ -35,7 +35,7 @@ DONE, FAILED = range(2)
 
 # Separates the two parts of the child's stderr: the kernels' printed output, then AddressSanitizer's report.
 REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
-# What the sanitizer notes if a [[noreturn]] function is called on a thread's stack, which it does not know.
+# The sanitizer's note if a [[noreturn]] function is called on a thread's stack, which it does not know.
 STACK_NOTE = re.compile(r"==\d+==WARNING: ASan is ignoring requested __asan_handle_no_return.*\n(?:F.*\n){0,2}")
 CRASHES = {
     "FPE on": "division",
@@ -81,19 +81,17 @@ def run(
     sandbox: tuple[str, ...] = (),
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Run a kernel on the CPU. Arrays whose parameter is not const are changed in place.
+    """Run a kernel on the CPU with arguments that have been checked. Arrays that are not const are changed in place.
 
-    The arguments have been checked. Blocks run one after the other, and so do threads between two
-    barriers: `order` is "forward", "reverse" or "shuffled", the last one determined by `seed`. `time_limit` is in
-    seconds.
-
+    order: of blocks, and of threads between two barriers: "forward", "reverse", or "shuffled" as determined by `seed`.
+    time_limit: in seconds.
     races: detect data races instead of out-of-bounds accesses. Unsynchronised accesses to the same element by two
         threads are a mistake even if the result is right, unless both only read or both are atomic.
     record: a list to which the Trace of the launch is appended: all accesses of all threads, at most `most_records`.
-        Neither races nor out-of-bounds accesses are then mistakes.
-    sandbox: the beginning of a command line, such as bwrap's, put before the compiler's and before the program's. In it
-        "{folder}" stands for the only folder in which the command needs to write.
-    constants: arrays that are copied into __constant__ arrays of the text, by their names, before the launch.
+        Races and out-of-bounds accesses are then not reported.
+    sandbox: the beginning of a command line, such as bwrap's, to put before the compiler and before the program. In it
+        "{folder}" stands for the only folder that the command needs to write to.
+    constants: arrays to copy into the text's __constant__ arrays of these names before the launch.
 
     Raises EmulationError for a mistake of the kernel, UserError for invalid options.
     """
@@ -116,12 +114,12 @@ def run(
             try:
                 records = _converse(child, request, written, recording)
             except BaseException:
-                child.end()  # otherwise it would go on printing after a KeyboardInterrupt
+                child.end()  # otherwise it would continue to print after a KeyboardInterrupt
                 raise
             finally:
                 _show_printed(child)
     except _ChildError as failure:
-        # A crash: AddressSanitizer, which only the other program has, names the line.
+        # A crash: only the other program contains AddressSanitizer, which finds the line.
         if recording and not failure.args[1]:
             again = {"sandbox": sandbox, "constants": constants}
             run(source, function, grid, block, arguments, shared_bytes, order, seed, time_limit, **again)
@@ -143,7 +141,7 @@ def why_not() -> str | None:
 
 
 def _packed(passed: list[tuple[Parameter, Any]]) -> list[bytes]:
-    """The arguments in the child's format. An array that is passed twice is sent once, and shared there too."""
+    """The arguments in the child's format. An array that is passed twice is sent once."""
     parts, first_use = [], {}
     for number, (parameter, value) in enumerate(passed):
         name = parameter.name.encode()[:47]
@@ -160,7 +158,7 @@ def _packed(passed: list[tuple[Parameter, Any]]) -> list[bytes]:
 def _packed_constants(
     source: CudaSource, constants: Mapping[str, np.ndarray], races: bool, sandbox: tuple[str, ...]
 ) -> list[bytes]:
-    """The arrays in the child's format: where each lies among the variables of the text, its size, its bytes."""
+    """The arrays in the child's format: the offset of each among the variables of the text, its size, its bytes."""
     if not constants:
         return []
     places = {name: start for name, start, _ in variables(program_for(source, races, sandbox), "cuda_device")}
@@ -246,7 +244,7 @@ def _complete_race(facts: dict, source: CudaSource) -> int:
 
 
 def _variable_at(offset: int, known: list[tuple[str, int, int]], bytes: int) -> dict:
-    """The variable in which a byte of a section lies, and which of its elements, taking accesses to be of that size."""
+    """The variable that contains a byte of a section, and the index of its element if elements have that size."""
     for name, start, size in known:
         if start <= offset < start + size:
             return {"array": name} | ({"index": (offset - start) // bytes} if size > bytes else {})

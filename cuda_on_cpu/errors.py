@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 MOST_LISTED = 24  # names in a message
-SYSTEM_WORDS = {  # why the system refuses a file, as the system says it in English
+SYSTEM_WORDS = {  # why the system refuses a file
     errno.EACCES: "Permission denied",
     errno.EEXIST: "File exists",
     errno.EISDIR: "Is a directory",
@@ -44,7 +44,7 @@ def nearest(got: str, known: Iterable[str]) -> str:
 def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
     """Raise UserError if `got` is not one of the known names. `what` describes the name wanted.
 
-    The message lists the known names; of many only those that are most like `got`.
+    The message lists the known names; if there are many, only those most similar to `got`.
     """
     if got in known:
         return
@@ -56,7 +56,7 @@ def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong with a file, in words, without its name; of an error that is none of the system's, its text."""
+    """Why a file could not be used, without its name. If `error` is not an OSError, its text."""
     number = getattr(error, "errno", None)
     return SYSTEM_WORDS.get(number) or getattr(error, "strerror", None) or str(error)
 

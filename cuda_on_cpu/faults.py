@@ -1,7 +1,7 @@
-"""Faults that the emulator finds: their kinds, their facts, and, in one place, the words for them.
+"""Faults that the emulator finds: their kinds, their facts, and the messages for them.
 
-The emulator's program tells a fault as a kind and facts, `message()` makes a sentence of them. A translation replaces
-TEMPLATES and WORDS. Kinds and their facts (`thread` and `block` are (x, y, z)):
+The emulator's program reports a kind and facts; `message()` makes a sentence of them. A translation replaces TEMPLATES
+and WORDS. Kinds and their facts (`thread` and `block` are (x, y, z)):
 
 race         shared, between_blocks, array, index, thread, block, other_thread, other_block, other_line
              memory ("argument", "static shared", "dynamic shared", "device")
@@ -90,31 +90,15 @@ class Fault:
 
 
 class EmulationError(UserError):
-    """A mistake detected while a kernel ran on the CPU; the message begins "file:line: kernel …"."""
+    """A mistake detected while a kernel ran on the CPU; the message begins "file:line: kernel …".
+
+    It has the attributes of its fault: kind, line, function, facts.
+    """
 
     def __init__(self, fault: Fault):
         super().__init__(fault)
         self.fault = fault
-
-    @property
-    def kind(self) -> str:
-        """What kind of fault: "race", "bounds", "barrier", …, as listed above."""
-        return self.fault.kind
-
-    @property
-    def line(self) -> int:
-        """The line of the .cu text; 0 if unknown."""
-        return self.fault.line
-
-    @property
-    def function(self) -> str:
-        """The kernel that was launched."""
-        return self.fault.function
-
-    @property
-    def facts(self) -> Mapping:
-        """The arguments of the message by name."""
-        return self.fault.facts
+        self.kind, self.line, self.function, self.facts = fault.kind, fault.line, fault.function, fault.facts
 
     def __str__(self) -> str:
         return message(self.fault)
@@ -127,7 +111,7 @@ def message(fault: Fault, templates: Mapping[str, str] = TEMPLATES, words: Mappi
 
 
 def form(fault: Fault) -> str:
-    """The key of a fault's template: its kind, and what else decides about the words."""
+    """The key of a fault's template."""
     kind, facts = fault.kind, fault.facts
     if kind == "race":
         in_block = "race in shared memory" if facts["shared"] else "race in a block"
@@ -146,7 +130,7 @@ def form(fault: Fault) -> str:
 
 
 def _phrases(fault: Fault, words: Mapping[str, str]) -> dict[str, str]:
-    """The parts of a sentence that depend on facts."""
+    """The parts of the message that depend on several facts."""
     facts, phrases = fault.facts, {}
     if "thread" in facts:
         phrases["who"] = words["thread of block"].format_map(facts)
@@ -175,7 +159,7 @@ def _phrases(fault: Fault, words: Mapping[str, str]) -> dict[str, str]:
 
 
 def read(text: str) -> tuple[str, dict]:
-    """The kind and the facts that the emulator's program sent: numbers, truth values and (x, y, z) as such."""
+    """The kind and the facts that the emulator's program sent. Numbers, booleans and (x, y, z) are converted."""
     kind, *facts = text.split(SEPARATOR)
     pairs = (fact.partition("=") for fact in facts)
     return kind, {name: _value(name, value) for name, _, value in pairs if value}

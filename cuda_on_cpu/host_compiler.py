@@ -1,4 +1,4 @@
-"""This machine's compilers of C and C++. What they make is kept: see cache.py."""
+"""This machine's compilers of C and C++. Their output is cached: see cache.py."""
 
 import functools
 import hashlib
@@ -15,19 +15,18 @@ from cuda_on_cpu.errors import UserError, reason_of, write_atomically
 from cuda_on_cpu.processes import kill_group
 
 MOST_SECONDS = 60  # for a command, such as the compiler
-INCLUDES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")  # folders of headers, which a text is not to find
+INCLUDES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")  # folders of headers that a text must not find
 C_COMPILERS = ("gcc", "cc", "clang")
 
 
 def cpp_compiler() -> list[str]:
-    """The command of the C++ compiler: what CXX names, else g++."""
+    """The command of the C++ compiler: the environment variable CXX, or g++."""
     return shlex.split(os.environ.get("CXX", "")) or ["g++"]
 
 
 def c_compiler() -> list[str]:
-    """The command of the C compiler: what CC names, else the first that is installed; [] if none is."""
-    installed = [[name] for name in C_COMPILERS if shutil.which(name)]
-    return shlex.split(os.environ.get("CC", "")) or next(iter(installed), [])
+    """The command of the C compiler: the environment variable CC, or the first that is installed; [] if none is."""
+    return shlex.split(os.environ.get("CC", "")) or [name for name in C_COMPILERS if shutil.which(name)][:1]
 
 
 def why_no_c_compiler() -> str:
@@ -42,8 +41,10 @@ def why_no_c_compiler() -> str:
 def shared_library(text: str, options: Sequence[str] = (), for_this_processor: bool = False) -> Path:
     """A C text as a shared library, compiled unless it is in the cache folder.
 
-    `options` are those of the compilation. Libraries that are made `for_this_processor`, as -march=native does, are
-    kept apart from those for others. UserError where there is no compiler, or where it refuses the text.
+    options: of the compilation.
+    for_this_processor: set it if the options do, as -march=native: the library is then not used on other processors.
+
+    UserError if there is no compiler, or if the text does not compile.
     """
     if reason := why_no_c_compiler():
         raise UserError(reason)
@@ -56,8 +57,8 @@ def shared_library(text: str, options: Sequence[str] = (), for_this_processor: b
 
 
 def _make_library(text: str, options: Sequence[str], library: Path) -> None:
-    """Compile, then link without the options: with -ffast-math GCC would link a start-up file that sets numbers below
-    10⁻³⁸ to zero from then on in the whole process, in NumPy too."""
+    """Compile, then link without the options: with -ffast-math GCC would link a start-up file that makes the whole
+    process, NumPy included, replace numbers below 10⁻³⁸ by zero."""
     (library.parent / "library.c").write_text(text, encoding="utf-8")
     for step in (
         ["-std=c11", *options, "-fPIC", "-c", "library.c", "-o", "library.o"],
@@ -71,7 +72,7 @@ def _make_library(text: str, options: Sequence[str], library: Path) -> None:
 
 @functools.cache
 def processor() -> str:
-    """What tells apart processors that run different machine code: model and features, as far as Linux says."""
+    """The processor's model and features, as Linux lists them: equal for processors that run the same machine code."""
     try:
         said = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -82,7 +83,7 @@ def processor() -> str:
 def compiled(
     compiler: Sequence[str], options: Sequence[str | Path], folder: Path | None = None, before: Sequence[str] = ()
 ) -> subprocess.CompletedProcess:
-    """Run a compiler, which is told to speak English."""
+    """Run a compiler, with messages in English."""
     environment = {name: value for name, value in os.environ.items() if name not in INCLUDES} | {"LC_ALL": "C"}
     return run([*before, *compiler, *options], cwd=folder, env=environment)
 
@@ -109,17 +110,14 @@ def run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess
     try:
         out, err = process.communicate(timeout=MOST_SECONDS)
     except BaseException as error:
-        kill_group(process)  # the compiler is a process that the command has started
+        kill_group(process)  # the command may have started the compiler as another process
         if isinstance(error, subprocess.TimeoutExpired):
             raise UserError(f"{command[0]} did not end within {MOST_SECONDS} s: give it less to compile") from None
         raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-# ---- what is kept
-
-
 def kept(folder: str, suffix: str, compiler: Sequence[str], *made_of: str) -> Path:
-    """Where a file is kept that is made of these texts and options, by this compiler."""
+    """The path of the cached file that this compiler makes from these texts and options."""
     key = "\0".join([*made_of, *compiler, said_by(*compiler, "--version")])
     return cache_folder(f"cuda_on_cpu/{folder}") / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)

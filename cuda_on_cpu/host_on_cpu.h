@@ -13,7 +13,7 @@
 #define __device__ static
 #define __host__
 
-// What is not freed on a GPU goes with the program, silently.
+// As on a GPU, memory that is not freed is released with the program, without a report.
 extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
 
 enum cudaError_t {

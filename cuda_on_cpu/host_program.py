@@ -1,6 +1,6 @@
 """Compile a whole CUDA C++ program, host side and kernels: by nvcc for the GPU, or by g++ to emulate it on the CPU.
 
-The emulation is for programs without barriers and warp functions: host_on_cpu.h lists what there is.
+The emulation is for programs without barriers and warp functions; host_on_cpu.h defines what they may use.
 """
 
 import os
@@ -23,15 +23,15 @@ FOR_GPU = ("-std=c++17", "-O2")
 
 
 def nvcc() -> list[str]:
-    """The command of NVIDIA's compiler: what NVCC names, else nvcc; [] if it is not installed."""
+    """The command of NVIDIA's compiler: the environment variable NVCC, or nvcc; [] if it is not installed."""
     command = shlex.split(os.environ.get("NVCC", "")) or ["nvcc"]
     return command if shutil.which(command[0]) else []
 
 
 def program_for(source: CudaSource, defines: Sequence[str] = (), on_gpu: bool = False, *options: str) -> Path:
-    """The path of the compiled program, which is kept. UserError where it does not compile, or nothing can.
+    """The path of the compiled program, which is cached. `options` are added to those of nvcc, such as -arch=native.
 
-    `options` are further ones of nvcc, such as -arch=native.
+    UserError if it does not compile, or if there is no compiler.
     """
     more = [f"-D{define}" for define in defines]
     if on_gpu:
@@ -50,7 +50,7 @@ def program_for(source: CudaSource, defines: Sequence[str] = (), on_gpu: bool = 
 
 
 def emulated(source: CudaSource) -> str:
-    """The text as plain C++: the stand-in before it, and calls in the place of launches. Lines keep their numbers."""
+    """The text as plain C++: after the stand-in, and with calls instead of launches. Lines keep their numbers."""
 
     def call(match: re.Match) -> str:
         return f"host_on_cpu::launch({match['sizes']}, [&] {{ {match['kernel']}({match['arguments']}); }});"

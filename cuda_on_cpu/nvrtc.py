@@ -68,13 +68,13 @@ def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resource
 
 
 def refuse_uncompilable(source: CudaSource) -> None:
-    """CudaCompileError for what NVRTC refuses."""
-    if _log(source) is None:  # whatever it is: the way that counts, and has words for it, decides
-        compile_check(source)
+    """CudaCompileError for a text that NVRTC does not compile."""
+    if _log(source) is None:
+        compile_check(source)  # which decides, and whose error has lines and carets
 
 
 def warnings(source: CudaSource) -> tuple[str, ...]:
-    """What NVRTC warns of in a text that compiles: "file:line: warning: …" each. None where there is no NVRTC."""
+    """NVRTC's warnings, "file:line: warning: …", for a text that compiles. Without NVRTC there are none."""
     log = (_log(source) or "") if why_no_nvrtc() is None else ""
     found = (match for match in WARNING.finditer(log) if match["file"] == source.file)
     return tuple(f"{match['file']}:{match['line']}: warning: {match['message'].strip()}" for match in found)
@@ -82,7 +82,7 @@ def warnings(source: CudaSource) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=128)
 def _log(source: CudaSource) -> str | None:
-    """What NVRTC says of a text; None if it refuses it. Not optimised, in a fraction of compile_check's time."""
+    """NVRTC's log; None if it does not compile the text. Not optimised: it takes a fraction of compile_check's time."""
     try:
         return _nvrtc(source.compilable(), "sm_90", debug=True)
     except Exception:
@@ -103,7 +103,7 @@ def readable_errors(log: str, file: str) -> str:
 
 
 def _nvrtc(text: str, arch: str, debug: bool = False) -> str:
-    """Compile to machine code, with `debug` without optimisation. Returns the log: warnings, and what ptxas says."""
+    """Compile to machine code; `debug`: without optimisation. Returns the log: warnings, and ptxas's output."""
     from cuda.core import Program, ProgramOptions
 
     # device_as_default_execution_space: as CuPy compiles; a lambda inside a kernel is then a device function.

@@ -1,15 +1,14 @@
-"""A child: a process that does something for this one, and whose crash or endless loop cannot affect this one.
+"""A child: a process that works for this one, and whose crash or endless loop cannot affect this one.
 
-- Group: a child leads a process group of its own, which ends with it: also what it has started itself.
-- Messages: whole ones of bytes, by `connection` (multiprocessing.connection), which is the child's standard input and
-  output. What a text to be judged has sent is never unpickled: recv_bytes() and JSON. Only a child that runs no such
-  text itself may be sent objects by send().
-- Time: connection.poll(seconds) waits for an answer. A message that has begun must not pause for more than PAUSE.
-- Crash: EOFError or ConnectionError instead of an answer; then there are status() and stderr().
+- Group: a child leads a process group of its own, which is killed with it, including all that it has started.
+- Messages: bytes, sent through `connection` (multiprocessing.connection), which is the child's standard input and
+  output. Messages of a process that runs a text to be judged are never unpickled: use recv_bytes() and JSON.
+- Time: connection.poll(seconds) waits for an answer. Within a message there is no pause of more than PAUSE.
+- Crash: EOFError or ConnectionError instead of an answer; then call status() and stderr().
 - End: end() kills it; so do garbage collection, the end of Python, and any exception in a conversation().
 
-The emulator's programs, the worker, the process of an answer and its nursery are children. CONTRIBUTING.md names the
-processes that are none, and why.
+The emulator's programs, the worker, the process of an answer and its nursery are children. CONTRIBUTING.md lists the
+processes that are not, with reasons.
 """
 
 import contextlib
@@ -43,11 +42,11 @@ class Child:
         weakref.finalize(self, _end, self.process, self.connection, self.errors, os.getpid())
 
     def stderr(self) -> str:
-        """What the child has written to stderr. It must not be writing: see written_to()."""
+        """The child's stderr. The child must not be writing to it: see written_to()."""
         return written_to(self.errors.fileno())
 
     def status(self) -> int:
-        """The exit status of a child that answers no more. It has ENDING to write a report, and is then killed."""
+        """The exit status of a child that no longer answers. It has ENDING to write a report, and is then killed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.process.wait(ENDING)
         self.end()
@@ -59,7 +58,7 @@ class Child:
 
 
 def pipe() -> tuple[Connection, Connection]:
-    """Both ends of a connection: for this process, which waits no longer than PAUSE within a message, and a child."""
+    """Both ends of a connection: for this process, which waits at most PAUSE within a message, and for a child."""
     here, there = Pipe()
     if os.name == "posix":
         with socket.socket(fileno=os.dup(here.fileno())) as own:

@@ -1,8 +1,7 @@
 """Generate, compile and cache the program that emulates the kernels of one .cu text on the CPU.
 
-What all programs share is compiled once for each way of watching, and kept too: an object file to link with, and
-cuda_on_cpu.h in the form that g++ reads fastest. The name of each kept file is a hash of all it was made of, the
-compiler and its options included: so none is ever out of date, and all processes may share the folders.
+A program watches either for faults in memory accesses or for races. The code that all programs share is compiled once
+for each of the two, and cached too: an object file to link with, and cuda_on_cpu.h as a precompiled header.
 """
 
 import contextlib
@@ -26,19 +25,19 @@ from cuda_on_cpu.source import COMMENT, CudaSource, kernels_in
 FOLDER = Path(__file__).parent
 PARTS = sorted([*FOLDER.glob("cuda_on_cpu*.h"), *FOLDER.glob("cuda_on_cpu*.ld")])
 # -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
-# -gdwarf-4: in the newer form addr2line may take the .cu text, the first file of its kind, for kernels.cpp
+# -gdwarf-4: with newer versions addr2line may confuse the .cu text, the first of its files, with kernels.cpp
 FLAGS = shlex.split("-std=c++17 -g1 -gdwarf-4 -w -fno-strict-aliasing -fwrapv -no-pie")
 # no stack protector: some distributions switch it on, and it calls a function of the C library
 FLAGS += shlex.split("-fmax-errors=20 -fno-diagnostics-show-caret -fno-stack-protector")
-# For a .cu text. -O0: otherwise a faulty access whose value is not used may be optimised away. -undef and -nostdinc: no
-# macro or header that NVRTC has not. The rest: so that cuda_on_cpu.ld can sort the variables.
+# For a .cu text. -O0: otherwise a faulty access whose value is not used may be optimised away. -undef and -nostdinc:
+# only macros and headers that NVRTC has. The rest: so that cuda_on_cpu.ld can sort the variables.
 FOR_TEXT = shlex.split("-O0 -undef -U_GNU_SOURCE -nostdinc -nostdinc++ -ftrack-macro-expansion=0")
 FOR_TEXT += shlex.split("-fno-threadsafe-statics -fdata-sections -fno-zero-initialized-in-bss")
 LINKED_AS = f"-Wl,-T,{FOLDER / 'cuda_on_cpu.ld'}"
 # An uninitialised variable is then never 0 by chance. Compilers before GCC 12 lack it: see PAINTS_STACKS.
 PATTERN = "-ftrivial-auto-var-init=pattern"
 PAINTS_STACKS = "-DCUDA_ON_CPU_PAINTS_STACKS"
-UNSET = struct.unpack("f", b"\xfe" * 4)[0]  # an uninitialised float then, by GCC; Clang takes NaN
+UNSET = struct.unpack("f", b"\xfe" * 4)[0]  # an uninitialised float with GCC; with Clang it is NaN
 # A misaligned access, such as a float4 at an address that is not a multiple of 16, is an error on a GPU but not on a
 # CPU. These flags make it trap on the CPU too.
 FOR_MEMORY = ["-fsanitize=address"]
@@ -63,7 +62,7 @@ NO_ASM = "the_emulator_has_no_asm"  # see cuda_on_cpu.h
 
 
 def why_no_compiler() -> str | None:
-    """Why there is no C++ compiler to use; None if there is one."""
+    """Why no C++ compiler can be used; None if one can."""
     if not sys.platform.startswith("linux"):
         return "the CPU emulator of CUDA runs on Linux only (on Windows: inside WSL)"
     name = cpp_compiler()[0]
@@ -75,10 +74,9 @@ def why_no_compiler() -> str | None:
 def program_for(source: CudaSource, races: bool = False, sandbox: tuple[str, ...] = ()) -> Path:
     """The path of the program for this source; it is compiled unless it is in the cache folder.
 
-    With `races` the program detects races or records accesses, and does not contain AddressSanitizer. Where there is
-    neither of the two programs, both are compiled at once: whoever judges a kernel runs both. `sandbox` as in
-    emulate.run.
-    Raises CudaCompileError if the text does not compile, UserError if there is no compiler.
+    With `races` the program detects races or records accesses, and does not contain AddressSanitizer. If neither of the
+    two programs is cached, both are compiled at the same time, because judging a kernel needs both. `sandbox` is that
+    of emulate.run. Raises CudaCompileError if the text does not compile, UserError if there is no compiler.
     """
     if reason := why_no_compiler():
         raise UserError(f"{source.file}: {reason}")
@@ -96,10 +94,10 @@ def _options(races: bool) -> list[str]:
 
 
 def _make(source: CudaSource, text: str, programs: dict[bool, Path], races: bool, sandbox: tuple[str, ...]) -> None:
-    """Compile programs at the same time, and beside them ask NVRTC, whose errors come first: they are a GPU's."""
+    """Compile the programs in parallel, and with NVRTC too: its errors, which are those of a GPU, come first."""
     pool = ThreadPoolExecutor(1 + len(programs))
     try:
-        accepted = pool.submit(_ask_nvrtc, source)
+        accepted = pool.submit(lambda: why_no_nvrtc() or refuse_uncompilable(source))
         builds = {
             kind: pool.submit(
                 write_atomically, program, functools.partial(_build, source, text, kind, sandbox, accepted)
@@ -107,26 +105,21 @@ def _make(source: CudaSource, text: str, programs: dict[bool, Path], races: bool
             for kind, program in programs.items()
         }
         accepted.result()
-        wait(builds.values())  # also for the program that is not asked for, or the next call would compile it again
+        wait(builds.values())  # for both programs, or the next call would compile the other one again
     finally:
         pool.shutdown(wait=False)
     builds[races].result()
     remove_unused(programs[races].parent)
 
 
-def _ask_nvrtc(source: CudaSource) -> None:
-    if why_no_nvrtc() is None:
-        refuse_uncompilable(source)
-
-
 def _kept(folder: str, suffix: str, *made_of: str) -> Path:
-    """Where a file is kept that is made of these texts and options, by this compiler, with these headers."""
+    """The path of the cached file made from these texts and options, this compiler and these headers."""
     parts = [part.read_text(encoding="utf-8") for part in PARTS]
     return kept(folder, suffix, cpp_compiler(), *made_of, *parts)
 
 
 def _shared_object(races: bool) -> Path:
-    """What all programs share, compiled."""
+    """The object file that all programs share."""
     paints = [] if _sets_patterns(*cpp_compiler()) else [PAINTS_STACKS]
     options = [*FLAGS, *(SHARED_FOR_RACES if races else SHARED_FOR_MEMORY), *paints, "-x", "c++", "-c"]
     path = _kept("emulator_parts", ".o", "cuda_on_cpu_program.h", *options)
@@ -137,7 +130,7 @@ def _shared_object(races: bool) -> Path:
 
 
 def _prepared_header(*options: str) -> Path:
-    """A file that includes cuda_on_cpu.h. If g++ can, beside it lies what g++ reads instead, in a third of the time."""
+    """A file that includes cuda_on_cpu.h, precompiled if g++ can do so: it is then read in a third of the time."""
     text = f'#include "{FOLDER / "cuda_on_cpu.h"}"\n'
     path = _kept("emulator_parts", ".h", text, *options)
     prepared = path.with_suffix(".h.gch")
@@ -188,14 +181,14 @@ def inside(sandbox: tuple[str, ...], folder: str | Path) -> list[str]:
 def _build(
     source: CudaSource, text: str, races: bool, sandbox: tuple[str, ...], accepted: Future, program: Path
 ) -> None:
-    """Compile and link in the program's folder. Raises CudaCompileError, also if NVRTC has not `accepted` the text."""
+    """Compile and link in the program's folder. CudaCompileError, also if NVRTC has not `accepted` the text."""
     folder, options = program.parent, _options(races)
     if _sets_patterns(*cpp_compiler()):
         options.append(PATTERN)
     (folder / "kernels.cpp").write_text(text, encoding="utf-8")
     to_link = [LINKED_AS, _shared_object(races), *(() if races else FOR_MEMORY)]
     before = inside(sandbox, folder)
-    # Some compilers make a prepared header and then refuse it: they read the header itself.
+    # Some compilers refuse the header that they have precompiled; they get the header itself.
     for header in (_prepared_header(*options), FOLDER / "cuda_on_cpu.h"):
         result = compiled(
             cpp_compiler(), [*options, "-include", header, "-c", "kernels.cpp", "-o", "kernels.o"], folder, before
@@ -210,14 +203,14 @@ def _build(
 
 
 def _succeed(*options: str | Path) -> None:
-    """Run the compiler; a UserError where it fails."""
+    """Run the compiler; UserError if it fails."""
     result = compiled(cpp_compiler(), options)
     if result.returncode:
         raise UserError(f"{cpp_compiler()[0]} cannot compile the CPU emulator of CUDA: {result.stderr.strip()}")
 
 
 def _refuse_host_functions(compiled: Path, source: CudaSource) -> None:
-    """CudaCompileError if a text that NVRTC has not seen declares and calls what only a CPU has, such as system()."""
+    """CudaCompileError if a text that NVRTC has not checked calls a function that only a CPU has, such as system()."""
     if why_no_nvrtc() is None or not shutil.which("nm"):
         return
     needed = set(run(["nm", "-u", "-P", compiled]).stdout.split()[::2])
@@ -230,7 +223,7 @@ def _refuse_host_functions(compiled: Path, source: CudaSource) -> None:
 
 @functools.cache
 def _functions_of_a_gpu() -> frozenset[str]:
-    """The names that a compiled .cu text may leave to the linker: those of cuda_on_cpu_math.h, and what g++ calls."""
+    """The names that a compiled .cu text may leave to the linker: those of cuda_on_cpu_math.h, and those g++ adds."""
     names = re.findall(r"\w+", COMMENT.sub(" ", (FOLDER / "cuda_on_cpu_math.h").read_text(encoding="utf-8")))
     variables = ("threadIdx", "blockIdx", "blockDim", "gridDim", "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_")
     return frozenset((*names, *(name + "f" for name in names), *variables))
@@ -239,7 +232,7 @@ def _functions_of_a_gpu() -> frozenset[str]:
 def _compile_error(log: str, source: CudaSource) -> CudaCompileError:
     """The errors of g++ in the format of compile.py: file, line and message, then the source line and a caret.
 
-    What NVRTC has accepted is no mistake: it is missing in the emulator.
+    If NVRTC has accepted the text, it is not a mistake: the emulator lacks something.
     """
     right, lines = why_no_nvrtc() is None or NO_ASM in log, source.text.splitlines()
     found, needed_at = [], None
@@ -286,5 +279,5 @@ def line_in(report: str, source: CudaSource) -> int:
 
 
 def read_in_a_sandbox() -> list[Path]:
-    """What the compiler and the programs read besides the folder that they write to: headers, and what is kept."""
+    """The paths that the compiler and the programs read, apart from the folder that they write to."""
     return [*PARTS, cache_folder("cuda_on_cpu/emulator_parts"), cache_folder("cuda_on_cpu/emulator")]

@@ -9,7 +9,7 @@ import numpy as np
 
 from cuda_on_cpu.errors import UserError, reason_of
 
-# The NumPy type of each C type that a kernel's parameter may have.
+# The NumPy type of each C type that a parameter may have.
 DTYPES = {"float": "float32", "double": "float64", "bool": "bool", "signed char": "int8", "unsigned char": "uint8"}
 DTYPES |= {"int": "int32", "unsigned int": "uint32", "long long": "int64", "unsigned long long": "uint64"}
 OTHER_SPELLINGS = {
@@ -164,7 +164,7 @@ def _named_types(source: CudaSource) -> dict[str, str]:
 
 
 def _with_types(declaration: str, known: dict[str, str]) -> str:
-    """A parameter's declaration, with the types that its words stand for. Its last word is its name."""
+    """A parameter's declaration with all named types replaced. Its last word is its name."""
     for _ in range(8):  # a name may stand for another
         new = re.sub(r"\b\w+\b(?=[\s*]+\w)", lambda word: known.get(word[0], word[0]), declaration)
         if new == declaration:

@@ -73,7 +73,7 @@ def trace_of(
     passed: list[tuple[Parameter, Any]],
     shared_bytes: int,
 ) -> Trace:
-    """Make a Trace of the program's records. `passed` holds each parameter with its argument."""
+    """A Trace of the program's records. `passed` has each parameter with its argument."""
     program, accesses = program_for(source, races=True), np.zeros(len(records), COLUMNS)
     for column in ("offset", "code", "block", "thread", "kind"):
         accesses[column] = records[column]

@@ -1,4 +1,4 @@
-"""A network without its weights: what kernels and models both have to know of it."""
+"""A network without its weights: what both kernels and models need to know about it."""
 
 import functools
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class DenseArchitecture:
 
     @property
     def flops_a_sample(self) -> int:
-        """FLOPs of Algorithm 1: 2 a weight forward, 2 for its gradient, 2 for deltas below it, if there are any."""
+        """FLOPs of Algorithm 1: per weight 2 forward, 2 for its gradient, 2 for the deltas of a layer below."""
         weights = [n_out * n_in for n_out, n_in in self.shapes]
         return 6 * sum(weights) - 2 * weights[0]
 
@@ -43,7 +43,7 @@ class DenseArchitecture:
 class Filters:
     """`count` filters of k × k pixels and all channels, moved by `stride` pixels at a time.
 
-    There are `before` rows and columns of zeros in front of the image, and `after` behind it.
+    The image is padded with `before` rows and columns of zeros in front, and `after` behind.
     """
 
     count: int
@@ -53,19 +53,19 @@ class Filters:
     after: int = 0
 
     def shape_after(self, image: tuple[int, int, int]) -> tuple[int, int, int]:
-        """(channels, height, width) of what the filters make of such an image."""
+        """(channels, height, width) of the result for an image of this shape."""
         height, width = ((n + self.before + self.after - self.k) // self.stride + 1 for n in image[1:])
         return self.count, height, width
 
 
 @dataclass(frozen=True)
 class ConvolutionalArchitecture:
-    """Convolutions one upon the other, perhaps a max-pool behind them, then dense layers.
+    """Convolutions, an optional max-pool, then dense layers.
 
     image: (channels, height, width) of a sample.
-    pool: the side of a max-pool whose windows stand side by side, without padding; 0 for none. Rows and columns at the
-        end that fill no window are left out.
-    sizes: the neurons of each dense layer; what comes before them is flattened.
+    pool: the side of the max-pool's windows, which are adjacent and without padding; 0 for no pool. Rows and columns at
+        the end that fill no window are ignored.
+    sizes: the neurons of each dense layer; its input is flattened.
     activations: of each convolution, then of each dense layer.
     """
 
@@ -86,7 +86,7 @@ class ConvolutionalArchitecture:
 
     @functools.cached_property
     def pooled(self) -> tuple[int, int, int]:
-        """(channels, height, width) of what is flattened: behind the pool, if there is one."""
+        """(channels, height, width) of the array that is flattened: behind the pool, if there is one."""
         channels, height, width = self.maps[-1]
         return (channels, height // self.pool, width // self.pool) if self.pool else self.maps[-1]
 
@@ -111,7 +111,7 @@ class ConvolutionalArchitecture:
 
     @property
     def flops_a_sample(self) -> int:
-        """FLOPs of a training step: 2 a product forward, 2 for the weights' gradient, 2 for what goes further below."""
+        """FLOPs of a training step: per product 2 forward, 2 for the weights' gradient, 2 for the deltas below."""
         filters = self.shapes[: len(self.convolutions)]
         products = [prod(W) * prod(shape[1:]) for W, shape in zip(filters, self.maps[1:], strict=True)]
         products += [n_out * n_in for n_out, n_in in self.dense.shapes]
@@ -133,7 +133,7 @@ class ConvolutionalArchitecture:
 
 
 def _views(parameters, shapes) -> list[tuple]:
-    """(W, b) for each of these shapes of W; W and b lie one behind the other."""
+    """(W, b) for each of these shapes of W, in a vector in which every W is followed by its b."""
     pairs, at = [], 0
     for shape in shapes:
         end = at + prod(shape)

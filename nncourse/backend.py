@@ -1,4 +1,4 @@
-"""choose(): one kernel for every operation. A Backend is handed to networks; there is no default hidden anywhere."""
+"""choose(): one kernel for every operation. Networks are passed a Backend; there is no hidden default."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,28 +14,28 @@ from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
-# The kernel of a fused epoch that goes with a backend. The others train step by step.
+# The kernel of fused epochs for each backend. The others train step by step.
 EPOCH_KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}
-YOURS = "yours"  # the note of a kernel that you kept: words, which nothing compares
-STEPS = "steps"  # asked for in a fused epoch's place: step by step, by the backend's other kernels
+YOURS = "yours"  # the note for a kept kernel, to be read, not compared
+STEPS = "steps"  # in place of a fused epoch's kernel: step by step, by the backend's other kernels
 
 
-# What has kept kernels gives, for some operations and a device, the kernels to take, by operation, and by operation the
-# reasons why others are not taken.
+# A function of operations and a device. Returns, by operation, the kept kernels to use, and why others are not used.
 Kept = Callable[[Mapping[str, Operation], str], tuple[Mapping[str, Kernel], Mapping[str, str]]]
 
 
 @dataclass(frozen=True)
 class Backend(Calls):
-    """One kernel for each operation, all on one device: backend.dense_forward(A, W, b) computes.
+    """One kernel for each operation, all on one device: backend.dense_forward(A, W, b).
 
-    `device` says where the arrays lie. `notes` say in words which kernels are not of the family that was asked for, and
-    why. `yours` are the operations whose kernel is one that you kept, `asked` those whose kernel was asked for, and
-    `unused` those for which you kept one that is not in use. `algorithm_1` has a kernel only if you have kept yours:
-    then it is called for each step, and calls the others.
+    device: of the arrays.
+    notes: for readers, by operation: why a kernel is not of the chosen family.
+    yours, asked, unused: operations with a kept kernel; with a kernel chosen by name; with a kept kernel that is not
+        used.
+    fused: the name of the kernels for fused epochs.
+    asked_epochs: kernels for fused epochs that were chosen by name; None: train step by step.
 
-    `epochs` are the kernels that compute an epoch in one call: those named `fused`, and those that were
-    asked for, `asked_epochs`. For an operation without one training goes step by step.
+    Only a kept `algorithm_1` has a kernel here: it is then called for each step, and calls the other kernels.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Backend(Calls):
 
     @cached_property
     def epochs(self) -> Mapping[str, Kernel]:
-        """The kernels that compute fused epochs, by operation. A kind's are imported when they are first wanted."""
+        """The kernels for fused epochs, imported at first use. Without one, training goes step by step."""
         return {} if self.fused == STEPS and not self.asked_epochs else WholeEpochs(self)
 
     def __getattr__(self, name: str) -> Any:
@@ -64,7 +64,7 @@ class Backend(Calls):
         raise AttributeError(name)
 
     def to_device(self, array: Any) -> Any:
-        """`array` where this backend's kernels want it."""
+        """`array` on this backend's device."""
         return devices.to_device(array, self.device)
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Backend(Calls):
 
 
 class WholeEpochs(Mapping[str, Kernel]):
-    """What Backend.epochs is, where there may be some."""
+    """Backend.epochs, if there may be any."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -105,14 +105,14 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
     """A backend: one kernel for every operation, all on one device.
 
     name: "loops", "numpy" or "numba" on the CPU, "cupy" or "cuda" on the GPU.
-    emulate: run CUDA kernels on the CPU, thread by thread: very slow, for seeing that they are right without a GPU.
-    kept: what gives kernels to take in the place of the family's; nnclassroom's choose() hands over a student's.
+    emulate: run CUDA kernels on the CPU, thread by thread: very slow, to check them without a GPU.
+    kept: a function that returns kernels to use instead; nnclassroom's choose() passes a student's.
     overrides: a kernel for an operation, or its name.
 
-    Fused epochs are computed by one fused kernel where there is one; but step by step where a kernel of an operation
-    was chosen or kept, and where that is asked for: choose("numpy", dense_sgd_epoch="steps").
+    Fused epochs are computed by one fused kernel if there is one. Training goes step by step if a kernel of an
+    operation is chosen or kept, or on request: choose("numpy", dense_sgd_epoch="steps").
 
-    Raises CourseError for unknown names, for mixed devices, and for a GPU that is not there.
+    Raises CourseError for unknown names, for mixed devices, and for a missing GPU.
 
     >>> nncourse.choose("numpy", dense_forward="loops").kernels["dense_forward"].name
     'loops'
@@ -137,7 +137,7 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
     kernels |= own
     notes |= {**dict.fromkeys(own, YOURS), **refused}
     chosen_by_you = {*overrides, *own}
-    for operation in known.values():  # they would run in the place of what you chose
+    for operation in known.values():  # a fused operation would run instead of the kernel that you chose
         if operation.name not in chosen_by_you and not chosen_by_you.isdisjoint(operation.fuses):
             del kernels[operation.name]
     asked_epochs: dict[str, Kernel | None] = {}
@@ -169,7 +169,7 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
 def _of_family(operation: Operation, name: str, emulate: bool) -> tuple[Kernel, bool]:
     """The operation's kernel for that backend, and whether it is borrowed from `numpy` or `cupy`.
 
-    For "cuda" it is the default, or the last, of those that give the same result every time.
+    For "cuda" it is the default, or the last, of the deterministic kernels.
     """
     kernels = operation.kernels
     kernel = kernels.get(name)
@@ -182,7 +182,7 @@ def _of_family(operation: Operation, name: str, emulate: bool) -> tuple[Kernel, 
 
 
 def _refuse_unusable(kernel: Kernel, name: str, device: str, emulate: bool) -> None:
-    """A kernel that was asked for must be one for the backend's device, where all arrays lie, and must run here."""
+    """CourseError unless a chosen kernel is for the backend's device and can run here."""
     operation = kernel.operation
     if kernel.device != device:
         there = [other.name for other in find(operation.name).kernels.values() if other.device == device]

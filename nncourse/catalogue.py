@@ -23,12 +23,12 @@ from nncourse.kernels import (
 from nncourse.kernels.libraries import cudnn
 from nncourse.kernels.operation import Operation
 
-# In the order of the course. Modules that only add kernels to another module's operation stand behind it.
+# In the order of the course. A module that only adds kernels to another module's operations follows it.
 IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, confusion)
 
 
-# The modules of epochs/ by the kind of network; first those with which the backends numpy and numba train.
+# The modules of epochs/ by kind of network; the first two are those for the backends numpy and numba.
 EPOCHS = {
     "dense": ("dense", "dense_cpu", "dense_plain", "dense_graph", "dense_one_kernel"),
     "convolutional": (
@@ -42,10 +42,7 @@ EPOCHS = {
 
 
 def epoch_topics(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> tuple[ModuleType, ...]:
-    """The modules of epochs/, imported when training first asks for them, or a user by name.
-
-    Without `gpu` those alone with which the backends numpy and numba train.
-    """
+    """The modules of epochs/, imported at first use. Without `gpu` only those for the backends numpy and numba."""
     names = [name for kind in kinds for name in EPOCHS[kind][: None if gpu else 2]]
     return tuple(import_module(f"nncourse.epochs.{name}") for name in names)
 
@@ -57,21 +54,22 @@ def defined_in(modules: Iterable[ModuleType]) -> dict[str, Operation]:
 
 
 def operations() -> dict[str, Operation]:
-    """The operations that networks call, by name: each backend has a kernel for each."""
+    """The operations that networks call, by name: every backend has a kernel for each."""
     return defined_in(TOPICS)
 
 
 def epochs(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> dict[str, Operation]:
-    """The operations that compute an epoch in one call, by name. A backend may do without.
+    """The operations that compute an epoch in one call, by name. A backend need not have kernels for them.
 
-    Of all kinds of networks, or of some; without `gpu` they have at least the kernels numpy and numba.
+    kinds: of networks.
+    gpu: False for the kernels numpy and numba alone, which import faster.
     """
     found = defined_in(epoch_topics(kinds, gpu))
     return {name: operation for name, operation in found.items() if name.endswith("_epoch")}  # some import others
 
 
 def find(name: str) -> Operation:
-    """The operation of that name. Raises CourseError, with the names that there are, for another.
+    """The operation of that name. Raises CourseError, which lists the names, for an unknown one.
 
     >>> nncourse.find("dense_forward").size_names
     ('batch', 'n_in', 'n_out')

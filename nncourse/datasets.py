@@ -1,7 +1,7 @@
-"""Data sets: reading and checking them, making them, splitting and scaling them.
+"""Data sets: read and check, generate, split and scale them. Rows are samples.
 
-Every function that loads or generates data returns a `Dataset`. Most callers need only `load`, which takes the name of
-a data set or the path of a CSV file. Rows are samples. datasets/README.md lists source, licence and shape of each set.
+Most callers need only `load`, which takes the name of a data set or the path of a CSV file. datasets/README.md lists
+source, licence and shape of each set.
 """
 
 import json
@@ -29,7 +29,7 @@ IMAGES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion_mnist": (1, 28, 28
 SILHOUETTES = "silhouettes"
 SCALINGS = ("none", "normalization", "standardization")
 MOST_PIXELS = (1 << 31) // 9  # of the silhouettes of a class
-MOST_CLASSES = 1000  # in a file read without a network, larger integers are taken for measurements, not labels
+MOST_CLASSES = 1000  # in a file read without a network, larger integers are measurements, not labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,11 +37,11 @@ class Dataset:
     """Samples with their targets."""
 
     name: str
-    X: np.ndarray  # (samples, features) float32; uint8 only where silhouettes() was asked for that
+    X: np.ndarray  # (samples, features) float32; uint8 only on request, from silhouettes()
     Y: np.ndarray  # (samples, outputs) float32: one column of 0 and 1 for two classes, one-hot for more, or raw targets
     classes: tuple[str, ...]  # the name of each class, in the order of the labels
     features: tuple[str, ...]  # the name of each column of X
-    image_shape: tuple[int, int, int] | None = None  # (channels, height, width), where a row is an image's pixels
+    image_shape: tuple[int, int, int] | None = None  # (channels, height, width) if a row is an image
 
     def __repr__(self) -> str:
         samples, features = self.X.shape
@@ -50,7 +50,7 @@ class Dataset:
 
     @property
     def images(self) -> np.ndarray:
-        """X as images, (samples, channels, height, width). Raises CourseError where the samples are none."""
+        """X as images, (samples, channels, height, width). Raises CourseError if the samples are not images."""
         if self.image_shape is None:
             raise CourseError(f"wanted images, such as those of {' or '.join(IMAGES)}; {self.name} has none")
         return self.X.reshape(-1, *self.image_shape)
@@ -58,8 +58,8 @@ class Dataset:
     def samples_for(self, shape: tuple[int, ...]) -> np.ndarray:
         """X for a network whose samples have this shape: (features,), or (channels, height, width) for images.
 
-        Rows of numbers that are not known to be images become images of that shape, channel by channel, row by row.
-        Raises CourseError for what does not fit.
+        Rows that are not known to be images become images of that shape, channel by channel, row by row.
+        Raises CourseError if they do not fit.
         """
         features = self.X.shape[1]
         if len(shape) == 3 and self.image_shape not in (None, shape):
@@ -86,8 +86,9 @@ def load(
 ) -> Dataset:
     """Load a shipped set, a generated set, MNIST or Fashion-MNIST by name, or a CSV file by path.
 
-    If the data are meant for a given network, `inputs` and `outputs` are the widths of its first and last layer.
-    `part` is "train" or "test"; only the two MNIST sets have a "test" part.
+    inputs, outputs: widths of the first and last layer, if the data are for a given network.
+    part: "train" or "test"; only the two MNIST sets have a "test" part.
+
     Raises CourseError for an unknown name, and for data that do not fit the network.
     """
     name = str(name_or_path)
@@ -132,9 +133,12 @@ def read_csv(path: str | Path, inputs: int | None = None, outputs: int | None = 
     """Read a CSV file: features first, then one column of labels 0, 1, 2, …, or one column for each output.
 
     The header may be quoted, unquoted or missing; numbers may be quoted; blank lines are skipped. A single column after
-    the features is the label; it becomes one output of 0 or 1, or one-hot targets. Several columns are taken as targets
-    unchanged. Without `inputs` the last column is the label; without `outputs` the largest label gives the number of
-    classes. Raises CourseError, naming file, row (the line of the file) and column, if anything does not fit.
+    the features is the label; it becomes one output of 0 or 1, or one-hot targets. Several columns are the targets.
+
+    inputs: the number of features; by default all columns but the last.
+    outputs: the number of targets; by default the largest label determines the number of classes.
+
+    Raises CourseError, with file, row (the line of the file) and column, if anything does not fit.
     """
     from nncourse.datasets_csv import read_table
 
@@ -236,7 +240,7 @@ def credit_card_standin(samples: int = 5492, noise: float = 1.0, seed: int = 0) 
 
 
 def _start(samples: int, noise: float, seed: int, classes: int = 2) -> tuple[np.random.Generator, np.ndarray]:
-    """A random generator, and labels (samples,) in random order, equally many of each class."""
+    """A random generator, and labels (samples,) in random order, the same number of each class."""
     if samples < 2 or not 0 <= noise < np.inf:
         raise CourseError(f"at least 2 samples and a noise of at least 0 are wanted, got {samples} and {noise}")
     rng = np.random.default_rng(seed)
@@ -255,8 +259,8 @@ def silhouettes(
 ) -> Dataset:
     """Generated grey silhouettes of made-up fish in nine classes, a stand-in for photographed ones: no fish is real.
 
-    Each of n_per_class images of a class is a row of height x width pixels from 0 to 1. The 9,000 of the default take
-    1.05 GB; with dtype np.uint8 they take a quarter, as whole numbers from 0 to 255: divided by 255 these are the same.
+    Each image is a row of height x width pixels from 0 to 1. The default 9,000 images take 1.05 GB; with dtype np.uint8
+    a quarter of that, as whole numbers from 0 to 255, which divided by 255 are the same pixels.
     """
     if min(n_per_class, height, width) < 1 or n_per_class * height * width > MOST_PIXELS:
         wanted = "n_per_class, height and width of at least 1, and at most 2^31 pixels in all"
@@ -286,8 +290,10 @@ def mnist(
 ) -> Dataset:
     """MNIST, or Fashion-MNIST: (60000 or 10000, 784) pixels from 0 to 1, row by row, and ten classes, one-hot.
 
-    The IDX files are read from `folder`; by default from $NNCOURSE_DATA/<name> or datasets/<name>, and downloaded into
-    the latter if missing, from `mirrors` or by default from the public mirrors.
+    folder: of the IDX files; by default $NNCOURSE_DATA/<name> or datasets/<name>, into which missing files are
+        downloaded.
+    mirrors: where to download them; by default the public mirrors.
+
     Raises CourseError for files that are missing, damaged or do not belong together.
     """
     _refuse_other_parts(part, name)
@@ -307,9 +313,9 @@ def mnist(
 
 
 def mnist_or_digits(part: str = "train", name: str = "mnist") -> Dataset:
-    """MNIST, or Fashion-MNIST, where its files are at hand; otherwise the shipped digits, whose name then is "digits".
+    """MNIST or Fashion-MNIST if its files are on this machine; otherwise the shipped set "digits".
 
-    Nothing is downloaded. A fifth of the digits is their test part; their pixels too are from 0 to 1.
+    Nothing is downloaded. A fifth of the digits is their test part; their pixels are from 0 to 1 too.
     Raises CourseError for another part or name.
     """
     _refuse_other_parts(part, name)
@@ -322,10 +328,10 @@ def mnist_or_digits(part: str = "train", name: str = "mnist") -> Dataset:
 
 
 def credit_card_or_standin() -> tuple[Dataset, Dataset]:
-    """The credit-card transactions to train with and to test with, of 30 features; class 1 is fraud.
+    """The credit-card transactions for training and for testing, with 30 features; class 1 is fraud.
 
-    The real ones are cc/CC_train.csv and cc/CC_test.csv in the folder that NNCOURSE_DATA names. Where one is missing,
-    both are parts of the synthetic "credit_card_standin", a fifth to test with.
+    The real ones are cc/CC_train.csv and cc/CC_test.csv in the folder NNCOURSE_DATA. If one is missing, both parts are
+    from the synthetic "credit_card_standin", a fifth of it for testing.
     """
     files = [Path(os.environ.get("NNCOURSE_DATA", "")) / "cc" / f"CC_{part}.csv" for part in ("train", "test")]
     if os.environ.get("NNCOURSE_DATA") and all(file.is_file() for file in files):
@@ -340,7 +346,7 @@ def _refuse_other_parts(part: str, name: str) -> None:
 
 
 def _at_hand(file: str, folder: str | Path | None, name: str) -> Path | None:
-    """The path of an IDX file, gzipped or not, or None where it is not there."""
+    """The path of an IDX file, gzipped or not; None if there is none."""
     roots = [Path(os.environ["NNCOURSE_DATA"])] if os.environ.get("NNCOURSE_DATA") else []
     folders = [root / name for root in (*roots, FOLDER)] if folder is None else [Path(folder)]
     candidates = (place / spelling for place in folders for spelling in (file, file.removesuffix(".gz")))
@@ -384,15 +390,15 @@ def split(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Datas
 class Scaling:
     """(X - offset) / factor: fitted on training data, applied to all data.
 
-    Fitted on rows of features it has an offset and a factor for each feature; fitted on images one for all pixels.
+    A scaling of rows has an offset and a factor for each feature, a scaling of images one of each for all pixels.
     """
 
     kind: str  # "none", "normalization" or "standardization"
-    offset: np.ndarray  # (features,) float64 in the unit of the feature; of images (), in the unit of the pixels
+    offset: np.ndarray  # (features,) float64 in the features' units; for images () in the pixels' unit
     factor: np.ndarray  # the same shape, never zero
 
     def apply(self, X: np.ndarray) -> np.ndarray:
-        """X, rows of features or images, scaled, as a new float32 array. Raises CourseError for other features."""
+        """X scaled, rows or images, as a new float32 array. Raises CourseError for another number of features."""
         if self.offset.ndim and (X.ndim != 2 or X.shape[1] != len(self.offset)):
             raise CourseError(f"wanted {len(self.offset)} features a row, as scaled before; got the shape {X.shape}")
         scaled = np.empty_like(X, np.float32, order="C")
@@ -402,11 +408,11 @@ class Scaling:
 
 
 def fit_scaling(X: np.ndarray, kind: str) -> Scaling:
-    """Fit a scaling to X: each feature of (samples, features) for itself, all pixels of images as one.
+    """Fit a scaling to each feature of X (samples, features), or all pixels of X (samples, channels, height, width).
 
     `kind` is "normalization" (to the range 0 to 1), "standardization" (to mean 0 and standard deviation 1; also
-    "standarization", as the C program spells it) or "none". Equal numbers are only shifted to 0. Images are
-    (samples, channels, height, width). Raises CourseError for any other kind, and for X without numbers.
+    "standarization", as the C program spells it) or "none". Equal numbers are only shifted to 0.
+    Raises CourseError for any other kind, and for X without numbers.
     """
     kind = {"standarization": "standardization"}.get(kind, kind)
     refuse_unknown("a scaling", kind, SCALINGS)
@@ -429,7 +435,7 @@ def fit_scaling(X: np.ndarray, kind: str) -> Scaling:
 
 
 def _mean_and_deviation(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of all numbers in X, in float64."""
+    """Mean and standard deviation of all numbers in X, in float64."""
     parts = _some_at_a_time(X)
     mean = sum(X[rows].sum(dtype=np.float64) for rows in parts) / X.size
     squares = sum(((X[rows].astype(np.float64) - mean) ** 2).sum() for rows in parts)
@@ -437,6 +443,6 @@ def _mean_and_deviation(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _some_at_a_time(X: np.ndarray) -> list[slice]:
-    """Slices of the rows with about a million numbers each: then copies in float64 stay small."""
+    """Slices of the rows with about a million numbers each, so that copies in float64 are small."""
     some = max(1, (1 << 20) // max(1, math.prod(X.shape[1:])))
     return [slice(start, start + some) for start in range(0, len(X), some)]

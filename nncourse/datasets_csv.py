@@ -122,7 +122,7 @@ def read_idx(path: str | Path) -> np.ndarray:
 def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path) -> Path:
     """Download `file` into `folder` from the first mirror whose copy has this MD5. Returns its path.
 
-    A mirror that sends nothing for 20 seconds is skipped. Raises CourseError if every mirror fails.
+    A mirror that sends nothing for 20 seconds is skipped. Raises CourseError if all mirrors fail.
     """
     # Imported here because they are slow to import and rarely needed.
     from http.client import HTTPException

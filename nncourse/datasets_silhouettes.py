@@ -5,40 +5,32 @@ Body, size, turn, side, place, outline, grey and noise are drawn for each image,
 """
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
 TAILS = "forked tail", "round tail", "pointed tail"
 FINS = "fin in front", "fin behind", "two fins"
 CLASSES = tuple(f"{tail}, {fin}" for tail in TAILS for fin in FINS)
-AT_ONCE = 50  # images that are drawn at a time; each such group has random noise of its own
-ANGLES = 1024  # at which an outline's distance from the middle is known
-WAVES = np.arange(2, 7)  # of an outline, in a turn: as many of each are drawn as wobble
+AT_ONCE = 50  # images drawn together, with one random generator
+ANGLES = 1024  # at which an outline is computed
+WAVES = np.arange(2, 7)  # wave numbers of the random waves in an outline
 
 
 def drawn(labels: np.ndarray, height: int, width: int, seed: int = 0) -> np.ndarray:
     """An image of each label from 0 to 8: (n, height, width) uint8, dark to light. Same seed, same images."""
     images = np.empty((len(labels), height, width), np.uint8)
-    for rows, some in _groups(labels, height, width, seed):
-        images[rows] = some
-    return images
-
-
-def _groups(labels: np.ndarray, height: int, width: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
     y, x = np.meshgrid(np.arange(height, dtype=np.float32), np.arange(width, dtype=np.float32), indexing="ij")
-    x, y = x.ravel() - (width - 1) / 2, y.ravel() - (height - 1) / 2
+    x, y = (x.ravel() - (width - 1) / 2).astype(np.float32), (y.ravel() - (height - 1) / 2).astype(np.float32)
     for number, start in enumerate(range(0, len(labels), AT_ONCE)):
-        rng = np.random.default_rng([seed, number])
-        rows = slice(start, min(start + AT_ONCE, len(labels)))
-        some = _images(labels[rows], x.astype(np.float32), y.astype(np.float32), height, width, rng)
-        yield rows, some.reshape(-1, height, width)
+        rng, rows = np.random.default_rng([seed, number]), slice(start, start + AT_ONCE)
+        images[rows] = _images(labels[rows], x, y, height, width, rng).reshape(-1, height, width)
+    return images
 
 
 def _images(
     labels: np.ndarray, x: np.ndarray, y: np.ndarray, height: int, width: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """The pixels of some images, (n, height * width) uint8; x and y count from the middle of the image."""
+    """The pixels of some images, (n, height * width) uint8; x and y are relative to the middle of the image."""
     n = len(labels)
     outline = outlines(labels, rng).astype(np.float32)
 
@@ -58,7 +50,7 @@ def _images(
     edge -= np.hypot(along, off)
     edge *= half
     edge += np.float32(0.5)
-    inside = np.clip(edge, 0, 1, out=edge)  # an edge is one pixel wide
+    inside = np.clip(edge, 0, 1, out=edge)  # the edge is one pixel wide
     dark, light = drawn_from(0.02, 0.25), drawn_from(0.45, 0.95)
     shade = drawn_from(-0.25, 0.25)  # from belly to back
     grey = inside * (light - dark + shade * off)
@@ -86,13 +78,13 @@ def outlines(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     waves = rng.normal(0, 0.012, (n, len(WAVES), 2))
     wobble = waves[:, :, 0] @ np.cos(np.outer(WAVES, angle)) + waves[:, :, 1] @ np.sin(np.outer(WAVES, angle))
     r = body * (1 + wobble)
-    # The tail: two lobes beside the axis, far from each other, or so near that they are one; or on it.
+    # The tail: two lobes, far from the axis, so near it that they merge, or on it.
     apart = np.choose(tails, [0.26, 0.08, 0.0])[:, None] * drawn_from(0.85, 1.15)
     narrow = np.choose(tails, [0.1, 0.2, 0.13])[:, None] * drawn_from(0.85, 1.15)
     long = np.choose(tails, [0.85, 0.4, 0.65])[:, None] * drawn_from(0.85, 1.15)
     behind = np.abs(angle - math.pi)
     r += long * np.exp(-(((behind - apart) / narrow) ** 2))
-    # Back fins, in front of the middle or behind it; a belly fin that all have, wherever.
+    # Back fins in front of the middle or behind it; a belly fin, which all have, anywhere.
     high = drawn_from(0.16, 0.28)
     for where, has in ((drawn_from(1.1, 1.35), fins != 1), (drawn_from(1.95, 2.2), fins != 0)):
         r += has[:, None] * high * _bump(angle - where, 0.16)

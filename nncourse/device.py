@@ -1,6 +1,6 @@
-"""Devices: GPU detection, transfers, synchronisation, timing, and the name, versions and measured limits of a machine.
+"""Devices: GPU detection, transfers, synchronisation, timing; a machine's name, versions and measured limits.
 
-No other file asks whether there is a GPU.
+No other file checks whether there is a GPU.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from types import ModuleType
 
 import numpy as np
 
-SHARED = 0.1  # of this thread's computing: if other threads computed more meanwhile, the work was shared
+SHARED = 0.1  # of this thread's CPU time: if other threads computed for longer, the work was shared
 
 
 def gpu_available() -> bool:
@@ -114,8 +114,8 @@ def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7, p
 
     A warm-up call comes first. Each repeat makes enough calls to last about `enough / repeats` seconds, so that the
     cost of reading the clock is negligible. Slow work is repeated less often, to keep the total near one second.
-    On the GPU the time is measured with events, because work() only queues its launches: a host clock would measure
-    the queueing. On the CPU the shorter of two times is taken where the work is shared by threads: best_over_threads.
+    GPU times are measured with events, because work() only queues its launches. CPU times are those of
+    best_over_threads().
     """
     if device == "gpu":
         return _seconds(work, device, enough, repeats, pick)
@@ -123,7 +123,7 @@ def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7, p
 
 
 def best_over_threads(measure: Callable[[], float]) -> float:
-    """measure(), in seconds; the shorter of two where threads of a library computed meanwhile: with them, and with one.
+    """measure(), in seconds. If a library's threads took part, it is measured with one thread too: the shorter time.
 
     The threads of BLAS, which computes NumPy's products, and those of PyTorch wait for each other: if other work
     occupies their cores, a product of microseconds takes milliseconds.
@@ -140,17 +140,17 @@ def best_over_threads(measure: Callable[[], float]) -> float:
 
 
 def _seconds(work, device: str, enough: float, repeats: int, pick) -> float:
-    """What seconds() promises, with the threads that there are."""
+    """seconds() for the current number of threads."""
     work()
     synchronise(device)
     calls = 1
-    while (took := _elapsed(work, calls, device)) < enough / repeats and calls < 1 << 20:
+    while (took := elapsed(work, calls, device)) < enough / repeats and calls < 1 << 20:
         calls = max(2 * calls, min(int(calls * enough / repeats / max(took, 1e-9)), 64 * calls))
     repeats = min(repeats, 1 + int(max(1.0, 2 * enough) / max(took, 1e-9)))
-    return pick([took / calls] + [_elapsed(work, calls, device) / calls for _ in range(repeats - 1)])
+    return pick([took / calls] + [elapsed(work, calls, device) / calls for _ in range(repeats - 1)])
 
 
-def _elapsed(work, calls: int, device: str) -> float:
+def elapsed(work, calls: int, device: str) -> float:
     """Total time of `calls` calls of work(), in seconds."""
     if device == "cpu":
         start = time.perf_counter()

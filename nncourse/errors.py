@@ -1,4 +1,4 @@
-"""CourseError, which is cuda_on_cpu's error for a user's mistake, and files that are read with care."""
+"""CourseError, cuda_on_cpu's error for a user's mistake, and safe reading of files."""
 
 import os
 import stat
@@ -21,15 +21,15 @@ __all__ = [
 
 
 def refuse_unwritable(path: Path, what: str) -> None:
-    """Raise CourseError if `path` cannot be written: called before long work, so that its result is not lost."""
+    """Raise CourseError if `path` cannot be written. Call it before long work, so that its result is not lost."""
     if is_no_file(path) or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
         raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """A regular file of at most `most` bytes. A link is not followed, and a pipe is not waited for.
+    """The content of a regular file of at most `most` bytes. Links are not followed, and pipes do not block.
 
-    Raises FileNotFoundError, and OSError or ValueError whose text says what is wrong: "is no file".
+    Raises FileNotFoundError, and OSError or ValueError with a text such as "is no file".
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -51,7 +51,7 @@ def at_most(content: bytes, most: int) -> bytes:
 
 
 def read_text(path: Path, most: int) -> str:
-    """The UTF-8 text of a regular file of at most `most` bytes; CourseError, which begins with its name, otherwise."""
+    """The UTF-8 text of a regular file of at most `most` bytes; otherwise CourseError, which begins with its name."""
     try:
         return read_regular(path, most).decode("utf-8")
     except FileNotFoundError:
@@ -65,4 +65,4 @@ def read_text(path: Path, most: int) -> str:
 
 
 class DoesNotFitError(CourseError):
-    """The network or batch is not for this kernel of a fused epoch on this machine; another kernel can be used."""
+    """A kernel of a fused epoch cannot compute this network or batch on this machine; use another kernel."""

@@ -1,7 +1,7 @@
-"""Who learns together: what training asks of a group of processes, and the group of one.
+"""Processes that train together: what training needs from a group, and the group of one process.
 
-The groups of several processes are in nncourse/parallel/. A vector is flat and contiguous; it lies where the group's
-`device` says: NumPy's on "cpu", CuPy's on "gpu".
+Groups of several processes are in nncourse/parallel/. Vectors are flat and contiguous, on the group's `device`: NumPy
+arrays on "cpu", CuPy arrays on "gpu".
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from nncourse.errors import CourseError
 
 
 class Group(Protocol):
-    """The members are numbered: `rank` is this process's number, from 0 to `size` - 1.
+    """Several processes; `rank` is the number of this one, from 0 to `size` - 1.
 
-    Every member has to take part in all_reduce, broadcast, gather and barrier, in the same order.
+    All members must call all_reduce, broadcast, gather and barrier, in the same order.
     """
 
     rank: int
@@ -25,22 +25,22 @@ class Group(Protocol):
     device: str
 
     def all_reduce(self, vector: Array) -> None:
-        """The sum over all members takes the vector's place: the same bits for each of them."""
+        """Replace the vector by the sum over all members: the same bits for all."""
 
     def broadcast(self, vector: Array, root: int = 0) -> None:
-        """The root's vector takes the place of everyone's."""
+        """Replace every member's vector by the root's."""
 
     def gather(self, vector: Array, root: int = 0) -> list[Array] | None:
-        """At the root the vectors of all members, in order, which may differ in size; None for the others."""
+        """At the root the vectors of all members, in order; their sizes may differ. None for the others."""
 
     def send(self, vector: Array, to: int, tag: int = 0) -> None:
-        """Send to another member, which has to receive. The vector may be changed afterwards."""
+        """Send to another member, which must receive. The vector may be changed afterwards."""
 
     def receive(self, vector: Array, source: int, tag: int = 0) -> None:
-        """Wait for what that member sends with this tag; it fills the vector."""
+        """Wait for a vector that `source` sends with this tag, and copy it to `vector`."""
 
     def barrier(self) -> None:
-        """Wait until every member is here."""
+        """Wait until every member has called this."""
 
 
 class Alone:
@@ -78,17 +78,17 @@ ALONE = Alone()
 
 
 def total(numbers: np.ndarray, group: Group) -> np.ndarray:
-    """The sum over all members of a few numbers of NumPy's: costs, counts."""
+    """The sum over all members of a few NumPy numbers, such as costs and counts."""
     there = devices.to_device(numbers.copy(), group.device)
     group.all_reduce(there)
     return devices.to_device(there, "cpu")
 
 
 def shard(rows: int, rank: int, size: int, shares: Sequence[float] | None = None) -> slice:
-    """Which of so many rows are this member's: disjoint and in order, together all of them.
+    """This member's rows. The members' slices are disjoint, in order, and cover all rows.
 
-    The numbers of rows differ by one at most; with `shares`, a number of at least 0 for each member, they are in
-    proportion to these, and the rows that are left over go to the largest remainders.
+    The numbers of rows differ by at most one. With `shares`, a number of at least 0 for each member, they are
+    proportional to these, and the remaining rows go to the largest remainders.
     """
     counts = shard_sizes(rows, size, shares)
     start = sum(counts[:rank])
@@ -96,8 +96,8 @@ def shard(rows: int, rank: int, size: int, shares: Sequence[float] | None = None
 
 
 def shard_sizes(rows: int, size: int, shares: Sequence[float] | None = None) -> list[int]:
-    """How many rows each member has: see shard()."""
-    if shares is None:  # asked for every batch
+    """The number of rows of each member: see shard()."""
+    if shares is None:  # fast, because it is called for every batch
         return [rows // size + (rank < rows % size) for rank in range(size)]
     weights = np.asarray(shares, float)
     if weights.shape != (size,) or not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
@@ -105,7 +105,7 @@ def shard_sizes(rows: int, size: int, shares: Sequence[float] | None = None) -> 
         raise CourseError(f"wanted {wanted}; got {weights.tolist()}")
     exact = rows * weights / weights.sum()
     counts = np.floor(exact).astype(int)
-    # Of equal remainders the first members' come first. A rounding error must not decide: hence round().
+    # Of equal remainders the first counts. round(): a rounding error must not decide.
     largest = np.argsort(-np.round(exact - counts, 9), kind="stable")
     counts[largest[: rows - counts.sum()]] += 1
     return counts.tolist()

@@ -18,19 +18,19 @@ ENGLISH = "en"
 
 
 class LanguageError(ImportError):
-    """The packages cannot be had in the language asked for: one line says what to do."""
+    """The packages are not available in the chosen language; one line says what to do."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"✗ {self}"]
 
 
 def current() -> str:
-    """The language that is asked for, such as "es"."""
+    """The chosen language, such as "es"."""
     return os.environ.get(VARIABLE) or ENGLISH
 
 
 def in_one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """What sys.excepthook calls: of a LanguageError the line alone is shown, and the exit status is 2."""
+    """For sys.excepthook: show only the message of a LanguageError, and exit with status 2."""
     if not issubclass(kind, LanguageError):
         sys.__excepthook__(kind, error, trace)
         return
@@ -39,18 +39,18 @@ def in_one_line(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 
 def files_in(folder: Path) -> list[Path]:
-    """All files in a folder, without what Python has compiled."""
+    """All files in a folder, except compiled Python."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
 def english_files(root: Path = ROOT) -> list[Path]:
-    """The files of the English packages, without what is generated or compiled."""
+    """The files of the English packages, except generated and compiled ones."""
     generated = root / GENERATED.relative_to(ROOT)
     return [path for name in PACKAGES for path in files_in(root / name) if generated not in path.parents]
 
 
 def stamp(root: Path, language: str) -> str:
-    """A hash of what a language's files are made from: the English packages and the catalogues."""
+    """A hash of the sources of a language's files: the English packages and the catalogues."""
     together = hashlib.sha256()
     for path in [*english_files(root), *sorted((root / "locale" / language).glob("*.po"))]:
         content = path.read_bytes().replace(b"\r\n", b"\n")
@@ -59,9 +59,9 @@ def stamp(root: Path, language: str) -> str:
 
 
 def folder_of(language: str) -> Path:
-    """The folder in which the packages lie in a language.
+    """The folder that contains the packages in a language.
 
-    Raises LanguageError for a language that is not there, and in a clone for one that is older than its sources.
+    Raises LanguageError if there is none, and in a clone if it is older than its sources.
     """
     if language == ENGLISH:
         return ROOT

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,48 +18,11 @@ from cuda_on_cpu.source import CudaSource, kernels_in
 from cuda_on_cpu.trace import READ, WRITE
 from nncourse.cuda.launch import launch
 
+FOLDER = Path(__file__).parent / "cuda"
+
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
-MATMUL = CudaSource(
-    """
-#define TILE 8
-extern "C" __global__ void naive(const float* A, const float* B, float* C, int n, int m, int k) {
-    int j = blockIdx.x * blockDim.x + threadIdx.x;
-    int i = blockIdx.y * blockDim.y + threadIdx.y;
-    if (i >= n || j >= m) return;
-    float sum = 0.0f;
-    for (int l = 0; l < k; l++) sum += A[i * k + l] * B[l * m + j];
-    C[i * m + j] = sum;
-}
-
-template <bool FIRST, bool SECOND>
-__device__ void product(const float* A, const float* B, float* C, int n, int m, int k) {
-    __shared__ float A_tile[TILE][TILE];
-    __shared__ float B_tile[TILE][TILE];
-    int x = threadIdx.x, y = threadIdx.y;
-    int j = blockIdx.x * TILE + x, i = blockIdx.y * TILE + y;
-    float sum = 0.0f;
-    for (int l = 0; l < k; l += TILE) {
-        A_tile[y][x] = i < n && l + x < k ? A[i * k + l + x] : 0.0f;
-        B_tile[y][x] = l + y < k && j < m ? B[(l + y) * m + j] : 0.0f;
-        if (FIRST) __syncthreads();
-        for (int t = 0; t < TILE; t++) sum += A_tile[y][t] * B_tile[t][x];
-        if (SECOND) __syncthreads();
-    }
-    if (i < n && j < m) C[i * m + j] = sum;
-}
-extern "C" __global__ void tiled(const float* A, const float* B, float* C, int n, int m, int k) {
-    product<true, true>(A, B, C, n, m, k);
-}
-extern "C" __global__ void no_first_barrier(const float* A, const float* B, float* C, int n, int m, int k) {
-    product<false, true>(A, B, C, n, m, k);
-}
-extern "C" __global__ void no_second_barrier(const float* A, const float* B, float* C, int n, int m, int k) {
-    product<true, false>(A, B, C, n, m, k);
-}
-""",
-    "tests/matmul.cu",
-)
+MATMUL = CudaSource.read(FOLDER / "matmul.cu")
 
 
 def matmul_error(function: str, order: str, n: int = 19, m: int = 17, k: int = 21) -> float:
@@ -94,101 +58,7 @@ def test_the_emulator_works_where_there_is_a_compiler():
 
 # ---- mistakes: each kernel marks its faulty line with a comment
 
-MISTAKES = CudaSource(
-    """
-extern "C" __global__ void unguarded_write(float* a, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    a[i] = 1.0f;  // unguarded_write
-}
-extern "C" __global__ void unguarded_read(const float* a, float* b, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    b[i % n] = a[i];  // unguarded_read
-}
-extern "C" __global__ void before_the_start(float* a, int n) {
-    a[n - 1] = 1.0f;  // before_the_start
-}
-extern "C" __global__ void unguarded_atomic(int* a, int n) {
-    atomicAdd(&a[n], 1);  // unguarded_atomic
-}
-extern "C" __global__ void shared_write(float* a, int n) {
-    __shared__ float tile[4][8];
-    tile[n][threadIdx.x] = 1.0f;  // shared_write
-    a[0] = tile[0][0];
-}
-extern "C" __global__ void shared_read(float* a, int n) {
-    __shared__ float tile[8];
-    tile[threadIdx.x] = 1.0f;
-    a[0] = tile[n];  // shared_read
-}
-extern "C" __global__ void dynamic_write(float* a, int n) {
-    extern __shared__ float tile[];
-    tile[threadIdx.x + n] = 1.0f;  // dynamic_write
-    a[0] = tile[0];
-}
-extern "C" __global__ void local_write(float* a, int n) {
-    float local[4] = {};
-    local[n] = 1.0f;  // local_write
-    a[0] = local[0];
-}
-extern "C" __global__ void misaligned_read(float* a, int n) {
-    float4 four = *(float4*)(a + n);  // misaligned_read
-    a[0] = four.x + four.w;
-}
-extern "C" __global__ void misaligned_write(float* a, int n) {
-    __shared__ float tile[8];
-    *reinterpret_cast<float2*>(tile + n) = make_float2(1.0f, 2.0f);  // misaligned_write
-    a[0] = tile[0];
-}
-extern "C" __global__ void null_pointer(float* a, int n) {
-    float* nothing = nullptr;
-    nothing[n] = 1.0f;  // null_pointer
-}
-extern "C" __global__ void divides(int* a, int n) {
-    a[0] = 7 / n;  // divides
-}
-extern "C" __global__ void some_return_early(float* a, int n) {
-    if (threadIdx.x >= n) return;
-    __syncthreads();  // some_return_early
-    a[0] = 1.0f;
-}
-extern "C" __global__ void divergent_barrier(float* a, int n) {
-    if (threadIdx.x < n)
-        __syncthreads();  // divergent_barrier
-    else
-        __syncthreads();  // its other branch
-    a[0] = 1.0f;
-}
-__device__ float warp_sum(float value) {
-    for (int d = 16; d > 0; d /= 2)
-        value += __shfl_down_sync(0xffffffff, value, d);  // divergent_shuffle
-    return value;
-}
-extern "C" __global__ void divergent_shuffle(float* a, int n) {
-    float value = threadIdx.x;
-    if (threadIdx.x < n) value = warp_sum(value);
-    if (threadIdx.x == 0) a[0] = value;
-}
-extern "C" __global__ void shuffle_or_barrier(float* a, int n) {
-    if (threadIdx.x < n)
-        a[0] = __shfl_xor_sync(0xffffffff, 1.0f, 1);  // shuffle_or_barrier
-    __syncthreads();
-}
-extern "C" __global__ void not_in_its_mask(float* a, int n) {
-    a[0] = __shfl_sync(1u, 1.0f, 0);  // not_in_its_mask
-}
-extern "C" __global__ void endless(float* a, int n) {
-    while (a[0] < n)
-        a[1] += 1.0f;  // endless
-}
-extern "C" __global__ void casts_const_away(const float* a, float* b, int n) {
-    const_cast<float*>(a)[n] = b[n] = 5.0f;
-}
-extern "C" __global__ void fine(float* a, int n) {
-    if (threadIdx.x < n) a[threadIdx.x] = threadIdx.x;
-}
-""",
-    "tests/mistakes.cu",
-)
+MISTAKES = CudaSource.read(FOLDER / "mistakes.cu")
 
 
 def line_of(comment: str) -> int:
@@ -204,7 +74,7 @@ def mistake(function: str, arguments: list, threads: int = 8, **options) -> str:
     assert after.tolist() == [0, 1, 2, 3]
     message = str(caught.value)
     assert "\n" not in message
-    assert message.startswith("tests/mistakes.cu:")
+    assert message.startswith("cuda/mistakes.cu:")
     return message
 
 
@@ -232,7 +102,7 @@ def floats(count: int) -> np.ndarray:
 )
 def test_crashes_name_the_line(function, arguments, says):
     message = mistake(function, arguments)
-    assert message.startswith(f"tests/mistakes.cu:{line_of(function)}: {function} ")
+    assert message.startswith(f"cuda/mistakes.cu:{line_of(function)}: {function} ")
     assert says in message
 
 
@@ -264,20 +134,20 @@ def test_thread_and_block_of_a_crash_are_named():
 @pytest.mark.parametrize("order", ["forward", "reverse"])
 def test_divergence_is_an_error(function, threads, says, order):
     message = mistake(function, [floats(1), 3], threads, order=order)
-    assert message.startswith(f"tests/mistakes.cu:{line_of(function)}: {function}: ")
+    assert message.startswith(f"cuda/mistakes.cu:{line_of(function)}: {function}: ")
     assert says.format(block=0 if order == "forward" else 1) in message
 
 
 def test_a_divergent_barrier_names_both_lines():
     message = mistake("divergent_barrier", [floats(1), 3])
     first, other = line_of("divergent_barrier"), line_of("its other branch")
-    assert message.startswith(f"tests/mistakes.cu:{first}: divergent_barrier: __syncthreads() reached by 3 of 8 ")
+    assert message.startswith(f"cuda/mistakes.cu:{first}: divergent_barrier: __syncthreads() reached by 3 of 8 ")
     assert f"the others wait at line {other}" in message
 
 
 def test_a_write_to_a_const_array_is_caught():
     message = mistake("casts_const_away", [floats(9), floats(9), 8])
-    assert message == "tests/mistakes.cu: casts_const_away writes to a, which it declares const"
+    assert message == "cuda/mistakes.cu: casts_const_away writes to a, which it declares const"
     same = floats(9)
     launch(MISTAKES, "casts_const_away", (1,), (1,), [same, same, 8])  # the other parameter may write it
     assert same[8] == 5
@@ -293,113 +163,7 @@ def test_an_endless_loop_is_ended_and_its_line_named():
 
 # ---- the language
 
-LANGUAGE = CudaSource(
-    """
-extern "C" __global__ void reduce(const float* a, float* sums, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    float value = i < n ? a[i] : 0.0f;
-    __shared__ float partial[32];
-    for (int d = 16; d > 0; d /= 2) value += __shfl_down_sync(0xffffffffu, value, d);
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        value = threadIdx.x < blockDim.x / 32 ? partial[threadIdx.x] : 0.0f;
-        for (int d = 16; d > 0; d /= 2) value += __shfl_xor_sync(0xffffffffu, value, d);
-        if (threadIdx.x == 0) sums[blockIdx.x] = value;
-    }
-}
-extern "C" __global__ void shuffles(int* out, int width) {
-    int t = threadIdx.x;
-    out[t] = __shfl_sync(0xffffffff, t, 5, width);
-    out[32 + t] = __shfl_up_sync(0xffffffff, t, 3, width);
-    out[64 + t] = __shfl_down_sync(0xffffffff, t, 3, width);
-    out[96 + t] = __shfl_xor_sync(0xffffffff, t, 6, width);
-    double wide = __shfl_sync(0xffffffff, t + 0.25, 31);
-    out[128 + t] = (int)(4.0 * wide);
-}
-extern "C" __global__ void votes(int* out, int n) {
-    int t = threadIdx.x;
-    out[0] = __ballot_sync(0xffffffff, t < n);
-    out[1] = __any_sync(0xffffffff, t == 31) + 10 * __any_sync(0xffffffff, t > 31);
-    out[2] = __all_sync(0xffffffff, t < 32) + 10 * __all_sync(0xffffffff, t < 31);
-    out[3] = __syncthreads_count(t < n);
-    out[4] = __syncthreads_and(t < n) + 10 * __syncthreads_and(t < 99);
-    out[5] = __syncthreads_or(t > 99) + 10 * __syncthreads_or(t == 0);
-    out[6] = __popc(__activemask());
-    __syncwarp();
-}
-extern "C" __global__ void half_warps(int* out, int n) {
-    int t = threadIdx.x;
-    if (t < 16) out[t] = __shfl_xor_sync(0x0000ffffu, t, 1);
-    else out[t] = __shfl_xor_sync(0xffff0000u, t, 2);
-}
-extern "C" __global__ void atomics(int* a, unsigned int* u, float* f, double* d) {
-    int t = threadIdx.x;
-    atomicAdd(&a[0], t);
-    atomicSub(&a[1], 1);
-    atomicMax(&a[2], t);
-    atomicMin(&a[3], -t);
-    atomicExch(&a[4], 7);
-    atomicCAS(&a[5], 0, t + 1);
-    atomicOr(&u[0], 1u << t);
-    atomicAnd(&u[1], ~(1u << t));
-    atomicXor(&u[2], 1u << t % 4);
-    atomicInc(&u[3], 9u);
-    atomicAdd(f, 0.5f);
-    atomicAdd(d, 1);
-}
-extern "C" __global__ void histogram(const unsigned char* values, int* counts, int n) {
-    extern __shared__ int local[];
-    for (int i = threadIdx.x; i < 256; i += blockDim.x) local[i] = 0;
-    __syncthreads();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
-        atomicAdd(&local[values[i]], 1);
-    __syncthreads();
-    for (int i = threadIdx.x; i < 256; i += blockDim.x) atomicAdd(&counts[i], local[i]);
-}
-extern "C" __global__ void places(int* out) {
-    int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-    int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-    out[block * blockDim.x * blockDim.y * blockDim.z + thread] =
-        100000 * blockIdx.x + 10000 * blockIdx.y + 1000 * blockIdx.z +
-        100 * threadIdx.x + 10 * threadIdx.y + threadIdx.z;
-}
-extern "C" __global__ void unwritten(float* out) {
-    __shared__ float tile[32];
-    out[threadIdx.x] = tile[threadIdx.x];
-    tile[threadIdx.x] = 1.0f;
-}
-extern "C" __global__ void prints(int n) { printf("thread %d of %d\\n", threadIdx.x, n); }
-__constant__ float table[3] = {1.5f, 2.5f, 3.5f};
-extern "C" __global__ void __launch_bounds__(32, 1) mathematics(float* __restrict__ out, const float* __restrict__ in) {
-    float x = __ldg(in);
-    int i = 0;
-    out[i++] = __expf(x) + rsqrtf(x) + __fdividef(1.0f, x) + fmaf(x, x, 1.0f) + __logf(x);
-    out[i++] = min(3, 4) + max(3.0f, x) + fminf(x, NAN) + table[2];
-    out[i++] = isnan(NAN) && isinf(INFINITY) && !isnan(x) && -INFINITY < 0.0f;
-    out[i++] = __int_as_float(__float_as_int(x)) + __popc(0xf0f0) + __ffs(8) + __clz(1);
-    float4 four = make_float4(1.0f, 2.0f, 3.0f, x);
-    out[i++] = four.x + four.w + make_int2(3, 4).y;
-    long long before = clock64();
-#pragma unroll
-    for (int k = 0; k < 3; k++) out[i] = k;
-    out[i + 1] = clock64() > before && warpSize == 32;
-}
-extern "C" __global__ void everyone_meets(int* a, int* sums) {
-    __shared__ int mine[4];
-    mine[threadIdx.x] = blockIdx.x;
-    a[blockIdx.x * blockDim.x + threadIdx.x] = 1;
-#ifdef CUDA_ON_CPU
-    cuda_on_cpu::grid_barrier();
-#endif
-    int sum = 100 * mine[threadIdx.x];
-    for (int i = 0; i < gridDim.x * blockDim.x; i++) sum += a[i];
-    sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
-}
-extern "C" __global__ void adds_one(const float* a, float* b) { b[0] += 1.0f; b[1] = a[0]; }
-""",
-    "tests/language.cu",
-)
+LANGUAGE = CudaSource.read(FOLDER / "language.cu")
 
 
 def integers(count: int) -> np.ndarray:
@@ -538,148 +302,7 @@ def test_wrong_options_are_refused(options, says):
 
 # ---- races: each kernel marks with comments the line that is named, and the line of the other access
 
-RACES = CudaSource(
-    """
-extern "C" __global__ void adds(float* a) {
-    a[1] += 1.0f;  // adds
-}
-extern "C" __global__ void all_write_the_same(float* a) {
-    a[0] = 1.0f;  // all_write_the_same
-}
-extern "C" __global__ void one_writes(float* a) {
-    float x = a[0];  // other: one_writes
-    if (threadIdx.x == 3) a[0] = x;  // one_writes
-}
-extern "C" __global__ void shared_for_private(float* a) {
-    __shared__ float x;
-    x = threadIdx.x;  // shared_for_private
-    a[blockIdx.x * blockDim.x + threadIdx.x] = x;  // other: shared_for_private
-}
-extern "C" __global__ void dynamic(float* a) {
-    extern __shared__ float x[];
-    x[threadIdx.x] = 1.0f;  // other: dynamic
-    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x / 2];  // dynamic
-}
-extern "C" __global__ void bytes(float* a) {
-    __shared__ unsigned char x[64];
-    x[threadIdx.x] = 1;  // bytes
-    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x ^ 1];  // other: bytes
-}
-extern "C" __global__ void no_barrier_in_the_tree(float* a) {
-    __shared__ float x[64];
-    x[threadIdx.x] = 1.0f;
-    __syncthreads();
-    for (int half = blockDim.x / 2; half > 0; half /= 2)
-        if (threadIdx.x < half) x[threadIdx.x] += x[threadIdx.x + half];  // no_barrier_in_the_tree
-}
-extern "C" __global__ void sets_then_adds(float* a) {
-    if (threadIdx.x == 0) a[0] = 0.0f;  // other: sets_then_adds
-    atomicAdd(a, 1.0f);  // sets_then_adds
-}
-extern "C" __global__ void reads_what_others_add(float* a) {
-    atomicAdd(a, 1.0f);  // reads_what_others_add
-    if (*a > 3.0f) a[1 + blockIdx.x] = 1.0f;  // other: reads_what_others_add
-}
-__device__ void helper(float* a) {
-    a[0] = threadIdx.x;  // in_a_function
-}
-extern "C" __global__ void in_a_function(float* a) { helper(a); }
-extern "C" __global__ void four_at_once(float* a) {
-    float4 b = make_float4(1, 2, 3, 4);
-    *reinterpret_cast<float4*>(a + threadIdx.x / 2 * 4) = b;  // four_at_once
-}
-extern "C" __global__ void warps_do_not_wait(float* a) {
-    __shared__ float x[64];
-    x[threadIdx.x] = 1.0f;  // other: warps_do_not_wait
-    __syncwarp();
-    a[blockIdx.x * blockDim.x + threadIdx.x] = x[63 - threadIdx.x];  // warps_do_not_wait
-}
-extern "C" __global__ void fence_only(float* a) {
-    a[0] += 1.0f;  // fence_only
-    __threadfence();
-}
-
-extern "C" __global__ void ok_atomics(float* a) {
-    atomicAdd(a, 1.0f);
-    atomicMax(reinterpret_cast<int*>(a + 1), 3);
-    atomicCAS(reinterpret_cast<int*>(a + 2), 0, 1);
-}
-extern "C" __global__ void ok_own_cells(float* a) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    a[i] = i;
-    a[i] += 1.0f;
-}
-extern "C" __global__ void ok_tree(float* a) {
-    __shared__ float x[64];
-    x[threadIdx.x] = 1.0f;
-    __syncthreads();
-    for (int half = blockDim.x / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) x[threadIdx.x] += x[threadIdx.x + half];
-        __syncthreads();
-    }
-    a[blockIdx.x * blockDim.x + threadIdx.x] = x[0];
-}
-extern "C" __global__ void ok_syncwarp(float* a) {
-    __shared__ float x[64];
-    x[threadIdx.x] = threadIdx.x;
-    for (int distance = 1; distance < 32; distance *= 2) {
-        __syncwarp();
-        float y = x[threadIdx.x ^ distance];
-        __syncwarp();
-        x[threadIdx.x] += y;
-    }
-    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x];
-}
-extern "C" __global__ void ok_shuffle_orders(float* a) {
-    __shared__ float x[64];
-    x[threadIdx.x] = 1.0f;
-    float y = __shfl_xor_sync(0xffffffff, 1.0f, 1);
-    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x ^ 1] + y;
-}
-extern "C" __global__ void ok_reads(float* a) {
-    float x = a[0] + a[1];
-    if (x < 0.0f) a[0] = 1.0f;
-}
-extern "C" __global__ void ok_bytes(float* a) {
-    __shared__ unsigned char x[64];
-    x[threadIdx.x] = 1;
-    a[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x];
-}
-extern "C" __global__ void ok_grid_barrier(float* a) {
-    __shared__ float x;
-    if (threadIdx.x == 0) x = 1.0f;
-    __syncthreads();
-    int i = blockIdx.x * blockDim.x + threadIdx.x, n = blockDim.x * gridDim.x;
-    a[i] = x;
-#ifdef CUDA_ON_CPU
-    cuda_on_cpu::grid_barrier();
-    float y = a[n - 1 - i];
-    cuda_on_cpu::grid_barrier();
-    a[i] = y;
-#endif
-}
-__device__ int blocks_done;
-extern "C" __global__ void ok_last_block(float* a) {
-    __shared__ bool last;
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    a[i] = 1.0f;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) last = atomicAdd(&blocks_done, 1) % gridDim.x == gridDim.x - 1;
-    __syncthreads();
-    if (last) for (int k = 0; k < gridDim.x; k++) a[threadIdx.x] += k > 0 ? a[k * blockDim.x + threadIdx.x] : 0.0f;
-}
-extern "C" __global__ void ok_lock(float* a) {
-    int* lock = reinterpret_cast<int*>(a + 1);
-    while (atomicCAS(lock, 0, 1) != 0) {}
-    __threadfence();
-    a[0] += 1.0f;
-    __threadfence();
-    atomicExch(lock, 0);
-}
-""",
-    "tests/races.cu",
-)
+RACES = CudaSource.read(FOLDER / "races.cu")
 RIGHT = [name for name in kernels_in(RACES) if name.startswith("ok_")]
 WRONG = [name for name in kernels_in(RACES) if name not in RIGHT]
 
@@ -703,7 +326,7 @@ def test_no_race_where_none_is(function, order):
 @pytest.mark.parametrize("function", WRONG)
 def test_a_race_is_found(function, order):
     message = race(function, order=order)
-    assert message.startswith("tests/races.cu:") and "\n" not in message
+    assert message.startswith("cuda/races.cu:") and "\n" not in message
     assert "both touch" in message
 
 
@@ -713,17 +336,17 @@ def test_a_race_names_its_lines(function):
     first = [i for i, line in enumerate(lines, 1) if line.endswith("// " + function)]
     other = [i for i, line in enumerate(lines, 1) if line.endswith("// other: " + function)]
     message = race(function)
-    assert message.startswith(f"tests/races.cu:{first[0]}: {function}: thread (")
+    assert message.startswith(f"cuda/races.cu:{first[0]}: {function}: thread (")
     assert message.endswith(f"(the other access is in line {other[0]})") if other else "other" not in message
 
 
 def test_a_race_names_threads_blocks_and_the_cell():
     assert race("adds") == (
-        "tests/races.cu:3: adds: thread (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both touch a[1], one writes, "
+        "cuda/races.cu:3: adds: thread (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both touch a[1], one writes, "
         "with no barrier between them: is the index right? If it is: atomicAdd or __syncthreads()"
     )
     assert race("adds", threads=1) == (
-        "tests/races.cu:3: adds: thread (0, 0, 0) of block (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both "
+        "cuda/races.cu:3: adds: thread (0, 0, 0) of block (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both "
         "touch a[1], one writes, and blocks do not wait for each other: is the index right? If it is: use atomicAdd"
     )
     assert "both touch shared memory, one writes" in race("shared_for_private")
@@ -824,34 +447,7 @@ def test_an_endless_printf_is_ended_too(capsys):
 
 # ---- threads that sleep
 
-SLEEPERS = CudaSource(
-    """
-// Block b waits until block b + 1 has come: the last one need not wait. The first come is the last block.
-extern "C" __global__ void in_turns(int* flags, int* order) {
-    __shared__ int mine[4];
-    mine[threadIdx.x] = 10 * blockIdx.x + threadIdx.x;
-    if (threadIdx.x == 0 && blockIdx.x + 1 < gridDim.x)
-        while (atomicAdd(flags + blockIdx.x + 1, 0) == 0) __nanosleep(20);
-    __syncwarp();  // the others wait for the sleeper
-    if (threadIdx.x == 3) {
-        order[blockIdx.x] = 1000 * atomicAdd(flags + gridDim.x, 1) + mine[2];
-        __threadfence();
-        atomicExch(flags + blockIdx.x, 1);
-    }
-}
-extern "C" __global__ void alone(int* flags) { while (atomicAdd(flags, 0) == 0) __nanosleep(20); }
-extern "C" __global__ void impatient(int* flags, int* seen) {
-    const long long start = clock64();
-    while (atomicAdd(flags, 0) == 0 && clock64() - start < 2000000000) __nanosleep(20);
-    *seen = 1 + flags[0];
-}
-extern "C" __global__ void one_does_not_come(int* flags) {
-    if (threadIdx.x == 0) __nanosleep(20);
-    else __syncthreads();
-}
-""",
-    "sleepers.cu",
-)
+SLEEPERS = CudaSource.read(FOLDER / "sleepers.cu")
 
 
 @pytest.mark.parametrize("races", [False, True])

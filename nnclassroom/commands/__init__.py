@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parsed(arguments: list[str]) -> Namespace:
-    """The parsed options. The C program's `--train`, at any place, is the same as the command `train`."""
+    """The parsed options. The C program's `--train`, anywhere, means the command `train`."""
     for command in ("train", "test"):
         if f"--{command}" in arguments and arguments[0].startswith("-"):
             arguments.remove(f"--{command}")

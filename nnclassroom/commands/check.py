@@ -17,7 +17,7 @@ def add_kernels(parser: ArgumentParser) -> None:
 
 
 def chosen(options: Namespace) -> list:
-    """The operation that the options name, or all operations of the networks."""
+    """The operation that the options name, else all operations of the networks."""
     from nnclassroom.exercises.catalogue import find
     from nncourse.catalogue import epochs, operations
 
@@ -47,7 +47,7 @@ def run(options: Namespace) -> int:
 
 
 def _why_not(kernel, emulate: bool) -> str:
-    """Why a kernel cannot be checked on this machine, or "" if it can. CUDA C runs on a GPU or on the emulator."""
+    """Why a kernel cannot be checked on this machine; "" if it can. CUDA C runs on a GPU or on the emulator."""
     from cuda_on_cpu import emulate as emulator
     from nncourse import device
 

@@ -1,4 +1,4 @@
-"""What `nncourse train` and `nncourse test` have in common: options, processes, the backend."""
+"""The common part of `nncourse train` and `nncourse test`: options, processes, the backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 6.0  # seconds without a step
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of both."""
+    """Add the options of both commands."""
     parser.allow_abbrev = False
     parser.add_argument("--dataset", required=True, help="a CSV file, or a name such as breast_cancer or mnist")
     parser.add_argument("--model", required=True, help="the model: .npz, or the C program's text by any other ending")
@@ -39,13 +39,13 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def together(options: Namespace, work: Callable[[Namespace, Heartbeat | None], int]) -> int:
-    """work(options, heart) in this process, or in several that this one starts, or that srun or mpiexec has started.
+    """Call work(options, heart) in this process, or in several, which this one, srun or mpiexec starts.
 
-    A process that learns alone, as most do, has no heart, and imports nothing of what starts and watches several.
+    A process that learns alone, as most do, has no heart, and imports nothing that starts and watches several.
     """
     from nncourse.parallel.launch import world
 
-    if options.processes is None and options.patience is None and world.told(os.environ).size == 1:
+    if options.processes is None and options.patience is None and world.launcher_environment(os.environ).size == 1:
         return work(options, None)
     from nncourse.parallel.launch import start
 
@@ -55,7 +55,7 @@ def together(options: Namespace, work: Callable[[Namespace, Heartbeat | None], i
 
 
 def joined(device: str, heart: Heartbeat | None, load: Callable[[], Dataset]) -> tuple[Group, Dataset]:
-    """The group of all processes, and its data; the first one loads them before all others."""
+    """The group of all processes, and the data, which the first process loads before the others."""
     if heart is None:
         from nncourse.group import Alone
 

@@ -1,13 +1,11 @@
 """`nncourse test`: a saved network's results on data."""
 
 import functools
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from nnclassroom.commands import networks
 
-
-def add_options(parser: ArgumentParser) -> None:
-    networks.add_options(parser)
+add_options = networks.add_options
 
 
 def run(options: Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Every operation that a notebook speaks of: those of the networks, and those that only exercises have."""
+"""All operations of the notebooks: those of networks, and those that only exercises use."""
 
 from nnclassroom.exercises import nb03b, nb04, nb06, nb08_to_10, nb09, nb12, nb13, nb14
 from nncourse.catalogue import TOPICS, defined_in, epoch_topics
@@ -7,7 +7,7 @@ from nncourse.kernels.operation import Operation
 from nncourse.kernels.peer import all_reduce
 
 EXERCISES = (nb03b, nb04, nb06, nb08_to_10, nb09, nb12, all_reduce, nb13, nb14)
-WHOLE_STEP = "algorithm_1"  # of a student; where it is kept, training steps run it
+WHOLE_STEP = "algorithm_1"  # training steps run a student's kept one
 
 
 def find(name: str) -> Operation:

@@ -1,4 +1,4 @@
-"""Operations that a file of the instructor's defines: those of an examination, which the package does not hold.
+"""Operations defined by an instructor's file: those of an examination, which are not in the package.
 
     [[operation]]
     name = "running_mean"
@@ -8,10 +8,10 @@
     def reference(x, k):
         return np.convolve(x, np.full(k, 1 / k), "valid")
     '''
-    sizes = [{ n = 1, k = 1 }, { n = 7, k = 3 }]        # what else: OPTIONS
+    sizes = [{ n = 1, k = 1 }, { n = 7, k = 3 }]        # other keys: OPTIONS
 
 The Python text `reference` may define the other functions of an Operation too: `error_scale`, `advice`, and `values_x`
-for an argument x. The file is trusted: its text runs in the process that judges. Students never get it.
+for an argument x. The file is trusted: its text runs in the judge's process. Students never get it.
 """
 
 import functools
@@ -38,7 +38,7 @@ def find(name: str, definitions: str = "") -> Operation:
 
 @functools.lru_cache(maxsize=8)
 def operations_of(text: str) -> dict[str, Operation]:
-    """The operations that a TOML text defines, by name. CourseError says what is missing or wrong in it."""
+    """The operations that a TOML text defines, by name. CourseError says what is missing or wrong."""
     found: dict[str, Operation] = {}
     for entry in entries(text, "operation"):
         made = _operation(entry)
@@ -51,7 +51,7 @@ def operations_of(text: str) -> dict[str, Operation]:
 
 
 def entries(text: str, kind: str) -> list[dict[str, Any]]:
-    """The tables [[kind]] of a TOML text. CourseError if the text is no TOML, or has something else of that name."""
+    """The tables [[kind]] of a TOML text. CourseError if the text is not TOML, or `kind` is something else."""
     found = _parsed(text).get(kind, [])
     if not (isinstance(found, list) and all(isinstance(entry, dict) for entry in found)):
         raise CourseError(f"wanted tables [[{kind}]]; got {kind} = {str(found)[:60]}")
@@ -71,7 +71,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def texts_in(entry: Mapping[str, Any], wanted: tuple[str, ...], allowed: tuple[str, ...], what: str) -> None:
-    """Refuse a table that lacks one of the wanted texts, or has a key that is not known."""
+    """CourseError for a table that lacks one of the wanted texts, or has an unknown key."""
     for key in entry:
         refuse_unknown(f"in {what} a key", key, (*wanted, *allowed))
     for key in wanted:

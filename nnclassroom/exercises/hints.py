@@ -37,7 +37,7 @@ class Exercise:
 
     @property
     def key(self) -> str:
-        """The key in the record of kept kernels."""
+        """The key in hints.toml and in the record of kept kernels."""
         return f"{self.operation}.{self.kernel}"
 
 
@@ -45,7 +45,11 @@ class Exercise:
 def exercises() -> tuple[Exercise, ...]:
     """All exercises of hints.toml, in the order of the notebooks."""
     text = (Path(__file__).parent / "hints.toml").read_text("utf-8")
-    return tuple(Exercise(**entry) for entry in tomllib.loads(text).get("exercise", ()))
+    return tuple(
+        Exercise(notebook, *key.split("."), hint)
+        for notebook, hints in tomllib.loads(text).items()
+        for key, hint in hints.items()
+    )
 
 
 def hint(operation: str, kernel: str) -> None:
@@ -86,14 +90,14 @@ def solution_text(operation: str, kernel: str) -> str:
 
 
 def text_of(kernel: Kernel) -> str:
-    """A kernel of the package as readers see it: its function; for CUDA C with the constants of its file that it uses.
+    """A kernel of the package as readers see it: its function, in CUDA C with its idea and the constants that it uses.
 
-    CourseError if it is no function of a file.
+    CourseError if it is not a function in a file.
     """
     if not isinstance(kernel, CudaKernel):
         return _python_text(kernel.where)
     text = _cuda_text(kernel)
-    return "\n\n".join(filter(None, (_cuda_definitions(kernel.source.text, text), text)))
+    return "\n\n".join(filter(None, (_cuda_idea(kernel), _cuda_definitions(kernel.source.text, text), text)))
 
 
 def by_notebook() -> dict[str, list[Exercise]]:
@@ -159,8 +163,15 @@ def _cuda_text(kernel: CudaKernel) -> str:
     return "\n\n".join(functions[name] for name in functions if name in found)
 
 
+def _cuda_idea(kernel: CudaKernel) -> str:
+    """The line on the kernel in the head of a .cu file of its operation, as a comment; "" if there is none."""
+    texts = [each.source.text for each in kernel.operation.kernels.values() if isinstance(each, CudaKernel)]
+    found = (re.search(rf"^//   {kernel.name}  +(.+)$", text, re.MULTILINE) for text in texts)
+    return next((f"// {match[1]}" for match in found if match), "")
+
+
 def _cuda_definitions(source: str, text: str) -> str:
-    """The constants of a .cu text that some of its functions use, and those that these need; a line each."""
+    """The constants of a .cu source that `text` uses, and those that these need, one a line."""
     lines, names = {match[1]: match[0] for match in CUDA_DEFINITION.finditer(source)}, set()
     while new := {name for name in lines if re.search(rf"\b{name}\b", text)} - names:
         names |= new

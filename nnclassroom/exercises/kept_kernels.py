@@ -1,7 +1,7 @@
 """The student's kept kernels: plain files in my_kernels/, checked when they are kept and again when they have changed.
 
-sigmoid.numpy.py holds a Python function `sigmoid`, sigmoid.naive.cu a CUDA function `sigmoid`; progress.json says when
-and where each passed, how fast it was, and the hash of the text that passed. Loading a kept kernel runs its code.
+sigmoid.numpy.py holds a Python function `sigmoid`, sigmoid.naive.cu a CUDA function `sigmoid`. progress.json records
+when and where each passed, how fast it was, and the hash of its text. Loading a kept kernel runs its code.
 """
 
 import contextlib
@@ -19,10 +19,12 @@ from cuda_on_cpu import emulate
 from cuda_on_cpu.source import CudaSource, kernels_in
 from nnclassroom.exercises import exam_operations
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.judge import answer, group_answer, network_answer, worker
+from nnclassroom.judge import answer, worker
 from nnclassroom.judge import check as judge
 from nnclassroom.judge.forbidden_cuda import forbidden
+from nnclassroom.judge.group_answer import MemberProcesses
 from nnclassroom.judge.group_operation import GroupOperation
+from nnclassroom.judge.network_answer import NetworkProcess
 from nnclassroom.judge.network_operation import NetworkOperation
 from nnclassroom.judge.verdict import RIGHT, Verdict
 from nncourse import device as devices
@@ -32,20 +34,21 @@ from nncourse.kernels import jit
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import PYTHON_DEVICES, Operation
 
-# In seconds, for all cases of a check together: of computing, for Python; on a GPU by the clock.
+# Seconds for all cases of a check together: CPU time for Python, wall time for CUDA C.
 TIME_LIMIT, TIME_LIMIT_CUDA = 20.0, 60.0
-# Verdicts of a GPU of which the emulator may know more: the race behind wrong values, the thread, the line.
+# Verdicts of a GPU that the emulator may explain: the race behind wrong values, the thread, the line.
 EXPLAINED = ("wrong value", "not in place", "outside", "bounds", "crash")
 ATTEMPTS = "attempts.jsonl"
 MOST_TEXT, MOST_RECORD = 256 << 10, 4 << 20  # bytes of a kernel's text, and of the record
-WAIT = 8.0  # a check may take so many times longer on a busy machine
+WAIT = 8.0  # on a busy machine a check may take so many times longer
 WAYS = ("ring", "tree", "root")  # of all_reduce; the first that is kept is taken
+PROCESSES = {GroupOperation: MemberProcesses, NetworkOperation: NetworkProcess}  # others have a TextProcess
 
 
 def folder() -> Path:
-    """Where kept kernels lie: NNCOURSE_MY_KERNELS, else my_kernels/ beside the package, else ~/my_kernels.
+    """The folder of kept kernels: NNCOURSE_MY_KERNELS, else my_kernels/ beside the package, else ~/my_kernels.
 
-    Beside the package only if it can be written there, and never in an environment's site-packages.
+    Beside the package only if that can be written to, and never in an environment's site-packages.
     """
     if named := os.environ.get("NNCOURSE_MY_KERNELS"):
         return Path(named)
@@ -65,11 +68,13 @@ def check(
     seconds: float = TIME_LIMIT,
     definitions: str = "",
 ) -> Verdict:
-    """Check a kernel given as text. The arguments are those of build(), but for the operation's name in place of the
-    operation, so that a worker process can be asked. That process runs no Python text itself: judge/answer.py does.
+    """Check a kernel given as text. A worker process may call this: judge/answer.py runs Python texts elsewhere.
 
-    With a `seed` the same text always gets the same verdict. `sandbox` is a command that the processes are started by.
-    `seconds` are those of computing that Python may take, `definitions` those of an examination: exam_operations.py.
+    operation_name, name, text, launch: as in build(), but with the operation's name.
+    seed: the same seed gives the same text the same verdict.
+    sandbox: a command that starts the processes.
+    seconds: the CPU time that Python may take.
+    definitions: of an examination's operations; see exam_operations.py.
     """
     operation = exam_operations.find(operation_name, definitions)
     try:
@@ -78,17 +83,14 @@ def check(
         if not launch:
             _refuse_name(operation, name)
             refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, operation.python_devices)
-            if isinstance(operation, GroupOperation):
-                return group_answer.check_text(operation, name, text, seconds, seed, sandbox)
-            process_of = network_answer.NetworkProcess if isinstance(operation, NetworkOperation) else None
-            return answer.check_text(operation, name, text, seconds, seed, sandbox, process_of)
+            return answer.check_text(operation, name, text, seconds, seed, sandbox, PROCESSES.get(type(operation)))
         return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
         return Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})
 
 
 def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sandbox: tuple[str, ...]) -> Verdict:
-    """CUDA C runs on a GPU if there is one, and then on the emulator, which finds what a GPU may hide."""
+    """Check CUDA C on a GPU if there is one, and then on the emulator, which finds what a GPU may hide."""
     if found := forbidden(kernel.source):
         return Verdict(operation.name, kernel.name, "forbidden", {"said": f"{kernel.source.file}: {found}"})
     reason = emulate.why_not()
@@ -108,10 +110,10 @@ def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sand
 
 
 def judged(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Verdict:
-    """The verdict of check(), made in the worker process. A worker that ends on the way is a verdict too."""
+    """The verdict of check(), called in the worker process. A crash or time-out of the worker is a verdict too."""
     limit = TIME_LIMIT_CUDA if launch else WAIT * TIME_LIMIT
     if launch and not devices.gpu_available():
-        limit *= WAIT  # on the emulator the limit of each launch counts what it computes
+        limit *= WAIT  # the emulator limits the CPU time of each launch itself
     try:
         verdict = worker.call(check, operation.name, name, text, launch, None, (), TIME_LIMIT, seconds=limit)
     except worker.WorkerError as error:
@@ -123,7 +125,7 @@ def judged(operation: Operation, name: str, text: str | None, launch: dict | Non
 
 
 def _explained(operation: Operation, name: str, text: str | None, launch: dict, ended: Verdict) -> Verdict:
-    """What the emulator says of a kernel that ended or held up a GPU's process, if it knows: barriers, for instance."""
+    """The emulator's verdict on a kernel that crashed or hung on the GPU, if it finds a fault; else `ended`."""
     if not devices.gpu_available() or emulate.why_not():
         return ended
     try:
@@ -139,18 +141,22 @@ def _check_emulated(operation_name: str, name: str, text: str, launch: dict) -> 
 
 
 def keep(operation: Operation, name: str, text: str, launch: dict | None = None, seconds: float | None = None) -> None:
-    """Keep the text of a kernel that check() found right, and the seconds of a call."""
+    """Keep the text of a kernel that check() found to be right, and the seconds of a call."""
     record = progress()  # first: if it is damaged, nothing is written
     stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     on_gpu = (launch or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available()
-    entry = {"hash": _hash(text), "date": stamp, "machine": devices.describe("gpu" if on_gpu else "cpu")}
+    entry = {
+        "hash": hashlib.sha256(text.encode()).hexdigest(),
+        "date": stamp,
+        "machine": devices.describe("gpu" if on_gpu else "cpu"),
+    }
     record[f"{operation.name}.{name}"] = entry | {"seconds": seconds} | ({"launch": launch} if launch else {})
     _write(file_name(operation, name, launch), text)
     _write("progress.json", json.dumps(record, indent=1) + "\n")
 
 
 def note_attempt(operation: Operation, name: str, verdict: Verdict) -> None:
-    """Add a line to attempts.jsonl: which exercise, when, and the kind of the verdict. It may be missing or full."""
+    """Add a line to attempts.jsonl with the exercise, the date and the kind of the verdict, if it can be written."""
     stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     line = json.dumps({"key": f"{operation.name}.{name}", "date": stamp, "kind": verdict.kind})
     with contextlib.suppress(OSError):
@@ -191,7 +197,7 @@ def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Ke
     waiting: dict[str, str] = {}
     refused: dict[str, str] = {}
     record = sorted(progress().items(), key=lambda kept: kept[1].get("seconds") or np.inf)
-    for key, entry in record:  # all are judged before the first one runs in this process
+    for key, entry in record:  # all are judged before any of them runs in this process
         operation_name, _, name = key.partition(".")
         if operation_name in operations and _device(name, entry) == device:
             verdict_of(operations[operation_name], name, entry)
@@ -212,7 +218,7 @@ def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Ke
 
 
 def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
-    """A kept kernel, if it is judged right now; otherwise, or if its file is missing, the verdict."""
+    """A kept kernel if its present text is right; otherwise, or if its file is missing, the verdict."""
     launch = entry.get("launch")
     try:
         verdict = verdict_of(operation, name, entry)
@@ -222,7 +228,7 @@ def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
 
 
 def verdict_of(operation: Operation, name: str, entry: dict) -> Verdict:
-    """The verdict on a kept text, which is judged once in each process: the record beside it is only a claim."""
+    """The verdict on a kept text, judged once in each process, because the record beside it is only a claim."""
     launch = entry.get("launch")
     try:
         return _verdict_now(operation.name, name, text_of(operation, name, launch), json.dumps(launch))
@@ -301,15 +307,11 @@ def file_name(operation: Operation, name: str, launch: dict | None) -> str:
     return f"{operation.name}.{name}.{'cu' if launch else 'py'}"
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _write(file: str, text: str) -> None:
     """Write a file in folder() atomically."""
     path = folder() / file
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # others are not to copy from it
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # so that others cannot copy from it
     except OSError as error:
         raise CourseError(f"{path}: cannot be written: {reason_of(error)}") from error
     write_atomically(path, lambda new: new.write_text(text, "utf-8"))

@@ -1,8 +1,8 @@
-"""The operations that only exercises of notebook 03b have: small steps towards `dense_forward` in tiles, an idea each.
+"""Operations of the exercises of notebook 03b: steps towards `dense_forward` in tiles, one idea each.
 
     add_bias      two axes of threads, and a guard for each
-    turn_round    shared memory: a thread reads what another one has loaded, behind a barrier
-    one_sample    shared memory that is filled again and again: two barriers in each step
+    turn_round    shared memory: after a barrier a thread reads what another one has loaded
+    one_sample    shared memory that is refilled: two barriers in each step
 
 No network calls them, and no backend has kernels for them.
 """
@@ -13,8 +13,7 @@ from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial
 
 SOURCE = cuda_beside(__file__)
-PIECE = 64  # as in nb03b.cu
-STEP = 64  # as in nb03b.cu
+PIECE = STEP = 64  # as in nb03b.cu
 
 add_bias = Operation(
     "add_bias",
@@ -34,7 +33,7 @@ add_bias.cuda_kernel("naive", SOURCE, block=(32, 8))
 
 
 def _by_places(x):
-    """Each place gets the number that is as far from the end of its piece as the place is from the start."""
+    """Each place gets the number as far from the end of its piece as the place is from the start."""
     place = np.arange(len(x))
     first = place - place % PIECE
     last = np.minimum(first + PIECE, len(x)) - 1

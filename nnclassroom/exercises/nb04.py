@@ -1,6 +1,6 @@
-"""The operation that only an exercise of notebook 04 has: no network calls it, and no backend has kernels for it.
+"""The operation of an exercise of notebook 04: no network calls it, and no backend has kernels for it.
 
-descent_step    one step downhill for a layer whose activation and cost belong together, so that its delta is A − Y
+descent_step    one step downhill for a layer whose activation and cost match, so that its delta is A − Y
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ descent_step = Operation(
         error_scale=lambda W, A, Y, X, rate: (
             abs(W) + abs(rate) * np.einsum("ij,ik->jk", abs(A) + abs(Y), abs(X)) / len(X)
         ),
-        tolerance=64.0,  # who takes one sample after the other rounds W a thousand times
+        tolerance=64.0,  # adding one sample after the other rounds W a thousand times
         edge_cases=("zeros", "large"),
         advice=lambda place, *arguments: (
             f"the slope in W[{place[0]}, {place[1]}] is the mean of (a_{place[0]} − y_{place[0]}) x_{place[1]}"

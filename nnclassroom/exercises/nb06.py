@@ -1,10 +1,10 @@
-"""The operations that only exercises of notebook 06 have: no backend has kernels of the package for them.
+"""Operations of the exercises of notebook 06: no backend has kernels of the package for them.
 
-algorithm_1    one step of training: forward, deltas, gradients, update, by the operations that it is handed
-best_rate      the learning rate that a first search says
-stop_early     the epoch at which training ends, and the one whose weights are kept
+algorithm_1    one step of training, forward, deltas, gradients and update, by the operations that it is given
+best_rate      the learning rate that a first search yields
+stop_early     the epoch at which training ends, and the epoch whose weights are kept
 
-A student's algorithm_1 that is kept is part of choose(…, mine=True): training steps of networks that it is for run it.
+A student's kept algorithm_1 is part of choose(…, mine=True): training steps of suitable networks run it.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def _after_one_step(network, layers, X, Y, rate):
     return dense_sgd_epoch.reference(network, layers, X, Y, len(X), rate)
 
 
-# Mistakes, by what is done; and what a verdict says where just their numbers come out.
+# Mistakes, and what a verdict says if the result has exactly their numbers.
 MISTAKES = {
     "early update": "W was changed before hidden_delta passed D down through it: (4b) wants the W of the forward pass",
     "slope above": "(4b) wants σ'(z) of the layer below, into which D goes",
@@ -47,7 +47,7 @@ MISTAKES = {
     "sample by sample": "it moves after each sample: the whole batch goes through at once, then each layer moves once",
 }
 
-# Mistakes with the slopes of the last layer, of those below, or of all: what stands for σ'(z), and the words.
+# Mistakes in the slopes of the last layer, of hidden layers or of all: what stands in place of σ'(z), and the words.
 SLOPES = {
     "no slope": (np.ones_like, "σ'(z) is forgotten"),
     "slope at a": (lambda z: _slope(_sigmoid(z)), "σ' is taken at the activations A"),
@@ -71,7 +71,7 @@ def _slope(z):
 
 
 def _mistaken(mistake, network, layers, X, Y, rate):
-    """One step in float64 with this mistake; None where it makes arrays that do not fit."""
+    """One step in float64 with this mistake; None if its arrays do not fit together."""
     if mistake == "sample by sample":
         return dense_sgd_epoch.reference(network, layers, X, Y, 1, rate)
     new = network.copy()
@@ -110,7 +110,7 @@ def _mistaken(mistake, network, layers, X, Y, rate):
 
 
 def _slopes(mistake, at_the_end):
-    """What stands for σ'(z) in the last layer, or else in hidden layers."""
+    """The function in place of σ' in the last layer or in hidden layers."""
     for kind, (function, _) in SLOPES.items():
         if mistake in (kind, kind + (" at the end" if at_the_end else " below")):
             return function
@@ -118,7 +118,7 @@ def _slopes(mistake, at_the_end):
 
 
 def _what_went_wrong(place, network, layers, X, Y, rate, got):
-    """The mistake whose numbers came out, or else the first layer from the end that is wrong."""
+    """The mistake with exactly these numbers; else the first wrong layer, from the end."""
     arguments = [np.asarray(array, np.float64) for array in (network, X, Y)]
     wanted = _after_one_step(arguments[0], layers, *arguments[1:], rate)
     for mistake, words in MISTAKES.items():
@@ -205,19 +205,19 @@ def _half_of_the_largest(rates, costs):
 
 
 def _rates(rng, shape, sizes):
-    """Steps of a factor of ten, rising; now and then in another order."""
+    """Rising steps by a factor of ten; sometimes in another order."""
     rates = 10.0 ** (np.arange(shape[0]) - rng.integers(0, max(1, shape[0])))
     return (rng.permutation(rates) if sizes["turn"] % 3 else rates).astype(np.float32)
 
 
-# Two that fall also among few rates, so that the last of them is not always the largest.
+# "falls" twice at the front, so that even of few rates the last one is not always the largest that falls.
 KINDS = ["falls", "flat", "falls", "rises", "inf", "nan", "falls at first", "saturates"]
 
 
 def _first_costs(rng, shape, sizes):
-    """A cost before training in the first column, then one after each epoch: falling, flat, rising, ∞ or NaN.
+    """The cost before training in the first column, then the cost after each epoch: falling, flat, rising, ∞ or NaN.
 
-    "wavers" ends below its beginning but rises in the last epoch, "comes back" ends above it but falls in the last one.
+    "wavers" ends below its start but rises in the last epoch; "comes back" ends above its start but falls in it.
     """
     n, columns = shape
     costs = np.full(shape, rng.uniform(0.1, 0.7))
@@ -285,7 +285,7 @@ def half_of_the_largest(rates, costs):
 
 
 def _by_running_minimum(costs, patience):
-    """The lowest cost so far at each epoch, where it came first, and how long ago that was."""
+    """From the lowest cost so far at each epoch, the epoch in which it came first, and the epochs since then."""
     finite = np.where(np.isfinite(costs), costs, np.inf)
     lowest = np.minimum.accumulate(finite)
     best = np.array([np.flatnonzero(finite == low)[0] + 1 if np.isfinite(low) else 0 for low in lowest])
@@ -295,7 +295,7 @@ def _by_running_minimum(costs, patience):
 
 
 def _held_out_costs(rng, shape, sizes):
-    """Costs with few different values, so that there are ties; some are large, and some have NaN and ∞ among them."""
+    """Costs with few different values, so that there are ties; some are large, some contain NaN and ∞."""
     (n,), turn = shape, sizes["turn"]
     if turn % 6 == 3:
         costs = np.linspace(1, 0.2, n)  # always falls: it never stops

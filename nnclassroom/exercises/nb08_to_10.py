@@ -1,9 +1,9 @@
-"""The operations that only exercises have: no network calls them, and no backend has kernels for them.
+"""Operations of the exercises of notebooks 08 and 10: no network calls them, and no backend has kernels for them.
 
-    train_on_gpu     what travels to the GPU and back, and when                          notebook 08
-    seconds_a_call   the time of a kernel that works while the CPU goes on
-    least_seconds    the roofline: what launch, arithmetic and memory allow at best
-    occupancy        how much of a multiprocessor a kernel fills
+    train_on_gpu     what is transferred to the GPU and back, and when                    notebook 08
+    seconds_a_call   the time of a kernel that runs while the CPU continues
+    least_seconds    the roofline: the least time that launch, arithmetic and memory allow
+    occupancy        the share of a multiprocessor's warps that a kernel fills
     blur             a tile in shared memory, and the halo around it, in one dimension    notebook 10
 
 The first two take a GPU as an argument. check() passes a simulated one, which notices mistakes and has an exact clock.
@@ -40,7 +40,7 @@ class OnGpu:
 
 
 class PretendMemory:
-    """A simulated GPU with its own memory. It trains, and refuses transfers that would slow down a real one."""
+    """A simulated GPU with its own memory. It trains, and refuses transfers that would slow a real one down."""
 
     def __init__(self, architecture: DenseArchitecture):
         self.architecture, self.epochs, self.sent, self.fetched = architecture, 0, 0, 0
@@ -89,7 +89,7 @@ def _named(value) -> str:
 
 
 def _how_it_trained(place, gpu, parameters, X, Y, epochs, batch, rate) -> str:
-    """What train_epoch() was told, where that is another than it should be."""
+    """The wrong number of epochs, or the wrong arguments of train_epoch(), in words."""
     if gpu.epochs != epochs:
         return f"epochs that it was trained for: {gpu.epochs}, wanted {epochs}"
     other = [told for told in gpu.told if told != (batch, rate)]
@@ -139,9 +139,9 @@ def train_there(gpu, parameters, X, Y, epochs, batch, rate):
 class PretendGpu:
     """A simulated GPU with a queue of kernels. Its clock advances only during calls, so its times are exact.
 
-    launch() hands a kernel over and comes back at once. Kernels run one after the other; synchronise() waits for the
-    last. The first launch compiles. `launches` and `runs` are the (start, end) of what the CPU and the GPU did; `asked`
-    are the names of the calls, in order.
+    launch() queues a kernel and returns at once. Kernels run one after the other; synchronise() waits for the last. The
+    first launch compiles. `launches` and `runs` are the (start, end) of the CPU's launches and of the GPU's kernels,
+    `asked` the names of the calls, in order.
     """
 
     def __init__(self, launch: float, kernel: float, compiling: float = 0.3):
@@ -175,13 +175,13 @@ class PretendGpu:
 
 
 def _mean_time(gpu, calls):
-    """Launches and kernels overlap: the slower of the two determines the time, and one of the faster is added."""
+    """Launches and kernels overlap: the slower of the two takes the time, plus one of the faster."""
     slow, fast = max(gpu.launch_seconds, gpu.kernel_seconds), min(gpu.launch_seconds, gpu.kernel_seconds)
     return np.float64((calls * slow + fast) / calls)
 
 
 def _what_was_timed(place, gpu, calls) -> str:
-    """What was timed, judged by the calls between the first and the last reading of the clock."""
+    """What is wrong with the timing, from the calls between the first and the last reading of the clock."""
     if gpu.asked.count("clock") < 2:
         return "read the clock twice: before the first launch that counts, and when the last kernel has ended"
     start, end = gpu.asked.index("clock"), len(gpu.asked) - 1 - gpu.asked[::-1].index("clock")
@@ -275,7 +275,7 @@ def least_array(flops, bytes, rate, bandwidth, launch):
 class Multiprocessor:
     """The capacity of one SM: warps, blocks, registers of 4 bytes, bytes of shared memory.
 
-    Of the shared memory each block takes 1,024 bytes more than it asks for: the system's own.
+    Each block takes 1,024 bytes of shared memory more than it asks for, for the system.
     """
 
     warps: int
@@ -290,7 +290,7 @@ A4000 = Multiprocessor(warps=48, blocks=16, registers=65536, shared_bytes=100 * 
 
 
 def _filled(registers, shared_bytes, threads, sm):
-    """Adds blocks one by one while there is room."""
+    """Add blocks one by one while there is room."""
     shares = []
     for r, s, t in zip(registers, shared_bytes, threads, strict=True):
         warps, blocks = ceil(t / 32), 0
@@ -302,7 +302,7 @@ def _filled(registers, shared_bytes, threads, sm):
 
 
 def _often_small(rng, shape, low, high):
-    """Integers; half of them in the lowest eighth, so that each of the four limits is met."""
+    """Integers, half of them in the lowest eighth, so that each of the four limits matters in some cases."""
     top = np.where(rng.random(shape) < 0.5, low + (high - low) // 8, high)
     return rng.integers(low, top, shape, dtype=np.int32)
 
@@ -333,7 +333,7 @@ occupancy = Operation(
 @occupancy.kernel("numpy", device="cpu")
 def filled(registers, shared_bytes, threads, sm):
     warps = -(-threads // 32)
-    of_a_warp = 32 * 8 * -(-registers // 8)  # registers: a warp gets them in multiples of 256
+    of_a_warp = 32 * 8 * -(-registers // 8)  # a warp gets registers in multiples of 256
     blocks = np.minimum(sm.warps // warps, sm.blocks)
     blocks = np.minimum(blocks, sm.registers // (warps * of_a_warp))
     blocks = np.minimum(blocks, sm.shared_bytes // (shared_bytes + sm.reserved_bytes))

@@ -1,6 +1,6 @@
-"""The operations that only exercises of notebook 09 have: no network calls them, and no backend has kernels for them.
+"""Operations of the exercises of notebook 09: no network calls them, and no backend has kernels for them.
 
-corrected_mean    a running mean that starts at 0, and is right from its first number on
+corrected_mean    a running mean that starts at 0 and is right from its first number on
 warm_up_cosine    a schedule of the learning rate: up in equal steps, then down half a cosine wave
 """
 
@@ -13,7 +13,7 @@ from nncourse.kernels.trial import Trial
 
 
 def _weighted_mean(g, beta):
-    """With a matrix of all weights: a number counts β times as much as the one after it."""
+    """By the matrix of all weights: a number counts β times as much as the one after it."""
     ago = np.subtract.outer(np.arange(len(g)), np.arange(len(g)))
     weights = np.tril(float(beta) ** np.maximum(ago, 0))
     return weights @ g / weights.sum(axis=1)
@@ -85,7 +85,7 @@ warm_up_cosine = Operation(
             _of_a_run(*sizes)
             for sizes in (
                 *((6, 3, 8), (1, 1, 1), (3, 1, 2), (8, 1, 10), (8, 5, 5), (20, 4, 20), (50, 10, 200), (50, 1, 30)),
-                (60, 40, 44),  # most of the run warms up: there the cosine wave goes up and down
+                (60, 40, 44),  # a long warm-up, during which the formula of the cosine wave goes up and down
             )
         ),
     ),

@@ -1,4 +1,4 @@
-"""What many devices exchange, as operations that exercises have (notebook 12): no network calls them.
+"""Operations of the exercises of notebook 12, on what many devices exchange. No network calls them.
 
 shards             which rows are whose
 all_reduce         every rank gets the sum of all vectors: through a root, in a tree, in a ring
@@ -7,8 +7,8 @@ averaging_round    some steps on each rank's own parameters, then their mean
 server_update      what a parameter server does with gradients, in the order they arrive
 pipeline           when each device of a pipeline begins with each micro-batch
 
-The kernels of all_reduce, weighted_gradient and averaging_round are what every member of a group runs:
-see judge/group_operation.py. They run unchanged on a simulated group and over MPI.
+Every member of a group runs the kernels of all_reduce, weighted_gradient and averaging_round, unchanged on a simulated
+group and over MPI: see judge/group_operation.py.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 from nncourse.parallel.ring import in_a_ring
 
-MOST_PUSHES = 8  # that a verdict tells of
+MOST_PUSHES = 8  # that a verdict lists
 MEETINGS = ("send", "receive", "barrier", "all_reduce", "broadcast", "gather")
 
 # ---- shards
 
 
 def _bounds(rows: int, ranks: int) -> np.ndarray:
-    """Before rank r lie r whole shares, and one row more for each of the first rows % ranks ranks."""
+    """The rows before rank r: r whole shares, and one more for each of the first rows % ranks ranks among them."""
     before = np.arange(ranks + 1)
     return before * (rows // ranks) + np.minimum(before, rows % ranks)
 
@@ -73,7 +73,7 @@ def equal_shards(rows, ranks):
 
 
 def _chain_or_root(exchanged: Exchanged) -> str:
-    """A tree has ⌈log₂ K⌉ rounds up and as many down; twice as many pass, for a tree of other forks."""
+    """A tree has ⌈log₂ K⌉ rounds up and as many down; twice as many are allowed, for trees with other branches."""
     if exchanged.size < 3:
         return ""
     depth = ceil(log2(exchanged.size))
@@ -100,7 +100,7 @@ def _no_ring(exchanged: Exchanged) -> str:
 
 
 def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str:
-    """Whose numbers a wrong sum lacks, or counts twice; whether they belong to another place; and when it came."""
+    """Whose numbers a wrong sum lacks or counts twice, whether they belong to another place, and when they came."""
     rank, first = place
     got, parts = exchanged.got["V"][rank].astype(np.float64), V.astype(np.float64)
     words = []
@@ -115,7 +115,7 @@ def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str
 
 
 def _of_another_place(got: np.ndarray, parts: np.ndarray, rank: int, first: int) -> list[str]:
-    """Two numbers in a row that are a sum of some ranks' numbers, but of another place."""
+    """Whether two successive numbers are the sums of some ranks' numbers at another place, in words."""
     whose = np.array(list(product((0, 1), repeat=len(parts)))[1:])
     sums, allowed = whose @ parts, 1e-6 * np.abs(parts).sum(axis=0).max()
     for there in range(parts.shape[1] - 1) if first + 1 < len(got) else ():
@@ -132,7 +132,7 @@ def _numbers(rank: int, first: int, fits: np.ndarray) -> str:
 
 
 def _guesses(size: int) -> Iterator[np.ndarray]:
-    """How often each rank may have been counted: likely mistakes first."""
+    """How often each rank may have been counted, likely mistakes first."""
     once, ranks = np.ones(size), np.arange(size)
     yield once / size
     for left_out in range(1, size + 1):
@@ -146,7 +146,7 @@ def _guesses(size: int) -> Iterator[np.ndarray]:
 
 
 def _counted(counts: np.ndarray, rank: int) -> str:
-    """In words: which ranks are missing, and which are counted more than once."""
+    """Which ranks are missing, and which are counted more than once, in words."""
     if counts[0] == 1 / len(counts):
         return "the mean, not the sum"
     if not counts.any():
@@ -163,7 +163,7 @@ def _counted(counts: np.ndarray, rank: int) -> str:
 
 
 def _when_it_came(exchanged: Exchanged, rank: int, value: np.floating) -> list[str]:
-    """The last message with this very number."""
+    """The last message that held exactly this number, in words."""
     for message in reversed(exchanged.messages):
         if message.to == rank and message.taken and value in message.values:
             line = f", line {message.line}" if message.line else ""
@@ -208,7 +208,7 @@ def through_a_root(group, vector):
 @all_reduce.kernel("tree", device="cpu")
 def in_a_tree(group, vector):
     part, distance = np.empty_like(vector), 1
-    while distance < group.size and group.rank % (2 * distance) == 0:  # up: each round halves those who have a sum
+    while distance < group.size and group.rank % (2 * distance) == 0:  # up: each round halves the ranks with a sum
         if group.rank + distance < group.size:
             group.receive(part, group.rank + distance)
             vector += part
@@ -237,7 +237,7 @@ def _rows(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.n
 
 
 def _says(result: str, exchanged: Exchanged, mistakes: dict[str, np.ndarray]) -> str:
-    """The first of these mistakes whose values came out."""
+    """The words for the first of these mistakes whose values are the result; "" if there is none."""
     got = exchanged.got[result]
     for words, values in mistakes.items():
         if np.allclose(got, values, rtol=1e-4, atol=1e-6):
@@ -292,11 +292,7 @@ weighted_gradient = GroupOperation(
     methods=MEETINGS,
     flops=None,
     trial=Trial(
-        values={"rows": _rows},
-        edge_cases=("zeros",),
-        advice=_of_weights,
-        sizes_to_check=SIZES,
-        draw_sizes=_draw,
+        values={"rows": _rows}, edge_cases=("zeros",), advice=_of_weights, sizes_to_check=SIZES, draw_sizes=_draw
     ),
 )
 
@@ -341,7 +337,7 @@ def steps_then_mean(group, W, G, rate):
 
 
 def _stale(worker: np.ndarray) -> np.ndarray:
-    """How many updates lie between a worker's push before and this one: all but its own."""
+    """The updates by others between a worker's previous push and this one."""
     pushes = np.arange(len(worker))
     before = np.array([max(np.flatnonzero(worker[:push] == worker[push]), default=-1) for push in pushes])
     return pushes - before - 1
@@ -380,9 +376,9 @@ server_update = Operation(
 
 @server_update.kernel("loops", device="cpu")
 def in_order_of_arrival(W, G, worker, rate):
-    fetched = {}  # how many updates the parameters had that a worker has; at first none
+    fetched = {}  # the number of updates in each worker's parameters; at first 0
     staleness = np.empty(len(G), np.int32)
-    for version in range(len(G)):  # before this push, so many updates have been applied
+    for version in range(len(G)):  # the number of updates before this push
         staleness[version] = version - fetched.get(worker[version], 0)
         W -= rate / (1 + staleness[version]) * G[version]
         fetched[worker[version]] = version + 1
@@ -393,7 +389,7 @@ def in_order_of_arrival(W, G, worker, rate):
 
 
 def _begins(seconds: np.ndarray, batches: int) -> np.ndarray:
-    """The first micro-batch waits for nobody; each later one is behind by the slowest device so far."""
+    """The first micro-batch never waits; each later one follows after the time of the slowest device so far."""
     first = np.cumsum(seconds) - seconds
     return first[:, None] + np.outer(np.maximum.accumulate(seconds), np.arange(batches))
 

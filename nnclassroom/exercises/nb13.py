@@ -1,4 +1,4 @@
-"""The operations that only exercises of notebook 13 have: what is computed from times and powers that were measured.
+"""Operations of the exercises of notebook 13: results computed from measured times and powers.
 
 speedup_and_efficiency   from repeated runs on 1 and more devices
 amdahl_fit               the share of the work that is done in parallel, from speedups
@@ -14,7 +14,7 @@ from nncourse.kernels.trial import Trial
 
 
 def _device_counts(rng, shape, sizes):
-    """1, and then others in rising order: 1, 2, 4, 8, or any."""
+    """1, then others in rising order: 2, 4, 8, … or any."""
     n = shape[0]
     if sizes["turn"] % 2:
         return (2.0 ** np.arange(n)).astype(np.float32)
@@ -85,14 +85,14 @@ def _terms(devices, S):
 
 
 def _several_devices(rng, shape, sizes):
-    """At least one number above 1, in any order; now and then 1 too, or the same number again."""
+    """At least one number above 1, in any order; sometimes also 1, or repeated numbers."""
     K = rng.choice([1, 2, 2, 3, 4, 8, 16, 64], shape).astype(np.float32)
     K[rng.integers(len(K))] = rng.choice([2, 4, 8])
     return K
 
 
 def _speedups(rng, shape, sizes):
-    """Plausible ones, with noise; sometimes more than the number of devices, or below 1: p is then cut off."""
+    """Random speedups; some above the number of devices or below 1, for which p is clipped."""
     low, high = ((1.0, 8.0), (1.2, 3.0), (60.0, 300.0), (0.2, 0.9), (0.9, 2.0))[sizes["turn"] % 5]
     return rng.uniform(low, high, shape).astype(np.float32)
 
@@ -123,7 +123,7 @@ def least_squares_through_one(devices, S):
 
 
 def _by_work(p, devices):
-    """By what one device would have to do, and the time that K devices need for it."""
+    """From the work in units of one device's time, and the time that K devices need for it."""
     times = np.stack([np.full(len(devices), 1 - p), np.divide(p, devices)]).sum(axis=0)
     done = np.stack([np.full(len(devices), 1 - p), np.multiply(p, devices)]).sum(axis=0)
     return times**-1.0, done
@@ -136,7 +136,7 @@ scaling_laws = Operation(
     reference=_by_work,
     flops=None,
     trial=Trial(
-        # Where p is nearly 1, the rounding of 1 − p shows in the quotient.
+        # For p near 1 the quotient amplifies the rounding of 1 − p.
         error_scale=lambda p, devices: ((1 + p + p / devices) / (1 - p + p / devices) ** 2, 1 + p + p * devices),
         values={
             "p": lambda rng, shape, sizes: (0.9, 0.5, 1.0, 0.0, 0.99, float(rng.uniform()))[sizes["turn"] % 6],
@@ -160,7 +160,7 @@ def amdahl_and_gustafson(p, devices):
 
 
 def _ending_together(f, gpus):
-    """Two equations: all rows are shared out, and the CPU, f times as slow, ends when the GPUs do."""
+    """From two equations: the shares add up to 1, and the CPU, f times as slow, ends when the GPUs do."""
     shares = np.array([np.linalg.solve([[1, gpus], [each, -1]], [1, 0]) for each in f]).reshape(-1, 2)
     return shares[:, 0], shares[:, 1], gpus * shares[:, 1]
 
@@ -195,7 +195,7 @@ def shares_by_speed(f, gpus):
 
 
 def _weighted_readings(t, P, idle):
-    """Each reading counts for half the time since the one before it and half the time to the one after it."""
+    """Each reading counts for half the interval before it and half the interval after it."""
     around = np.concatenate([t[:1], t, t[-1:]])
     E = P @ ((around[2:] - around[:-2]) / 2)
     T = np.diff(t).sum()
@@ -208,7 +208,7 @@ def _joules_in_all(t, P, idle):
 
 
 def _reading_times(rng, shape, sizes):
-    """A clock that runs already, and readings at unequal distances."""
+    """Readings at unequal distances, on a clock that does not begin at 0."""
     return (rng.uniform(0, 5) + np.cumsum(rng.uniform(0.1, 0.9, shape))).astype(np.float32)
 
 

@@ -1,6 +1,6 @@
-"""The operation that only an exercise of notebook 14 has: no network calls it, and no backend has kernels for it.
+"""The operation of an exercise of notebook 14: no network calls it, and no backend has kernels for it.
 
-residual_backward    a block with a shortcut, on the way back
+residual_backward    the way back through a block with a shortcut
 """
 
 import numpy as np

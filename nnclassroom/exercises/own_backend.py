@@ -27,8 +27,8 @@ def choose(name: str, mine: bool = False, emulate: bool = False, **overrides: st
 
 
 def kept(operations: Mapping[str, Operation], device: str) -> tuple[Mapping[str, Kernel], Mapping[str, str]]:
-    """Your fastest kept kernel for each operation, your algorithm_1 among them, and why others are not in use."""
+    """Your fastest kept kernel for each operation, algorithm_1 included, and why others are not used."""
     kernels, refused = kept_kernels.fastest(operations, device)
-    # It calls the kernels of the backend, on whatever device these are.
+    # algorithm_1 calls the kernels of the backend, on any device.
     steps, others = kept_kernels.fastest({WHOLE_STEP: find(WHOLE_STEP)}, "cpu")
     return kernels | {name: replace(kernel, device=device) for name, kernel in steps.items()}, refused | others

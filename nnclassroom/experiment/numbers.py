@@ -1,4 +1,4 @@
-"""What the runs of an experiment give: speedup, efficiency, Amdahl's p, energy and EDP; and what the thesis's gave."""
+"""Results of an experiment: speedup, efficiency, Amdahl's p, energy and EDP; and the thesis's own results."""
 
 import statistics
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ THESIS = (
 
 @dataclass(frozen=True)
 class Consumed:
-    """The energy of one run in joules, and energy times time, of the devices that it used, and of all.
+    """The energy of one run in joules and its EDP, energy times time: of the devices that it used, and of all.
 
-    `above_idle` is without what the used ones take while they do nothing.
+    `above_idle` leaves out the energy that the used devices would take while idle.
     """
 
     used: float
@@ -40,10 +40,10 @@ class Consumed:
 
 @dataclass(frozen=True)
 class Row:
-    """All runs on the same devices with the same batch. Times are medians in seconds, of a whole run.
+    """All runs on the same devices with the same batch. Times are medians over whole runs, in seconds.
 
-    Where only some steps were trained, `partial` is their number, `total` and `loop` are what as many images as the
-    others had would take at that rate, and there is no accuracy.
+    If only some steps were trained, `partial` is their number, `total` and `loop` are estimates for all images at that
+    rate, and there is no accuracy.
     """
 
     label: str
@@ -64,9 +64,9 @@ class Row:
 
 
 def rows_of(results: Sequence[Result], epochs: int, images: int, tested: int) -> list[Row]:
-    """A row for each combination of devices and batch, in the order in which they come.
+    """A row for each combination of devices and batch, in order of appearance.
 
-    `images` an epoch and `tested` are those of a whole run, of so many `epochs`.
+    A whole run has so many `epochs`, `images` in an epoch, and images `tested`.
     """
     groups: dict[tuple[str, int, int], list[Result]] = {}
     for result in results:
@@ -112,9 +112,9 @@ def label_of(result: Result) -> str:
 
 
 def consumed_by(result: Result) -> Consumed | None:
-    """The energy of one run; None where a GPU that it used has no counter, or the CPU where that computes.
+    """The energy of one run; None if a device that computed, GPU or CPU, has no counter.
 
-    A processor package is always used: it launches what GPUs compute. GPUs are used in their order.
+    A processor package is always in use, since it launches the kernels. GPUs are used in their order.
     """
     energies = [Energy(**each) for each in result["energies"]]
     gpus = result["count"] if result["kind"] == "gpu" else 0
@@ -133,18 +133,18 @@ def _medians(found: Sequence[Consumed]) -> Consumed:
 
 
 def base_of(rows: Sequence[Row]) -> Row | None:
-    """What speedups are over: one GPU, else one process on the CPU; None where neither was run."""
+    """The row that speedups refer to: one GPU, else one process on the CPU; None if neither was run."""
     singles = [row for row in rows if row.count == 1]
     return next((row for row in singles if row.kind == "gpu"), singles[0] if singles else None)
 
 
 def speedups(rows: Sequence[Row], base: Row) -> list[tuple[float, float]]:
-    """Of each row over the base: of whole runs, and of the training loop alone."""
+    """The speedups of each row over the base: of whole runs, and of the training loop alone."""
     return [(base.total / row.total, base.loop / row.loop) for row in rows]
 
 
 def series(rows: Sequence[Row], base: Row) -> dict[str, list[Row]]:
-    """The rows of the base's kind by how large a device's batch is: one for each curve of speedups over devices."""
+    """The rows of the base's kind for each curve of speedups over devices: by the batch of a device, or of all."""
     same = [row for row in rows if row.kind == base.kind]
     whole = [row for row in same if row.batch == base.batch * row.count]
     shared = [row for row in same if row.batch == base.batch]
@@ -153,7 +153,7 @@ def series(rows: Sequence[Row], base: Row) -> dict[str, list[Row]]:
 
 
 def amdahl(rows: Sequence[Row], base: Row) -> float | None:
-    """The p from 0 to 1 that fits the speedups of these rows best; None where none has several devices."""
+    """The p from 0 to 1 that fits the speedups of these rows best; None if none has several devices."""
     several = [row for row in rows if row.count > 1]
     if not several:
         return None

@@ -1,4 +1,4 @@
-"""The page of the thesis's experiment: tables and figures of the runs, beside the thesis's own numbers."""
+"""The page of the thesis's experiment: tables and figures of the runs, and the thesis's own numbers."""
 
 import datetime
 from collections.abc import Sequence
@@ -7,19 +7,18 @@ from typing import Any
 
 from nnclassroom.experiment import numbers
 from nnclassroom.experiment.numbers import Result, Row
-from nnclassroom.experiment.plan import Plan
+from nnclassroom.experiment.plan import Plan, image_counts
 from nnclassroom.formats import duration
 from nnclassroom.pages import document, image, paragraphs, table
 from nnclassroom.recorded_words import in_words
 from nncourse.errors import write_atomically
 
-EACH = 8  # devices in a figure of the power, at most
+EDPS = ("edp_used", "edp_above_idle", "edp_all")  # fields of numbers.Consumed
+EACH = 8  # most devices in a figure of the power
 
 
 def write(path: Path, plan: Plan, results: Sequence[Result]) -> None:
     """Write the page for these runs of the plan."""
-    from nnclassroom.experiment.plan import image_counts
-
     trained, _, tested = image_counts(plan)
     rows = numbers.rows_of(results, plan.epochs, trained, tested)
     base = numbers.base_of(rows)
@@ -37,7 +36,7 @@ def write(path: Path, plan: Plan, results: Sequence[Result]) -> None:
 
 
 def seconds(value: float) -> str:
-    """A time on one line of a narrow column."""
+    """A time that is not broken in a narrow column."""
     return duration(value).replace(" ", "\u00a0")
 
 
@@ -65,26 +64,18 @@ def head(plan: Plan, results: Sequence[Result], trained: int, tested: int) -> st
 def times(rows: Sequence[Row], base: Row | None) -> str:
     """Training, validation and test, speedup and efficiency."""
     lines, notes = [], []
-    for row in rows:
+    over_base = numbers.speedups(rows, base) if base else []
+    for number, row in enumerate(rows):
         mark = "≈ " if row.partial else ""
         ratios = ["–"] * 4
         if base:
-            whole, loop = base.total / row.total, base.loop / row.loop
+            whole, loop = over_base[number]
             ratios = [f"{mark}{ratio:.3g}" for ratio in (whole, loop)]
             ratios += [f"{ratio / row.count:.3f}" if row.kind == base.kind else "–" for ratio in (whole, loop)]
         spread = f" ({seconds(row.spread[0])} to {seconds(row.spread[1])})" if row.runs > 1 else ""
-        lines.append(
-            [
-                row.label,
-                str(row.runs),
-                mark + seconds(row.loop),
-                seconds(row.validation) if row.validation else "–",
-                mark + seconds(row.test),
-                mark + seconds(row.total) + spread,
-                f"{row.images_a_second:,.4g}",
-                *ratios,
-            ]
-        )
+        validation = seconds(row.validation) if row.validation else "–"
+        measured = [mark + seconds(row.loop), validation, mark + seconds(row.test), mark + seconds(row.total) + spread]
+        lines.append([row.label, str(row.runs), *measured, f"{row.images_a_second:,.4g}", *ratios])
         if row.partial:
             notes.append(
                 f"{row.label}: only {row.partial} steps were trained. ≈ is what all epochs would take at that rate, "
@@ -104,9 +95,8 @@ def scaling(rows: Sequence[Row], base: Row) -> str:
     for label, some in found.items():
         p = numbers.amdahl(some, base)
         counts = [row.count for row in some]
-        lines[label] = (counts, [base.total / row.total for row in some])
-        of_the_loop = f"{label}, loop alone"
-        lines[of_the_loop] = (counts, [base.loop / row.loop for row in some])
+        whole, loop = zip(*numbers.speedups(some, base), strict=True)
+        lines |= {label: (counts, whole), f"{label}, loop alone": (counts, loop)}
         notes.append(
             f"{label}: Amdahl's p = {p:.4f} fits best. So at most {1 / (1 - p):.3g} times as fast with any number."
             if p is not None and p < 1
@@ -120,19 +110,13 @@ def scaling(rows: Sequence[Row], base: Row) -> str:
 
 
 def accuracies(rows: Sequence[Row], results: Sequence[Result]) -> str:
-    """Least, mean and most over the runs, and over the epochs."""
-    lines = [
-        [row.label, str(row.runs), *(f"{value:.1%}" for value in row.accuracy)]
-        for row in rows
-        if row.accuracy is not None
-    ]
-    if not lines:
+    """The least, mean and greatest accuracy over the runs, and the first runs' accuracy over the epochs."""
+    reached = [row for row in rows if row.accuracy is not None]
+    if not reached:
         return ""
-    curves = {
-        numbers.label_of(result): result["accuracies"]
-        for result in results
-        if result["run"] == 1 and result["accuracies"]
-    }
+    lines = [[row.label, str(row.runs), *(f"{value:.1%}" for value in row.accuracy)] for row in reached]
+    first = [result for result in results if result["run"] == 1 and result["accuracies"]]
+    curves = {numbers.label_of(result): result["accuracies"] for result in first}
     words = "; ".join(f"{label}: {values[-1]:.1%} at last" for label, values in curves.items())
     figure = image(_accuracy_figure(curves), f"Accuracy on the validation images, first runs. {words}", whole=True)
     broken = [result["name"] for result in results if not result["finite"]]
@@ -142,7 +126,7 @@ def accuracies(rows: Sequence[Row], results: Sequence[Result]) -> str:
 
 
 def energy(rows: Sequence[Row], base: Row | None, results: Sequence[Result]) -> str:
-    """Joules and EDP with and without idle power, and power over time; or that it is not measurable here."""
+    """Joules and EDP with and without idle power, and power over time; or why they cannot be measured here."""
     missing = dict.fromkeys(in_words(line) for result in results for line in result["not_measured"])
     notes = [f"{line[0].upper()}{line[1:]}." for line in missing]
     measured = [row for row in rows if row.consumed]
@@ -154,11 +138,7 @@ def energy(rows: Sequence[Row], base: Row | None, results: Sequence[Result]) -> 
         found = row.consumed
         ratios = ["–"] * 3
         if reference:
-            pairs = (
-                (found.edp_used, reference.edp_used),
-                (found.edp_above_idle, reference.edp_above_idle),
-                (found.edp_all, reference.edp_all),
-            )
+            pairs = [(getattr(found, name), getattr(reference, name)) for name in EDPS]
             ratios = [f"{ours / theirs:.3g}" if theirs > 0 else "–" for ours, theirs in pairs]
         joules = [f"{value:.4g}" for value in (found.used, found.above_idle, found.all)]
         lines.append([row.label, *joules, *ratios])
@@ -175,7 +155,7 @@ def energy(rows: Sequence[Row], base: Row | None, results: Sequence[Result]) -> 
 
 
 def memory(plan: Plan, results: Sequence[Result]) -> str:
-    """What the samples take on a device, sent all at once or batch by batch."""
+    """The memory that the samples take on a device if they are sent all at once, and batch by batch."""
     found = {numbers.label_of(result): result["memory"] for result in results}
     lines = [[label, *(f"{size[way] / 1e6:,.1f} MB" for way in ("all", "batch"))] for label, size in found.items()]
     used = "all at once" if plan.send == "all" else "batch by batch"
@@ -234,9 +214,8 @@ def _power_image(result: Result) -> str:
     """Watts over the seconds of one run."""
     figure, axes = _axes(height=2.6)
     seconds, said = result["power"]["seconds"], []
-    for number, (device, watts) in enumerate(
-        list(zip(result["energies"], result["power"]["watts"], strict=True))[:EACH]
-    ):
+    devices = list(zip(result["energies"], result["power"]["watts"], strict=True))[:EACH]
+    for number, (device, watts) in enumerate(devices):
         axes.plot(seconds, watts, label=device["name"], linewidth=0.9, linestyle=_style(number)["linestyle"])
         said.append(f"{device['name']}: {device['joules'] / device['seconds']:.4g} W in the mean")
     axes.set(xlabel="time, s", ylabel="power, W", title=numbers.label_of(result))

@@ -1,7 +1,7 @@
 """The experiment of the Cantabria thesis: one network trained on a CPU, on one GPU and on several.
 
-jobs() lists what is to be run; run_job() is one of them, in each of its processes; runs.py starts them one
-after the other and keeps a file of each, and numbers.py computes with these.
+jobs() lists the runs; run_job() does one of them, called in each of its processes. runs.py starts them one after the
+other and keeps a file of each, and numbers.py computes results from these files.
 """
 
 import datetime
@@ -35,7 +35,7 @@ VALIDATION, TEST = 0.02, 0.13  # of each class: of 9,000 images 180 and 1,170, w
 
 @dataclass(frozen=True)
 class Plan:
-    """What all runs have in common. The defaults are the thesis's, except `cpu_steps`."""
+    """Options common to all runs. The defaults are the thesis's, except `cpu_steps`."""
 
     network: str = "resnet34"
     runs: int = 3
@@ -46,24 +46,15 @@ class Plan:
     height: int = 148
     width: int = 197
     seed: int = 0
-    cpu_steps: int = 3  # the CPU trains only so many; 0: all, as the GPUs do
+    cpu_steps: int = 3  # the CPU trains only so many steps; 0: all, as the GPUs do
     send: str = "all"
     pause: float = 0.0  # seconds between two runs
 
     def __post_init__(self) -> None:
         refuse_unknown("a network", self.network, NETWORKS)
         refuse_unknown("a way to send samples", self.send, WAYS)
-        least = {
-            "runs": 1,
-            "epochs": 1,
-            "batch_size": 1,
-            "images": 3,
-            "height": 1,
-            "width": 1,
-            "seed": 0,
-            "cpu_steps": 0,
-        }
-        for name, number in least.items():
+        ones = dict.fromkeys(("runs", "epochs", "batch_size", "height", "width"), 1)
+        for name, number in (ones | {"images": 3, "seed": 0, "cpu_steps": 0}).items():
             if (got := getattr(self, name)) < number:
                 raise CourseError(f"wanted at least {number} for {name.replace('_', ' ')}; got {got}")
         if not 0 < self.learning_rate < math.inf:
@@ -74,7 +65,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Devices:
-    """So many devices of one kind, a process for each."""
+    """A number of devices of one kind, with a process for each."""
 
     kind: str  # "cpu" or "gpu"
     count: int
@@ -82,7 +73,7 @@ class Devices:
 
 @dataclass(frozen=True)
 class Job:
-    """One run: its devices, the batch of all of them together, and its number among the runs of the same kind."""
+    """One run: its devices, the batch of all devices together, and its number among the runs of the same kind."""
 
     devices: Devices
     batch: int
@@ -112,7 +103,7 @@ def parsed_devices(text: str) -> list[Devices]:
 
 
 def jobs(plan: Plan, wanted: Sequence[Devices]) -> list[Job]:
-    """All runs, the first of each kind before the second: what slows the machine down slows all of them.
+    """All runs, the first of each kind before the second, so that a slow phase of the machine affects all kinds.
 
     plan: what all runs have in common.
     wanted: the choices of devices. On several devices each gets a batch of its own, as large as that of one device;
@@ -132,7 +123,7 @@ def jobs(plan: Plan, wanted: Sequence[Devices]) -> list[Job]:
 
 
 def is_partial(plan: Plan, wanted: Devices) -> bool:
-    """Whether only some steps are trained, for the time a step takes, and once."""
+    """Whether only some steps are trained, in one run, to measure the time of a step."""
     return wanted.kind == "cpu" and plan.cpu_steps > 0
 
 
@@ -149,7 +140,7 @@ class Parts:
 
 
 def image_counts(plan: Plan) -> tuple[int, int, int]:
-    """How many images are to train, to validate and to test with: the same share of each class."""
+    """The numbers of images to train, validate and test with: the same share of each class."""
     classes = len(datasets_silhouettes.CLASSES)
     tests, held = max(1, round(TEST * plan.images)), max(1, round(VALIDATION * plan.images))
     return (plan.images - tests - held) * classes, held * classes, tests * classes
@@ -166,16 +157,12 @@ def make_parts(plan: Plan) -> Parts:
 
 def save_parts(parts: Parts, path: Path) -> None:
     with open(path, "wb") as file:
-        np.savez(file, **{f"{name}_{k}": array for name, pair in _pairs(parts) for k, array in enumerate(pair)})
+        np.savez(file, **{f"{name}_{k}": array for name, pair in vars(parts).items() for k, array in enumerate(pair)})
 
 
 def load_parts(path: Path) -> Parts:
     with np.load(path, allow_pickle=False) as file:
         return Parts(*((file[f"{name}_0"], file[f"{name}_1"]) for name in ("train", "validation", "test")))
-
-
-def _pairs(parts: Parts) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    return [("train", parts.train), ("validation", parts.validation), ("test", parts.test)]
 
 
 def make_experiment_network(plan: Plan, seed: int) -> Network:
@@ -214,10 +201,10 @@ def run_job(
     progress: bool = False,
     on_rows: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Train, validate after each epoch, and test; every member of the group calls it and gets the same times.
+    """Train, validate after each epoch, and test. Every member of the group calls it.
 
-    The clock covers that, and neither data, start nor compiling. The energy is that of all `meters`, which one member
-    alone should have; the others hand over none. `on_rows` is told how many rows are computed with next.
+    Times and energy cover this, but not data, start and compilation. Energy is that of all `meters`, which only one
+    member should have; the others pass none. `on_rows` is called with the number of rows that are computed next.
     """
     from tqdm import tqdm
 
@@ -285,7 +272,7 @@ def run_job(
 
 @dataclass(frozen=True)
 class _Training:
-    """What an epoch needs."""
+    """What an epoch of training needs."""
 
     plan: Plan
     job: Job
@@ -298,7 +285,7 @@ class _Training:
     on_rows: Callable[[int], None] | None
 
     def epoch(self, number: int, most_steps: int = 0) -> tuple[int, int]:
-        """All batches in an order of this epoch's, or some of them; how many, and how many images."""
+        """Train all batches, or some, in this epoch's order. Returns the numbers of steps and of images."""
         order = np.random.default_rng([self.plan.seed, self.job.number, number]).permutation(len(self.Y))
         order = order[: most_steps * self.job.batch] if most_steps else order
         self._steps(order, self.plan.learning_rate, StepPosition(self.plan.seed, number))
@@ -306,9 +293,9 @@ class _Training:
         return -(-len(order) // self.job.batch), len(order)
 
     def try_out(self) -> None:
-        """A step on a copy of the network, so that nothing is compiled later, and the library has chosen its plans.
+        """Take a step on a copy of the network, so that all is compiled and the library has chosen its plans.
 
-        The last batch of an epoch may be smaller, and has plans of its own.
+        The last batch of an epoch may be smaller, and then needs plans of its own.
         """
         rest = len(self.Y) % self.job.batch
         copy = replace(self, network=self.network.on(self.backend), optimizer=SGD())
@@ -316,7 +303,7 @@ class _Training:
             copy._steps(np.arange(min(rows, len(self.Y))), 1e-9, StepPosition())
 
     def _steps(self, order: np.ndarray, rate: float, position: StepPosition) -> None:
-        # samples that the host keeps are looked for by the host
+        # samples that stay on the host are indexed there
         there = order if isinstance(self.X, HostSamples) else self.backend.to_device(order)
         batch, more = self.job.batch, {"on_rows": self.on_rows}
         data_parallel_epoch(
@@ -325,7 +312,7 @@ class _Training:
 
 
 class _Shown:
-    """Images with known classes on the device: the share that a network gets right."""
+    """Images with known classes, to measure the share that a network classifies correctly."""
 
     def __init__(
         self, pair: tuple[np.ndarray, np.ndarray], plan: Plan, backend: Calls, group: Group, most: int, on_rows: Any

@@ -1,7 +1,7 @@
-"""The runs of an experiment one after the other, each in processes of its own, with a file for each.
+"""The runs of an experiment, one after the other, each in processes of its own and with a file of its own.
 
-The folder holds plan.json, the images while runs are missing, and runs/NAME.json. A run whose file is there is not
-repeated: so what was cut off goes on where it stopped, and more runs or devices can be added.
+The folder holds plan.json, the images while runs are missing, and runs/NAME.json. A run whose file exists is not
+repeated, so an interrupted experiment continues where it stopped, and runs or devices can be added.
 """
 
 import json
@@ -23,14 +23,14 @@ from nncourse.parallel.launch import member, start
 from nncourse.parallel.launch.guard import INTERRUPTED, die_with_parent
 from nncourse.parallel.launch.heartbeat import Heartbeat
 
-ADDED = ("runs", "pause")  # what may differ when an experiment goes on
-Begin = Callable[[Path, Job], int]  # starts run_one() for a job in its processes, and waits; the exit status
+ADDED = ("runs", "pause")  # what may differ when an experiment is continued
+Begin = Callable[[Path, Job], int]  # runs run_one() for a job in its processes; returns the exit status
 
 
 def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, say: Callable[[str], None]) -> int:
-    """Run what is missing in the folder; the exit status: 0, or INTERRUPTED, of which the run has told already.
+    """Do the runs that are missing in the folder. Returns 0, or INTERRUPTED, which the run itself has reported.
 
-    CourseError, before anything starts, where it cannot be done here.
+    Raises CourseError before anything starts if this machine cannot do it.
     """
     refuse_missing(wanted)
     settle(plan, folder)
@@ -63,7 +63,7 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, s
 def run_one(
     folder: Path, name: str, group: Group, progress: bool = True, on_rows: Callable[[int], None] | None = None
 ) -> None:
-    """One run, in each of its processes; the first one measures energy and writes the file."""
+    """One run, called in each of its processes; the first one measures energy and writes the file."""
     plan = read_plan(folder)
     job = job_called(plan, name)
     if group.size != job.devices.count:
@@ -78,7 +78,7 @@ def run_one(
 
 
 def begin(network: str, folder: Path, job: Job, patience: float) -> int:
-    """A run in processes of its own: one, or several that MPI joins; the exit status."""
+    """Do a run in processes of its own, one or several that MPI joins. Returns the exit status."""
     program = [*PROGRAM, "experiment", network, "--out", str(folder), "--only", job.name, "--patience", str(patience)]
     if job.devices.count == 1:
         return _in_a_process(program)
@@ -86,7 +86,7 @@ def begin(network: str, folder: Path, job: Job, patience: float) -> int:
 
 
 def _in_a_process(program: Sequence[str]) -> int:
-    """The program; the exit status. Ctrl-C is handed on to that process, which tells of it."""
+    """Run the program. Returns its exit status. Ctrl-C is passed on to the process, which reports it."""
     process = subprocess.Popen(program, process_group=0)
     came = []
 
@@ -109,7 +109,7 @@ def _alone(heart: Heartbeat | None) -> int:
 def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
     """run_one() with the processes that were started together with this one."""
     if heart is None:
-        die_with_parent(signal.SIGKILL)  # the process that goes through all runs
+        die_with_parent(signal.SIGKILL)  # the parent goes through all runs
     kind = job_called(read_plan(folder), name).devices.kind
     run_one(folder, name, member.join(kind, heart), on_rows=heart.works if heart else None)
     if heart:
@@ -118,7 +118,7 @@ def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
 
 
 def results_in(folder: Path, plan: Plan, wanted: Sequence[Devices]) -> list[dict[str, Any]]:
-    """What the runs that are there have given, in the order of the jobs."""
+    """The results of the runs that are done, in the order of the jobs."""
     files = [file_of(folder, job) for job in jobs(plan, wanted)]
     return [json.loads(file.read_text("utf-8")) for file in files if file.exists()]
 
@@ -128,7 +128,7 @@ def file_of(folder: Path, job: Job) -> Path:
 
 
 def job_called(plan: Plan, name: str) -> Job:
-    """The job of that name: cpu1-batch128-run1."""
+    """The job of a name such as cpu1-batch128-run1."""
     try:
         about, batch, run = name.split("-")
         kind, count = about[:3], int(about[3:])
@@ -149,7 +149,7 @@ def read_plan(folder: Path) -> Plan:
 
 
 def settle(plan: Plan, folder: Path) -> None:
-    """Make the folder, or go on in it. CourseError if it is an experiment with other options."""
+    """Make the folder, or continue in it. CourseError if it holds an experiment with other options."""
     if (folder / "plan.json").exists():
         there = read_plan(folder)
         for field in fields(Plan):
@@ -168,7 +168,7 @@ def settle(plan: Plan, folder: Path) -> None:
 
 
 def refuse_missing(wanted: Sequence[Devices]) -> None:
-    """CourseError if there are fewer GPUs than were asked for, or no MPI for several processes."""
+    """CourseError if there are fewer GPUs than wanted, or no MPI for several processes."""
     if any(each.count > 1 for each in wanted):
         start.refuse_number(max(each.count for each in wanted))
         start.refuse_without_mpi()
@@ -185,7 +185,7 @@ def refuse_missing(wanted: Sequence[Devices]) -> None:
 
 
 def said_of(result: dict[str, Any]) -> str:
-    """One line on a run."""
+    """A line that sums up a run."""
     seconds = {name: sum(values) for name, values in result["seconds"].items()}
     steps = f"{result['steps_an_epoch']} steps only" if result["partial"] else f"{result['epochs']} epochs"
     said = [f"{steps} in {seconds['train']:.3g} s, test {seconds['test']:.3g} s"]

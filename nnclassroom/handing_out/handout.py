@@ -1,9 +1,8 @@
-"""`nncourse handout`: one .zip for students, in one language, with notebooks that show no outputs.
+"""`nncourse handout`: one .zip for students, in one language, with notebooks without outputs.
 
-One in another language than English holds the package in both: NNCOURSE_LANG chooses.
-
-MANIFEST.json in it holds the course's version, a hash of each file and of each cell of a notebook as handed out. By it
-`nncourse update` knows later what a student has changed.
+A hand-out in another language than English has the package in both: NNCOURSE_LANG chooses. Its MANIFEST.json holds the
+course's version and a hash of each file and of each cell of a notebook, from which `nncourse update` later knows what a
+student has changed.
 """
 
 import hashlib
@@ -21,38 +20,28 @@ from nncourse.errors import CourseError, refuse_unknown
 
 MANIFEST = "MANIFEST.json"
 TOP, EXAM_TOP = "course", "exam"  # the one folder in the .zip
-# What runs the course, besides the package and the notebooks; tests and instructors' pages stay out.
-PATTERNS = (
-    "README.md",
-    "LICENSE",
-    "CHANGELOG.md",
-    "Makefile",
-    "pyproject.toml",
-    "environment.yml",
-    "requirements/*.txt",
-)
-PATTERNS += ("tools/setup.py", "tools/lab.py", "docs/*.png", "datasets/*.*", "slurm/*.*")
+# What the course needs besides the packages and the notebooks; tests and instructors' pages are left out.
+PATTERNS = ("README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml", "environment.yml")
+PATTERNS += ("requirements/*.txt", "tools/setup.py", "tools/lab.py", "docs/*.png", "datasets/*.*", "slurm/*.*")
 PATTERNS += ("benchmarks/results/*.json",)
 
 
 def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False, exam: Path | None = None) -> str:
-    """Write the .zip; what is in it, in one line. CourseError if this is no clone of the course."""
+    """Write the .zip. Returns a line that says what is in it. CourseError if this is no clone of the course."""
     if out.suffix.lower() != ".zip":
         raise CourseError(f"{out}: wanted a name that ends with .zip")
     if exam:
         given = exams.read(exam)
-        write_zip(out, packed(exam_files(given), EXAM_TOP, {"kind": "exam", "language": language}))
+        parts = {"exam.ipynb": to_bytes(_exam_notebook(given)), exams.QUESTIONS: exams.questions(given).encode()}
+        write_zip(out, packed(parts, EXAM_TOP, {"kind": "exam", "language": language}))
         return f"{out}: {given.title}, {len(given.questions)} exercises, without their references"
     root = languages.ROOT
     files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in _notebooks(root, language)}
     count = len(files)
     programs = set()
     if not notebooks_only:
-        for path in [
-            *package_files(),
-            *_package_in(language),
-            *(path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()),
-        ]:
+        others = [path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()]
+        for path in [*package_files(), *_package_in(language), *others]:
             name = path.relative_to(root).as_posix()
             files[name] = path.read_bytes()
             programs |= {f"{TOP}/{name}"} if path.stat().st_mode & 0o100 else set()
@@ -84,7 +73,7 @@ def _package_in(language: str) -> list[Path]:
 
 
 def clean(content: bytes, name: str) -> bytes:
-    """A notebook without outputs, counts and what differs from machine to machine. CourseError if it is none."""
+    """A notebook without outputs, execution counts and metadata. CourseError if the content is no notebook."""
     notebook = parsed(content, name)
     for cell in notebook.cells:
         cell.metadata = {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
@@ -94,7 +83,7 @@ def clean(content: bytes, name: str) -> bytes:
 
 
 def parsed(content: bytes, name: str) -> Any:
-    """The notebook in a file's content. CourseError if there is none."""
+    """The notebook in a file's content. CourseError if it is none."""
     import nbformat
 
     try:
@@ -111,7 +100,7 @@ def to_bytes(notebook: Any) -> bytes:
 
 
 def cell_hash(cell: Any) -> str:
-    """A hash of what a cell says; outputs and metadata do not count."""
+    """A hash of a cell's kind and text; outputs and metadata do not count."""
     return hashlib.sha256(f"{cell.cell_type}\0{cell.source.strip()}".encode()).hexdigest()[:16]
 
 
@@ -122,7 +111,7 @@ def packed(files: Mapping[str, bytes], top: str, about: Mapping[str, str]) -> di
 
 
 def manifest_of(files: Mapping[str, bytes], about: Mapping[str, str]) -> dict[str, Any]:
-    """What MANIFEST.json says of these files: a hash of each, and of a notebook's cells in their order."""
+    """The manifest of these files: a hash of each file, and of the cells of each notebook in their order."""
     notebooks = {name: cell_hashes(content, name) for name, content in sorted(files.items()) if name.endswith(".ipynb")}
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     return {"course": course_version(), **about, "files": hashes, "notebooks": notebooks}
@@ -133,12 +122,8 @@ def cell_hashes(content: bytes, name: str) -> dict[str, str]:
     return {cell.id: cell_hash(cell) for cell in parsed(content, name).cells}
 
 
-def exam_files(given: exams.Exam) -> dict[str, bytes]:
-    """What students get of an examination: a notebook with the stubs, and the questions without their references."""
-    return {"exam.ipynb": to_bytes(_exam_notebook(given)), exams.QUESTIONS: exams.questions(given).encode()}
-
-
 def _exam_notebook(given: exams.Exam) -> Any:
+    """A notebook with the rules, and for each question its words and the cell to fill in."""
     from nbformat import v4
 
     setup = f'import numpy as np\n\nfrom nnclassroom.notebook.sitting import sit\n\nexercise = sit("{exams.QUESTIONS}")'
@@ -178,7 +163,7 @@ def _words(given: exams.Exam, each: exams.Question) -> str:
 
 
 def _blank(each: exams.Question) -> str:
-    """The cell to fill in. A CUDA stub may begin with a line %%cuda … of its own, to say how it is launched."""
+    """The cell to fill in. A CUDA stub may begin with its own line %%cuda …, which says how it is launched."""
     if not exams.is_cuda(each.kernel):
         return f'@exercise("{each.operation}", kernel="{each.kernel}")\n{each.stub}'
     return each.stub if each.stub.startswith("%%cuda") else f"%%cuda {exams.launch_line(each)}\n{each.stub}"

@@ -1,6 +1,6 @@
-"""Cells that the course moves from one notebook to another, ids kept: what a student has made of them goes along.
+"""Cells that the course moves from one notebook to another, with the same ids: the student's versions move with them.
 
-Notebooks are known by their names, cells by their ids. `handed_out` and `new` hold a hash of each cell of each.
+Notebooks are known by their names, cells by their ids. `handed_out` and `new` hold the hash of each cell, by notebook.
 """
 
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -10,10 +10,10 @@ Hashes = Mapping[str, Mapping[str, str]]
 
 
 def destinations(handed_out: Hashes, new: Hashes) -> dict[str, dict[str, str]]:
-    """Where cells are now: old notebook -> id -> new notebook.
+    """Where cells have moved: old notebook -> id -> new notebook.
 
-    An id alone is not enough, since notebooks may use the same: the new notebook must have got some cell of the old one
-    word for word, or be one that was not there before, and that has got most of its old cells from this one.
+    An id alone is not enough, since two notebooks may use the same id. The new notebook must have a cell of the old one
+    word for word; or it did not exist before, and most of its old cells come from this one.
     """
     found: dict[str, dict[str, str]] = {}
     gone = {old: [name for name in cells if name not in new.get(old, {})] for old, cells in handed_out.items()}
@@ -34,10 +34,10 @@ def destinations(handed_out: Hashes, new: Hashes) -> dict[str, dict[str, str]]:
 def follow(
     cells: Sequence[Any], handed_out: Mapping[str, str], where: Mapping[str, str], stays: bool
 ) -> tuple[list[Any], dict[str, list[Any]]]:
-    """A student's cells of one notebook: those that stay, and those that go to each other notebook.
+    """A student's cells of one notebook: those that stay, and those that move, by the notebook they move to.
 
-    A student's own cell goes with the cell before it; the first ones, if the notebook itself does not stay, with the
-    first that goes.
+    A student's own cell follows the cell before it. Cells at the top follow the first one that moves, if the notebook
+    itself does not stay.
     """
     remaining: list[Any] = []
     going: dict[str, list[Any]] = {}
@@ -50,6 +50,6 @@ def follow(
 
 
 def shift(handed_out: MutableMapping[str, dict[str, str]], old: str, where: Mapping[str, str]) -> None:
-    """Let `handed_out` say that these cells of `old` were handed out where they are now."""
+    """Move the entries of these cells of `old` in `handed_out` to the notebooks where the cells are now."""
     for name in [name for name in handed_out[old] if name in where]:
         handed_out.setdefault(where[name], {})[name] = handed_out[old].pop(name)

@@ -1,6 +1,6 @@
-"""Imports of version 0.2 in a student's own cells, each with the line that replaces it.
+"""Names of version 0.2 in a student's own cells, each with its replacement.
 
-The course's cells are brought up to date; a student's own are never rewritten. old_names.toml says what is where now.
+An update never rewrites a student's own cells. old_names.toml says where the old names are now.
 """
 
 import ast
@@ -16,15 +16,15 @@ from typing import Any
 from nnclassroom.handing_out.handout import cell_hash, parsed
 from nncourse.errors import CourseError
 
-# What is public is imported from the first of these that has it.
+# A public name is imported from the first of these that has it.
 DOORS = ("nnclassroom", "nncourse", "nncourse.model", "nncourse.parallel", "nnclassroom.figures", "nnclassroom.widgets")
 LOADED = re.compile(r"(?m)^%load_ext +(nncourse\.[\w.]+)")
 
 
 def named(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """A line for each old name in the cells of this copy that are not the course's: the notebook, the cell, both texts.
+    """A line for each old name in the student's own cells of this copy: the notebook, the cell, the old and new text.
 
-    Notebooks that the student has put beside the course's count too.
+    Notebooks that the student has put beside the course's are searched too.
     """
     said = []
     for place in sorted({(folder / name).parent for name in manifest["notebooks"]}):
@@ -33,7 +33,7 @@ def named(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
             try:
                 cells = parsed(path.read_bytes(), path.name).cells
             except CourseError:
-                continue  # said elsewhere
+                continue  # reported elsewhere
             for number, cell in enumerate(cells, 1):
                 if cell.cell_type == "code" and cell_hash(cell) != handed_out.get(cell.id):
                     where = f"{path.stem}, cell {number} ({cell.get('id', '')})"
@@ -42,12 +42,12 @@ def named(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def replaced(text: str) -> list[tuple[str, str]]:
-    """What a cell says in the words of version 0.2, and what to write in its place."""
+    """Each old name in the text of a cell, and what to write in its place."""
     if text.startswith("%%cuda"):
         return []
     extensions = [(found[0], today(found[1], "load_ipython_extension")[0]) for found in LOADED.finditer(text)]
     said = [(old, f"%load_ext {new}") for old, new in extensions]
-    modules: dict[str, str] = {}  # by the names that the cell gives them
+    modules: dict[str, str] = {}  # by their names in the cell
     for node in (node for statement in _statements(text) for node in ast.walk(statement)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             old, new = ast.unparse(node), "; ".join(_imports(node))
@@ -65,7 +65,7 @@ def replaced(text: str) -> list[tuple[str, str]]:
 
 
 def _statements(text: str) -> list[ast.stmt]:
-    """The statements of a cell without its magics; of a cell that is no Python as it stands, those of single lines."""
+    """The statements of a cell without its magics; if it is not valid Python, those of its single lines."""
     plain = re.sub(r"(?m)^[%!]", "#", text)
     found: list[ast.stmt] = []
     for part in (plain, *map(textwrap.dedent, plain.splitlines())):
@@ -81,7 +81,8 @@ def _statements(text: str) -> list[ast.stmt]:
 def _imports(node: ast.Import | ast.ImportFrom) -> list[str]:
     """The same imports as lines of today, one for each module."""
     if isinstance(node, ast.Import):
-        names = [ast.alias(_module(alias.name) or alias.name, alias.asname) for alias in node.names]
+        modules = table()["modules"]
+        names = [ast.alias(modules.get(alias.name, alias.name), alias.asname) for alias in node.names]
         return [ast.unparse(ast.Import(names))]
     lines: dict[str, list[ast.alias]] = {}
     for alias in node.names:
@@ -92,7 +93,7 @@ def _imports(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _in_call(call: ast.Call) -> Iterator[tuple[str, str]]:
-    """operation.check(kernel) is check(operation, kernel); an update is an optimizer."""
+    """Calls: operation.check(kernel) is check(operation, kernel) now, and some arguments have other names."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr == "check" and (call.args or call.keywords):
         new = ast.Call(ast.Name("check"), [function.value, *call.args], call.keywords)
@@ -106,35 +107,27 @@ def _in_call(call: ast.Call) -> Iterator[tuple[str, str]]:
 
 
 def today(module: str, name: str) -> tuple[str, str]:
-    """The module from which a name of an old one is imported now, and its name there; as given if nothing changed."""
-    full = f"{module}.{name}"
-    there = table()["names"].get(full) or _module(full)
-    if there:
+    """The module from which a name of an old module is imported now, and its name there; as given if unchanged."""
+    full, modules = f"{module}.{name}", table()["modules"]
+    if there := table()["names"].get(full) or modules.get(full):
         home, _, new = there.rpartition(".")
-    elif moved := _module(module):
+    elif moved := modules.get(module):
         home, new = moved, name
     else:
         return module, name
-    return _door(home, new), new
-
-
-def _module(old: str) -> str | None:
-    """Where a module is now; None if it has not moved."""
-    return table()["modules"].get(old)
-
-
-def _door(home: str, name: str) -> str:
-    """The package that has the name in front, else its home."""
-    for door in DOORS:
-        package = import_module(door)
-        if name in getattr(package, "__all__", ()) and getattr(package, name) is getattr(
-            import_module(home), name, None
-        ):
-            return door
-    return home
+    for door in map(import_module, DOORS):
+        public = new in getattr(door, "__all__", ())
+        if public and getattr(door, new) is getattr(import_module(home), new, None):
+            return door.__name__, new
+    return home, new
 
 
 @cache
 def table() -> dict[str, dict[str, str]]:
     """Modules, names and arguments of version 0.2, with those of today."""
-    return tomllib.loads(Path(__file__).with_name("old_names.toml").read_text("utf-8"))
+    found = tomllib.loads(Path(__file__).with_name("old_names.toml").read_text("utf-8"))
+    for kind, packages in found.pop("same").items():
+        for old, homes in packages.items():
+            for new, names in homes.items():
+                found[kind] |= {f"{old}.{name}": f"{new}.{name}" for name in names}
+    return found

@@ -1,9 +1,8 @@
 """A student's copy of the notebooks of a clone, without outputs: `make lab` makes it and keeps it up to date.
 
-The course's notebooks are those that git has committed; where there is no git, those that lie in notebooks/. What a
-student has typed into notebooks/ before there was a copy is taken over when it is made: what differs from the commit,
-and what the newest stash holds. Notebooks in another language are generated, in notebooks/LANGUAGE, and
-have a copy of their own.
+The course's notebooks are those of git's last commit; without git, those in notebooks/. Text that a student typed into
+notebooks/ before there was a copy goes into the new copy: what differs from the commit, and the newest stash. Notebooks
+in another language are generated in notebooks/LANGUAGE, and have a copy of their own.
 
     python -m nnclassroom.handing_out.own_copy COURSE COPY     the same, for a shared installation
 """
@@ -34,8 +33,8 @@ Files = dict[str, bytes]  # notebooks by their names
 def folder_of(root: Path, language: str = ENGLISH) -> Path:
     """The folder with a student's notebooks, in this language, for the course in `root`.
 
-    NNCOURSE_MY_NOTEBOOKS; else notebooks/ of a hand-out, which has no outputs; else my_notebooks/ in the course, or
-    where that cannot be written, in the user's home.
+    NNCOURSE_MY_NOTEBOOKS; else notebooks/ of a hand-out, which have no outputs; else my_notebooks/ in the course, or in
+    the user's home if the course cannot be written to.
     """
     if named := os.environ.get("NNCOURSE_MY_NOTEBOOKS"):
         return Path(named).absolute()
@@ -47,9 +46,9 @@ def folder_of(root: Path, language: str = ENGLISH) -> Path:
 
 
 def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
-    """Make the copy in `folder`, or bring it up to date; what was done, in lines, none if there was nothing to do.
+    """Make the copy in `folder`, or bring it up to date. Returns lines that say what was done, if anything was.
 
-    CourseError if it cannot be made or written.
+    Raises CourseError if the copy cannot be made or written.
     """
     if folder == root / NOTEBOOKS:  # a hand-out is a copy already; `nncourse update` brings it up to date
         handed_out = update.read_manifest(root)
@@ -77,7 +76,7 @@ def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
 
 
 def _few(said: Sequence[str]) -> list[str]:
-    """The lines of an update, those in one that say the same of a notebook each."""
+    """The lines of an update, with those that say only "new" or "updated" combined."""
     plain = [line for line in said if isinstance(line, update.FileLine)]
     both = [(is_new, _names(line.name for line in plain if line.is_new == is_new)) for is_new in (False, True)]
     grouped = [update.FileLine(names, is_new) for is_new, names in both if names]
@@ -89,7 +88,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], language: str) -> list[str]:
-    """Make the copy at once, with the student's earlier work, so that an interrupted one is none."""
+    """Make the copy, with the student's earlier work, in one rename, so that an interruption leaves none."""
     said = [f"Your notebooks lie in {folder}, without outputs. What you type there stays when the course changes."]
     generated = language != ENGLISH
     start = _Start(_cleaned(course), _manifest(course, "", language)) if generated else _start(root, course, said)
@@ -123,7 +122,7 @@ def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], langu
 
 @dataclass(frozen=True)
 class _Start:
-    """A copy as if it had been made before the student typed anything: its files, and what was handed out of them."""
+    """The files that a new copy begins with, and the manifest of what the course handed out of them."""
 
     files: Files
     manifest: dict[str, Any]
@@ -150,7 +149,7 @@ def _start(root: Path, course: Files, said: list[str]) -> _Start:
 
 
 def _start_without_git(there: Files, said: list[str]) -> _Start:
-    """Of a notebook that was run in another order than the course's, no cell is known to be the course's."""
+    """Without git, no cell is known to be the course's in a notebook whose cells were run in another order."""
     touched = {name for name, content in there.items() if _was_run(content, name)}
     if touched:
         said.append(f"Taken over from {NOTEBOOKS}/, where it stays too: {_names(touched)}.")
@@ -167,7 +166,7 @@ def _was_run(content: bytes, name: str) -> bool:
 
 
 def _differing(some: Files, others: Files) -> Files:
-    """Those notebooks of which some cell says something else."""
+    """The notebooks among `some` in which the text of a cell differs from that in `others`."""
     return {
         name: content
         for name, content in some.items()
@@ -209,23 +208,19 @@ def _manifest(course: Files, source: str, language: str = ENGLISH) -> dict[str, 
 
 
 def _source(root: Path, language: str) -> str:
-    """What the notebooks are, for a quick look: the tree in git, and a hash of what is not committed."""
+    """Identifies the course's notebooks, for a quick comparison: the tree in git, and a hash of the files."""
     tree = _tree(root) if language == ENGLISH else language
-    there = hashlib.sha256(b"".join(content for content in _there(root, language).values())).hexdigest()[:16]
+    there = hashlib.sha256(b"".join(_there(root, language).values())).hexdigest()[:16]
     return f"{tree or '-'} {there}"
 
 
 def _damaged(folder: Path, base: Mapping[str, Any]) -> bool:
-    """Whether a notebook of the copy is none any more."""
-    paths = [folder / name for name in base["notebooks"]]
-    return not all(_is_json(path.read_bytes()) for path in paths if path.is_file())
-
-
-def _is_json(content: bytes) -> bool:
+    """Whether a file of the copy is no longer a notebook."""
     try:
-        return isinstance(json.loads(content), dict)
+        paths = [folder / name for name in base["notebooks"]]
+        return not all(isinstance(json.loads(path.read_bytes()), dict) for path in paths if path.is_file())
     except ValueError:
-        return False
+        return True
 
 
 def _tree(root: Path) -> str | None:
@@ -253,7 +248,7 @@ def _committed(root: Path, commit: str) -> Files | None:
 
 
 def _git(root: Path, *arguments: str) -> bytes | None:
-    """What git prints; None if it fails or is not there."""
+    """The output of a git command; None if it fails or there is no git."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, env=environment, timeout=60)

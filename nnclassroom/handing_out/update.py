@@ -1,10 +1,10 @@
 """`nncourse update`: bring a new hand-out into a student's copy without losing anything of theirs.
 
-Each cell is known by its id, and MANIFEST.json says what it was when it was handed out. So three versions meet: as
-handed out, the student's, the new one. What only the course has changed is taken over; what the student has changed,
-added or deleted stays. Where both have changed a cell, the student's stays, and the new one is put after it, marked.
-A cell that the course moves to another notebook takes what the student has made of it along, and the student's own
-cells below it. Old names in these are told, with what to write in their place, each time until they are gone.
+Cells are known by their ids, and MANIFEST.json says what each was when it was handed out. So three versions are merged:
+the one handed out, the student's and the new one. What only the course has changed is replaced; what the student has
+changed, added or deleted stays. Where both have changed a cell, the student's stays, and the new one is put below it,
+marked. When the course moves a cell to another notebook, the student's version of it moves too, with the student's own
+cells below it. Old names in these cells are reported, with their replacements, at each update until they are gone.
 Every file that changes is copied to backups/ first. my_kernels/ and files that were not handed out are not touched.
 """
 
@@ -13,6 +13,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -32,9 +33,9 @@ NOTE_DELETED = "**Update of the course.** You have deleted this cell; the course
 
 
 def update(handout: Path, folder: Path) -> list[str]:
-    """Bring the hand-out, a .zip or an unpacked one, into the copy in `folder`; what was done, in lines.
+    """Bring the hand-out, a .zip or an unpacked one, into the copy in `folder`. Returns lines that say what was done.
 
-    A second time it changes nothing. CourseError, with nothing changed, if the one is no hand-out or the other no copy.
+    A second call changes nothing. Raises CourseError, with nothing changed, for what is no hand-out, or no copy.
     """
     files, new = _opened(handout)
     base = read_manifest(folder)
@@ -49,7 +50,7 @@ def update(handout: Path, folder: Path) -> list[str]:
 
 
 class FileLine(str):
-    """The line of a file that is new, or was brought up to date, and of which there is nothing else to say."""
+    """The line for a file that is new or was updated, if there is nothing else to say about it."""
 
     def __new__(cls, name: str, is_new: bool) -> "FileLine":
         line = super().__new__(cls, f"new: {name}" if is_new else f"updated {name}")
@@ -58,9 +59,9 @@ class FileLine(str):
 
 
 def apply(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
-    """Bring new files into a copy that was at the manifest `base`; what was done, in lines, none if nothing was to do.
+    """Bring new files into a copy whose manifest is `base`. Returns lines that say what was done, if anything was.
 
-    CourseError if something cannot be read or written; the same call later then goes on.
+    Raises CourseError if something cannot be read or written; the same call may be repeated later.
     """
     try:
         return _applied(files, new, base, folder)
@@ -95,8 +96,8 @@ def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[s
         if (folder / name).is_file():
             (backup / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(folder / name, backup / name)
-    # What has moved is written where it goes before it is taken from where it was, and the manifest last: so an update
-    # that was interrupted starts again from the old one.
+    # Moved cells are written to their new notebook before they are removed from the old one, and the manifest comes
+    # last, so that an interrupted update can be repeated.
     for name in sorted(todo, key=lambda name: (name in copy.moved, todo[name] is None)):
         content = todo[name]
         if content is None:
@@ -105,23 +106,20 @@ def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[s
             _write(folder / name, content)
     write_manifest(folder, new)
     way = f"from course {base['course']} to {new['course']}; " if base["course"] != new["course"] else ""
-    said.append(way + _saved(backup, folder))
+    if any(backup.iterdir()):
+        said.append(f"{way}what was changed lies in {backup.relative_to(folder)}")
+    else:
+        backup.rmdir()
+        said.append(f"{way}nothing of yours was replaced")
     if {"pyproject.toml", *(name for name in todo if name.startswith("requirements/"))} & todo.keys():
         said.append("run `make lab` once more: the course wants other packages now")
     return said
 
 
-def _saved(backup: Path, folder: Path) -> str:
-    if any(backup.iterdir()):
-        return f"what was changed lies in {backup.relative_to(folder)}"
-    backup.rmdir()
-    return "nothing of yours was replaced"
-
-
 class _Copy:
-    """The student's notebooks, each known by its name, with all cells where the course has them now.
+    """The student's notebooks by name, with all cells where the course has them now.
 
-    `handed_out` says the same of the manifest: what each cell was when it was handed out.
+    `handed_out` has the hashes of the manifest in the same places.
     """
 
     def __init__(self, folder: Path, base: Mapping[str, Any], new: Mapping[str, Mapping[str, str]]) -> None:
@@ -146,7 +144,7 @@ class _Copy:
             self.broken.add(name)
             return
         _give_ids(notebook.cells, self.handed_out.get(name, {}))
-        # One that was not handed out counts if an interrupted update has left it: it has cells of the new one.
+        # A notebook that was not handed out, but has cells of the new one, was left by an interrupted update.
         if name in self.handed_out or any(cell.id in new for cell in notebook.cells):
             self.notebooks[name] = notebook
 
@@ -162,26 +160,22 @@ class _Copy:
             own = sum(cell_hash(cell) != handed_out.get(cell.id) for cell in cells)
             if own:
                 self.said.append(f"{own} of your cells have gone with the course's from {old} to {target}")
-            there = self.notebooks.setdefault(target, _empty(self.notebooks[old]))
+            if target not in self.notebooks:
+                self.notebooks[target] = deepcopy(self.notebooks[old])
+                self.notebooks[target].cells = []
+            there = self.notebooks[target]
             known = set(_saying(there.cells))
             there.cells += [cell for cell in cells if (cell.id, cell_hash(cell)) not in known]
             _give_ids(there.cells, self.handed_out[target])
 
     def has_own_cells(self, name: str) -> bool:
-        """Whether something of the student's is left in a notebook."""
+        """Whether a notebook still has cells of the student's own."""
         handed_out = self.handed_out[name]
         return any(cell_hash(cell) != handed_out.get(cell.id) for cell in self.notebooks[name].cells)
 
 
-def _empty(notebook: Any) -> Any:
-    """A notebook with the same metadata and no cells."""
-    import copy
-
-    return type(notebook)({**copy.deepcopy({k: v for k, v in notebook.items() if k != "cells"}), "cells": []})
-
-
 def _opened(handout: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The files of a hand-out by name, and its manifest, with which they must agree."""
+    """The files of a hand-out by name, and its manifest. CourseError unless they agree."""
     wanted = f"{handout}: wanted a .zip that `nncourse handout` has written"
     if handout.is_dir():
         return _unpacked(handout, wanted)
@@ -202,7 +196,7 @@ def _opened(handout: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
 
 
 def _checked(files: dict[str, bytes], new: dict[str, Any], wanted: str) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Both as they are, if the files are those of the manifest and have harmless names."""
+    """Both unchanged, if the files are those of the manifest and have harmless names; else CourseError."""
     if {name: _hash(content) for name, content in files.items()} != new["files"]:
         raise CourseError(f"{wanted}; this one is damaged: fetch it again")
     for name in files:
@@ -213,7 +207,7 @@ def _checked(files: dict[str, bytes], new: dict[str, Any], wanted: str) -> tuple
 
 
 def _unpacked(handout: Path, wanted: str) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The same of a hand-out that lies unpacked in a folder."""
+    """As _opened(), for a hand-out that lies unpacked in a folder."""
     new = read_manifest(handout)
     if new is None:
         raise CourseError(f"{wanted}, or a folder with one unpacked; there is no {MANIFEST} in it")
@@ -248,7 +242,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 def _merged_file(
     path: Path, name: str, content: bytes, base: Mapping[str, Any], new: Mapping[str, Any], copy: _Copy
 ) -> tuple[bytes | None, str]:
-    """What the file is to hold now, and what that means in words; None to leave it as it is."""
+    """The new content of the file, None to leave it as it is; and a line that says so."""
     if name in copy.notebooks:
         return _merged_notebook(copy, name, content, is_new=not path.is_file())
     if not path.is_file():
@@ -266,7 +260,7 @@ def _merged_file(
 
 
 def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tuple[bytes | None, str]:
-    """The merged notebook; None if nothing of it changes."""
+    """The merged notebook, None if nothing in it changes; and a line that says so."""
     new, mine = parsed(content, name), copy.notebooks[name]
     cells, conflicts = merged(mine.cells, new.cells, copy.handed_out.get(name, {}))
     if copy.before.get(name) == _saying(cells):
@@ -279,12 +273,12 @@ def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tu
 
 
 def _saying(cells: Iterable[Any]) -> list[tuple[str, str]]:
-    """The id of each cell, and a hash of what it says."""
+    """The id of each cell, and a hash of its text."""
     return [(cell.id, cell_hash(cell)) for cell in cells]
 
 
 def _give_ids(cells: Iterable[Any], base: Mapping[str, str]) -> None:
-    """Give ids to cells without one, or with one that was there before: that of an unchanged cell, else a new one."""
+    """Give ids to cells without one or with a repeated one: the id in `base` if unchanged, else a new one."""
     by_text = {text: name for name, text in base.items()}
     taken: set[str] = set()
     for number, cell in enumerate(cells):
@@ -296,8 +290,6 @@ def _give_ids(cells: Iterable[Any], base: Mapping[str, str]) -> None:
 
 def merged(mine: Sequence[Any], new: Sequence[Any], base: Mapping[str, str]) -> tuple[list[Any], list[str]]:
     """The merged cells, and the ids of those that both have changed. `base` has the hash of each cell as handed out."""
-    import copy
-
     own = {cell.id: cell for cell in mine}
     theirs = {cell.id: cell for cell in new}
     beside = _earlier_updates(mine)
@@ -318,7 +310,7 @@ def merged(mine: Sequence[Any], new: Sequence[Any], base: Mapping[str, str]) -> 
         elif cell_hash(here) == cell_hash(there) or not changed:
             result.append(here)
         elif cell_hash(here) == base.get(name):
-            taken = copy.deepcopy(there)
+            taken = deepcopy(there)
             taken.metadata = here.metadata | there.metadata
             result.append(taken)
         else:
@@ -329,9 +321,9 @@ def merged(mine: Sequence[Any], new: Sequence[Any], base: Mapping[str, str]) -> 
 
 
 def _order(mine: Sequence[str], new: Sequence[str], base: Mapping[str, str]) -> list[str]:
-    """All ids in one order: the new one, with the student's own cells each after the cell before it.
+    """All ids in the new order, with each of the student's own cells after the cell that it follows.
 
-    If the student has moved cells of the course, the student's order, with the new cells each after the cell before it.
+    If the student has moved cells of the course: in the student's order, with each new cell after the one it follows.
     """
     handed_out = [name for name in base if name in set(mine)]
     moved = [name for name in mine if name in base] != handed_out
@@ -346,12 +338,10 @@ def _order(mine: Sequence[str], new: Sequence[str], base: Mapping[str, str]) -> 
 
 
 def _beside(cell: Any, name: str, words: str) -> list[Any]:
-    """The course's new cell and the note before it, marked, so that a later update knows them."""
-    import copy
-
+    """The course's new cell below a note, both marked, so that a later update recognises them."""
     from nbformat import v4
 
-    new = copy.deepcopy(cell)
+    new = deepcopy(cell)
     new["id"] = f"{name[:40]}-new-{cell_hash(cell)[:8]}"
     note = v4.new_markdown_cell(words, id=f"{name[:40]}-note-{cell_hash(cell)[:8]}")
     for each in (note, new):
@@ -360,7 +350,7 @@ def _beside(cell: Any, name: str, words: str) -> list[Any]:
 
 
 def _earlier_updates(cells: Iterable[Any]) -> dict[str, list[Any]]:
-    """Cells that an earlier update has put beside the student's, if nobody has changed them since: id -> cells."""
+    """Cells that an earlier update has put below the student's and that are unchanged since: id -> cells."""
     found: dict[str, list[Any]] = {}
     for cell in cells:
         mark = cell.metadata.get(MARK)

@@ -1,7 +1,7 @@
-"""Run a student's Python text in a process of its own. What comes back is data: this side alone knows the reference.
+"""Run a student's Python text in a process of its own, which sends back data: only this process has the reference.
 
-Where the system can fork, the process is a copy of one that has imported NumPy already, which takes milliseconds; in a
-sandbox, and elsewhere, it is started anew. answer_process.py is what runs there.
+Where the system can fork, that process is a copy of one that has imported NumPy already, which takes milliseconds. In a
+sandbox, and on other systems, a new Python is started. answer_process.py is the program that runs there.
 """
 
 import ast
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
@@ -36,11 +36,11 @@ from nncourse.language import PACKAGES
 
 SCRIPT = Path(answer_process.__file__)
 START_SECONDS = 60.0  # of wall time, to start Python and import what is needed
-WALL_FACTOR = 6.0  # limits count what the process computes; on a busy machine it may take so many times longer
-GPU_FACTOR = 3
-ASLEEP = 0.05  # who computes for less than this share of the time waits for something
+WALL_FACTOR = 6.0  # limits count CPU time; on a busy machine the wall time may be up to so many times longer
+GPU_FACTOR = 3  # on a GPU CuPy compiles its own kernels at their first calls, which takes longer
+ASLEEP = 0.05  # a process that computes for less than this share of the time is waiting for something
 MOST_MESSAGE = 1 << 20  # bytes of the JSON part of an answer
-SPARE_BYTES = 1 << 16  # an answer may hold so many bytes more than its results have
+SPARE_BYTES = 1 << 16  # bytes that an answer may hold beyond those of its results
 CAN_FORK = sys.platform == "linux"
 
 
@@ -58,23 +58,25 @@ def check_text(
     seconds: float,
     seed: int | None = None,
     sandbox: tuple[str, ...] = (),
-    process_of: "type[TextProcess] | None" = None,
+    process_of: Callable[..., Any] | None = None,
 ) -> Verdict:
     """The verdict on the text of a Python kernel. `seconds` of computing are allowed for all cases together.
 
-    `process_of` is the kind of process that holds the text: a TextProcess, or one derived from it.
+    `process_of` makes what holds the text and runs the cases: a TextProcess, or what has the same members.
     """
     process_of = process_of or TextProcess
     on_gpu = operation.python_devices[name] == "gpu" and devices.gpu_available()
     if fault := forbidden(text, without_numpy=operation.python_devices[name] == "gpu"):
         return Verdict(operation.name, name, fault.kind, fault.facts)
-    with process_of(operation, name, text, seconds, sandbox=sandbox) as process:
+    with process_of(operation, name, text, seconds, sandbox) as process:
         if process.building:
             return Verdict(operation.name, name, process.building.kind, process.building.facts)
         verdict = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", seed)
+        if verdict:
+            return process.noted(verdict, seed)
     case = verdict.case
     if verdict.kind == "wrong value" and case is not None and process.calls > 1:
-        with process_of(operation, name, text, seconds, sandbox=sandbox) as process:
+        with process_of(operation, name, text, seconds, sandbox) as process:
             again = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", only=case)
         if again.kind == RIGHT:  # in a fresh process
             said = Verdict(operation.name, name, verdict.kind, verdict.facts)
@@ -85,20 +87,20 @@ def check_text(
 
 
 def _compares_three(text: str) -> bool:
-    """Whether a text hands np.maximum or np.minimum three arrays: it writes into the third, and says nothing."""
+    """Whether a text hands np.maximum or np.minimum three arrays: they write into the third without a word."""
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute) and len(call.args) > 2}
     return bool(names & {"maximum", "minimum"})
 
 
 def seconds_of_text(operation: Operation, name: str, text: str, arguments: tuple[Any, ...], seconds: float) -> float:
-    """The time of one call of a text's function, measured in its own process. CourseError where it has none."""
+    """The time of one call of a text's function, measured in its own process. CourseError if it cannot be timed."""
     with TextProcess(operation, name, text, seconds, judged=False) as process:
         return process.time(arguments)
 
 
 class TextProcess:
-    """A process that holds one text, for the time of a with-block. It and all it started are ended with the block."""
+    """A process that holds one text. The end of the with-block ends it and all that it has started."""
 
     def __init__(
         self,
@@ -122,7 +124,6 @@ class TextProcess:
             "judged": judged,
             "forbidden": PACKAGES if judged else (),
         }
-        # on a GPU CuPy compiles its own kernels at their first calls
         self.seconds = seconds * (GPU_FACTOR if self.started["xp"] == "cupy" else 1)
         imports = ["numba"] * (name == "numba") + ["cupy"] * (self.started["xp"] == "cupy")
         self.process = _forked(imports) if CAN_FORK and not sandbox else _Started(sandbox)
@@ -148,7 +149,7 @@ class TextProcess:
         self.process.end(0)
 
     def _building_fault(self, answer: Mapping[str, Any]) -> Fault | None:
-        """What is wrong with the text before its function is called."""
+        """What is wrong with the text already before its function is called."""
         if answer.get("refused"):
             return _refused(answer["refused"])
         if "raised" not in answer:
@@ -177,8 +178,12 @@ class TextProcess:
         }
         return self._called(call, blocks, given)
 
+    def noted(self, verdict: Verdict, seed: int | None) -> Verdict:
+        """The verdict on a right kernel, with what is to be added to it."""
+        return verdict
+
     def _called(self, call: dict[str, Any], blocks: list[bytes], given: tuple[Any, ...]) -> Returned | Fault:
-        """What came back of a call, all questions on the way answered."""
+        """Make a call and answer its questions; what came back."""
         if self.building:
             return self.building
         self.calls += 1
@@ -191,7 +196,7 @@ class TextProcess:
                 answer, blocks = self._receive(most)
             return self._returned(answer, blocks, given)
         except EndedError as ended:
-            self.building = ended.fault  # there is nobody left to call
+            self.building = ended.fault  # further calls are impossible
             return ended.fault
 
     def time(self, arguments: tuple[Any, ...]) -> float:
@@ -212,7 +217,7 @@ class TextProcess:
     # ---- values, in both directions
 
     def _about(self, value: Any, blocks: list[bytes]) -> dict[str, Any]:
-        """The description of an argument, or of what a method returned."""
+        """The description of an argument, or of a method's result."""
         if isinstance(value, np.ndarray):
             return answer_process.about_array(value, blocks)
         if isinstance(value, bool | int | float | np.generic):
@@ -227,7 +232,7 @@ class TextProcess:
         return {"object": len(self.objects) - 1, "methods": methods, "values": shown, "type": type(value).__name__}
 
     def _answer_question(self, question: Mapping[str, Any], blocks: list[bytes]) -> None:
-        """Call the method of an object of the exercise, for the text."""
+        """Call a method of an object of the exercise on behalf of the text."""
         try:
             target = self.objects[question["ask"]]
             arguments = [self._value(about, blocks) for about in question["arguments"]]
@@ -238,7 +243,7 @@ class TextProcess:
             result = self._ask(target, name, arguments, named)
         except CourseError as error:
             self._send({"refused": str(error)})
-        except Exception as error:  # whatever the text asked for: it is its own mistake
+        except Exception as error:  # the text's own mistake
             said = answer_process.said_of(error)
             self._send({"raised": said["type"], "text": said["text"]})
         else:
@@ -246,15 +251,15 @@ class TextProcess:
             self._send(self._about_answer(result, arguments, answer), answer)
 
     def _ask(self, target: Any, name: str, arguments: list[Any], named: Mapping[str, Any]) -> Any:
-        """What a method of an object of the exercise returns."""
+        """The result of a method of an object of the exercise."""
         return getattr(target, name)(*arguments, **named)
 
     def _about_answer(self, result: Any, arguments: list[Any], blocks: list[bytes]) -> dict[str, Any]:
-        """The description of what a method returned, whose arguments these were."""
+        """The description of the result of a method that was called with these arguments."""
         return self._about(result, blocks)
 
     def _value(self, about: Mapping[str, Any], blocks: list[bytes]) -> Any:
-        """What the text handed to a method."""
+        """A value that the text handed to a method."""
         if "object" in about:
             return self.objects[about["object"]]
         if "array" in about:
@@ -303,7 +308,7 @@ class TextProcess:
         return fault
 
     def _line(self, said: Any) -> str:
-        """The line of the text where an exception arose, if the process says which."""
+        """The line of the text that raised the exception, if the process says which."""
         number = said.get("line") if isinstance(said, dict) else None
         lines = str(self.started["text"]).splitlines()
         return lines[number - 1].strip() if type(number) is int and 0 < number <= len(lines) else ""
@@ -320,7 +325,7 @@ class TextProcess:
             raise EndedError(self._why_ended()) from None
 
     def _receive(self, most: int) -> tuple[dict[str, Any], list[bytes]]:
-        """The next answer. Nothing that the process says may cost this one more than its share of memory or time."""
+        """The next answer. No answer may cost this process more than a limited amount of memory and time."""
         try:
             pause = 0.01
             while not self.process.connection.poll(pause):
@@ -333,9 +338,9 @@ class TextProcess:
             raise EndedError(BROKEN_OFF) from None
 
     def _refuse_late(self) -> None:
-        """EndedError at the limit of computing, or at that of waiting."""
+        """EndedError if the process has reached its limit of CPU time or of wall time."""
         used, wall = self.process.used(), time.monotonic() - self.start
-        used = wall if used is None else used - self.used_before  # None: this system does not tell
+        used = wall if used is None else used - self.used_before  # None: the system does not say
         if used >= self.seconds:
             raise EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "endless"}))
         if wall >= self.seconds and used < ASLEEP * wall:
@@ -344,7 +349,7 @@ class TextProcess:
             raise EndedError(Fault("time limit", {"seconds": WALL_FACTOR * self.seconds, "reason": "slow"}))
 
     def _why_ended(self) -> Fault:
-        """The fault of a process that has ended by itself."""
+        """Why the process has ended by itself."""
         status = self.process.end(0.5)
         if status < 0:
             with contextlib.suppress(ValueError):
@@ -357,7 +362,7 @@ class TextProcess:
 
 
 def _said(said: Any) -> dict[str, Any]:
-    """An exception's type, text and line in the student's text, as the process says; all are only shown."""
+    """An exception's type, text and line as the process reports them, which may be anything: they are only shown."""
     said = said if isinstance(said, dict) else {}
     most = answer_process.LONGEST_TEXT
     texts = {name: " ".join(str(said.get(name, "")).split())[:most] for name in ("type", "text")}
@@ -366,7 +371,7 @@ def _said(said: Any) -> dict[str, Any]:
 
 
 def _refused(said: Any) -> Fault:
-    """The fault of a text that its process has refused something."""
+    """The fault of a text that was refused something."""
     said = " ".join(str(said).split())[:160]
     course = said.partition(".")[0] == "nncourse"
     return imports_the_course(said) if course else Fault("forbidden", {"said": said, "hints": ["computes"]})
@@ -394,7 +399,7 @@ def _refuse_lies(about: Mapping[str, Any], array: np.ndarray | None) -> None:
 
 
 def most_bytes(operation: Operation, case: Case) -> int:
-    """How many bytes one result may have so that its elements are sent: those of the contract."""
+    """The most bytes of one result whose elements are sent: as many as the contract says."""
     shapes = operation.shapes.result_shapes(case.arguments, operation.sizes(*case.arguments))
     return max(4 * int(np.prod(shape)) for shape in shapes)
 
@@ -412,12 +417,12 @@ class _Started:
         self.connection = self.child.connection
 
     def used(self) -> float | None:
-        """Seconds of computing so far: in a sandbox the text's process is below the one that was started."""
+        """CPU time so far, in seconds. In a sandbox the text's process is a descendant of the one that was started."""
         own = _used(self.child.process.pid)
         return None if own is None else own + sum(_used(each) or 0.0 for each in _below(self.child.process.pid))
 
     def end(self, wait: float) -> int:
-        """End it, after so many seconds in which it may do so itself; its status."""
+        """End it, after waiting for so many seconds that it ends by itself; its status."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             if wait:
                 self.child.process.wait(wait)
@@ -427,7 +432,7 @@ class _Started:
 
 
 class _Forked:
-    """A copy of the nursery, which ends it."""
+    """A copy of the nursery, which the nursery also ends."""
 
     def __init__(self, nursery: "Nursery", imports: list[str]):
         self.nursery = nursery
@@ -443,14 +448,14 @@ class _Forked:
         if self.status is None:
             try:
                 self.status = int(self.nursery.ask({"end": self.pid, "wait": wait})["status"])
-            except (OSError, EOFError):  # the nursery was ended, and its children with it
+            except (OSError, EOFError):  # the nursery has ended, and its children with it
                 self.status = -int(signal.SIGKILL)
             self.connection.close()
         return self.status
 
 
 def _used(pid: int) -> float | None:
-    """Seconds of computing of a process and its ended children; None if it has gone."""
+    """CPU time of a process and its ended children, in seconds; None if it has gone."""
     try:
         return sum(psutil.Process(pid).cpu_times()[:4])
     except psutil.Error:
@@ -458,7 +463,7 @@ def _used(pid: int) -> float | None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """All processes below one. psutil would read the list of all processes of the machine, each time."""
+    """All descendants of a process. psutil would read the list of all processes of the machine, each time."""
     with contextlib.suppress(OSError):
         for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
             yield child
@@ -466,13 +471,13 @@ def _below(pid: int) -> Iterator[int]:
 
 
 class Nursery:
-    """The child that has imported NumPy and runs no text, but forks those that do."""
+    """The child that has imported NumPy. It runs no text itself, but forks the processes that do."""
 
     def __init__(self) -> None:
         self.child = Child([sys.executable, "-P", SCRIPT, "nursery"])
 
     def ask(self, request: Mapping[str, Any], end: Connection | None = None) -> dict[str, Any]:
-        """Its answer to a request, which may come with an end of a pipe. OSError or EOFError if it has ended."""
+        """Its answer to a request, which may come with one end of a pipe. OSError or EOFError if it has ended."""
         connection = self.child.connection
         connection.send_bytes(answer_process.packed(dict(request)))
         if end:
@@ -489,7 +494,7 @@ def _nursery(pid: int) -> Nursery:
 
 
 def _forked(imports: list[str]) -> _Forked:
-    """A new process of the nursery, which is started again if somebody has ended it."""
+    """A new process of the nursery, which is started again if it has ended."""
     try:
         return _Forked(_nursery(os.getpid()), imports)
     except (OSError, EOFError, ValueError, KeyError):

@@ -1,13 +1,12 @@
-"""The process that runs one student's Python text. It returns arrays and says what happened; it judges nothing.
+"""The process that runs one student's Python text. It returns arrays and reports what happened; it judges nothing.
 
-It is started by answer.py as a script, and imports nothing of this package: neither a reference nor a tolerance is
-in its memory. With the argument `nursery` it runs no text itself: it has imported NumPy, and for each request it
-makes a copy of itself by fork, which does.
+answer.py starts it as a script. It imports nothing of this package, so its memory holds no reference and no tolerance.
+With the argument `nursery` it runs no text itself: it imports NumPy, and for each request forks a copy that does.
 
-A message is a JSON text and any number of blocks of bytes, the arrays' elements, sent as bytes by a connection of
-multiprocessing: nothing is pickled. Both sides describe a value by a dictionary: {"number": 0.5}, {"object": 3, …},
+A message is a JSON text and any number of blocks of bytes, the elements of arrays, sent by a connection of
+multiprocessing; nothing is pickled. Both sides describe a value by a dictionary: {"number": 0.5}, {"object": 3, …},
 {"array": block, "dtype": "<f4", "shape": [2, 3]}. Objects, such as the simulated GPU of an exercise, stay with the
-judge: here are only their names, and each call of a method is a question.
+judge: this process has only their names, and each call of a method is a question.
 """
 
 import contextlib
@@ -24,12 +23,12 @@ from multiprocessing.reduction import recv_handle
 
 import numpy as np
 
-LONGEST_TEXT = 300  # of an exception
-LONGEST_PRINT = 20_000
-MOST_PRINTED = 64 << 20  # bytes of output in one call; then writing fails
-MOST_MEMORY = 4 << 30
-SENTINEL = -987654321  # what np.empty holds while a text is judged, if it makes integers; floats hold NaN
-PR_SET_PDEATHSIG, M_PERTURB, HUGE_FLOATS = 1, -6, 0x80  # malloc then fills memory with 0x7f: 3.4e38 as a float
+LONGEST_TEXT = 300  # characters of an exception
+LONGEST_PRINT = 20_000  # characters of output
+MOST_PRINTED = 64 << 20  # bytes of output in one call, after which writing fails
+MOST_MEMORY = 4 << 30  # bytes
+SENTINEL = -987654321  # fills integer arrays of np.empty while a text is judged; float arrays hold NaN
+PR_SET_PDEATHSIG, M_PERTURB, HUGE_FLOATS = 1, -6, 0x80  # with these malloc fills memory with 0x7f: 3.4e38 as a float
 
 # ---- messages
 
@@ -64,10 +63,10 @@ def about_array(array: np.ndarray, blocks: list[bytes]) -> dict:
 
 
 def described(value, arguments: dict, earlier: list, array_type: type = np.ndarray) -> dict:
-    """What a result is, without judging it: an array, a number, nothing, or something else by its type's name.
+    """A description of a result, without judging it: an array, a number, nothing, or the type's name of another value.
 
-    `same`: the name of the argument that it is. `shares`: the name of an argument, or "an earlier result", with which
-    it shares memory.
+    `same`: the name of the argument that it is. `shares`: the name of the argument with which it shares memory, or "an
+    earlier result".
     """
     kind = type(value)
     if kind is array_type:
@@ -89,7 +88,7 @@ def described(value, arguments: dict, earlier: list, array_type: type = np.ndarr
 
 
 def _overlap(a, b) -> bool:
-    """Whether two arrays lie in the same memory, as far as their first and last bytes tell."""
+    """Whether the memory ranges of two arrays overlap."""
     if type(a) is not type(b):
         return False
     if isinstance(a, np.ndarray):
@@ -98,7 +97,7 @@ def _overlap(a, b) -> bool:
 
 
 def said_of(error: BaseException) -> dict:
-    """An exception's type and the first line of its text, which may itself be hostile."""
+    """An exception's type and the first line of its text. Making the text may itself run hostile code."""
     try:
         text = (str(error).strip().splitlines() or [""])[0]
     except BaseException:
@@ -107,7 +106,7 @@ def said_of(error: BaseException) -> dict:
 
 
 def line_of(error: BaseException, file: str) -> int:
-    """The last line of the text `file` that an exception passed; 0 if there is none."""
+    """The last line of the text `file` in an exception's traceback; 0 if there is none."""
     line, trace = 0, error.__traceback__
     while trace:
         if trace.tb_frame.f_code.co_filename == file:
@@ -120,7 +119,7 @@ def line_of(error: BaseException, file: str) -> int:
 
 
 class NoFunctionError(NameError):
-    """A text that does not define the function that is wanted."""
+    """The text does not define the wanted function."""
 
 
 class RefusedError(ImportError):
@@ -223,7 +222,7 @@ class Talk:
         self._connection.send_bytes(packed(message, blocks))
 
     def ask(self, number: int, method: str, arguments: tuple, named: dict):
-        """Call a method of an object that the judge has."""
+        """Call a method of an object that the judge holds."""
         blocks: list[bytes] = []
         values = [self.about(value, blocks) for value in arguments]
         names = {name: self.about(value, blocks) for name, value in named.items()}
@@ -243,14 +242,14 @@ class Talk:
         return self.value_of(answer, blocks)
 
     def line(self) -> int:
-        """The line of the text that is being run; 0 if there is none."""
+        """The line of the text that is running; 0 if there is none."""
         frame = sys._getframe()
         while frame and frame.f_code.co_filename != self.file:
             frame = frame.f_back
         return frame.f_lineno if frame else 0
 
     def about(self, value, blocks: list[bytes]) -> dict:
-        """The description of what the text hands to a method."""
+        """The description of a value that the text hands to a method."""
         if isinstance(value, Remote):
             return {"object": value._number}
         if isinstance(value, np.ndarray):
@@ -269,7 +268,7 @@ class Talk:
 
 
 def _filled(make):
-    """np.empty and its like, whose elements hold NaN here: who reads them before writing gets NaN."""
+    """np.empty or a similar function, with elements of NaN, which show when they are read before they are written."""
 
     def empty(*arguments, **options):
         array = make(*arguments, **options)
@@ -283,7 +282,7 @@ def _filled(make):
 
 
 def function_of(start: dict, guard: Guard):
-    """The function that the text defines, compiled by Numba if the exercise asks for it."""
+    """The function that the text defines, compiled by Numba if the exercise is for Numba."""
     xp = importlib.import_module(start["xp"])
     if start["judged"] and not start["jit"]:
         for module in {np, xp}:
@@ -303,12 +302,12 @@ def function_of(start: dict, guard: Guard):
 
 
 def run(talk: Talk) -> None:
-    """Hold one text: read it, then answer each call with what it returned."""
+    """Execute one text, then answer each call of its function with what it returned."""
     start, _ = talk.receive()
     talk.file = start["file"]
     _limit(start)
     guard, earlier = Guard(start), []
-    if start["judged"]:  # a text is to compute the same wherever it runs
+    if start["judged"]:  # a text must compute the same wherever it runs
         sys.argv[:], sys.orig_argv[:] = ["kernel"], ["kernel"]
         for name in [name for name in os.environ if name.startswith(("NNCOURSE", "PYTEST"))]:
             del os.environ[name]
@@ -333,7 +332,7 @@ def run(talk: Talk) -> None:
 
 
 def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard, file: str) -> tuple[dict, list[bytes]]:
-    """Call the function, whose text is this file, and say what came back."""
+    """Call the function, whose text is this file; the message that says what came back."""
     listed = dict(zip(call["names"], values, strict=True))
     named = _spread(listed)
     arrays = {name: value for name, value in named.items() if isinstance(value, xp.ndarray)}
@@ -376,7 +375,7 @@ def _answer(function, values: list, call: dict, earlier: list, xp, guard: Guard,
 
 
 def _spread(named: dict) -> dict:
-    """The arguments by their names; of a list each element: W[0], W[1], …"""
+    """The arguments by name, with the elements of lists as W[0], W[1], …"""
     spread = {}
     for name, value in named.items():
         spread |= {f"{name}[{at}]": each for at, each in enumerate(value)} if type(value) is list else {name: value}
@@ -384,7 +383,7 @@ def _spread(named: dict) -> dict:
 
 
 def _sent(value, arguments: dict, earlier: list, most: int, blocks: list[bytes], xp) -> dict:
-    """The description of a result, with its elements if they are not too many. It is remembered."""
+    """The description of a result, with its elements if they are not too many. An array is added to `earlier`."""
     about = described(value, arguments, earlier, xp.ndarray)
     if about["what"] == "array":
         if "same" not in about:
@@ -400,8 +399,8 @@ def _on_host(array) -> np.ndarray:
 
 
 def _timed(function, values: list, on_gpu: bool) -> dict:
-    """Seconds of a call."""
-    from nncourse.device import seconds  # this process judges nothing
+    """The seconds of a call."""
+    from nncourse.device import seconds  # only here: a process that times does not judge
 
     try:
         return {"seconds": seconds(lambda: function(*values), "gpu" if on_gpu else "cpu"), "printed": _printed()}
@@ -413,7 +412,7 @@ def _timed(function, values: list, on_gpu: bool) -> dict:
 
 
 def _limit(start: dict) -> None:
-    """Limits for memory and files, where the system has them: a mistake must not make the machine swap."""
+    """Limit memory and files, where the system can: a mistake must not make the machine swap."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -426,7 +425,7 @@ def _limit(start: dict) -> None:
 
 
 class Printed(io.TextIOBase):
-    """Standard output: it keeps the first LONGEST_PRINT characters, and only counts the others."""
+    """Standard output that keeps the first LONGEST_PRINT characters and counts the others."""
 
     def __init__(self):
         self.parts, self.count = [], 0
@@ -445,22 +444,19 @@ class Printed(io.TextIOBase):
 
 
 def _printed() -> str:
-    """What was printed since the last time, shortened: by Python, then past it, as compiled code does."""
+    """The output since the last call, shortened: first Python's, then that of compiled code, which is in a file."""
     said = sys.stdout.take() if type(sys.stdout) is Printed else ""
     with contextlib.suppress(OSError):
-        size = os.fstat(1).st_size
-        text = ""
-        if size:
+        if os.fstat(1).st_size:
             os.lseek(1, 0, os.SEEK_SET)
-            text = os.read(1, LONGEST_PRINT).decode(errors="replace")
+            said += os.read(1, LONGEST_PRINT).decode(errors="replace")
             os.ftruncate(1, 0)
             os.lseek(1, 0, os.SEEK_SET)
-        return said + text
     return said
 
 
 def _apart(keep: set[int]) -> None:
-    """Standard input is empty, all output goes to a file without a name; other open files are closed."""
+    """Make standard input empty, send all output to a file without a name, and close other open files."""
     import tempfile
 
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -477,13 +473,13 @@ def _apart(keep: set[int]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Let the system end this process when its parent ends, where it can."""
+    """Let the system end this process when its parent ends, if it can."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def nursery(judge: Connection) -> None:
-    """Answer requests: {"imports": […]} and a descriptor: fork a process that runs a text; {"end": pid}: end it."""
+    """Answer requests: {"imports": […]} with a descriptor forks a process that runs a text, {"end": pid} ends it."""
     _end_with_parent()
     while True:
         try:
@@ -512,7 +508,7 @@ def nursery(judge: Connection) -> None:
 
 
 def _ended(pid: int, wait: float) -> int:
-    """End a process and its group; its status. One that has gone by itself has `wait` seconds to do so."""
+    """End a process and its group, after up to `wait` seconds in which it may end by itself. Returns its status."""
     import time
 
     deadline = time.monotonic() + wait
@@ -531,7 +527,7 @@ def _ended(pid: int, wait: float) -> int:
 
 
 def _to_judge() -> Connection:
-    """Standard input, on which this process was given its connection; the processes.py of cuda_on_cpu is not here."""
+    """The connection to the judge, given as standard input. cuda_on_cpu.processes must not be imported here."""
     if sys.platform == "win32":
         import msvcrt
         from multiprocessing.connection import PipeConnection
@@ -555,6 +551,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    answer = types.ModuleType("answer")  # the text's own module: what it defines can be pickled and compiled there
-    sys.modules["answer"] = answer
+    sys.modules["answer"] = types.ModuleType("answer")  # the text's module, so that Numba finds what it defines
     main()

@@ -2,20 +2,20 @@
 
 First stage: small sizes and edge values, so that a fault is shown on simple data.
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
-  elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, so
-  that what is remembered by its shape shows. Arrays of any shape come with one, two and three axes. Images and their
-  windows are too many sizes for that: their operations list their own, and draw some.
+  elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, to
+  detect kernels that remember results by shape. Arrays of any shape come with one, two and three axes. Operations on
+  images have too many sizes for this: they list their own, and draw some.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's
   `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size;
-  "infinite", +∞ or −∞ once in one argument; "special", values at which activations often fail, all of them in each
+  "infinite", one +∞ or −∞ in one argument; "special", values at which activations often fail, all of them in each
   array; "ties", few different numbers, zeros of both signs, and numbers that differ in the last bit; "nan", for
-  operations that only move and compare numbers: some or most of one argument NaN, or most of it −∞; "one of zeros",
+  operations that only move and compare numbers: one argument with some or mostly NaN, or mostly −∞; "one of zeros",
   each argument in turn.
 * Scalars are positive, negative, zero and above 1.
-* One case after some hundred calls on the same arguments, for who counts calls.
-Second stage, only if all of the first passed: one size after the other above 65,536, too many for 16 bits.
+* One case after some hundred calls on the same arguments, to detect kernels that count their calls.
+Second stage, only if all of the first passed: each size in turn above 65,536, which 16 bits cannot count.
 
-The random numbers differ from check to check, so that nothing can be learnt by heart; with a `seed` they are the same.
+The random numbers differ from check to check, so that no answer can know them; a `seed` makes them the same.
 """
 
 import secrets
@@ -31,6 +31,7 @@ import numpy as np
 from nnclassroom.judge.tolerance import EPS, is_decided, references_of
 from nnclassroom.judge.verdict import Case
 from nncourse.errors import CourseError
+from nncourse.kernels.contract import Argument
 from nncourse.kernels.operation import Operation
 
 # The kinds of values that are tried with each name of an operation's `edge_cases`.
@@ -73,8 +74,8 @@ MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Pyt
 ABOVE_16_BITS = 1 << 16
 RANDOM_SIZES = 4  # how many are drawn, from 1 to LARGEST_RANDOM; each is tried twice
 LARGEST_RANDOM = 40
-MOST_DRAWS = 50  # until rounding alone does not decide on the result
-AGAIN = 100, 1000  # once, a kernel is called between so many and so many times on the same arguments
+MOST_DRAWS = 50  # of a case, until rounding alone does not decide its result
+AGAIN = 100, 1000  # from how many to how many calls on the same arguments come before that of one case
 # Kinks, the range limits of exp in float32, and where approximations of activations are cut off too early.
 _SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 87.5, 88.8, 104.0, 1000.0, np.inf)
 SPECIAL = np.outer(_SPECIAL, [1, -1]).ravel().astype(np.float32)
@@ -132,7 +133,7 @@ def halved(operation: Operation, case: Case) -> Case | None:
 
 
 def _values_of_large(operation: Operation) -> str:
-    """Positive numbers for sums: in a long sum of numbers of both signs, some terms too many would hardly show."""
+    """Positive numbers for sums: in a long sum of both signs, a few terms too many would hardly show."""
     return "positive" if any(map(operation.shapes.reduces, operation.results)) else "random"
 
 
@@ -142,8 +143,8 @@ def _values_of_large(operation: Operation) -> str:
 def usual_sizes(operation: Operation) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The sizes to try with random values, and those for edge values.
 
-    Whole numbers from which sizes are derived, such as a window and a stride, are tried small too, so that there are
-    several windows, and windows that overlap. Sizes for which a derived size would be below 1 are left out.
+    Whole numbers from which sizes are derived, such as a window and a stride, are tried small too, for several windows
+    and for windows that overlap. Sizes for which a derived size would be below 1 are left out.
     """
     shapes = operation.shapes
     steps, others = _steps_and_others(operation)
@@ -161,7 +162,7 @@ def usual_sizes(operation: Operation) -> tuple[list[dict[str, Any]], dict[str, A
 
 
 def hostile_sizes(count: int) -> list[tuple[int, ...]]:
-    """`count` sizes at a time: ones, odd ones, a tile of 16, 17 in each direction, multiples of 4, a long one."""
+    """Tuples of `count` sizes: ones, odd ones, a tile of 16, 17 in each direction, multiples of 4, a long one."""
     if count == 1:
         return [(1,), (2,), (7,), (31,), (32,), (33,), (255,), (256,), (257,), (1000,), (1025,), (2500,)]
     patterns = (1,), (3, 5, 2), (16,), (17, 16, 16), (1, 37, 1), (19, 1, 23), (33, 65, 18), (20, 132, 4), (1025, 3, 2)
@@ -203,7 +204,7 @@ def large_sizes(operation: Operation, rng: np.random.Generator) -> Iterator[dict
     for name in others:
         twice = any(array.size_names.count(name) > 1 for array in (*operation.arguments, *operation.results))
         most = isqrt(ABOVE_16_BITS) + int(rng.integers(2, 60)) if twice else ABOVE_16_BITS + int(rng.integers(300, 999))
-        few = int(rng.integers(300, 400)) if twice else int(rng.integers(1, 3))  # many places of a matrix are met
+        few = int(rng.integers(300, 400)) if twice else int(rng.integers(1, 3))  # to reach many places of a matrix
         for number in (1, 3) if whole - {name} - set(steps) else (1,):
             sizes = {other: number if other in whole else few for other in others}
             sizes = dict.fromkeys(steps, 1) | sizes | {name: most}
@@ -212,7 +213,7 @@ def large_sizes(operation: Operation, rng: np.random.Generator) -> Iterator[dict
 
 
 def _sizes_for(operation: Operation, usual: dict[str, Any], values: str, given: bool) -> dict[str, Any]:
-    """The sizes for edge values: one element where it is to be alone, enough for all special values."""
+    """The sizes for edge values: one element for a value alone, enough elements for all special values."""
     if given:
         return usual
     if values.endswith("alone"):
@@ -255,61 +256,40 @@ def make_case(
 
     `number` chooses the sign of scalars, `axes` the shape of arrays of any shape, `position` the array that gets what
     only one may get, such as an infinity. `turn` counts the cases: the operation's `values` find it among the sizes.
-    `decided` draws again where rounding alone decides on a result. Where that leaves no expected value but NaN, the
-    values are random, unless the operation must let NaN through.
+    `decided` draws again where rounding alone decides a result. Values whose reference has NaN are replaced by random
+    ones, unless the operation must let NaN through.
     """
     sizes = operation.shapes.complete(sizes, operation.name)
+    arrays = [
+        argument.name
+        for argument in operation.arguments
+        if argument.dims and argument.kind == "float" and argument.name not in operation.trial.values
+    ]
+    chosen = arrays[position % len(arrays)] if arrays else ""
+
+    def value_of(argument: Argument, kind: str) -> Any:
+        shape = tuple(sizes[name] for name in argument.size_names) if argument.dims else ()
+        if argument.any_shape:
+            shape = _shape_of(shape[0], axes)
+        if argument.name in operation.trial.values:
+            return operation.trial.values[argument.name](rng, shape, {**sizes, "turn": turn})
+        if argument.kind != "float":
+            return sizes[argument.name]
+        return _floats(kind, shape, argument.name == chosen, rng) if argument.dims else _scalar(rng, number, kind)
+
     for _ in range(MOST_DRAWS if decided else 1):
-        arguments = _arguments(operation, sizes, kind, rng, number, axes, position, turn)
+        arguments = tuple(value_of(argument, kind) for argument in operation.arguments)
         if is_decided(operation, arguments):
             break
-    if kind not in ("random", "zeros") and "nan" not in operation.trial.edge_cases and _no_truth(operation, arguments):
-        kind, arguments = "random", _arguments(operation, sizes, "random", rng, number, axes, position, turn)
+    if kind not in ("random", "zeros") and "nan" not in operation.trial.edge_cases:
+        with np.errstate(all="ignore"):
+            if any(np.isnan(reference).any() for reference in references_of(operation, arguments).values()):
+                kind, arguments = "random", tuple(value_of(argument, "random") for argument in operation.arguments)
     shapes = ", ".join(
         f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
         for argument, value in zip(operation.arguments, arguments, strict=True)
     )
     return Case(f"{shapes}, {VALUES[kind]}", arguments, large)
-
-
-def _no_truth(operation: Operation, arguments: tuple[Any, ...]) -> bool:
-    """Whether a result would be NaN."""
-    with np.errstate(all="ignore"):
-        return any(np.isnan(reference).any() for reference in references_of(operation, arguments).values())
-
-
-def _arguments(
-    operation: Operation,
-    sizes: dict[str, Any],
-    kind: str,
-    rng: np.random.Generator,
-    number: int,
-    axes: int,
-    position: int,
-    turn: int,
-) -> tuple[Any, ...]:
-    free = [argument.name for argument in operation.arguments if argument.dims]
-    arrays = [name for name in free if name not in _made(operation)]
-    chosen = arrays[position % len(arrays)] if arrays else ""
-    values: list[Any] = []
-    for argument in operation.arguments:
-        shape = tuple(sizes[name] for name in argument.size_names) if argument.dims else ()
-        if argument.any_shape:
-            shape = _shape_of(shape[0], axes)
-        if argument.name in operation.trial.values:
-            values.append(operation.trial.values[argument.name](rng, shape, {**sizes, "turn": turn}))
-        elif argument.kind != "float":
-            values.append(sizes[argument.name])
-        elif argument.dims:
-            values.append(_floats(kind, shape, argument.name == chosen, rng))
-        else:
-            values.append(_scalar(rng, number, kind))
-    return tuple(values)
-
-
-def _made(operation: Operation) -> set[str]:
-    """The arguments that are not just any float32 numbers."""
-    return set(operation.trial.values) | {argument.name for argument in operation.arguments if argument.kind != "float"}
 
 
 def _shape_of(n: int, axes: int) -> tuple[int, ...]:
@@ -367,7 +347,7 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "some NaN" | "mostly NaN" if chosen:
             nan = rng.random(shape) < (0.7 if kind == "mostly NaN" else 0.1)
             nan.flat[rng.integers(nan.size)] = True
-            values[nan] = np.copysign(np.nan, rng.standard_normal(nan.sum()))  # NaN has a sign, which means nothing
+            values[nan] = np.copysign(np.nan, rng.standard_normal(nan.sum()))  # the sign of NaN has no meaning
         case "mostly minus infinite" if chosen:
             values[rng.random(shape) < 0.9] = -np.inf
         case "one of zeros" if chosen:
@@ -378,6 +358,6 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
 
 
 def _rising(shape: tuple[int, ...]) -> np.ndarray:
-    """Factors from 0.5 to 2 along the longest axis: who takes the first numbers in place of the last is far off."""
+    """Factors from 0.5 to 2 along the longest axis, so that its first numbers are no good in place of the last."""
     longest = int(np.argmax(shape))
     return np.linspace(0.5, 2, shape[longest]).reshape([-1 if axis == longest else 1 for axis in range(len(shape))])

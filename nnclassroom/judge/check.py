@@ -9,12 +9,12 @@
 * Errors of a few float32 roundings are allowed (the operation's `tolerance`). NaN passes only for an infinite sum; and
   where an operation must let NaN through, just where the reference is NaN.
 
-How a kernel is run is another matter: by run_here() in this process, or by answer.py in one that holds no reference.
-Either says what came back, in a Returned; compare() alone decides.
+run_here() runs a kernel in this process, answer.py a student's text in one that holds no reference. Both return a
+Returned; whether it is right is decided here.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, singledispatch
 from typing import Any
@@ -35,16 +35,15 @@ from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
-MOST_COUNTED = 10**7  # an integer nearer to SENTINEL was not set before something was added to it
+MOST_COUNTED = 10**7  # an integer nearer to SENTINEL was never set, or only added to
+HUGE = -3.21e33  # fills every third result in place of NaN, for a kernel that tests whether its result is NaN
 GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 rows of the longest array
-# Contents of the guard elements: two different NaNs for outputs and inputs, so that copying one to the other is
-# detected; 0 for integers, because a kernel that reads past the end may use the value as an index, and a huge index
-# would make the process's CUDA context unusable.
-HUGE = -3.21e33  # what every third result holds before it is written, for a kernel that looks whether it is NaN
+# Contents of the guard elements: different NaNs for outputs and inputs, so that copying one to the other is detected;
+# 0 for integers, because a kernel may use what it reads past the end as an index, and a huge index would make the
+# process's CUDA context unusable.
 OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
-# Of computing, for a launch on the emulator. In a large case, who takes longer is not wrong: it is just not tried, if
-# it is slow and not endless. Nor is a launch of more threads than these, with barriers and without: the emulator runs
-# some millions a second.
+# Limits of one launch on the emulator, which runs some millions of threads a second. A kernel that is slow in a large
+# case, but not endless, is not wrong: that case is left out. So is one with more threads, with barriers or without.
 LAUNCH_SECONDS = 5.0
 MOST_THREADS = {True: 1_200_000, False: 2_500_000}
 RACES: Mapping[str, Any] = {"races": True}
@@ -55,8 +54,7 @@ IN_ORDER = {
     "shuffled": "threads in shuffled order",
 }
 
-# A text that writes into the conversation with the judge.
-BROKEN_OFF = Fault("crash", {"status": "?", "reason": "broke off"})
+BROKEN_OFF = Fault("crash", {"status": "?", "reason": "broke off"})  # the text wrote into the conversation itself
 
 Run = tuple[str, Mapping[str, Any]]  # a label, and options of the emulator
 Runner = Callable[[Case, Mapping[str, Any]], "Returned | Fault"]
@@ -66,10 +64,10 @@ Runner = Callable[[Case, Mapping[str, Any]], "Returned | Fault"]
 class Returned:
     """What one call of a kernel gave back.
 
-    `results` are descriptions as text_process.described() makes them; `arrays` their elements, by the result's name.
-    `several` is the length of the tuple that was returned, None for one value. `in_place` are the arguments that may
-    change, as they are afterwards, and `changed` the names of all arguments that have changed. `arguments` are those of
-    the call: an object among them knows what was asked of it.
+    `results` are descriptions made by answer_process.described(), `arrays` their elements. `several` is the length of
+    the returned tuple, None for one value. `in_place` holds the arguments that may change, as they are after the call,
+    and `changed` the names of all arguments that did change. `arguments` are those of the call: an object among them
+    knows what was asked of it.
     """
 
     results: list[dict[str, Any]]
@@ -78,13 +76,13 @@ class Returned:
     in_place: dict[str, np.ndarray]
     changed: list[str]
     arguments: tuple[Any, ...]
-    outside: bool = False  # wrote to the guard elements
-    otherwise: Fault | None = None  # what is wrong though the values are right
+    outside: bool = False  # whether it wrote to the guard elements
+    otherwise: Fault | None = None  # what is wrong although the values are right
 
 
 @dataclass
 class Memory:
-    """What run_here() remembers between the calls of one check: earlier results, with which none may share memory."""
+    """What run_here() remembers between the calls of one check: later results must not share memory with `earlier`."""
 
     earlier: list[Any] = field(default_factory=list)
     calls: int = 0
@@ -102,8 +100,8 @@ def check(
     kernel: its name, a Kernel, or any Python function of the operation's arguments.
     device: "cpu", "gpu" or "emulator". By default CUDA kernels run on the GPU where there is one, else under the
         emulator, which finds races too.
-    seed: the same seed gives the same numbers; without one they are new each time. What is tried is told in cases.py.
-    sandbox: a command that the emulator's programs are started by.
+    seed: the same seed gives the same numbers; without one they are new each time. cases.py says what is tried.
+    sandbox: a command that starts the emulator's programs.
 
     Returns a verdict, which is true if the kernel is right, and prints as one line.
     Raises CourseError for an unknown kernel, and for a device that it cannot run on.
@@ -120,7 +118,7 @@ def check(
 
 @singledispatch
 def runner(operation: Operation, kernel: Kernel, device: str) -> Runner:
-    """What runs a kernel in this process on the cases of one check; another where kernels are called otherwise."""
+    """The function that runs a kernel in this process; kinds of operations that call kernels in other ways register."""
     return partial(run_here, operation, kernel, device, Memory())
 
 
@@ -143,7 +141,7 @@ def judge(
     """Run a kernel by run(case, options) on every case, or on one only, until one fails.
 
     Large cases for which too_many(case) is true are left out, and on the emulator those in which the kernel is slow.
-    Whether it is slow or endless is looked into until it is found slow once.
+    Whether it is slow or endless is examined until it is found to be slow once.
     """
     say = partial(Verdict, operation.name, name)
     count, slow = 0, False
@@ -182,10 +180,10 @@ def judge(
 
 
 def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
-    """How often a case is run: once; on the emulator in one or two of the orders of threads, and once more for races.
+    """The runs of a case: one; on the emulator one or two orders of threads, and another run that looks for races.
 
-    Which threads meet depends on sizes, seldom on values. So cases with edge values, those of drawn sizes and large
-    ones are run in one order, a different one each time.
+    Which threads meet depends on sizes, seldom on values. So cases with edge values, drawn sizes or large sizes are
+    run in one order, a different one each time, and not for races.
     """
     if device != "emulator":
         yield "", {}
@@ -198,13 +196,13 @@ def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
 
 
 def _late(run: Runner, options: Mapping[str, Any], case: Case, seconds: float) -> Fault | None:
-    """The fault of a kernel that does not end within so many seconds of computing on the emulator."""
+    """The fault if the kernel does not end within `seconds` of computing on the emulator."""
     found = run(case, {**options, "time_limit": seconds})
     return found if isinstance(found, Fault) and found.kind == "time limit" else None
 
 
 def _too_many(kernel: Kernel, case: Case) -> bool:
-    """Whether the emulator would take too long for a launch. CourseError for one that no GPU takes."""
+    """Whether the emulator would take too long for a launch. CourseError for a launch that no GPU accepts."""
     assert isinstance(kernel, CudaKernel)
     return kernel.threads(*case.arguments) > MOST_THREADS["__sync" in kernel.source.text]
 
@@ -228,14 +226,9 @@ def _place(operation: Operation, kernel: Kernel, device: str | None) -> str:
 
 
 def run_here(
-    operation: Operation,
-    kernel: Kernel,
-    device: str,
-    memory: Memory,
-    case: Case,
-    options: Mapping[str, Any],
+    operation: Operation, kernel: Kernel, device: str, memory: Memory, case: Case, options: Mapping[str, Any]
 ) -> Returned | Fault:
-    """Call the kernel once, and say what came back, or the Fault that ended it."""
+    """Call the kernel once: what came back, or the Fault that ended it."""
     guards: list[Any] = []
     copied = partial(_guarded, guards) if device == "gpu" else lambda values, bits: values.copy()
     given = tuple(
@@ -265,24 +258,29 @@ def run_here(
             words = f"raised {said['type']}: {said['text']}"
             return Fault(kind, {**said, "said": words, "status": words, "context": "lost"})
         return raised(said, ())
-    names = {id(value): name for name, value in zip(operation.names, given, strict=True)}
+    found = returned(operation, result, given, case.arguments, memory.earlier if not kernel.cuda else [])
+    values = result if found.several is not None else (result,)
+    memory.earlier = [*memory.earlier, *(value for value in values if not any(value is each for each in given))][-6:]
+    found.outside = any((cells != bits).any() for cells, bits in guards)
+    return found
+
+
+def returned(
+    operation: Operation, result: Any, given: tuple[Any, ...], before: tuple[Any, ...], earlier: Sequence[Any] = ()
+) -> Returned:
+    """What a call in this process gave back. `given` are its arguments, `before` the same as they were before it."""
     array_type = type(next((value for value in given if hasattr(value, "dtype")), np.empty(0)))
     arrays = {name: value for name, value in zip(operation.names, given, strict=True) if isinstance(value, array_type)}
-    several = len(operation.results) > 1 and type(result) is tuple
-    values = result if several else (result,)
-    earlier = memory.earlier if not kernel.cuda else []
-    about = [described(value, arrays, earlier, array_type) for value in values]
-    memory.earlier = [*memory.earlier, *(value for value in values if id(value) not in names)][-6:]
+    values = result if len(operation.results) > 1 and type(result) is tuple else (result,)
     on_host = {name: devices.to_device(value, "cpu") for name, value in arrays.items()}
-    before = dict(zip(operation.names, case.arguments, strict=True))
+    unchanged = dict(zip(operation.names, before, strict=True))
     return Returned(
-        about,
-        len(values) if several else None,
+        [described(value, arrays, earlier, array_type) for value in values],
+        None if values is not result else len(values),
         [devices.to_device(value, "cpu") if isinstance(value, array_type) else None for value in values],
         {named.name: on_host[named.name] for named in operation.shapes.in_place if named.name in on_host},
-        [name for name, value in on_host.items() if not np.array_equal(value, before[name], equal_nan=True)],
+        [name for name, value in on_host.items() if not np.array_equal(value, unchanged[name], equal_nan=True)],
         given,
-        any((cells != bits).any() for cells, bits in guards),
     )
 
 
@@ -337,11 +335,11 @@ def compare(
 ) -> str | None:
     """None if what a kernel returned in this process is right up to rounding; else what is wrong, in words."""
     values = result if len(operation.results) > 1 and type(result) is tuple else (result,)
-    arrays = [devices.to_device(value, "cpu") if hasattr(value, "dtype") else None for value in values]
-    shown = [value if array is None else array for array, value in zip(arrays, values, strict=True)]
+    shown = [devices.to_device(value, "cpu") if hasattr(value, "dtype") else value for value in values]
+    arrays = [value if hasattr(value, "dtype") else None for value in shown]
     about = [described(value, {}, []) for value in shown]
-    returned = Returned(about, len(values) if len(values) > 1 else None, arrays, {}, [], arguments)
-    fault = _results_fault(operation, returned, references)
+    found = Returned(about, len(values) if len(values) > 1 else None, arrays, {}, [], arguments)
+    fault = _results_fault(operation, found, references)
     return str(fault) if fault else None
 
 
@@ -386,14 +384,8 @@ def _results_fault(
 ) -> Fault | None:
     """What is wrong with the returned values: their number, their kinds, their elements."""
     results = operation.results
-    if len(results) > 1 and returned.several != len(results):
-        about = returned.results[0]
-        wanted = f"a tuple of {', '.join(map(str, results))}"
-        if returned.several is not None:
-            return Fault("type", {"length": returned.several, "type": "tuple", "wanted": wanted})
-        if about["what"] == "nothing":
-            return Fault("nothing", {"wanted": wanted})
-        return Fault("type", {"type": _type_of(about), "one": True, "wanted": wanted})
+    if fault := count_fault(results, returned):
+        return fault
     for named, about, array in zip(results, returned.results, returned.arrays, strict=True):
         in_place = named.name in operation.names
         fault = form_fault(named, about, references[named.name].shape, in_place and case is not None)
@@ -417,8 +409,17 @@ def _type_fault(about: Mapping[str, Any], wanted: str, dtype: str) -> Fault:
     return Fault("type", facts | ({"from": "other"} if listed and dtype else {}))
 
 
-def _type_of(about: Mapping[str, Any]) -> str:
-    return "ndarray" if about["what"] == "array" else about.get("type", "")
+def count_fault(results: Sequence[Argument], returned: Returned) -> Fault | None:
+    """What is wrong with the number of values that a call returned."""
+    if len(results) == 1 or returned.several == len(results):
+        return None
+    about, wanted = returned.results[0], f"a tuple of {', '.join(map(str, results))}"
+    if returned.several is not None:
+        return Fault("type", {"length": returned.several, "type": "tuple", "wanted": wanted})
+    if about["what"] == "nothing":
+        return Fault("nothing", {"wanted": wanted})
+    kind = "ndarray" if about["what"] == "array" else about.get("type", "")
+    return Fault("type", {"type": kind, "one": True, "wanted": wanted})
 
 
 def form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...], in_place: bool) -> Fault | None:
@@ -450,13 +451,8 @@ def form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...]
     return None
 
 
-def _counted_from_sentinel(value: np.generic) -> bool:
-    """Whether an integer was never set, or had something added to it before it was set."""
-    return value.dtype.kind in "iu" and abs(int(value) - SENTINEL) < MOST_COUNTED
-
-
 def _as_given(known: tuple[Any, ...], arguments: tuple[Any, ...]) -> list[Any]:
-    """The arguments of a call, and what came after them; its arrays as they were before the kernel changed them."""
+    """The arguments of a call and whatever follows them, with the arrays as they were before the call."""
     pairs = zip(known, arguments, strict=False)
     given = [before if isinstance(before, np.ndarray) else after for before, after in pairs]
     return [*given, *arguments[len(given) :]]
@@ -487,7 +483,8 @@ def _values_fault(
     margin = float(np.broadcast_to(allowed, reference.shape)[first])
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
     unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
-    nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE) or _counted_from_sentinel(got[first])
+    nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE)
+    nan = nan or (got.dtype.kind in "iu" and abs(int(got[first]) - SENTINEL) < MOST_COUNTED)
     facts = {
         "name": named.name,
         "wrong": int(wrong.sum()),

@@ -1,6 +1,6 @@
-"""What a student's .cu text must not contain: what would tell the emulator from a GPU, or reach out of either.
+"""What a student's .cu text must not contain: what could distinguish the emulator from a GPU, or escape from either.
 
-The package's own texts may: whoever judges a text decides whether to ask. Comments and strings are no code.
+The package's own texts may contain it, and are not examined. Comments and strings are ignored.
 """
 
 import functools
@@ -63,7 +63,7 @@ HOST = frozenset(HOST_NAMES.split())
 
 @dataclass(frozen=True)
 class Forbidden:
-    """Something that a text must not contain: its kind, a key of WHY; the words of the text; the line; and why not."""
+    """Something that a text must not contain: its kind, a key of WHY; the words of the text; and the line."""
 
     kind: str
     what: str
@@ -98,9 +98,9 @@ def forbidden(source: CudaSource) -> Forbidden | None:
 
 
 def _tokens(text: str) -> Iterator[Token]:
-    """The tokens of a text, without comments, and without the line breaks that a backslash hides."""
+    """The tokens of a text, without comments and without line breaks after a backslash."""
     text = text.replace("\r\n", "\n")
-    # Lines joined by a backslash: `breaks` are where they were, so that the others keep their numbers.
+    # Lines joined by a backslash: `breaks` are their positions, so that later lines keep their numbers.
     joined, breaks, position, length = [], [], 0, 0
     for match in re.finditer(r"(?:\\|\?\?/)[ \t\f\v]*\n", text):
         joined.append(text[position : match.start()])
@@ -207,7 +207,7 @@ def _words_of_cuda() -> frozenset[str]:
 
 
 def _pasted(tokens: list[Token]) -> Iterator[Forbidden]:
-    """What ## could make of the words of the text: a name of the emulator."""
+    """Names of the emulator that ## could make from the words of the text."""
     pastes = [token for token in tokens if token.kind == "paste"]
     if not pastes:
         return
@@ -219,7 +219,7 @@ def _pasted(tokens: list[Token]) -> Iterator[Forbidden]:
 
 
 def _can_be_made(wanted: str, words: set[str]) -> bool:
-    """Whether some of the words, one after the other, begin with `wanted`."""
+    """Whether some of the words, concatenated, begin with `wanted`."""
     reached = {0}
     for start in range(len(wanted)):
         if start not in reached:
@@ -232,7 +232,7 @@ def _can_be_made(wanted: str, words: set[str]) -> bool:
 
 
 def _host(tokens: list[Token]) -> Iterator[Forbidden]:
-    """Calls and declarations of functions that only a CPU has, unless the text defines a function of that name."""
+    """Calls and declarations of functions that only a CPU has, unless the text itself defines such a function."""
     for number, token in enumerate(tokens):
         called = token.text in HOST and number + 1 < len(tokens) and tokens[number + 1].text == "("
         member = number and tokens[number - 1].text in (".", ">")
@@ -256,7 +256,7 @@ def _defines(name: str, tokens: list[Token]) -> bool:
 
 
 def _has_body(tokens: list[Token], start: int) -> bool:
-    """Whether `(…) {` begins there."""
+    """Whether `(…) {` begins at token `start`."""
     depth = 0
     for place in range(start, min(len(tokens) - 1, start + 1000)):  # far more than a function's parameters
         depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)

@@ -1,7 +1,7 @@
-"""What the Python text of a kernel may not say: a kernel computes, and is judged by that alone.
+"""What the Python text of a kernel must not contain: a kernel only computes, and is judged by its results alone.
 
-These rules name what a student may have copied without knowing what it does. They do not keep out who wants to get
-around them: the process that a text runs in does that (answer_process.py), and where marks are given a sandbox.
+These rules name what students may copy without knowing what it does. They do not stop attempts to get round them: the
+process that runs a text does that (answer_process.py), and for marks a sandbox.
 """
 
 import ast
@@ -14,7 +14,7 @@ def _set(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-# What a kernel may import: it needs no files, no processes, no look at who calls it.
+# What a kernel may import: it needs no files, no processes and no access to its caller.
 ALLOWED = _set(
     """
     __future__ abc array bisect cmath collections contextlib copy cupy cupyx dataclasses decimal enum fractions
@@ -36,7 +36,7 @@ ATTRIBUTES = _set(
     tb_frame tb_next
     """
 )
-# Of NumPy: files, other languages, and its own modules, which have imported all that is not allowed above.
+# In NumPy: files, other languages, and its own modules, through which all other modules can be reached.
 OF_NUMPY = _set(
     """
     DataSource _core core ctypes ctypeslib distutils dump f2py fromfile genfromtxt load loadtxt memmap
@@ -48,11 +48,14 @@ MODULES = ("np", "xp", "numpy", "cupy", "math")
 
 
 def forbidden(text: str, without_numpy: bool) -> Fault | None:
-    """What a text says that it may not, in a cupy exercise NumPy too; None if nothing. It need not be valid Python."""
+    """The first forbidden thing in a text, which need not be valid Python; None if there is none.
+
+    `without_numpy` forbids NumPy too, as in a cupy exercise.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # the process that runs it says so
+        return None  # the process that runs it reports this
     for node in ast.walk(tree):
         if said := _said(node):
             return Fault("forbidden", {"said": f"line {node.lineno}: {said}", "hints": ["computes"]})  # type: ignore
@@ -80,7 +83,7 @@ def _imports(node: ast.AST) -> list[str]:
 
 
 def _said(node: ast.AST) -> str:
-    """What one part of the text says that it may not; "" if nothing."""
+    """What is forbidden in one node of the text; "" if nothing."""
     match node:
         case ast.Name(id=name) if name in NAMES:
             return f"uses {name}"

@@ -1,7 +1,7 @@
-"""Judge a student's text that every member of a group runs: each member is a process of its own.
+"""Judge a student's text that every member of a group runs, each member in a process of its own.
 
-So members share no memory, as on a real machine. What they send goes through this process, which keeps the simulated
-world: it sees each message, it knows who waits for whom, and no text can change what it saw.
+Members share no memory, as on a real machine. Messages pass through this process, which keeps the simulated world: it
+sees each message and knows which member waits for which, and no text can change what it saw.
 """
 
 import dataclasses
@@ -14,14 +14,13 @@ import numpy as np
 from nnclassroom.judge import answer_process
 from nnclassroom.judge.answer import EndedError, TextProcess, array_from, most_bytes
 from nnclassroom.judge.cases import cases
-from nnclassroom.judge.check import BROKEN_OFF, Returned, judge
-from nnclassroom.judge.forbidden_python import forbidden
+from nnclassroom.judge.check import BROKEN_OFF, Returned
 from nnclassroom.judge.group_operation import GroupOperation, member_arguments, together, world_of
-from nnclassroom.judge.verdict import RIGHT, Case, Fault, Verdict
+from nnclassroom.judge.verdict import Case, Fault, Verdict
 from nncourse.parallel.simulation.faults import ExchangeError
 from nncourse.parallel.simulation.world import MEETINGS, World
 
-SECONDS = 1.0  # of computing, for a member in one case: all are small
+SECONDS = 1.0  # of computing, for a member in one case: all cases are small
 PARAMETERS = {
     "send": ("vector", "to", "tag"),
     "receive": ("vector", "source", "tag"),
@@ -32,44 +31,16 @@ PARAMETERS = {
 }
 
 
-def check_text(
-    operation: GroupOperation,
-    name: str,
-    text: str,
-    seconds: float,
-    seed: int | None = None,
-    sandbox: tuple[str, ...] = (),
-) -> Verdict:
-    """The verdict on the text of a kernel that is a function of a group, as outside.check_text."""
-    if fault := forbidden(text, without_numpy=False):
-        return Verdict(operation.name, name, fault.kind, fault.facts)
-    seconds = min(seconds, SECONDS)
-    with MemberProcesses(operation, name, text, seconds, sandbox) as processes:
-        if fault := processes.start(1):
-            return Verdict(operation.name, name, fault.kind, fault.facts)
-        verdict = judge(operation, name, processes.run, "cpu", seed)
-        if verdict:  # a note: sends of a real group may wait
-            waiting = processes.run(next(cases(operation, seed)), {"buffered": False})
-            if isinstance(waiting, Fault) and waiting.kind == "deadlock":
-                return dataclasses.replace(verdict, facts={**verdict.facts, "waiting sends": str(waiting)})
-    if verdict.kind == "wrong value" and verdict.case is not None:
-        with MemberProcesses(operation, name, text, seconds, sandbox) as processes:
-            again = judge(operation, name, processes.run, "cpu", only=verdict.case)
-        if again.kind == RIGHT:  # in fresh processes
-            said = Verdict(operation.name, name, verdict.kind, verdict.facts)
-            return dataclasses.replace(verdict, kind="remembers", facts={"said": said.line.partition(": ")[2]})
-    return verdict
-
-
 class MemberProcesses:
     """The processes of a text, one for each member, for the time of a with-block. They are started when needed."""
 
     def __init__(self, operation: GroupOperation, name: str, text: str, seconds: float, sandbox: tuple[str, ...]):
-        self.operation, self.name = operation, name
-        self._start = operation, name, text, seconds, sandbox
+        self.operation, self.name, self.calls = operation, name, 0
+        self._start = operation, name, text, min(seconds, SECONDS), sandbox
         self.processes: list[MemberProcess] = []
 
     def __enter__(self) -> "MemberProcesses":
+        self.building = self.start(1)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -77,7 +48,7 @@ class MemberProcesses:
             process.__exit__()
 
     def start(self, count: int) -> Fault | None:
-        """See to it that there are so many processes. What is wrong with the text, if they cannot read it."""
+        """Start processes until there are `count`. Returns what is wrong with the text, if they cannot read it."""
         new = [MemberProcess(*self._start) for _ in range(len(self.processes), count)]  # they start side by side
         self.processes += new
         for process in new:
@@ -86,6 +57,7 @@ class MemberProcesses:
 
     def run(self, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
         """Call the function in every member's process: what check.py calls a Runner."""
+        self.calls += 1
         world = world_of(self.operation, case, options.get("buffered", True))
         if fault := self.start(world.size):
             return fault
@@ -114,13 +86,20 @@ class MemberProcesses:
         members = [returned[each] for each in range(world.size)]
         return together(self.operation, self.name, case, world, members)
 
+    def noted(self, verdict: Verdict, seed: int | None) -> Verdict:
+        """The verdict on a right kernel, with a note if it would hang where a send waits until it is received."""
+        waiting = self.run(next(cases(self.operation, seed)), {"buffered": False})
+        if isinstance(waiting, Fault) and waiting.kind == "deadlock":
+            return dataclasses.replace(verdict, facts={**verdict.facts, "waiting sends": str(waiting)})
+        return verdict
+
 
 def _of_member(fault: Fault, rank: int, world: World) -> Fault:
     return Fault(fault.kind, {**fault.facts, "rank": rank, "step": world.steps[rank]})
 
 
 class MemberProcess(TextProcess):
-    """One member's process. It asks for each exchange, and waits until it is answered."""
+    """One member's process. It asks for each exchange, and waits for the answer."""
 
     rank = 0
     vector: np.ndarray | None = None  # what its last exchange is to fill
@@ -148,7 +127,7 @@ class MemberProcess(TextProcess):
         self._send(call, blocks)
 
     def reply(self, answer: Any) -> None:
-        """Answer the last exchange, and let it go on."""
+        """Answer the last exchange, so that the process goes on."""
         blocks: list[bytes] = []
         self.start = time.monotonic()  # it could do nothing until now
         if isinstance(answer, list):
@@ -159,7 +138,7 @@ class MemberProcess(TextProcess):
             self._send({})
 
     def until_it_waits(self, world: World, rank: int) -> Returned | Fault | None:
-        """Answer its exchanges until one has to wait: then None; or until it ends."""
+        """Answer the process's exchanges until one has to wait, then return None; or until the call has ended."""
         answer, blocks = self._receive(self.most)
         while "ask" in answer:
             try:
@@ -169,7 +148,7 @@ class MemberProcess(TextProcess):
             except (KeyError, ValueError, AttributeError, IndexError):
                 raise EndedError(BROKEN_OFF) from None
             except TypeError as error:
-                self._refuse_late()  # such a call is no step: there may be any number of them
+                self._refuse_late()  # such a call does not count as a step, so nothing else limits their number
                 self._send({"raised": "TypeError", "text": str(error)})
             else:
                 if world.is_waiting(rank):
@@ -179,12 +158,12 @@ class MemberProcess(TextProcess):
         return self._returned(answer, blocks, self.given)
 
     def _print(self, answer: Mapping[str, Any]) -> None:
-        """What a member prints begins with its rank."""
+        """Print what the member printed, each line after its rank."""
         for line in str(answer.get("printed") or "").splitlines():
             print(f"rank {self.rank}: {line}")
 
     def _exchange(self, question: Mapping[str, Any], blocks: list[bytes], world: World, rank: int) -> None:
-        """Ask the world for what the text asks for. TypeError for arguments that do not fit."""
+        """Make the exchange that the text asks for. TypeError for arguments that do not fit."""
         operation, method, line = self.operation, str(question["method"]), int(question.get("line", 0))
         assert isinstance(operation, GroupOperation)
         if method not in operation.methods:

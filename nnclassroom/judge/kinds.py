@@ -1,4 +1,4 @@
-"""What a reader sees for the state of an exercise and for the kind of a verdict; marks.csv has their names."""
+"""Words for the states of exercises and the kinds of verdicts, as pages show them; marks.csv has the names."""
 
 STATE_WORDS = {"right": "right", "wrong": "wrong", "open": "open", "missing": "missing"}
 KIND_WORDS = {
@@ -44,7 +44,7 @@ KIND_WORDS = {
     "wrong rank": "wrong rank",
     "mismatch": "mismatch",
     "endless exchange": "endless exchange",
-    # of what was handed in
+    # of submissions
     "unreadable": "unreadable",
     "missing": "missing",
     "open": "open",
@@ -53,5 +53,5 @@ KIND_WORDS = {
 
 
 def kind_in_words(kind: str) -> str:
-    """The words for a kind; the kind itself, of a record that another version has made."""
+    """The words for a kind; the kind itself if it is unknown, as in a record by another version."""
     return KIND_WORDS.get(kind, kind)

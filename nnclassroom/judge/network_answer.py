@@ -1,4 +1,4 @@
-"""Judge a student's text that changes a whole network: what it asks of its `k` is computed here, by the judge."""
+"""Judge a student's text that changes a whole network: the judge's process computes what the text asks its `k` for."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from nncourse.errors import CourseError
 
 
 class NetworkProcess(TextProcess):
-    """A process that holds one text, which is called with lists of arrays."""
+    """A process that holds one text, which is called with lists of arrays and a `k`."""
 
     k = Asked()
     expected: Sequence[str] = ()  # W[0], W[1], …, b[0], …
@@ -46,12 +46,12 @@ class NetworkProcess(TextProcess):
         return collected(case, returned.in_place, self.replaced, changed, self.k)
 
     def _returned(self, answer: Mapping[str, Any], blocks: list[bytes], given: tuple[Any, ...]) -> Returned | Fault:
-        said = answer.get("replaced")  # by the text's process: it may say anything
+        said = answer.get("replaced")  # the text's process may say anything
         self.replaced = [name for name in self.expected if name in said] if isinstance(said, list) else []
         return super()._returned(answer, blocks, given)
 
     def _raised(self, said: dict[str, Any]) -> Fault:
-        """With the operation that may have been meant by a name that is not there."""
+        """The fault for an exception, with the operation of k that an unknown name may have meant."""
         fault = super()._raised(said)
         if fault.kind == "name" and (meant := [name for name in OPERATIONS if f"'{name}'" in said["text"]]):
             return Fault("forbidden", said | {"said": f"there is no {meant[0]} here: ask k for it, k.{meant[0]}(…)"})

@@ -1,4 +1,4 @@
-"""Operations on a whole network of dense layers, whose kernels call other operations through what is handed to them.
+"""Operations on a whole network of dense layers: their kernels call other operations through an argument, `k`.
 
     algorithm_1 = NetworkOperation("algorithm_1", "W ← W − η dC/dW, …",
                                    contract="network (p,), layers () object, … -> network (p,)", reference=…)
@@ -6,9 +6,9 @@
     @algorithm_1.kernel("loops", device="cpu")
     def layer_by_layer(W, b, X, Y, rate, k): …     # W and b are lists, an array for each layer; k.dense_forward(…)
 
-In the contract `network` is the vector of all parameters, and `layers`, a DenseArchitecture, says how W and b of each
-layer lie in it. Called with the arguments of the contract, a kernel gets views into that vector, and as `k` an object
-that computes with NumPy. Called with lists, as training does, it gets these and the backend.
+In the contract `network` is the vector of all parameters, and `layers`, a DenseArchitecture, says where W and b of each
+layer lie in it. Called with the arguments of the contract, a kernel gets views into that vector and a `k` that computes
+with NumPy. Called with lists, as in training, it gets these lists and the backend.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,23 +28,21 @@ from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import Kernel
 from nncourse.kernels.operation import Operation
 
-NAMES = ("W", "b", "X", "Y", "rate", "k")  # what a kernel is called with
+NAMES = ("W", "b", "X", "Y", "rate", "k")  # a kernel's arguments
 FORWARD = (dense.dense_forward, activations.sigmoid)
 BACK = (activations.sigmoid_derivative, cost.mse_gradient, backpropagation.output_delta, backpropagation.hidden_delta)
 LAST = (backpropagation.weight_gradient, backpropagation.bias_gradient, update.sgd_update)
-OPERATIONS = {operation.name: operation for operation in (*FORWARD, *BACK, *LAST)}  # those that k has
-
-Layers = list[tuple[np.ndarray, np.ndarray]]  # W and b of each
+OPERATIONS = {operation.name: operation for operation in (*FORWARD, *BACK, *LAST)}  # what k has
 
 
 class Asked:
-    """The `k` of a check: it computes with NumPy, refuses what does not fit, and remembers what it was asked for."""
+    """The `k` of a check: it computes with NumPy, refuses arguments that do not fit, and records what was called."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Call an operation. CourseError for one that is not there, and for arguments that do not fit."""
+        """Call an operation. CourseError if k does not have it, or if the arguments do not fit."""
         if name not in OPERATIONS:
             raise CourseError(f"k has no {name}; it has {', '.join(OPERATIONS)}")
         operation = OPERATIONS[name]
@@ -76,9 +74,9 @@ class NetworkKernel(Kernel):
 
 @dataclass(eq=False)
 class NetworkOperation(Operation):
-    """An operation whose kernels change W and b of all layers: see above. What is not told here is as for Operation.
+    """An operation whose kernels change W and b of all layers: see above. All else is as in Operation.
 
-    `advice` gets the vector of parameters that came out after the arguments. What a kernel returns does not matter.
+    `advice` gets, after the arguments, the vector of parameters that came out. What a kernel returns does not matter.
     """
 
     def made(self, name: str, device: str, where: str, function: Callable[..., Any] | None, **options: Any) -> Kernel:
@@ -128,7 +126,7 @@ def listed(W: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> dict[str, np.nda
 
 
 def run_here(operation: NetworkOperation, kernel: Kernel, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
-    """Call a kernel in this process, and say what came back."""
+    """Call a kernel in this process: what it made of the network, or the fault that ended it."""
     network, layers, X, Y, rate = case.arguments
     W, b = lists(layers, network.copy())
     before, k, batch = listed(W, b), Asked(), (X.copy(), Y.copy())
@@ -150,8 +148,8 @@ def collected(
 ) -> Returned | Fault:
     """What a kernel made of a network, as the result of the operation.
 
-    `arrays` are W[0], b[0], … as they are after the call, `replaced` those in whose places other arrays stand now, and
-    `changed` the arguments that a kernel must not change, but has.
+    `arrays` are W[0], b[0], … after the call, `replaced` the names of those whose place in the lists another array has
+    taken, and `changed` the arguments that the kernel has changed although it must not.
     """
     network, layers = case.arguments[:2]
     if replaced:
@@ -170,7 +168,7 @@ def collected(
 
 
 def _by_itself(case: Case, k: Asked) -> Fault | None:
-    """Whether a kernel did something itself that it should have asked for."""
+    """The fault if a kernel did something itself that it should have asked k for."""
     needed = set(OPERATIONS) - ({"hidden_delta"} if len(case.arguments[1].shapes) == 1 else set())
     missing = [f"k.{name}" for name in OPERATIONS if name in needed.difference(k.names)]
     return Fault("not asked", {"missing": ", ".join(missing)}) if missing else None

@@ -2,9 +2,9 @@
 
     [*prefix(readable=[SCRIPT], hidden=[PACKAGE]), sys.executable, str(SCRIPT)]
 
-In it there is no network, no other process, an empty home and nothing writable but its own small /tmp and /dev/shm. It
-sees the system's programs, Python and its packages, and what is `readable`. Memory and time are limited by the process
-that is started: RLIMIT_DATA would break the emulator's AddressSanitizer, so one limit for all cannot stand here.
+In it there is no network, no other process, an empty home, and nothing writable but its own small /tmp and /dev/shm.
+The system's programs, Python with its packages, and what is `readable` are visible. The process that is started limits
+its memory and time itself: a limit here, RLIMIT_DATA, would break the emulator's AddressSanitizer.
 """
 
 import functools
@@ -17,11 +17,11 @@ from pathlib import Path
 
 TEMPORARY = 256 << 20  # bytes of /tmp, and of /dev/shm
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # on most systems links into /usr
-SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives")  # where libraries lie; which compiler g++ is
-# The environment holds secrets: only these names are passed on.
+SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives")  # the places of libraries; the compiler that g++ means
+# The environment may hold secrets: only these variables are passed on.
 PASSED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX")
 PASSED += ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-# After every mount, whose mount points bwrap makes there. /proc too: for root, /proc/sys would else be open to writing.
+# Last, since bwrap makes mount points there for every mount. For root /proc/sys would otherwise be writable.
 LAST = ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--")
 FOLDER = "{folder}"
 HELP = {
@@ -37,11 +37,11 @@ def prefix(
 ) -> tuple[str, ...]:
     """The words to put before a command, so that it runs in the sandbox.
 
-    Whoever starts a command that has to write puts the folder for it in the place of FOLDER in these words, as the
-    emulator does for its compiler; left as it is, it stands for no folder.
+    For a command that has to write, replace FOLDER in these words by a writable folder, as the emulator does for its
+    compiler. Unchanged, FOLDER has no effect.
 
-    readable: files and folders that it sees, besides the system and Python with its packages.
-    hidden: files and folders that it does not see, even where a folder is readable that holds them.
+    readable: files and folders that are visible, besides the system and Python with its packages.
+    hidden: files and folders that are not visible, even within a readable folder.
     temporary: bytes of /tmp, and of /dev/shm.
     """
     roots, packages = _python()
@@ -62,7 +62,7 @@ def prefix(
     words += ["--proc", "/proc", "--dev", "/dev", *limit, "--tmpfs", "/dev/shm", *limit, "--tmpfs", "/tmp"]
     for device in sorted(Path("/dev").glob("nvidia*")):
         words += ["--dev-bind-try", str(device), str(device)]
-    # A folder of the system or of Python first, what is hidden in it next, and then the single things that are seen.
+    # First the folders of the system and of Python, next what is hidden in them, then what is made visible again.
     for path in own:
         words += ["--ro-bind", str(path), str(path)]
     for path in _within(hidden, [Path("/usr"), *own]):
@@ -75,7 +75,7 @@ def prefix(
 
 
 def why_none(program: str = "bwrap") -> str | None:
-    """Why there is no sandbox on this machine, and what to do; None if there is one in which Python runs."""
+    """Why there is no sandbox on this machine, and what to do; None if Python runs in one."""
     if not sys.platform.startswith("linux"):
         return HELP["linux"]
     if not shutil.which(program):
@@ -94,8 +94,8 @@ def why_none(program: str = "bwrap") -> str | None:
 def _python() -> tuple[list[Path], list[Path]]:
     """This Python's folders, and other folders of packages: the user's own, or those of PYTHONPATH.
 
-    Of sys.path only folders that are for packages alone count: it also names a clone of the course, and with
-    `python -m` the present folder, where submissions and secrets may lie.
+    Only folders of sys.path that hold nothing but packages count. It also names a clone of the course, and with
+    `python -m` the present folder, which may hold submissions and secrets.
     """
     roots = sorted({Path(sys.prefix).absolute(), Path(sys.base_prefix).absolute()})
     others = [Path(path).absolute() for path in dict.fromkeys(sys.path) if os.path.isdir(path)]
@@ -104,7 +104,7 @@ def _python() -> tuple[list[Path], list[Path]]:
 
 
 def _within(paths: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
-    """Those of the paths that exist and lie in one of the folders, or are one of them, as seen through either name."""
+    """The paths that exist and are in one of the folders, or are one of them, with symbolic links resolved."""
     found = []
     for path in map(Path, paths):
         for folder in folders:
@@ -116,7 +116,7 @@ def _within(paths: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
 
 @functools.cache
 def _knows(program: str, option: str) -> bool:
-    """Whether this bubblewrap has an option: --size came with 0.7, --disable-userns with 0.8."""
+    """Whether this bubblewrap has an option: --size is new in 0.7, --disable-userns in 0.8."""
     if not shutil.which(program):
         return False
     return option in subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout

@@ -1,8 +1,8 @@
-"""Slow or endless? What a kernel takes for smaller arrays tells how long it may take for large ones.
+"""Slow or endless? The time that a kernel takes for smaller arrays says how long it may take for large ones.
 
-On the emulator a kernel that is right may need minutes in a large case: for instance one that looks through all windows
-for each pixel. So a limit alone refuses nobody there. The case is made smaller by halves until the kernel ends quickly,
-then larger again. Twice the size may take GROWTH times as long; who takes more than that will never end.
+On the emulator a right kernel may need minutes in a large case, for instance if it looks through all windows for each
+pixel. So reaching the limit there does not make it wrong. The case is halved until the kernel ends quickly, then
+enlarged again. Twice the size may take GROWTH times as long; a kernel that takes longer never ends.
 """
 
 import time
@@ -13,17 +13,17 @@ from nnclassroom.judge.verdict import Case, Fault
 from nncourse.kernels.operation import Operation
 
 GROWTH = 16.0  # four loops one inside the other, each of that size
-MOST_HALVINGS = 4  # who is slow even then, is slow throughout: the limit is what 16 times as much would take
-MOST_SECONDS = 40.0  # beyond, who is slow is not watched any longer
+MOST_HALVINGS = 4  # a kernel that is slow even then is only slow
+MOST_SECONDS = 40.0  # a kernel that may take longer is called slow without a further run
 
 
 def never_ends(
     operation: Operation, case: Case, fault: Fault, run: Callable[[Case, float], Fault | None], seconds: float
 ) -> tuple[Case, Fault] | None:
-    """The case in which a kernel never ends, and the fault; None for one that is only slow.
+    """The case in which a kernel never ends, and the fault; None if the kernel is only slow.
 
-    `fault` says that it did not end within `seconds` of computing in `case`. run(case, seconds) is the fault of one
-    that does not end within a limit, None of one that does.
+    `fault` says that it did not end within `seconds` of computing in `case`. run(case, seconds) returns such a fault,
+    or None if the kernel ends in time.
     """
     too_long = [case]
     while len(too_long) <= MOST_HALVINGS and (smaller := halved(operation, too_long[-1])):
@@ -36,7 +36,7 @@ def never_ends(
     for larger in reversed(too_long):
         if larger is case and limit <= seconds:
             return case, fault
-        start = time.perf_counter()  # at least what it computed
+        start = time.perf_counter()  # wall time is at least the CPU time
         if late := run(larger, limit):
             return larger, late
         limit = max(seconds, GROWTH * (time.perf_counter() - start))

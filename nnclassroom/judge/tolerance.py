@@ -1,4 +1,4 @@
-"""The float64 reference of an operation for given arguments, and the error that a float32 kernel may have."""
+"""The float64 reference of an operation for given arguments, and the error allowed to a float32 kernel."""
 
 from math import prod
 from typing import Any
@@ -18,7 +18,7 @@ def references_of(operation: Operation, arguments: tuple[Any, ...]) -> dict[str,
 
 
 def is_decided(operation: Operation, arguments: tuple[Any, ...]) -> bool:
-    """False where rounding alone may decide on a result, so that its reference says nothing about a kernel."""
+    """False where rounding alone may decide a result, so that the reference says nothing about a kernel."""
     return operation.trial.well_posed is None or operation.trial.well_posed(*map(_float64, arguments))
 
 
@@ -27,9 +27,9 @@ def allowed_error(
 ) -> np.ndarray | float:
     """The allowed error of one result: tolerance × eps × the operation's magnitude; 0 for integers and infinities.
 
-    In a `large` case, sums may have so many terms that the roundings of a plain float32 sum show: their error grows
-    with the square root of their number. Where all terms are equal, all roundings may go one way, and their error grows
-    with the number itself.
+    In a `large` case, sums have so many terms that the roundings of a plain float32 sum matter: the error grows with
+    the square root of their number. Where all terms are equal, all roundings may have the same sign, and the error
+    grows with the number itself.
     """
     if named.kind == "int":
         return 0
@@ -50,7 +50,7 @@ def _of_equal_numbers(array: np.ndarray) -> bool:
 
 
 def _roundings(operation: Operation, named: Argument, arguments: tuple[Any, ...]) -> float:
-    """About how many roundings lie on the way to one element of a sum: one for each product and for each addition."""
+    """About how many roundings one element of a sum takes: one for each product and one for each addition."""
     sizes = operation.sizes(*arguments)
     if operation.flops is not None:
         result = dict(zip(operation.results, operation.shapes.result_shapes(arguments, sizes), strict=True))[named]
@@ -60,7 +60,7 @@ def _roundings(operation: Operation, named: Argument, arguments: tuple[Any, ...]
 
 
 def _by_result(operation: Operation, values: Any) -> dict[str, np.ndarray]:
-    """What a reference or a magnitude returns, for each result: a tuple where there are several."""
+    """What a reference or an error scale returns, by result."""
     several = values if len(operation.results) > 1 else (values,)
     return {named.name: np.asarray(value) for named, value in zip(operation.results, several, strict=True)}
 

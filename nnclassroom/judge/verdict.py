@@ -1,6 +1,6 @@
-"""The verdict on a kernel: its kind, the case, and facts. All words are made here, from templates; no code reads them.
+"""The verdict on a kernel: its kind, the case, and facts. The words are made from templates here; no code reads them.
 
-A Fault is what is wrong with one run of a kernel. A Verdict is the end of a check: right, open, or the first fault.
+A Fault is what is wrong with one run of a kernel. A Verdict is the outcome of a check: right, open, or the first fault.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from typing import Any
 
 RIGHT, OPEN = "right", "open"
 
-# The kinds of faults, each with its words. {…} are facts, or phrases made of facts: see _PHRASES. Kinds that are not
-# here come from nncourse/cuda with their words.
+# The words of each kind of fault. {…} are facts, or phrases made of facts: see _PHRASES. Other kinds
+# come from cuda_on_cpu and nncourse/parallel/simulation, with their words as the fact `said`.
 WORDS = {
     "wrong value": "{changed}{wrong} of {size} wrong, first {place}: got {got}{why}, expected {expected}{more}",
     "not in place": "{name} is to be changed in place, but {how}",
@@ -35,11 +35,8 @@ WORDS = {
     "traffic": "the sums are right, but {said}",
     "not asked": "the numbers are right, but {missing} was never called: ask k for it, so that your own kernels train",
 }
-# The emulator and launches of CUDA C report faults in words of their own, made in nncourse/cuda, as the fact `said`;
-# so does a simulated group, in nncourse/simulation.
-
 RIGHT_WORDS = "right in {count} cases {where}{also}"
-OPEN_WORDS = " open"  # with a blank, so that a translation tells it from the kind
+OPEN_WORDS = " open"  # with a space, so that translations can tell it from the kind
 WHERE = {
     "cpu": "on the CPU",
     "gpu": "on the GPU",
@@ -105,16 +102,16 @@ class Case:
 
     label: str
     arguments: tuple[Any, ...]
-    large: bool = False  # of the second stage: tried only if all others passed
-    plain: bool = False  # of the first stage, with usual sizes and random values
-    again: int = 0  # so many calls on the same arguments come first: the last one must be as right as the first
+    large: bool = False  # second stage: tried only if all others passed
+    plain: bool = False  # usual sizes and random values
+    again: int = 0  # the number of calls on the same arguments that come before the one that is judged
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The end of a check. `case` is the one that failed, `run` how the emulator ran it.
+    """The outcome of a check. `case` is the one that failed, `run` how the emulator ran it.
 
-    True if the kernel is right. `line` is the verdict in words: one line, after which a compiler's excerpt may follow.
+    True if the kernel is right. `line` is the verdict in words: one line, and perhaps a compiler's excerpt below it.
     """
 
     operation: str
@@ -151,21 +148,14 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
         return RIGHT_WORDS.format(count=facts["count"], where=WHERE[facts["device"]], also=also)
     if kind == OPEN:
         return OPEN_WORDS.strip()
+    member = PHRASES["member after" if facts.get("step") else "member"].format_map(facts) if "rank" in facts else ""
     template = WORDS.get(kind, "{said}")
-    return _member(facts) + ("{said}" if "said" in facts and "{said}" not in template else template).format_map(
-        _Facts(facts)
-    )
-
-
-def _member(facts: Mapping[str, Any]) -> str:
-    """Which member of a group it is about."""
-    if "rank" not in facts:
-        return ""
-    return PHRASES["member after" if facts.get("step") else "member"].format_map(facts)
+    template = "{said}" if "said" in facts and "{said}" not in template else template
+    return member + template.format_map(_Facts(facts))
 
 
 class _Facts(dict[str, Any]):
-    """The facts of a fault; what they do not hold is made as a phrase, or is empty."""
+    """The facts of a fault. A name that is missing is made as a phrase, or is empty."""
 
     def __missing__(self, name: str) -> str:
         make = _PHRASES.get(name)
@@ -177,11 +167,6 @@ def _changed(facts: Mapping[str, Any]) -> str:
         return ""
     sign = PHRASES["sign"] if facts.get("sign") else ""
     return PHRASES["to wrong values"].format(name=facts["name"], sign=sign)
-
-
-def _how(facts: Mapping[str, Any]) -> str:
-    how = "another in list" if facts.get("listed") else "another array" if facts.get("another") else "as it was"
-    return PHRASES[how].format_map(facts)
 
 
 def _why(facts: Mapping[str, Any]) -> str:
@@ -205,10 +190,6 @@ def _right(facts: Mapping[str, Any]) -> str:
     return PHRASES["right" if len(names) == 1 else "all right"].format(names=" and ".join(names)) if names else ""
 
 
-def _look(facts: Mapping[str, Any]) -> str:
-    return PHRASES[facts.get("reason", "endless")].format_map(facts)
-
-
 def _what(facts: Mapping[str, Any]) -> str:
     if facts.get("read-only"):
         return PHRASES["read-only"]
@@ -224,18 +205,6 @@ def _convert(facts: Mapping[str, Any]) -> str:
     return PHRASES[phrase].format_map(facts) if phrase else ""
 
 
-def _copy(facts: Mapping[str, Any]) -> str:
-    return PHRASES["copy"].format(name=facts["shares"]) if facts["shares"].isidentifier() else ""
-
-
-def _ending(facts: Mapping[str, Any]) -> str:
-    return PHRASES["signal" if facts.get("signal") else "exit"].format_map(facts)
-
-
-def _not_compiled(facts: Mapping[str, Any]) -> str:
-    return "" if facts.get("python") else PHRASES["not compiled"]
-
-
 def _hint(facts: Mapping[str, Any]) -> str:
     return "".join(HINTS[name] for name in facts.get("hints", ()))
 
@@ -243,15 +212,17 @@ def _hint(facts: Mapping[str, Any]) -> str:
 _PHRASES = {
     "same_bits": lambda facts: PHRASES["same bits"],
     "changed": _changed,
-    "how": _how,
+    "how": lambda facts: PHRASES[
+        "another in list" if facts.get("listed") else "another array" if facts.get("another") else "as it was"
+    ].format_map(facts),
     "why": _why,
     "more": _more,
-    "look": _look,
+    "look": lambda facts: PHRASES[facts.get("reason", "endless")].format_map(facts),
     "what": _what,
     "in_line": lambda facts: PHRASES["in line"].format_map(facts) if facts.get("source") else "",
     "convert": _convert,
-    "copy": _copy,
-    "ending": _ending,
-    "not_compiled": _not_compiled,
+    "copy": lambda facts: PHRASES["copy"].format(name=facts["shares"]) if facts["shares"].isidentifier() else "",
+    "ending": lambda facts: PHRASES["signal" if facts.get("signal") else "exit"].format_map(facts),
+    "not_compiled": lambda facts: "" if facts.get("python") else PHRASES["not compiled"],
     "hint": _hint,
 }

@@ -1,8 +1,8 @@
 """Call functions in a child process with a time limit: a crash or hang cannot affect the caller.
 
-The process starts at the first call and persists, so that later calls reuse what it has imported and compiled.
-After a crash, a time-out or an interrupt it is killed, and the next call starts a new one. It runs no Python text of an
-exercise itself (answer.py does), so that objects may be pickled in both directions.
+The process starts at the first call and persists, so that later calls reuse what it has imported and compiled. After a
+crash, a time-out or an interrupt it is killed, and the next call starts a new one. It runs no student's Python text
+itself (answer.py does), so objects may be pickled in both directions.
 """
 
 import faulthandler
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from cuda_on_cpu.processes import Child, conversation, empty, to_parent, written_to
 from nncourse.errors import CourseError
 
-LONGEST_PRINT = 2000  # of the work's printed output, at most this many characters are shown
+LONGEST_PRINT = 2000  # most characters shown of the printed output
 
 
 class WorkerError(CourseError):
@@ -78,14 +78,14 @@ def _ask(child: Child, function: Callable, arguments: tuple, seconds: float) -> 
 
 
 _mine = Worker()
-call, end = _mine.call, _mine.end  # of the one worker that this process keeps
+call, end = _mine.call, _mine.end  # of this process's own worker
 
 
 def _serve() -> None:
     """The worker process: answer requests until there are no more. Printed output goes to a file."""
     connection = to_parent()
     with tempfile.TemporaryFile() as printed:
-        os.dup2(printed.fileno(), 1)  # the file descriptor, so that the output of CUDA's printf is caught too
+        os.dup2(printed.fileno(), 1)  # the file descriptor, to catch the output of CUDA's printf too
         while True:
             try:
                 function, arguments, seconds = connection.recv()

@@ -1,8 +1,8 @@
-"""`nncourse grade`: judge what a class handed in, in a sandbox, and write marks, feedback and an overview.
+"""`nncourse grade`: judge a class's submissions in a sandbox, and write marks, feedback and an overview.
 
-Beside marks.csv lie marks_by_student.csv, marks_overview.html, a page for each student in marks_feedback/, and
-marks_journal.jsonl, from which an interrupted run goes on. All but the journal follows from the texts, the course's
-version and the seed alone.
+Beside marks.csv it writes marks_by_student.csv, marks_overview.html, a page for each student in marks_feedback/, and
+marks_journal.jsonl, from which an interrupted run continues. All but the journal depends only on the texts, the
+course's version and the seed.
 """
 
 import re
@@ -32,7 +32,7 @@ from nncourse.language import PACKAGES, ROOT
 
 FIRST_LINE = re.compile(r"// %%cuda\s+(.*)")
 THE_COURSE = "the course"
-# Verdicts that may say more about this machine than about the answer.
+# Verdicts that may be due to this machine and not to the answer.
 BY_HAND = ("crash", "time limit", "memory", "missing in the emulator")
 
 
@@ -48,8 +48,9 @@ def grade(
     say: Callable[[str], None] = print,
     limits: tuple[float, float] | None = None,
 ) -> list[Mark]:
-    """Judge all submissions and write the tables and pages; the marks. Nothing but the journal is written before all
-    texts are judged. `limits` are seconds for a Python and for a CUDA text.
+    """Judge all submissions, and write the tables and pages. Returns the marks.
+
+    Only the journal is written before all texts are judged. `limits` are the seconds for a Python and for a CUDA text.
     """
     refuse_unwritable(out.absolute(), "the marks")
     if jobs < 1:
@@ -90,8 +91,9 @@ def grade(
             judged = verdicts[answer.key(terms)] if isinstance(answer, Task) else answer
             points, reason = changed.get((each.student, exercise.key), (None, ""))
             attempts = each.attempts.get(exercise.key, {}) if each.attempts else None
-            found.append(Mark(each.student, exercise, _state(judged), judged.kind, judged.line, chosen[exercise.key]))
-            found[-1] = replace(found[-1], attempts=attempts, override=points, reason=reason)
+            state = judged.kind if judged.kind in ("right", "open", "missing") else "wrong"
+            mark = Mark(each.student, exercise, state, judged.kind, judged.line, chosen[exercise.key], attempts)
+            found.append(replace(mark, override=points, reason=reason))
     for mark in (mark for mark in found if mark.kind in BY_HAND):
         say(f"look at this by hand: {mark.student}, {mark.exercise.key}: {kind_in_words(mark.kind)}")
     same = _same_texts(submissions, exercises, given is None)
@@ -105,7 +107,7 @@ def _beside(out: Path, ending: str) -> Path:
 
 
 def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
-    """The sandbox in which every text runs: it sees neither the course nor any submission."""
+    """The sandbox in which every text runs. Neither the course nor any submission is visible in it."""
     if reason := sandbox.why_none():
         raise CourseError(f"{reason}; --no-sandbox marks without one: every text then runs with your rights")
     readable = [outside.SCRIPT, *program.read_in_a_sandbox()]
@@ -113,7 +115,7 @@ def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _answer(given: Submission, exercise: Exercise, terms: Terms) -> Task | Judged:
-    """The text to judge; or what is said at once, where there is none to judge."""
+    """The text to judge; or the verdict, if there is nothing to judge."""
     cuda = exams.is_cuda(exercise.kernel)
     file, title = f"{exercise.key}.{'cu' if cuda else 'py'}", f"{exercise.operation} ({exercise.kernel})"
     if said := given.problem_of("submission"):
@@ -145,17 +147,13 @@ def _launch(operation: Operation, exercise: Exercise, text: str, terms: Terms) -
 
 
 def _refuse_what_cannot_run(tasks: Iterable[Task]) -> None:
-    """No CUDA text is called wrong because this machine can run none."""
+    """CourseError if there are CUDA texts and this machine cannot run them: they would all be called wrong."""
     if any(task.launch for task in tasks) and not devices.gpu_available() and (reason := emulate.why_not()):
         raise CourseError(f"kernels in CUDA C cannot be judged here: {reason}")
 
 
-def _state(judged: Judged) -> str:
-    return judged.kind if judged.kind in ("right", "open", "missing") else "wrong"
-
-
 def _same_texts(given: Sequence[Submission], exercises: Sequence[Exercise], of_course: bool) -> dict:
-    """(student, exercise) -> who has the same text: first those with every letter the same, then all but the names."""
+    """(student, exercise) -> who has the same text: first those with an equal text, then those equal but for names."""
     said = {}
     for exercise in exercises:
         cuda = exams.is_cuda(exercise.kernel)

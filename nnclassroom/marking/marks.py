@@ -1,4 +1,4 @@
-"""Weights, overrides and the tables of marks: what is read from and written to files when a class is marked."""
+"""The files of marking a class: weights and overrides are read, tables of marks are written."""
 
 import csv
 import io
@@ -30,21 +30,20 @@ class Mark:
     kind: str = ""  # of the verdict
     line: str = ""  # its words; an excerpt may follow on further lines
     weight: float = 1.0
-    attempts: Mapping[str, int] | None = None  # how often each kind of verdict is recorded; None: no record
+    attempts: Mapping[str, int] | None = None  # number of recorded verdicts of each kind; None: no record
     same: str = ""
     override: float | None = None
     reason: str = ""
 
     @property
     def points(self) -> float:
-        """The override, or else the weight of a right answer and 0 for any other."""
+        """The override if there is one, else the weight for a right answer and 0 for any other."""
         return self.override if self.override is not None else self.weight * (self.state == "right")
 
 
 def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mapping[str, float]) -> dict[str, float]:
-    """The weight of each exercise by key, as the file says, where an exercise counts before its notebook.
-
-    What it does not name weighs as in `usual`, else 1.
+    """The weight of each exercise by key: from the file, where an exercise has priority over its notebook; else from
+    `usual`; else 1.
     """
     weights = {exercise.key: 1.0 for exercise in exercises} | dict(usual)
     if path is None:
@@ -93,8 +92,11 @@ def read_overrides(
             refuse_unknown("an exercise", key[1], known_keys)
         except CourseError as error:
             raise CourseError(f"{where}: {error}") from None
-        points = _points(values["points"])
-        if points is None:
+        try:
+            points = float(values["points"])
+        except ValueError:
+            points = -1.0
+        if not 0 <= points < math.inf:
             raise CourseError(f"{where}: wanted points as a number from 0; got {values['points']!r}")
         if not values["reason"]:
             raise CourseError(f"{where}: wanted a reason for other points; got none")
@@ -102,14 +104,6 @@ def read_overrides(
             raise CourseError(f"{where}: {key[0]}, {key[1]} is overridden twice")
         found[key] = points, values["reason"]
     return found
-
-
-def _points(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value < math.inf else None
 
 
 def write_marks(path: Path, marks: Sequence[Mark], course: str, seed: int) -> None:
@@ -128,7 +122,7 @@ def write_marks(path: Path, marks: Sequence[Mark], course: str, seed: int) -> No
 def write_totals(
     path: Path, marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], course: str, seed: int
 ) -> None:
-    """A row for each student: points, and how many exercises are in each state."""
+    """A row for each student: points, and the number of exercises in each state."""
     rows = []
     for student, own in marks.items():
         points, of = total(own)
@@ -140,7 +134,7 @@ def write_totals(
 
 
 def total(marks: Iterable[Mark]) -> tuple[float, float]:
-    """Points, and how many there are to have."""
+    """The points, and the greatest possible points."""
     own = list(marks)
     return round(sum(mark.points for mark in own), 6), round(sum(mark.weight for mark in own), 6)
 
@@ -155,5 +149,5 @@ def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[objec
 
 
 def _plain(value: object) -> object:
-    """A text that a spreadsheet would run as a formula gets a ' before it; other values stay."""
+    """A text that a spreadsheet would evaluate as a formula with a ' in front; other values unchanged."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -1,4 +1,4 @@
-"""Pages of a marked class: feedback for each student, which names nobody else, and an overview for the instructor."""
+"""Pages of a marked class: feedback for each student, which names no other, and an overview for the instructor."""
 
 import re
 import statistics
@@ -14,7 +14,7 @@ from nncourse.errors import CourseError, reason_of, write_atomically
 
 SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○"}
 COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
-STUCK = 5  # attempts without a right answer from which on a student is listed as stuck
+STUCK = 5  # so many attempts without a right answer, and a student is listed as stuck
 UPRIGHT = "writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;font-weight:normal"
 
 
@@ -25,7 +25,7 @@ def write_feedback(
     title: str,
     version: str,
 ) -> None:
-    """A page for each student in `folder`; pages of an earlier marking that belong to nobody now are removed."""
+    """Write a page for each student into `folder`, and remove pages of an earlier marking that belong to nobody now."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -42,7 +42,7 @@ def write_feedback(
 
 
 def _file_name(student: str, taken: set[str]) -> str:
-    """A name that every file system takes, and that no other student's page has."""
+    """A file name that is valid on every file system, and unlike those in `taken`."""
     plain = re.sub(r"[^\w-]+", "_", student)[:80] or "_"
     name, number = f"{plain}.html", 2
     while name.lower() in {other.lower() for other in taken}:
@@ -51,15 +51,13 @@ def _file_name(student: str, taken: set[str]) -> str:
 
 
 def feedback(student: str, marks: Sequence[Mark], problems: Sequence[str], title: str, version: str) -> str:
-    """What a student reads: points, and for each exercise the verdict, a hint where it is wrong, and points changed
-    by hand with their reason.
+    """A student's feedback: points, and for each exercise the verdict, a hint if it is wrong, and the reason for points
+    set by hand.
     """
     points, of = total(marks)
     right = sum(mark.state == "right" for mark in marks)
-    parts = [
-        f"<h1>{escape(student)}</h1><p>{escape(title)}: {points:g} of {of:g} points, {right} of {len(marks)} right"
-    ]
-    parts.append(f". Judged by course {escape(version)}.</p>")
+    said = f"{points:g} of {of:g} points, {right} of {len(marks)} right. Judged by course {escape(version)}."
+    parts = [f"<h1>{escape(student)}</h1><p>{escape(title)}: {said}</p>"]
     parts += [f"<p>Not read: {escape(said)}</p>" for said in problems]
     notebook = ""
     for mark in marks:
@@ -89,15 +87,14 @@ def write_overview(
     path: Path, marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], title: str, version: str
 ) -> None:
     """The instructor's page."""
-    body = overview(marks, problems, title, version)
-    text = document(f"Overview: {title}", body)
+    text = document(f"Overview: {title}", overview(marks, problems, title, version))
     write_atomically(path.absolute(), lambda new: new.write_text(text, "utf-8"))
 
 
 def overview(
     marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], title: str, version: str
 ) -> str:
-    """Exercises × students, what goes wrong in each exercise, who is stuck, who has the same text."""
+    """Exercises × students, mistakes by exercise, students who are stuck, and equal texts."""
     every = [mark for own in marks.values() for mark in own]
     shares = [points / of for points, of in map(total, marks.values()) if of]
     middle = f", median {100 * statistics.median(shares):.0f} % of the points" if shares else ""
@@ -133,7 +130,7 @@ def _cell(mark: Mark) -> str:
 
 
 def _mistakes(marks: Sequence[Mark]) -> str:
-    """For each exercise, how often each kind of verdict was met: in what was handed in, and in the attempts."""
+    """For each exercise, the number of verdicts of each kind: of what was handed in, and of the attempts."""
     found: dict[str, tuple[Counter, Counter]] = {}
     for mark in marks:
         now, tried = found.setdefault(mark.exercise.key, (Counter(), Counter()))
@@ -145,9 +142,8 @@ def _mistakes(marks: Sequence[Mark]) -> str:
         for key, (now, tried) in found.items()
         if now or tried
     )
-    return (
-        f"<table><tr><th>exercise</th><th>handed in</th><th>in attempts</th></tr>{rows}</table>" if rows else _list(())
-    )
+    head = "<tr><th>exercise</th><th>handed in</th><th>in attempts</th></tr>"
+    return f"<table>{head}{rows}</table>" if rows else _list(())
 
 
 def _counted(kinds: Counter) -> str:

@@ -1,7 +1,7 @@
-"""Judge many texts: each different one once, several at a time, with a journal that an interrupted run goes on from.
+"""Judge many texts: each different text once, several at a time, with a journal that lets an interrupted run continue.
 
-Several threads judge, each with a worker of its own (judge/worker.py). What breaks a worker, or takes too long on a
-busy machine, is judged once more when nothing else runs; only that verdict counts.
+Several threads judge, each with its own worker (judge/worker.py). A text that breaks a worker, or takes too long on a
+busy machine, is judged again when nothing else runs; only that verdict counts.
 """
 
 import contextlib
@@ -18,15 +18,16 @@ from nnclassroom.exercises import kept_kernels
 from nnclassroom.judge.worker import Worker, WorkerError
 from nncourse.errors import CourseError, reason_of
 
-# Wall time, many times what a check may need: the judge counts CPU time, and a busy machine must cost nobody a mark.
+# Wall time in seconds, many times what a check needs: the judge itself counts CPU time, so that a busy machine costs
+# no student a mark.
 LIMIT, LIMIT_CUDA = 400.0, 600.0
-TWICE = ("time limit", "crash")  # verdicts that may be the machine's fault
+TWICE = ("time limit", "crash")  # verdicts that may be due to the machine
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")  # differs from run to run
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is the same for all texts of one marking: a verdict holds under these terms only."""
+    """What is the same for all texts of one marking. A verdict holds only under these terms."""
 
     seed: int
     version: str  # of the course
@@ -38,7 +39,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Task:
-    """A text to judge, and how it is launched if it is CUDA C."""
+    """A text to judge, and for CUDA C how it is launched."""
 
     operation: str
     kernel: str
@@ -46,7 +47,7 @@ class Task:
     launch: dict | None
 
     def key(self, terms: Terms) -> str:
-        """A hash of all that the verdict depends on."""
+        """A hash of everything that the verdict depends on."""
         under = [terms.seed, terms.version, terms.device, terms.definitions, bool(terms.sandbox)]
         depends = [self.operation, self.kernel, self.text, self.launch, *under]
         return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()
@@ -61,7 +62,7 @@ class Judged:
 
 
 def judge(task: Task, terms: Terms, worker: Worker) -> Judged:
-    """The verdict on one text. An error of the worker is one of kind "crash" or "time limit"."""
+    """The verdict on one text. If the worker fails, its kind is "crash" or "time limit"."""
     title = f"{task.operation} ({task.kernel})"
     wall = terms.limits[1 if task.launch else 0]
     given = (task.operation, task.kernel, task.text, task.launch, terms.seed, terms.sandbox)
@@ -77,7 +78,7 @@ def judge(task: Task, terms: Terms, worker: Worker) -> Judged:
 
 
 class Journal:
-    """The verdicts so far, one JSON object a line. A line that a killed run left half written does not count."""
+    """The verdicts so far, one JSON object a line. A line that a killed run left incomplete does not count."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -95,7 +96,7 @@ class Journal:
         self.broken = bool(text) and not text.endswith("\n")
 
     def add(self, key: str, judged: Judged, seed: int) -> None:
-        """Keep a verdict, at once."""
+        """Write a verdict to the file at once."""
         line = json.dumps({"key": key, "seed": seed, **asdict(judged)}, ensure_ascii=False)
         try:
             with self.path.open("a", encoding="utf-8", newline="\n") as file:
@@ -109,7 +110,7 @@ class Journal:
 def judge_all(
     tasks: Mapping[str, Task], terms: Terms, jobs: int, journal: Journal, say: Callable[[str], None] = print
 ) -> dict[str, Judged]:
-    """The verdict of each task, by its key. Those that the journal has are not judged again."""
+    """The verdict of each task, by its key. Tasks that are in the journal are not judged again."""
     left = {key: task for key, task in tasks.items() if key not in journal.verdicts}
     if len(left) < len(tasks):
         say(f"{len(tasks) - len(left)} texts were judged before, as the journal says")
@@ -138,7 +139,7 @@ def _order(item: tuple[str, Task]) -> tuple[str, ...]:
 
 
 def _run(tasks: Mapping[str, Task], terms: Terms, jobs: int) -> Iterator[tuple[str, Judged]]:
-    """Judge with `jobs` workers, in the order that they finish. A worker that ends counts against its own text."""
+    """Judge with `jobs` workers; verdicts come in the order of completion. A crash ends only its own text."""
     workers = [Worker() for _ in range(jobs)]
     free: SimpleQueue[Worker] = SimpleQueue()
     for worker in workers:
@@ -159,7 +160,7 @@ def _run(tasks: Mapping[str, Task], terms: Terms, jobs: int) -> Iterator[tuple[s
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         at_work = True
-        while at_work:  # an interrupted marking does not wait for their verdicts
+        while at_work:  # an interrupted marking does not wait for verdicts
             for worker in workers:
                 worker.end()
             at_work = bool(wait([future for future in futures if future.running()], timeout=0.05).not_done)

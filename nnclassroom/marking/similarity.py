@@ -1,6 +1,6 @@
-"""Whether two answers are the same text but for names, spaces, comments and annotations.
+"""Whether two answers are the same text apart from names, spaces, comments and annotations.
 
-It compares, and judges nobody: short exercises have few right answers, and many students find the same one.
+Equal texts prove nothing: short exercises have few right answers, and many students find the same one.
 """
 
 import ast
@@ -12,7 +12,7 @@ from cuda_on_cpu.source import COMMENT
 
 LONGEST = 64 << 10  # characters; a longer text is compared as it stands
 TOKEN = re.compile(r"[A-Za-z_]\w*|(?:\d|\.\d)[\w.]*(?:(?<=[eE])[+-]\d+)?|\"(?:\\.|[^\"\\])*\"|\S")
-# A word before a name that does not make it a declaration.
+# Words that may precede a name without declaring it.
 NO_TYPES = {"return", "else", "case", "goto", "throw", "new", "delete", "sizeof", "if", "while", "for", "switch"}
 LANGUAGE = """
 auto bool break char const constexpr continue default do double enum extern false float inline int long namespace
@@ -45,7 +45,7 @@ def python_normalised(text: str) -> str:
     Names that the text does not bind, such as np and len, stay.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of escapes such as "\\d": they are the student's affair
+        warnings.simplefilter("ignore")  # about escapes such as "\\d"
         tree = ast.parse(text)
     own = set()
     for node in ast.walk(tree):
@@ -99,8 +99,8 @@ def _without_docstring(node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
 
 
 def cuda_normalised(text: str) -> str:
-    """The tokens with names numbered in order, without comments. Words of the language, what stands after a point or
-    an arrow, and functions that the text calls but does not declare stay as they are.
+    """The tokens without comments, with names numbered in order. Words of the language, members after a point or an
+    arrow, and functions that the text calls but does not declare stay as they are.
     """
     tokens = TOKEN.findall(COMMENT.sub(" ", text))
     around = list(zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False))

@@ -1,6 +1,6 @@
-"""What a student hands in: reading it without believing it, and `nncourse submit`, which packs it in one file.
+"""Submissions: reading them without trusting them, and `nncourse submit`, which packs one in a file.
 
-A submission is a folder my_kernels/ or a .zip of one. Of it only plain texts are read, none is ever run here: kernels
+A submission is a folder my_kernels/ or a .zip of one. Only plain texts are read, and nothing is run here: kernels
 (sigmoid.numpy.py, sigmoid.naive.cu) and the record of attempts. progress.json is a claim, and is not read.
 """
 
@@ -28,23 +28,23 @@ OTHERS = ("progress.json", "report.md", ATTEMPTS)  # what a submission holds bes
 
 @dataclass(frozen=True)
 class Submission:
-    """A student's kernels by file name, the attempts as recorded (a claim), and what could not be read, and why."""
+    """A student's kernels by file name, the recorded attempts (a claim), and why some files could not be read."""
 
     student: str
     texts: dict[str, str] = field(default_factory=dict)
-    attempts: dict[str, Counter] = field(default_factory=dict)  # "operation.kernel" -> how often each kind of verdict
+    attempts: dict[str, Counter] = field(default_factory=dict)  # "operation.kernel" -> number of each kind of verdict
     problems: tuple[str, ...] = ()
 
     def problem_of(self, file: str) -> str:
-        """Why this file could not be read; "" if there is no such problem."""
+        """Why this file could not be read; "" if it could."""
         return next((said for said in self.problems if said.startswith(f"{file}: ")), "")
 
 
 def find(paths: Sequence[Path]) -> list[Submission]:
-    """The submissions in these paths, by student: each a my_kernels/, a .zip of one, or a folder of such.
+    """The submissions in these paths, sorted by student: each a my_kernels/, a .zip of one, or a folder of these.
 
-    A submission that cannot be read has its problems, and stops nobody else's. CourseError for a path that is not
-    there, and for two students of one name.
+    A submission that cannot be read has `problems`; the others are still read. Raises CourseError for a missing path,
+    and for two students of one name.
     """
     found: dict[str, tuple[Path, Submission]] = {}
     for path in paths:
@@ -83,7 +83,7 @@ def _in(path: Path) -> Iterator[tuple[Path, Submission]]:
 
 
 def _of_student(folder: Path) -> Submission:
-    """The submission of a student's folder: kernels, my_kernels/, or one .zip, as learning platforms put it."""
+    """The submission in a student's folder: kernels, my_kernels/, or one .zip, as learning platforms store it."""
     if own := _kernels_folder(folder):
         return from_folder(own, folder.name)
     zips = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".zip")
@@ -95,7 +95,7 @@ def _of_student(folder: Path) -> Submission:
 
 
 def _kernels_folder(folder: Path) -> Path | None:
-    """The folder itself if kernels or their records lie in it, or its my_kernels/; else None."""
+    """Its my_kernels/ if there is one, the folder itself if it holds kernels or their records, else None."""
     inner = folder / "my_kernels"
     if inner.is_dir() and not inner.is_symlink():
         return inner
@@ -105,7 +105,7 @@ def _kernels_folder(folder: Path) -> Path | None:
 
 
 def from_folder(folder: Path, student: str) -> Submission:
-    """The submission in a folder. Links, devices, long files and what is no text are problems, and are not read."""
+    """The submission in a folder. Links, devices, long files and files that are no text are problems."""
     names = sorted(entry.name for entry in os.scandir(folder))
     if len(names) > MOST_ENTRIES:
         return Submission(student, problems=(f"submission: {len(names)} files; at most {MOST_ENTRIES} are read",))
@@ -113,8 +113,8 @@ def from_folder(folder: Path, student: str) -> Submission:
 
 
 def from_zip(path: Path, student: str) -> Submission:
-    """The submission in a .zip, which is never unpacked. One that a harmless program would not write is refused whole:
-    with links, paths out of the archive, a password, or the same name twice.
+    """The submission in a .zip, which is never unpacked. It is refused as a whole if it has what no harmless program
+    writes: links, paths out of the archive, a password, or the same name twice.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -143,7 +143,7 @@ def _is_wanted(place: PurePosixPath) -> bool:
 
 
 def _why_refused(entries: list[zipfile.ZipInfo]) -> str:
-    """Why a .zip is not read at all; "" if it may be."""
+    """Why a .zip is not read at all; "" if it is."""
     if len(entries) > MOST_ENTRIES:
         return f"{len(entries)} files in the .zip; at most {MOST_ENTRIES} are read"
     repeated = [name for name, count in Counter(entry.filename for entry in entries).items() if count > 1]
@@ -161,7 +161,7 @@ def _why_refused(entries: list[zipfile.ZipInfo]) -> str:
 
 
 def _made(student: str, files: list) -> Submission:
-    """The submission of these files: pairs of a name, and a function that reads at most so many bytes."""
+    """The submission with these files: pairs of a name, and a function that reads at most the given number of bytes."""
     texts, problems, attempts = {}, [], {}
     for name, read in files:
         is_kernel = KERNEL_FILE.fullmatch(name)
@@ -187,7 +187,7 @@ def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> 
 
 
 def _attempts(text: str) -> dict[str, Counter]:
-    """How often each kind of verdict is recorded for each exercise. Lines that say something else are left out."""
+    """The number of recorded verdicts of each kind for each exercise. Other lines are ignored."""
     found: dict[str, Counter] = {}
     for line in text.splitlines():
         try:
@@ -200,7 +200,7 @@ def _attempts(text: str) -> dict[str, Counter]:
 
 
 def pack(path: Path, name: str = "") -> int:
-    """Write the kept kernels and what belongs to them to a .zip; the number of kernels in it."""
+    """Write the kept kernels and their records to a .zip. Returns the number of kernels."""
     folder = kept_kernels.folder()
     if path.suffix.lower() != ".zip":
         raise CourseError(f"{path}: wanted a name that ends with .zip")

@@ -7,8 +7,8 @@
     group = MPIGroup()
     print(f"one of {group.size}")
 
-Each rank's output is labelled. A rank that fails is named with its line, and so is one that waits in vain: then all
-processes are ended, and the next cell starts new ones, which know nothing of what the old ones had.
+Each rank's output is labelled. An error names the rank and the line, also for a rank that waits in vain: then all
+processes are ended, and the next cell starts new ones, without the variables of the old ones.
 """
 
 import contextlib
@@ -30,15 +30,15 @@ from nnclassroom.arguments import Parser
 from nncourse.errors import CourseError
 from nncourse.parallel.launch import start as starting
 
-SECONDS = 30.0  # that a cell may take, unless it says otherwise
-OTHERS = 2.0  # seconds that the others have, once a rank has failed
+SECONDS = 30.0  # limit of a cell, unless it states another
+OTHERS = 2.0  # seconds for the other ranks once one has failed
 MOST = 4  # processes, unless more are asked for
-PRINTED = 5.0  # seconds after its end in which what a cell has printed arrives
-STARTS = 90  # seconds that processes have to start
+PRINTED = 5.0  # seconds to wait for the output of a cell that has ended
+STARTS = 90  # seconds for the processes to start
 
 
 def why_not() -> str:
-    """Why no real processes can be started here, in one line; "" if they can. The simulated group runs everywhere."""
+    """Why no real processes can be started here; "" if they can. The simulated group runs everywhere."""
     missing = [name for name in ("mpi4py", "ipyparallel") if not find_spec(name)]
     if not missing:
         return ""
@@ -47,13 +47,13 @@ def why_not() -> str:
 
 
 def start(count: int | None = None, seconds: float = SECONDS) -> "Engines | None":
-    """Start processes for `%%px` cells, one for each core, 2 to 4, unless a number is given; None if there can be none.
+    """Start processes for `%%px` cells; by default one for each core, from 2 to 4. None if they cannot be started.
 
-    In a Slurm job on several nodes they are its tasks. Those of an earlier call are ended.
+    In a Slurm job on several nodes they are its tasks. The processes of an earlier call are ended.
     """
     if reason := why_not():
         print(reason)
-        _register()  # %%px cells do nothing then
+        _register()  # %%px cells then do nothing
         return None
     stop()
     tasks = os.environ.get("SLURM_NTASKS", "")
@@ -86,7 +86,7 @@ def _many_nodes() -> bool:
 
 
 def _register() -> None:
-    """`%%px` in the notebook that runs this, if one does."""
+    """Register `%%px`, if this runs in a notebook."""
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -114,7 +114,7 @@ def px(line: str, cell: str) -> None:
             return
         raise CourseError("there are no processes for %%px: say engines.start() first")
     try:
-        # The magic's own line counts, as in the notebook's numbers of lines.
+        # The magic's own line counts as line 1, as the notebook numbers lines.
         _kept()[0].run(f"# %%px {line}\n{cell}", options.seconds, options.ranks)
     except CourseError as error:
         if not options.fails:
@@ -126,18 +126,18 @@ def px(line: str, cell: str) -> None:
 
 
 class Engines:
-    """Processes that run cells; `count` of them, each cell for `seconds` at most."""
+    """`count` processes that run cells, each for at most `seconds`."""
 
     def __init__(self, count: int, seconds: float = SECONDS):
         if not 1 <= count <= starting.MOST_PROCESSES:
             raise CourseError(f"wanted from 1 to {starting.MOST_PROCESSES} processes, got {count}")
         self.count, self.seconds = count, seconds
         self._cluster: Any = None
-        self._ranks: list[Any] = []  # what sends to each rank
+        self._ranks: list[Any] = []  # ipyparallel's view of each rank
         self._folder: Any = None
 
     def begin(self) -> None:
-        """Start the processes, and find out which of them has which rank."""
+        """Start the processes, and find the rank of each."""
         import ipyparallel
         from traitlets.config import Config
 
@@ -146,7 +146,7 @@ class Engines:
         by_srun = ["srun", "--mpi=pmi2", "--overlap"]
         launch = by_srun if several else starting.mpiexec_command(starting.find_mpiexec(), self.count)[:-2]
         settings = {"mpi_cmd": launch[:1], "mpi_args": launch[1:]}
-        profile = {} if several else {"profile_dir": self._folder.name}  # which all nodes have to see
+        profile = {} if several else {"profile_dir": self._folder.name}  # with several nodes, one that all can see
         self._cluster = ipyparallel.Cluster(
             engines="mpi",
             n=self.count,
@@ -173,10 +173,10 @@ class Engines:
                 f"wanted ranks 0 to {self.count - 1} of one MPI world; got {ranks}: does mpiexec fit mpi4py?"
             )
         self._ranks = [client[ranks.index(rank)] for rank in range(self.count)]
-        _register()  # ipyparallel has put a %%px of its own there
+        _register()  # ipyparallel has registered its own %%px
 
     def end(self) -> None:
-        """End the processes, whatever they do. run() starts new ones."""
+        """End the processes, whatever they are doing. run() starts new ones."""
         if self._cluster:
             with _quiet(), contextlib.suppress(Exception):
                 self._cluster.signal_engines_sync(9)
@@ -189,7 +189,7 @@ class Engines:
     def run(self, cell: str, seconds: float | None = None, ranks: Sequence[int] | None = None) -> None:
         """Run a cell on all ranks, or on some, and show what each prints and returns.
 
-        Raises CourseError, which names ranks and lines, if one fails or does not end in time.
+        Raises CourseError, which names ranks and lines, if a rank fails or does not end in time.
         """
         if not self._ranks:
             self.begin()
@@ -213,7 +213,7 @@ class Engines:
             where = _place(Path(self._folder.name) / f"rank{rank}", cell)
             problems.append(f"rank {rank} {'waited' if failed else f'did not end within {limit:g} s'}{where}")
         if failed:
-            time.sleep(0.2)  # an engine that has failed refuses what comes at once
+            time.sleep(0.2)  # an engine that has failed refuses cells for a moment
         if late:
             self.end()
             problems[-1] += "; all processes were ended, and the next %%px cell starts new ones"
@@ -222,7 +222,7 @@ class Engines:
 
 
 def _wait(answers: dict[int, Any], limit: float) -> None:
-    """Wait for all, at most so many seconds, and not long for the others once one has failed."""
+    """Wait for all answers, for at most `limit` seconds, and only briefly once a rank has failed."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         waiting = [answer for answer in answers.values() if not answer.ready()]
@@ -234,10 +234,10 @@ def _wait(answers: dict[int, Any], limit: float) -> None:
 
 
 def _show(rank: int, answer: Any) -> None:
-    """What a rank has printed and returned, each line with its label."""
+    """Show what a rank has printed and returned, each line with its label."""
     from IPython.display import display, publish_display_data
 
-    answer.wait_for_output(PRINTED)  # which comes another way than the answer
+    answer.wait_for_output(PRINTED)  # output has a channel of its own
     for text, file in ((answer.stdout, sys.stdout), (answer.stderr, sys.stderr)):
         for line in text.splitlines():
             print(f"rank {rank}: {line}", file=file)
@@ -250,7 +250,7 @@ def _show(rank: int, answer: Any) -> None:
 
 
 def _mistake(answer: Any) -> str:
-    """What a rank raised, and in which line of the cell."""
+    """The exception of a rank, and its line in the cell."""
     error = answer.exception()
     text = re.sub(r"\x1b\[[0-9;]*m", "", getattr(error, "traceback", ""))  # without its colours
     lines = re.findall(r"(?:Cell In.*?, |-+> ?)line (\d+)|^-+> (\d+) ", text, re.MULTILINE)
@@ -260,14 +260,14 @@ def _mistake(answer: Any) -> str:
 
 
 def _place(trace: Path, cell: str) -> str:
-    """In which line of the cell a rank is, from the stack that it writes into this file at a signal; "" if unknown."""
-    with contextlib.suppress(OSError, ValueError):  # it is on another machine, or gone
+    """The line of the cell that a rank is in, from the stack that it writes into `trace` at a signal; "" if unknown."""
+    with contextlib.suppress(OSError, ValueError):  # the process is on another machine, or has gone
         process, _, before = trace.read_text().partition("\n")
         os.kill(int(process), signal.SIGUSR1)
         end = time.monotonic() + 1
         while len(trace.read_text().partition("\n")[2]) == len(before) and time.monotonic() < end:
             time.sleep(0.02)
-        time.sleep(0.05)  # it writes several lines
+        time.sleep(0.05)  # until all lines are written
         stack = trace.read_text().partition("\n")[2][len(before) :]
         places = re.findall(r'File "(?:<ipython-input|[^"]*ipykernel_)[^"]*", line (\d+)', stack)
         lines = cell.splitlines()
@@ -288,7 +288,7 @@ def _quiet():
 
 
 def _joins(notebook: int, others: list[int], folder: str, path: list[str], traces: str) -> int:
-    """Make this engine a rank that ends with the notebook, and the processes `others` too; its rank."""
+    """Let this engine, and the processes `others`, end with the notebook. Returns the engine's rank."""
     import asyncio
     import contextlib
     import faulthandler
@@ -322,18 +322,18 @@ def _joins(notebook: int, others: list[int], folder: str, path: list[str], trace
 
     from nncourse.parallel.launch.guard import unlink_shared_memory
 
-    MPI.COMM_WORLD.Barrier()  # here all have opened the shared memory
+    MPI.COMM_WORLD.Barrier()  # after it all have opened the shared memory
     unlink_shared_memory()
     kernel = asyncio.get_running_loop()
 
-    def between_cells() -> None:  # MPI may send the rest of a long message only while it is called
+    def between_cells() -> None:  # MPI may need further calls to send the rest of a long message
         MPI.COMM_WORLD.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
         kernel.call_later(0.02, between_cells)
 
     between_cells()
     rank = MPI.COMM_WORLD.Get_rank()
     if os.path.isdir(traces):
-        trace = open(f"{traces}/rank{rank}", "a")  # noqa: SIM115 (open for the signal, even while MPI waits)
+        trace = open(f"{traces}/rank{rank}", "a")  # noqa: SIM115 (stays open for the signal handler)
         print(os.getpid(), file=trace, flush=True)
         faulthandler.register(signal.SIGUSR1, file=trace, all_threads=True)
     return rank

@@ -1,4 +1,4 @@
-"""An examination: exercises from a file of the instructor's, on operations that the package may not hold.
+"""An examination: exercises from the instructor's file, on operations that need not be in the package.
 
     title = "Midterm"
 
@@ -69,7 +69,7 @@ class Exam:
 
 
 def read(path: Path) -> Exam:
-    """The examination in a file. CourseError says what is missing or wrong in it."""
+    """The examination in a file. CourseError says what is missing or wrong."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
@@ -93,13 +93,14 @@ def _question(entry: dict[str, Any], text: str) -> Question:
     if not entry["kernel"].isidentifier():
         raise CourseError(f"{what}: wanted a kernel's name of letters, digits and _")
     points = entry.get("points", 1)
-    if not _is_weight(points):
+    if type(points) not in (int, float) or not 0 <= points < math.inf:
         raise CourseError(f"{what}: wanted points as a number from 0; got {points!r}")
     _refuse_stub(operation, entry["kernel"], entry["stub"].strip("\n"), what)
     sample = entry.get("sample", [])
+    count = len(operation.arguments)
     for each in sample if isinstance(sample, list) else [None]:
-        if not isinstance(each, dict) or set(each) != {"arguments", "result"} or not _fits(each, operation):
-            count = len(operation.arguments)
+        fits = isinstance(each, dict) and set(each) == {"arguments", "result"} and isinstance(each["arguments"], list)
+        if not fits or len(each["arguments"]) != count:
             raise CourseError(f"{what}: wanted a sample as {{ arguments = [… {count} of them …], result = … }}")
         _refuse_wrong_sample(operation, each, what)
     question = str(entry.get("question", "")).strip()
@@ -107,14 +108,14 @@ def _question(entry: dict[str, Any], text: str) -> Question:
 
 
 def launch_line(question: Question) -> str:
-    """What stands after %%cuda above a stub in CUDA C: its own first line, else operation and kernel alone."""
+    """The text after %%cuda for a stub in CUDA C: from its own first line, else only operation and kernel."""
     first = question.stub.partition("\n")[0]
     own = first.removeprefix("%%cuda").strip() if first.startswith("%%cuda") else ""
     return own or f"{question.operation} {question.kernel}"
 
 
 def _refuse_stub(operation: Operation, kernel: str, stub: str, what: str) -> None:
-    """Refuse a stub that no student could fill in: no Python, or a CUDA kernel with other parameters."""
+    """CourseError for a stub that no student could complete: invalid Python, or a CUDA kernel with other parameters."""
     if not is_cuda(kernel):
         try:
             names = [node.name for node in ast.parse(stub).body if isinstance(node, ast.FunctionDef)]
@@ -132,7 +133,7 @@ def _refuse_stub(operation: Operation, kernel: str, stub: str, what: str) -> Non
 
 
 def _refuse_wrong_sample(operation: Operation, sample: dict[str, Any], what: str) -> None:
-    """An example that the reference does not agree with."""
+    """CourseError for an example that does not agree with the reference."""
     try:
         found = operation.reference(*arguments_of(operation, sample["arguments"], np.float64))
         right = agree(found, sample["result"], len(operation.results))
@@ -150,19 +151,9 @@ def arguments_of(operation: Operation, values: list, floats: type = np.float32) 
 
 
 def agree(got: Any, wanted: Any, count: int) -> bool:
-    """Whether a result, or each of several, is what a sample says: in shape, and to a few digits."""
+    """Whether a result, or each of several, agrees with a sample, in shape and to a few digits."""
     pairs = zip(got, wanted, strict=True) if count > 1 else [(got, wanted)]
     return all(np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in pairs)
-
-
-def _fits(sample: dict[str, Any], operation: Operation) -> bool:
-    arguments = sample["arguments"]
-    return isinstance(arguments, list) and len(arguments) == len(operation.arguments)
-
-
-def _is_weight(value: object) -> bool:
-    """Whether a value from a file is a number of points."""
-    return type(value) in (int, float) and math.isfinite(value) and value >= 0
 
 
 def questions(given: Exam) -> str:

@@ -4,8 +4,8 @@
     def sigmoid(z):                             extern "C" __global__ void sigmoid(const float* z, float* a, int n) {
         raise NotImplementedError               }
 
-Each defines an Answer in the notebook: `sigmoid` for the function, `sigmoid_naive` for the CUDA cell. The text of the
-function is checked in its own namespace in the worker process, so that a crash or hang cannot affect the notebook.
+Each defines an Answer in the notebook: `sigmoid` for the function, `sigmoid_naive` for the CUDA cell. The text is
+checked in other processes, so that a crash or hang cannot affect the notebook.
 """
 
 import ast
@@ -34,16 +34,10 @@ from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 TIMING_LIMIT = 120.0  # seconds, for the table of times
-SLOW_LOOP = 5.0  # a numpy kernel with a loop that takes so many times as long as the course's is told so
+SLOW_LOOP = 5.0  # a numpy kernel with a loop gets a note if it takes so many times as long as the course's
 MOST_WARNINGS = 3  # of the compiler, that are shown
-NOT_HERE = (
-    "build",
-    "launch",
-    "compile",
-    "crash",
-    "forbidden",
-    "time limit",
-)  # such texts are not run in the notebook's process
+# Texts with these verdicts are not run in the notebook's process.
+NOT_HERE = ("build", "launch", "compile", "crash", "forbidden", "time limit")
 SIGNS = {"open": "○", "wrong": "✗", "right": "✓"}
 
 
@@ -72,7 +66,7 @@ class Outcome:
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """What an exercise defines in the notebook. Calling it calls your kernel if it is right, otherwise the course's.
+    """The result of an exercise in the notebook. Calling it calls your kernel if it is right, otherwise the course's.
 
     `attempt` is your own kernel, right or not (the course's while the exercise is open). If it failed, `case` holds the
     arguments: attempt(*case) reproduces the failure.
@@ -145,7 +139,9 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
         table, notes = timed(operation, name, text, launch, attempt)
-        notes = _warnings(attempt) + notes + _slow_loop(operation, name, text, table)
+        has_compiler = isinstance(attempt, CudaKernel) and not why_no_nvrtc()
+        warnings = list(compiler_warnings(attempt.source))[:MOST_WARNINGS] if has_compiler else []
+        notes = warnings + notes + _slow_loop(operation, name, text, table)
         if not solved:
             own = table.rows[0].seconds if table else None  # the first row is the student's kernel
             kept_kernels.keep(operation, name, text, launch, own)
@@ -175,7 +171,7 @@ def judged(
 ) -> tuple[Kernel | None, Verdict | None]:
     """The kernel, and the verdict of its check; both None for a stub that raises NotImplementedError.
 
-    The kernel is None too where its text cannot even be run here.
+    The kernel is also None if its text cannot be run here.
     """
     try:
         kernel = kept_kernels.build(operation, name, text, launch) if launch or text is None else None
@@ -185,7 +181,7 @@ def judged(
     except CourseError as error:
         return None, Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})
     if kernel is None and verdict.kind not in NOT_HERE:
-        with contextlib.suppress(CourseError):  # what keeps it from being built is in the verdict
+        with contextlib.suppress(CourseError):  # the verdict says why it cannot be built
             kernel = kept_kernels.build(operation, name, text, launch)
     return kernel, verdict
 
@@ -213,7 +209,7 @@ def timed(
 
 
 def _compare(operation_name: str, name: str, text: str | None, launch: dict | None) -> timing.Table:
-    """In the worker: the kernel's time among others."""
+    """In the worker: a table of the kernel's time and those of others."""
     operation = find(operation_name)
     if text is None or launch:
         return timing.compare(kept_kernels.build(operation, name, text, launch), "yours" if text else "solution")
@@ -240,13 +236,6 @@ def _has_loop(text: str) -> bool:
     return any(isinstance(node, ast.For | ast.While | ast.comprehension) for node in ast.walk(ast.parse(text)))
 
 
-def _warnings(kernel: Kernel | None) -> list[str]:
-    """What NVIDIA's compiler warns of."""
-    if not isinstance(kernel, CudaKernel) or why_no_nvrtc():
-        return []
-    return list(compiler_warnings(kernel.source))[:MOST_WARNINGS]
-
-
 def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:
     """The package's kernel of that name, otherwise its last kernel of the same kind (CUDA or Python)."""
     alike = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) == cuda]
@@ -254,21 +243,21 @@ def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:
 
 
 def _kept(operation: Operation, name: str) -> Kernel | None:
-    """What the student kept earlier, if it is still right."""
+    """The student's kept kernel, if it is still right."""
     entry = kept_kernels.progress().get(f"{operation.name}.{name}")
     kernel = kept_kernels.load(operation, name, entry) if entry else None
     return replace(kernel, whose="yours") if isinstance(kernel, Kernel) else None
 
 
 def strict() -> bool:
-    """NNCOURSE_STRICT=1: a fault that is else shown in a line of its own is raised, so that tests see it."""
+    """NNCOURSE_STRICT=1, for tests: a fault that is otherwise only shown is raised."""
     return os.environ.get("NNCOURSE_STRICT") == "1"
 
 
 def _to_be_solved(operation: Operation, name: str) -> bool:
-    """NNCOURSE_SOLVE=all, or a list of names: there the course's own kernel is the answer, as tests want it."""
+    """NNCOURSE_SOLVE=all or a list of names, for tests: the course's own kernel is the answer to these exercises."""
     chosen = set(filter(None, os.environ.get("NNCOURSE_SOLVE", "").split(",")))
-    for entry in chosen - {"all"}:  # nobody would notice a misspelt name: its exercise would just stay open
+    for entry in chosen - {"all"}:  # with a misspelt name an exercise would silently stay open
         other, _, kernel = entry.partition(".")
         try:
             known = find(other).kernels

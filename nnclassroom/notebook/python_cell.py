@@ -1,4 +1,4 @@
-"""Read the function below @exercise: its text, and whether it is still to be written."""
+"""Read the function below @exercise: its text, and whether it is still empty."""
 
 import ast
 import inspect
@@ -9,7 +9,7 @@ from nncourse.errors import CourseError
 
 
 def text_of(function: Callable, name: str) -> str:
-    """The function's source. Decorators become comments, which preserves line numbers; it is called `name` too.
+    """The function's source. Decorators become comments, so that line numbers stay; it also gets the name `name`.
 
     Raises CourseError if there is no readable `def`.
     """
@@ -29,7 +29,7 @@ def is_empty(text: str) -> bool:
     """Whether the function's body is only a docstring, `...`, `pass` or `raise NotImplementedError`."""
     try:
         node = ast.parse(text).body[0]
-    except (SyntaxError, ValueError):  # said when it is built
+    except (SyntaxError, ValueError):  # reported when it is built
         return False
     return all(_says_nothing(statement) for statement in getattr(node, "body", ()))
 

@@ -101,14 +101,14 @@ def write(path: Path, student: str = "", dataset: str | None = None, epochs: int
 
 
 def in_order(record: dict[str, dict]) -> list[str]:
-    """The keys of the kept kernels: those of exercises in the order of the course, then those of other kernels."""
+    """The keys of the kept kernels: first the exercises in the order of the course, then other kernels."""
     course = [exercise.key for exercise in exercises()]
     others = [key for key in record if key not in course and key.partition(".")[0] in operations()]
     return [key for key in course if key in record] + others
 
 
 def examine(operation: Operation, name: str, entry: dict) -> Kept:
-    """Check a kept kernel in the worker, whatever its record says; time it if it is right."""
+    """Check a kept kernel in the worker, whatever its record says, and time it if it is right."""
     launch, text, title = entry.get("launch"), "", f"{operation.name} ({name})"
     try:
         text = kept_kernels.text_of(operation, name, launch)
@@ -152,7 +152,7 @@ def head(student: str, data: Dataset, tests: int, whence: str) -> str:
     synthetic = "; synthetic: its results say nothing about fraud" if data.name == "credit_card_standin" else ""
     counts = zip(np.bincount(data.labels, minlength=len(data.classes)), data.classes, strict=True)
     classes = ", ".join(f"{count} of class {name}" for count, name in counts)
-    versions = devices.versions() | worker.call(devices.versions, seconds=60)  # PyTorch is imported only there
+    versions = devices.versions() | worker.call(devices.versions, seconds=60)  # only the worker imports PyTorch
     lines = [("student", student)] if student else []
     lines.append((ROW_WORDS["date"], datetime.date.today().isoformat()))
     for name in ("cpu", "gpu") if devices.gpu_available() else ("cpu",):

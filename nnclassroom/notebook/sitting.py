@@ -1,4 +1,4 @@
-"""In an examination's notebook: keep each answer, and say whether it has the right form. No reference is here.
+"""The notebook of an examination: it keeps each answer and says whether the form is right. It has no reference.
 
     exercise = sit("exam.json")
 
@@ -27,7 +27,10 @@ LIMIT = 60.0  # seconds for the form and the examples
 
 
 def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable]:
-    """The decorator `exercise` of this examination; in a notebook %%cuda is its too. CourseError without its file."""
+    """The decorator `exercise` of this examination, to which %%cuda in the notebook then belongs too.
+
+    Raises CourseError if the file with the questions cannot be read.
+    """
     try:
         text = Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError):
@@ -54,7 +57,7 @@ def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable]:
 
 
 def keep(questions: str, name: str, kernel: str, text: str, line: str = "") -> str:
-    """Keep an answer if it has the right form; what is said about it. `line` is that of a %%cuda cell."""
+    """Keep an answer if its form is right. Returns a line that says so. `line` is the first line of a %%cuda cell."""
     asked = exams.question(questions, name, kernel)
     operation = _operation(asked)
     launch = cuda_cell.launch_options(operation, cuda_cell.parsed(line)) if line else None
@@ -78,9 +81,9 @@ def keep(questions: str, name: str, kernel: str, text: str, line: str = "") -> s
 
 
 def examined(questions: str, name: str, kernel: str, text: str, launch: dict | None) -> str:
-    """In the worker: build the kernel, and try the examples. The first that does not come out, or "".
+    """In the worker: build the kernel and try the examples. Returns what is wrong with the first that fails, or "".
 
-    CourseError if the text has not the right form.
+    Raises CourseError if the form of the text is wrong.
     """
     asked = exams.question(questions, name, kernel)
     operation = _operation(asked)
@@ -98,28 +101,16 @@ def examined(questions: str, name: str, kernel: str, text: str, launch: dict | N
         except Exception as error:  # the student's text may raise anything
             return f"the example {sample['arguments']} raised {type(error).__name__}: {error}"[:300]
         if not right:
-            return f"the example {sample['arguments']} gives {_shown(result)}, wanted {sample['result']}"[:300]
+            shown = result.tolist() if hasattr(result, "tolist") else result
+            return f"the example {sample['arguments']} gives {shown}, wanted {sample['result']}"[:300]
     return ""
 
 
-def _shown(result: Any) -> Any:
-    return result.tolist() if hasattr(result, "tolist") else result
-
-
 def _operation(asked: dict[str, Any]) -> Operation:
-    """The operation as far as students know it: its reference is not here."""
+    """The operation as students know it, without its reference."""
 
     def unknown(*_: Any) -> None:
         raise CourseError(f"{asked['operation']}: its reference is known where it is marked")
 
-    return Operation(
-        asked["operation"],
-        asked["formula"],
-        asked["contract"],
-        unknown,
-        None,
-        output=asked["output"],
-        trial=Trial(
-            error_scale=unknown,
-        ),
-    )
+    known = (asked[name] for name in ("operation", "formula", "contract"))
+    return Operation(*known, unknown, None, output=asked["output"], trial=Trial(error_scale=unknown))

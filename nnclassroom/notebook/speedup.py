@@ -1,4 +1,4 @@
-"""Compare how fast the handout's network trains with different kernels and devices, on the same data.
+"""How fast the handout's network trains with different kernels and devices, on the same data.
 
 The data are on the device before timing starts; transfers are timed separately.
 """
@@ -26,10 +26,10 @@ from nncourse.model.training import History, train
 
 HIDDEN, BATCH, RATE = (60, 10), 10, 0.01  # the handout's
 BATCHES = (10, 100, 1000)
-EPOCHS = 5  # timed epochs; fewer if they would take longer than
-LONGEST = 10.0  # seconds, and more, up to
-MOST_EPOCHS, ENOUGH = 50, 0.3  # if they take fewer seconds: other work on the machine disturbs some of them
-HELD_OUT = 0.2  # of the rows, if the data set has no test rows
+EPOCHS = 5  # timed epochs, unless the two limits below say otherwise
+LONGEST = 10.0  # seconds: fewer epochs are timed if they would take longer
+MOST_EPOCHS, ENOUGH = 50, 0.3  # up to so many are timed until they take so many seconds, as other work disturbs some
+HELD_OUT = 0.2  # share of the rows to test with, if the data set has no test rows
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def measure(
     """Train and test with a contender. To stay within about `longest` seconds, use fewer epochs, then fewer rows."""
     try:
         return timed(Time(contender, BATCH, backend_of(contender, network_for(data), refused)), data, test, longest)
-    except Exception as error:  # your own kernels may raise anything, and the rest of the page shall not be lost
+    except Exception as error:  # your own kernels may raise anything; the rest of the page must not be lost
         if strict() and not isinstance(error, CourseError):
             raise
         said = str(error) if isinstance(error, CourseError) else f"stopped: {type(error).__name__}: {error}"

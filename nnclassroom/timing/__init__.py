@@ -32,7 +32,7 @@ class Row:
     """One kernel's time. `limit` is the fraction of the machine's measured limit that it reaches.
 
     If `seconds` is None, nothing was timed, and `note` says why. Otherwise a `note` says why the time is unreliable.
-    `meanwhile` is what other processes did while it was timed.
+    `meanwhile` is the load by other processes during the measurement.
     """
 
     kernel: str
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of times, as text of at most 80 columns and as HTML for a notebook; `shared` tells of other users."""
+    """Rows of times, as text of at most 80 columns and as HTML for a notebook. `shared`: sentences on other users."""
 
     title: str
     rows: tuple[Row, ...]
@@ -145,7 +145,7 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
 
 
 def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> Table:
-    """A Table of the rows; its title gives the sizes, its foot with whom the machine was shared."""
+    """A Table of the rows, with the sizes in its title and sentences on a shared machine below it."""
     said = ", ".join(f"{name} {size}" for name, size in sizes.items())
     shared = [neighbours.in_words(neighbours.together(row.meanwhile for row in rows))]
     if any(row.device == "cpu" and row.seconds for row in rows):
@@ -158,7 +158,7 @@ def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> T
 def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], float] | None = None) -> Table:
     """Time a kernel beside the package's kernels for the same device, `loops`, `numpy`, PyTorch and the transfers.
 
-    `measure(arguments)` times it where it is not to be called in this process.
+    `measure(arguments)` returns its seconds, if it must not be called in this process.
     """
     operation, device = yours.operation, yours.device
     sizes = default_sizes(operation, device)

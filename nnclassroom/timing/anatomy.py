@@ -1,5 +1,5 @@
-"""The parts of a training step: its operations, their arguments and times, and the transfers that are needed if some
-operations run on the GPU and the others on the CPU."""
+"""The parts of a training step: its operations, their arguments and times, and the transfers if only some of the
+operations run on the GPU."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What other processes did to a machine while something was timed: on a shared server they make times longer.
+"""The load by other processes while something is timed: on a shared server they make times longer.
 
 before = neighbours.look()
 …                                          # what is timed
@@ -16,13 +16,13 @@ import psutil
 
 from nncourse import device as devices
 
-WORK = ("user", "nice", "system", "irq", "softirq", "steal")  # guests' is counted as the user's already
-MATTERS = 0.5, 0.1  # cores that others keep busy: at least so many, and such a share of all
-TELLS = 0.1  # seconds; in less the system's clock of work, which ticks 100 times a second, says little
+WORK = ("user", "nice", "system", "irq", "softirq", "steal")  # "user" already includes guests
+MATTERS = 0.5, 0.1  # load that is reported: at least so many cores, and this share of all cores
+TELLS = 0.1  # seconds; for shorter times the system's CPU clock, which ticks 100 times a second, is too coarse
 
 
 class Load(NamedTuple):
-    """Core-seconds of work by other processes in a time of `seconds`, and the cores that the machine has."""
+    """Core-seconds of work by other processes within `seconds`, and the machine's number of cores."""
 
     others: float = 0.0
     seconds: float = 0.0
@@ -30,7 +30,7 @@ class Load(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The clock, the core-seconds of work that the machine has done since it was started, and those of this process."""
+    """The time, and the core-seconds of work by the machine since it was started and by this process."""
 
     clock: float
     machine: float
@@ -38,7 +38,7 @@ class Look(NamedTuple):
 
 
 def look() -> Look:
-    """A look at the machine."""
+    """The present state of the machine."""
     times = psutil.cpu_times()
     work = sum(getattr(times, name, 0.0) for name in WORK)
     return Look(time.perf_counter(), work, time.process_time())
@@ -52,14 +52,14 @@ def since(before: Look) -> Load:
 
 
 def together(loads: Iterable[Load]) -> Load:
-    """The loads of times one after the other."""
+    """The total load of several successive times."""
     loads = list(loads)
     others, seconds = sum(load.others for load in loads), sum(load.seconds for load in loads)
     return Load(others, seconds, max((load.cores for load in loads), default=1))
 
 
 def in_words(load: Load) -> str:
-    """A sentence, if others kept so many cores busy that times are in doubt, else ""."""
+    """A sentence if others kept so many cores busy that times are in doubt, else ""."""
     busy = load.others / load.seconds if load.seconds >= TELLS else 0.0
     least, share = MATTERS
     if busy < max(least, share * load.cores):
@@ -68,7 +68,7 @@ def in_words(load: Load) -> str:
 
 
 def share_in_words(cores: int | None = None, usable: int | None = None) -> str:
-    """A sentence, if this process may use only some of the machine's cores, as in a Slurm job, else ""."""
+    """A sentence if this process may use only some of the machine's cores, as in a Slurm job, else ""."""
     cores = cores or os.cpu_count() or 1
     usable = usable or usable_cores()
     return f"This process may use {usable} of the machine's {cores} cores." if usable < cores else ""
@@ -82,7 +82,7 @@ def usable_cores() -> int:
 
 
 def gpu_in_words() -> str:
-    """A sentence, if processes of other users are on this process's GPU, else ""."""
+    """A sentence if other users' processes run on this process's GPU, else ""."""
     if not devices.gpu_available():
         return ""
     import cupy
@@ -103,7 +103,7 @@ def _processes_on(place: str) -> list[int]:
 
 
 def _is_mine(number: int) -> bool:
-    """Whether a process is this user's, or cannot be seen from here, as from inside a container."""
+    """Whether a process is this user's, or cannot be seen from here, as inside a container."""
     try:
         return psutil.Process(number).uids().real == os.getuid()
     except psutil.Error:

@@ -1,1 +1,1 @@
-"""From CUDA C to a kernel: compile.py compiles for a GPU, emulate.py runs on the CPU, launch.py launches on either."""
+"""From CUDA C to a kernel: compile.py compiles for a GPU; launch.py launches there or on the emulator, cuda_on_cpu."""

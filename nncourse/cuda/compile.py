@@ -13,8 +13,8 @@ from nncourse import device
 def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
     """The kernel as a cupy.RawKernel, compiled immediately so that errors are raised here.
 
-    A `cooperative` kernel can only be launched if all its blocks fit on the GPU at once; its blocks may therefore wait
-    for each other. Raises CudaCompileError if the text does not compile, CourseError if it has no such function.
+    Blocks of a `cooperative` kernel may wait for each other: it can be launched only if all fit on the GPU at once.
+    Raises CudaCompileError if the text does not compile, CourseError if it has no such function.
     """
     import cupy
 
@@ -29,10 +29,10 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
 
 @functools.cache
 def gpu_constant(source: CudaSource, name: str, gpu: int, cooperative: bool = False):
-    """The cupy.cuda.MemoryPointer to a text's __constant__ array, as gpu_kernel's kernels read it on that GPU."""
+    """The cupy.cuda.MemoryPointer to the __constant__ array that gpu_kernel's kernels of this text read on that GPU."""
     import cupy
 
-    with cupy.cuda.Device(gpu):  # CuPy loads a text once for the same options: it is the module of the kernels
+    with cupy.cuda.Device(gpu):  # with the same options, CuPy returns the module of the kernels
         return cupy.RawModule(code=source.compilable(), **_options(cooperative)).get_global(name)
 
 
@@ -46,7 +46,7 @@ atexit.register(gpu_constant.cache_clear)
 
 
 def resources(source: CudaSource, function: str) -> Resources:
-    """What a kernel needs on this machine's GPU or, without one, on an H100 or H200 (sm_90), by NVIDIA's compiler.
+    """A kernel's resources on this machine's GPU or, without one, on an H100 or H200 (sm_90), by NVIDIA's compiler.
 
     source: the kernel's text, kernel.source.
     function: its name in the text, kernel.entry.

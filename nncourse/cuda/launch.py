@@ -1,12 +1,12 @@
 """Launch a CUDA kernel: on the GPU for CuPy arrays, on the CPU emulator for NumPy arrays. All launches go through here.
 
-A launch passes raw addresses and bytes, so the arguments are first checked against the kernel's declaration; a mismatch
-raises a one-line CourseError.
+A launch passes raw addresses and bytes, so the arguments are first checked against the kernel's declaration.
 """
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -31,17 +31,20 @@ def launch(
 ) -> None:
     """Launch the kernel `function` of a .cu text on `grid` blocks of `block` threads each.
 
-    `arguments` are in the order in which the kernel declares them. `shared_bytes` is the size of dynamic shared memory.
-    Blocks of a `cooperative` launch may wait for each other. `constants` fills __constant__ arrays of the text from
-    arguments before the launch: {"filters": "W"} copies W, or as much of it as there is room for, to `filters`.
-    `emulator_options`, such as `order`, are those of emulate.run. Raises CourseError if sizes or arguments do not fit
-    the kernel or the hardware.
+    arguments: in the order in which the kernel declares them.
+    shared_bytes: of dynamic shared memory.
+    cooperative: blocks may wait for each other.
+    constants: {"filters": "W"} first copies W, or as much of it as fits, to the text's __constant__ array `filters`.
+    emulator_options: those of emulate.run, such as `order`.
+
+    Raises CourseError if sizes or arguments do not fit the kernel or the hardware.
     """
     declared = parameters(source, function)
     where = f"{source.file}: {function}"
     passed = checked(source, function, grid, block, arguments, shared_bytes)
-    filled = _filled(constants or {}, passed, declared, source, where)
-    if _all_on_gpu(passed, declared, where):
+    arrays = _arrays(passed, declared)
+    filled = _filled(constants or {}, arrays, source, where)
+    if _all_on_gpu(arrays, where):
         if emulator_options:
             options = ", ".join(emulator_options)
             raise CourseError(f"{where}: {options} is for the emulator, got CuPy arrays; leave it out")
@@ -55,47 +58,40 @@ def launch(
     else:
         from cuda_on_cpu import emulate  # most networks never need it
 
-        emulate.run(
-            source,
-            function,
-            in_three(grid),
-            in_three(block),
-            passed,
-            shared_bytes,
-            constants=filled,
-            **emulator_options,
-        )
+        more = {"constants": filled, **emulator_options}
+        emulate.run(source, function, in_three(grid), in_three(block), passed, shared_bytes, **more)
 
 
 def prepared(
     source: CudaSource, function: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence
 ) -> Callable[[], None]:
-    """A function that makes this launch on the GPU that is in use now, checked only once: for launches often repeated.
+    """A function that repeats this launch on the current GPU, without checking again. It keeps the arrays.
 
-    It keeps the arrays. It is to be called with the same GPU in use. CourseError as for launch(), and for NumPy arrays.
+    Call it with the same GPU in use. CourseError as for launch(), and for NumPy arrays.
     """
-    declared = parameters(source, function)
     where = f"{source.file}: {function}"
     passed = checked(source, function, grid, block, arguments, 0)
-    if not _all_on_gpu(passed, declared, where):
+    if not _all_on_gpu(_arrays(passed, parameters(source, function)), where):
         raise CourseError(f"{where}: wanted CuPy arrays, to prepare a launch; got NumPy's: take launch()")
     return functools.partial(_compiler().gpu_kernel(source, function), grid, block, passed)
 
 
-@functools.cache  # an import statement costs half a microsecond, also of a module that is there
+@functools.cache  # an import statement costs half a microsecond even for an imported module
 def _compiler() -> ModuleType:
-    """The module that compiles for a GPU, which a launch on the CPU never needs."""
+    """The module that compiles for a GPU; a launch on the CPU never needs it."""
     from nncourse.cuda import compile
 
     return compile
 
 
-def _filled(
-    constants: Mapping[str, str], passed: list, declared: tuple[Parameter, ...], source: CudaSource, where: str
-) -> dict:
-    """What goes into each __constant__ array: the first elements of an argument, as many as there is room for."""
+def _arrays(passed: list, declared: tuple[Parameter, ...]) -> dict[str, Any]:
+    """The arrays among the arguments, by name."""
+    return {parameter.name: value for value, parameter in zip(passed, declared, strict=True) if parameter.pointer}
+
+
+def _filled(constants: Mapping[str, str], arrays: dict[str, Any], source: CudaSource, where: str) -> dict[str, Any]:
+    """The contents of each __constant__ array: the first elements of an argument, as many as fit."""
     there = constant_arrays(source)
-    arrays = {parameter.name: value for value, parameter in zip(passed, declared, strict=True) if parameter.pointer}
     for name, argument in constants.items():
         if name not in there:
             raise CourseError(f"{where}: wanted `__constant__ float {name}[…]`, with a number, in the text; got none")
@@ -104,9 +100,8 @@ def _filled(
     return {name: arrays[argument].reshape(-1)[: there[name]] for name, argument in constants.items()}
 
 
-def _all_on_gpu(passed: list, declared: tuple[Parameter, ...], where: str) -> bool:
+def _all_on_gpu(arrays: dict[str, Any], where: str) -> bool:
     """True if all arrays are CuPy arrays on the current GPU, False if all are NumPy arrays, else CourseError."""
-    arrays = {parameter.name: value for value, parameter in zip(passed, declared, strict=True) if parameter.pointer}
     places = {name: _device_of(type(array)) for name, array in arrays.items()}
     if "gpu" not in places.values():
         return False

@@ -1,14 +1,14 @@
 """A fused epoch of a convolutional network as one operation: every sample once, in order; by SGD or by Adam.
 
-As for dense networks (dense.py), the kernels make no calls between steps, and work on all parameters in one flat
-vector: W and b of each convolution in turn, then of each dense layer.
+As in dense.py, the kernels make no calls between steps and work on one flat vector of all parameters: W and b of each
+convolution in turn, then of each dense layer.
 
-    numpy           all arrays made beforehand; a convolution is a product of matrices: convolutional_cpu.py
+    numpy           preallocated arrays; a convolution is a product of matrices: convolutional_cpu.py
     numba           loops over whole images, four filters at once: convolutional_loops.py
     fused, graph    a few CUDA kernels a step, launched one by one, or recorded and replayed: convolutional_graph.py
     one_kernel      one launch for the epoch: convolutional_one_kernel.py
 
-The networks are those of ConvolutionalArchitecture: convolutions, perhaps a max-pool, dense layers.
+ConvolutionalArchitecture describes the networks: convolutions, at most one max-pool, dense layers.
 """
 
 import functools
@@ -17,13 +17,13 @@ from math import prod
 import numpy as np
 
 from nncourse.architecture import ConvolutionalArchitecture, Filters
-from nncourse.epochs.dense import CROSS_ENTROPIES, batches, random_targets
-from nncourse.kernels import activations, update
+from nncourse.epochs.dense import CROSS_ENTROPIES, activated, batches, cost_gradient, delta_of, random_targets
+from nncourse.kernels import update
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
 KINKED = ("step", "relu", "leaky_relu")
-UNDECIDED = 1e-5  # so near to a kink, rounding alone may put a float32 kernel on the other side of it
+UNDECIDED = 1e-5  # this close to a kink, rounding alone may put a float32 kernel on the other side of it
 
 # ---- the reference, in float64, sample by sample. A convolution is a dense layer in which most connections are missing
 # and the others share a few weights. So here it is a list of connections, and a pool is a list of windows.
@@ -31,7 +31,7 @@ UNDECIDED = 1e-5  # so near to a kink, rounding alone may put a float32 kernel o
 
 @functools.lru_cache(maxsize=64)
 def connections(filters: Filters, image: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each connection of a convolution its output, its input and its weight, as places in flat arrays."""
+    """The output, the input and the weight of each connection of a convolution, as indices into flat arrays."""
     channels, height, width = image
     made = filters.shape_after(image)
     o, y, x, c, i, j = np.indices((*made, channels, filters.k, filters.k)).reshape(6, -1)
@@ -45,14 +45,14 @@ def connections(filters: Filters, image: tuple[int, int, int]) -> tuple[np.ndarr
 
 @functools.lru_cache(maxsize=64)
 def windows(pool: int, image: tuple[int, int, int]) -> np.ndarray:
-    """The places of the pixels of each window, (windows, pool²): row by row."""
+    """The indices of the pixels of each window, (windows, pool²), row by row."""
     channels, height, width = image
     c, y, x, i, j = np.indices((channels, height // pool, width // pool, pool, pool)).reshape(5, -1, pool * pool)
     return (c * height + y * pool + i) * width + x * pool + j
 
 
 def convolved(W, b, filters: Filters, image, a):
-    """Z of one sample, flat: Σ over the connections of each output, and the bias of its filter."""
+    """z of one sample, flat: the sum over the connections of each output, plus the bias of its filter."""
     outputs, inputs, weights = connections(filters, image)
     count, *made = filters.shape_after(image)
     return np.bincount(outputs, W.ravel()[weights] * a[inputs], count * prod(made)) + np.repeat(b, prod(made))
@@ -66,19 +66,8 @@ def convolution_gradients(W, filters: Filters, image, a, delta):
     return dW, delta.reshape(filters.count, -1).sum(axis=1), G
 
 
-def activated(name: str, z):
-    return getattr(activations, name).reference(z[None])[0]
-
-
-def delta_of(name: str, G, z, a):
-    """dC/dz from G = dC/da."""
-    if name == "softmax":
-        return activations.softmax_delta.reference(G[None], a[None])[0]
-    return G * getattr(activations, f"{name}_derivative").reference(z)
-
-
 def forward(parameters, architecture: ConvolutionalArchitecture, x):
-    """Of one sample: z and a of each layer with parameters, and what the layer is given."""
+    """z, a and the inputs of each layer with parameters, for one sample."""
     z, a, given = [], [], [x.ravel()]
     pairs, count = architecture.views(parameters), len(architecture.convolutions)
     for layer, ((W, b), name) in enumerate(zip(pairs, architecture.activations, strict=True)):
@@ -93,16 +82,12 @@ def forward(parameters, architecture: ConvolutionalArchitecture, x):
     return z, a, given[:-1]
 
 
-def cost_gradient(architecture: ConvolutionalArchitecture, a, y):
-    return np.sign(a - y) if architecture.cost == "mae" else a - y
-
-
 def gradient_of_one(parameters, architecture: ConvolutionalArchitecture, x, y):
     """The gradient of one sample's cost, flat."""
     pairs, count, names = architecture.views(parameters), len(architecture.convolutions), architecture.activations
     z, a, given = forward(parameters, architecture, x)
     gradient = np.zeros_like(parameters)
-    G = cost_gradient(architecture, a[-1], y)
+    G = cost_gradient(architecture.cost, a[-1], y)
     for layer, (W_gradient, b_gradient) in reversed(list(enumerate(architecture.views(gradient)))):
         delta = delta_of(names[layer], G, z[layer], a[layer])
         if layer == len(pairs) - 1 and architecture.cost in CROSS_ENTROPIES:
@@ -114,16 +99,12 @@ def gradient_of_one(parameters, architecture: ConvolutionalArchitecture, x, y):
         else:
             W_gradient[:], b_gradient[:], G = np.outer(delta, given[layer]), delta, W.T @ delta
         if layer == count > 0 and architecture.pool:
-            G = _unpooled(architecture, a[layer - 1], G)
+            below, pixels = a[layer - 1], windows(architecture.pool, architecture.maps[-1])
+            largest = pixels[np.arange(len(pixels)), below[pixels].argmax(axis=1)]  # the first one of equals
+            G_below = np.zeros_like(below)
+            G_below[largest] = G
+            G = G_below
     return gradient
-
-
-def _unpooled(architecture: ConvolutionalArchitecture, a, G):
-    """dC/da below the pool: all of a window's G goes to its largest pixel, to the first one of equals."""
-    cells = windows(architecture.pool, architecture.maps[-1])
-    below = np.zeros_like(a)
-    below[cells[np.arange(len(cells)), a[cells].argmax(axis=1)]] = G
-    return below
 
 
 def _gradient(parameters, architecture: ConvolutionalArchitecture, X, Y):
@@ -152,17 +133,7 @@ def _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1,
         yield parameters, M, V
 
 
-def _sgd_truth(*arguments):
-    *_, last = _sgd_steps(*arguments)
-    return last
-
-
-def _adam_truth(*arguments):
-    *_, last = _adam_steps(*arguments)
-    return last
-
-
-# ---- what the reference says is worth nothing where rounding alone decides which pixel of a window is the largest
+# ---- the reference has no meaning where rounding alone decides which pixel of a window is the largest
 
 
 def _sgd_decided(parameters, architecture, X, Y, batch, rate):
@@ -192,7 +163,7 @@ def _near_a_kink(parameters, architecture: ConvolutionalArchitecture, x, y) -> b
     if architecture.pool > 1 and architecture.convolutions:
         pixels = np.sort(a[len(architecture.convolutions) - 1][windows(architecture.pool, architecture.maps[-1])])
         distances.append(pixels[:, -1] - pixels[:, -2])
-    # Values that are equal exactly come from the same numbers, and are equal in every kernel.
+    # Exactly equal values come from the same numbers, so they are equal in every kernel.
     return any(((values != 0) & (abs(values) < UNDECIDED)).any() for values in distances)
 
 
@@ -207,7 +178,7 @@ def _sizes(image, convolutions, pool, sizes, activation_names, cost="mse", n=7, 
 
 
 SGD_RATE, ADAM_RATE = 0.03, 0.05
-SAME_2, SAME_3 = (1, 0, 1), (1, 1, 1)  # stride, before, after: as many pixels behind filters of 2 × 2, of 3 × 3
+SAME_2, SAME_3 = (1, 0, 1), (1, 1, 1)  # stride, before, after: filters of 2 × 2, of 3 × 3 that keep the image's size
 CROSS, BINARY = "categorical_cross_entropy", "binary_cross_entropy"
 NETWORKS = (
     _sizes((1, 8, 8), [(4, 2, *SAME_2), (4, 2, *SAME_2)], 4, (6, 3), "relu relu relu softmax", CROSS, n=7, batch=4),
@@ -235,12 +206,8 @@ def _without(name: str, sizes):
     return {key: value for key, value in sizes.items() if key != name}
 
 
-def _flops(architecture, n, **_):
-    return n * architecture.flops_a_sample
-
-
 def random_parameters(rng, shape, sizes):
-    """Random parameters with which numbers keep their size from layer to layer, so that rounding errors stay small."""
+    """Random parameters that keep the scale of numbers from layer to layer, so that rounding errors stay small."""
     parameters = np.empty(shape, np.float32)
     for W, b in sizes["architecture"].views(parameters):
         W[...], b[...] = rng.normal(0, (2 / prod(W.shape[1:])) ** 0.5, W.shape), rng.normal(0, 0.3, b.shape)
@@ -254,14 +221,14 @@ convolutional_sgd_epoch = Operation(
     "for each batch: W ← W − η dC/dW, b ← b − η dC/db",
     contract="parameters (p,), architecture () object, X (n, channels, height, width), Y (n, n_out), batch () int,"
     " rate () -> parameters (p,)",
-    reference=_sgd_truth,
-    flops=_flops,
+    reference=lambda *arguments: list(_sgd_steps(*arguments))[-1],
+    flops=lambda architecture, n, **_: n * architecture.flops_a_sample,
     trial=Trial(
         error_scale=lambda parameters, *_: np.full(parameters.shape, 4.0),
         well_posed=_sgd_decided,
         values=VALUES | {"rate": lambda rng, shape, sizes: SGD_RATE},
         edge_cases=("zeros",),
-        # Adam is tried on all networks, by kernels that have all but the update in common with these.
+        # Adam is tried on all networks; its kernels differ from these in the update only.
         sizes_to_check=tuple(_without("steps", sizes) for sizes in (*NETWORKS[:2], *NETWORKS[5::2])),
         sizes_to_time=lambda device: _without("steps", _sizes_to_time(device)),
         iterates=True,
@@ -273,14 +240,14 @@ convolutional_adam_epoch = Operation(
     "for each batch: M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)",
     contract="parameters (p,), M (p,), V (p,), architecture () object, X (n, channels, height, width), Y (n, n_out),"
     " batch () int, rate (), steps () int, beta1 (), beta2 (), epsilon () -> parameters (p,), M (p,), V (p,)",
-    reference=_adam_truth,
-    flops=_flops,
+    reference=lambda *arguments: list(_adam_steps(*arguments))[-1],
+    flops=lambda architecture, n, **_: n * architecture.flops_a_sample,
     trial=Trial(
         error_scale=lambda parameters, *_: tuple(np.full(parameters.shape, size) for size in (4.0, 2.0, 1.0)),
         well_posed=_adam_decided,
         values=VALUES
         | {
-            # Where V is almost 0, the rounding of a small gradient decides in which direction Adam goes.
+            # Where V is almost 0, the rounding of a small gradient decides the direction of Adam's step.
             "M": lambda rng, shape, sizes: (0.3 * rng.standard_normal(shape)).astype(np.float32),
             "V": lambda rng, shape, sizes: rng.uniform(0.01, 1, shape).astype(np.float32),
             "rate": lambda rng, shape, sizes: ADAM_RATE,

@@ -1,8 +1,7 @@
-"""convolutional_sgd_epoch and convolutional_adam_epoch with NumPy, all arrays made beforehand.
+"""convolutional_sgd_epoch and convolutional_adam_epoch with NumPy and preallocated arrays.
 
-A convolution is a product of matrices: W (filters, channels k k) and a column for each output pixel, with the input
-pixels that it sees. One product for each sample is faster than one for the whole batch, whose matrices are too long for
-the cache.
+A convolution is a product of matrices: W (filters, channels k k), and a column for each output pixel, of the input
+pixels that it sees. One product a sample is faster than one a batch, whose matrices would not fit into the cache.
 """
 
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutiona
 from nncourse.epochs.dense import CROSS_ENTROPIES, batches, refuse_not_known
 from nncourse.epochs.dense_cpu import ARRAYS
 
-# Where a neuron has died its M falls for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers
-# far below TINY ε are rounded away: they move no parameter, since they are divided by ε at least.
+# M of a dead neuron decays for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers far below
+# TINY ε are rounded away: divided by ε or more, they move no parameter.
 TINY = 1e-20
 MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
@@ -64,9 +63,10 @@ def adam(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1, beta2,
 
 
 def epoch(parameters, gradients, architecture, X, Y, batch, move: Callable, gradient_function: Callable) -> None:
-    """For each batch: write its gradients, then move the parameters. The arrays fit one number of samples.
+    """For each batch: write its gradients, then move the parameters.
 
-    A batch that would take too much memory is divided, and the gradients of its parts are added up.
+    A batch that would take too much memory is divided, and the gradients of its parts are added. `made` keeps a
+    gradient function, and its arrays, for each size of a part.
     """
     made: dict[int, Callable] = {}
     most = samples_at_once(architecture)
@@ -87,7 +87,7 @@ def epoch(parameters, gradients, architecture, X, Y, batch, move: Callable, grad
 
 
 def samples_at_once(architecture: ConvolutionalArchitecture) -> int:
-    """How many samples' images, with the columns of numbers that filters see, have MOST_NUMBERS numbers or less."""
+    """The number of samples whose images and columns have at most MOST_NUMBERS numbers."""
     numbers = 4 * sum(map(prod, architecture.maps)) + 4 * sum(architecture.dense.sizes)
     for f, below, above in zip(architecture.convolutions, architecture.maps, architecture.maps[1:], strict=False):
         numbers += f.k**2 * (below[0] * prod(above[1:]) + above[0] * prod(below[1:]))
@@ -123,10 +123,10 @@ def gradient_function(parameters, gradients, architecture: ConvolutionalArchitec
 
 
 class Convolution:
-    """One layer of filters: its arrays, and what is done with them.
+    """One layer of filters and its arrays.
 
     Each sample has a matrix of columns, (channels k k, output pixels): the input pixels that each output pixel sees.
-    They are filled by slices of the images, one for each pixel of the filters, and stay 0 outside the image.
+    A slice of the images fills the rows of each pixel of the filters; outside the image they stay 0.
     """
 
     def __init__(self, W, b, dW, db, filters: Filters, image: tuple[int, int, int], name: str, batch: int) -> None:
@@ -138,7 +138,7 @@ class Convolution:
         self.ones = np.ones(prod(above), np.float32)
         self.sums = np.empty((batch, *self.W.shape), np.float32)
         columns = np.zeros((batch, channels, k, k, *above), np.float32)
-        # For dC/dA: the deltas that each input pixel contributes to, and W with the filters in rows.
+        # For dC/dA: the deltas of the output pixels that see each input pixel, and W with a row for each channel.
         seen_by = np.zeros((batch, count, k, k, *below), np.float32)
         self.W_below, self.W_turned = W.transpose(1, 0, 2, 3), np.empty((channels, count, k, k), np.float32)
         self.G_below = np.empty((batch, channels, prod(below)), np.float32)
@@ -168,7 +168,7 @@ class Convolution:
         return D
 
     def backward(self, D, below: bool):
-        """Write dW and db from D = dC/dZ, and return dC/dA of the images below, if they want it."""
+        """Write dW and db from D = dC/dZ, and return dC/dA of the images below if `below`."""
         np.matmul(D, self.columns.transpose(0, 2, 1), out=self.sums).sum(axis=0, out=self.dW)
         np.matmul(D, self.ones).sum(axis=0, out=self.db)
         if below:
@@ -196,12 +196,12 @@ class Pool:
         channels, height, width = architecture.maps[-1]
         cells = windows(architecture.pool, architecture.maps[-1])
         size = architecture.pool**2
-        # The places of the first pixel of each window of the batch in a row, below these of the second pixel …
+        # Row 0: the index of the first pixel of each window of the batch. Row 1: of the second pixel …
         samples = np.arange(batch)[:, None] * channels * height * width
         self.cells = np.ascontiguousarray((samples + cells.reshape(1, -1)).reshape(-1, size).T)
         self.pixels = np.empty(self.cells.shape, np.float32)
         self.is_largest = np.empty(self.cells.shape, bool)
-        # Counted down, so that the first of equal pixels has the largest number.
+        # Counts down, so that the first of equal pixels has the largest number.
         self.down = np.arange(size, 0, -1, dtype=np.min_scalar_type(size))[:, None]
         self.numbers = np.empty(self.cells.shape, self.down.dtype)
         self.columns = np.arange(self.cells.shape[1])
@@ -219,7 +219,7 @@ class Pool:
         return self.A
 
     def deltas(self, G, to_delta: Callable):
-        """dC/dZ of the convolution below from G = dC/dA; slopes are computed for the pixels that went through only."""
+        """dC/dZ of the convolution below from G = dC/dA; slopes are computed for the maxima only."""
         to_delta(G, self.A, self.S)
         self.D.fill(0)
         self.D.ravel()[self.places] = G.ravel()
@@ -238,7 +238,7 @@ def array_functions(name: str) -> tuple[Callable, Callable]:
 
 
 class Dense:
-    """The dense layers, as in dense_cpu.py. functions(name) are two: Z to A in place, and D = dC/dA to D = dC/dZ."""
+    """The dense layers, as in dense_cpu.py. functions(name) returns activate(Z, S) and to_delta(D, A, S), in place."""
 
     def __init__(
         self, pairs, derivatives, architecture: ConvolutionalArchitecture, batch: int, functions: Callable

@@ -1,20 +1,24 @@
-// convolutional_sgd_epoch and convolutional_adam_epoch as a few launches per step, for networks of any size. In this
-// order:
-//   images_forward    a block takes a sample through all convolutions and the pool, to the inputs of the dense layers
-//   forward …         the dense layers, forward and back, by the kernels of dense_graph.cu; at last the deltas of their
-//                     inputs, which are those of the last convolution, or of the pixels that went through the pool
-//   images_backward   a block takes a sample's deltas back, and leaves the sample's gradient of all filters
-//   update_all        all parameters; for the filters it adds up over the samples. It comes last, because all deltas
-//                     must be computed with the same weights as the outputs
+// convolutional_sgd_epoch and convolutional_adam_epoch with a few launches per step, for networks of any size. Versions
+// (convolutional_graph.py):
+//   fused   launch the kernels below one by one
+//   graph   record the launches of many steps as a CUDA graph: one call replays them all
+//
+//   nncourse check convolutional_adam_epoch --kernel graph   (--emulate without a GPU)
+//   nncourse time convolutional_adam_epoch --kernel fused --kernel graph
+//
+// Launches of a step, in this order:
+//   images_forward    a block takes a sample through all convolutions and the pool
+//   forward …         the dense layers, forward and backward, by dense_graph.cu, down to the deltas of their inputs
+//   images_backward   a block takes a sample's deltas back to the image, and writes its gradient of all filters
+//   update_all        all parameters; last, as the deltas need the old weights
 // The results do not depend on the order of threads.
 //
-// Convolution l makes map l + 1 from map l; map 0 is the sample X. A map is (channels, height, width), row-major, and
-// `maps` has those from map 1 on for each sample. Between two loops __syncthreads() makes what other threads of the
-// block wrote visible. Zeros around an image are not stored: a filter skips what lies outside.
+// Convolution l makes map l + 1 from map l; map 0 is the sample X. A map is (channels, height, width), row-major;
+// `maps` holds map 1 and above of each sample. The zeros around an image are not stored: a filter skips them.
 
 constexpr int TOGETHER = 4;  // filters, or channels, that share the numbers that a thread reads
 
-// A row of `table`. Places of maps are counted from that of map 1, those of weights from the first parameter.
+// A row of `table`. `from` and `to` are offsets from map 1, `weights` from the first parameter.
 struct Convolution {
     int channels, height, width, count, high, wide, k, stride, before, activation, from, to, weights;
     __device__ int taps() const { return channels * k * k; }
@@ -82,8 +86,8 @@ __device__ float over_lanes(float sum) {
     return sum;
 }
 
-// D (batch, inputs) are the deltas of the dense layers' inputs. `deltas` has room for those of all maps, like `maps`;
-// `gradients` (batch, filter_numbers) gets the gradients of all filters, for each sample.
+// D (batch, inputs) are the deltas of the dense layers' inputs. `deltas` is scratch space of the size of `maps`;
+// `gradients` (batch, filter_numbers) receives each sample's gradients of all filters.
 extern "C" __global__ void images_backward(const float* __restrict__ parameters, const float* __restrict__ X,
                                            const float* __restrict__ maps, const float* __restrict__ D,
                                            const int* __restrict__ places, float* deltas, float* gradients,
@@ -95,7 +99,7 @@ extern "C" __global__ void images_backward(const float* __restrict__ parameters,
     deltas += blockIdx.x * numbers;
     gradients += blockIdx.x * filter_numbers;
 
-    // Of each window only the pixel that went through has a delta.
+    // Only the maximum of each window has a delta.
     const Convolution& last = ((const Convolution*)table)[layers - 1];
     const int by = max(1, pool), down = last.high / by, across = last.wide / by;
     for (int i = threadIdx.x; i < last.results(); i += blockDim.x) {
@@ -136,7 +140,7 @@ extern "C" __global__ void images_backward(const float* __restrict__ parameters,
         }
         if (l == 0) break;
 
-        // A pixel below contributed to the results whose filter saw it.
+        // The delta of a pixel below sums over the results whose filter covers it.
         const int pixels_below = at.height * at.width, groups = divided_up(at.channels, TOGETHER);
         const Convolution& under = ((const Convolution*)table)[l - 1];
         for (int item = threadIdx.x; item < groups * pixels_below; item += blockDim.x) {
@@ -170,8 +174,8 @@ extern "C" __global__ void images_backward(const float* __restrict__ parameters,
     }
 }
 
-// blockIdx.z is a dense layer, as for dense_graph.cu's update; behind the last one, it is all filters. `taken` are the
-// steps before those of the recording, of which this is number `step`, counted from 0.
+// blockIdx.z is a dense layer, as in dense_graph.cu's update; the last one is all filters. `taken` counts the steps
+// before the recording, `step` those within it, from 0.
 extern "C" __global__ void update_all(float* parameters, float* M, float* V, const float* __restrict__ inputs,
                                       const float* __restrict__ A, const float* __restrict__ D,
                                       const int* __restrict__ layers, int dense_layers,

@@ -1,6 +1,6 @@
 """Epochs of convolutional networks as a few CUDA kernels a step: `fused` launches them, `graph` replays a recording.
 
-As for dense networks, in dense_graph.py, whose kernels compute the dense layers. The others are in the .cu beside.
+The kernels of dense_graph.cu compute the dense layers; the others are in convolutional_graph.cu.
 """
 
 import atexit

@@ -1,11 +1,10 @@
-"""Where the numbers of a convolutional network lie while convolutional_loops.py computes with them.
+"""The memory layout of a convolutional network in convolutional_loops.py.
 
-For each sample there is a row with its images: `maps`, the sample itself and what comes behind each convolution. Each
-channel of a map is a plane: its rows, with the zeros around them that the filters above see. All rows of all maps have
-the same length, the `pitch`. So the pixel that a filter with stride 1 sees at (i, j) lies i · pitch + j numbers behind
-the one it sees at (0, 0), wherever the filter stands.
+Each sample has a row with its maps: the sample itself and the output of each convolution. Each channel of a map is a
+plane: its rows, and the zeros around them that the filters above see. All rows of all maps have the same length, the
+`pitch`. So a filter with stride 1 finds its pixel (i, j) always i · pitch + j numbers behind its pixel (0, 0).
 
-Filters come in fours, each with a multiple of four numbers: what is missing has weight 0.
+Filters come in fours, each with a multiple of four numbers; missing ones have weight 0.
 """
 
 import functools
@@ -17,11 +16,11 @@ from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.epochs.dense import codes
 
 FIELDS = 17
-# The columns of the table. Of a map: its shape, the numbers between two planes, where it begins in the row, where in a
-# plane its image begins, and where the zeros around it begin, which the filters see too.
+# The columns of the table. A map: its shape, the numbers between two planes, where it begins in the row, and where in a
+# plane its image, and the zeros around it, begin.
 CHANNELS, HEIGHT, WIDTH, PLANE, AT, FIRST, IN = range(7)
-# Of the filters that see this map: where they begin in the parameters, and in `weights`; how many numbers each has
-# there, and where the offsets of these begin. The same for the way back.
+# The filters that see this map: where they begin in the parameters, and in `weights`; how many numbers each has there,
+# and where their offsets begin. The last three columns are for the backward pass.
 K, STRIDE, ACTIVATION, W_AT, WEIGHT_AT, TAPS, OFFSET_AT, BACK_AT, BACK_TAPS, BACK_OFFSET_AT = range(7, FIELDS)
 
 
@@ -29,8 +28,8 @@ K, STRIDE, ACTIVATION, W_AT, WEIGHT_AT, TAPS, OFFSET_AT, BACK_AT, BACK_TAPS, BAC
 class Layout:
     """The table, a row for each map, and the offsets of the numbers that a filter sees.
 
-    weights[places] = parameters[sources] arranges the filters in a vector of so many `weights`. All maps of a sample
-    have `numbers` numbers.
+    w[places] = parameters[sources] arranges the filters in a vector w of length `weights`. All maps of a sample have
+    `numbers` numbers.
     """
 
     pitch: int
@@ -57,7 +56,7 @@ def layout(architecture: ConvolutionalArchitecture) -> Layout:
     for number, (channels, height, width) in enumerate(maps):
         f = filters[number] if number < len(filters) else None
         before, around = (f.before, f.before + f.after) if f else (0, 0)
-        # On the way back the filters below see zeros in front of a plane.
+        # In the backward pass the filters below see zeros before a plane.
         lead = (filters[number - 1].k - 1) * (pitch + 1) if number > 1 else 0
         plane = lead + (height + around) * pitch
         table[number, : IN + 1] = channels, height, width, plane, at, lead + before * (pitch + 1), lead
@@ -71,14 +70,14 @@ def layout(architecture: ConvolutionalArchitecture) -> Layout:
         source = w_at + np.arange(o.size)
         here[K], here[STRIDE], here[ACTIVATION] = f.k, f.stride, codes(architecture.activations)[number]
         here[W_AT], here[WEIGHT_AT], here[TAPS], here[OFFSET_AT] = w_at, weight_at, fours(size), offset_at
-        # A filter's bias stands in front of its numbers.
+        # A filter's bias precedes its numbers.
         step, one = 1 + fours(size), slice(0, size)
         places += [weight_at + o * step + 1 + (c * f.k + i) * f.k + j, weight_at + np.arange(f.count) * step]
         sources += [source, w_at + o.size + np.arange(f.count)]
         offsets += [(c * here[PLANE] + i * pitch + j)[one], np.zeros(fours(size) - size, np.int64)]
         weight_at += fours(f.count) * step
         offset_at += fours(size)
-        # On the way back: a filter for each channel, over the deltas of all filters, from the last pixel to the first.
+        # Backward: a filter for each channel, over the deltas of all filters, from the last pixel to the first.
         size = f.count * f.k**2
         here[BACK_AT], here[BACK_TAPS], here[BACK_OFFSET_AT] = weight_at, fours(size), offset_at
         back = (o * f.k + i) * f.k + j

@@ -1,13 +1,13 @@
 """convolutional_sgd_epoch and convolutional_adam_epoch with loops that Numba compiles; the dense layers are NumPy's.
 
-Convolutions and pool are computed sample by sample, while its images are in the cache. convolutional_layout.py says how
-these lie: so that a sum over the pixels that a filter sees is, for a whole image, one long loop, which the compiler
-turns into SIMD instructions. Four filters share what such a loop reads. What it computes between the rows is set to 0.
+Convolutions and pool are computed sample by sample, while its images are in the cache. In the layout of
+convolutional_layout.py one term of all sums of an image is one long loop, which the compiler vectorises (SIMD). Four
+filters share what such a loop reads. What it computes between the rows is set to 0.
 
-Behind a max-pool only one pixel of each window has a delta: the gradients of the last convolution are sums over few.
+After a max-pool only the maximum of each window has a delta, so the gradients of the last convolution are short sums.
 
-The inner functions take arrays with the place to begin, as unsigned numbers: a slice would be counted by Numba at each
-call, and a signed place compared with 0 for each element.
+The inner functions take whole arrays and an unsigned offset: Numba would count references to a slice at each call, and
+compare a signed offset with 0 for each element.
 """
 
 import functools
@@ -154,7 +154,7 @@ def _copy_map(X, x_at, channels, height, width, pitch, z, z_at, plane):
 
 
 def _clear_around(z, at, plane, count, first, height, width, pitch):
-    """Set to 0 all numbers of some planes but those of the images."""
+    """Set all numbers of some planes to 0, except the images."""
     for c in range(count):
         here = at + c * plane
         z[here : here + first] = f32(0)
@@ -165,9 +165,9 @@ def _clear_around(z, at, plane, count, first, height, width, pitch):
 
 
 def _pool_rows(z, z_at, side, pitch, wide, M, K, at):
-    """The largest of `side` pixels below each other, and how many numbers behind the first of them it lies.
+    """M: the largest of `side` pixels in a column. K: its offset from the first of them.
 
-    Four rows at a time; where there are fewer, the last one again, which is not larger than itself.
+    Four rows at a time; where there are fewer, the last one repeated, which changes nothing.
     """
     for i in range(u(0), side, u(4)):
         i1, i2, i3 = min(i + u(1), side - u(1)), min(i + u(2), side - u(1)), min(i + u(3), side - u(1))
@@ -192,7 +192,7 @@ def _pool_rows(z, z_at, side, pitch, wide, M, K, at):
 
 
 def _pool_columns(M, K, best, place, side, total):
-    """The same for `side` of these beside each other, for all x. Of equal pixels the one before wins."""
+    """The same for `side` adjacent columns, for all x. The first of equal pixels wins."""
     for j in range(u(0), side, u(4)):
         j1, j2, j3 = min(j + u(1), side - u(1)), min(j + u(2), side - u(1)), min(j + u(3), side - u(1))
         n0, n1, n2, n3 = f32(j), f32(j1), f32(j2), f32(j3)
@@ -224,7 +224,7 @@ def _pool_columns(M, K, best, place, side, total):
 
 
 def _spread(G, seen, v_at, windows, P, row, E, offsets, o_at, taps, weights, w_at, dW, dw_at, size, further):
-    """What one filter's deltas G contribute to its gradient dW and, if it goes further, to the maps E below.
+    """Add one filter's deltas G to its gradient dW and, if `further`, to dC/dA of the maps below, E; return Σ G.
 
     `row` is where the maps of the sample begin in P.
     """
@@ -260,7 +260,7 @@ def _spread(G, seen, v_at, windows, P, row, E, offsets, o_at, taps, weights, w_a
 
 
 def _spread_all(D, d_at, height, width, pitch, stride, P, row, p_at, offsets, o_at, weights, w_at, dW, dw_at, size):
-    """The same for all pixels of a map D, whose filters moved by more than a pixel; D has the maps below, too."""
+    """The same for all pixels of a map, whose filters move by more than a pixel. D holds the maps below, too."""
     bias = f32(0)
     for y in range(height):
         for x in range(width):
@@ -274,7 +274,7 @@ def _spread_all(D, d_at, height, width, pitch, stride, P, row, p_at, offsets, o_
 
 
 def _add_four(dW, dw_at, t, size, s0, s1, s2, s3):
-    """dW[t] += s0 and so on, as far as there are weights."""
+    """dW[t] += s0, dW[t + 1] += s1 …, up to the last weight."""
     dW[dw_at + t] += s0
     if t + u(1) < size:
         dW[dw_at + t + u(1)] += s1
@@ -306,7 +306,7 @@ def _products(D, d_at, n, P, p_at, offsets, o_at, taps, dW, dw_at, size):
 
 
 def _map(table, number):
-    """Channels, height and width of a map, the numbers between planes, where it begins, and where its image does."""
+    """Channels, height, width, the numbers between planes, and where the map and its image begin."""
     return (
         table[number, its.CHANNELS], table[number, its.HEIGHT], table[number, its.WIDTH],
         table[number, its.PLANE], table[number, its.AT], table[number, its.FIRST],
@@ -314,16 +314,16 @@ def _map(table, number):
 
 
 def _filters(table, number):
-    """Of the filters that see a map: where they begin, the numbers of each, where the offsets begin, the stride."""
+    """The filters that see a map: where they begin, the numbers of each, where the offsets begin, the stride."""
     return (
         table[number, its.WEIGHT_AT], table[number, its.TAPS], table[number, its.OFFSET_AT], table[number, its.STRIDE]
     )  # fmt: skip
 
 
 def _forward(table, offsets, pitch, side, weights, X, P, M, K, best, place, A, seen):
-    """The inputs A of the dense layers, and `seen`: which number of a row the filter of each of them saw first.
+    """The inputs A of the dense layers, and `seen`: for each, the index in its row of its filter's first pixel.
 
-    P has a row of maps for each sample. Behind them lies the last map, of one sample at a time.
+    P has a row of maps for each sample, then the last map, of one sample at a time.
     """
     count, samples, A_flat = len(table) - 1, len(A), A.reshape(-1)
     row = table[count, its.AT]
@@ -358,9 +358,9 @@ def _forward(table, offsets, pitch, side, weights, X, P, M, K, best, place, A, s
 
 
 def _pool(table, pitch, side, P, z_at, M, K, best, place, A, seen, s):
-    """The largest pixel of each window of one sample, before the activation, which does not change their order.
+    """The largest pixel of each window of one sample, before the activation, which is monotonic.
 
-    Without branches, because no processor can foresee which pixel is the largest.
+    Without branches, because no processor can predict which pixel is the largest.
     """
     count = len(table) - 1
     channels, height, width, plane, _, first = _map(table, count)
@@ -383,7 +383,7 @@ def _pool(table, pitch, side, P, z_at, M, K, best, place, A, seen, s):
 
 
 def _pick(across, side, best, place, at, A, seen, v, seen_first, stride):
-    """Of each window of a row the largest pixel, and which number its filter saw first."""
+    """The largest pixel of each window of a row, and the index of its filter's first pixel."""
     for x in range(across):
         window = at + x * side
         A[v + x] = best[window]
@@ -394,9 +394,9 @@ def _pick(across, side, best, place, at, A, seen, v, seen_first, stride):
 
 
 def _backward(table, offsets, pitch, side, weights, P, A, G, seen, E, gradients):
-    """Add to the gradients of the filters what all samples contribute. G = dC/dA of the dense layers' inputs.
+    """Add the contributions of all samples to the gradients of the filters. G = dC/dA of the dense layers' inputs.
 
-    E has the maps of one sample: of dC/dA at first, then of dC/dZ.
+    E holds dC/dA, then dC/dZ, of the maps of one sample.
     """
     count, samples, G_flat = len(table) - 1, len(G), G.reshape(-1)
     _to_delta(table[count - 1, its.ACTIVATION], G, A)

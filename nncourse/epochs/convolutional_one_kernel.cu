@@ -1,17 +1,23 @@
-// convolutional_sgd_epoch and convolutional_adam_epoch in one launch: between two steps no number is handed to the host.
+// convolutional_sgd_epoch and convolutional_adam_epoch in one launch. Versions of one_kernel (ADAM):
+//   0   plain SGD
+//   1   Adam: each block also keeps M and V of the parameters that it updates
 //
-// Everything about the network is a compile-time constant: convolutional_one_kernel.py compiles this text for each
-// network, and says where in memory everything lies.
+//   nncourse check convolutional_adam_epoch --kernel one_kernel   (--emulate without a GPU)
+//   nncourse time convolutional_adam_epoch --kernel graph --kernel one_kernel
+//   python -m benchmarks.gpu --only digits                        beside PyTorch and JAX
 //
-// A block takes a sample of the batch, or some, through the whole network, forward and backward, and waits for nobody: it
-// has a copy of all weights in shared memory. Then all blocks tell each other what the gradients are made of: inputs and
-// deltas of the dense layers, of all samples, and the gradients of the filters for each sample. So each block updates
-// some neurons of each dense layer, and all filters, which are few. At last the blocks tell each other the new weights;
-// while these arrive, the next samples go through the convolutions, whose filters each block knows already.
+// convolutional_one_kernel.py compiles this text for each network: all sizes and offsets are constants.
+//
+// A step, in each block:
+//   1. Take the block's samples through the whole network, forward and backward. No block waits for another here: each
+//      has a copy of all weights in shared memory.
+//   2. Exchange what the gradients are made of: inputs and deltas of the dense layers, gradients of the filters.
+//   3. Update some neurons of each dense layer, and all filters, which are few.
+//   4. Exchange the new dense weights. While they arrive, the next samples go through the convolutions.
 
 constexpr int WARPS = THREADS / 32;
-// A thread computes TALL elements of a column of a map, which share the weights that it reads, in DEEP channels, which share
-// the elements that it reads.
+// A thread computes TALL elements of a column of a map in DEEP channels. The elements of the column share the weights
+// that it reads, the channels share the elements that it reads.
 constexpr int DEEP = 4;
 
 // ---- the network. Convolution l reads map l and writes map l + 1; the pool, or layer 1, reads map CONVOLUTIONS.
@@ -64,8 +70,8 @@ constexpr bool IS_SOFTMAX = activation_of(LAYERS) == SOFTMAX;
 
 // ---- memory: offsets in floats, into the shared memory of a block, and into meeting_place, which is global memory
 //
-// Around map l lies the padding of convolution l, which stays zero. A map of deltas has a border of side - 1 zeros where
-// a convolution below needs it. Both have some more rows, so that a thread may compute rows past the end.
+// Map l is surrounded by the padding of convolution l, which stays zero. A map of deltas has a border of side - 1 zeros
+// where a convolution below needs it. Both have extra rows, so that a thread may compute rows past the end.
 
 __device__ constexpr int map_at(int map) {
     constexpr int of[] = {MAPS_AT};
@@ -107,7 +113,7 @@ __device__ constexpr int weights_at(int layer) {
 }
 __device__ constexpr int biases_at(int layer) { return weights_at(layer) + neurons(layer) * row_of(layer - 1); }
 constexpr int DENSE_NUMBERS = weights_at(LAYERS + 1);
-// What a block computes of a sample and tells: the inputs of each dense layer, then the deltas of each.
+// What a block tells of a sample: the inputs of each dense layer, then the deltas of each.
 __device__ constexpr int inputs_at(int layer) {
     constexpr int of[] = {0, LAYER_INPUTS_AT};
     return of[layer];
@@ -117,7 +123,7 @@ __device__ constexpr int dense_deltas_at(int layer) {
     return of[layer];
 }
 constexpr int SAMPLE_NUMBERS = dense_deltas_at(LAYERS) + row_of(LAYERS);
-// What a block updates. Of layer 1, some neurons; of the layers above, all weights of some inputs, where the bias is the
+// What a block updates: some neurons of layer 1; in the layers above, all weights of some inputs. The bias is the
 // weight of one more input.
 constexpr int SHARE = divided_up(neurons(1), BLOCKS), SHARE_FOURS = fours(SHARE);
 __device__ constexpr int inputs_share(int layer) { return divided_up(neurons(layer - 1) + 1, BLOCKS); }
@@ -126,7 +132,8 @@ __device__ constexpr int updates(int layer) {
 }
 __device__ constexpr int updates_at(int layer) { return layer == 1 ? 0 : updates_at(layer - 1) + updates(layer - 1); }
 constexpr int UPDATES = updates_at(LAYERS + 1);
-// For that, of each sample: the deltas of these neurons; for each layer above, these inputs, and all deltas.
+// What a block gathers of each sample for this: the deltas of these neurons; of each layer above, these inputs and all
+// deltas.
 __device__ constexpr int gathered_at(int layer) {
     return layer == 1 ? 0 : layer == 2 ? SHARE_FOURS : gathered_at(layer - 1) + inputs_share(layer - 1) + neurons(layer - 1);
 }
@@ -258,12 +265,12 @@ __device__ void convolve_back(float* at, const float* maps, int thread) {
     }
 }
 
-// Gradient of the filters of convolution L for one sample, added up over all places of the image. Each warp leaves its
-// part in sums[warp][parameter].
+// Gradient of the filters of convolution L for one sample, summed over the image. Each warp writes its part to
+// sums[warp][parameter].
 template <int L>
 __device__ void filter_sums(const float* at, const float* maps, float* sums, int warp, int lane) {
     constexpr int k = side(L), by = stride(L), pitch = map_pitch(L), c_out = channels(L + 1), c_in = channels(L);
-    constexpr int HIGH = 2;  // elements of a column for a thread: there is less to do for each element than in convolve()
+    constexpr int HIGH = 2;  // elements of a column for a thread: each takes less work than in convolve()
     constexpr int strips = divided_up(height(L + 1), HIGH), across = width(L + 1), reads = (HIGH - 1) * by + k;
     constexpr int deep = most(1, least(least(DEEP, c_out), 64 / (k * k))), numbers = deep * (k * k + 1);
     const float* deltas = at + deltas_at(L) + border(L) * (deltas_pitch(L) + 1);
@@ -307,14 +314,15 @@ __device__ void filter_sums(const float* at, const float* maps, float* sums, int
         }
 }
 
-// The same for the convolution below a pool: of each window only one element has a delta. PARTS threads share a parameter.
+// The same for the convolution below a pool, where only the maximum of each window has a delta. PARTS threads share a
+// parameter.
 template <int L, int PARTS>
 __device__ void filter_sums_of_winners(const float* at, const float* maps, const float* deltas, const int* corners,
                                        float* to, int thread) {
     constexpr int k = side(L), c_in = channels(L), windows = INPUTS / channels(L + 1), weights = weights_of(L);
     constexpr int numbers = weights + channels(L + 1);
     for (int base = 0; base < numbers * PARTS; base += THREADS) {
-        // From the last thread on, since the first ones have more to do.
+        // Start with the last threads: the first ones have more to do.
         const int item = base + THREADS - 1 - thread, number = least(item / PARTS, numbers - 1), part = item % PARTS;
         const bool is_weight = number < weights;
         const int o = is_weight ? number / (c_in * k * k) : number - weights, c = number / (k * k) % c_in;
@@ -336,7 +344,7 @@ __device__ void filter_sums_of_winners(const float* at, const float* maps, const
 
 // ---- dense layers, of one sample
 
-// Weighted sums of a layer: WARPS share the neurons, and the lanes of a warp the inputs. Calls done(neuron, sum).
+// Weighted sums of a layer: the warps share the neurons, the lanes of a warp the inputs. Calls done(neuron, sum).
 template <int LAYER, typename Done>
 __device__ void weighted_sums(const float* from, const float* dense, int warp, int lane, Done done) {
     constexpr int inputs = row_of(LAYER - 1) / 4, rounds = divided_up(inputs, 32), together = least(8, divided_up(neurons(LAYER), WARPS));
@@ -344,7 +352,7 @@ __device__ void weighted_sums(const float* from, const float* dense, int warp, i
     for (int j0 = warp * together; j0 < neurons(LAYER); j0 += WARPS * together) {
         float z[together] = {};
 #pragma unroll 2
-        for (int r = 0; r < rounds; r++) {  // the same number of rounds in all lanes: no branch in which only some take part
+        for (int r = 0; r < rounds; r++) {  // the same number of rounds in all lanes: no divergence
             const int k = least(r * 32 + lane, inputs - 1);
             const float there = r * 32 + lane < inputs ? 1.0f : 0.0f;
             const float4 x = a[k];
@@ -360,7 +368,7 @@ __device__ void weighted_sums(const float* from, const float* dense, int warp, i
     }
 }
 
-// (D W) of a layer: dC/da of the layer below. GROUPS threads share a number; each leaves its part in parts[group][number].
+// D W of a layer: dC/da of the layer below. GROUPS threads share a number; each writes to parts[group][number].
 template <int LAYER, int GROUPS>
 __device__ void sums_below(const float* deltas, const float* dense, float* parts, int thread) {
     constexpr int numbers = row_of(LAYER - 1), fours_below = numbers / 4, each = divided_up(neurons(LAYER), GROUPS);
@@ -420,7 +428,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     float *all_dense = meeting_place, *all_samples = all_dense + DENSE_NUMBERS;  // [sample][number]
     float* filter_parts = all_samples + BATCH * SAMPLE_NUMBERS;                   // [block][number]
 
-    // ---- everything is loaded
+    // ---- load everything
     for (int i = thread; i < SHARED_FLOATS; i += THREADS) at[i] = 0.0f;
     __syncthreads();
     upwards<0, CONVOLUTIONS - 1>([&](auto number) {
@@ -456,7 +464,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         if (ADAM) remembered_m[here] = M[i], remembered_v[here] = V[i];
     });
 
-    // Where each thread's share of what is gathered comes from among a sample's numbers: -1 for the bias' input, 1.
+    // The index among a sample's numbers of each one that this thread gathers; -1 for the bias's input, which is 1.
     constexpr int GATHERINGS = divided_up(BATCH * GATHERED, THREADS);
     int gathered_from[GATHERINGS];
 #pragma unroll
@@ -512,7 +520,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         const float mean_of = 1.0f / rows;
 
         // ---- forward: convolutions, while the dense weights arrive
-        auto fetch_dense = [&] {  // by the second half of the threads: the first convolution may keep only the first half busy
+        auto fetch_dense = [&] {  // by the second half of the threads: a convolution may keep only the first half busy
             constexpr int FETCHERS = THREADS / 2;
 #ifdef CUDA_ON_CPU
             wait_grid(arrived, turn * BLOCKS);
@@ -598,7 +606,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
                 __syncthreads();
                 downwards<last, 0>([&](auto number) {
                     constexpr int l = number.number, numbers = weights_of(l) + channels(l + 1);
-                    float* sums = scratch + WARPS * filters_at(l);  // those of the other convolutions may still be read
+                    float* sums = scratch + WARPS * filters_at(l);  // the other convolutions' sums may still be read
                     if constexpr (l == last && POOL > 0) {
                         constexpr int fitting = THREADS / numbers;
                         constexpr int parts = fitting >= 32 ? 32 : fitting >= 16 ? 16 : fitting >= 8 ? 8 : fitting >= 4 ? 4 : fitting >= 2 ? 2 : 1;
@@ -624,7 +632,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             }
         }
 
-        // ---- gradients of the own neurons, over all samples
+        // ---- gradients of this block's neurons, over all samples
         Rates rates = {rate, rate, 1.0f, (float)beta_1, (float)(1.0 - beta_1), (float)beta_2, (float)(1.0 - beta_2), epsilon};
         if (ADAM) {
             power_1 *= beta_1;
@@ -693,7 +701,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         });
         if (start + BATCH < n) ask(start + BATCH);
 
-        // ---- gradients of the filters, in every block; meanwhile, update of its dense weights
+        // ---- gradients of the filters, in every block; update of this block's dense weights while they arrive
         if constexpr (CONVOLUTIONS > 0)
             wait_for_all(with_samples, turn, [&](int b) { return filter_parts + b * fours(FILTER_NUMBERS); });
         else
@@ -737,7 +745,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         arrive_grid(arrived);
     }
 
-    // ---- everything is stored, by the block that has it
+    // ---- store everything, each number by the block that owns it
     if (block == 0)
         for (int i = thread; i < FILTER_NUMBERS; i += THREADS) {
             parameters[i] = at[to_forward[i]];

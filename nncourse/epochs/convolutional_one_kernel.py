@@ -1,7 +1,4 @@
-"""Epochs of convolutional networks in one launch: where everything lies in memory, and the launch.
-
-The kernel is in the .cu text.
-"""
+"""Epochs of convolutional networks in one launch of convolutional_one_kernel.cu: the layout in memory, the launch."""
 
 import functools
 from dataclasses import dataclass
@@ -15,6 +12,7 @@ from nncourse import device as devices
 from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.cuda.launch import launch
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.epochs.convolutional_layout import fours
 from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, codes
 from nncourse.epochs.dense_one_kernel import COPIES, EMULATED, MEETING, Chip, this_chip
 from nncourse.errors import DoesNotFitError
@@ -29,21 +27,14 @@ MOST_TAPS = 512  # weights of a filter: the loops over them are unrolled
 
 @dataclass(frozen=True)
 class Layout:
-    """How the work is divided, and where in the shared memory of a block everything lies; offsets in floats."""
+    """How the work is divided, and where everything lies in the shared memory of a block; offsets in floats."""
 
     blocks: int
     threads: int
     each: int  # samples of a block
-    map_rows: tuple[int, ...]
-    map_pitches: tuple[int, ...]
-    maps_at: tuple[int, ...]
     maps_size: int  # of one sample
-    deltas_rows: tuple[int, ...]
-    deltas_pitches: tuple[int, ...]
-    deltas_at: tuple[int, ...]
-    forward_at: tuple[int, ...]
-    backward_at: tuple[int, ...]
-    parts: tuple[tuple[str, int], ...]  # of what else there is, the offset
+    lists: tuple[tuple[str, tuple[int, ...]], ...]  # constants of the .cu text, a number for each map or convolution
+    parts: tuple[tuple[str, int], ...]  # the offsets of everything else
     shared_floats: int
 
 
@@ -82,8 +73,8 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
         delta_rows.append(max(high + 2 * edge, strips_out + edge, below))
         delta_pitches.append(_pitch(wide + 2 * edge, 1, width))
         delta_sizes.append(f.count * delta_rows[-1] * delta_pitches[-1])
-        forward.append((c_in * f.k * f.k + 1) * _fours(f.count))
-        backward.append(f.count * f.k * f.k * _fours(c_in) if number > 0 else 0)
+        forward.append((c_in * f.k * f.k + 1) * fours(f.count))
+        backward.append(f.count * f.k * f.k * fours(c_in) if number > 0 else 0)
     rows.append(maps[-1][1])
     pitches.append(_pitch(maps[-1][2], 1, maps[-1][2]))
     map_sizes = [c * r * p for (c, _, _), r, p in zip(maps, rows, pitches, strict=True)]
@@ -97,8 +88,8 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
     share, above = ceil(widths[0] / blocks), list(pairwise(widths))  # see the .cu text
     shares = [ceil((n_in + 1) / blocks) for n_in, _ in above]
     first, upper = share * (inputs + 1), sum(k * n_out for k, (_, n_out) in zip(shares, above, strict=True))
-    gathered = _fours(_fours(share) + sum(k + n_out for k, (_, n_out) in zip(shares, above, strict=True)))
-    groups = max(1, threads // _fours(inputs + 1))
+    gathered = fours(fours(share) + sum(k + n_out for k, (_, n_out) in zip(shares, above, strict=True)))
+    groups = max(1, threads // fours(inputs + 1))
     sizes = {
         "dense": dense_numbers(architecture),
         "samples": each * sample_numbers(architecture),
@@ -109,36 +100,27 @@ def _laid_out(architecture: ConvolutionalArchitecture, batch: int, adam: bool, b
         "filter_memory": 3 * numbers,
         "tables": 2 * numbers + 2 * each * inputs,
         "pooled": inputs,
-        "scratch": max(4 * threads, _fours(inputs), warps * numbers, groups * first + upper + max(threads, numbers)),
+        "scratch": max(4 * threads, fours(inputs), warps * numbers, groups * first + upper + max(threads, numbers)),
     }
     starts, end = _one_behind_the_other(list(sizes.values()), end)
-    return Layout(
-        blocks=blocks,
-        threads=threads,
-        each=each,
-        map_rows=tuple(rows),
-        map_pitches=tuple(pitches),
-        maps_at=tuple(maps_at),
-        maps_size=maps_size,
-        deltas_rows=tuple(delta_rows),
-        deltas_pitches=tuple(delta_pitches),
-        deltas_at=tuple(deltas_at),
-        forward_at=tuple(forward_at),
-        backward_at=tuple(backward_at),
-        parts=tuple(zip(sizes, starts, strict=True)),
-        shared_floats=end,
-    )
-
-
-def _fours(number: int) -> int:
-    return 4 * ceil(number / 4)
+    lists = {
+        "MAP_ROWS": rows,
+        "MAP_PITCHES": pitches,
+        "MAPS_AT": maps_at,
+        "DELTAS_ROWS": [*delta_rows, 0],
+        "DELTAS_PITCHES": [*delta_pitches, 0],
+        "DELTAS_AT": [*deltas_at, 0],
+        "FORWARD_AT": [*forward_at, 0],
+        "BACKWARD_AT": [*backward_at, 0],
+    }
+    frozen = tuple((name, tuple(numbers)) for name, numbers in lists.items())
+    return Layout(blocks, threads, each, maps_size, frozen, tuple(zip(sizes, starts, strict=True)), end)
 
 
 def _pitch(width: int, stride: int, across: int) -> int:
-    """The length of a map's row, at least `width`.
+    """The length of a map's row, at least `width`, with which threads read from different banks of shared memory.
 
-    Adjacent threads have adjacent columns, `across` of them; then come the columns TALL rows below. With this length
-    they read from different banks of shared memory.
+    Adjacent threads have adjacent columns, `across` of them, then the columns TALL rows below.
     """
     fitting = (pitch for pitch in range(width, width + 8) if (TALL * stride * pitch - stride * across) % 32 == 0)
     return next(fitting, width)
@@ -146,7 +128,7 @@ def _pitch(width: int, stride: int, across: int) -> int:
 
 def _one_behind_the_other(sizes: list[int], start: int = 0) -> tuple[list[int], int]:
     """Where each begins, at a multiple of four, and where the last ends."""
-    ends = list(accumulate(map(_fours, sizes), initial=_fours(start)))
+    ends = list(accumulate(map(fours, sizes), initial=fours(start)))
     return ends[:-1], ends[-1]
 
 
@@ -157,18 +139,18 @@ def filter_numbers(architecture: ConvolutionalArchitecture) -> int:
 
 def dense_numbers(architecture: ConvolutionalArchitecture) -> int:
     """Weights and biases of all dense layers, with padding."""
-    return sum(n_out * _fours(n_in) + _fours(n_out) for n_out, n_in in architecture.dense.shapes)
+    return sum(n_out * fours(n_in) + fours(n_out) for n_out, n_in in architecture.dense.shapes)
 
 
 def sample_numbers(architecture: ConvolutionalArchitecture) -> int:
     """Inputs and deltas of the dense layers for one sample, with padding."""
-    return sum(_fours(n_in) + _fours(n_out) for n_out, n_in in architecture.dense.shapes)
+    return sum(fours(n_in) + fours(n_out) for n_out, n_in in architecture.dense.shapes)
 
 
 def meeting_floats(made: Layout, architecture: ConvolutionalArchitecture, batch: int) -> int:
     """The size of meeting_place in the .cu text."""
     samples = batch * sample_numbers(architecture)
-    return dense_numbers(architecture) + samples + made.blocks * _fours(filter_numbers(architecture))
+    return dense_numbers(architecture) + samples + made.blocks * fours(filter_numbers(architecture))
 
 
 @functools.lru_cache(maxsize=64)
@@ -184,14 +166,7 @@ def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, ad
         "BEFORES": [*(f.before for f in filters), 0],
         "SIZES": architecture.dense.sizes,
         "ACTIVATIONS": codes(architecture.activations),
-        "MAP_ROWS": made.map_rows,
-        "MAP_PITCHES": made.map_pitches,
-        "MAPS_AT": made.maps_at,
-        "DELTAS_ROWS": [*made.deltas_rows, 0],
-        "DELTAS_PITCHES": [*made.deltas_pitches, 0],
-        "DELTAS_AT": [*made.deltas_at, 0],
-        "FORWARD_AT": [*made.forward_at, 0],
-        "BACKWARD_AT": [*made.backward_at, 0],
+        **dict(made.lists),
     }
     inputs_at, end = _one_behind_the_other([n_in for _, n_in in architecture.dense.shapes])
     lists["LAYER_INPUTS_AT"] = inputs_at
@@ -237,7 +212,7 @@ def _epoch(changed: tuple, architecture, X, Y, batch, rate, steps, betas, epsilo
 
 
 @convolutional_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
-def sgd(parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, **emulator):
+def sgd(parameters, architecture, X, Y, batch, rate, chip=None, **emulator):
     """W ← W − η G in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
     convolutional_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
     _epoch((parameters,), architecture, X, Y, batch, rate, 0, (0.0, 0.0), 1.0, chip, emulator)
@@ -245,22 +220,7 @@ def sgd(parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, *
 
 
 @convolutional_adam_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
-def adam(
-    parameters,
-    M,
-    V,
-    architecture,
-    X,
-    Y,
-    batch,
-    rate,
-    steps,
-    beta1,
-    beta2,
-    epsilon,
-    chip: Chip | None = None,
-    **emulator,
-):
+def adam(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1, beta2, epsilon, chip=None, **emulator):
     """Adam in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
     changed, betas = (parameters, M, V), (beta1, beta2)
     convolutional_adam_epoch.sizes(*changed, architecture, X, Y, batch, rate, steps, *betas, epsilon)

@@ -1,10 +1,10 @@
-// Copies from global to shared memory in the background, and waiting for them.
+// Asynchronous copies from global to shared memory, included by dense_one_kernel.cu and convolutional_one_kernel.cu.
 
 #if defined(CUDA_ON_CPU) || __CUDA_ARCH__ < 800
 #define COPIES_AT_ONCE  // GPUs before Ampere cannot copy in the background
 #endif
 
-// Copies four numbers, both at multiples of 16 bytes. It does not read through the L1 cache, which may hold old ones.
+// Copies four numbers between addresses aligned to 16 bytes. It bypasses the L1 cache, which may hold old values.
 __device__ void copy_four_later(float4* to, const float4* from) {
 #ifdef COPIES_AT_ONCE
     *to = __ldcg(from);

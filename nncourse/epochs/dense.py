@@ -1,13 +1,13 @@
 """A fused epoch of a dense network by SGD as one operation: every sample once, in the order given.
 
-A call of an operation of a small network takes longer than its computation. So the kernels here make no calls between
-steps: they work on all parameters at once, in one flat vector, W and b of each layer in turn, row after row.
+In a small network the call of an operation takes longer than its computation. So these kernels make no calls between
+steps. They work on one flat vector of all parameters: W and b of each layer in turn, row after row.
 
-    numpy, numba    Algorithm 1 on the CPU, with all arrays made beforehand: dense_cpu.py
+    numpy, numba    Algorithm 1 on the CPU, with preallocated arrays: dense_cpu.py
     fused, graph    a few CUDA kernels a layer, launched one by one, or recorded and replayed: dense_graph.py
     one_kernel      one launch for the epoch; the weights never leave the chip: dense_one_kernel.py
 
-Where none of them is used, model/training.py trains step by step, one call for each operation.
+Without them model/training.py trains step by step, with one call for each operation.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,6 +23,7 @@ from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
 CROSS_ENTROPIES = ("binary_cross_entropy", "categorical_cross_entropy")
+COSTS = {"mse": 0, "mae": 1} | dict.fromkeys(CROSS_ENTROPIES, 2)  # their numbers in C and CUDA C
 # The activations that the kernels of epochs know, in the order of their enumerations in Python, C and CUDA C. A network
 # with another one is trained step by step.
 KNOWN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")
@@ -47,11 +48,26 @@ def codes(activations: Sequence[str]) -> list[int]:
     return [KNOWN.index(name) for name in activations]
 
 
-# ---- the contract
+# ---- the reference, in float64, sample by sample
+
+
+def activated(name: str, z):
+    return getattr(activations, name).reference(z[None])[0]
+
+
+def cost_gradient(cost: str, a, y):
+    """dC/da of one sample."""
+    return np.sign(a - y) if cost == "mae" else a - y
+
+
+def delta_of(name: str, G, z, a):
+    """dC/dz from G = dC/da."""
+    if name == "softmax":
+        return activations.softmax_delta.reference(G[None], a[None])[0]
+    return G * getattr(activations, f"{name}_derivative").reference(z)
 
 
 def _truth(parameters, architecture: DenseArchitecture, X, Y, batch, rate):
-    """Sample by sample in float64; the slopes are computed from Z."""
     new = parameters.copy()
     for rows in batches(len(X), batch):
         total = np.zeros_like(new)
@@ -65,20 +81,19 @@ def _gradient_of_one(parameters, architecture: DenseArchitecture, x, y):
     pairs, a, z = architecture.views(parameters), [x], []
     for (W, b), name in zip(pairs, architecture.activations, strict=True):
         z.append(np.array([w @ a[-1] for w in W]) + b)
-        a.append(getattr(activations, name).reference(z[-1][None])[0])
-    G = np.sign(a[-1] - y) if architecture.cost == "mae" else a[-1] - y
+        a.append(activated(name, z[-1]))
+    G = cost_gradient(architecture.cost, a[-1], y)
     gradient = np.zeros_like(parameters)
     for layer, (W_gradient, b_gradient) in reversed(list(enumerate(architecture.views(gradient)))):
-        name, last = architecture.activations[layer], layer == len(pairs) - 1
-        if last and architecture.cost in CROSS_ENTROPIES:
+        delta = delta_of(architecture.activations[layer], G, z[layer], a[layer + 1])
+        if layer == len(pairs) - 1 and architecture.cost in CROSS_ENTROPIES:
             delta = G
-        elif name == "softmax":
-            delta = activations.softmax_delta.reference(G[None], a[-1][None])[0]
-        else:
-            delta = G * getattr(activations, f"{name}_derivative").reference(z[layer])
         W_gradient[:], b_gradient[:] = np.outer(delta, a[layer]), delta
         G = pairs[layer][0].T @ delta
     return gradient
+
+
+# ---- the contract
 
 
 def _sizes(sizes, activation_names, cost="mse", n=7, batch=3):

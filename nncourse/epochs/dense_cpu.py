@@ -1,7 +1,7 @@
 """dense_sgd_epoch on the CPU: Algorithm 1 with NumPy, and with loops that Numba compiles.
 
-All arrays are made beforehand. Z is overwritten by A where it stands, so slopes are computed from A. The learning rate
-and the mean over the batch go into the output's deltas, the fewest numbers: all gradients are proportional to them.
+All arrays are preallocated. A overwrites Z, so slopes are computed from A. The learning rate and the mean over the
+batch scale the deltas of the outputs, which are few: all gradients are proportional to these.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from nncourse.kernels.activations import ALPHA
 
 
 def in_whole_batches(steps, parameters, architecture, X, Y, batch, rate):
-    """Call `steps` for all batches of full size, then for the smaller last batch: its arrays have a fixed size."""
+    """Call `steps` for all full batches, then for the smaller last one: it allocates arrays for one size of batch."""
     refuse_not_known(architecture.activations)
     slopes = list(architecture.activations)
     if architecture.cost in CROSS_ENTROPIES:
@@ -26,7 +26,7 @@ def in_whole_batches(steps, parameters, architecture, X, Y, batch, rate):
 
 # ---- numpy: preallocated, so that the loop contains only array operations
 #
-# For small arrays an operand that is a Python number makes NumPy twice as slow as an operand with zero axes.
+# On small arrays NumPy is twice as slow with a Python number as with an array of zero axes.
 
 ZERO, HALF, ONE, SMALL = (np.array(number, np.float32) for number in (0, 0.5, 1, ALPHA))
 
@@ -55,8 +55,8 @@ def is_positive(A, S):
     return np.minimum(np.ceil(A, out=S), ONE, out=S)
 
 
-# For each activation: a function that turns Z into A in place; and one that returns the slopes σ'(Z), computed from A,
-# by which dC/dA is multiplied to give the delta dC/dZ. S is scratch space.
+# For each activation, two functions: Z to A in place; and the slopes σ'(Z) from A, by which dC/dA is multiplied to give
+# the delta dC/dZ. S is scratch space.
 ARRAYS = {
     "identity": (lambda Z, S: Z, lambda D, A, S: ONE),
     "step": (lambda Z, S: np.heaviside(Z, ZERO, out=Z), lambda D, A, S: ZERO),
@@ -77,7 +77,7 @@ ARRAYS = {
 
 @dense_sgd_epoch.kernel("numpy", device="cpu")
 def array(parameters, architecture, X, Y, batch, rate):
-    """The steps of model/network.py, with one array operation a line."""
+    """Algorithm 1 with one array operation a line."""
     return in_whole_batches(_array_steps, parameters, architecture, X, Y, batch, rate)
 
 
@@ -112,11 +112,11 @@ def _array_steps(parameters, architecture, slopes, X, Y, batch, step):
 
 # ---- numba: loops over float32 elements, which the compiler vectorises (SIMD)
 #
-# Constants are written f32(1), because Numba's 1 and 0.5 have 64 bits and make the result 64 bits wide.
+# Constants are written f32(1), because Numba's 1 and 0.5 would make a result 64 bits wide.
 
 f32 = np.float32
 IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX = range(len(KNOWN))
-BLOCK = 5  # samples that share each weight read; a batch is padded with samples whose deltas are 0
+BLOCK = 5  # samples that share each weight that is read; a batch is padded with samples whose deltas are 0
 
 
 @dense_sgd_epoch.kernel("numba", device="cpu")
@@ -133,7 +133,7 @@ def _loops_steps(parameters, architecture, slopes, X, Y, batch, step):
 
 
 def _exp(x):
-    """exp(x) = 2ⁿ exp(r) with |r| ≤ ln 2 / 2, with 7 terms of the series. math.exp() would prevent SIMD."""
+    """exp(x) = 2ⁿ exp(r) with |r| ≤ ln 2 / 2 and 7 terms of the series. math.exp() would prevent SIMD."""
     x = min(max(x, f32(-87)), f32(87))
     n = np.floor(x * f32(1.4426950408889634) + f32(0.5))
     r = x - n * f32(0.6931471805599453)

@@ -1,12 +1,18 @@
-// dense_sgd_epoch as a few launches per step, for networks of any size. The launches of a step, in this order:
-//   forward            A = σ(A_below Wᵀ + b): one for each hidden layer
-//   forward_to_deltas  the same for the output layer, and the deltas D from its A. Softmax needs the whole row first:
-//                      it takes two launches, forward and softmax_to_deltas
-//   hidden_deltas      D_below = (D W) ⊙ σ'(A_below): one for each hidden layer, from the last to the first
-//   update             W ← W − rate / batch Dᵀ A_below, and b: one for all layers. It comes last, because the deltas
-//                      must be computed with the same weights as the outputs
-// A launch takes as long as such a small product itself. So bias, activation, slope and update are fused with the
-// products: they are applied to a sum before it is written. The results do not depend on the order of threads.
+// dense_sgd_epoch with a few launches per step, for networks of any size. Versions (dense_graph.py):
+//   fused   launch the kernels below one by one
+//   graph   record the launches of many steps as a CUDA graph: one call replays them all
+//
+//   nncourse check dense_sgd_epoch --kernel graph   (--emulate without a GPU)
+//   nncourse time dense_sgd_epoch --kernel fused --kernel graph
+//
+// Launches of a step, in this order:
+//   forward            A = σ(A_below Wᵀ + b), once for each hidden layer
+//   forward_to_deltas  the same for the output layer, and its deltas D
+//   softmax_to_deltas  softmax outputs instead: they need the whole row, so `forward` computes z first
+//   hidden_deltas      D_below = (D W) ⊙ σ'(A_below), once for each hidden layer, from the last to the first
+//   update             W ← W − rate / batch Dᵀ A_below, and b, of all layers; last, as the deltas need the old weights
+// A launch costs as much time as one of these small products. So bias, activation, slope and update are fused into the
+// products and applied to each sum before it is written. The results do not depend on the order of threads.
 //
 // A (batch, n) are activations, D (batch, n) deltas, W (n_out, n_in) the weights of a layer, row-major.
 

@@ -1,7 +1,7 @@
 """dense_sgd_epoch as a few CUDA kernels a step: `fused` launches them one by one, `graph` replays a recording.
 
-To launch a kernel from Python takes longer than the kernel of a small network runs. A CUDA graph is a recording of many
-launches; one call has the GPU do them all. The kernels are in the .cu beside.
+Launching a kernel from Python takes longer than the kernel of a small network runs. A CUDA graph is a recording of many
+launches, which one call replays. The kernels are in dense_graph.cu.
 """
 
 import atexit
@@ -15,15 +15,13 @@ import numpy as np
 from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
-from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, batches, codes, dense_sgd_epoch
+from nncourse.epochs.dense import COSTS, MATHEMATICS, batches, codes, dense_sgd_epoch
 from nncourse.epochs.recordings import MOST_STEPS, most_steps, record, replay
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.operation import cuda_beside
 
-COSTS = {"mse": 0, "mae": 1} | dict.fromkeys(CROSS_ENTROPIES, 2)
-
-# Constants of the .cu text. A thread computes SIDE × SIDE elements of a product: 4 reuses more of what was read; 2
-# makes more blocks, which keeps more of the GPU busy for a product of fewer than LARGE multiplications.
+# Constants of the .cu text. A thread computes SIDE × SIDE elements of a product: 4 reuses more of what is read; 2 makes
+# more blocks, which keeps more of the GPU busy if a product has fewer than LARGE multiplications.
 THREADS, AHEAD, LARGE = 128, 4, 1 << 20
 SOURCES = {
     side: cuda_beside(
@@ -34,9 +32,9 @@ SOURCES = {
 
 
 def deltas_function(parameters, architecture: DenseArchitecture, batch: int, **emulator) -> SimpleNamespace:
-    """`to_deltas(X, Y)` launches what computes the activations A and the deltas D of all layers, in arrays made here.
+    """`to_deltas(X, Y)` launches the kernels that compute activations A and deltas D of all layers. It makes no arrays.
 
-    `run` launches one kernel; `largest` is the grid of an update, and `table` what that has to know of each layer.
+    `run` launches one kernel; `largest` is the grid of an update, `table` its `layers` argument.
     """
     xp = devices.array_module(parameters)
     widths = architecture.sizes[1:]

@@ -1,22 +1,30 @@
-// dense_sgd_epoch in one launch: the weights stay in registers and shared memory for all steps; the samples are streamed.
+// dense_sgd_epoch in one launch: the weights stay in registers and shared memory for all steps; the samples are
+// streamed. Versions of one_kernel (MEETING):
+//   ALONE    one block: no block waits for another
+//   CLUSTER  layer 1 over 8 blocks, which write to each other's shared memory (from Hopper on)
+//   GRID     layer 1 over up to 48 blocks, which exchange through global memory (any GPU)
+// dense_one_kernel.py chooses one by the amount of work.
 //
-// Everything about the network is a compile-time constant: dense_one_kernel.py compiles this text for each network, so
-// that loops are unrolled and weights are held in registers. There are two kinds of weights:
+//   nncourse check dense_sgd_epoch --kernel one_kernel   (--emulate without a GPU)
+//   nncourse time dense_sgd_epoch --kernel graph --kernel one_kernel
+//   python -m benchmarks.gpu --only epochs,floors        beside PyTorch and JAX, and what a step costs at least
+//
+// This text is compiled for each network: all sizes are constants, so loops are unrolled and registers hold weights.
 //
 //   Layer 1, usually the widest, is distributed over the threads of all blocks. A thread keeps NEURONS × 4 QUADS of its
 //   weights in registers. LANES threads of a warp, and WARPS_K warps, share the inputs of a neuron. The samples pass
 //   through shared memory: each warp copies the inputs that it needs while the previous step is being computed.
 //
-//   The layers above are small. Their weights are in shared memory, and every block computes all of them, except that
-//   of layer 2 a block has only the weights that start at its own neurons of layer 1. GROUP threads of a warp take a
-//   sample through all these layers, forward and backward, without waiting for other threads.
+//   The layers above are small. Their weights are in shared memory, and every block computes all of these layers. Of
+//   layer 2 it holds only the weights of its own neurons of layer 1. GROUP threads of a warp take a sample through all
+//   these layers, forward and backward, without waiting for other threads.
 //
 // A step: layer 1 forward | barrier | the layers above, forward and backward | barrier | update of all weights. Several
 // blocks also synchronise once per step, because each needs all partial sums of layer 2.
 
-#define ALONE 0    // one block
-#define CLUSTER 1  // blocks that write into each other's shared memory: GPUs from Hopper on
-#define GRID 2     // blocks that meet in global memory: any GPU
+#define ALONE 0
+#define CLUSTER 1
+#define GRID 2
 // ---- sizes
 
 __device__ constexpr int width(int layer) {  // neurons of a layer; layer 0: the inputs; 0 above the outputs
@@ -29,7 +37,7 @@ __device__ constexpr int activation(int layer) {
 }
 
 constexpr int OUTPUTS = width(LAYERS);
-// A single output is computed by every thread of a group, so that none has to read it or its delta from shared memory.
+// Every thread of a group computes a single output itself, so that none reads it or its delta from shared memory.
 constexpr bool ONE_OUTPUT = OUTPUTS == 1 && activation(LAYERS) != SOFTMAX && LAYERS > (MEETING == ALONE ? 1 : 2);
 constexpr int OWN = divided_up(width(1), BLOCKS);           // neurons of layer 1 in this block
 constexpr int SPAN = LANES * 4 * QUADS;                     // inputs that a warp covers
@@ -88,8 +96,8 @@ static_assert(sizeof(Shared) <= SHARED_BYTES, "dense_one_kernel.py reserves too 
 
 // ---- functions with PTX, each with an equivalent for the CPU emulator; for block synchronisation see meeting.cu
 
-// Copies COPY elements to shared memory asynchronously, or zeros unless `there`. PTX uses a separate address space for
-// shared memory; converting an address takes time, so that of its beginning, `memory_at`, is converted once.
+// Copies COPY elements to shared memory asynchronously, or zeros unless `there`. PTX has a separate address space for
+// shared memory. Converting an address takes time, so only the base address is converted, once: `memory_at`.
 __device__ void copy_later(unsigned memory_at, float* to, const float* from, bool there) {
 #ifdef COPIES_AT_ONCE
     for (int i = 0; i < COPY; i++) to[i] = there ? from[i] : 0.0f;
@@ -106,8 +114,8 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
 }
 
 // Exchange of partial sums of layer 2: hand_over() sends one to block `to`, handed_over() reads one. Steps alternate
-// between two buffers, because a slow block may still read the last step's sums while another writes the next. In a
-// cluster a block waits on a barrier in its own shared memory, which opens when all its partial sums have arrived. (The
+// between two buffers, because a slow block may still read the last step's sums while another writes the next. A block
+// of a cluster waits on a barrier in its own shared memory, which opens when all partial sums have arrived. (The
 // cluster barrier would also wait for all outstanding copies, including the next batch.)
 __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
@@ -127,7 +135,7 @@ __device__ float handed_over(Shared& at, const float* meeting_place, int place) 
 #endif
 }
 
-// A block of a cluster sets the number of bytes that it expects, and waits for them.
+// The counters of a block of a cluster: set the number of bytes to expect, and wait for them.
 __device__ void make_counters(Shared& at) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
     for (int turn = 0; turn < 2; turn++) make_counter(&at.handed_over[turn]);
@@ -155,15 +163,15 @@ __device__ void meet(int* arrived, int wanted) {
 #endif
 }
 
-// Forces the compiler to compute a number here, in every thread, rather than later in the branch that stores it. A warp
-// would wait for the result in each such branch; without branches it waits for many results at once.
+// Makes the compiler compute a number here, in every thread, not later in the branch that stores it. A warp would wait
+// for the result in each such branch; without branches it waits for many results at once.
 __device__ void computed_here(float& number) {
 #ifndef CUDA_ON_CPU
     asm volatile("" : "+f"(number));
 #endif
 }
 
-// ---- mathematics: for activations and slopes see mathematics.cu
+// ---- outputs
 
 // Replaces the z of a sample's outputs by their softmax. Every thread of the group computes the whole sum.
 __device__ void softmax(float* a, int member) {
@@ -202,8 +210,8 @@ __device__ constexpr int left_over(int count, int lanes) {
 }
 
 // Weighted sums of layer LAYER for one sample. Calls done(neuron, share, there, sum): `share` is the thread's index
-// among those that share the sum, `there` whether it has a neuron. Threads without a neuron compute the last neuron's
-// sum too, to avoid branches: see computed_here(). Partial sums sent to other blocks do not include the bias.
+// among those that share the sum, `there` whether it has a neuron. Threads without one compute the last neuron's sum,
+// to avoid branches: see computed_here(). Partial sums sent to other blocks do not include the bias.
 template <int LAYER, typename Done>
 __device__ void weighted_sums(const Shared& at, const float* below, int member, Done done) {
     constexpr int neurons = width(LAYER), inputs = fours(kept(LAYER - 1)), shared_by = sharing(LAYER);

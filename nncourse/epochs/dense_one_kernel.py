@@ -1,4 +1,4 @@
-"""dense_sgd_epoch in one launch: how a network is laid out on the chip, and the launch. The kernel is in the .cu."""
+"""dense_sgd_epoch in one launch: the layout of a network on the chip, and the launch of dense_one_kernel.cu."""
 
 import functools
 from dataclasses import dataclass, fields
@@ -110,9 +110,10 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int) -> int
         for (n_below, n_out), by in zip(pairwise(kept), sharing(made, architecture), strict=True)
     )
     neurons = 4 * sum(ceil(n / 4) for n in kept)
+    padded = 4 * (neurons // 4 | 1)  # a row, padded to an odd multiple of four to avoid bank conflicts
     numbers = (
         (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
-        + rows * (ceil(own / 4) * 4 + warps_k * own + 3 * _odd_fours(neurons) + 2 * widths[-1])
+        + rows * (ceil(own / 4) * 4 + warps_k * own + 3 * padded + 2 * widths[-1])
         + 4 + weights + 4 + neurons
         + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
     )  # fmt: skip
@@ -124,16 +125,11 @@ def _kept(made: Plan, architecture: DenseArchitecture) -> list[int]:
     return [ceil(architecture.sizes[1] / made.blocks), *architecture.sizes[2:]]
 
 
-def _odd_fours(number: int) -> int:
-    """The elements of a row, padded to an odd multiple of four to avoid bank conflicts."""
-    return 4 * (ceil(number / 4) | 1)
-
-
 def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
     """For each layer from the second on, how many threads of a group share a sum, so that few threads are idle.
 
-    Each has four products or more; or, where the sums are handed to other blocks, some of the blocks. They are four at
-    most, since each asks all others for their parts.
+    Each computes four products or more; or, where the sums go to other blocks, sends to some of these. At most four
+    share a sum, because each asks all others for their parts.
     """
     counts = []
     for layer, (n_below, n_out) in enumerate(pairwise(_kept(made, architecture)), 2):

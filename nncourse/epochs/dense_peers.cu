@@ -1,7 +1,12 @@
-// A step on several devices: between these two kernels their gradients are added up. The sums over a device's rows are
-// those of dense_graph.cu, whose text stands before this one.
+// A step of dense_sgd_epoch on several GPUs. dense_graph.cu, which precedes this text, computes the deltas; then:
+//   gradients    sum the gradients over this GPU's rows
+//   all_reduce   add them over all GPUs: kernels/peer/all_reduce.cu
+//   descend      W ← W − rate dC/dW, on every GPU with the same bits
+//
+//   make test FILES=tests/test_peer.py        one GPU, or the emulator, plays several
+//   python -m benchmarks.data_parallel        on several GPUs
 
-// Each gradient is the sum over this device's rows, times `scale`: 1 / the rows of all devices.
+// `scale` is 1 / the number of rows of all GPUs, so the gradients of all GPUs add up to the mean over the batch.
 extern "C" __global__ void gradients(float* gradient, const float* __restrict__ X, const float* __restrict__ A,
                                      const float* __restrict__ D, const int* __restrict__ layers, int batch,
                                      float scale) {

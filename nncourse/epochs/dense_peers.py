@@ -1,7 +1,6 @@
 """dense_sgd_epoch on several GPUs: each computes the gradient of its rows of a batch, and all_reduce.py adds them.
 
-Every GPU holds the parameters and all samples. All begin with the same parameters, and keep them, because the sums
-have the same bits everywhere.
+Every GPU holds all samples and the same parameters, which stay the same because the sums are bitwise equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,8 +35,8 @@ def epoch_function(
 ) -> Callable[[], None]:
     """A function epoch() that trains on all samples once, in batches of all devices together.
 
-    `parameters`, X and Y are one array for each device. The function only launches kernels, so it can be recorded as a
-    CUDA graph: its arrays are made here. `emulator`: options of emulate.run.
+    `parameters`, X and Y are one array for each device. epoch() only launches kernels and makes no arrays, so it can be
+    recorded as a CUDA graph. `emulator`: options of emulate.run.
     """
     together = (parameters, X, Y)
     if any(len(arrays) != peers.size for arrays in together):
@@ -46,11 +45,12 @@ def epoch_function(
     for own, x, y in zip(*together, strict=True):
         dense_sgd_epoch.sizes(own, architecture, x, y, batch, rate)
     most = max(1, ceil(min(batch, len(X[0])) / peers.size))
-    members = []
+    xp = devices.array_module(parameters[0])
+    members, gradients = [], []
     for rank in range(peers.size):
         with peers.on(rank):
             members.append(deltas_function(parameters[rank], architecture, most, **emulator))
-    gradients = [_like(peers, rank, own) for rank, own in enumerate(parameters)]
+            gradients.append(xp.zeros(parameters[rank].size, np.float32))
 
     def epoch() -> None:
         for rows in batches(len(X[0]), batch):
@@ -73,8 +73,3 @@ def epoch_function(
                     launch(SOURCES[member.side], "descend", grid, (THREADS,), moved, **emulator)
 
     return epoch
-
-
-def _like(peers: GPUs | Simulated, rank: int, array: Any) -> Any:
-    with peers.on(rank):
-        return devices.array_module(array).zeros(array.size, np.float32)

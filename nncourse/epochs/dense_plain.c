@@ -1,7 +1,12 @@
-/* An epoch of training a dense network, Algorithm 1, in plain C: one thread, one loop inside the other.
+/* An epoch of training a dense network, Algorithm 1, in plain C: one thread, nested loops. The handout asks for a
+   speedup over such a program. Versions (dense_plain.py):
+     c, c_float             `real` is double, or float; -O3
+     c_fast, c_float_fast   the same with -march=native -ffast-math: SIMD, sums in another order
 
-   The handout asks for a speedup over a C program; this is such a program, written for the course. `real` is double, or
-   float with -Dreal=float. ALPHA, the slope of the leaky ReLU below 0, is defined by who compiles it. */
+     nncourse check dense_sgd_epoch --kernel c
+     nncourse time dense_sgd_epoch --kernel c --kernel c_float_fast
+
+   ALPHA is the slope of the leaky ReLU below 0. */
 
 #include <stdlib.h>
 #include <tgmath.h> /* exp() of a float is a float */
@@ -18,11 +23,11 @@ typedef struct {
     enum activation activation;
     real *w;      /* a row of n_in weights for each neuron */
     real *b;      /* a bias for each neuron */
-    real *a;      /* of each sample of the batch: n_out activations */
-    real *delta;  /* of each sample of the batch: n_out deltas, dC/dz */
+    real *a;      /* (batch, n_out) activations */
+    real *delta;  /* (batch, n_out) deltas, dC/dz */
 } layer;
 
-/* exp() of a float is infinite above 88, and with -ffast-math the compiler counts on no infinity. */
+/* exp() of a float is infinite above 88, and -ffast-math assumes that nothing is infinite. */
 static real limited(real z) { return z < -87 ? -87 : z > 87 ? 87 : z; }
 
 static void softmax(real *z, long n)
@@ -113,7 +118,7 @@ static void backpropagation(layer *layers, long count, enum cost cost, const flo
     }
 }
 
-/* W and b of all layers, with the sums over the samples of the batch. */
+/* Update W and b of all layers with the gradients of all samples of the batch. */
 static void update(layer *layers, long count, long samples, real step)
 {
     for (long l = 1; l < count; l++) {
@@ -147,9 +152,9 @@ static void train(layer *layers, long count, enum cost cost, const float *x, con
 
 static void *numbers(long count) { return malloc((count ? count : 1) * sizeof(real)); }
 
-/* One epoch over the n samples x, y in the order given. `parameters` are W and b of each layer, row after row, and are
-   changed in place. `sizes` are the neurons of each of the `count` layers, the inputs first; `activations` belong to the
-   layers after the inputs. Returns 0, or 1 if there is too little memory. */
+/* One epoch over the n samples x, y in the order given. `parameters`, W and b of each layer, row after row, are changed
+   in place. `sizes` are the neurons of each of the `count` layers, inputs first; `activations` has one for each layer
+   but the inputs. Returns 0, or 1 if there is too little memory. */
 int dense_epoch(float *parameters, int count, const int *sizes, const int *activations, int cost, const float *x,
                 const float *y, long n, long batch, double rate)
 {

@@ -1,9 +1,9 @@
-"""dense_sgd_epoch as the handout's base: a plain C program of one thread, dense_plain.c, compiled at first use.
+"""dense_sgd_epoch as the handout's baseline: a plain C program of one thread, dense_plain.c, compiled at first use.
 
-    c, c_float              gcc -O3, in double as the handout's, and in float
+    c, c_float              gcc -O3, in double like the handout's program, and in float
     c_fast, c_float_fast    the same text with -march=native -ffast-math: SIMD, sums in another order
 
-All four are for comparisons: no backend takes one unless it is asked for, as by choose("numpy", dense_sgd_epoch="c").
+All four are for comparisons. A backend has one only when asked for: choose("numpy", dense_sgd_epoch="c").
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from cuda_on_cpu.host_compiler import shared_library
-from nncourse.epochs.dense import CROSS_ENTROPIES, codes, dense_sgd_epoch
+from nncourse.epochs.dense import COSTS, codes, dense_sgd_epoch
 from nncourse.errors import CourseError
 from nncourse.kernels.activations import ALPHA
 
@@ -26,12 +26,11 @@ FORMS = {
     "c_fast": ("double", FAST),
     "c_float_fast": ("float", FAST),
 }
-COSTS = {"mse": 0, "mae": 1} | dict.fromkeys(CROSS_ENTROPIES, 2)
 
 
 @functools.cache
 def program(name: str) -> Callable[..., int]:
-    """dense_epoch() of the text in one of FORMS. CourseError where it cannot be compiled or loaded."""
+    """dense_epoch() of the text in one of FORMS. Raises CourseError if it cannot be compiled or loaded."""
     real, flags = FORMS[name]
     options = [*flags, f"-Dreal={real}", f"-DALPHA={ALPHA}"]
     library = shared_library(TEXT.read_text(encoding="utf-8"), options, for_this_processor=flags == FAST)
@@ -56,31 +55,17 @@ def why_not(name: str) -> str:
     return ""
 
 
-def _in_c(name, parameters, architecture, X, Y, batch, rate):
-    sizes = np.array(architecture.sizes, np.intc)
-    activations = np.array(codes(architecture.activations), np.intc)
-    rows = [np.ascontiguousarray(array, np.float32) for array in (X, Y)]
-    cost = COSTS[architecture.cost]
-    if program(name)(parameters, len(sizes), sizes, activations, cost, *rows, len(X), batch, rate):
-        raise MemoryError(f"dense_sgd_epoch ({name}): too little memory")
-    return parameters
+def _register(name: str) -> None:
+    @dense_sgd_epoch.kernel(name, device="cpu", missing=lambda: why_not(name))
+    def in_c(parameters, architecture, X, Y, batch, rate):
+        sizes = np.array(architecture.sizes, np.intc)
+        activations = np.array(codes(architecture.activations), np.intc)
+        rows = [np.ascontiguousarray(array, np.float32) for array in (X, Y)]
+        cost = COSTS[architecture.cost]
+        if program(name)(parameters, len(sizes), sizes, activations, cost, *rows, len(X), batch, rate):
+            raise MemoryError(f"dense_sgd_epoch ({name}): too little memory")
+        return parameters
 
 
-@dense_sgd_epoch.kernel("c", device="cpu", missing=lambda: why_not("c"))
-def plain(parameters, architecture, X, Y, batch, rate):
-    return _in_c("c", parameters, architecture, X, Y, batch, rate)
-
-
-@dense_sgd_epoch.kernel("c_float", device="cpu", missing=lambda: why_not("c_float"))
-def plain_float(parameters, architecture, X, Y, batch, rate):
-    return _in_c("c_float", parameters, architecture, X, Y, batch, rate)
-
-
-@dense_sgd_epoch.kernel("c_fast", device="cpu", missing=lambda: why_not("c_fast"))
-def fast(parameters, architecture, X, Y, batch, rate):
-    return _in_c("c_fast", parameters, architecture, X, Y, batch, rate)
-
-
-@dense_sgd_epoch.kernel("c_float_fast", device="cpu", missing=lambda: why_not("c_float_fast"))
-def fast_float(parameters, architecture, X, Y, batch, rate):
-    return _in_c("c_float_fast", parameters, architecture, X, Y, batch, rate)
+for form in FORMS:
+    _register(form)

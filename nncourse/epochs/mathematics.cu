@@ -1,10 +1,10 @@
-// Shared by the kernels of epochs: activations, their derivatives, gradients of costs, sums over lanes, loops. The codes
-// are compile-time constants or the same for a whole launch, so the branches here do not diverge.
+// Included by all CUDA kernels of epochs: activations, their derivatives, gradients of costs, sums over lanes, loops
+// over layers. The codes are compile-time constants or the same for a whole launch, so these branches do not diverge.
 
 enum Activation { IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX };
 enum Cost { MSE, MAE, CROSS_ENTROPY };
 
-// __expf and __fdividef are fast intrinsics; their error is a few roundings larger.
+// __expf and __fdividef are fast intrinsics: their error is larger by a few roundings.
 __device__ float activate(int code, float z) {
     if (code == STEP) return z > 0.0f ? 1.0f : 0.0f;
     if (code == SIGMOID) return __fdividef(1.0f, 1.0f + __expf(-z));
@@ -30,9 +30,9 @@ __device__ float cost_gradient(int code, float a, float y) { return code == MAE 
 
 __device__ constexpr int divided_up(int number, int by) { return (number + by - 1) / by; }
 
-// Sums z[0 … COUNT) over WIDTH adjacent lanes. In each round half of the lanes continue with half of the sums, so COUNT
-// sums cost hardly more than COUNT shuffles. At the end a lane has the sums `first` to `end` - 1, stored from z[0] on;
-// it may have none if there are fewer sums than lanes.
+// Sums z[0 … COUNT) over WIDTH adjacent lanes. After each round a lane continues with half of its sums, so COUNT sums
+// cost little more than COUNT shuffles. At the end a lane holds the sums `first` to `end` - 1, from z[0] on. It holds
+// none if there are fewer sums than lanes.
 template <int COUNT, int WIDTH>
 __device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
     if constexpr (WIDTH > 1) {
@@ -49,7 +49,7 @@ __device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
     }
 }
 
-// Loops over layers at compile time, so that all sizes and offsets are constants: body(Layer<2>()), body(Layer<3>()) …
+// Compile-time loops over layers, so that all sizes and offsets are constants: body(Layer<2>()), body(Layer<3>()) …
 template <int NUMBER>
 struct Layer {
     static constexpr int number = NUMBER;

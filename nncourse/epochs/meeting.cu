@@ -1,6 +1,8 @@
-// Synchronisation between blocks. Blocks of a cluster, on Hopper and later GPUs, send each other numbers, and a barrier
-// in shared memory counts the bytes that arrive. Blocks of a grid synchronise through global memory, on any GPU. The
-// CPU emulator always uses its grid barrier.
+// Synchronisation between blocks, included by dense_one_kernel.cu and convolutional_one_kernel.cu:
+//   cluster    blocks write to each other's shared memory, where a barrier counts the bytes (from Hopper on)
+//   grid       a counter in global memory that all blocks increment (any GPU, cooperative launch)
+//   marked     no barrier: the last bit of each number in global memory says whether it is new
+// The CPU emulator always uses its grid barrier.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define __cluster_dims__(...)
@@ -10,8 +12,7 @@
 // PTX uses a separate address space for shared memory.
 __device__ unsigned shared_address(const void* place) { return (unsigned)__cvta_generic_to_shared(place); }
 
-// A counter completes a phase when the expected number of bytes has arrived, and then starts the next. One thread
-// initialises it.
+// A counter completes a phase when the expected number of bytes has arrived. One thread initialises it.
 __device__ void make_counter(unsigned long long* counter) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(counter)) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -43,8 +44,8 @@ __device__ void meet_cluster() {
 }
 #endif
 
-// A barrier for all blocks of a cooperative launch, in two halves: between them a block may do what concerns no other.
-// `arrived` is 0 at first, and `wanted` when all blocks have arrived.
+// A barrier for all blocks of a cooperative launch, in two halves. Between them a block may do independent work.
+// `arrived` starts at 0 and is `wanted` when all blocks have arrived.
 __device__ void arrive_grid(int* arrived) {
     __syncthreads();
 #ifndef CUDA_ON_CPU
@@ -62,7 +63,7 @@ __device__ void wait_grid(int* arrived, int wanted) {
     __syncthreads();
 #endif
 }
-// The second half for some warps of a block. (The emulator has all wait.)
+// The second half for single warps. (On the emulator the whole block has waited already.)
 __device__ void wait_in_warp(int* arrived, int wanted) {
 #ifndef CUDA_ON_CPU
     if (threadIdx.x % 32 == 0)
@@ -76,10 +77,10 @@ __device__ void meet_grid(int* arrived, int wanted) {
     wait_grid(arrived, wanted);
 }
 
-// Numbers that blocks of a cooperative launch tell each other, without a barrier: the last bit of a number says whether it
-// belongs to an even or an odd turn, and who wants it reads until it does. The bit is lost to the number, which is a
-// rounding more. At first all numbers are 0, and the first turn is odd. Before a number is told again, everybody must have
-// heard it: the algorithm has to see to that.
+// Blocks of a cooperative launch exchange numbers without a barrier. The last bit of a number is the parity of its
+// turn; a reader polls until the parity is right. This costs the number its last bit, one more rounding. All numbers
+// start as 0, and the first turn is odd. The algorithm must ensure that no number is told again before all readers have
+// heard it.
 __device__ float read_from_all(const float* place) {
 #ifdef CUDA_ON_CPU
     return *place;
@@ -122,13 +123,13 @@ __device__ void tell(float4* place, float4 four, int turn) {
 #endif
 }
 
-// numbers[i] from place(i), perhaps too early.
+// Reads numbers[i] from place(i), whether or not it is of this turn yet.
 template <int COUNT, typename Place>
 __device__ void listen(float (&numbers)[COUNT], Place place) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) numbers[i] = read_from_all(place(i));
 }
-// What was listened to, read again until all numbers are of this turn.
+// Repeats listen() until all numbers are of this turn.
 template <int COUNT, typename Place>
 __device__ void hear(float (&numbers)[COUNT], int turn, Place place) {
     for (;;) {
@@ -142,14 +143,14 @@ __device__ void hear(float (&numbers)[COUNT], int turn, Place place) {
     for (int i = 0; i < COUNT; i++) numbers[i] = unmarked(numbers[i]);
 }
 
-// On the emulator all blocks must have come here before one listens. On a GPU a block need not wait.
+// The emulator needs a barrier before the first listen(); a GPU does not.
 __device__ void begin_to_listen() {
 #ifdef CUDA_ON_CPU
     cuda_on_cpu::grid_barrier();
 #endif
 }
-// Waits, with the whole block, until each of `count` other blocks has told the number at place(block). What else it told
-// comes at about the same time: to listen() to it at once would keep the memory busy in vain.
+// The whole block waits until each of `count` other blocks has told the number at place(block). The rest of what they
+// tell arrives at about the same time; polling for all of it would only keep the memory busy.
 template <typename Place>
 __device__ void wait_for_all(int count, int turn, Place place) {
 #ifdef CUDA_ON_CPU

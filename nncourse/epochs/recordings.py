@@ -1,4 +1,4 @@
-"""Training steps as a CUDA graph: a recording of many launches, which one call has the GPU do all."""
+"""Training steps as a CUDA graph: a recording of many launches, which one call replays."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -17,10 +17,10 @@ def most_steps(batch: int, numbers_a_sample: int, most: int = MOST_STEPS) -> int
 
 
 def record(stream: Any, changed: Sequence[Any], X: Any, Y: Any, batch: int, step: Callable) -> SimpleNamespace:
-    """Record step(X, Y, number) on each batch of X and Y, on a stream which is the current one, and not the default.
+    """Record step(X, Y, number) on each batch of X and Y, on the current stream, which must not be the default.
 
-    `changed` are the arrays that the steps change. All of these are the recording's own; after the event `ready` they
-    are free to use.
+    `changed` are the arrays that the steps change. They, X and Y belong to the recording, and are free to use after the
+    event `ready`.
     """
     import cupy
 
@@ -38,17 +38,18 @@ def record(stream: Any, changed: Sequence[Any], X: Any, Y: Any, batch: int, step
 
 
 def replay(made: SimpleNamespace, changed: Sequence[Any], X: Any, Y: Any, begin: Callable = lambda start: None) -> int:
-    """Replay a recording on as many rows of X and Y as it has room for, and again; return how many rows are done.
+    """Replay a recording as often as X and Y fill its rows; return how many rows are done.
 
-    `changed` are copied to the recording's arrays and back. begin(start) is called before the rows from `start` on.
+    `changed` are copied to the recording's arrays and back. begin(start) is called before each replay, with its first
+    row.
     """
     import cupy
 
     size = len(made.X)
     whole = len(X) - len(X) % size
     with made.lock:
-        # All this is queued on the caller's stream, so it comes after what the caller did and before what comes next.
-        # Only the recording's own arrays may still be in use, by a call on another stream.
+        # All this is queued on the caller's stream, in order with the caller's work. Only the recording's own arrays
+        # may still be in use, by a call on another stream.
         cupy.cuda.get_current_stream().wait_event(made.ready)
         for own, array in zip(made.changed, changed, strict=True):
             own[...] = array

@@ -1,7 +1,12 @@
-// Activation functions: z are the weighted sums, a the outputs of the neurons; n elements, in any shape.
+// Activation functions and their derivatives. z are the weighted sums, a the outputs of the neurons; n elements, in any
+// shape.
+//   naive   a thread computes one element; for softmax and softmax_delta, one row
+//   tree    softmax: the 128 threads of a block share one row
+// nncourse check sigmoid       against the reference
+// nncourse time softmax        beside this machine's limits
 //
-// All elementwise kernels have the same form. One thread computes one element; i is the number of threads in the blocks
-// before this one, plus the thread's index in its block. The guard `if (i < n)` stops threads of the last block past n.
+// In all elementwise kernels i is the number of threads in the blocks before this one, plus the thread's index in its
+// block. The guard `if (i < n)` stops threads of the last block past n.
 
 extern "C" __global__ void identity_naive(const float* z, float* a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -84,7 +89,7 @@ extern "C" __global__ void softplus_derivative_naive(const float* z, float* a, i
 
 // ---- softmax: every output needs its whole row. Z, A (batch, n).
 
-// One thread per row, in three passes: the maximum, the sum of exponentials, the quotients.
+// Three passes over a row: the maximum, the sum of exponentials, the quotients.
 extern "C" __global__ void softmax_naive(const float* Z, float* A, int batch, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= batch) return;
@@ -96,7 +101,7 @@ extern "C" __global__ void softmax_naive(const float* Z, float* A, int batch, in
     for (int j = 0; j < n; j++) a[j] /= total;
 }
 
-// One block per row: its 128 threads share the row, and reduce in a tree to the maximum and to the sum.
+// The threads of a block reduce in a tree, to the maximum and to the sum of the row.
 #define THREADS 128
 
 __device__ float tree_max(float value, float* partial) {
@@ -133,7 +138,7 @@ extern "C" __global__ void softmax_tree(const float* Z, float* A, int batch, int
     for (int j = threadIdx.x; j < n; j += THREADS) a[j] = expf(z[j] - top) / total;
 }
 
-// The derivative of softmax times a gradient: one thread per row.
+// The derivative of softmax times a gradient.
 extern "C" __global__ void softmax_delta_naive(const float* G, const float* A, float* D, int batch, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= batch) return;

@@ -3,8 +3,8 @@
 Each function is written three times: for one number (the kernels `loops` and `numba`), for a whole array (`numpy` and
 `cupy`), and as a CUDA kernel in activations.cu. All are finite at z = ±1000. At a kink the left derivative is used.
 
-These operations are the table of activations, and networks take all of them: an operation with a `…_derivative`, as
-sigmoid and sigmoid_derivative; or, where each output is computed from a whole row, with a `…_delta`, as softmax.
+Networks accept as an activation every operation with a `…_derivative`, such as sigmoid, and every operation with a
+`…_delta`, such as softmax, whose outputs are each computed from a whole row.
 """
 
 import math
@@ -22,17 +22,13 @@ SOURCE = cuda_beside(__file__, f"ALPHA={ALPHA}f")
 
 
 def activations_among(operations: Mapping[str, Operation]) -> dict[str, str]:
-    """The activations among operations by name: "number" if each output is computed from one number, "row" if from all.
+    """The activations among operations, by name: "number" or "row".
 
-    For the one there is the operation S = <name>_derivative(Z), for the other D = <name>_delta(G, A).
+    number: each output is computed from one number; there is an operation S = <name>_derivative(Z).
+    row: each output is computed from a whole row; there is an operation D = <name>_delta(G, A).
     """
-    found = {}
-    for name in operations:
-        if f"{name}_derivative" in operations:
-            found[name] = "number"
-        elif f"{name}_delta" in operations:
-            found[name] = "row"
-    return found
+    ends = {"delta": "row", "derivative": "number"}  # relu has both: it counts as the last
+    return {name: kind for name in operations for end, kind in ends.items() if f"{name}_{end}" in operations}
 
 
 def elementwise(
@@ -47,8 +43,7 @@ def elementwise(
         reference=reference,
         flops=lambda n: flops * n,
         trial=Trial(
-            error_scale=lambda z: np.maximum(1, np.abs(reference(z))),
-            edge_cases=("zeros", "large", "special"),
+            error_scale=lambda z: np.maximum(1, np.abs(reference(z))), edge_cases=("zeros", "large", "special")
         ),
     )
     operation.cuda_kernel("naive", source)
@@ -106,7 +101,7 @@ def identity_slope_array(z):
     return np.ones_like(z)
 
 
-# ---- step: the perceptron's threshold; its derivative is zero wherever it exists, so gradients cannot train it
+# ---- step: the perceptron's threshold; gradients cannot train it, because its derivative is zero wherever it exists
 
 step = elementwise("step", "a = 1 if z > 0, else 0", reference=lambda z: np.where(z > 0, 1.0, 0.0))
 step_derivative = elementwise("step_derivative", "a = 0", reference=np.zeros_like, flops=0)
@@ -132,7 +127,7 @@ def step_slope_array(z):
     return np.zeros_like(z)
 
 
-# ---- sigmoid (2a): exp(−z) overflows for very negative z, so each sign has its own form; tanh needs no such case
+# ---- sigmoid (2a): exp(−z) overflows for very negative z, so each sign has a formula of its own; tanh needs none
 
 
 def _sigmoid_reference(z):
@@ -285,10 +280,7 @@ softmax = Operation(
     contract="Z (batch, n) -> A (batch, n)",
     reference=_softmax_reference,
     flops=lambda batch, n: 5 * batch * n,
-    trial=Trial(
-        error_scale=np.ones_like,
-        edge_cases=("zeros", "large"),
-    ),
+    trial=Trial(error_scale=np.ones_like, edge_cases=("zeros", "large")),
 )
 
 
@@ -323,7 +315,7 @@ softmax.cuda_kernel("tree", SOURCE, block=128, grid=("batch",))
 
 
 def _softmax_delta_reference(G, A):
-    """The slope of softmax is the matrix diag(A[i]) − A[i] A[i]ᵀ, of which only the products with G[i] are needed."""
+    """G[i] times the slope of softmax, the matrix diag(A[i]) − A[i] A[i]ᵀ."""
     return np.einsum("ij,ij->ij", A, G) - np.einsum("ij,ik,ik->ij", A, A, G, optimize=True)
 
 

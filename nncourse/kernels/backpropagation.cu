@@ -1,13 +1,17 @@
 // The four equations of backpropagation. D (batch, n_out) deltas, W (n_out, n_in) weights, A, S (batch, n_in).
+//   naive   a thread computes one element of the result
+//   tiled   hidden_delta and weight_gradient: a block shares what it reads, in shared memory, as dense_forward_tiled
+// nncourse check weight_gradient       against the reference
+// nncourse time weight_gradient        beside this machine's limits
 
-// (4a) D = G * S, element by element.
+// (4a) D = G * S
 extern "C" __global__ void output_delta_naive(const float* G, const float* S, float* D, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) D[i] = G[i] * S[i];
 }
 
-// (4b) D_below = (D W) * S. One thread per element. Adjacent threads in x read adjacent elements of a row of W, so the
-// reads coalesce, unlike those of dense_forward_naive.
+// (4b) D_below = (D W) * S. Adjacent threads in x read adjacent elements of a row of W: unlike the reads of
+// dense_forward_naive, these coalesce.
 extern "C" __global__ void hidden_delta_naive(const float* D, const float* W, const float* S, float* D_below,
                                               int batch, int n_out, int n_in) {
     int k = blockIdx.x * blockDim.x + threadIdx.x;  // neuron of the layer below
@@ -20,7 +24,6 @@ extern "C" __global__ void hidden_delta_naive(const float* D, const float* W, co
 
 #define TILE 16
 
-// (4b) with tiles in shared memory, as dense_forward_tiled.
 extern "C" __global__ void hidden_delta_tiled(const float* D, const float* W, const float* S, float* D_below,
                                               int batch, int n_out, int n_in) {
     __shared__ float D_tile[TILE][TILE];
@@ -39,7 +42,7 @@ extern "C" __global__ void hidden_delta_tiled(const float* D, const float* W, co
     if (i < batch && k < n_in) D_below[i * n_in + k] = sum * S[i * n_in + k];
 }
 
-// (4c) db = mean of D over the batch. One thread per neuron, which sums its column: the reads of a warp coalesce.
+// (4c) db = mean of D over the batch. A thread sums the column of its neuron: the reads of a warp coalesce.
 extern "C" __global__ void bias_gradient_naive(const float* D, float* db, int batch, int n_out) {
     int j = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= n_out) return;
@@ -48,7 +51,7 @@ extern "C" __global__ void bias_gradient_naive(const float* D, float* db, int ba
     db[j] = sum / batch;
 }
 
-// (4d) dW = D^T A / batch. One thread per weight.
+// (4d) dW = D^T A / batch
 extern "C" __global__ void weight_gradient_naive(const float* D, const float* A, float* dW,
                                                  int batch, int n_out, int n_in) {
     int k = blockIdx.x * blockDim.x + threadIdx.x;  // input that the weight comes from
@@ -59,7 +62,7 @@ extern "C" __global__ void weight_gradient_naive(const float* D, const float* A,
     dW[j * n_in + k] = sum / batch;
 }
 
-// (4d) with tiles in shared memory: 16 samples at a time.
+// 16 samples at a time
 extern "C" __global__ void weight_gradient_tiled(const float* D, const float* A, float* dW,
                                                  int batch, int n_out, int n_in) {
     __shared__ float D_tile[TILE][TILE];  // [sample][neuron]

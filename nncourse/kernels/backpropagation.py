@@ -1,7 +1,7 @@
 """The four equations of backpropagation, each as one operation on a whole batch.
 
-The deltas D are dC/dZ per sample; S = σ'(Z) are the derivatives of the activations. The mean over the batch is taken
-only in (4c) and (4d), where gradients are computed from deltas.
+The deltas D are dC/dZ per sample; S = σ'(Z) are the derivatives of the activations. Only (4c) and (4d), which compute
+gradients from deltas, take the mean over the batch.
 """
 
 import numpy as np
@@ -61,7 +61,7 @@ def output_delta_array(G, S):
 
 @hidden_delta.loops_kernel
 def hidden_delta_loops(D, W, S):
-    """Neuron k of the layer below gets Σ_j D[i, j] W[j, k]: its share of the deltas of the layer above."""
+    """Neuron k of the layer below gets Σ_j D[i, j] W[j, k], its share of the deltas above."""
     batch, n_out = D.shape
     n_in = W.shape[1]
     D_below = np.zeros_like(S)

@@ -1,13 +1,17 @@
-// confusion_matrix: M[label][prediction] counts samples. M is zero before the launch.
+// The confusion matrix, in which M[label][prediction] counts samples, and three measures computed from it.
+//   atomic   confusion_matrix: a thread adds 1 for its sample
+//   naive    precision, recall, f1: a thread sums the column, the row, or both, of one class
+// nncourse check confusion_matrix       against the reference
+// nncourse time confusion_matrix        beside this machine's limits
 
-// One thread per sample. Two threads may add to the same element at the same time: atomicAdd serialises them.
+// M is zero before the launch. Two threads may add to the same element at the same time: atomicAdd serialises them.
 extern "C" __global__ void confusion_matrix_atomic(const int* labels, const int* predictions, int* M,
                                                    int n, int classes) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) atomicAdd(&M[labels[i] * classes + predictions[i]], 1);
 }
 
-// ---- precision, recall, F1: one thread per class sums a column, a row, or both. If the sum is 0, so is the quotient.
+// ---- precision, recall, F1: if the sum is 0, so is the quotient
 
 extern "C" __global__ void precision_naive(const int* M, float* P, int classes) {
     int j = blockIdx.x * blockDim.x + threadIdx.x;

@@ -17,16 +17,13 @@ def _truth(labels, predictions, classes):
     return M
 
 
-def _pairs(labels, predictions, label, prediction) -> int:
-    return int(((labels == label) & (predictions == prediction)).sum())
-
-
 def _occurs(labels, predictions, label, prediction) -> str:
-    """How often a pair occurs; and the exchanged pair, which was perhaps counted in its place."""
-    said = f"label {label} with prediction {prediction} occurs {_pairs(labels, predictions, label, prediction)} times"
+    """The counts of a pair and of the exchanged pair, which may have been counted in its place."""
+    M = _truth(labels, predictions, 1 + max(label, prediction, labels.max(), predictions.max()))
+    said = f"label {label} with prediction {prediction} occurs {M[label, prediction]} times"
     if label == prediction:
         return said
-    return f"{said}, label {prediction} with prediction {label} {_pairs(labels, predictions, prediction, label)} times"
+    return f"{said}, label {prediction} with prediction {label} {M[prediction, label]} times"
 
 
 confusion_matrix = Operation(
@@ -68,7 +65,7 @@ confusion_matrix.cuda_kernel("atomic", SOURCE, over=("n",))
 
 def _counts(rng, shape, sizes):
     """A confusion matrix in which some classes are absent, some never predicted, and some both."""
-    most = int(10 ** rng.uniform(0.5, 8)) // shape[0] + 2  # so that sums fit 32 bits
+    most = int(10 ** rng.uniform(0.5, 8)) // shape[0] + 2  # so that sums fit into 32 bits
     M = rng.integers(0, most, shape, dtype=np.int32)
     M[rng.random(shape[0]) < 0.3, :] = 0
     M[:, rng.random(shape[1]) < 0.3] = 0
@@ -80,7 +77,7 @@ def _quotient(above, below):
 
 
 def _sums(place, M) -> str:
-    """The sums that belong to a class."""
+    """The sums for a class."""
     j = place[0]
     return f"M[{j}, {j}] is {int(M[j, j])}, row {j} adds up to {int(M[j].sum())}, column {j} to {int(M[:, j].sum())}"
 
@@ -134,7 +131,7 @@ def precision_loops(M):
 
 @precision.array_kernel
 def precision_array(M):
-    """If a column's sum is 0, so is its diagonal element; dividing by 1 then gives the wanted 0."""
+    """If a column's sum is 0, so is its diagonal element, and dividing by 1 gives 0."""
     return (M.diagonal() / np.maximum(M.sum(axis=0), 1)).astype(np.float32)
 
 

@@ -1,16 +1,15 @@
-"""Shapes as text: what "A (batch, n_in), W (n_out, n_in) -> Z (batch, n_out)" says, and whether arrays agree with it.
+"""Contracts: parse "A (batch, n_in), W (n_out, n_in) -> Z (batch, n_out)" and check whether arrays agree with it.
 
-`(batch, n_in)` is a shape, written with names of sizes. `(*n)` is an array of any shape with n elements in all; all
-arrays of one `(*n)` have the same shape. `()` is one number. Elements are float32, or int32 where the word int follows.
-An argument that is one whole number is itself a size: `classes () int` makes classes the name of a size.
-`architecture () object` is a Python object; the sizes in its dictionary `contract_sizes` belong to the contract too.
+`(batch, n_in)` is a shape of named sizes. `(*n)` is an array of any shape with n elements in all; all arrays of one
+`(*n)` have the same shape. `()` is one number. Elements are float32, or int32 if the word int follows. An argument that
+is one whole number is itself a size: `classes () int` makes classes the name of a size. `architecture () object` is a
+Python object; the sizes in its dictionary `contract_sizes` belong to the contract too.
 
-Sizes that follow from others stand at the end, after `where`:
+Sizes derived from others follow after `where`, and so do conditions with <= or >=:
 
-    A (batch, n), k () int, stride () int -> Z (batch, n_out) where n_out = (n - k) // stride + 1
+    A (batch, n), k () int, stride () int -> Z (batch, n_out) where n_out = (n - k) // stride + 1, stride >= 1
 
-Arguments that state such a size are checked against its formula; where no argument states it, it is computed. What
-sizes must keep to stands there too, with <= or >=: `where n_out = (n - k) // stride + 1, 2 * padding <= k`.
+Arguments that state a derived size are checked against its formula; if no argument states it, it is computed.
 """
 
 import ast
@@ -53,12 +52,12 @@ class Argument:
 
     @property
     def is_size(self) -> bool:
-        """True for one whole number, and for an object, which is handled like one."""
+        """True for one whole number, and for an object, which is treated in the same way."""
         return self.kind != "float" and not self.dims
 
     @property
     def size_names(self) -> tuple[str, ...]:
-        """The sizes that this argument states: those of its shape, or itself if it is a whole number or an object."""
+        """The sizes that this argument states: those of its shape, or itself if is_size."""
         return (self.name,) if self.is_size else tuple(dim.lstrip("*") for dim in self.dims)
 
     def __str__(self) -> str:
@@ -87,7 +86,7 @@ class Formula:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sizes that it is computed from."""
+        """The sizes in it."""
         return self._code.co_names
 
     def __call__(self, sizes: Mapping[str, Any]) -> int:
@@ -100,7 +99,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class Condition:
-    """What sizes must keep to: `2 * padding <= size`."""
+    """A condition on sizes: `2 * padding <= size`."""
 
     left: Formula
     sign: str
@@ -108,7 +107,7 @@ class Condition:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sizes that it speaks of."""
+        """The sizes in it."""
         return tuple(dict.fromkeys([*self.left.names, *self.right.names]))
 
     def __call__(self, sizes: Mapping[str, Any]) -> bool:
@@ -121,7 +120,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Contract:
-    """Arguments, results, the sizes that are derived from others, and what sizes must keep to."""
+    """Arguments, results, derived sizes, and conditions on sizes."""
 
     text: str
     arguments: tuple[Argument, ...]
@@ -157,14 +156,14 @@ class Contract:
 
     @cached_property
     def whole_in_formulas(self) -> frozenset[str]:
-        """The arguments that are one whole number from which a size is derived, such as a window and a stride."""
+        """The whole-number arguments in formulas of derived sizes, such as a window and a stride."""
         used = {name for formula in self.derived.values() for name in formula.names}
         whole = (a.name for a, is_whole in zip(self.arguments, self._are_whole, strict=True) if is_whole)
         return frozenset(used.intersection(whole))
 
     @cached_property
     def dims(self) -> frozenset[str]:
-        """The sizes in a shape of an argument or of a result: below 1, that array would be empty."""
+        """The sizes in shapes of arguments and results. If one is below 1, an array is empty."""
         return frozenset(dim.lstrip("*") for array in (*self.arguments, *self.results) for dim in array.dims)
 
     @cached_property
@@ -173,14 +172,14 @@ class Contract:
         return tuple(name for name in self.size_names if name not in self.derived)
 
     def reduces(self, result: Argument) -> bool:
-        """Whether a result lacks a size of the arguments' shapes, over which it must sum, or take the largest."""
+        """Whether a result lacks a size of the arguments' shapes, over which it must then be a sum or a maximum."""
         shapes = {dim for argument in self.arguments for dim in argument.dims}
         return bool(shapes - set(result.dims))
 
     def sizes(self, values: Sequence[Any], operation: str) -> Sizes:
-        """The value of each size, read off the arguments' values.
+        """The value of each size for these arguments.
 
-        Raises CourseError where the values' number or shapes do not agree with the contract or with each other.
+        Raises CourseError if their number or shapes do not agree with the contract or with each other.
         """
         if len(values) != len(self.arguments):
             wanted = ", ".join(map(str, self.arguments))
@@ -199,7 +198,7 @@ class Contract:
     def complete(self, known: Sizes, operation: str) -> Sizes:
         """`known` with the derived sizes.
 
-        CourseError where a condition does not hold, and where a derived size that is known differs or is below 1.
+        CourseError if a condition does not hold, or if a derived size is below 1 or differs from the known one.
         """
         complete = dict(known)
         for condition in self.conditions:
@@ -208,7 +207,7 @@ class Contract:
                 raise CourseError(f"{operation}: wanted {condition}; got {got}")
         for name, formula in self.derived.items():
             if any(needed not in complete for needed in formula.names):
-                continue  # a call that names only some sizes: it is completed where all are known
+                continue  # the caller knows only some sizes
             size = formula(complete)
             got = f"{name} = {formula.text} = {size} for {_listed(formula.names, complete)}"
             if size < 1:
@@ -272,7 +271,7 @@ def _listed(names: Sequence[str], sizes: Mapping[str, Any]) -> str:
 
 
 def parse(text: str) -> Contract:
-    """The contract that a text states; CourseError for text that is not understood."""
+    """Parse a contract; CourseError if it is invalid."""
     body, where, formulas = text.partition(" where ")
     one_side = f"(?:{ARGUMENT},)*{ARGUMENT}"
     one = f"(?:{FORMULA}|{CONDITION})"
@@ -299,7 +298,7 @@ def parse(text: str) -> Contract:
 
 
 def _refuse_repeated_names(made: Contract, derived: Sequence[str]) -> None:
-    """CourseError where a name is given twice, or where a result in place has another shape than its argument."""
+    """CourseError if a name occurs twice, or if a result in place has another shape than its argument."""
     for names in (made.names, [result.name for result in made.results], derived):
         if repeated := {name for name in names if list(names).count(name) > 1}:
             raise CourseError(f"wanted each name once; got {', '.join(sorted(repeated))} twice in {made.text!r}")
@@ -310,7 +309,7 @@ def _refuse_repeated_names(made: Contract, derived: Sequence[str]) -> None:
 
 
 def _refuse_unknown_sizes(made: Contract) -> None:
-    """CourseError for a result or a formula with a size that no argument states and no formula before it derives."""
+    """CourseError if a result, formula or condition has a size that is neither stated nor derived before it."""
     stated = {name for argument in made.arguments for name in argument.size_names} - made.derived.keys()
     objects = any(argument.kind == "object" for argument in made.arguments)
     for name, formula in made.derived.items():

@@ -1,14 +1,16 @@
-// convolution_forward: each pixel of Z is the sum of a window of A times a filter, over all channels, plus the filter's
-// bias. The kernels from slow to fast:
+// convolution_forward: each pixel of Z is the sum over all channels of a window of A times a filter, plus the filter's
+// bias. The kernels, from slow to fast:
 //   naive            a thread computes one pixel of Z
 //   shared           a block shares the piece of the image that its windows cover, in shared memory
 //   constant         the filters lie in constant memory; a thread computes a pixel for 8 filters
 // and, in convolution_tiles.cu:
 //   implicit_gemm    a matrix product, by the tiles of dense_tiles.cu; its second matrix is never made
+// nncourse check convolution_forward --kernel shared       against the reference
+// nncourse time convolution_forward                        beside this machine's limits
 // A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), Z (batch, c_out, h_out, w_out); float32, row-major.
 
-// One thread computes one pixel of Z and reads all operands from global memory. Threads are numbered along the rows of
-// Z, so that adjacent threads read adjacent pixels of A where the stride is 1.
+// All operands are read from global memory. Threads are numbered along the rows of Z, so that adjacent threads read
+// adjacent pixels of A where the stride is 1.
 extern "C" __global__ void convolution_forward_naive(const float* A, const float* W, const float* b, float* Z,
                                                      int batch, int c_in, int h_in, int w_in, int c_out, int k,
                                                      int stride, int before, int after, int h_out, int w_out) {
@@ -27,10 +29,11 @@ extern "C" __global__ void convolution_forward_naive(const float* A, const float
     Z[pixel] = z;
 }
 
-// ---- From here on a block of 16 x 16 threads computes a tile of 16 x 16 pixels. Neighbouring windows overlap: those of a
-// tile cover a piece of the image, for stride 1 as large as the tile with a halo of k - 1 more rows and columns.
+// ---- From here on a block of 16 x 16 threads computes a tile of 16 x 16 pixels. Neighbouring windows overlap: the
+// windows of a tile cover a piece of the image. For stride 1 that piece is the tile with a halo of k - 1 more rows and
+// columns.
 #define TILE 16
-#define SIDE 48  // of the largest piece that is loaded; for wider strides and filters windows are read from A
+#define SIDE 48  // largest side of a piece that fits; for wider strides and filters, windows are read from A
 
 // A pixel of one channel; 0 outside.
 __device__ float pixel_of(const float* image, int row, int column, int h_in, int w_in) {
@@ -45,7 +48,7 @@ __device__ void load_piece(float (*piece)[SIDE], int side, const float* image, i
             piece[i][j] = pixel_of(image, row + i, column + j, h_in, w_in);
 }
 
-// blockIdx.x is one filter's image of one sample, blockIdx.y and z are the tile's place in it.
+// blockIdx.x numbers the images of Z, one per sample and filter; blockIdx.y and z are the tile's place in the image.
 extern "C" __global__ void convolution_forward_shared(const float* A, const float* W, const float* b, float* Z,
                                                       int batch, int c_in, int h_in, int w_in, int c_out, int k,
                                                       int stride, int before, int after, int h_out, int w_out) {
@@ -72,7 +75,7 @@ extern "C" __global__ void convolution_forward_shared(const float* A, const floa
 }
 
 // All threads of a warp need the same weight at the same time: constant memory, 64 KB, serves them with one read. It is
-// filled before the launch. A thread computes a pixel for 8 filters, so each pixel that it reads is used 8 times.
+// filled before the launch. Each pixel that a thread reads is used for 8 filters.
 #define FILTERS 8
 #define MOST_WEIGHTS 16384
 __constant__ float filters[MOST_WEIGHTS];  // the first elements of W
@@ -88,7 +91,7 @@ template <bool CONSTANT> __device__ __forceinline__ void convolve(
     int side = (TILE - 1) * stride + k, size = c_in * k * k;
     bool fits = side <= SIDE;
     float z[FILTERS] = {};
-    int weight[FILTERS];  // where each filter begins; past the last one that one again, which is not stored
+    int weight[FILTERS];  // where each filter begins; past the last filter, the last one again: not stored
 #pragma unroll
     for (int n = 0; n < FILTERS; n++) weight[n] = min(o + n, c_out - 1) * size;
     for (int c = 0; c < c_in; c++) {

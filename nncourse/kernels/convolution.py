@@ -1,22 +1,21 @@
 """A convolutional layer: each neuron sees a small window of the image below it, and all windows share their weights.
 
-Images are A[s, c, row, column]: sample, channel, row, column. W[o, c] is filter o's part for channel c, k × k weights.
-Before the first row and column lie `before` rows and columns of zeros, behind the last ones `after`. The filter is not
-turned around: this is a cross-correlation, which all libraries for neural networks call a convolution.
+Images are A[s, c, row, column]: sample, channel, row, column. W[o, c] are the k × k weights of filter o for channel c.
+An image is padded with zeros: `before` rows and columns before the first, `after` behind the last. The filter is not
+flipped: this is a cross-correlation, which all libraries for neural networks call a convolution.
 """
-
-from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
 from nncourse.device import on_gpu
+from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Trial, sizes_named
 
-# Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU wants large
-# matrices, and few launches.
+# Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU needs large
+# matrices and few launches.
 MOST_COLUMNS = {"cpu": 1 << 18, "gpu": 1 << 27}
+_sizes = sizes_named("batch c_in h_in w_in c_out k stride before after")
 
 
 def _truth(A, W, b, stride, before, after):
@@ -31,23 +30,17 @@ def _flops(batch, c_in, h_in, w_in, c_out, k, stride, before, after, h_out, w_ou
     return 2 * batch * c_out * h_out * w_out * c_in * k * k
 
 
-def _sizes(*sizes):
-    """The sizes that are not derived, by name."""
-    names = ("batch", "c_in", "h_in", "w_in", "c_out", "k", "stride", "before", "after")
-    return dict(zip(names, sizes, strict=True))
-
-
 def _sizes_to_time(device):
     """On the CPU the digits CNN's second layer; on a GPU the layers of ResNet-34 that have 64 filters."""
     return _sizes(*((128, 64, 37, 50, 64, 3, 1, 1, 1) if device == "gpu" else (32, 4, 28, 28, 4, 2, 1, 0, 1)))
 
 
 def _draw(rng):
-    """Sizes of a small convolution; strides of 1, 2 and 3, even and odd filters, other padding in front than behind."""
-    batch, c_in, c_out = (int(size) for size in rng.integers(1, 6, 3))
-    h_in, w_in = (int(size) for size in rng.integers(1, 21, 2))
+    """A small convolution: strides of 1 to 3, even and odd filters, different padding before and after."""
+    batch, c_in, c_out = rng.integers(1, 6, 3).tolist()
+    h_in, w_in = rng.integers(1, 21, 2).tolist()
     k, stride = int(rng.integers(1, 6)), int(rng.integers(1, 4))
-    before, after = (int(size) for size in rng.integers(0, k + 1, 2))
+    before, after = rng.integers(0, k + 1, 2).tolist()
     return _sizes(batch, c_in, h_in, w_in, c_out, k, stride, before, after)
 
 
@@ -67,8 +60,8 @@ convolution_forward = Operation(
     flops=_flops,
     trial=Trial(
         advice=_which_window,
-        # The first has the edge cases. It has no padding: an infinite weight times a zero of the padding is NaN, and a
-        # kernel that leaves out the padding is right too.
+        # The first is for the edge cases. It has no padding: an infinite weight times a zero of the padding is NaN, but
+        # a kernel that skips the padding is right too.
         sizes_to_check=[
             _sizes(2, 3, 7, 9, 4, 3, 2, 0, 0),
             _sizes(1, 1, 1, 1, 1, 1, 1, 0, 0),
@@ -77,7 +70,7 @@ convolution_forward = Operation(
             _sizes(1, 4, 6, 5, 3, 3, 1, 1, 1),  # "same", an odd one
             _sizes(2, 2, 5, 5, 3, 5, 1, 0, 0),  # a filter as large as the image
             _sizes(1, 1, 3, 2, 2, 5, 2, 2, 3),  # a larger one
-            _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie in the padding altogether
+            _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie entirely in the padding
             _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
             _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
             _sizes(1, 1, 40, 37, 5, 2, 1, 0, 1),  # more than a tile of 16 × 16 or 32 × 8, also with strides
@@ -131,8 +124,8 @@ def loops(A, W, b, stride, before, after):
 def array(A, W, b, stride, before, after):
     """The windows are copied into columns, by k² slices of the images; filters times columns is a matrix product.
 
-    The columns have about k² times as many elements as the images: so they are made for some samples at a time or, if
-    even one is too large, for some rows.
+    The columns have about k² times as many elements as the images. So they are made for a few samples at a time, or for
+    a few rows if one sample is too large.
     """
     batch, c_in, h_in, w_in = A.shape
     c_out, k = W.shape[0], W.shape[3]
@@ -161,10 +154,10 @@ def array(A, W, b, stride, before, after):
 
 @convolution_forward.kernel("numba", device="cpu", compiled=True)
 def fused(A, W, b, stride, before, after):
-    """Image after image, which then stays in the cache; long loops without tests, so that SIMD instructions do them.
+    """One image at a time, which stays in the cache; long loops without tests, for SIMD instructions.
 
-    The image is copied between its zeros, dealt out by stride: `dealt[c, i, j]` has every stride-th row from row i on,
-    and of these every stride-th column from column j on. There the pixels that a weight meets are adjacent.
+    The padded image is split by stride: `dealt[c, i, j]` has every stride-th row from row i on, and every stride-th
+    column from column j on. In it the pixels that one weight is multiplied by are adjacent.
     """
     batch, c_in, h_in, w_in = A.shape
     c_out, k = W.shape[0], W.shape[3]
@@ -175,11 +168,11 @@ def fused(A, W, b, stride, before, after):
     dealt = np.zeros((c_in, stride, stride, h, w), A.dtype)
     pixels, weights = dealt.reshape(-1), W.reshape((c_out, -1))
     count = weights.shape[1]
-    places = np.empty(count, np.int64)  # the first pixel that each weight of a filter meets
+    places = np.empty(count, np.int64)  # of the first pixel that each weight is multiplied by
     for t in range(count):
         c, i, j = t // (k * k), t // k % k, t % k
         places[t] = (((c * stride + i % stride) * stride + j % stride) * h + i // stride) * w + j // stride
-    n = (h_out - 1) * w + w_out  # pixels of Z, with those between its rows: they are computed too, and left out
+    n = (h_out - 1) * w + w_out  # pixels of Z, and those between its rows, which are computed but not used
     z = np.empty(n, A.dtype)
     for s in range(batch):
         for c in range(c_in):
@@ -217,8 +210,7 @@ GROUPS = "batch * ((c_out + 7) // 8)"  # of 8 filters
 BY_GROUPS = {"grid": (GROUPS, TILES_DOWN, TILES_ACROSS), "constants": {"filters": "W"}}
 convolution_forward.cuda_kernel("constant", SOURCE, block=(16, 16), **BY_GROUPS)
 
-ON_TILES = CudaSource.read(Path(__file__).with_name("tiles.cu"))
-TILES = CudaSource.read(Path(__file__).with_name("convolution_tiles.cu"), before=(ON_TILES,))
+TILES = cuda_beside(__file__, name="convolution_tiles", before=(ON_TILES,))
 BLOCKS = "((c_out + 63) // 64) * ((batch * h_out * w_out + 127) // 128)"  # a tile of 64 filters and 128 pixels each
-# As fast as the others on small images, and far faster on large ones.
+# On small images as fast as the others, on large ones far faster.
 convolution_forward.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,), default=True)

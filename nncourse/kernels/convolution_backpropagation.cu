@@ -4,13 +4,14 @@
 // from slow to fast:
 //   naive            a thread computes one weight, one bias, or one pixel
 //   tree             a block computes one weight, or one bias: its threads share the pixels of D
-//   tiles            a block computes 8 x 8 weights, from 16 reads for 64 products
+//   tiles            a block computes 8 x 8 weights: 8 filters and 8 weights of each
 //   shared           a thread computes a pixel in 8 channels; the filters are in shared memory
-//   implicit_gemm    in convolution_backpropagation_tiles.cu: a product of matrices of which one is never made
+//   implicit_gemm    in convolution_backpropagation_tiles.cu: a product of two matrices, one of which is never made
+// nncourse check convolution_weight_gradient --kernel tree       against the reference
+// nncourse time convolution_input_gradient                       beside this machine's limits
 
 // ---- dW[o][c][i][j] = mean over s of the sum over y, x of D[s][o][y][x] * A[s][c][row][column]
 
-// One thread per weight. It goes through all deltas of its filter.
 extern "C" __global__ void convolution_weight_gradient_naive(const float* D, const float* A, float* dW, int batch,
                                                              int c_out, int c_in, int h_in, int w_in, int k, int stride,
                                                              int before, int after, int h_out, int w_out) {
@@ -42,7 +43,7 @@ __device__ float tree_sum(float value) {
     return partial[0];
 }
 
-// One block per weight. Each thread takes some pixels of D, in all samples; adjacent threads read adjacent pixels.
+// Each thread takes some pixels of D, in all samples; adjacent threads read adjacent pixels.
 extern "C" __global__ void convolution_weight_gradient_tree(const float* D, const float* A, float* dW, int batch,
                                                             int c_out, int c_in, int h_in, int w_in, int k, int stride,
                                                             int before, int after, int h_out, int w_out) {
@@ -61,9 +62,9 @@ extern "C" __global__ void convolution_weight_gradient_tree(const float* D, cons
     if (threadIdx.x == 0) dW[n] = sum / batch;
 }
 
-// One block per 8 filters and 8 weights of each. For its pixels of D, in turn with those of the other threads, a thread
-// reads 8 deltas and the 8 pixels that they met, and adds all 64 products to sums in its registers. At the end the threads'
-// sums are added up through shared memory.
+// The threads of a block take the pixels of D in turn. For each pixel a thread reads 8 deltas and the 8 pixels of A
+// that they met, and adds all 64 products to sums in its registers. At the end the threads' sums are added through
+// shared memory.
 #define SIDE 8
 #define THREADS 256  // a warp for each of 8 weights
 
@@ -105,7 +106,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 2) void convolution_weight_grad
         if (y >= h_out) y -= h_out;
     }
 #pragma unroll
-    for (int m = 0; m < SIDE; m++) {  // filter after filter: a warp adds up what the threads have of one weight
+    for (int m = 0; m < SIDE; m++) {  // filter after filter: a warp adds the threads' sums for one weight
         __syncthreads();              // nobody overwrites the sums before they have been read
 #pragma unroll
         for (int n = 0; n < SIDE; n++) partial[n][t] = sums[m][n];
@@ -120,7 +121,6 @@ extern "C" __global__ __launch_bounds__(THREADS, 2) void convolution_weight_grad
 
 // ---- db[o] = mean over s of the sum over y, x of D[s][o][y][x]
 
-// One thread per filter.
 extern "C" __global__ void convolution_bias_gradient_naive(const float* D, float* db, int batch, int c_out, int h_out,
                                                            int w_out) {
     int o = blockIdx.x * blockDim.x + threadIdx.x;
@@ -131,7 +131,6 @@ extern "C" __global__ void convolution_bias_gradient_naive(const float* D, float
     db[o] = sum / batch;
 }
 
-// One block per filter.
 extern "C" __global__ void convolution_bias_gradient_tree(const float* D, float* db, int batch, int c_out, int h_out,
                                                           int w_out) {
     int o = blockIdx.x, deltas = h_out * w_out;
@@ -145,8 +144,8 @@ extern "C" __global__ void convolution_bias_gradient_tree(const float* D, float*
 
 // ---- G[s][c][row][column] = sum of D[s][o][y][x] * W[o][c][i][j] over all filters o and all windows that hold the pixel
 
-// One thread per pixel. Through weight (i, j) it was read by the window at y = (row + before - i) / stride, if that is a
-// whole number and there is such a window.
+// Through weight (i, j), a pixel was read by the window at y = (row + before - i) / stride, if that is a whole number
+// and there is such a window.
 extern "C" __global__ void convolution_input_gradient_naive(const float* D, const float* W, float* G, int batch,
                                                             int c_out, int c_in, int k, int h_in, int w_in, int stride,
                                                             int before, int after, int h_out, int w_out) {
@@ -166,9 +165,9 @@ extern "C" __global__ void convolution_input_gradient_naive(const float* D, cons
     G[n] = sum;
 }
 
-// One thread per pixel, in 8 channels at once: a delta that it has read is used 8 times. A block keeps the weights of
-// these channels in shared memory, as many filters as there is room for (or a part of one filter, if it is large), and
-// steps from one weight that reaches the pixel to the next, which is `stride` weights on and one window back.
+// A delta that a thread has read is used for 8 channels. A block keeps the weights of these channels in shared memory:
+// as many filters as there is room for, or a part of one large filter. A thread steps from one weight that reaches its
+// pixel to the next, which is `stride` weights on and one window back.
 #define CHANNELS 8
 #define ROOM 512  // weights of each channel
 

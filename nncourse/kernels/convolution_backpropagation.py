@@ -1,20 +1,19 @@
 """Backpropagation through a convolution: three gradients from the deltas D = dC/dZ.
 
-Images are (batch, channels, height, width). The mean over the batch is taken only in the gradients of the weights and
-of the biases; the gradient with respect to the input is a sum, which the layer below multiplies by its slope.
+Images are (batch, channels, height, width). The gradients of weights and biases are means over the batch. The gradient
+with respect to the input is a sum, which the layer below multiplies by its slope.
 """
 
 from math import ceil
-from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
 from nncourse.device import on_gpu
-from nncourse.kernels.convolution import MOST_COLUMNS, ON_TILES
+from nncourse.kernels.convolution import MOST_COLUMNS
 from nncourse.kernels.convolution import convolution_forward as forward
+from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Trial, sizes_named
 
 OUT = (
     "where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
@@ -52,16 +51,13 @@ def _input_gradient_truth(D, W, h_in, w_in, stride, before, after):
 
 
 def _exchanged(sizes):
-    """The sums go over filters here, over channels in the forward pass."""
+    """Filters and channels exchanged: the sums run over filters here, over channels in the forward pass."""
     return sizes | {"c_in": sizes["c_out"], "c_out": sizes["c_in"]}
 
 
-def _bias_sizes(batch, c_out, h_out, w_out):
-    return {"batch": batch, "c_out": c_out, "h_out": h_out, "w_out": w_out}
-
-
+_bias_sizes = sizes_named("batch c_out h_out w_out")
 BIAS_SIZES = [
-    _bias_sizes(3, 4, 2, 5),  # those of the edge values: few terms, since the roundings of equal ones add up
+    _bias_sizes(3, 4, 2, 5),  # for the edge cases: few terms, since the rounding errors of equal terms add up
     _bias_sizes(1, 1, 1, 1),
     _bias_sizes(1, 3, 1, 7),
     _bias_sizes(2, 1, 9, 1),
@@ -92,7 +88,7 @@ convolution_bias_gradient = Operation(
     trial=Trial(
         tolerance=16.0,
         sizes_to_check=BIAS_SIZES,
-        draw_sizes=lambda rng: _bias_sizes(*(int(size) for size in rng.integers(1, 21, 4))),
+        draw_sizes=lambda rng: _bias_sizes(*rng.integers(1, 21, 4).tolist()),
         large_sizes=BIAS_LARGE,
         sizes_to_time=lambda device: _bias_sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 4, 28, 28))),
     ),
@@ -109,12 +105,12 @@ convolution_input_gradient = Operation(
 )
 
 
-# ---- on paper
+# ---- loops: the equations written out
 
 
 @convolution_weight_gradient.kernel("loops", device="cpu")
 def weight_gradient_loops(D, A, k, stride, before, after):
-    """Each delta is multiplied by the pixels of its window; what meets at one weight is added up and averaged."""
+    """Each delta is multiplied by the pixels of its window; the products for one weight are added and averaged."""
     batch, c_out, h_out, w_out = D.shape
     _, c_in, h_in, w_in = A.shape
     dW = np.zeros((c_out, c_in, k, k), D.dtype)
@@ -133,7 +129,7 @@ def weight_gradient_loops(D, A, k, stride, before, after):
 
 @convolution_bias_gradient.kernel("loops", device="cpu")
 def bias_gradient_loops(D):
-    """A filter has one bias, which every pixel of its image has felt."""
+    """A filter has one bias, which is added to every pixel of its image."""
     batch, c_out, h_out, w_out = D.shape
     db = np.zeros(c_out, D.dtype)
     for s in range(batch):
@@ -163,23 +159,23 @@ def input_gradient_loops(D, W, h_in, w_in, stride, before, after):
     return G
 
 
-# ---- arrays: the k² pixels of each window side by side in columns, for some samples or some rows at a time
+# ---- arrays: the k² pixels of each window are a column; columns of a few samples or a few rows are made at a time
 
 ENOUGH = 2048  # windows, for a product of matrices on a CPU to be worth its call
 
 
 def _at_a_time(D, column):
-    """For how many samples, and for how many rows of D, columns of that many numbers are in memory at once."""
+    """The numbers of samples, and of rows of D, whose columns of `column` numbers each are in memory at once."""
     batch, _, h_out, w_out = D.shape
     place, enough = ("gpu", 1) if on_gpu(D) else ("cpu", ENOUGH)
     rows = max(MOST_COLUMNS[place] // (column * w_out), enough // w_out, 1)
-    turns = ceil(batch / max(rows // h_out, 1))  # of about as many samples each
+    turns = ceil(batch / max(rows // h_out, 1))  # with about the same number of samples each
     return ceil(batch / turns), min(rows, h_out)
 
 
 @convolution_weight_gradient.array_kernel
 def weight_gradient_array(D, A, k, stride, before, after):
-    """One product of matrices: a row for each filter's deltas, a column for each weight's pixels."""
+    """A matrix product: a row for each filter's deltas, a column for each weight's pixels."""
     batch, c_out, h_out, w_out = D.shape
     c_in, h_in, w_in = A.shape[1:]
     some, rows = _at_a_time(D, c_in * k * k)
@@ -207,7 +203,7 @@ def bias_gradient_array(D):
 
 @convolution_input_gradient.array_kernel
 def input_gradient_array(D, W, h_in, w_in, stride, before, after):
-    """One product gives what each delta sends through each weight; then k² slices are added to where it belongs."""
+    """A matrix product gives each delta times each weight; then k² slices are added to their pixels."""
     batch, c_out, h_out, w_out = D.shape
     c_in, k = W.shape[1:3]
     some, rows = _at_a_time(D, c_in * k * k)
@@ -227,11 +223,11 @@ def input_gradient_array(D, W, h_in, w_in, stride, before, after):
     return G
 
 
-# ---- numba: image after image, which then stays in the cache; all rows as one long row, for SIMD instructions
+# ---- numba: one image at a time, which stays in the cache; all rows as one long row, for SIMD instructions
 #
-# As in the forward pass an image is dealt out by stride: the pixels that a weight meets are adjacent, in the order of
-# the deltas. The deltas are spread to rows as long as those of the image, with zeros at their ends, so that one loop
-# goes through all of them. Four filters share each pixel that is read; behind the last filter there are zeros.
+# As in the forward pass an image is split by stride: the pixels that a weight is multiplied by are adjacent, in the
+# order of the deltas. The deltas are spread to rows as long as those of the image, with zeros at their ends, so that
+# one loop goes through all of them. Four filters share each pixel that is read; behind the last filter there are zeros.
 
 f32 = np.float32
 
@@ -297,7 +293,7 @@ def bias_gradient_fused(D):
 
 @convolution_input_gradient.kernel("numba", device="cpu", compiled=True)
 def input_gradient_fused(D, W, h_in, w_in, stride, before, after):
-    """What the deltas send down is added up in an image that is dealt out by stride, then put together."""
+    """The products are added up in an image that is split by stride, whose parts are then joined."""
     batch, c_out, h_out, w_out = D.shape
     c_in, k = W.shape[1:3]
     h, w = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
@@ -349,6 +345,6 @@ convolution_input_gradient.cuda_kernel("naive", SOURCE)
 PIXELS_OF_CHANNELS = "(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"
 convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=PIXELS_OF_CHANNELS)
 
-TILES = CudaSource.read(Path(__file__).with_name("convolution_backpropagation_tiles.cu"), before=(ON_TILES,))
+TILES = cuda_beside(__file__, name="convolution_backpropagation_tiles", before=(ON_TILES,))
 BLOCKS = "((c_in + 63) // 64) * ((batch * h_in * w_in + 127) // 128)"  # a tile of 64 channels and 128 pixels each
 convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,), default=True)

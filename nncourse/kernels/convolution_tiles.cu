@@ -1,15 +1,18 @@
-// convolution_forward: the kernel that follows those of convolution.cu. The functions on tiles are in tiles.cu.
-// A convolution is a matrix product: W, in which a filter is a row of K = c_in k k weights, times a matrix in which a
-// window is a column of K pixels. That matrix would have k k times as many elements as A, so it is never made: a tile's
-// elements are gathered from A when they are needed, and multiplied as in dense_forward's double_buffered.
+// convolution_forward, continued from convolution.cu. The functions on tiles are in tiles.cu.
+//   implicit_gemm    a matrix product, by tiles as in dense_forward_double_buffered; its second matrix is never made
+// nncourse check convolution_forward --kernel implicit_gemm       against the reference
+// nncourse time convolution_forward                               beside this machine's limits
+//
+// The first matrix is W, in which a filter is a row of K = c_in k k weights. In the second a window is a column of K
+// pixels: k k times as many elements as A has. So the elements of a tile are gathered from A when they are needed.
 #define DEPTH 8      // steps along K for which a tile is loaded
 #define ROWS 64      // filters of a tile of Z
 #define COLUMNS 128  // pixels of a tile of Z, of one sample or of several
 #define THREADS 128  // each computes 8 x 8 elements of Z, and gathers one window
 
-// Where the element of a window for one step along K lies, seen from the window's first element. It is the same for all
-// windows: the block has a table of it, to which each thread adds one place every THREADS steps, since that takes
-// divisions. `offset` is the distance in A.
+// The place of a window's element for one step along K, relative to the window's first element. `offset` is the
+// distance in A. It is the same for all windows, and takes divisions to compute: so the block has a table of places, to
+// which each thread adds one every THREADS steps.
 struct alignas(16) Place {
     int row, column, offset;
 };

@@ -1,9 +1,8 @@
 """Four costs, each one number for a batch, and the gradients with which backpropagation starts.
 
-Costs are summed over the outputs and averaged over the batch, as in (3). Gradients are per sample: the mean over the
-batch is taken later, in (4c) and (4d). The cross-entropies are computed from the weighted sums Z, before the
-activation, because log(sigmoid(z)) overflows for very negative z and softplus(z) − y z never does. Their delta is
-simply A − Y.
+Costs are summed over the outputs and averaged over the batch, as in (3). Gradients are per sample: (4c) and (4d) take
+the mean over the batch. The cross-entropies are computed from the weighted sums Z, before the activation, because
+log(sigmoid(z)) overflows for very negative z and softplus(z) − y z does not. Their delta is A − Y.
 """
 
 import math
@@ -39,10 +38,7 @@ mse = Operation(
     reference=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),
     flops=lambda batch, n: 3 * batch * n,
     output="accumulated",
-    trial=Trial(
-        tolerance=TOLERANCE,
-        error_scale=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A)),
-    ),
+    trial=Trial(tolerance=TOLERANCE, error_scale=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A))),
 )
 
 
@@ -75,9 +71,7 @@ def difference(name: str, result: str, formula: str, equation: str = "") -> Oper
         contract=f"A (batch, n), Y (batch, n) -> {result} (batch, n)",
         reference=np.subtract,
         flops=lambda batch, n: batch * n,
-        trial=Trial(
-            error_scale=lambda A, Y: abs(A) + abs(Y),
-        ),
+        trial=Trial(error_scale=lambda A, Y: abs(A) + abs(Y)),
     )
     operation.loops_kernel(difference_loops)
     operation.array_kernel(difference_array)
@@ -108,10 +102,7 @@ mae = Operation(
     reference=lambda A, Y: np.linalg.norm((A - Y).ravel(), 1) / len(A),
     flops=lambda batch, n: 3 * batch * n,
     output="accumulated",
-    trial=Trial(
-        tolerance=TOLERANCE,
-        error_scale=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A),
-    ),
+    trial=Trial(tolerance=TOLERANCE, error_scale=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A)),
 )
 
 

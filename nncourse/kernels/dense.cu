@@ -1,4 +1,4 @@
-// dense_forward: Z = A W^T + b, the kernels from slow to fast. Each adds one idea to the previous one:
+// dense_forward: Z = A W^T + b. The kernels, from slow to fast; each adds one idea to the one above:
 //   naive            a thread computes one element of Z
 //   coalesced        the threads of a warp read adjacent elements
 //   tiled            a block shares what it reads, in shared memory
@@ -8,12 +8,15 @@
 //   vectorised       four elements are read at once
 //   warp_tiles       a warp computes a nearly square tile, so it reads less from shared memory
 //   double_buffered  the next tile is loaded while one is multiplied
+// nncourse check dense_forward --kernel tiled       against the reference
+// nncourse time dense_forward                       beside this machine's limits
+//
 // A (batch, n_in), W (n_out, n_in), b (n_out,), Z (batch, n_out); all float32, row-major. The sums run over k, along
 // the rows of both A and W, so consecutive k are adjacent in memory.
 // extern "C" prevents name mangling, so that the kernels can be found by name after compilation.
 
-// One thread computes one element of Z and reads all operands from global memory.
-// Adjacent threads in x read different rows of W, n_in elements apart: these reads do not coalesce, so it is slow.
+// All operands are read from global memory. Adjacent threads in x read different rows of W, n_in elements apart: these
+// reads do not coalesce, so it is slow.
 extern "C" __global__ void dense_forward_naive(const float* A, const float* W, const float* b, float* Z,
                                                int batch, int n_in, int n_out) {
     int j = blockIdx.x * blockDim.x + threadIdx.x;  // neuron
@@ -24,8 +27,7 @@ extern "C" __global__ void dense_forward_naive(const float* A, const float* W, c
     Z[i * n_out + j] = z;
 }
 
-// The 32 threads of a warp share one element of Z: together they read 32 adjacent elements of A, and of W, at a time.
-// Then they add their sums by shuffles, as in cost.cu.
+// The 32 threads of a warp share one element of Z, and add their sums by shuffles, as in cost.cu.
 extern "C" __global__ void dense_forward_coalesced(const float* A, const float* W, const float* b, float* Z,
                                                    int batch, int n_in, int n_out) {
     int lane = threadIdx.x;

@@ -1,13 +1,10 @@
-"""A dense layer, in which every neuron has every input: the handout's equation (1) for a whole layer and batch.
+"""A dense layer, in which every neuron is connected to every input: equation (1) for a whole layer and batch.
 
 Rows are samples. W[j, k] connects input k to neuron j: Z[i, j] = A[i] · W[j] + b[j] is neuron j's sum for sample i.
 """
 
-from pathlib import Path
-
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
 from nncourse.kernels.operation import Operation, cuda_beside
 
 dense_forward = Operation(
@@ -49,8 +46,8 @@ dense_forward.cuda_kernel("naive", SOURCE, block=(32, 8))
 dense_forward.cuda_kernel("coalesced", SOURCE, block=(32, 8), tile=(1, 8))
 dense_forward.cuda_kernel("tiled", SOURCE, block=(16, 16), default=True)
 
-ON_TILES = CudaSource.read(Path(__file__).with_name("tiles.cu"))
-TILES = CudaSource.read(Path(__file__).with_name("dense_tiles.cu"), before=(ON_TILES,))  # takes seconds to compile
+ON_TILES = cuda_beside(__file__, name="tiles")
+TILES = cuda_beside(__file__, name="dense_tiles", before=(ON_TILES,))  # takes seconds to compile
 dense_forward.cuda_kernel("tiles_1d", TILES, block=512, tile=(64, 64))
 dense_forward.cuda_kernel("tiles_2d", TILES, block=256, tile=(128, 128))
 dense_forward.cuda_kernel("vectorised", TILES, block=256, tile=(128, 128))

@@ -1,4 +1,4 @@
-// dense_forward: Z = A W^T + b, the kernels that follow those of dense.cu, from slow to fast; dense.cu lists them all.
+// dense_forward: Z = A W^T + b, continued from dense.cu, which lists all kernels and how to check and time them.
 // Functions on tiles that other operations need too are in tiles.cu, which the compiler reads before this text.
 // Each thread computes several elements of Z and keeps their sums in registers, so that an element read from shared
 // memory is used in several products. A block proceeds along k in steps of DEPTH.

@@ -1,6 +1,8 @@
 // dropout: B = A / (1 - rate) where a random number u is at least rate, else 0. A, B (batch, n).
+//   naive   a thread computes one element: it uses one of its four random words; its neighbours compute all four again
+// nncourse check dropout       against the reference
+// nncourse time dropout        beside this machine's limits
 
-// One thread per element: it takes one of the four words, and its neighbours compute the same four again.
 extern "C" __global__ void dropout_naive(const float* A, float rate, float* B, int batch, int n,
                                          int seed, int epoch, int first, int layer) {
     int t = blockIdx.x * blockDim.x + threadIdx.x;

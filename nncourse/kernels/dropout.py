@@ -1,8 +1,8 @@
 """Dropout: in each training step, some neurons of a layer are left out at random, and the others scaled up.
 
-The random numbers are those of Philox4x32-10 (Salmon et al., 2011): a function of a counter and a key, with no state.
-So a mask follows from the seed, the epoch, the sample and the layer; every kernel computes the same one, in any order,
-and the backward pass computes it again instead of keeping it.
+The random numbers are those of Philox4x32-10 (Salmon et al., 2011), a function of a counter and a key, with no state.
+So a mask depends only on the seed, the epoch, the sample and the layer: every kernel computes the same one, in any
+order, and the backward pass computes it again instead of storing it.
 
 Unit j of row i gets u = (word >> 8) · 2⁻²⁴, compared with the rate in float32, where word is number j % 4 of the four
 words for the counter (j // 4, first + i, epoch, layer) and the key (seed, 0). `first` is the number, within the epoch,
@@ -11,14 +11,12 @@ of the batch's first sample. The rate is at least 0 and below 1.
 
 import functools
 import math
-from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Trial, sizes_named
 
 WORD = 0xFFFFFFFF
 FACTORS = 0xD2511F53, 0xCD9E8D57  # of the first and of the third word
@@ -27,10 +25,7 @@ ROUNDS = 10
 
 
 def words_in_python(counter, key):
-    """Four random words, each below 2³², from a counter of four words and a key of two.
-
-    In whole numbers of Python, or arrays of them (dtype object).
-    """
+    """Four random words below 2³² from a counter of four and a key of two: Python integers, or arrays of these."""
     (a, b, c, d), (key_a, key_c) = counter, key
     for turn in range(ROUNDS):
         of_a, of_c = a * FACTORS[0], c * FACTORS[1]
@@ -41,7 +36,7 @@ def words_in_python(counter, key):
 
 @functools.lru_cache(maxsize=8)
 def _words(batch, n, seed, epoch, first, layer):
-    """A word for each unit; remembered, since whole numbers of Python are slow and large cases have fixed numbers."""
+    """A word for each unit; cached, since Python integers are slow and the large cases always have the same numbers."""
     groups = np.arange(-(-n // 4)).astype(object)
     samples = (first + np.arange(batch).astype(object)[:, None]) % 2**32
     words = words_in_python((groups, samples, epoch, layer), (seed, 0))
@@ -49,32 +44,29 @@ def _words(batch, n, seed, epoch, first, layer):
 
 
 def _truth(A, rate, seed, epoch, first, layer):
-    """The smallest word that keeps a unit is a whole number too, since the rate has 24 bits."""
+    """rate · 2²⁴ is exact, because the rate in float32 has 24 bits."""
     rate = float(np.float32(rate))
     dropped = _words(*A.shape, seed, epoch, first, layer) // 256 < rate * 2**24
     return np.where(dropped, 0, A / (1 - rate))
 
 
-# ---- what is tried
+# ---- the trial
 
-# Seeds for which unit 0 of sample 0, with 0 for the other numbers, is at the edge of a rate of 0.5. For the first u is
-# 0.5; for the second u is the largest number below, but word · 2⁻³² rounds to 0.5.
+# Seeds for which unit 0 of sample 0, with 0 for the other numbers, is at the edge of a rate of 0.5. With the first u is
+# 0.5; with the second u is the largest number below, but word · 2⁻³² rounds to 0.5.
 AT_HALF, BELOW_HALF = 515_707, 4_613_456
 MOST = 2**31 - 1
+_sizes = sizes_named("batch n seed epoch first layer")
 
 
 def _rate(rng, shape, sizes):
-    """From 0 to 0.9, such that float32 and float64 agree about it."""
+    """A rate from 0 to 0.9 that is the same number in float32 and float64."""
     at_edge = sizes["seed"] in (AT_HALF, BELOW_HALF)
     return 0.5 if at_edge else float(np.float32((0.5, 0.0, 0.25, rng.uniform(0.01, 0.9))[sizes["turn"] % 4]))
 
 
-def _sizes(batch, n, *numbers):
-    return dict(zip(("batch", "n", "seed", "epoch", "first", "layer"), (batch, n, *numbers), strict=True))
-
-
 def _draw(rng):
-    """A small batch; each number below 3, below 1,000, or any that fits."""
+    """A small batch; the other numbers are below 3, below 1,000, or any that fit."""
     return _sizes(*rng.integers(1, 41, 2).tolist(), *rng.integers(0, rng.choice([3, 1000, MOST], 4)).tolist())
 
 
@@ -93,7 +85,7 @@ dropout = Operation(
             _sizes(1, 1, AT_HALF, 0, 0, 0),
             _sizes(1, 4, BELOW_HALF, 0, 0, 0),
             _sizes(3, 2, 0, 0, 0, 0),
-            _sizes(4, 16, MOST, MOST, MOST, MOST),  # the samples' numbers need the sign's bit, too
+            _sizes(4, 16, MOST, MOST, MOST, MOST),  # the samples' numbers need the sign bit too
             _sizes(17, 33, 70_000, 70_001, 70_002, 70_003),
             _sizes(33, 131, 12, 0, 32, 0),
         ],
@@ -107,9 +99,9 @@ dropout = Operation(
 
 
 def philox(a, b, c, d, key_a, key_c):
-    """Four random words from a counter of four words and a key of two: whole numbers, or arrays of 64 bits.
+    """Four random words from a counter of four words and a key of two: integers, or int64 arrays.
 
-    With 64 bits a product may come out negative, as if its highest bit were a sign; its words are right all the same.
+    In int64 a product may overflow and be negative; its two words are right all the same.
     """
     for _ in range(10):
         p, q = a * 0xD2511F53, c * 0xCD9E8D57
@@ -142,7 +134,7 @@ dropout.kernel("numba", device="cpu", written=loops)(jit.at_first_call(lambda: j
 
 @dropout.array_kernel
 def array(A, rate, seed, epoch, first, layer):
-    """All counters at once: a column for each sample, a row for each four units. u ≥ rate as a comparison of words."""
+    """All counters at once: a row for each sample, a column for each four units. u ≥ rate as a comparison of words."""
     batch, n = A.shape
     rate = np.float32(rate)
     smallest = math.ceil(rate * 2**24) << 8
@@ -154,5 +146,5 @@ def array(A, rate, seed, epoch, first, layer):
     return np.where(kept.reshape(batch, -1)[:, :n], A / (1 - rate), np.float32(0))
 
 
-PHILOX = CudaSource.read(Path(__file__).with_name("philox.cu"))
+PHILOX = cuda_beside(__file__, name="philox")
 dropout.cuda_kernel("naive", cuda_beside(__file__, before=(PHILOX,)))

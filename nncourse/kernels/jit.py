@@ -1,8 +1,8 @@
-"""Compile with Numba on demand: importing it takes a second, and compiling a kernel another.
+"""Compile with Numba on demand: importing it takes a second, and so does compiling a kernel.
 
-What was compiled is kept in a folder, for all later processes. The name of each file is a hash of all it was made of:
-the function, those that it calls, the numbers that it reads, the types of its arguments, Numba, and the processor. So
-none is ever out of date, and all processes may share the folder.
+Compiled code is cached in a folder. The name of each file is a hash of all that the code depends on: the function,
+those that it calls, the numbers that it reads, the types of its arguments, Numba, and the processor. So no file is ever
+out of date, and all processes may share the folder.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ import numpy as np
 from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from nncourse.errors import CourseError, write_atomically
 
-ADDRESS = " at 0x"  # in the text of an object that another process has elsewhere
+ADDRESS = " at 0x"  # in the repr of objects that are elsewhere in another process
 NUMBERS = (bool, int, float, complex, str, tuple, type, np.generic)  # what compiled code reads besides arrays
 
 
 def options() -> dict[str, Any]:
-    """The options of all `numba` kernels: sums may be reordered, which SIMD needs; NaN and infinity count."""
+    """The options of all `numba` kernels: sums may be reordered, for SIMD; NaN and infinity are respected."""
     return {"error_model": "numpy", "fastmath": ["reassoc", "contract", "nsz", "arcp"]}
 
 
@@ -43,10 +43,10 @@ def jit(function: Callable) -> Callable:
 
 
 def _named_after(made_of: str, function: Callable) -> Callable:
-    """A copy of the function with a name of its own.
+    """A copy of the function with a unique name.
 
-    Numba finds the constants of a compiled function by its name and a number that counts within one process. Two
-    functions of one name that were compiled by two processes would take each other's.
+    Numba finds the constants of a compiled function by its name and a number that is unique within one process only.
+    Two functions of one name that two processes have compiled would use each other's constants.
     """
     known = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     copy = FunctionType(*known)
@@ -55,15 +55,12 @@ def _named_after(made_of: str, function: Callable) -> Callable:
 
 
 def compiled_together(*functions: Callable) -> Callable:
-    """The last function, compiled. Those before it are what it calls, each behind those that it calls itself."""
+    """The last function, compiled. It may call those before it: see all_compiled_together()."""
     return all_compiled_together(*functions)[functions[-1].__name__]
 
 
 def all_compiled_together(*functions: Callable) -> dict[str, Callable]:
-    """The functions by their names, compiled, each behind those that it calls.
-
-    Each keeps the names of its own file, and finds the compiled functions under their names.
-    """
+    """The compiled functions by name. Each may call those before it, and uses the globals of its own file."""
     compiled: dict[str, Callable] = {}
     for function in functions:
         compiled[function.__name__] = jit(FunctionType(function.__code__, function.__globals__ | compiled))
@@ -80,17 +77,17 @@ def at_first_call(build: Callable[[], Callable]) -> Callable:
     return call
 
 
-# ---- what was compiled, on disk
+# ---- the cache on disk
 
 
 class Kept:
-    """What Numba asks of a cache: to load what was compiled for these types, and to save it."""
+    """A cache with the methods that Numba calls."""
 
     def __init__(self, made_of: str):
         self._made_of = made_of
 
     def load_overload(self, types: Any, target: Any) -> Any:
-        """What was compiled for these types of arguments; None if nothing is kept."""
+        """The code compiled for these types of arguments; None if there is none."""
         from numba.core.compiler import CompileResult
 
         target.refresh()
@@ -101,7 +98,7 @@ class Kept:
         return None
 
     def save_overload(self, types: Any, result: Any) -> None:
-        """Keep it, if it can be, and the folder be written."""
+        """Save the code, if this is possible and the folder can be written."""
         from numba.core.serialize import dumps
 
         dynamic = result.library.has_dynamic_globals or any(not lifted.can_cache for lifted in result.lifted)
@@ -120,11 +117,11 @@ class Kept:
 
 
 def made_from(function: Callable, known: tuple[Callable, ...] = ()) -> str:
-    """All that a function's compiled form depends on, as text: code, constants, globals, and the functions it calls.
+    """All that a function's compiled code depends on, as text: code, constants, globals, and the functions it calls.
 
-    `known` are those that led here.
+    known: its callers, which are not described again.
     """
-    function = getattr(function, "py_func", function)  # of a compiled one
+    function = getattr(function, "py_func", function)  # the source of a compiled function
     if function in known:
         return function.__qualname__
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
@@ -135,7 +132,7 @@ def made_from(function: Callable, known: tuple[Callable, ...] = ()) -> str:
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names that a code and those inside it read."""
+    """The names that a code object and those inside it read."""
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*map(_names, inner))
 

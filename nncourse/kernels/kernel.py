@@ -16,7 +16,7 @@ from nncourse.kernels.signature import Signature
 
 @dataclass(frozen=True)
 class Kernel:
-    """A Python function that computes an operation. It is called with the contract's arguments, which it may trust."""
+    """A Python function that computes an operation. It need not check its arguments."""
 
     operation: Signature
     name: str
@@ -25,9 +25,9 @@ class Kernel:
     function: Callable[..., Any] | None = None
     cuda: bool = field(default=False, kw_only=True)  # launches CUDA C; with NumPy arrays it runs on the CPU emulator
     otherwise: str = field(default="", kw_only=True)  # fallback: the kernel to use if this one does not fit
-    optional: tuple[str, ...] = field(default=(), kw_only=True)  # arguments that may be None: it then has less to do
-    whose: str = field(default="", kw_only=True)  # in titles, of a student's: "yours", or "yours, wrong"
-    # For a kernel that needs more than its device and NumPy or CuPy: why it cannot be called here; "" if it can.
+    optional: tuple[str, ...] = field(default=(), kw_only=True)  # arguments that may be None, which saves work
+    whose: str = field(default="", kw_only=True)  # for titles of a student's kernel: "yours", or "yours, wrong"
+    # Why it cannot be called on this machine, or "": for kernels that need more than their device and NumPy or CuPy.
     missing: Callable[[], str] = field(default=lambda: "", kw_only=True)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
@@ -49,9 +49,9 @@ class CudaKernel(Kernel):
     over: launch one thread per element of this shape instead: over=("n",).
     tile: elements in x, y that a block computes, if that differs from its threads: tile=(128, 128).
     default: the backend "cuda" uses this kernel instead of the last one registered.
-    constants: __constant__ arrays of the text that are filled before the launch, each with the first elements of an
-        argument: constants={"filters": "W"}.
-    deterministic: False if the result depends on the order of threads; no backend uses such a kernel unless asked to.
+    constants: __constant__ arrays of the text to fill before the launch, each with the first elements of an argument:
+        constants={"filters": "W"}.
+    deterministic: False if the result depends on the order of threads; a backend uses such a kernel only on request.
 
     Raises CourseError if parameters, sizes or block do not fit the operation.
     """
@@ -119,7 +119,7 @@ class CudaKernel(Kernel):
         return prod(grid) * prod(self.block)
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: type, out: Any, like: Any) -> Any:
-        """The array for a new result: `out` if it is given, as the operation's `output` wants it."""
+        """The array for a new result: `out` if it is given; filled with zeros if the kernel adds to it."""
         accumulated = self.operation.output == "accumulated"
         if out is None:
             xp = devices.array_module(like)
@@ -132,7 +132,7 @@ class CudaKernel(Kernel):
         return out
 
     def _plan(self, arguments: tuple[Any, ...]) -> tuple[dict[str, tuple[int, ...]], Sizes, tuple[int, ...]]:
-        """Shapes of the results, sizes, blocks in x, y, z; x runs along rows, so a warp writes in order."""
+        """Shapes of the results, sizes, and blocks in x, y, z. x runs along rows, so that a warp's writes coalesce."""
         operation = self.operation
         sizes = operation.sizes(*arguments)
         in_order = operation.shapes.result_shapes(arguments, sizes)

@@ -1,5 +1,10 @@
-// neuron: z = w x + b, one number from n inputs. One block: its threads stride over the inputs, then add their sums in
-// a tree: half of the threads add the sums of the other half, then a quarter, then an eighth. See notebook 04.
+// One neuron: its weighted sum, and the perceptron's update rule.
+//   tree    neuron: the threads of one block stride over the inputs, then add their sums in a tree: see notebook 04
+//   naive   perceptron_update: a thread changes one weight
+// nncourse check neuron       against the reference
+// nncourse time neuron        beside this machine's limits
+
+// neuron: z = w x + b, one number from n inputs.
 #define THREADS 512
 
 extern "C" __global__ void neuron_tree(const float* x, const float* w, float b, float* z, int n) {
@@ -16,7 +21,7 @@ extern "C" __global__ void neuron_tree(const float* x, const float* w, float b, 
     if (t == 0) *z = partial[0] + b;
 }
 
-// perceptron_update: w <- w + rate (y - a) x, in place. One thread per weight.
+// perceptron_update: w <- w + rate (y - a) x, in place.
 extern "C" __global__ void perceptron_update_naive(
     float* w, const float* x, float y, float a, float rate, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

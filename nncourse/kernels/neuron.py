@@ -12,7 +12,7 @@ SOURCE = cuda_beside(__file__)
 SUM_TOLERANCE = 64.0  # for sums of thousands of float32 numbers; a missing summand is a larger error
 
 
-# Targets and outputs of a perceptron, in turn: mostly different, so that there is something to learn.
+# Targets and outputs of a perceptron, used in turn: mostly different, so that there is something to learn.
 PAIRS = ((1, 0), (0, 1), (1, 0), (0, 1), (1, 0), (0, 1), (1, 1), (1, 0), (0, 1), (0, 0), (0, 1))
 
 
@@ -33,9 +33,7 @@ neuron = Operation(
     contract="x (n,), w (n,), b () -> z ()",
     reference=lambda x, w, b: np.sum(x * w) + b,
     flops=lambda n: 2 * n,
-    trial=Trial(
-        tolerance=SUM_TOLERANCE,
-    ),
+    trial=Trial(tolerance=SUM_TOLERANCE),
 )
 
 
@@ -62,10 +60,7 @@ perceptron_update = Operation(
     contract="w (n,), x (n,), y (), a (), rate () -> w (n,)",
     reference=lambda w, x, y, a, rate: w + rate * (y - a) * x,
     flops=lambda n: 2 * n,
-    trial=Trial(
-        values={"y": _target, "a": _output},
-        error_scale=lambda w, x, y, a, rate: abs(w) + abs(rate * x),
-    ),
+    trial=Trial(values={"y": _target, "a": _output}, error_scale=lambda w, x, y, a, rate: abs(w) + abs(rate * x)),
 )
 
 

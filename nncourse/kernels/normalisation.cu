@@ -1,8 +1,13 @@
 // Batch normalisation. A, D, G, Z, B (batch, c, h, w); a number for each of the c channels: mean, variance, gamma, beta.
+//   naive    a thread computes one element, or goes through one channel
+//   pieces   batchnorm_forward, _relu, _shortcut_relu, _backward: a warp computes 256 neighbouring pixels of a channel
+//   tree     batchnorm_statistics, _gradients: the warps of a block share one channel
+// nncourse check batchnorm_forward --kernel pieces       against the reference
+// nncourse time batchnorm_statistics                     beside this machine's limits
 
 __device__ float scale_of(float variance, float epsilon) { return 1.0f / sqrtf(variance + epsilon); }
 
-// ---- one thread for each channel, or for each number
+// ---- naive
 
 // The first pass gives the mean, the second the squares of the distances from it.
 extern "C" __global__ void batchnorm_statistics_naive(const float* A, float* mean, float* variance, int batch, int c,
@@ -84,15 +89,14 @@ extern "C" __global__ void batchnorm_running_naive(float* running_mean, float* r
     running_variance[k] = (1.0f - momentum) * running_variance[k] + momentum * correction * variance[k];
 }
 
-// ---- the same in pieces: a warp takes 256 neighbouring pixels of a channel, 8 a lane. It finds out once which channel
-// that is. All 8 are read before the first is written, so that they are on their way together: the compiler may not
-// read ahead itself, for all it knows Z may be A. A channel of a sample seldom begins at a multiple of 16 bytes, so
-// numbers are read one by one, and the lanes' neighbours make them wide.
+// ---- pieces: 8 pixels per lane, and the channel is looked up once for all. All 8 are read before the first is
+// written, so that the reads overlap; the compiler may not reorder them itself, because Z could be A. A channel of a
+// sample seldom begins at a multiple of 16 bytes, so numbers are read one by one; the reads of a warp coalesce.
 #define EACH 8
 #define PIECE (32 * EACH)
 
 struct Piece {
-    int channel, first, end;  // the lane's first pixel, 32 before its next one; where the channel of this sample ends
+    int channel, first, end;  // first: the lane's first pixel, 32 before its next one; end: of this sample's channel
 };
 
 // The piece of this number. Pieces are counted sample by sample, channel by channel.
@@ -180,13 +184,13 @@ extern "C" __global__ void batchnorm_backward_pieces(const float* D, const float
     }
 }
 
-// ---- a block for each channel: its warps take the channel's pieces in turn, then a tree joins what the lanes have.
-// The order is always the same, and so are all digits. Here a lane takes 16 pixels: with 64 channels half of the GPU has
-// no block, and the other half must have enough reads on their way.
+// ---- tree: the warps of a block take the channel's pieces in turn, then a tree joins the results of the lanes. The
+// order is always the same, and so are all digits. A lane takes 16 pixels at once: with 64 channels half of the GPU has
+// no block, so the other half needs more reads in flight.
 #define MANY 16
 
-// How many numbers, their mean, and the squares of their distances from it: two such are joined without any large sum
-// being subtracted from another (Chan, Golub and LeVeque, 1979).
+// How many numbers there are, their mean, and the sum of the squares of their distances from it. Two of these are
+// joined without subtracting one large sum from another (Chan, Golub and LeVeque, 1979).
 struct Moments {
     float count, mean, squares;
 };

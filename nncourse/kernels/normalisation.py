@@ -1,11 +1,11 @@
-"""Batch normalisation: each channel is moved and scaled to mean β and standard deviation γ, over the batch.
+"""Batch normalisation: each channel is shifted and scaled to mean β and standard deviation γ over the batch.
 
-Images are A[s, k, y, x]: sample, channel, row, column; rows of numbers (batch, n) are images of one pixel. Mean and
-variance of a channel go over all samples and pixels; the variance divides by their number. x̂ = (A − mean) / √(variance
-+ ε).
+Images are A[s, k, y, x]: sample, channel, row, column; rows of numbers (batch, n) are images of one pixel. The mean and
+the variance of a channel are over all samples and pixels; the variance divides by their number.
+x̂ = (A − mean) / √(variance + ε).
 
-The sums are operations of their own: a group of devices adds its sums before it goes on. In a network that is only
-used, running means take the place of the batch's.
+The sums are operations of their own, because several devices have to add theirs first. For inference, running means
+replace those of the batch.
 """
 
 import math
@@ -13,24 +13,21 @@ import math
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Trial, sizes_named
 
 SUM_TOLERANCE = 32.0
 EPS = float(np.finfo(np.float32).eps)
 OF_CHANNELS = "mean (c,), variance (c,)"
-
-
-def _sizes(batch, c, h, w):
-    return {"batch": batch, "c": c, "h": h, "w": w}
+_sizes = sizes_named("batch c h w")
 
 
 def _each_channel(values):
-    """A number for each channel, beside images."""
+    """A number for each channel, in a shape that broadcasts with images."""
     return values[:, None, None]
 
 
 def _variances(rng, shape, sizes):
-    """Usual ones; sometimes 0, as a channel of equal numbers has."""
+    """Usual variances; sometimes 0, the variance of equal numbers."""
     values = rng.uniform(0.1, 4, shape)
     if sizes["turn"] % 3 == 1:
         values[rng.random(shape) < 0.5] = 0
@@ -55,8 +52,9 @@ IMAGES = {
         _sizes(40, 3, 5, 7),
         _sizes(2, 70, 2, 3),
     ],
-    "draw_sizes": lambda rng: _sizes(*(int(size) for size in rng.integers(1, 11, 4))),
+    "draw_sizes": lambda rng: _sizes(*rng.integers(1, 11, 4).tolist()),
     "large_sizes": [_sizes(65_900, 1, 1, 1), _sizes(1, 66_000, 1, 1), _sizes(1, 1, 260, 259)],
+    "edge_cases": ("zeros", "large"),
     "sizes_to_time": lambda device: _sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 16, 14, 14))),
 }
 NUMBERS = {"variance": _variances, "epsilon": _epsilon}
@@ -68,7 +66,7 @@ NUMBERS = {"variance": _variances, "epsilon": _epsilon}
 def _channels(rng, shape, sizes):
     """Numbers around 0, and harder ones.
 
-    With a mean of 1000 and a deviation of 1, the mean of the squares minus the square of the mean is only rounding.
+    With mean 1000 and deviation 1, the mean of the squares minus the square of the mean is all rounding error.
     """
     values = rng.standard_normal(shape)
     match sizes["turn"] % 6:
@@ -77,7 +75,7 @@ def _channels(rng, shape, sizes):
         case 2:
             values[...] = _each_channel(rng.integers(-9, 9, shape[1]) / 2)  # equal numbers: the variance is 0
         case 3:
-            values[0, :, 0, 0] += 100  # an outlier, where some begin
+            values[0, :, 0, 0] += 100  # an outlier in the first place
         case 4:
             values = abs(values) * 1000
         case 5:
@@ -86,9 +84,9 @@ def _channels(rng, shape, sizes):
 
 
 def _statistics_magnitude(A):
-    """A mean may be found as a distance from any of the numbers.
+    """A mean may be computed as a distance from any of the numbers.
 
-    Its own rounding counts twice in the variance: once times the deviation, once squared.
+    Its rounding error affects the variance twice: once times the deviation, once squared.
     """
     size, variance = abs(A).mean(axis=(0, 2, 3)), A.var(axis=(0, 2, 3))
     return size + np.sqrt(variance), variance + np.sqrt(variance) * size + SUM_TOLERANCE * EPS * size**2
@@ -110,7 +108,6 @@ batchnorm_statistics = Operation(
         error_scale=_statistics_magnitude,
         tolerance=SUM_TOLERANCE,
         values={"A": _channels},
-        edge_cases=("zeros", "large"),
         advice=_what_a_channel_has,
     ),
 )
@@ -118,7 +115,7 @@ batchnorm_statistics = Operation(
 
 @batchnorm_statistics.loops_kernel
 def statistics_loops(A):
-    """Twice over the numbers: for small deviations from a large mean, a sum of squares alone would be only rounding."""
+    """Two passes: for small deviations from a large mean, the sum of squares alone would be all rounding error."""
     batch, c, h, w = A.shape
     mean, variance = np.empty(c, A.dtype), np.empty(c, A.dtype)
     for k in range(c):
@@ -154,7 +151,7 @@ def _normalised(A, mean, variance, gamma, beta, epsilon):
 
 
 def _forward_magnitude(A, mean, variance, gamma, beta, epsilon):
-    """As if the mean were scaled alone, as one may."""
+    """As if A and the mean were scaled separately, which kernels may do."""
     return _normalised(abs(A), -abs(mean), variance, abs(gamma), abs(beta), epsilon)
 
 
@@ -173,13 +170,7 @@ batchnorm_forward = Operation(
     contract=f"{FORWARD} -> Z (batch, c, h, w)",
     reference=_normalised,
     flops=lambda batch, c, h, w: 2 * batch * c * h * w,
-    trial=Trial(
-        **IMAGES,
-        error_scale=_forward_magnitude,
-        values=NUMBERS,
-        edge_cases=("zeros", "large"),
-        advice=_what_is_given,
-    ),
+    trial=Trial(**IMAGES, error_scale=_forward_magnitude, values=NUMBERS, advice=_what_is_given),
 )
 
 
@@ -224,7 +215,6 @@ batchnorm_gradients = Operation(
         error_scale=lambda D, A, mean, *others: _gradients_truth(abs(D), abs(A), -abs(mean), *others),
         tolerance=SUM_TOLERANCE,
         values=NUMBERS,
-        edge_cases=("zeros", "large"),
     ),
 )
 
@@ -253,7 +243,7 @@ def gradients_array(D, A, mean, variance, epsilon):
     return products.sum(axis=(0, 2, 3)) / deviation / len(D), D.sum(axis=(0, 2, 3)) / len(D)
 
 
-# ---- the way back: every number has also moved the mean and the variance of its channel
+# ---- backward: every number also changes the mean and the variance of its channel
 
 
 def _backward_truth(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
@@ -279,7 +269,6 @@ batchnorm_backward = Operation(
         **IMAGES,
         error_scale=_backward_magnitude,
         values=NUMBERS,
-        edge_cases=("zeros", "large"),
         advice=lambda place, D, *others: (
             f"dβ and dγ, over h w = {D[0, 0].size}, are means over all numbers of a channel; "
             "dγ goes with the normalised A"
@@ -314,7 +303,7 @@ def backward_array(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
     return G
 
 
-# ---- for a network that is only used: means over the last batches, each with `momentum` of the weight
+# ---- for inference: running means over the last batches; the newest batch has the weight `momentum`
 
 batchnorm_running = Operation(
     "batchnorm_running",
@@ -353,7 +342,7 @@ def running_array(running_mean, running_variance, mean, variance, momentum, corr
     return running_mean, running_variance
 
 
-# ---- forward with what often comes behind it, in one pass over memory
+# ---- forward fused with the operations that often follow, in one pass over memory
 
 batchnorm_relu = Operation(
     "batchnorm_relu",
@@ -362,12 +351,7 @@ batchnorm_relu = Operation(
     reference=lambda *arguments: np.where((Z := _normalised(*arguments)) > 0, Z, 0.0),
     flops=lambda batch, c, h, w: 3 * batch * c * h * w,
     fuses=("batchnorm_forward", "relu"),
-    trial=Trial(
-        **IMAGES,
-        error_scale=_forward_magnitude,
-        values=NUMBERS,
-        edge_cases=("zeros", "large"),
-    ),
+    trial=Trial(**IMAGES, error_scale=_forward_magnitude, values=NUMBERS),
 )
 
 batchnorm_shortcut_relu = Operation(
@@ -381,7 +365,6 @@ batchnorm_shortcut_relu = Operation(
         **IMAGES,
         error_scale=lambda *arguments: _forward_magnitude(*arguments[:-1]) + abs(arguments[-1]),
         values=NUMBERS,
-        edge_cases=("zeros", "large"),
     ),
 )
 

@@ -10,8 +10,8 @@
 
     Z = dense_forward["tiled"](A, W, b)                 # the arguments of the contract in, the result out
 
-Which arrays a kernel takes follows from its device: NumPy on "cpu", CuPy on "gpu". A CUDA kernel given NumPy arrays
-runs on the CPU emulator, slowly, for checking.
+A kernel's device determines its arrays: NumPy on "cpu", CuPy on "gpu". A CUDA kernel called with NumPy arrays runs on
+the CPU emulator, slowly, for checking.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ from nncourse.kernels.signature import Signature
 from nncourse.kernels.trial import Trial
 
 PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
-LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # others follow: for the CPU, then the rest, as registered
+LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # then others for the CPU, then the rest, as registered
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -36,11 +36,11 @@ PACKAGE = Path(__file__).parents[1]
 class Operation(Signature):
     """An equation with a fixed contract, and the kernels that compute it. The first fields are those of Signature.
 
-    reference: gets the arguments in float64 and computes the result in another way than the kernels do; it returns a
-        tuple where there are several results.
-    flops: flops(**sizes) counts; None where a time would say nothing.
+    reference: computes the result from arguments in float64, in another way than the kernels do; a tuple for several
+        results.
+    flops: flops(**sizes), the number of FLOPs; None if the operation is not timed.
     equation: its number in the handout: `(1)`.
-    fuses: operations that it does at once; where a kernel is chosen for one of these, it is left out of a backend.
+    fuses: operations that it computes at once; if a user chooses a kernel for one of these, a backend leaves it out.
     trial: what check() has to know: see trial.py.
     """
 
@@ -59,10 +59,11 @@ class Operation(Signature):
     def kernel(
         self, name: str, device: str, compiled: bool = False, written: Callable[..., Any] | None = None, **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorator: register the function below as kernel `name`. `compiled` lets Numba compile it at its first call.
+        """Decorator: register the function below as kernel `name`.
 
-        `written` is the function to show to readers where the one below only wraps it, as in activations.py.
-        The other options are those of Kernel.
+        compiled: Numba compiles it at its first call.
+        written: the function to show to readers if the one below only wraps it, as in activations.py.
+        options: those of Kernel.
         """
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,12 +76,12 @@ class Operation(Signature):
         return register
 
     def made(self, name: str, device: str, where: str, function: Callable[..., Any] | None, **options: Any) -> Kernel:
-        """A Python kernel of this operation, which is not registered."""
+        """A Python kernel of this operation that is not registered."""
         return Kernel(self, name, device, where, function, **options)
 
     @property
     def python_devices(self) -> Mapping[str, str]:
-        """The names that Python kernels of students may have here, each with its device."""
+        """The names that students' Python kernels may have, each with its device."""
         return PYTHON_DEVICES
 
     def loops_kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,11 +97,9 @@ class Operation(Signature):
     def cuda_kernel(
         self, name: str, source: CudaSource, function: str = "", block: int | tuple[int, ...] = 256, **launch: Any
     ) -> None:
-        """Register a `__global__` function of a .cu text, <operation>_<kernel> unless it is named, as kernel `name`.
+        """Register a `__global__` function of a .cu text, by default <operation>_<name>, as kernel `name`.
 
-        It takes `cuda_arguments`. `block` counts threads in x, y; each thread computes one element of the first result,
-        unless `tile` says how many elements a block computes. Networks get the kernel with `default=True`, else the
-        last one. The other options are those of CudaKernel.
+        The function takes `cuda_arguments`. block: threads in x, y. launch: the other options of CudaKernel.
         """
         function = function or f"{self.name}_{name}"
         if function not in kernels_in(source):
@@ -125,7 +124,7 @@ class Operation(Signature):
         return self.kernels[name]
 
     def kernel_of(self, kernel: str | Kernel | Callable[..., Any], device: str | None = None) -> Kernel:
-        """The kernel of that name, the kernel itself, or a function as one; the function's name becomes its name."""
+        """The kernel of that name, the kernel itself, or a function as a kernel with the function's name."""
         if isinstance(kernel, str):
             return self[kernel]
         if isinstance(kernel, Kernel):
@@ -133,7 +132,7 @@ class Operation(Signature):
         return self.made(getattr(kernel, "__name__", "kernel"), device or "cpu", "", kernel)
 
     def count(self, *arguments: Any) -> tuple[int, int]:
-        """FLOPs of the equation for these arguments, and the fewest bytes it has to read and write."""
+        """FLOPs of the equation for these arguments, and the least number of bytes to read and write."""
         if self.flops is None:
             raise CourseError(f"{self.name} is not timed: no network calls it")
         known = self.sizes(*arguments)
@@ -152,10 +151,14 @@ class Operation(Signature):
 
 
 def _short(file: Path) -> str:
-    """The file as a reader finds it: kernels/dense.py in this package, else its name and its folder's."""
+    """The path for readers: kernels/dense.py in this package, else <folder>/<file>."""
     return file.relative_to(PACKAGE).as_posix() if file.is_relative_to(PACKAGE) else "/".join(file.parts[-2:])
 
 
-def cuda_beside(python_file: str, *defines: str, before: tuple[CudaSource, ...] = ()) -> CudaSource:
-    """The .cu text beside a topic's Python file; `defines` are constants for it, such as "ALPHA=0.01f"."""
-    return CudaSource.read(Path(python_file).with_suffix(".cu"), defines, before)
+def cuda_beside(python_file: str, *defines: str, name: str = "", before: tuple[CudaSource, ...] = ()) -> CudaSource:
+    """The .cu text beside a topic's Python file, `name`.cu or that of the same name.
+
+    `defines` are constants for it, such as "ALPHA=0.01f"; the texts `before` are compiled before it.
+    """
+    path = Path(python_file)
+    return CudaSource.read(path.with_name(f"{name or path.stem}.cu"), defines, before)

@@ -1,7 +1,10 @@
-// Pooling. A, G (batch, c, h_in, w_in) images, Z, places, D (batch, c, h_out, w_out). Images lie one behind the other, so
-// the kernels number them through: image = sample * c + channel.
+// Pooling. A, G (batch, c, h_in, w_in) images, Z, places, D (batch, c, h_out, w_out). The images of all samples and
+// channels lie one behind the other: image = sample * c + channel.
+//   naive   forward, a thread takes one window, or one image; backward, one pixel of G
+// nncourse check maxpool_forward       against the reference
+// nncourse time maxpool_forward        beside this machine's limits
 
-// One thread per window. It starts with a pixel of the window, not with 0: all pixels may be negative.
+// The search starts with a pixel of the window, not with 0: all pixels may be negative.
 extern "C" __global__ void maxpool_forward_naive(const float* A, float* Z, int* places,
                                                  int batch, int c, int h_in, int w_in,
                                                  int size, int stride, int padding, int h_out, int w_out) {
@@ -26,8 +29,8 @@ extern "C" __global__ void maxpool_forward_naive(const float* A, float* Z, int* 
     places[t] = place;
 }
 
-// One thread per pixel of G, which looks through the windows that hold it. Windows may share a pixel: one thread adds
-// their deltas, so there is no race, and the order of the sum is always the same.
+// A thread looks through the windows that hold its pixel. Windows may share a pixel: one thread adds their deltas, so
+// there is no race, and the order of the sum is always the same.
 extern "C" __global__ void maxpool_backward_naive(const float* D, const int* places, float* G,
                                                   int batch, int c, int h_in, int w_in,
                                                   int size, int stride, int padding, int h_out, int w_out) {
@@ -47,7 +50,6 @@ extern "C" __global__ void maxpool_backward_naive(const float* D, const int* pla
     G[t] = sum;
 }
 
-// One thread per window.
 extern "C" __global__ void averagepool_forward_naive(const float* A, float* Z, int batch, int c, int h_in, int w_in,
                                                      int size, int stride, int h_out, int w_out) {
     int t = blockIdx.x * blockDim.x + threadIdx.x;
@@ -60,7 +62,7 @@ extern "C" __global__ void averagepool_forward_naive(const float* A, float* Z, i
     Z[t] = sum / (size * size);
 }
 
-// One thread per pixel of G: the sum over the windows that hold it, as in maxpool_backward_naive.
+// The sum over the windows that hold the pixel, as in maxpool_backward_naive.
 extern "C" __global__ void averagepool_backward_naive(const float* D, float* G, int batch, int c, int h_in, int w_in,
                                                       int size, int stride, int h_out, int w_out) {
     int t = blockIdx.x * blockDim.x + threadIdx.x;
@@ -74,7 +76,6 @@ extern "C" __global__ void averagepool_backward_naive(const float* D, float* G, 
     G[t] = sum / (size * size);
 }
 
-// One thread per image: its mean.
 extern "C" __global__ void globalpool_forward_naive(const float* A, float* M, int batch, int c, int h, int w) {
     int image = blockIdx.x * blockDim.x + threadIdx.x;
     if (image >= batch * c) return;
@@ -83,7 +84,6 @@ extern "C" __global__ void globalpool_forward_naive(const float* A, float* M, in
     M[image] = sum / (h * w);
 }
 
-// One thread per pixel of G.
 extern "C" __global__ void globalpool_backward_naive(const float* D, float* G, int batch, int c, int h, int w) {
     int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t < batch * c * h * w) G[t] = D[t / (h * w)] / (h * w);

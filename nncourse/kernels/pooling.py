@@ -1,4 +1,4 @@
-"""Pooling: an image becomes smaller, because of each window only the largest number is kept, or the mean.
+"""Pooling makes images smaller: each window of pixels is replaced by its largest number, or by its mean.
 
 Images are A[s, c, row, column]: sample, channel, row, column. Windows of size × size pixels begin every `stride`
 pixels; with a stride below the size they overlap.
@@ -7,7 +7,7 @@ pixels; with a stride below the size they overlap.
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Trial, sizes_named
 
 SUM_TOLERANCE = 64.0  # a window has up to some hundred pixels
 WINDOWS = "h_out = (h_in - size) // stride + 1, w_out = (w_in - size) // stride + 1, size >= 1, stride >= 1"
@@ -22,36 +22,34 @@ def _windows(A, size, stride):
     return np.lib.stride_tricks.sliding_window_view(A, (size, size), axis=(2, 3))[:, :, ::stride, ::stride]
 
 
-MAXPOOL = ("batch", "c", "h_in", "w_in", "size", "stride", "padding")
-AVERAGEPOOL = MAXPOOL[:-1]
-
-
-def _sizes(names, *cases):
-    """The sizes that are not derived, by name, for each case."""
-    return [dict(zip(names, case, strict=True)) for case in cases]
+_maxpool_sizes = sizes_named("batch c h_in w_in size stride padding")
+_images = sizes_named("batch c h w")
 
 
 def _draw(rng):
-    """Small images, with windows side by side, overlapping ones, and pixels between them."""
-    batch, c = (int(size) for size in rng.integers(1, 6, 2))
-    h_in, w_in = (int(size) for size in rng.integers(1, 21, 2))
-    size, stride = (int(size) for size in rng.integers(1, 8, 2))
-    return {"batch": batch, "c": c, "h_in": h_in, "w_in": w_in, "size": size, "stride": stride}
+    """Small images; windows that are adjacent, that overlap, and with pixels between them."""
+    shape, windows = rng.integers(1, 6, 2).tolist() + rng.integers(1, 21, 2).tolist(), rng.integers(1, 8, 2).tolist()
+    return _maxpool_sizes(*shape, *windows, int(rng.integers(0, windows[0] // 2 + 1)))
 
 
-def _draw_padded(rng):
-    sizes = _draw(rng)
-    return sizes | {"padding": int(rng.integers(0, sizes["size"] // 2 + 1))}
+def _without_padding(*cases):
+    """The same sizes without padding, if a window then fits into the image."""
+    fitting = [case for case in cases if case["size"] <= min(case["h_in"], case["w_in"])]
+    return [{name: size for name, size in case.items() if name != "padding"} for case in fitting]
 
 
-# ---- the largest of each window
+def _flops(batch, c, h_out, w_out, size, **others):
+    return batch * c * h_out * w_out * size * size
+
+
+# ---- the largest number of each window
 #
-# The place of a pixel is row · w_in + column. Of equally large ones the first counts, row by row. NaN counts as larger
-# than all numbers, so that it shows. `padding` rows and columns around the image are in windows, but hold no numbers.
+# The place of a pixel is row · w_in + column. Of equal numbers the first counts, row by row. NaN counts as larger than
+# all numbers, so that it is not lost. `padding` rows and columns around the image are in windows, but hold no numbers.
 
 
 def _maxpool_truth(A, size, stride, padding):
-    """All windows at once, and beside them the windows of the pixels' numbers, −1 outside the image."""
+    """All windows of the image, and the same windows of the pixels' places, −1 outside the image."""
     h_in, w_in = A.shape[2:]
     around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     numbers = np.pad(np.arange(h_in * w_in).reshape(1, 1, h_in, w_in), around, constant_values=-1)
@@ -65,44 +63,38 @@ def _maxpool_truth(A, size, stride, padding):
     return Z, np.take_along_axis(numbers, first[..., None], axis=-1)[..., 0]
 
 
-def _maxpool_flops(batch, c, h_in, w_in, size, stride, padding, h_out, w_out):
-    return batch * c * h_out * w_out * size * size
-
-
 MAXPOOL_SIZES = {
-    "sizes_to_check": _sizes(
-        MAXPOOL,
-        (2, 3, 7, 9, 3, 2, 1),  # overlapping, with padding
-        (1, 1, 1, 1, 1, 1, 0),  # one pixel
-        (2, 1, 8, 8, 4, 4, 0),  # windows side by side
-        (3, 2, 9, 7, 2, 2, 0),  # a row and a column belong to no window
-        (1, 3, 5, 5, 5, 1, 0),  # a window as large as the image
-        (2, 2, 6, 9, 3, 1, 0),
-        (1, 2, 4, 3, 2, 1, 1),
-        (2, 1, 1, 2, 6, 1, 3),  # windows much larger than the image
-        (1, 1, 9, 11, 2, 3, 1),  # pixels between the windows
-        (1, 2, 33, 17, 5, 2, 2),
-        (1, 1, 20, 18, 17, 1, 0),  # more than 255 pixels in a window
-        (17, 5, 4, 6, 3, 3, 0),
-        (1, 1, 20, 23, 9, 8, 4),
+    "sizes_to_check": [
+        _maxpool_sizes(2, 3, 7, 9, 3, 2, 1),  # overlapping, with padding
+        _maxpool_sizes(1, 1, 1, 1, 1, 1, 0),  # one pixel
+        _maxpool_sizes(2, 1, 8, 8, 4, 4, 0),  # adjacent windows
+        _maxpool_sizes(3, 2, 9, 7, 2, 2, 0),  # a row and a column belong to no window
+        _maxpool_sizes(1, 3, 5, 5, 5, 1, 0),  # a window as large as the image
+        _maxpool_sizes(2, 2, 6, 9, 3, 1, 0),
+        _maxpool_sizes(1, 2, 4, 3, 2, 1, 1),
+        _maxpool_sizes(2, 1, 1, 2, 6, 1, 3),  # windows much larger than the image
+        _maxpool_sizes(1, 1, 9, 11, 2, 3, 1),  # pixels between the windows
+        _maxpool_sizes(1, 2, 33, 17, 5, 2, 2),
+        _maxpool_sizes(1, 1, 20, 18, 17, 1, 0),  # more than 255 pixels in a window
+        _maxpool_sizes(17, 5, 4, 6, 3, 3, 0),
+        _maxpool_sizes(1, 1, 20, 23, 9, 8, 4),
+    ],
+    "draw_sizes": _draw,
+    "large_sizes": [
+        _maxpool_sizes(65_900, 1, 2, 2, 2, 2, 0),
+        _maxpool_sizes(1, 66_000, 2, 1, 1, 2, 0),
+        _maxpool_sizes(1, 1, 66_100, 2, 2, 5, 0),
+        _maxpool_sizes(1, 1, 2, 66_200, 2, 5, 1),
+        _maxpool_sizes(1, 1, 290, 301, 3, 3, 0),  # places that need more than 16 bits
+    ],
+    "sizes_to_time": lambda device: _maxpool_sizes(
+        *((32, 4, 28, 28, 4, 4, 0) if device == "cpu" else (4096, 16, 28, 28, 2, 2, 0))
     ),
-    "draw_sizes": _draw_padded,
-    "large_sizes": _sizes(
-        MAXPOOL,
-        (65_900, 1, 2, 2, 2, 2, 0),
-        (1, 66_000, 2, 1, 1, 2, 0),
-        (1, 1, 66_100, 1, 1, 5, 0),
-        (1, 1, 1, 66_200, 2, 5, 1),
-        (1, 1, 290, 301, 3, 3, 0),  # places that need more than 16 bits
-    ),
-    "sizes_to_time": lambda device: _sizes(
-        MAXPOOL, (32, 4, 28, 28, 4, 4, 0) if device == "cpu" else (4096, 16, 28, 28, 2, 2, 0)
-    )[0],
 }
 
 
 def _which_pixels(place, A, size, stride, padding):
-    """Which rows and columns a window has inside of the image, and whether its largest number stands there twice."""
+    """The rows and columns of a window inside the image, and whether its largest number occurs twice."""
     first = [at * stride - padding for at in place[2:]]
     inside = [(max(at, 0), min(at + size, side)) for at, side in zip(first, A.shape[2:], strict=True)]
     (top, bottom), (left, right) = inside
@@ -118,12 +110,8 @@ maxpool_forward = Operation(
     contract="A (batch, c, h_in, w_in), size () int, stride () int, padding () int"
     f" -> Z (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int where {PADDED}",
     reference=_maxpool_truth,
-    flops=_maxpool_flops,
-    trial=Trial(
-        **MAXPOOL_SIZES,
-        advice=_which_pixels,
-        edge_cases=("zeros", "large", "infinite", "ties", "nan"),
-    ),
+    flops=_flops,
+    trial=Trial(**MAXPOOL_SIZES, advice=_which_pixels, edge_cases=("zeros", "large", "infinite", "ties", "nan")),
 )
 
 
@@ -154,14 +142,14 @@ def maxpool_loops(A, size, stride, padding):
 def maxpool_numba(A, size, stride, padding):
     """First the largest pixel of each column of the windows, all columns at once; then the largest of these.
 
-    A comparison is no branch here, since nobody can predict it: both values are there, and one is taken.
+    Comparisons select one of two values instead of branching, because such branches cannot be predicted.
     """
     batch, c, h_in, w_in = A.shape
     h_out, w_out = (h_in + 2 * padding - size) // stride + 1, (w_in + 2 * padding - size) // stride + 1
     Z = np.empty((batch, c, h_out, w_out), A.dtype)
     places = np.empty((batch, c, h_out, w_out), np.int32)
     largest = np.empty(w_in, A.dtype)
-    starts = np.empty(w_in, np.int32)  # the place where the largest one's row starts
+    starts = np.empty(w_in, np.int32)  # the place where the largest pixel's row starts
     for s in range(batch):
         for k in range(c):
             for y in range(h_out):
@@ -181,7 +169,7 @@ def maxpool_numba(A, size, stride, padding):
                     z, place = largest[first], starts[first] + np.int32(first)
                     for column in range(first + 1, min(left + size, w_in)):
                         a, another = largest[column], starts[column] + np.int32(column)
-                        above = another < place  # of equally large ones, that of the upper row is the first
+                        above = another < place  # of equal numbers, the one in the upper row is the first
                         larger = (a > z) | ((a == z) & above) | ((a != a) & ((z == z) | above))
                         z = a if larger else z
                         place = another if larger else place
@@ -191,7 +179,7 @@ def maxpool_numba(A, size, stride, padding):
 
 
 def _inside(offset, stride, length, count):
-    """Of `count` windows those whose pixel at `offset` is inside the image, and these pixels: two slices."""
+    """Two slices: the windows, of `count`, whose pixel at `offset` is inside the image, and these pixels."""
     first = -(offset // stride) if offset < 0 else 0
     end = max(first, min(count, (length - 1 - offset) // stride + 1))
     start = first * stride + offset
@@ -202,8 +190,8 @@ def _inside(offset, stride, length, count):
 def maxpool_array(A, size, stride, padding):
     """The pixels at one place of all windows are a slice of the image.
 
-    The largest of each window: over its rows, then over its columns. Its place follows from how many pixels of the
-    window come before the first one that is as large.
+    The largest number of each window: over its rows, then over its columns. Its place follows from the number of pixels
+    of the window before the first one that is equal to it.
     """
     batch, c, h_in, w_in = A.shape
     h_out, w_out = (h_in + 2 * padding - size) // stride + 1, (w_in + 2 * padding - size) // stride + 1
@@ -219,7 +207,7 @@ def maxpool_array(A, size, stride, padding):
     nan = bool(np.isnan(Z).any())
     not_yet = np.ones_like(Z, dtype=bool)
     differs = np.ones_like(Z, dtype=bool)
-    before = np.zeros_like(Z, dtype=np.min_scalar_type(size * size))  # one byte, where that is enough
+    before = np.zeros_like(Z, dtype=np.min_scalar_type(size * size))  # one byte if that is enough
     for ys, rows in down:
         for xs, columns in across:
             pixels = A[:, :, rows, columns]
@@ -227,7 +215,7 @@ def maxpool_array(A, size, stride, padding):
                 differs.fill(True)
             np.not_equal(pixels, Z[:, :, ys, xs], out=differs[:, :, ys, xs])
             if nan:
-                differs[:, :, ys, xs] &= pixels == pixels  # a NaN differs from all, and is the largest
+                differs[:, :, ys, xs] &= pixels == pixels  # a NaN differs from itself, but is the largest
             not_yet &= differs
             before += not_yet
     in_window = np.arange(size, like=A, dtype=np.int32)[:, None] * w_in + np.arange(size, like=A, dtype=np.int32)
@@ -237,13 +225,13 @@ def maxpool_array(A, size, stride, padding):
     return Z, places
 
 
-# ---- its way back: a delta belongs to the pixel that was the largest
+# ---- backward: a delta belongs to the pixel that was the largest
 
 
 def _places(rng, shape, sizes):
-    """A pixel of each window: those of an image's largest, so that windows meet in one pixel, or any."""
+    """A pixel of each window: that of an image's largest number, so that windows share pixels; or any pixel."""
     batch, c, h_out, w_out = shape
-    h_in, w_in, size, stride, padding = (sizes[name] for name in MAXPOOL[2:])
+    h_in, w_in, size, stride, padding = (sizes[name] for name in ("h_in", "w_in", "size", "stride", "padding"))
     if sizes["turn"] % 2:
         image = rng.integers(0, 4, (batch, c, h_in, w_in)).astype(np.float64)
         return _maxpool_truth(image, size, stride, padding)[1].astype(np.int32)
@@ -272,14 +260,13 @@ maxpool_backward = Operation(
         **MAXPOOL_SIZES
         | {
             # few windows in each image, for a kernel that looks through all of them for each pixel
-            "large_sizes": _sizes(
-                MAXPOOL,
-                (65_900, 1, 2, 2, 2, 2, 0),
-                (1, 66_000, 2, 1, 1, 2, 0),
-                (1, 1, 66_100, 1, 1, 1000, 0),
-                (1, 1, 1, 66_200, 2, 1000, 1),
-                (1, 1, 290, 301, 2, 100, 0),
-            )
+            "large_sizes": [
+                _maxpool_sizes(65_900, 1, 2, 2, 2, 2, 0),
+                _maxpool_sizes(1, 66_000, 2, 1, 1, 2, 0),
+                _maxpool_sizes(1, 1, 66_100, 1, 1, 1000, 0),
+                _maxpool_sizes(1, 1, 1, 66_200, 2, 1000, 1),
+                _maxpool_sizes(1, 1, 290, 301, 2, 100, 0),
+            ]
         },
         error_scale=lambda D, places, *sizes: _maxpool_backward_truth(abs(D), places, *sizes),
         tolerance=SUM_TOLERANCE,
@@ -317,7 +304,7 @@ def maxpool_backward_numba(D, places, h_in, w_in, size, stride, padding):
 
 @maxpool_backward.kernel("numpy", device="cpu")
 def maxpool_backward_numpy(D, places, h_in, w_in, size, stride, padding):
-    """`G[where] += D` would keep only one of the deltas that meet; np.add.at adds them all, one by one in order."""
+    """`G[where] += D` would keep only one of the deltas for a pixel; np.add.at adds them all, one by one in order."""
     batch, c, h_out, w_out = D.shape
     G = np.zeros((batch, c, h_in, w_in), D.dtype)
     images = np.arange(0, G.size, h_in * w_in)[:, None]
@@ -328,9 +315,9 @@ def maxpool_backward_numpy(D, places, h_in, w_in, size, stride, padding):
 
 @maxpool_backward.kernel("cupy", device="gpu")
 def maxpool_backward_cupy(D, places, h_in, w_in, size, stride, padding):
-    """np.add.at on a GPU adds in any order, and the sum differs from call to call. So place by place in the window.
+    """One place in the windows at a time: two deltas whose pixels have the same place there never share a pixel.
 
-    Two deltas whose pixel is at the same place of their windows never meet.
+    np.add.at on a GPU adds in any order, and the sum differs from call to call.
     """
     batch, c, h_out, w_out = D.shape
     G = np.zeros_like(D, shape=(batch, c, h_in, w_in))
@@ -348,35 +335,11 @@ def maxpool_backward_cupy(D, places, h_in, w_in, size, stride, padding):
 # ---- the mean of each window
 
 
-def _averagepool_flops(batch, c, h_in, w_in, size, stride, h_out, w_out):
-    return batch * c * h_out * w_out * size * size
-
-
 AVERAGEPOOL_SIZES = {
-    "sizes_to_check": _sizes(
-        AVERAGEPOOL,
-        (2, 3, 7, 9, 3, 2),  # overlapping
-        (1, 1, 1, 1, 1, 1),  # one pixel
-        (2, 1, 8, 8, 4, 4),  # windows side by side
-        (3, 2, 9, 7, 2, 2),  # a row and a column belong to no window
-        (1, 3, 5, 5, 5, 1),  # a window as large as the image
-        (2, 2, 6, 9, 3, 1),
-        (1, 1, 9, 11, 2, 3),  # pixels between the windows
-        (1, 2, 33, 17, 5, 2),
-        (17, 5, 4, 6, 3, 3),
-    ),
-    "draw_sizes": _draw,
-    "large_sizes": _sizes(
-        AVERAGEPOOL,
-        (65_900, 1, 2, 2, 2, 2),
-        (1, 66_000, 2, 1, 1, 2),
-        (1, 1, 66_100, 2, 2, 5),
-        (1, 1, 2, 66_200, 2, 5),
-        (1, 1, 290, 301, 3, 3),
-    ),
-    "sizes_to_time": lambda device: _sizes(
-        AVERAGEPOOL, (32, 4, 28, 28, 4, 4) if device == "cpu" else (4096, 16, 28, 28, 2, 2)
-    )[0],
+    "sizes_to_check": _without_padding(*MAXPOOL_SIZES["sizes_to_check"]),
+    "draw_sizes": lambda rng: {name: size for name, size in _draw(rng).items() if name != "padding"},
+    "large_sizes": _without_padding(*MAXPOOL_SIZES["large_sizes"]),
+    "sizes_to_time": lambda device: _without_padding(MAXPOOL_SIZES["sizes_to_time"](device))[0],
 }
 
 averagepool_forward = Operation(
@@ -384,7 +347,7 @@ averagepool_forward = Operation(
     "Z[s, c, y, x] = mean of A[s, c, y·stride + i, x·stride + j] over 0 ≤ i, j < size",
     contract=f"A (batch, c, h_in, w_in), size () int, stride () int -> Z (batch, c, h_out, w_out) where {WINDOWS}",
     reference=lambda A, size, stride: _windows(A, size, stride).mean(axis=(-2, -1)),
-    flops=_averagepool_flops,
+    flops=_flops,
     trial=Trial(
         **AVERAGEPOOL_SIZES,
         error_scale=lambda A, size, stride: _windows(abs(A), size, stride).mean(axis=(-2, -1)),
@@ -439,7 +402,7 @@ def _every(offset, stride, count):
 
 @averagepool_forward.array_kernel
 def averagepool_array(A, size, stride):
-    """The pixels at one place of all windows are a slice of the image. First the rows are added, then the columns."""
+    """The pixels at one place of all windows are a slice of the image. First rows are added, then columns."""
     batch, c, h_in, w_in = A.shape
     h_out, w_out = (h_in - size) // stride + 1, (w_in - size) // stride + 1
     of_rows = np.zeros_like(A, shape=(batch, c, h_out, w_in))
@@ -452,11 +415,11 @@ def averagepool_array(A, size, stride):
     return Z
 
 
-# ---- its way back: every pixel of a window gets the same share of its delta
+# ---- backward: every pixel of a window gets the same share of its delta
 
 
 def _averagepool_backward_truth(D, h_in, w_in, size, stride):
-    """D with zeros between and around its elements; a pixel gets the sum of a window of that."""
+    """Sums of windows of an image that has the elements of D with zeros between and around them."""
     batch, c, h_out, w_out = D.shape
     spread = np.zeros((batch, c, h_in + size - 1, w_in + size - 1))
     spread[:, :, _every(size - 1, stride, h_out), _every(size - 1, stride, w_out)] = D
@@ -469,7 +432,7 @@ averagepool_backward = Operation(
     contract="D (batch, c, h_out, w_out), h_in () int, w_in () int, size () int, stride () int"
     f" -> G (batch, c, h_in, w_in) where {WINDOWS}",
     reference=_averagepool_backward_truth,
-    flops=_averagepool_flops,
+    flops=_flops,
     trial=Trial(
         **AVERAGEPOOL_SIZES,
         error_scale=lambda D, *sizes: _averagepool_backward_truth(abs(D), *sizes),
@@ -495,7 +458,7 @@ def averagepool_backward_loops(D, h_in, w_in, size, stride):
 
 @averagepool_backward.kernel("numba", device="cpu", compiled=True)
 def averagepool_backward_numba(D, h_in, w_in, size, stride):
-    """All rows of a row of windows get the same: it is computed once, then added to each."""
+    """All pixel rows of a row of windows get the same shares: these are computed once, then added to each."""
     batch, c, h_out, w_out = D.shape
     G = np.zeros((batch, c, h_in, w_in), D.dtype)
     shares = np.empty(w_in, D.dtype)
@@ -530,23 +493,19 @@ def averagepool_backward_array(D, h_in, w_in, size, stride):
 # ---- the mean of a whole image, whatever its height and width
 
 
-def _of_images(batch, c, h, w):
-    return {"batch": batch, "c": c, "h": h, "w": w}
-
-
 GLOBALPOOL_SIZES = {
     "sizes_to_check": [
-        _of_images(3, 4, 2, 5),
-        _of_images(1, 1, 1, 1),
-        _of_images(2, 3, 5, 7),
-        _of_images(1, 5, 1, 9),
-        _of_images(16, 17, 4, 4),
-        _of_images(2, 70, 3, 1),
-        _of_images(1, 2, 33, 20),
+        _images(3, 4, 2, 5),
+        _images(1, 1, 1, 1),
+        _images(2, 3, 5, 7),
+        _images(1, 5, 1, 9),
+        _images(16, 17, 4, 4),
+        _images(2, 70, 3, 1),
+        _images(1, 2, 33, 20),
     ],
-    "draw_sizes": lambda rng: _of_images(*(int(size) for size in rng.integers(1, 12, 4))),
-    "large_sizes": [_of_images(65_900, 1, 1, 1), _of_images(1, 66_000, 1, 1), _of_images(1, 1, 260, 259)],
-    "sizes_to_time": lambda device: _of_images(*((128, 512, 5, 7) if device == "gpu" else (32, 64, 5, 7))),
+    "draw_sizes": lambda rng: _images(*rng.integers(1, 12, 4).tolist()),
+    "large_sizes": [_images(65_900, 1, 1, 1), _images(1, 66_000, 1, 1), _images(1, 1, 260, 259)],
+    "sizes_to_time": lambda device: _images(*((128, 512, 5, 7) if device == "gpu" else (32, 64, 5, 7))),
 }
 
 globalpool_forward = Operation(
@@ -555,10 +514,7 @@ globalpool_forward = Operation(
     contract="A (batch, c, h, w) -> M (batch, c)",
     reference=lambda A: np.einsum("scyx->sc", A) / A[0, 0].size,
     flops=lambda batch, c, h, w: batch * c * h * w,
-    trial=Trial(
-        **GLOBALPOOL_SIZES,
-        tolerance=SUM_TOLERANCE,
-    ),
+    trial=Trial(**GLOBALPOOL_SIZES, tolerance=SUM_TOLERANCE),
 )
 
 globalpool_backward = Operation(
@@ -568,8 +524,7 @@ globalpool_backward = Operation(
     reference=lambda D, h, w: np.einsum("sc,yx->scyx", D, np.full((h, w), 1 / (h * w))),
     flops=lambda batch, c, h, w: batch * c * h * w,
     trial=Trial(
-        **GLOBALPOOL_SIZES,
-        error_scale=lambda D, h, w: np.einsum("sc,yx->scyx", abs(D), np.full((h, w), 1 / (h * w))),
+        **GLOBALPOOL_SIZES, error_scale=lambda D, h, w: np.einsum("sc,yx->scyx", abs(D), np.full((h, w), 1 / (h * w)))
     ),
 )
 

@@ -1,7 +1,7 @@
-"""Shortcuts: what a layer or several made of A is added to A itself, so that a deep chain begins as the identity.
+"""Shortcuts: the output of one or more layers is added to their input, so that a deep chain begins as the identity.
 
-A block of a ResNet ends with a sum and ReLU: A_above = max(0, body(A) + shortcut(A)). On the way back the deltas go
-through both, and what comes out of both is added.
+A block of a ResNet ends with a sum and ReLU: A_above = max(0, body(A) + shortcut(A)). In backpropagation the deltas go
+through both, and the two results are added.
 """
 
 import numpy as np
@@ -15,9 +15,7 @@ shortcut_sum = Operation(
     contract="A (*n), B (*n) -> C (*n)",
     reference=lambda A, B: np.einsum("ij->j", np.stack([A.ravel(), B.ravel()])).reshape(A.shape),
     flops=lambda n: n,
-    trial=Trial(
-        error_scale=lambda A, B: abs(A) + abs(B),
-    ),
+    trial=Trial(error_scale=lambda A, B: abs(A) + abs(B)),
 )
 
 relu_delta = Operation(
@@ -26,10 +24,7 @@ relu_delta = Operation(
     contract="G (*n), A (*n) -> D (*n)",
     reference=lambda G, A: np.where(A > 0, G, 0.0),
     flops=lambda n: n,
-    trial=Trial(
-        error_scale=lambda G, A: abs(G),
-        edge_cases=("zeros", "large"),
-    ),
+    trial=Trial(error_scale=lambda G, A: abs(G), edge_cases=("zeros", "large")),
 )
 
 

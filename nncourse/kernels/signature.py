@@ -1,4 +1,4 @@
-"""What a kernel has to keep to: the name of its operation, and what goes in and comes out."""
+"""The part of an operation that its kernels must follow: its name, its arguments and its results."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,13 +20,13 @@ class Signature:
         elements, `rate ()` one number. Elements are float32; those of `labels (n,) int` are int32. batch, n_in and n
         are the names of sizes; an argument `classes () int` is a size too. Every size of a result is stated by an
         argument, or derived from sizes that are: `… -> Z (batch, n_out) where n_out = n_in // 2`. See contract.py.
-    output: what a CUDA kernel does with the new array that it is given: it writes every element ("overwritten"), or it
-        adds to zeros ("accumulated").
+    output: a CUDA kernel writes every element of the new array that it gets ("overwritten"), or it adds to zeros
+        ("accumulated").
 
     A result with the name of an argument is computed in place: the kernel changes that argument. The other results are
-    new arrays. A kernel returns its result, or a tuple of all results where the contract has several.
+    new arrays. A kernel returns its result, or a tuple if the contract has several.
 
-    Raises CourseError for a contract that it does not understand.
+    Raises CourseError for an invalid contract.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Signature:
 
     @cached_property
     def size_names(self) -> tuple[str, ...]:
-        """The sizes that the contract speaks of, each once, derived ones last: ("batch", "n_in", "n_out")."""
+        """The sizes in the contract, each once, derived ones last: ("batch", "n_in", "n_out")."""
         return self.shapes.size_names
 
     @cached_property
@@ -77,5 +77,5 @@ class Signature:
         return tuple(dict.fromkeys([*arrays, *(result.name for result in self.shapes.new), *self.size_names]))
 
     def sizes(self, *arguments: Any) -> Sizes:
-        """The contract's sizes for these arguments; CourseError where these do not agree with it."""
+        """The contract's sizes for these arguments; CourseError if these do not agree with it."""
         return self.shapes.sizes(arguments, self.name)

@@ -1,5 +1,6 @@
-// What the kernels share that multiply matrices by tiles, in dense_tiles.cu and convolution_tiles.cu. A tile lies in
-// shared memory; each thread keeps the sums of several elements of the product in registers.
+// Functions for kernels that multiply matrices by tiles: those of dense_tiles.cu, convolution_tiles.cu and
+// convolution_backpropagation_tiles.cu, with which they are checked. A tile lies in shared memory; each thread keeps
+// the sums of several elements of the product in registers.
 
 // sums[m][n] += a[m] w[n]. The loops must be unrolled so that sums, a and w are in registers, which cannot be indexed.
 template <int M, int N> __device__ void multiply(float (&sums)[M][N], const float (&a)[M], const float (&w)[N]) {
@@ -17,7 +18,7 @@ __device__ bool by_fours(const float* matrix, int n) {
     return n % 4 == 0 && (size_t)matrix % 16 == 0;
 }
 
-// Row i of a matrix; past the end, the last row: what is computed from it is not stored.
+// Row i of a matrix. Past the end it is the last row: nothing that is computed from it is stored.
 __device__ const float* row_of(const float* matrix, int i, int rows, int n) {
     return matrix + (size_t)min(i, rows - 1) * n;
 }
@@ -29,8 +30,8 @@ __device__ float4 read4(const float* row, int k, int n, bool at_once) {
                        k + 3 < n ? row[k + 3] : 0.0f);
 }
 
-// Stores four elements that are consecutive along k into four rows of a tile. Tiles are transposed in shared memory, so
-// that the elements that a thread needs for one k are adjacent.
+// Stores four elements that are consecutive along k into four rows of a tile. Tiles are transposed in shared memory:
+// the elements that a thread needs for one k are then adjacent.
 template <int WIDTH> __device__ void store_transposed(float (*tile)[WIDTH], int k, int i, float4 numbers) {
     tile[k][i] = numbers.x;
     tile[k + 1][i] = numbers.y;

@@ -1,4 +1,4 @@
-"""What check() has to know of an operation to try kernels of it. Networks never read this."""
+"""What check() needs to know about an operation to try its kernels. Networks never read this."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,22 +17,22 @@ class Trial:
     """How kernels of an operation are tried and timed.
 
     tolerance: an error of tolerance × 2⁻²³ × error scale is allowed.
-    error_scale: error_scale(*arguments) adds up the absolute values of what is added up, and is a tuple where there are
-        several results. By default it is the reference on absolute values; give it where the reference subtracts.
-    values: values[name](rng, shape, sizes) makes an argument for which not every number will do.
-    edge_cases: those of EDGE_CASES that are tried; see nnclassroom/judge/cases.py. With "nan", a NaN of the reference
-        must come out as NaN, and nothing else may.
+    error_scale: error_scale(*arguments) is the sum of the absolute values of all terms, a tuple for several results. By
+        default it is the reference on absolute values; state it if the reference subtracts.
+    values: values[name](rng, shape, sizes) makes an argument for which not every number is valid.
+    edge_cases: those of EDGE_CASES that are tried; see nnclassroom/judge/cases.py. With "nan", a result must be NaN
+        where the reference is, and nowhere else.
     advice: advice(place, *arguments) says more about a wrong element there.
-    well_posed: well_posed(*arguments) is False where rounding alone may decide on a result, such as which of two values
-        is the larger; then other numbers are drawn.
-    sizes_to_check: where the usual sizes do not fit or miss typical cases, others, small ones first: for each case a
+    well_posed: well_posed(*arguments) is False if rounding alone may decide on a result, such as which of two values is
+        the larger; other numbers are then drawn.
+    sizes_to_check: sizes to use if the usual ones do not fit or miss typical cases, small ones first. Each case is a
         dictionary of the sizes that are not derived. The edge cases have the first of them.
     draw_sizes: draw_sizes(rng) draws small sizes at random.
-    large_sizes: some sizes above 65,536 in one direction; a Python loop should do each in a second.
-    sizes_to_time: sizes_to_time("cpu"), or "gpu", are the sizes that are timed unless others are asked for.
-    iterates: whether a result comes from many steps, one on the other: its FLOPs then say nothing of one sum's error.
+    large_sizes: some sizes above 65,536 in one direction; a Python loop should take at most a second for each.
+    sizes_to_time: sizes_to_time("cpu"), or "gpu", are the default sizes for timing.
+    iterates: whether each step uses the result of the one before: FLOPs then do not bound the error of one sum.
 
-    Raises CourseError for an edge case that is not known, and for sizes without sizes_to_check.
+    Raises CourseError for an unknown edge case, and for other sizes without sizes_to_check.
     """
 
     tolerance: float = 8.0
@@ -52,3 +52,8 @@ class Trial:
             refuse_unknown("an edge case", name, EDGE_CASES)
         if (self.draw_sizes or self.large_sizes) and not self.sizes_to_check:
             raise CourseError("wanted sizes_to_check beside draw_sizes and large_sizes; got none")
+
+
+def sizes_named(names: str) -> Callable[..., Sizes]:
+    """A function that makes sizes from numbers: sizes_named("batch n")(2, 3) is {"batch": 2, "n": 3}."""
+    return lambda *numbers: dict(zip(names.split(), numbers, strict=True))

@@ -1,6 +1,6 @@
-"""The end of a training step: every parameter moves a little along its gradient.
+"""The end of a training step: every parameter is updated from its gradient.
 
-The operations work on arrays of any shape; networks call them once for their flat vector of all parameters.
+The operations work on arrays of any shape; networks call them once for the flat vector of all parameters.
 """
 
 import math
@@ -10,7 +10,7 @@ import numpy as np
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the usual ones of Adam
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the usual ones for Adam
 SOURCE = cuda_beside(__file__, f"BETA_1={BETA_1}f", f"BETA_2={BETA_2}f", f"EPSILON={EPSILON}f")
 
 sgd_update = Operation(
@@ -20,9 +20,7 @@ sgd_update = Operation(
     contract="W (*n), G (*n), rate () -> W (*n)",
     reference=lambda W, G, rate: W - rate * G,
     flops=lambda n: 2 * n,
-    trial=Trial(
-        error_scale=lambda W, G, rate: abs(W) + abs(rate * G),
-    ),
+    trial=Trial(error_scale=lambda W, G, rate: abs(W) + abs(rate * G)),
 )
 
 
@@ -42,7 +40,7 @@ def array(W, G, rate):
 
 sgd_update.cuda_kernel("naive", SOURCE)
 
-# ---- L2: large weights cost too, λ/2 Σ W², so that W shrinks a little in every step
+# ---- L2: the cost λ/2 Σ W² is added, so that W shrinks a little in every step
 
 l2_gradient = Operation(
     "l2_gradient",
@@ -69,7 +67,7 @@ def l2_array(G, W, l2):
 
 l2_gradient.cuda_kernel("naive", SOURCE)
 
-# ---- momentum (Polyak, 1964): V is the gradient with a memory, which fades by μ in each step
+# ---- momentum (Polyak, 1964): V remembers gradients, and fades by the factor μ in each step
 
 
 def _momentum_truth(W, G, V, rate, momentum):
@@ -117,8 +115,8 @@ momentum_update.cuda_kernel("naive", SOURCE)
 # ---- Adam (Kingma and Ba, 2015): each parameter has a rate of its own, from the mean size of its gradients
 #
 # M and V are running means of G and of G². They start at 0, so after t steps they are too small by the factors
-# c₁ = 1 − β₁ᵗ and c₂ = 1 − β₂ᵗ, which are handed over. In adam_update, an exercise, the usual β₁, β₂ and ε stand;
-# general_adam_update is given them.
+# c₁ = 1 − β₁ᵗ and c₂ = 1 − β₂ᵗ, which are arguments. adam_update, an exercise, contains the usual β₁, β₂ and ε;
+# general_adam_update has them as arguments.
 
 
 def _adam_truth(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
@@ -135,7 +133,7 @@ def _adam_magnitude(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilo
 
 
 def _rounded(G):
-    """1 − β in float32 is off by up to 2⁻²⁵, which shows in V where it is small. 1/32 of 8 roundings are as much."""
+    """1 − β in float32 is off by up to 2⁻²⁵, which matters if V is small: 1/32 of the tolerance of 8 roundings."""
     return G**2 / 32
 
 
@@ -145,23 +143,20 @@ def _adam_advice(place, W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, ep
 
 
 def _mean_squares(rng, shape, sizes):
-    """V: usual ones; zeros; and some so small that ε counts where G is 0."""
+    """Values of V: usual ones, zeros, and some so small that ε matters where G is 0."""
     usual, small = rng.random(shape) ** 5, 10 ** rng.uniform(-18, -12, shape)
     kinds = rng.permutation(math.prod(shape)).reshape(shape) % 3
     return np.choose(kinds, (usual, np.zeros(shape), small)).astype(np.float32)
 
 
 def one_of(*numbers):
-    """Values of an argument for a trial: one of these numbers."""
+    """For the `values` of a trial: an argument that is one of these numbers."""
     return lambda rng, shape, sizes: float(rng.choice(numbers))
 
 
 ADAM_FORMULA = "M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)"
-ADAM_VALUES = {
-    "V": _mean_squares,
-    **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1))),
-}
-FINITE = ("zeros", "large", "one of zeros")  # edge cases of what divides by √V: an infinite gradient makes ∞ / ∞
+ADAM_VALUES = {"V": _mean_squares, **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1)))}
+FINITE = ("zeros", "large", "one of zeros")  # edge cases for division by √V: an infinite gradient gives ∞ / ∞
 BETAS, EPSILONS = one_of(0, 0.5, 0.9, 0.99, 0.999), one_of(1e-8, 1e-6, 1e-3)
 
 adam_update = Operation(
@@ -214,7 +209,7 @@ def adam_array(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPS
 adam_update.cuda_kernel("naive", SOURCE)
 general_adam_update.cuda_kernel("naive", SOURCE)
 
-# ---- RMSProp (Hinton, 2012): the gradient, divided by the root of the running mean of its squares
+# ---- RMSProp (Hinton, 2012): the gradient divided by the root of the running mean of its squares
 
 
 def _rmsprop_truth(W, G, V, rate, beta, epsilon):
@@ -262,7 +257,7 @@ def rmsprop_array(W, G, V, rate, beta, epsilon):
 
 rmsprop_update.cuda_kernel("naive", SOURCE)
 
-# ---- AdaGrad (Duchi, Hazan and Singer, 2011): divided by the root of the sum of all squares, so that steps get shorter
+# ---- AdaGrad (Duchi, Hazan and Singer, 2011): divided by the root of the sum of all squares, so steps get shorter
 
 
 def _adagrad_truth(W, G, V, rate, epsilon):
@@ -277,10 +272,7 @@ adagrad_update = Operation(
     reference=_adagrad_truth,
     flops=lambda n: 7 * n,
     trial=Trial(
-        error_scale=lambda W, G, V, rate, epsilon: (
-            abs(W) + abs(rate * G) / (np.sqrt(V + G**2) + epsilon),
-            V + G**2,
-        ),
+        error_scale=lambda W, G, V, rate, epsilon: (abs(W) + abs(rate * G) / (np.sqrt(V + G**2) + epsilon), V + G**2),
         values={"V": _mean_squares, "epsilon": EPSILONS},
         edge_cases=FINITE,
         advice=lambda place, *arguments: f"there V must become {_adagrad_truth(*arguments)[1][place]:.7g}",

@@ -1,4 +1,4 @@
-"""What learns: layers, networks, training, metrics, model files. What is public stands in __init__.pyi."""
+"""Layers, networks, training, metrics and model files. __init__.pyi lists what is public."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """Synchronous data-parallel training: every member of a group computes the gradient of some rows of each batch.
 
-The gradients are added over the group before the parameters move. So the members' parameters stay the same, and they
-are those of one device that is given whole batches, to rounding.
+The gradients are added over the group before the parameters move. So all members keep the same parameters, to rounding
+those of one device with whole batches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,14 +17,14 @@ from nncourse.model.optimizers import Optimizer
 
 
 def begin_alike(network: Network, group: Group) -> None:
-    """Everyone gets the first member's parameters and running statistics."""
+    """All members get the first one's parameters and running statistics."""
     for vector in (network.flat_parameters, network.flat_statistics):
         if vector.size:
             group.broadcast(vector)
 
 
 def own_pieces(rows: int, at_once: int, group: Group, on_rows: Callable[[int], None] | None = None) -> Iterator[slice]:
-    """This member's shard of so many rows, some at a time. `on_rows` is told how many come next."""
+    """This member's shard of `rows`, up to `at_once` at a time. `on_rows` is called with the number of each."""
     own = shard(rows, group.rank, group.size)
     for start in range(own.start, own.stop, at_once):
         piece = slice(start, min(start + at_once, own.stop))
@@ -50,9 +50,9 @@ def data_parallel_epoch(
 ) -> None:
     """One epoch of the samples X, Y in this order, which every member holds: a step for each batch of all members.
 
-    Each batch is cut by shard(), with `shares` if they are given. With `synchronise`, layers that compute statistics
-    of the batch add them over the group. Running statistics become the mean of the members' at the end. `on_rows` is
-    told how many rows this member computes with next.
+    Each batch is cut by shard(), with `shares` if they are given. With `synchronise`, layers with statistics of the
+    batch add them over the group. At the end running statistics become the mean over the members. `on_rows` is called
+    with the number of rows that this member computes next.
     """
     steps = []
     for start in range(0, len(order), batch_size):
@@ -61,7 +61,7 @@ def data_parallel_epoch(
         weight = (own.stop - own.start) / len(batch)
         together = synchronise
         if synchronise and min(shard_sizes(len(batch), group.size, shares)) == 0:
-            # A member without rows has no statistics to add: all compute the whole of this small batch.
+            # A member without rows has no statistics to add: all members compute all of this small batch.
             own, weight, together = slice(0, len(batch)), 1 / group.size, False
         here = position._replace(first=start + own.start, group=group if together else None)
         steps.append((batch[own], weight, here))
@@ -85,10 +85,10 @@ def shared_gradient(
     group: Group,
     position: StepPosition | None = None,
 ) -> None:
-    """The gradient of a batch, of which each member is given its own rows, in network.flat_gradient.
+    """Write the gradient of a batch to network.flat_gradient; each member is given its own rows.
 
-    A member's gradient is the mean over its own rows. The mean over all rows is the sum of these, each times its
-    `weight`: own rows / all rows. A member without rows adds zeros.
+    A member's gradient is the mean over its rows. The mean over all rows is the sum of these, each times its `weight`:
+    own rows / all rows. A member without rows adds zeros.
     """
     if len(X):
         gradients = [each for of_layer in backpropagation(network, X, Y, backend, position) for each in of_layer]

@@ -1,4 +1,4 @@
-"""Layers from their descriptions, the dictionaries of describe(): what model files hold of a network."""
+"""Layers from their descriptions, the dictionaries of describe(), which model files hold."""
 
 from collections.abc import Callable
 from math import prod
@@ -27,7 +27,7 @@ MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 
 
 def rebuilt(about: dict[str, Any]) -> Layer:
-    """The layer that describe() told of, with parameters of the right shapes that take no memory yet."""
+    """The layer of a description, with parameters of the right shapes that take no memory yet."""
     kind = str(about["kind"])
     refuse_unknown("a layer", kind, KINDS)
     return KINDS[kind](about)
@@ -56,18 +56,6 @@ def _convolution(about: dict[str, Any]) -> Convolution:
     return Convolution(_zeros(c_out, c_in, k, k), b, str(about["activation"]), **steps)
 
 
-def _maxpool(about: dict[str, Any]) -> MaxPool:
-    return MaxPool(*(_whole(about, name) for name in ("size", "stride", "padding")))
-
-
-def _averagepool(about: dict[str, Any]) -> AveragePool:
-    return AveragePool(*(_whole(about, name) for name in ("size", "stride")))
-
-
-def _globalpool(about: dict[str, Any]) -> GlobalAveragePool:
-    return GlobalAveragePool()
-
-
 def _batchnorm(about: dict[str, Any]) -> BatchNorm:
     zeros = _zeros(_whole(about, "channels", 1))
     return BatchNorm(zeros, zeros, str(about["activation"]))
@@ -78,34 +66,22 @@ def _residual(about: dict[str, Any]) -> Residual:
     return Residual(body, shortcut, str(about["activation"]))
 
 
-def _flatten(about: dict[str, Any]) -> Flatten:
-    return Flatten()
-
-
-def _dropout(about: dict[str, Any]) -> Dropout:
-    return Dropout(float(about["rate"]))
-
-
-def _sequence(about: dict[str, Any]) -> LayerSequence:
-    return LayerSequence([rebuilt(each) for each in about["layers"]])
-
-
 KINDS: dict[str, Callable[[dict[str, Any]], Layer]] = {
     "dense": _dense,
     "convolution": _convolution,
-    "maxpool": _maxpool,
-    "averagepool": _averagepool,
-    "globalpool": _globalpool,
+    "maxpool": lambda about: MaxPool(*(_whole(about, name) for name in ("size", "stride", "padding"))),
+    "averagepool": lambda about: AveragePool(*(_whole(about, name) for name in ("size", "stride"))),
+    "globalpool": lambda about: GlobalAveragePool(),
     "batchnorm": _batchnorm,
     "residual": _residual,
-    "flatten": _flatten,
-    "dropout": _dropout,
-    "sequence": _sequence,
+    "flatten": lambda about: Flatten(),
+    "dropout": lambda about: Dropout(float(about["rate"])),
+    "sequence": lambda about: LayerSequence([rebuilt(each) for each in about["layers"]]),
 }
 
 
 def _zeros(*shape: int) -> np.ndarray:
-    """Zeros of that shape that take no memory; CourseError for more than a network may have."""
+    """Zeros of that shape that take no memory. Raises CourseError for more than a network may have."""
     if prod(shape) > MOST_WEIGHTS:
         raise CourseError(f"wanted at most {MOST_WEIGHTS} weights in a layer; got {' x '.join(map(str, shape))}")
     return np.broadcast_to(np.float32(0), shape)

@@ -1,11 +1,11 @@
 """Model files: .npz (no pickle), and the text form that the handout's C program writes and reads.
 
-An .npz holds `parameters`, the network's flat vector; `statistics`, where layers keep some beside their parameters;
-`state_…`, vectors that the optimizer remembers; and `about`, a line of JSON with all the rest. In files of version 0.2,
-which are read too, the optimizer is called `update`.
+An .npz holds `parameters`, the network's flat vector; `statistics`, if layers have some; `state_…`, vectors that the
+optimizer remembers; and `about`, a line of JSON with the rest. Files of version 0.2, which are read too, call the
+optimizer `update`.
 
 The text form is for dense networks: number of layers; sizes; for each layer a line of biases; a line of weights for
-each neuron, layer by layer. One more line, which the C program ignores, is the same JSON: activations, cost, scaling.
+each neuron, layer by layer. One more line, which the C program ignores, has the same JSON.
 """
 
 import itertools
@@ -32,10 +32,7 @@ VECTOR, STATISTICS, STATE = "parameters", "statistics", "state_"  # names in an 
 
 @dataclass
 class Model:
-    """A network, the scaling of its inputs, its class names, and its provenance.
-
-    `optimizer` is what trained it, with its state, so that training can go on.
-    """
+    """A network, the scaling of its inputs, its class names, its provenance, and its optimizer with its state."""
 
     network: Network
     scaling: Scaling | None = None
@@ -57,7 +54,7 @@ def save(model: Model, path: str | Path) -> None:
 
 
 def refuse_text_form(network: Network, optimizer: Optimizer, path: Path) -> None:
-    """CourseError if `path` is for the C program's text, and the text cannot hold the network or the optimizer."""
+    """Raise CourseError if `path` is for the C program's text, which cannot hold the network or the optimizer."""
     if path.suffix == ".npz":
         return
     if not network.is_dense:
@@ -83,7 +80,7 @@ def load(path: str | Path) -> Model:
         raise CourseError(f"{path}: cannot be read: {reason_of(error)}") from error
     except MemoryError:
         raise
-    except Exception as error:  # NumPy, zipfile and json raise many kinds for a damaged file
+    except Exception as error:  # NumPy, zipfile and json raise many types for a damaged file
         wanted = "wanted a model, .npz or the C program's text; it is damaged, or something else"
         raise CourseError(f"{path}: {wanted}: name another file, or train it again") from error
 
@@ -92,7 +89,7 @@ def load(path: str | Path) -> Model:
 
 
 def _description(model: Model) -> str:
-    """All but the arrays, as one line of JSON; its floats come back exactly."""
+    """All but the arrays, as one line of JSON, which keeps floats exactly."""
     network = model.network
     about = {
         "layers": [layer.describe() for layer in network.layers],
@@ -110,8 +107,8 @@ def _description(model: Model) -> str:
 def _model(network: Network, about: dict[str, Any], state: dict[str, np.ndarray]) -> Model:
     """A model from its parts. Raises CourseError if they do not fit together."""
     if not np.isfinite(network.flat_parameters).all():
-        number = next(n for n, layer in enumerate(network.layers, 1) if not _finite(layer.parameters))
-        raise CourseError(f"layer {number} has weights that are not finite")
+        finite = [all(np.isfinite(array).all() for array in layer.parameters) for layer in network.layers]
+        raise CourseError(f"layer {finite.index(False) + 1} has weights that are not finite")
     if not np.isfinite(network.flat_statistics).all():
         raise CourseError("it has statistics that are not finite")
     scaling = _scaling(about.get("scaling", {"kind": "none"}), network.input_shape)
@@ -129,20 +126,8 @@ def _model(network: Network, about: dict[str, Any], state: dict[str, np.ndarray]
     return Model(network, scaling, tuple(map(str, about.get("classes", ()))), provenance, optimizer)
 
 
-def _finite(arrays: Sequence[np.ndarray]) -> bool:
-    return all(np.isfinite(array).all() for array in arrays)
-
-
-def _from_pairs(pairs: list[tuple[np.ndarray, np.ndarray]], description: str | None) -> Model:
-    """A dense model from W and b of each layer. Without a description it is one of the C program: all sigmoid."""
-    about = {"activations": ["sigmoid"] * len(pairs)} if description is None else json.loads(description)
-    named = zip(pairs, about["activations"], strict=True)
-    network = Network([Dense(W, b, name) for (W, b), name in named], str(about.get("cost", "mse")))
-    return _model(network, about, {})
-
-
 def _scaling(about: dict[str, Any], shape: Shape) -> Scaling | None:
-    """The scaling in a description: a number for each input, or one for all. CourseError if it does not fit."""
+    """The scaling in a description: a number for each input, or one for all. Raises CourseError if it does not fit."""
     if about["kind"] == "none":
         return None
     offset, factor = (np.array(about[name], np.float64) for name in ("offset", "factor"))
@@ -191,9 +176,9 @@ def _refuse_other_sizes(what: str, vector: np.ndarray, arrays: Sequence[np.ndarr
 def _write_text(model: Model, path: Path) -> None:
     network = model.network
     lines = [str(len(network.sizes)), " ".join(map(str, network.sizes))]
-    pairs = [layer.parameters for layer in network.layers]  # W and b: refuse_text_form lets dense layers through only
+    pairs = [layer.parameters for layer in network.layers]  # W and b: refuse_text_form lets only dense layers through
     rows = [b for _, b in pairs] + [weights for W, _ in pairs for weights in W]
-    lines += [" ".join(f"{number:.9g}" for number in row) for row in rows]  # nine digits bring a float32 back exactly
+    lines += [" ".join(f"{number:.9g}" for number in row) for row in rows]  # nine digits keep a float32 exactly
     path.write_text("\n".join([*lines, f"about {_description(model)}"]) + "\n")
 
 
@@ -212,4 +197,7 @@ def _read_text(path: Path) -> Model:
         raise CourseError(f"wanted {wanted}; got {len(numbers)}: the file is truncated, or no model")
     arrays = [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]
     biases, weights = arrays[: len(sizes) - 1], arrays[len(sizes) - 1 :]
-    return _from_pairs(list(zip(weights, biases, strict=True)), description if mark else None)
+    # The C program writes no description: all its layers are sigmoid.
+    about = json.loads(description) if mark else {"activations": ["sigmoid"] * len(weights)}
+    layers = [Dense(W, b, name) for W, b, name in zip(weights, biases, about["activations"], strict=True)]
+    return _model(Network(layers, str(about.get("cost", "mse"))), about, {})

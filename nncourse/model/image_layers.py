@@ -1,4 +1,4 @@
-"""Layers for images, and those that stand between them and dense layers. Images: (batch, channels, height, width)."""
+"""Layers for images, (batch, channels, height, width), and layers between them and dense layers."""
 
 from collections.abc import Sequence
 from math import prod
@@ -9,16 +9,24 @@ import numpy as np
 from nncourse.architecture import Filters
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
-from nncourse.model.layers import Forward, Shape, StepPosition, WithoutStatistics, delta_below, refuse_bad_activation
+from nncourse.model.layers import (
+    Forward,
+    Shape,
+    StepPosition,
+    WithoutStatistics,
+    WithWeights,
+    delta_below,
+    refuse_bad_activation,
+)
 
-MOST_COUNTED = 1 << 31  # seeds and epochs of dropout begin again here: its counters have 32 bits
+MOST_COUNTED = 1 << 31  # seeds and epochs of dropout are taken modulo this: its counters have 32 bits
 
 
-class Convolution(WithoutStatistics):
-    """Filters that are moved over an image, each over all of its channels. W (c_out, c_in, k, k), b (c_out,), float32.
+class Convolution(WithWeights):
+    """Filters that move over an image, each over all of its channels. W (c_out, c_in, k, k), b (c_out,), float32.
 
-    `before` and `after` are rows and columns of zeros in front of and behind the image. Where a batch normalisation
-    follows, biases would do nothing: then b may be None, and the activation "".
+    `before` and `after` are rows and columns of zeros before and after the image. If a batch normalisation follows,
+    biases have no effect: then b may be None, and the activation "".
     """
 
     def __init__(self, W: Array, b: Array | None, activation: str, stride: int = 1, before: int = 0, after: int = 0):
@@ -27,25 +35,9 @@ class Convolution(WithoutStatistics):
         if not (stride >= 1 and 0 <= before < k and 0 <= after < k):
             wanted = f"a stride of at least 1, and before and after from 0 to {k - 1}, for filters of {k}x{k}"
             raise CourseError(f"wanted {wanted}; got stride {stride}, before {before}, after {after}")
-        self.parameters: tuple[Array, ...] = (W,) if b is None else (W, b)
+        self.parameters = (W,) if b is None else (W, b)
         self.activation = activation
         self.stride, self.before, self.after = stride, before, after
-
-    @property
-    def W(self) -> Array:  # noqa: N802
-        return self.parameters[0]
-
-    @W.setter
-    def W(self, values: Array) -> None:  # noqa: N802
-        self.parameters[0][...] = values
-
-    @property
-    def b(self) -> Array | None:
-        return self.parameters[1] if len(self.parameters) > 1 else None
-
-    @b.setter
-    def b(self, values: Array) -> None:
-        self.parameters[1][...] = values
 
     @property
     def filters(self) -> Filters:
@@ -64,7 +56,7 @@ class Convolution(WithoutStatistics):
         return (c_out, *_places(shape, k, self.stride, self.before + self.after, "filters"))
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """Each filter's weighted sum at each place of the image, and activations σ(Z)."""
+        """Each filter's weighted sum at each position in the image, and activations σ(Z)."""
         W, b = self.W, self.b
         if b is None and "b" not in backend.kernels["convolution_forward"].optional:
             b = np.zeros_like(W, shape=len(W))
@@ -103,7 +95,7 @@ class Convolution(WithoutStatistics):
 
 
 class WithoutParameters(WithoutStatistics):
-    """What layers without parameters and activation have in common."""
+    """What layers without parameters and activation have in common. Each adds gradient_below()."""
 
     activation = ""
     parameters: tuple[Array, ...] = ()
@@ -114,9 +106,18 @@ class WithoutParameters(WithoutStatistics):
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         return None
 
+    def backward(
+        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
+    ) -> tuple[Array | None, tuple[Array, ...]]:
+        return (delta_below(self.gradient_below(D, here, A_below, backend), S_below, backend) if below else None), ()
+
+    def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
+        """dC/dA_below from D = dC/dA."""
+        raise NotImplementedError
+
 
 class MaxPool(WithoutParameters):
-    """The largest number of each window, size x size, of each channel. Cells of the padding take no part."""
+    """The largest number of each window, size x size, of each channel. The padding does not count."""
 
     def __init__(self, size: int, stride: int | None = None, padding: int = 0):
         self.size, self.stride, self.padding = size, size if stride is None else stride, padding
@@ -134,19 +135,14 @@ class MaxPool(WithoutParameters):
         return (shape[0], *_places(shape, self.size, self.stride, 2 * self.padding, "windows"))
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """The maxima; kept are their places in the image."""
+        """The maxima; `kept`: their places in the image."""
         A, places = backend.maxpool_forward(A_below, self.size, self.stride, self.padding)
         return Forward(A, kept=places)
 
-    def backward(
-        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
-    ) -> tuple[Array | None, tuple[Array, ...]]:
-        """What comes from above goes to the place of the maximum."""
-        if not below:
-            return None, ()
+    def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
+        """D goes to the place of the maximum."""
         height, width = A_below.shape[2:]
-        G = backend.maxpool_backward(D, here.kept, height, width, self.size, self.stride, self.padding)
-        return delta_below(G, S_below, backend), ()
+        return backend.maxpool_backward(D, here.kept, height, width, self.size, self.stride, self.padding)
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "maxpool", "size": self.size, "stride": self.stride, "padding": self.padding}
@@ -172,15 +168,10 @@ class AveragePool(WithoutParameters):
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         return Forward(backend.averagepool_forward(A_below, self.size, self.stride))
 
-    def backward(
-        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
-    ) -> tuple[Array | None, tuple[Array, ...]]:
-        """What comes from above goes in equal parts to the window's numbers."""
-        if not below:
-            return None, ()
+    def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
+        """D goes in equal parts to the window's numbers."""
         height, width = A_below.shape[2:]
-        G = backend.averagepool_backward(D, height, width, self.size, self.stride)
-        return delta_below(G, S_below, backend), ()
+        return backend.averagepool_backward(D, height, width, self.size, self.stride)
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "averagepool", "size": self.size, "stride": self.stride}
@@ -199,13 +190,9 @@ class GlobalAveragePool(WithoutParameters):
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         return Forward(backend.globalpool_forward(A_below))
 
-    def backward(
-        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
-    ) -> tuple[Array | None, tuple[Array, ...]]:
-        """What comes from above goes in equal parts to all pixels."""
-        if not below:
-            return None, ()
-        return delta_below(backend.globalpool_backward(D, *A_below.shape[2:]), S_below, backend), ()
+    def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
+        """D goes in equal parts to all pixels."""
+        return backend.globalpool_backward(D, *A_below.shape[2:])
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "globalpool"}
@@ -223,10 +210,8 @@ class Flatten(WithoutParameters):
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         return Forward(A_below.reshape(len(A_below), prod(A_below.shape[1:])))
 
-    def backward(
-        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
-    ) -> tuple[Array | None, tuple[Array, ...]]:
-        return (delta_below(D.reshape(A_below.shape), S_below, backend) if below else None), ()
+    def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
+        return D.reshape(A_below.shape)
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "flatten"}
@@ -236,9 +221,9 @@ class Flatten(WithoutParameters):
 
 
 class Dropout(WithoutParameters):
-    """In training, leaves out each number with probability `rate`, and divides the others by 1 − rate.
+    """In training, drops each number with probability `rate`, and divides the others by 1 − rate.
 
-    What it leaves out depends on the position and the sample's row alone, so it is computed twice, not stored.
+    What is dropped depends only on the position and the sample's row. It is computed twice, not stored.
     """
 
     draws = True
@@ -252,18 +237,15 @@ class Dropout(WithoutParameters):
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """Kept is the position, None where nothing was left out."""
-        return Forward(self._of(A_below, backend, training) if training else A_below, kept=training)
+        """`kept`: the position; None outside training."""
+        return Forward(self._dropped(A_below, backend, training), kept=training)
 
-    def backward(
-        self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
-    ) -> tuple[Array | None, tuple[Array, ...]]:
-        if not below:
-            return None, ()
-        G = self._of(D, backend, here.kept) if here.kept else D
-        return delta_below(G, S_below, backend), ()
+    def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
+        return self._dropped(D, backend, here.kept)
 
-    def _of(self, A: Array, backend: Calls, position: StepPosition) -> Array:
+    def _dropped(self, A: Array, backend: Calls, position: StepPosition | None) -> Array:
+        if position is None:
+            return A
         rows = A.reshape(len(A), prod(A.shape[1:]))
         seed, epoch = position.seed % MOST_COUNTED, position.epoch % MOST_COUNTED
         return backend.dropout(rows, self.rate, seed, epoch, position.first, position.layer).reshape(A.shape)
@@ -281,7 +263,7 @@ def _refuse_other_than_images(shape: Shape, what: str) -> None:
 
 
 def _places(shape: Shape, size: int, stride: int, padding: int, what: str) -> Shape:
-    """How many places there are for a window, down and across; CourseError where it is larger than the image."""
+    """The number of positions of a window, down and across. Raises CourseError if it is larger than the image."""
     sides = [side + padding for side in shape[1:]]
     if min(sides) < size:
         padded = f", {sides[0]}x{sides[1]} with its padding" if padding else ""

@@ -1,7 +1,7 @@
-"""How weights begin: initialisers, (random generator, shape of W, fan_in, fan_out) -> W, b.
+"""Initial weights. An initialiser is a function (random generator, shape of W, fan_in, fan_out) -> W, b.
 
-fan_in is the number of inputs that a neuron sums, fan_out the number of neurons that an input goes to. Of a convolution
-these are c_in·k·k and c_out·k·k.
+fan_in is the number of inputs of a neuron, fan_out the number of neurons that an input goes to; for a convolution,
+c_in·k·k and c_out·k·k.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 
 from nncourse.errors import refuse_unknown
 from nncourse.model.layers import Layer, LayerSequence, Shape
-from nncourse.model.residual import BatchNorm, Residual
+from nncourse.model.residual import BatchNorm
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -28,7 +28,7 @@ def he(rng: np.random.Generator, shape: Shape, fan_in: int, fan_out: int) -> Arr
 
 
 def normal(rng: np.random.Generator, shape: Shape, fan_in: int, fan_out: int) -> Arrays:
-    """Weights and biases from the standard normal distribution, as Nielsen's book begins."""
+    """Weights and biases from the standard normal distribution, as at first in Nielsen's book."""
     return rng.normal(size=shape), rng.normal(size=shape[0])
 
 
@@ -52,7 +52,7 @@ def initialised(layer: Layer, name: str, rng: np.random.Generator) -> Layer:
     name: "xavier", "he" or "uniform".
     rng: NumPy's generator, which is drawn from.
 
-    A batch normalisation begins with gamma 1 and beta 0, and the layers of a block each for itself.
+    A batch normalisation begins with gamma 1 and beta 0. The layers of a block are initialised one by one.
     Raises CourseError for an unknown name.
 
     >>> empty = Dense(np.zeros((3, 2)), np.zeros(3), "relu")
@@ -62,10 +62,8 @@ def initialised(layer: Layer, name: str, rng: np.random.Generator) -> Layer:
     refuse_unknown("an initialiser", name, INITIALISERS)
     if not layer.parameters:
         return layer
-    if isinstance(layer, Residual):
-        return layer.of_layers([initialised(each, name, rng) for each in layer.layers])
     if isinstance(layer, LayerSequence):
-        return LayerSequence([initialised(each, name, rng) for each in layer.layers])
+        return layer.of_layers([initialised(each, name, rng) for each in layer.layers])
     if isinstance(layer, BatchNorm):
         channels = layer.parameters[0].size
         return layer.with_parameters((np.ones(channels, np.float32), np.zeros(channels, np.float32)))

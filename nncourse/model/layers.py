@@ -1,13 +1,11 @@
-"""What a network is made of. A layer knows no kernels: it is handed a backend.
+"""Layers: what a network is made of. A layer knows no kernels; it is given a backend.
 
-A layer goes forward from inputs A_below to activations A, and backward from its deltas D = dC/dZ to the gradients of
-its parameters and to the deltas of the layer below. Arrays hold one sample per row: (batch, …).
-
-Layers for images are in image_layers.py, how weights begin in initialisers.py.
+Forward, a layer computes activations A from inputs A_below. Backward, it computes the gradients of its parameters and
+the deltas of the layer below from its own deltas D = dC/dZ. Arrays hold one sample per row: (batch, …).
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 class Forward(NamedTuple):
-    """What a layer computed on the way forward, for the way back.
+    """What a layer computes in the forward pass and needs in the backward pass.
 
     A are its activations, Z the weighted sums (None in a layer without an activation); `kept` is whatever else the
     layer needs: the places of the maxima, a mask, batch statistics.
@@ -34,10 +32,10 @@ class StepPosition(NamedTuple):
     """Where training stands: its seed, the epoch, and the number, within the epoch, of the batch's first sample.
 
     `layer` is the number of the layer that gets the position. What a layer draws at random depends on these numbers
-    and the sample's row in the batch alone, so training can be resumed, or use smaller batches, with the same draws.
+    and the sample's row in the batch only. So training that is resumed, or uses smaller batches, draws the same.
 
-    `group` is given where this member has only some rows of the batch, and layers that compute statistics of the batch,
-    such as batch normalisation, should add them over the group. All members then come to the same layers in turn.
+    `group` is given if this member has only some rows of the batch, and layers with statistics of the batch, such as
+    batch normalisation, should add them over the group. All members then call the same layers in the same order.
     """
 
     seed: int = 0
@@ -54,7 +52,7 @@ class Layer(Protocol):
     def activation(self) -> str:
         """The name of its activation, "" if it has none: then Z is A, and D is dC/dA.
 
-        Where slope() is None, D is dC/dA too: the layer goes back through its activation itself.
+        D is dC/dA too if slope() is None: then backward() applies the slope itself.
         """
 
     @property
@@ -66,16 +64,16 @@ class Layer(Protocol):
 
     @property
     def statistics(self) -> tuple[Array, ...]:
-        """Arrays that a layer changes in training by itself, without a gradient; () in most layers."""
+        """Arrays that the layer itself changes in training, without a gradient; () in most layers."""
 
     def with_statistics(self, statistics: Sequence[Array]) -> "Layer":
         """The same layer with other arrays of statistics."""
 
     def shape_after(self, shape: Shape) -> Shape:
-        """The shape of one sample behind the layer; CourseError where the layer does not fit samples of `shape`."""
+        """The shape of one sample after the layer. Raises CourseError if the layer does not fit samples of `shape`."""
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """`training` is None where the network is only used; dropout, for instance, then does nothing."""
+        """`training` is None outside training; dropout, for instance, then does nothing."""
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """S = σ'(Z); None in a layer without an activation."""
@@ -83,9 +81,9 @@ class Layer(Protocol):
     def backward(
         self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
-        """The deltas of the layer below, dC/dA_below ⊙ S_below, and the gradient of each parameter, the batch's mean.
+        """The deltas of the layer below, dC/dA_below ⊙ S_below, and each parameter's gradient, a mean over the batch.
 
-        `here` is what forward() returned. S_below is None where the layer below has no activation. `below` is False for
+        `here` is what forward() returned. S_below is None if the layer below has no activation. `below` is False for
         the first layer of a network: then the deltas are not needed, and are None.
         """
 
@@ -102,13 +100,10 @@ class WithoutStatistics:
         return self
 
 
-class Dense(WithoutStatistics):
-    """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32."""
+class WithWeights(WithoutStatistics):
+    """What layers with weights W and perhaps biases b have in common. Values are copied into the network's arrays."""
 
-    def __init__(self, W: Array, b: Array, activation: str):
-        refuse_unknown("an activation", activation, ACTIVATIONS)
-        self.parameters: tuple[Array, ...] = (W, b)
-        self.activation = activation
+    parameters: tuple[Array, ...]
 
     @property
     def W(self) -> Array:  # noqa: N802
@@ -116,15 +111,24 @@ class Dense(WithoutStatistics):
 
     @W.setter
     def W(self, values: Array) -> None:  # noqa: N802
-        self.parameters[0][...] = values  # into the array that is there, since a network owns it
+        self.parameters[0][...] = values
 
     @property
-    def b(self) -> Array:
-        return self.parameters[1]
+    def b(self) -> Array | None:
+        return self.parameters[1] if len(self.parameters) > 1 else None
 
     @b.setter
     def b(self, values: Array) -> None:
         self.parameters[1][...] = values
+
+
+class Dense(WithWeights):
+    """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32."""
+
+    def __init__(self, W: Array, b: Array, activation: str):
+        refuse_unknown("an activation", activation, ACTIVATIONS)
+        self.parameters = (W, b)
+        self.activation = activation
 
     def with_parameters(self, parameters: Sequence[Array]) -> "Dense":
         W, b = parameters
@@ -167,10 +171,10 @@ class Dense(WithoutStatistics):
 
 
 class LayerSequence:
-    """Layers one behind the other, which together are a layer again.
+    """Layers one after the other, which together are a layer again.
 
-    `draws` is True where one of them draws random numbers in training: a layer that does says so by its own `draws`.
-    Each layer is then handed the position with its own number.
+    `draws` is True if one of them has `draws`, that is, draws random numbers in training. Each layer is then given the
+    position with its own number.
     """
 
     def __init__(self, layers: Sequence[Layer]):
@@ -178,8 +182,8 @@ class LayerSequence:
             raise CourseError("wanted at least one layer of neurons, got none")
         self.layers = list(layers)
         counts = [getattr(each, "count", 1) for each in layers]
-        self.count: int = sum(counts)  # of layers, those within sequences each for itself
-        self._before = [0, *accumulate(counts[:-1])]  # how many stand before each
+        self.count: int = sum(counts)  # layers, including those within sequences
+        self._before = [0, *accumulate(counts[:-1])]  # how many precede each
         self.draws: bool = any(getattr(each, "draws", False) for each in layers)
 
     @property
@@ -190,15 +194,19 @@ class LayerSequence:
     def parameters(self) -> tuple[Array, ...]:
         return tuple(array for layer in self.layers for array in layer.parameters)
 
+    def of_layers(self, layers: Sequence[Layer]) -> "LayerSequence":
+        """The same sequence of other layers."""
+        return LayerSequence(layers)
+
     def with_parameters(self, parameters: Sequence[Array]) -> "LayerSequence":
-        return LayerSequence(distributed(self.layers, parameters))
+        return self.of_layers(distributed(self.layers, parameters))
 
     @property
     def statistics(self) -> tuple[Array, ...]:
         return tuple(array for layer in self.layers for array in layer.statistics)
 
     def with_statistics(self, statistics: Sequence[Array]) -> "LayerSequence":
-        return LayerSequence(filled(self.layers, statistics))
+        return self.of_layers(filled(self.layers, statistics))
 
     def shape_after(self, shape: Shape) -> Shape:
         for layer in self.layers:
@@ -206,18 +214,14 @@ class LayerSequence:
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """The last layer's A and Z; `kept` are the passes of all layers."""
+        """The last layer's A and Z; `kept` has what each layer's forward() returned."""
         passes, A, Z = [], A_below, None
-        positions = self._positions(training) if training and self.draws else repeat(training)
-        for layer, position in zip(self.layers, positions, strict=False):
-            here = layer.forward(A, backend, position)
+        for layer, before in zip(self.layers, self._before, strict=True):
+            own = training._replace(layer=training.layer + before) if training and self.draws else training
+            here = layer.forward(A, backend, own)
             passes.append(here)
             A, Z, _ = here
         return Forward(A, Z, passes)
-
-    def _positions(self, training: StepPosition) -> list[StepPosition]:
-        """The position with each layer's own number."""
-        return [training._replace(layer=training.layer + before) for before in self._before]
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         return self.layers[-1].slope(Z, backend)
@@ -225,14 +229,14 @@ class LayerSequence:
     def backward(
         self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
-        """Layer by layer, from the last to the first."""
+        """From the last layer to the first."""
         layers, passes = self.layers, here.kept
         gradients: list[Array] = []
         for number in range(len(layers) - 1, 0, -1):
             A, Z, _ = passes[number - 1]
             S = layers[number - 1].slope(Z, backend)
             D, found = layers[number].backward(D, passes[number], A, S, backend)
-            gradients[:0] = found  # in front of those of the layers above
+            gradients[:0] = found  # before those of the layers above
         D, found = layers[0].backward(D, passes[0], A_below, S_below, backend, below)
         return D, (*found, *gradients)
 
@@ -241,7 +245,7 @@ class LayerSequence:
 
 
 def refuse_bad_activation(activation: str, what: str) -> None:
-    """CourseError for an activation that there is not, and for one that only the outputs of a network can have."""
+    """Raise CourseError for an unknown activation, and for one that only the outputs of a network can have."""
     if activation:
         refuse_unknown("an activation", activation, ACTIVATIONS)
     if ACTIVATIONS.get(activation) == "row":
@@ -266,7 +270,7 @@ def filled(layers: Sequence[Layer], statistics: Sequence[Array]) -> list[Layer]:
 
 
 def views(vector: Array, shapes: Sequence[Shape]) -> list[Array]:
-    """Arrays of these shapes, one behind the other, as views into a flat vector."""
+    """Consecutive arrays of these shapes, as views into a flat vector."""
     found, start = [], 0
     for shape in shapes:
         end = start + prod(shape)

@@ -1,8 +1,8 @@
-"""How samples reach the device: all at once, or batch after batch while the one before is computed with.
+"""Samples on their way to the device: all at once, or each batch while the one before is in use.
 
-Sent at once, the samples lie on the device and any rows of them are taken there. Kept by the host, only the batches
-are on the device: two of them and one that is on its way, whatever the number of samples. Samples of whole numbers from
-0 to 255 travel as bytes, a quarter of float32, and are divided by 255 on the device.
+Sent at once, all samples are on the device. Kept by the host, only batches are: two, and one in transit, whatever the
+number of samples. Samples of whole numbers from 0 to 255 travel as bytes, a quarter of float32, and are divided by 255
+on the device.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,11 +16,11 @@ from nncourse.calls import Array
 from nncourse.errors import CourseError, refuse_unknown
 
 WAYS = ("all", "batch")
-AHEAD = 3  # batches on the GPU: one in use, one that is ready, and one being written
+AHEAD = 3  # batches on the GPU: one in use, one ready, one being written
 
 
 class HostSamples:
-    """Samples that stay in the host's memory; rows that are asked for come to the device as float32.
+    """Samples that stay in the host's memory; requested rows come to the device as float32.
 
     `images` (n, …) are float32, or uint8 for numbers from 0 to 1 in steps of 1/255.
     """
@@ -38,13 +38,13 @@ class HostSamples:
         return len(self.images)
 
     def __getitem__(self, rows: Any) -> Array:
-        """Some rows, sent now: by a slice, or by their numbers."""
+        """Some rows, by a slice or by their numbers, sent now."""
         return as_floats(self.images[_on_host(rows)], self.device)
 
     def in_turn(self, pieces: Iterable[Array]) -> Iterator[Array]:
-        """The rows of each piece, float32 on the device. On a GPU the next piece travels in the meantime.
+        """The rows of each piece, float32 on the device. On a GPU the next piece is sent meanwhile.
 
-        What was yielded is only valid until the next is asked for: its memory is used again.
+        A yielded array is valid until the next is requested: its memory is reused.
         """
         on_host = (_on_host(piece) for piece in pieces)
         if self.device == "cpu":
@@ -53,7 +53,7 @@ class HostSamples:
 
 
 def in_turn(X: Array | HostSamples, pieces: Iterable[Array]) -> Iterator[Array]:
-    """X[piece] of each piece, wherever X lies."""
+    """X[piece] of each piece, for arrays and HostSamples."""
     return X.in_turn(pieces) if isinstance(X, HostSamples) else (X[piece] for piece in pieces)
 
 
@@ -64,7 +64,7 @@ def placed(images: np.ndarray, device: str, send: str = "all") -> Array | HostSa
 
 
 def as_floats(images: np.ndarray, device: str) -> Array:
-    """Samples on the device as float32; bytes are sent as such, and divided by 255 there."""
+    """Samples on the device as float32; bytes are divided by 255 there."""
     there = devices.to_device(np.ascontiguousarray(images), device)
     if images.dtype != np.uint8:
         return there
@@ -74,7 +74,7 @@ def as_floats(images: np.ndarray, device: str) -> Array:
 
 
 def bytes_on_device(images: np.ndarray, batch_size: int) -> dict[str, int]:
-    """The device's memory for samples by each way to send them: float32, with the bytes in transit."""
+    """The device's memory, in bytes, for samples sent in each of WAYS: float32, and bytes in transit."""
     row = prod(images.shape[1:])
     in_transit = row if images.dtype == np.uint8 else 0
     batches = AHEAD * min(batch_size, len(images))
@@ -86,10 +86,10 @@ def _on_host(rows: Any) -> Any:
 
 
 class _Prefetched:
-    """Batches on their way to a GPU: through pinned memory, on a stream of their own.
+    """Batches on their way to a GPU, through pinned memory, on a stream of their own.
 
-    There are AHEAD places. The stream waits, before it writes to a place, until the kernels that read it are done; the
-    CPU waits, before it writes to pinned memory, until that has been copied. Neither waits otherwise.
+    There are AHEAD places. Before the stream writes to one, it waits for the kernels that read it. Before the CPU
+    writes to pinned memory, it waits until that has been copied.
     """
 
     def __init__(self, images: np.ndarray):
@@ -113,7 +113,7 @@ class _Prefetched:
         self.stream.synchronize()
 
     def _make_places(self, rows: int, current: Any) -> None:
-        """Room for so many rows: the first piece is the longest, or all is made anew."""
+        """Allocate room for this many rows: usually once, since the first piece is the longest."""
         if rows <= self.rows:
             return
         import cupyx
@@ -131,10 +131,10 @@ class _Prefetched:
             event.record(current)
 
     def _sent(self, rows: np.ndarray, place: int) -> tuple[int, int]:
-        """Queue the way of these rows to a place; the place, and how many they are."""
+        """Queue the copies of these rows to a place. Returns the place and the number of rows."""
         self.copied[place].synchronize()
         here, there, floats = (each[place][: len(rows)] for each in (self.pinned, self.bytes, self.floats))
-        np.take(self.images, rows, axis=0, out=here, mode="clip")  # without a mode it copies once more
+        np.take(self.images, rows, axis=0, out=here, mode="clip")  # the default mode would copy once more
         with self.stream:
             self.stream.wait_event(self.used[place])
             if len(rows):
@@ -147,4 +147,4 @@ class _Prefetched:
     def _ready(self, place: int, rows: int, current: Any) -> Iterator[Array]:
         current.wait_event(self.copied[place])
         yield self.floats[place][:rows]
-        self.used[place].record(current)  # whatever was launched with it stands before this
+        self.used[place].record(current)  # after all kernels that were launched with it

@@ -16,7 +16,7 @@ from nncourse.model.network import Network
 def confusion(network: Network, X: Array, Y: Array, backend: Calls, group: Group = ALONE) -> np.ndarray:
     """The confusion matrix of a network on samples X with targets Y, counted by the backend's kernel.
 
-    Every member of a group counts its rows, and gets the sum.
+    Every member of a group counts its own rows and gets the sum.
     """
     classes = max(2, network.sizes[-1])
     own = shard(len(X), group.rank, group.size)
@@ -34,7 +34,7 @@ def accuracy(M: np.ndarray) -> float:
 
 
 def precision(M: np.ndarray) -> np.ndarray:
-    """TP / (TP + FP) of each class, equation (5): of the samples predicted as the class, the share that are of it."""
+    """TP / (TP + FP) of each class, equation (5): the share of the samples predicted as the class that are of it."""
     return counting.precision["numpy"](M)
 
 

@@ -15,23 +15,34 @@ from nncourse.model import words
 from nncourse.model.descriptions import MOST_WEIGHTS
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
-from nncourse.model.layers import Dense, Forward, Layer, LayerSequence, Shape, StepPosition, distributed, filled, views
+from nncourse.model.layers import (
+    Dense,
+    Forward,
+    Layer,
+    LayerSequence,
+    Shape,
+    StepPosition,
+    delta_below,
+    distributed,
+    filled,
+    views,
+)
 from nncourse.model.optimizers import SGD, Optimizer
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
-MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # of an evaluation's batch: samples, and Z and A of all layers (64 MB)
-MOST_NAMED = 8  # activations in a network's repr; of more, each different one once
-MOST_NUMBERS_ON_GPU = 1 << 29  # 2 GB; a GPU wants many samples at once
+MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # in one pass without training: samples; Z and A of all layers (64 MB)
+MOST_NUMBERS_ON_GPU = 1 << 29  # 2 GB; a GPU needs many samples at once
+MOST_NAMED = 8  # activations in a network's repr; if there are more, each name appears once
 
 
 class Network(LayerSequence):
     """Layers from input to output, the shape of a sample, and the name of the cost.
 
-    All parameters are views into one vector, `flat_parameters`: a NumPy array, or CuPy's on a GPU. The vector is made
-    from copies of the layers' parameters, unless it is given. `flat_statistics` likewise holds what layers keep of the
-    batches of training without a gradient, such as running means; it is empty in most networks. `input_shape` may be
-    left out where the first layer is dense. Raises CourseError for layers and costs that do not fit together.
+    All parameters are views into one vector, `flat_parameters`: a NumPy array, or CuPy's on a GPU. By default it is
+    made of copies of the layers' parameters. `flat_statistics` likewise holds the layers' statistics, such as running
+    means; it is empty in most networks. `input_shape` may be omitted if the first layer is dense. Raises CourseError
+    for layers and costs that do not fit together.
     """
 
     def __init__(
@@ -76,7 +87,7 @@ class Network(LayerSequence):
 
     @property
     def shapes(self) -> list[Shape]:
-        """The shape of a sample as it comes in, and behind each layer."""
+        """The shape of a sample, and of the output of each layer for it."""
         shapes = [self.input_shape]
         for layer in self.layers:
             shapes.append(layer.shape_after(shapes[-1]))
@@ -84,12 +95,12 @@ class Network(LayerSequence):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Numbers in a sample as it comes in, and behind each layer: of a dense network the neurons."""
+        """The numbers in each of `shapes`; in a dense network, inputs and neurons."""
         return tuple(map(prod, self.shapes))
 
     @property
     def activations(self) -> tuple[str, ...]:
-        """The activation of each layer, "" for one that has none."""
+        """The activation of each layer, "" for none."""
         return tuple(layer.activation for layer in self.layers)
 
     @property
@@ -99,7 +110,7 @@ class Network(LayerSequence):
 
     @property
     def architecture(self) -> DenseArchitecture | ConvolutionalArchitecture:
-        """The network without its parameters, for kernels of fused epochs; CourseError for other networks."""
+        """The network without its parameters, for kernels of fused epochs. Raises CourseError for other networks."""
         if self.is_dense:
             return DenseArchitecture(self.sizes, self.activations, self.cost)
         order = "".join(map(_letter, self.layers))
@@ -114,7 +125,7 @@ class Network(LayerSequence):
 
     @cached_property
     def flat_gradient(self) -> Array:
-        """A vector for the gradient of `flat_parameters`: training steps write it, and so does an optimizer."""
+        """A vector for the gradient of `flat_parameters`, which training steps and optimizers overwrite."""
         return np.empty_like(self.flat_parameters)
 
     @cached_property
@@ -124,16 +135,13 @@ class Network(LayerSequence):
 
     @property
     def rows_at_once(self) -> int:
-        """How many samples to send through the network together where only the outputs count.
-
-        Those whose numbers, 2 for each number of each layer, are no more than MOST_NUMBERS; and no more than MOST_ROWS.
-        """
+        """How many samples to send through the network together if only the outputs are needed."""
         most = MOST_NUMBERS_ON_GPU if devices.on_gpu(self.flat_parameters) else MOST_NUMBERS
         return max(1, min(MOST_ROWS, most // (2 * sum(self.sizes))))
 
     @property
     def in_words(self) -> str:
-        """What make_network takes: 784-30-10 for a dense network, else image1x28x28,conv4x2same,pool4,128,10."""
+        """784-30-10 for a dense network, else as for make_network: image1x28x28,conv4x2same,pool4,128,10."""
         if self.is_dense:
             return "-".join(map(str, self.sizes))
         return ",".join(map(str, words.words_of(self.layers, self.input_shape)))
@@ -144,31 +152,29 @@ class Network(LayerSequence):
         return f"network {self.in_words}, {names}, cost {self.cost}, {self.flat_parameters.size:,} parameters"
 
     def with_flat_parameters(self, vector: Array) -> "Network":
-        """The same layers with their parameters in another vector: changing the parameters changes the vector.
-
-        Their statistics are copied.
-        """
+        """The same layers with their parameters as views into another vector; their statistics are copied."""
         return Network(self.layers, self.cost, self.input_shape, vector)
 
     def on(self, backend: Calls) -> "Network":
-        """A copy whose parameters and statistics lie on the backend's device."""
+        """A copy on the backend's device."""
         vectors = (backend.to_device(vector.copy()) for vector in (self.flat_parameters, self.flat_statistics))
         return Network(self.layers, self.cost, self.input_shape, *vectors)
 
     def predict(self, X: Array, backend: Calls) -> Array:
-        """The outputs for samples X (batch, …), where the backend keeps them; the parameters are taken there."""
-        there, X = self.on(backend), backend.to_device(X)
-        if X.shape[1:] != self.input_shape:
-            raise CourseError(f"wanted samples {_in_words(self.input_shape)}; got an array of shape {X.shape}")
+        """The outputs for samples X (batch, …), on the backend's device; parameters and X are copied there."""
+        there, X, shape = self.on(backend), backend.to_device(X), self.input_shape
+        if X.shape[1:] != shape:
+            wanted = f"of {shape[0]} numbers, a row each" if len(shape) == 1 else f"of shape {shape}"
+            raise CourseError(f"wanted samples {wanted}; got an array of shape {X.shape}")
         rows = there.rows_at_once
         parts = [there.outputs(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.outputs(X, backend).A
 
     def outputs(self, X: Array, backend: Calls) -> Forward:
-        """A and Z of the last layer; what the layers below computed is given up as soon as it is used."""
+        """A and Z of the last layer; memory of the layers below is freed as soon as possible."""
         A, here = X, Forward(X)
         for layer in self.layers:
-            del here  # Z of the layer below, and what it kept
+            del here  # Z and `kept` of the layer below
             here = layer.forward(A, backend)
             A = here.A
         return Forward(A, here.Z)
@@ -189,11 +195,6 @@ def _inputs_of(first: Layer) -> Shape:
     return (first.W.shape[1],)
 
 
-def _in_words(shape: Shape) -> str:
-    """The shape of a sample for an error message."""
-    return f"of {shape[0]} numbers, a row each" if len(shape) == 1 else f"of shape {shape}"
-
-
 def make_network(
     sizes: str | Sequence[int | str],
     activation: str | Sequence[str] = "sigmoid",
@@ -206,12 +207,12 @@ def make_network(
     sizes: neurons of each layer, inputs first: [30, 60, 10, 1] has 30 inputs, two hidden layers and one output.
         "image1x28x28,conv4x2same,pool4,128,10" begins with images; words.py has all words.
     activation: that of the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
-        A list names one for each layer with parameters.
+        A list has one for each layer with parameters.
     cost: "mse", "mae", "binary_cross_entropy" or "categorical_cross_entropy".
-    initialiser: where weights begin: "xavier", "he" or "uniform"; biases begin at 0, with "uniform" at random.
+    initialiser: of the weights: "xavier", "he" or "uniform"; biases begin at 0, with "uniform" at random.
     seed: the same seed gives the same weights.
 
-    Raises CourseError for what does not fit together.
+    Raises CourseError for options that do not fit together.
 
     >>> make_network([30, 60, 10, 1]).flat_parameters.size
     2481
@@ -229,22 +230,18 @@ def make_network(
 
 
 def refuse_other_layers(network: Network, asked: str, what: str) -> None:
-    """CourseError, which begins with `what`, unless these words mean the network's layers, whatever the activations."""
+    """Raise CourseError(what …) unless the words `asked` mean the network's layers, whatever the activations."""
     wanted = words.parsed(asked)
-    there = words.words_of(network.layers, network.input_shape)
-    names = words.activations_of(network.layers)
-    fits = list(map(str, wanted)) == list(map(str, there)) and [
-        layer.describe() for layer in words.layers_of(wanted, names)
-    ] == [layer.describe() for layer in network.layers]
+    fits = list(map(str, wanted)) == list(map(str, words.words_of(network.layers, network.input_shape)))
+    if fits:
+        meant = words.layers_of(wanted, words.activations_of(network.layers))
+        fits = [layer.describe() for layer in meant] == [layer.describe() for layer in network.layers]
     if not fits:
         raise CourseError(f"wanted {what}, {network.in_words}; got {asked}")
 
 
 def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
-    """CourseError for layers with more weights, or more numbers a sample, than any network of the course needs.
-
-    The layers' parameters need take no memory yet.
-    """
+    """Raise CourseError for layers with more weights, or more numbers a sample, than any network here needs."""
     weights = sum(prod(array.shape) for layer in layers for array in layer.parameters if array.ndim > 1)
     if weights > MOST_WEIGHTS:
         raise CourseError(f"wanted at most {MOST_WEIGHTS} weights; these layers have {weights}")
@@ -257,7 +254,7 @@ def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
 
 
 def with_parameters(architecture: DenseArchitecture, parameters: Array) -> Network:
-    """A dense network whose weights and biases are views into a flat vector: changing these changes that."""
+    """A dense network whose weights and biases are views into a flat vector."""
     pairs = zip(architecture.views(parameters), architecture.activations, strict=True)
     return Network([Dense(W, b, name) for (W, b), name in pairs], architecture.cost, flat_parameters=parameters)
 
@@ -299,8 +296,7 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
     G = getattr(backend, f"{network.cost}_gradient")(A[-1], Y)
     if ACTIVATIONS.get(network.activation) == "row":
         return getattr(backend, f"{network.activation}_delta")(G, A[-1])
-    S = network.slope(Z[-1], backend)
-    return G if S is None else backend.output_delta(G, S)
+    return delta_below(G, network.slope(Z[-1], backend), backend)
 
 
 def backpropagation(
@@ -309,9 +305,9 @@ def backpropagation(
     """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14.
 
     X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device.
-    position: where training stands. A network with dropout wants it: what it leaves out depends on it.
+    position: where training stands; required for a network with dropout.
 
-    Returns a tuple of arrays for each layer, each of its parameter's shape.
+    Returns a tuple of arrays for each layer, one for each parameter, of its shape.
 
     >>> X, Y = np.ones((5, 4), np.float32), np.zeros((5, 2), np.float32)
     >>> [(dW, db)] = backpropagation(make_network([4, 2]), X, Y, choose("numpy"))
@@ -355,9 +351,9 @@ def training_step(
     X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device, where the network is too.
     learning_rate: η.
     optimizer: SGD(), Adam() …; plain SGD unless one is given.
-    position: where training stands, StepPosition(seed, epoch, number of the batch's first sample); needed with dropout.
+    position: StepPosition(seed, epoch, number of the batch's first sample); required with dropout.
 
-    Where the backend holds a student's algorithm_1, networks and optimizers that it is for are left to it.
+    A student's algorithm_1 in the backend is used for the networks and optimizers that it fits.
 
     >>> network, before = make_network([4, 2]), make_network([4, 2])
     >>> training_step(network, np.ones((5, 4), np.float32), np.zeros((5, 2), np.float32), 0.5, choose("numpy"))

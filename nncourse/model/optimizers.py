@@ -1,13 +1,14 @@
-"""How parameters move along their gradient at the end of a step, and how the learning rate changes with the epochs.
+"""Optimizers, which move the parameters along their gradient, and schedules of the learning rate.
 
 An optimizer works on the network's flat vector of parameters, all layers at once. What it remembers from step to step
-lies in `state`, by name, so that it is saved with the model, and training resumes exactly where it stopped.
+is in `state`, by name. It is saved with the model, so that training resumes exactly where it stopped.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,33 +18,12 @@ from nncourse.errors import CourseError, refuse_unknown
 Schedule = Callable[[int], float]  # the learning rate of an epoch; the first epoch is 1
 
 
-class Optimizer(Protocol):
-    """What training asks of an optimizer. `steps` counts those that were taken."""
-
-    state: dict[str, Array]
-    steps: int
-
-    @property
-    def remembers(self) -> tuple[str, ...]:
-        """The names of what it keeps in `state` from the first step on."""
-
-    @property
-    def usual_rate(self) -> float:
-        """The learning rate to take where none is given."""
-
-    def step(self, parameters: Array, gradient: Array, rate: float, backend: Calls) -> None:
-        """Move the parameters, a flat vector, in place. The gradient may be overwritten."""
-
-    def describe(self) -> dict[str, Any]:
-        """`kind` and the options that made it."""
-
-
 @dataclass(kw_only=True)
-class WithState:
-    """What the optimizers below have in common. Each adds its options, and move().
+class Optimizer:
+    """What all optimizers have in common. Each adds its options, as fields, and move().
 
     `kind` is its name on the command line, `memory` what it remembers, `rate` its usual learning rate.
-    `l2` is λ: G + λ W takes the place of G, for all parameters, biases included.
+    `l2` is λ: G + λ W takes the place of G, for all parameters, biases included. `steps` counts the steps so far.
     """
 
     kind: ClassVar[str]
@@ -56,26 +36,33 @@ class WithState:
 
     def __post_init__(self) -> None:
         for name, value in self.options.items():
-            _refuse_bad(name, value)
+            least, below = LIMITS.get(name, (0.0, 1.0))
+            if not least <= value < below:
+                limit = "" if below == math.inf else f" and below {below:g}"
+                raise CourseError(f"wanted {name} of at least {least:g}{limit}, got {value}")
 
     @property
     def remembers(self) -> tuple[str, ...]:
+        """The names of what it keeps in `state` from the first step on."""
         return self.memory
 
     @property
     def usual_rate(self) -> float:
+        """The learning rate if none is given."""
         return self.rate
 
     @property
     def options(self) -> dict[str, float]:
-        """What may be chosen; l2 last."""
+        """The options of its constructor, l2 last."""
         own = [each.name for each in fields(self) if each.name not in ("l2", "state", "steps")]
         return {name: getattr(self, name) for name in (*own, "l2")}
 
     def describe(self) -> dict[str, Any]:
+        """`kind` and the options that made it."""
         return {"kind": self.kind, **self.options}
 
     def step(self, parameters: Array, gradient: Array, rate: float, backend: Calls) -> None:
+        """Move the parameters, a flat vector, in place. The gradient may be overwritten."""
         self.steps += 1
         if self.l2:
             backend.l2_gradient(gradient, parameters, self.l2)
@@ -83,12 +70,12 @@ class WithState:
         self.move(parameters, gradient, state, rate, backend)
 
     def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
-        """Move the parameters W, and the arrays that it remembers, in place."""
+        """Change the parameters W and the arrays `state` in place."""
         raise NotImplementedError
 
 
 @dataclass
-class SGD(WithState):
+class SGD(Optimizer):
     """Stochastic gradient descent: W ← W − η G. With momentum μ: V ← μ V + G, W ← W − η V."""
 
     kind, memory, rate = "sgd", ("V",), 0.1
@@ -117,7 +104,7 @@ class SGD(WithState):
 
 
 @dataclass
-class Adam(WithState):
+class Adam(Optimizer):
     """Adam (Kingma and Ba, 2015) with bias correction; see kernels/update.py."""
 
     kind, memory, rate = "adam", ("M", "V"), 0.001
@@ -130,14 +117,14 @@ class Adam(WithState):
         M, V = state
         c1, c2 = 1 - self.beta1**self.steps, 1 - self.beta2**self.steps
         beta1, beta2, epsilon = own = self.beta1, self.beta2, self.epsilon
-        if own == tuple(ADAM.values()):  # adam_update is an exercise, in which the usual β and ε stand
+        if own == tuple(ADAM.values()):  # adam_update is an exercise with the usual β and ε as constants
             backend.adam_update(W, G, M, V, rate, c1, c2)
         else:
             backend.general_adam_update(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon)
 
 
 @dataclass
-class RMSProp(WithState):
+class RMSProp(Optimizer):
     """RMSProp (Hinton, 2012): V ← β V + (1 − β) G², W ← W − η G / (√V + ε)."""
 
     kind, memory, rate = "rmsprop", ("V",), 0.001
@@ -151,7 +138,7 @@ class RMSProp(WithState):
 
 
 @dataclass
-class AdaGrad(WithState):
+class AdaGrad(Optimizer):
     """AdaGrad (Duchi, Hazan and Singer, 2011): V ← V + G², W ← W − η G / (√V + ε)."""
 
     kind, memory, rate = "adagrad", ("V",), 0.01
@@ -164,11 +151,11 @@ class AdaGrad(WithState):
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {each.kind: each for each in (SGD, Adam, RMSProp, AdaGrad)}
-LIMITS = {"epsilon": (1e-30, math.inf), "l2": (0.0, math.inf)}  # the others are at least 0 and below 1
+LIMITS = {"epsilon": (1e-30, math.inf), "l2": (0.0, math.inf)}  # other options are at least 0 and below 1
 
 
 def make_optimizer(kind: str, **options: float) -> Optimizer:
-    """make_optimizer("sgd", momentum=0.9); CourseError for an optimizer, an option or a value that there is not."""
+    """make_optimizer("sgd", momentum=0.9). Raises CourseError for an unknown optimizer or option, or a bad value."""
     refuse_unknown("an optimizer", kind, OPTIMIZERS)
     known = OPTIMIZERS[kind]().describe()
     for name in options:
@@ -178,17 +165,10 @@ def make_optimizer(kind: str, **options: float) -> Optimizer:
     return OPTIMIZERS[kind](**options)
 
 
-def _refuse_bad(name: str, value: float) -> None:
-    least, below = LIMITS.get(name, (0.0, 1.0))
-    if not least <= value < below:
-        limit = "" if below == math.inf else f" and below {below:g}"
-        raise CourseError(f"wanted {name} of at least {least:g}{limit}, got {value}")
-
-
 def remembered(state: dict[str, Array], name: str, parameters: Array) -> Array:
     """The array of that name in an optimizer's state: zeros like the parameters at first."""
     if name not in state:
-        state[name] = np.zeros_like(parameters)  # of CuPy, if the parameters are CuPy's
+        state[name] = np.zeros_like(parameters)  # CuPy's if the parameters are CuPy's
     return state[name]
 
 
@@ -205,12 +185,10 @@ def constant(rate: float) -> Schedule:
 
 
 def step_decay(rate: float, epochs: int, factor: float) -> Schedule:
-    """η · factor^⌊(epoch − 1) / epochs⌋.
+    """η · factor^⌊(epoch − 1) / epochs⌋, a function of the number of the epoch, from 1 on.
 
     rate: η, of the first epochs.
-    epochs, factor: after every so many epochs the rate is times the factor.
-
-    Returns a function: the number of an epoch, from 1 on, to its rate. Raises CourseError for numbers out of range.
+    epochs, factor: after this number of epochs the rate is multiplied by the factor, again and again.
 
     >>> [step_decay(0.8, epochs=2, factor=0.5)(epoch) for epoch in (1, 2, 3)]
     [0.8, 0.8, 0.4]
@@ -219,11 +197,9 @@ def step_decay(rate: float, epochs: int, factor: float) -> Schedule:
 
 
 def exponential_decay(rate: float, factor: float) -> Schedule:
-    """η · factor^(epoch − 1).
+    """η · factor^(epoch − 1), a function of the number of the epoch, from 1 on.
 
-    rate, factor: η, of the first epoch, and what the rate is multiplied by after each.
-
-    Returns a function: the number of an epoch, from 1 on, to its rate. Raises CourseError for numbers out of range.
+    rate, factor: η, of the first epoch; the rate is multiplied by the factor after each epoch.
 
     >>> [exponential_decay(0.8, factor=0.5)(epoch) for epoch in (1, 2, 3)]
     [0.8, 0.4, 0.2]
@@ -232,11 +208,9 @@ def exponential_decay(rate: float, factor: float) -> Schedule:
 
 
 def cosine_decay(rate: float, epochs: int) -> Schedule:
-    """η (1 + cos(π (epoch − 1) / epochs)) / 2: down half a wave; after the last of the epochs it stays.
+    """η (1 + cos(π (epoch − 1) / epochs)) / 2, a function of the number of the epoch, from 1 on.
 
-    rate, epochs: η, of the first epoch, and how many there are.
-
-    Returns a function: the number of an epoch, from 1 on, to its rate. Raises CourseError for numbers out of range.
+    rate, epochs: η, of the first epoch; the rate falls along half a wave for this number of epochs, then stays.
 
     >>> [round(cosine_decay(0.8, epochs=2)(epoch), 3) for epoch in (1, 2, 3)]
     [0.8, 0.4, 0.4]
@@ -245,44 +219,30 @@ def cosine_decay(rate: float, epochs: int) -> Schedule:
 
 
 def warm_up(rate: float, epochs: int) -> Schedule:
-    """η · epoch / epochs, from the first so many epochs on η: a large rate that would leap out at the start."""
+    """η · epoch / epochs for the first `epochs`, then η: for a rate so large that training would diverge at once."""
     return lambda epoch: rate * min(epoch, epochs) / epochs
 
 
-def make_schedule(text: str, rate: float) -> Schedule:
-    """A schedule from text: "constant", "step,10,0.5", "exponential,0.95", "cosine,30" or "warmup,5".
+# Each schedule, and the types of its numbers in a text: int for epochs, float for a factor.
+SCHEDULES: dict[str, tuple[Callable[..., Schedule], tuple[Callable[[str], float], ...]]] = {
+    "constant": (constant, ()),
+    "step": (step_decay, (int, float)),
+    "exponential": (exponential_decay, (float,)),
+    "cosine": (cosine_decay, (int,)),
+    "warmup": (warm_up, (int,)),
+}
 
-    CourseError for any other.
-    """
-    kind, *numbers = text.split(",")
-    try:
-        match kind, numbers:
-            case "constant", []:
-                return constant(rate)
-            case "step", [epochs, factor]:
-                return step_decay(rate, _epochs(epochs), _factor(factor))
-            case "exponential", [factor]:
-                return exponential_decay(rate, _factor(factor))
-            case "cosine", [epochs]:
-                return cosine_decay(rate, _epochs(epochs))
-            case "warmup", [epochs]:
-                return warm_up(rate, _epochs(epochs))
-    except ValueError:
-        pass
+
+def make_schedule(text: str, rate: float) -> Schedule:
+    """A schedule from text: constant; step,10,0.5; exponential,0.95; cosine,30; warmup,5. Else raises CourseError."""
+    kind, *texts = text.split(",")
+    with contextlib.suppress(KeyError, ValueError):
+        make, types = SCHEDULES[kind]
+        numbers = [of_type(each) for of_type, each in zip(types, texts, strict=True)]
+        if all(number >= 1 if isinstance(number, int) else 0 < number <= 1 for number in numbers):
+            return make(rate, *numbers)
     wanted = (
         "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
         ", with epochs of at least 1 and a factor above 0 and up to 1"
     )
     raise CourseError(f"wanted a schedule, {wanted}; got {text!r}")
-
-
-def _epochs(text: str) -> int:
-    if (epochs := int(text)) < 1:
-        raise ValueError
-    return epochs
-
-
-def _factor(text: str) -> float:
-    if not 0 < (factor := float(text)) <= 1:
-        raise ValueError
-    return factor

@@ -1,6 +1,6 @@
-"""What deep networks for images are made of: batch normalisation, and blocks with a shortcut; the layers of a ResNet.
+"""Layers of deep networks for images: batch normalisation and blocks with a shortcut; the layers of a ResNet.
 
-Images are (batch, channels, height, width); batch normalisation also takes rows of numbers, as images of one pixel.
+Images are (batch, channels, height, width). Batch normalisation also takes rows of numbers, as images of one pixel.
 """
 
 from collections.abc import Sequence
@@ -11,29 +11,19 @@ import numpy as np
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import Group
-from nncourse.model.layers import (
-    Forward,
-    Layer,
-    LayerSequence,
-    Shape,
-    StepPosition,
-    delta_below,
-    distributed,
-    filled,
-    refuse_bad_activation,
-)
+from nncourse.model.layers import Forward, Layer, LayerSequence, Shape, StepPosition, delta_below, refuse_bad_activation
 
 EPSILON = 1e-5  # added to a variance
 MOMENTUM = 0.1  # the weight of a batch in the running statistics
-BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}  # of each stage of a ResNet, by its depth
+BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}  # of each stage of a ResNet, by depth
 WIDTHS = 64, 128, 256, 512  # channels of each stage
 
 
 class BatchNorm:
-    """Each channel, moved to mean beta and scaled to standard deviation gamma (c,) over the batch; then an activation.
+    """Moves each channel to mean beta and standard deviation gamma (c,) over the batch; then an activation.
 
-    `statistics` are the running mean and variance of each channel, over the batches of training: where the network is
-    only used, they take the batch's place. ReLU is a part of the layer: its slope is taken in backward().
+    `statistics` are the running mean and variance of each channel over the batches of training. Outside training they
+    are used instead of the batch's. ReLU is part of the layer: backward() applies its slope.
     """
 
     def __init__(self, gamma: Array, beta: Array, activation: str = "", statistics: Sequence[Array] = ()):
@@ -58,7 +48,7 @@ class BatchNorm:
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """Kept are mean and variance of each channel, and the group they were computed over; None without training."""
+        """`kept`: mean and variance of each channel, and the group they were computed over; None outside training."""
         images = _as_images(A_below)
         numbers, kept = self._numbers(images, backend, training)
         if self.activation == "relu" and "batchnorm_relu" in backend.kernels:
@@ -72,7 +62,7 @@ class BatchNorm:
     def forward_onto(
         self, A_below: Array, shortcut: Array, backend: Calls, training: StepPosition | None = None
     ) -> Forward:
-        """max(0, what forward() gives + shortcut), in one pass over memory."""
+        """max(0, forward() + shortcut), in one pass over memory."""
         images = _as_images(A_below)
         numbers, kept = self._numbers(images, backend, training)
         A = backend.batchnorm_shortcut_relu(images, *numbers, EPSILON, _as_images(shortcut))
@@ -81,7 +71,7 @@ class BatchNorm:
     def _numbers(
         self, images: Array, backend: Calls, training: StepPosition | None
     ) -> tuple[tuple[Array, Array, Array, Array], Any]:
-        """mean, variance, gamma and beta, and what backward() needs of them."""
+        """mean, variance, gamma and beta; and `kept` of forward()."""
         gamma, beta = self.parameters
         running_mean, running_variance = self.statistics
         if training is None:
@@ -98,13 +88,13 @@ class BatchNorm:
         return (mean, variance, gamma, beta), (mean, variance, group)
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
-        """σ'(Z); None for ReLU, whose slope backward() takes."""
+        """σ'(Z); None for ReLU, whose slope backward() applies."""
         return None if Z is None else getattr(backend, f"{self.activation}_derivative")(Z)
 
     def backward(
         self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
-        """D is dC/dZ; with ReLU, or without an activation, dC/dA."""
+        """D is dC/dZ, or dC/dA with ReLU or without an activation."""
         if here.kept is None:
             raise CourseError("wanted a pass of training, with a position, to go back through a batch normalisation")
         mean, variance, group = here.kept
@@ -131,15 +121,15 @@ def _as_images(A: Array) -> Array:
 
 
 def _over_group(group: Group, mean: Array, variance: Array, count: int) -> tuple[Array, Array, Array]:
-    """Mean and variance over all members' numbers, of which this one has `count` a channel; the unbiased variance.
+    """Mean, variance and unbiased variance over all members' numbers; this member has `count` of each channel.
 
-    First the mean of all; then the squares of the distances from it, so that no large sums are subtracted.
+    The mean is computed first, then the squared distances from it, so that no large sums are subtracted.
     """
     sums = np.empty_like(mean, shape=(mean.size + 1,))
     sums[:-1] = mean * count
     sums[-1] = count
     group.all_reduce(sums)
-    counts = sums[-1:]  # an array: a GPU need not be waited for
+    counts = sums[-1:]  # an array, so that the CPU need not wait for a GPU
     of_all = sums[:-1] / counts
     squares = (variance + (mean - of_all) ** 2) * count
     group.all_reduce(squares)
@@ -157,10 +147,11 @@ def _mean_over_group(group: Group, gradients: tuple[Array, Array], rows: int) ->
     return means[:c], means[c:]
 
 
-class Residual:
+class Residual(LayerSequence):
     """A block with a shortcut: A = σ(body(A_below) + shortcut(A_below)), with ReLU or nothing as σ.
 
-    The shortcut is A_below itself without layers in it. ReLU is a part of the block: its slope is taken in backward().
+    `layers` are those of the body, then those of the shortcut; a shortcut without layers is A_below itself. ReLU is
+    part of the block: backward() applies its slope.
     """
 
     def __init__(self, body: Sequence[Layer], shortcut: Sequence[Layer] = (), activation: str = "relu"):
@@ -168,32 +159,14 @@ class Residual:
             raise CourseError(f'wanted relu, or "", as the activation behind a shortcut; got {activation!r}')
         self.body = LayerSequence(body)
         self.shortcut = LayerSequence(shortcut) if shortcut else None
-        self.activation = activation
-        self._parts = [self.body, *([self.shortcut] if self.shortcut else [])]
-        self.count: int = sum(part.count for part in self._parts)  # of layers, as in a LayerSequence
-        self.draws: bool = any(part.draws for part in self._parts)
+        super().__init__([*body, *shortcut])
+        self._activation = activation
 
     @property
-    def parameters(self) -> tuple[Array, ...]:
-        return tuple(array for part in self._parts for array in part.parameters)
-
-    @property
-    def statistics(self) -> tuple[Array, ...]:
-        return tuple(array for part in self._parts for array in part.statistics)
-
-    def with_parameters(self, parameters: Sequence[Array]) -> "Residual":
-        return self.of_layers(distributed(self.layers, parameters))
-
-    def with_statistics(self, statistics: Sequence[Array]) -> "Residual":
-        return self.of_layers(filled(self.layers, statistics))
-
-    @property
-    def layers(self) -> list[Layer]:
-        """Those of the body, then those of the shortcut."""
-        return [layer for part in self._parts for layer in part.layers]
+    def activation(self) -> str:
+        return self._activation
 
     def of_layers(self, layers: Sequence[Layer]) -> "Residual":
-        """The same block of other layers: those of the body, then those of the shortcut."""
         first = len(self.body.layers)
         return Residual(layers[:first], layers[first:], self.activation)
 
@@ -205,16 +178,16 @@ class Residual:
         return of_body
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """Kept are the passes of the body and of the shortcut."""
+        """`kept`: that of the body, and the Forward of the shortcut."""
         beside, B = None, A_below
         if self.shortcut:
             position = training and training._replace(layer=training.layer + self.body.count)
             beside = self.shortcut.forward(A_below, backend, position)
             B = beside.A
-            if _is_plain_norm(self.shortcut.layers[-1]):  # goes back without its output: that need not be kept
+            if _is_plain_norm(self.shortcut.layers[-1]):  # its backward() does not need its output
                 beside = Forward(None, kept=[*beside.kept[:-1], beside.kept[-1]._replace(A=None)])
         *front, last = self.body.layers
-        if self.activation and _is_plain_norm(last) and _fuses(backend):
+        if self.activation and _is_plain_norm(last) and "batchnorm_shortcut_relu" in backend.kernels:
             before = LayerSequence(front).forward(A_below, backend, training) if front else Forward(A_below, kept=[])
             end = last.forward_onto(before.A, B, backend, training)
             return Forward(end.A, kept=([*before.kept, end], beside))
@@ -223,13 +196,13 @@ class Residual:
         return Forward(backend.relu(A) if self.activation else A, kept=(through.kept, beside))
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
-        """None: backward() takes it."""
+        """None: backward() applies it."""
         return None
 
     def backward(
         self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
-        """What comes from above goes back through the body and through the shortcut; there it is added."""
+        """dC/dA_below is the sum of those of the body and of the shortcut."""
         passes, beside = here.kept
         if self.activation:
             D = backend.relu_delta(D, here.A)
@@ -246,7 +219,7 @@ class Residual:
     def _through(
         part: LayerSequence, G: Array, here: Forward, A_below: Array, backend: Calls, below: bool
     ) -> tuple[Array | None, tuple[Array, ...]]:
-        """Back through a part from dC/dA of its last layer."""
+        """part.backward() from G = dC/dA of its last layer."""
         D = delta_below(G, part.slope(here.Z, backend), backend)
         return part.backward(D, here, A_below, None, backend, below)
 
@@ -264,11 +237,7 @@ def _is_plain_norm(layer: Layer) -> TypeGuard[BatchNorm]:
     return type(layer) is BatchNorm and not layer.activation
 
 
-def _fuses(backend: Calls) -> bool:
-    return "batchnorm_shortcut_relu" in backend.kernels
-
-
-# ---- the layers of a ResNet (He and others, 2016), before its dense layer, as model files describe them
+# ---- the layers of a ResNet (He and others, 2016), without its dense layer, as model files describe them
 
 
 def resnet_layers(depth: int, channels: int) -> list[dict[str, Any]]:
@@ -285,7 +254,7 @@ def resnet_layers(depth: int, channels: int) -> list[dict[str, Any]]:
 
 
 def _block(below: int, width: int, stride: int) -> dict[str, Any]:
-    """Two convolutions; where they change the shape, the shortcut has one of 1 x 1."""
+    """Two convolutions; if they change the shape, the shortcut has one of 1 x 1."""
     body = [_convolution(below, width, 3, stride, 1), _normalisation(width, "relu")]
     body += [_convolution(width, width, 3, 1, 1), _normalisation(width, "")]
     changed = stride > 1 or below != width

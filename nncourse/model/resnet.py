@@ -1,7 +1,7 @@
 """ResNets as networks (He and others, 2016), and their weights to and from torchvision's models of the same name.
 
-torchvision names arrays by their place: layer2.0.conv1.weight is of the first convolution in the first block of the
-second stage. Only names and arrays are exchanged; PyTorch is not needed.
+torchvision's names say where an array belongs: layer2.0.conv1.weight is that of the first convolution in the first
+block of the second stage. Only names and arrays are exchanged; PyTorch is not needed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from nncourse.model.network import Network
 from nncourse.model.residual import BLOCKS, BatchNorm, Residual, resnet_layers
 
 IMAGE = 148, 197  # rows and columns
-FEATURES = 512  # channels behind the last stage
+FEATURES = 512  # channels after the last stage
 COST = "categorical_cross_entropy"
 
 
@@ -30,8 +30,8 @@ def resnet(
 
     depth: 34 or 18.
     classes, channels: outputs, and channels of an image.
-    seed: the same seed gives the same weights. They begin as torchvision's: those of convolutions normal with variance
-        2 / (c_out k²) (He and others, 2015), of the dense layer uniform within ±1/√512.
+    seed: the same seed gives the same weights. Like torchvision's, those of convolutions are normal with variance
+        2 / (c_out k²) (He and others, 2015), those of the dense layer uniform within ±1/√512.
     height, width: of an image, in pixels.
 
     Raises CourseError for another depth.
@@ -111,7 +111,7 @@ def from_torchvision(state: Mapping[str, Array], height: int = IMAGE[0], width: 
 
 
 def _named(network: Network) -> Iterator[tuple[str, Array]]:
-    """Each array of a ResNet with torchvision's name for it; CourseError for another network."""
+    """Each array of a ResNet with torchvision's name for it. Raises CourseError for another network."""
     layers = network.layers
     described = [layer.describe() for layer in layers[:-1]]
     depths = [depth for depth in BLOCKS if described == resnet_layers(depth, network.input_shape[0])]
@@ -130,7 +130,7 @@ def _named(network: Network) -> Iterator[tuple[str, Array]]:
 
 
 def _of_layers(layers: list[Layer], names: list[tuple[str, str]]) -> Iterator[tuple[str, Array]]:
-    """Convolutions and the batch normalisations behind them."""
+    """The arrays of convolutions and of the batch normalisations after them."""
     for (of_filters, of_channels), convolution, normalisation in zip(names, layers[::2], layers[1::2], strict=True):
         assert isinstance(convolution, Convolution) and isinstance(normalisation, BatchNorm)
         yield f"{of_filters}.weight", convolution.W

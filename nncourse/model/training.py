@@ -21,8 +21,8 @@ from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, cost_of, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
 
-MOST_COPIED = 1 << 22  # numbers of X that are put in order at a time: 16 MB
-FIRST_BATCHES = 64  # how many a fused kernel is tried on: enough that a graph is recorded
+MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
+FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ class Epoch:
 
 @dataclass
 class History:
-    """What happened, epoch by epoch; `stopped` is "" after the last epoch, else one line on why it ended early.
-    `interrupted` is whether that was Ctrl-C.
+    """What happened, epoch by epoch. `stopped` says in one line why training ended early, `interrupted` if by Ctrl-C.
 
     `kernel` is the kernel that computed fused epochs, or "steps" for one call an operation. `note` says why it was not
     the backend's own kernel.
@@ -63,7 +62,7 @@ class History:
         return sum(epoch.seconds for epoch in self.epochs)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a cost that is not finite is noticed, and said once
+@np.errstate(over="ignore", invalid="ignore")  # a cost that is not finite is reported once
 def train(
     network: Network,
     X: np.ndarray | HostSamples,
@@ -88,24 +87,24 @@ def train(
     """Train `network` in place.
 
     X, Y: samples (n, …) and targets (n, n_out), float32, on the CPU. They are sent to the device at once, unless X are
-        HostSamples: then batch by batch, as they are needed, and training goes step by step.
-    epochs: how often all samples are gone through.
+        HostSamples: then batch by batch, and training goes step by step.
+    epochs: number of passes over all samples.
     batch_size: rows of a step; the last of an epoch may have fewer.
-    learning_rate, schedule: the rate of every epoch, or what gives it from the epoch's number, from 1 on.
-    optimizer: SGD(), Adam() …; plain SGD unless one is given. Its state goes on from where it is.
-    seed: of the order of the samples, which in epoch e depends on seed and e alone.
+    learning_rate, schedule: the rate of every epoch, or a function of the epoch's number, from 1 on.
+    optimizer: SGD(), Adam() …; plain SGD by default. It continues from its state.
+    seed: of the order of the samples, which in epoch e depends on seed and e only.
     validation: samples and targets whose cost is computed after each epoch.
-    epochs_done: training goes on after these as if it had never stopped.
+    epochs_done: training continues after these as if it had never stopped.
     progress, on_epoch: show a bar; call this with each epoch.
     group, shares: every member calls this with the same arguments. A batch is cut into a shard for each, in proportion
-        to shares. The parameters are those of one device to rounding, the same for all.
-    synchronise: layers with statistics of the batch compute them over the group, otherwise each member for its shard.
-    on_rows: is told how many rows this member computes with next.
+        to shares. All members get the same parameters, to rounding those of one device.
+    synchronise: layers with statistics of the batch compute them over the group, otherwise each member over its shard.
+    on_rows: is called with the number of rows that this member computes next.
 
-    Returns the costs and seconds of each epoch. It ends early where the cost is no longer finite, and on Ctrl-C; then
-    the network keeps the best parameters so far, by the validation cost if there is one. A member that is interrupted
-    leaves the others waiting. A kernel for fused epochs is used where the backend has one for such a network and
-    optimizer. What must be compiled is compiled before the clock starts.
+    Returns the costs and seconds of each epoch. Training ends early if the cost is no longer finite, and on Ctrl-C.
+    Then the network keeps the best parameters so far, by the validation cost if there is one. A member that is
+    interrupted leaves the others waiting. A kernel for fused epochs is used if the backend has one for this network
+    and optimizer. Everything is compiled before the clock starts.
 
     Raises CourseError for data that do not fit the network, and for options out of range.
 
@@ -122,18 +121,20 @@ def train(
     numbers = range(epochs_done + 1, epochs_done + epochs + 1)
     rate_of = schedule or constant(learning_rate)
     refuse_bad_options(epochs, batch_size, rate_of(epochs_done + 1))
-    _refuse_bad_group(group, backend, shares)
+    shard_sizes(1, group.size, shares)  # refuses shares that are not one for each member
+    if group.size > 1 and group.device != backend.device:
+        raise CourseError(f"wanted a group and a backend on the same device; got {group.device} and {backend.device}")
     history = History()
     optimizer = optimizer or SGD()
     there = network.on(backend)
     optimizer.state = {name: backend.to_device(array.copy()) for name, array in optimizer.state.items()}
-    # Kernels want contiguous arrays; some columns of a larger array are not contiguous.
+    # Kernels need contiguous arrays; some columns of a larger array are not contiguous.
     kept_by_host = isinstance(X, HostSamples)
     X = X if isinstance(X, HostSamples) else backend.to_device(np.ascontiguousarray(X))
     Y = backend.to_device(np.ascontiguousarray(Y))
     held = [backend.to_device(np.ascontiguousarray(array)) for array in validation or ()]
     X_validation, Y_validation = held or (X, Y)
-    begin_alike(there, group)  # whatever the others were given
+    begin_alike(there, group)
     best, best_cost = _snapshot(there, optimizer), math.inf
     progress = progress and group.rank == 0
     try:
@@ -193,11 +194,11 @@ def evaluate(
     group: Group = ALONE,
     on_rows: Callable[[int], None] | None = None,
 ) -> float:
-    """The cost of all samples, some thousand at a time.
+    """The cost of all samples, computed for some thousand at a time.
 
     X, Y: samples (n, …) and targets (n, n_out), on the backend's device, where the network is too.
     group: every member holds all samples, computes the costs of its shard, and gets the mean over all.
-    on_rows: is told how many rows this member computes with next.
+    on_rows: is called with the number of rows that this member computes next.
 
     >>> X, Y = np.zeros((5, 4), np.float32), np.ones((5, 1), np.float32)
     >>> evaluate(make_network([4, 1]), X, Y, choose("numpy"))  # each output is sigmoid(0): ½ (½ − 1)²
@@ -212,9 +213,9 @@ def evaluate(
 
 
 def fused_epoch(network: Network, optimizer: Optimizer) -> str | None:
-    """The fused epoch of such a network and optimizer; None where there is none.
+    """The operation of a fused epoch for this network and optimizer; None if there is none.
 
-    Raises CourseError, which says why, for networks other than dense ones that no such operation is for.
+    Raises CourseError, which says why, for networks that have no architecture.
     """
     plain = isinstance(optimizer, SGD) and optimizer.is_plain
     if isinstance(network.architecture, DenseArchitecture):
@@ -242,10 +243,9 @@ def _made_ready(
 ) -> Callable[[Array, float, StepPosition], None]:
     """train_epoch(order, rate, position): by the backend's kernel for fused epochs, by its fallback, or step by step.
 
-    It has been run on a few batches with copies of the parameters, so that nothing is compiled later. The reason for a
+    It is tried on a few batches with a copy of the parameters, so that nothing is compiled later. The reason for a
     fallback goes to history.note.
     """
-    wholes = backend.epochs
     name, reason = None, ""
     try:
         name = fused_epoch(network, optimizer)
@@ -254,13 +254,12 @@ def _made_ready(
     if isinstance(X, HostSamples):
         name, reason = None, "trained step by step, since the samples are sent batch by batch"
     for other in backend.asked:
-        if other != name and other in wholes:
+        if other != name and other in backend.epochs:
+            asked = f"{other} ({backend.epochs[other].name})"
             kind = optimizer.describe()["kind"]
-            raise CourseError(
-                f"{other} ({wholes[other].name}) does not compute such a {kind} on {network}: leave it out"
-            )
+            raise CourseError(f"{asked} does not compute such a {kind} on {network}: leave it out")
     first = slice(FIRST_BATCHES * batch_size)
-    kernel = wholes.get(name or "")
+    kernel = backend.epochs.get(name or "")
     tried = network.with_flat_parameters(network.flat_parameters.copy())
     while kernel:
         call = kernel
@@ -277,12 +276,12 @@ def _made_ready(
         history.kernel = kernel.name
         return lambda order, rate, position: _fused(call, network, X[order], Y[order], batch_size, rate, optimizer)
     history.kernel = "steps"
-    history.note = reason if wholes else ""
+    history.note = reason if backend.epochs else ""
     training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(optimizer), StepPosition())
 
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
-        # Many rows are put in order at a time, so that each batch is a slice and not another gathering; not all of
-        # them, since the copy would be as large as X.
+        # Many rows are reordered at a time, so that each batch is a slice of them; not all rows, because the copy would
+        # be as large as X.
         some = batch_size * max(1, MOST_COPIED // (batch_size * prod(X.shape[1:])))
         starts = range(0, len(X), some)
         parts = [order[start : start + some] for start in starts]
@@ -307,19 +306,18 @@ def _made_ready_together(
     on_rows: Callable[[int], None] | None,
 ) -> Callable[[Array, float, StepPosition], None]:
     """The same for a group: step by step, since the gradients of each batch are added over its members."""
-    wholes = backend.epochs
-    for name, kernel in wholes.items():
+    for name, kernel in backend.epochs.items():
         if name in backend.asked:
             alone = "computes fused epochs, which a process can only do alone"
             raise CourseError(f"{name} ({kernel.name}) {alone}; these are {group.size}: leave it out")
     history.kernel = "steps"
-    history.note = f"trained step by step, since {group.size} processes add their gradients" if wholes else ""
+    history.note = f"trained step by step, since {group.size} processes add their gradients" if backend.epochs else ""
     own = shard(min(batch_size, len(X)), group.rank, group.size, shares)
     if own.start < own.stop:
         tried = network.with_flat_parameters(network.flat_parameters.copy())
         training_step(tried, X[own], Y[own], 0.0, backend, copy.deepcopy(optimizer), StepPosition())
     evaluate(network, X[:1], Y[:1], backend)
-    group.barrier()  # whoever had to compile longer is not waited for in the first epoch's seconds
+    group.barrier()  # so that the first epoch's seconds do not include waiting for a member that still compiles
 
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
         parts = (group, synchronise, shares, on_rows)
@@ -331,7 +329,7 @@ def _made_ready_together(
 def _fused(
     kernel: Callable[..., Any], network: Network, X: Array, Y: Array, batch_size: int, rate: float, optimizer: Optimizer
 ) -> None:
-    """One epoch by one kernel; the optimizer counts its steps as if it had taken them itself."""
+    """One epoch by one kernel; the optimizer counts its steps."""
     parameters = network.flat_parameters
     state = [remembered(optimizer.state, name, parameters) for name in optimizer.remembers]
     more: tuple[float, ...] = ()
@@ -353,7 +351,7 @@ def train_step_by_step(
 ) -> None:
     """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller.
 
-    A network with dropout wants the position: seed, epoch, and the number within the epoch of the first row.
+    A network with dropout needs the position of the first row.
     """
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
@@ -362,7 +360,7 @@ def train_step_by_step(
 
 
 def refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray) -> None:
-    """CourseError for samples and targets that are not for this network."""
+    """Raise CourseError for samples and targets that do not fit the network."""
     shape, n_out = network.input_shape, network.sizes[-1]
     fit = X.size > 0 and X.shape[1:] == shape and Y.shape == (len(X), n_out)
     if not fit or X.dtype != np.float32 or Y.dtype != np.float32:
@@ -372,15 +370,8 @@ def refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray
         raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}{advice}")
 
 
-def _refuse_bad_group(group: Group, backend: Calls, shares: Sequence[float] | None) -> None:
-    """CourseError for a group on another device than the backend, and for shares that are not one for each member."""
-    shard_sizes(1, group.size, shares)
-    if group.size > 1 and group.device != backend.device:
-        raise CourseError(f"wanted a group and a backend on the same device; got {group.device} and {backend.device}")
-
-
 def refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:
-    """CourseError for numbers with which nothing can be trained."""
+    """Raise CourseError for numbers out of range."""
     if not (epochs >= 1 and batch_size >= 1 and 0 < learning_rate < math.inf):
         got = f"{epochs}, {batch_size} and {learning_rate}"
         raise CourseError(f"wanted epochs and batch size of at least 1, and a learning rate above 0; got {got}")

@@ -1,17 +1,17 @@
 """Networks in words: image1x28x28,conv4x2same,pool4,128,10 is an image, a convolution, a pool and two dense layers.
 
-The first word is a sample: an image of so many channels, rows and columns, or a number of inputs. Then come the layers:
+The first word is a sample: an image of channels x rows x columns, or a number of inputs. The others are layers:
 
-    conv4x3         4 filters of 3 x 3; conv4x3same with so many zeros around the image that it keeps its size,
-                    conv4x3p2 with 2 rows and columns of zeros on each side, conv4x3p1+0 with 1 before the image and
-                    none behind it, conv4x3s2 with a stride of 2
-    pool2           the maxima of windows of 2 x 2, side by side; pool3s2p1 with stride and padding
+    conv4x3         4 filters of 3 x 3; conv4x3same with zeros around the image that keep its size, conv4x3p2 with 2
+                    rows and columns of zeros on each side, conv4x3p1+0 with 1 before the image and none after it,
+                    conv4x3s2 with a stride of 2
+    pool2           the maxima of adjacent windows of 2 x 2; pool3s2p1 with stride and padding
     averagepool2    their means; averagepool3s2 with a stride
-    globalpool      the mean of each channel, whatever the image's size
-    batchnorm       batch normalisation; the convolution or dense layer before it then has no activation: it comes
-                    behind the batchnorm; and a convolution has no biases, which would do nothing
-    resnet34        all layers of a ResNet-34, or of a ResNet-18, but the last, dense one
-    dropout0.5      in training half of the numbers are left out
+    globalpool      the mean of each channel, for any size of image
+    batchnorm       batch normalisation, then the activation of the convolution or dense layer before it; that has no
+                    activation, and a convolution has no biases, which would have no effect
+    resnet34        all layers of a ResNet-34 except the last, dense one; or resnet18
+    dropout0.5      drops half of the numbers in training
     128             a dense layer of 128 neurons; images are flattened before it
 """
 
@@ -30,7 +30,7 @@ EXAMPLE = "30,60,10,1 or image1x28x28,conv4x2same,pool4,128,10"
 
 
 class Word(NamedTuple):
-    """One word: its kind, and its numbers, none left out."""
+    """One word: its kind, and all of its numbers, defaults included."""
 
     kind: str
     numbers: tuple[float, ...] = ()
@@ -58,7 +58,7 @@ class Word(NamedTuple):
 
 
 def parsed(layers: str | Sequence[int | str | Word]) -> list[Word]:
-    """The words of a text with commas or of a list, the sample first; CourseError for what is no network in words."""
+    """The words of a text with commas or of a list, the sample first. Raises CourseError for bad words."""
     parts = layers.split(",") if isinstance(layers, str) else list(layers)
     words = [part if isinstance(part, Word) else _word(part) for part in parts]
     if len(words) < 2 or words[0].kind not in ("image", "dense"):
@@ -71,7 +71,7 @@ def parsed(layers: str | Sequence[int | str | Word]) -> list[Word]:
 
 
 class Form(NamedTuple):
-    """How words of one kind are spelt: the pattern, the numbers that follow from its groups, and words for both."""
+    """The spelling of words of one kind: the pattern, the numbers from its groups, and a text for error messages."""
 
     pattern: str
     numbers: Callable[[Any], tuple[float, ...]]
@@ -89,12 +89,8 @@ def _of_pool(found: re.Match[str]) -> tuple[float, ...]:
     return size, options.get("s", (size,))[0], options.get("p", (0,))[0]
 
 
-def _of_averagepool(found: re.Match[str]) -> tuple[float, ...]:
-    return _of_pool(found)[:2]
-
-
 def _options(text: str) -> dict[str, tuple[int, ...]]:
-    """The numbers behind s and p, and "same", in any order: p1+2 has two numbers, p1 the same one twice."""
+    """The numbers after s and p, and "same", in any order: p1+2 has two numbers, p1 the same one twice."""
     options: dict[str, tuple[int, ...]] = {}
     for name, first, second in re.findall(r"(same|s|p)(?:(\d+)(?:\+(\d+))?)?", text):
         if name in options or {name, *options} >= {"same", "p"}:
@@ -118,7 +114,9 @@ FORMS = {
     ),
     "pool": Form(rf"pool{N}((?:{S}|{P})*)", _of_pool, "pool and its side, such as pool2, pool3s2 or pool3s2p1"),
     "averagepool": Form(
-        rf"averagepool{N}((?:{S})*)", _of_averagepool, "averagepool and its side, such as averagepool2"
+        rf"averagepool{N}((?:{S})*)",
+        lambda found: _of_pool(found)[:2],
+        "averagepool and its side, such as averagepool2",
     ),
     "dropout": Form(
         r"dropout(\d{0,9}\.?\d{1,9})", lambda found: (float(found[1]),), "dropout and its rate, such as dropout0.5"
@@ -154,7 +152,7 @@ def _same(k: int) -> tuple[int, int]:
 
 
 def _shown(parts: Sequence[object]) -> str:
-    """What came, for an error message."""
+    """The words as they were given, for an error message."""
     return repr(",".join(map(str, parts))[:60])
 
 
@@ -164,9 +162,9 @@ def input_shape(words: Sequence[Word]) -> Shape:
 
 
 def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
-    """The layers, with parameters that take no memory yet, and an activation for each layer that has parameters.
+    """The layers, with parameters that take no memory yet; `activations` has one for each layer with parameters.
 
-    Raises CourseError, which begins with the word, where a layer does not fit what is before it.
+    Raises a CourseError that begins with the word if a layer does not fit the one before it.
     """
     shape, names = input_shape(words), iter(activations)
     layers: list[Layer] = []
@@ -188,8 +186,8 @@ def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
 
 
 def _descriptions(word: Word, shape: Shape, activations: Iterator[str], above: Word | None) -> list[dict[str, Any]]:
-    """What describe() says of the layers of a word behind samples of that shape. `above` is the next word."""
-    bare = above is not None and above.kind == "batchnorm"  # the activation comes behind that
+    """The descriptions of a word's layers, for samples of that shape. `above` is the next word."""
+    bare = above is not None and above.kind == "batchnorm"  # then the activation follows that
     match word.kind:
         case "dense":
             name = "identity" if bare else next(activations)
@@ -212,9 +210,9 @@ def _descriptions(word: Word, shape: Shape, activations: Iterator[str], above: W
 
 
 def with_parameters(words: Sequence[Word]) -> int:
-    """How many of the words stand for layers with parameters that want an activation.
+    """The number of words that take an activation: those of layers with parameters.
 
-    A batch normalisation counts, and then not the layer before it; a ResNet has its own activations.
+    A batch normalisation takes that of the layer before it; a ResNet has its own.
     """
     pairs = zip(words[1:], [*words[2:], None], strict=True)
     return sum(
@@ -224,7 +222,7 @@ def with_parameters(words: Sequence[Word]) -> int:
 
 
 def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
-    """A dropout behind each hidden dense layer, and behind its batch normalisation."""
+    """The words with a dropout after each hidden dense layer, or after its batch normalisation."""
     hidden = [number for number, word in enumerate(words[:-1]) if number and word.kind == "dense"]
     if not hidden:
         raise CourseError(f"wanted a hidden dense layer to put a dropout behind; got {','.join(map(str, words))}")
@@ -236,7 +234,7 @@ def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
 
 
 def activations_of(layers: Sequence[Layer]) -> list[str]:
-    """The activations that make_network takes for such layers, one for each word that wants one."""
+    """The activations that make_network takes for such layers, one for each word that takes one."""
     found, first = [], _resnet_in(layers)[1]
     for layer, above in zip(layers[first:], [*layers[first + 1 :], None], strict=True):
         bare = isinstance(above, BatchNorm) and not isinstance(layer, BatchNorm)
@@ -246,7 +244,7 @@ def activations_of(layers: Sequence[Layer]) -> list[str]:
 
 
 def _resnet_in(layers: Sequence[Layer]) -> tuple[int, int]:
-    """The depth of the ResNet with which the layers begin, and the number of its layers; zeros if there is none."""
+    """The depth of the ResNet at the beginning of the layers, and the number of its layers; zeros if there is none."""
     first = layers[0]
     if not isinstance(first, Convolution):
         return 0, 0
@@ -258,7 +256,7 @@ def _resnet_in(layers: Sequence[Layer]) -> tuple[int, int]:
 
 
 def words_of(layers: Sequence[Layer], shape: Shape) -> list[Word]:
-    """The words of a network for samples of that shape. A layer that no word can make has the name of its class."""
+    """The words of a network for samples of that shape. A layer without a word has the name of its class."""
     words = [Word("image" if len(shape) == 3 else "dense", shape)]
     depth, first = _resnet_in(layers)
     if depth:

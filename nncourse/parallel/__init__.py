@@ -1,7 +1,4 @@
-"""How many devices learn together: groups of processes, how they are started, and the strategies.
-
-What is public stands in __init__.pyi.
-"""
+"""Training on many devices: groups of processes, how they are started, and strategies. __init__.pyi lists the API."""
 
 import lazy_loader
 

@@ -1,13 +1,13 @@
-"""Asynchronous SGD, as Downpour does it: nobody waits for the others, so nobody has quite the latest parameters.
+"""Asynchronous SGD (Downpour): no worker waits for another, so none has quite the latest parameters.
 
-The first members are servers, and each holds a part of the parameters. The others are workers, and each has its shard
-of the rows: it computes a gradient, pushes it, fetches the parameters and goes on. A server applies a gradient when it
-arrives, W ← W − η g, whatever has changed since the fetch. The *staleness* of a gradient is the number of updates
-applied between its worker's fetch and its arrival: 0 is plain SGD, and K equal workers have about K − 1. A stale
-gradient leads from where the parameters were, not from where they are; so many workers want a smaller rate.
+The first members are servers, each with a part of the parameters. The others are workers, each with a shard of the
+rows: compute a gradient, push it, fetch the parameters, repeat. A server applies a gradient when it arrives,
+W ← W − η g, whatever has changed since the fetch. The *staleness* of a gradient is the number of updates between its
+worker's fetch and its arrival: 0 is plain SGD, and K equal workers have about K − 1. A stale gradient belongs to
+parameters of the past, so many workers need a smaller rate.
 
-Downpour saves messages: a worker pushes the sum of its gradients every `n_push` steps only, fetches every `n_fetch`
-steps, and moves its own copy in between.
+To save messages, a worker pushes the sum of its gradients every `n_push` steps, fetches every `n_fetch` steps, and
+updates its own copy in between.
 """
 
 from collections import Counter
@@ -30,16 +30,16 @@ from nncourse.model.training import evaluate, refuse_bad_data, refuse_bad_option
 from nncourse.parallel.timeline import Timeline
 
 PUSHED, ANSWER, PART, FINAL = range(1, 5)  # tags of messages
-HEAD = 3  # numbers behind a gradient: version fetched, rows, 1 where the parameters are wanted; rows −1: it is over
+HEAD = 3  # numbers after a gradient: version fetched, rows (−1: training is over), 1 if the parameters are requested
 
 
 class Listening(Group, Protocol):
-    """A group whose members can hear from anyone: one of MPI, or a simulated one. NCCL has nothing like it."""
+    """A group whose members can wait for a message from anyone: MPI's or a simulated one, not NCCL's."""
 
     def next_sender(self, tag: int = 0, patience: float = inf) -> int | None:
-        """Wait for a message with this tag: who sent the one that comes first? It is still to be received.
+        """Wait for a message with this tag, and return the sender of the first; it is still to be received.
 
-        None after so many seconds, and where none can come any more, as far as the group can know.
+        None after `patience` seconds, or if the group knows that none can come any more.
         """
 
 
@@ -60,11 +60,11 @@ class Downpour:
 class Arrivals:
     """What the first server saw. An epoch is over when as many rows were pushed as there are."""
 
-    staleness: Counter[int] = field(default_factory=Counter)  # how many gradients had it
-    pushes: Counter[int] = field(default_factory=Counter)  # of each worker, by rank
+    staleness: Counter[int] = field(default_factory=Counter)  # number of gradients with each staleness
+    pushes: Counter[int] = field(default_factory=Counter)  # by the worker's rank
     seconds: list[float] = field(default_factory=list)  # since the start, at the end of each epoch
     costs: list[float] = field(default_factory=list)  # of all rows, at the end of each epoch
-    lost: list[int] = field(default_factory=list)  # workers that were gone before the end
+    lost: list[int] = field(default_factory=list)  # workers that ended early
 
 
 class Task(NamedTuple):
@@ -86,7 +86,7 @@ def train_asynchronously(
     timeline: Timeline | None = None,
     **settings: float,
 ) -> Arrivals | None:
-    """Train `network` in place, by workers that push gradients to servers and fetch parameters, when they come to it.
+    """Train `network` in place, by workers that push gradients to servers and fetch parameters without waiting.
 
     X, Y: samples (n, …) and targets (n, n_out), the same at every member; a worker takes its own rows.
     group: member 0 is the first server. A worker may die; the servers may not.
@@ -124,14 +124,14 @@ def train_asynchronously(
             for part in parts:
                 group.send(part, 0, PART)
     if group.rank:
-        group.next_sender(FINAL)  # it is the first server, when it knows who is lost
+        group.next_sender(FINAL)  # the first server sends when it knows who is lost
         group.receive(W, 0, FINAL)
     network.flat_parameters[...] = devices.to_device(W, "cpu")
     return arrivals if group.rank == 0 else None
 
 
 def work(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> None:
-    """Compute, push and fetch, until the first server says that it is enough."""
+    """Compute, push and fetch, until the first server answers that it is enough."""
     network, X, Y, backend, cuts = task
     W, gathered, trained = network.flat_parameters, np.zeros_like(network.flat_parameters), 0
     versions, enough = [0] * len(cuts), False
@@ -145,7 +145,7 @@ def work(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> No
         if step % plan.n_push:
             continue
         wants = step % plan.n_fetch == 0
-        for server in reversed(range(plan.servers)):  # when the first one says "enough", the others have answered
+        for server in reversed(range(plan.servers)):  # the first one last: it says "enough"
             cut = cuts[server]
             with timeline.span("exchange", step):
                 group.send(_with(gathered[cut], versions[server], trained, wants), server, PUSHED)
@@ -160,7 +160,7 @@ def work(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> No
 
 
 def serve(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> tuple[Arrivals, list[Array]]:
-    """Apply what arrives until it is over. Also returns the server's part after each epoch, and at the very end."""
+    """Apply gradients until training is over. Also returns the server's part after each epoch and at the end."""
     part, rows = task.network.flat_parameters[task.cuts[group.rank]], len(task.X)
     seen, after_epochs, start = Arrivals(), [], timeline.clock()
     here, version, trained = set(range(plan.servers, group.size)), 0, 0
@@ -186,13 +186,13 @@ def serve(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> t
             with timeline.span("exchange", version):
                 group.send(_with(part, version, enough), worker, ANSWER)
             if enough and group.rank == 0:
-                here.discard(worker)  # it has heard that it is over
+                here.discard(worker)  # it knows that training is over
     seen.lost = sorted(here)
-    return seen, after_epochs + [part.copy()] * (plan.epochs + 1 - len(after_epochs))  # as many on every server
+    return seen, after_epochs + [part.copy()] * (plan.epochs + 1 - len(after_epochs))  # the same number on all servers
 
 
 def put_together(task: Task, parts: list[Array], arrivals: Arrivals, group: Listening) -> None:
-    """End the other servers, compute the cost after each epoch from all parts, and hand out the last parameters."""
+    """End the other servers, compute the cost after each epoch from all parts, and send the final parameters."""
     W, (first, *others) = task.network.flat_parameters, task.cuts
     for server, cut in enumerate(others, 1):
         group.send(np.full_like(W, -1, shape=cut.stop - cut.start + HEAD), server, PUSHED)
@@ -208,7 +208,7 @@ def put_together(task: Task, parts: list[Array], arrivals: Arrivals, group: List
 
 
 def _with(vector: Array, *numbers: float) -> Array:
-    """A message: the vector with some numbers behind it."""
+    """A message: the vector, then some numbers."""
     message = np.empty_like(vector, shape=vector.size + len(numbers))
     message[: vector.size] = vector
     for place, number in enumerate(numbers, vector.size):
@@ -217,7 +217,7 @@ def _with(vector: Array, *numbers: float) -> Array:
 
 
 def _batches(rows: int, group: Group, plan: Downpour) -> Iterator[tuple[np.ndarray, StepPosition]]:
-    """The batches of this worker's shard, in a new order each time it has seen all of them, without end."""
+    """Endless batches of this worker's shard, in a new order for each pass."""
     mine = shard(rows, group.rank - plan.servers, group.size - plan.servers)
     for epoch in count(1):
         order = mine.start + np.random.default_rng([plan.seed, epoch, group.rank]).permutation(mine.stop - mine.start)
@@ -226,7 +226,7 @@ def _batches(rows: int, group: Group, plan: Downpour) -> Iterator[tuple[np.ndarr
 
 
 def _refuse_bad_plan(plan: Downpour, group: Listening, rows: int) -> None:
-    """CourseError for a plan that does not fit the group, and for a group that cannot hear from anyone."""
+    """Raise CourseError for a plan that does not fit the group, and for a group without next_sender()."""
     refuse_bad_options(plan.epochs, plan.batch_size, plan.learning_rate)
     if not 1 <= plan.servers < group.size or rows < group.size - plan.servers:
         got = f"{group.size} members, {plan.servers} of them servers, and {rows} rows"

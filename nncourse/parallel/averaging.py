@@ -1,17 +1,16 @@
-"""Parameter averaging: everyone trains alone for some batches, then all go on from the mean of their parameters.
+"""Parameter averaging: every member trains alone for some batches, then all continue from the mean of their parameters.
 
 1. The parameters begin at random; make_network() does this.
-2. Everyone gets a copy of them.
-3. Everyone trains on some batches of its own rows, without a word to the others.
-4. Everyone gives its parameters away,
-5. and waits for all others; then the mean takes the parameters' place.
-6. Back to step 2, which needs no server: an all-reduce leaves the sum with everyone.
+2. Every member gets a copy of them.
+3. Every member trains on some batches of its own rows, without communication.
+4. Every member gives away its parameters, and waits for the slowest.
+5. The mean becomes the new parameters of all: an all-reduce does both.
+6. Repeat from step 3.
 
-A batch of `batch_size` rows is cut as in synchronous training, so everyone sees the same rows as there, and counts by
-their number. Averaged after every batch, the mean of W − η g is W − η times the mean of g: synchronous training, to
-rounding. That holds for plain SGD; with momentum and L2 too, since what the optimizer remembers is averaged as well;
-but not for Adam, since the mean of squares is not the square of the mean. With more batches a round it holds for none
-of them: the later gradients are computed where each has gone alone.
+A batch is cut as in synchronous training, and each member counts by the number of its rows. With one batch a round this
+is synchronous training, to rounding: the mean of W − η g is W minus η times the mean of g. That holds for plain SGD,
+and with momentum and L2, since the optimizer's state is averaged too; not for Adam, since the mean of squares is not
+the square of the mean. With more batches a round it never holds: the parameters differ after the first batch.
 """
 
 import time
@@ -77,7 +76,7 @@ def train_by_averaging(
         start = time.perf_counter()
         order = np.random.default_rng([seed, epoch]).permutation(len(X))
         for first in range(0, len(X), a_round):
-            rows = 0  # which this member has trained on
+            rows = 0  # of this member
             for begin in range(first, min(first + a_round, len(X)), batch_size):
                 batch = order[begin : begin + batch_size]
                 mine = shard(len(batch), group.rank, group.size)
@@ -89,9 +88,9 @@ def train_by_averaging(
                         )
                     rows += len(batch[mine])
                 steps += 1
-            optimizer.steps = steps  # of everyone, although a small batch may have no row for this member
+            optimizer.steps = steps  # the same everywhere, although a small batch may have no row for this member
             with timeline.span("exchange", steps):
-                average(there, optimizer, rows / len(order[first : first + a_round]), group)  # steps 4 to 6
+                average(there, optimizer, rows / len(order[first : first + a_round]), group)  # steps 4, 5
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
         history.epochs.append(Epoch(epoch, evaluate(there, X, Y, backend, group), None, seconds))
@@ -101,9 +100,9 @@ def train_by_averaging(
 
 
 def average(network: Network, optimizer: Optimizer, share: float, group: Group) -> None:
-    """The mean over all members, each with its share, takes the place of the parameters and of the optimizer's state.
+    """Replace parameters, the optimizer's state and running statistics by their mean over all members.
 
-    So it does with the running statistics of layers, which a member has of its own rows.
+    `share`: this member's weight in the mean.
     """
     remembers = [remembered(optimizer.state, name, network.flat_parameters) for name in optimizer.remembers]
     for vector in (network.flat_parameters, *remembers, network.flat_statistics):

@@ -1,4 +1,4 @@
-"""A group whose sums are made by a kernel of all_reduce: so a network learns by an exchange of one's own.
+"""A group whose sums are computed by a kernel of all_reduce, so that a student's exchange trains a network.
 
 kernel, whose = own_all_reduce()
 
@@ -17,10 +17,10 @@ from nncourse.group import Group
 
 
 class ByKernel:
-    """The group, but all_reduce(vector) is kernel(group, vector), by the group's send and receive.
+    """A group in which all_reduce(vector) is kernel(group, vector), by the group's send and receive.
 
-    That is so for vectors of float32, which the kernels are judged with: gradients, parameters. Counts, costs and times
-    are few numbers of other types; the group adds them itself. `sums` counts what the kernel has made.
+    The kernel adds vectors of float32, which it is judged with: gradients, parameters. The group itself adds other
+    types: counts, costs, times. `sums` counts the kernel's calls.
     """
 
     def __init__(self, group: Group, kernel: Callable[[Group, np.ndarray], Any]):
@@ -35,8 +35,7 @@ class ByKernel:
             self.group.all_reduce(vector)
 
     def __getattr__(self, name: str) -> Any:
-        """What else the group has: send, receive, broadcast, the clock of a simulated one."""
-        return getattr(self.group, name)
+        return getattr(self.group, name)  # send, receive, broadcast, the clock of a simulated group
 
     def __repr__(self) -> str:
         return f"{self.group}, whose sums are made by {self.kernel}"

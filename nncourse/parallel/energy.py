@@ -1,8 +1,8 @@
 """Energy: read from counters, never estimated.
 
-A GPU counts its joules since the driver was loaded (NVML, by the package nvidia-ml-py); Intel's and AMD's processors
-count theirs (RAPL, below /sys/class/powercap), where the machine is not a virtual one and the administrator lets one
-read them. What no counter says is "not measurable here".
+A GPU counts its joules since the driver was loaded (NVML, package nvidia-ml-py). Intel's and AMD's processors count
+theirs (RAPL, below /sys/class/powercap), but virtual machines hide the counters, and reading may need permission.
+Without a counter the energy is "not measurable here".
 
     meters, missing = meters_here()
     idle = idle_power(meters)                       # watts of each, while nothing runs
@@ -10,29 +10,29 @@ read them. What no counter says is "not measurable here".
         train(…)
     for energy in measurement.energies: print(energy)
 
-A counter is renewed every 20 to 100 ms only: short work has to be repeated for LEAST seconds, as energy_of() does.
+A counter is updated every 20 to 100 ms only: short work has to be repeated for LEAST seconds, as energy_of() does.
 """
 
 import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from nncourse.errors import CourseError, reason_of
 
-LEAST = 2.0  # seconds of work, so that the steps of a counter are 5 % of it at most
-EVERY = 0.5  # seconds between two readings: of shorter ones a figure would show the counter's steps
+LEAST = 2.0  # seconds of work, so that an update of a counter is at most 5 % of it
+EVERY = 0.5  # seconds between two readings: with less a figure would show the counter's updates
 POWERCAP = Path("/sys/class/powercap")
 NOWHERE = "not measurable here"
 
 
 @dataclass(frozen=True)
 class Meter:
-    """One device's counter: `read()` gives joules, from any moment on. Behind `range` joules it begins at 0 again."""
+    """One device's counter: `read()` gives joules since any moment. After `range` joules it starts from 0 again."""
 
     name: str
     kind: str  # "gpu" or "cpu"
@@ -43,7 +43,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Energy:
-    """What one device took in some time. `idle_watts` is what it takes while nothing runs, None if that is unknown."""
+    """The energy of one device in some time. `idle_watts` is its power while nothing runs, None if unknown."""
 
     name: str
     kind: str
@@ -58,7 +58,7 @@ class Energy:
 
     @property
     def above_idle(self) -> float | None:
-        """The joules less those that the device would have taken anyway."""
+        """The joules without those that the device would have taken while idle."""
         return None if self.idle_watts is None else self.joules - self.idle_watts * self.seconds
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Energy:
 
 @dataclass
 class Measurement:
-    """What `measured` fills: at each of `times`, seconds from the start, the joules of each meter so far."""
+    """The result of `measured`: at each of `times`, seconds from the start, the joules of each meter so far."""
 
     meters: Sequence[Meter]
     idle: Sequence[float | None]
@@ -81,7 +81,7 @@ class Measurement:
 
     @property
     def energies(self) -> list[Energy]:
-        """One for each meter, of the whole time."""
+        """The energy of each meter over the whole time."""
         return [
             Energy(meter.name, meter.kind, meter.number, last, self.seconds, idle)
             for meter, idle, last in zip(self.meters, self.idle, self.joules[-1], strict=True)
@@ -114,49 +114,41 @@ def measured(
     every: float = EVERY,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Measurement]:
-    """Read all meters before, every `every` seconds and after what stands in the block. Wait for a GPU inside it."""
+    """Read all meters before the block, every `every` seconds, and after it. The block must wait for its GPU work."""
     found = Measurement(meters, idle or [None] * len(meters))
-    reader = _Reader(found, clock)
+    start = clock()
+    last = [meter.read() for meter in meters]
+    so_far = [0.0] * len(last)
     over = threading.Event()
 
-    def go_on_reading() -> None:
-        while not over.wait(every):
-            reader.read()
+    def read() -> None:
+        for place, meter in enumerate(meters):
+            now = meter.read()
+            step = now - last[place]
+            so_far[place] += step + meter.range if step < 0 else step  # below 0: the counter has started again
+            last[place] = now
+        found.times.append(clock() - start)
+        found.joules.append(list(so_far))
 
-    thread = threading.Thread(target=go_on_reading, daemon=True)
-    reader.read()
+    def keep_reading() -> None:
+        while not over.wait(every):
+            read()
+
+    thread = threading.Thread(target=keep_reading, daemon=True)
+    read()
     thread.start()
     try:
         yield found
     finally:
         over.set()
         thread.join()
-        reader.read()
-
-
-class _Reader:
-    """Reads all meters of a measurement, and notices a counter that has begun at 0 again."""
-
-    def __init__(self, found: Measurement, clock: Callable[[], float]):
-        self.found, self.clock = found, clock
-        self.start = clock()
-        self.last = [meter.read() for meter in found.meters]
-        self.so_far = [0.0] * len(self.last)
-
-    def read(self) -> None:
-        for place, meter in enumerate(self.found.meters):
-            now = meter.read()
-            step = now - self.last[place]
-            self.so_far[place] += step + meter.range if step < 0 else step
-            self.last[place] = now
-        self.found.times.append(self.clock() - self.start)
-        self.found.joules.append(list(self.so_far))
+        read()
 
 
 def idle_power(
     meters: Sequence[Meter], seconds: float = LEAST, sleep: Callable[[float], None] = time.sleep, **options: Any
 ) -> list[float]:
-    """The watts of each meter while this process does nothing. Nothing else should run on the devices meanwhile."""
+    """The watts of each meter while this process sleeps. Nothing else should run on the devices meanwhile."""
     with measured(meters, **options) as found:
         sleep(seconds)
     return [energy.watts for energy in found.energies]
@@ -170,9 +162,9 @@ def energy_of(
     clock: Callable[[], float] = time.perf_counter,
     **options: Any,
 ) -> tuple[list[Energy], int]:
-    """The energy of one call of work(), which is repeated for `least` seconds, and how many calls that took.
+    """The energy of one call of work(), which is repeated for `least` seconds, and the number of calls.
 
-    work() has to wait for what it queues on a GPU. CourseError without any meter.
+    work() must wait for its GPU work. Raises CourseError if there is no meter.
     """
     if not meters:
         raise CourseError(f"wanted a counter of energy; there is none: {NOWHERE}")
@@ -182,25 +174,21 @@ def energy_of(
         while not calls or clock() - start < least:
             work()
             calls += 1
-    one = [
-        Energy(each.name, each.kind, each.number, each.joules / calls, each.seconds / calls, each.idle_watts)
-        for each in found.energies
-    ]
-    return one, calls
+    return [replace(each, joules=each.joules / calls, seconds=each.seconds / calls) for each in found.energies], calls
 
 
 # ---- the counters of this machine
 
 
 def meters_here(powercap: Path = POWERCAP) -> tuple[list[Meter], list[str]]:
-    """The counters that can be read here, GPUs first, and a line on each kind of device that has none."""
+    """The counters that can be read here, GPUs first, and a line for each kind of device without one."""
     gpus, no_gpus = gpu_meters()
     cpus, no_cpus = cpu_meters(powercap)
     return [*gpus, *cpus], [line for line in (no_gpus, no_cpus) if line]
 
 
 def gpu_meters() -> tuple[list[Meter], str]:
-    """A meter for each GPU that CUDA sees, in CUDA's order; or none, and why."""
+    """A meter for each GPU that CUDA sees, in CUDA's order; or none, and the reason."""
     try:
         import pynvml
     except ImportError:
@@ -220,12 +208,12 @@ def gpu_meters() -> tuple[list[Meter], str]:
 
 
 def _handles(pynvml: Any) -> list[Any]:
-    """NVML counts all GPUs of a host; CUDA those that this process may use, maybe in another order."""
+    """NVML's handles in CUDA's order. NVML lists all GPUs of a host, CUDA those that this process may use."""
     try:
         import cupy
 
         buses = [cupy.cuda.runtime.deviceGetPCIBusId(n) for n in range(cupy.cuda.runtime.getDeviceCount())]
-    except Exception:  # no CuPy, no driver: whatever it is, NVML can say which GPUs there are
+    except Exception:  # no CuPy or no driver: then NVML's order has to do
         return [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
     return [pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus) for bus in buses]
 
@@ -239,7 +227,7 @@ def _text(name: str | bytes) -> str:
 
 
 def cpu_meters(powercap: Path = POWERCAP) -> tuple[list[Meter], str]:
-    """A meter for each processor package that RAPL counts; or none, and why."""
+    """A meter for each processor package that RAPL counts; or none, and the reason."""
     packages = sorted(path for path in powercap.glob("intel-rapl:*") if path.name.count(":") == 1)
     meters = []
     for number, package in enumerate(packages):

@@ -1,12 +1,12 @@
-"""CPU and GPUs together: everyone has the share of each batch that it computes in the same time as the others.
+"""CPU and GPUs together: each device has the share of a batch that it computes in the same time as the others.
 
 The first process works on the CPU, each other one on a GPU. If the CPU takes f = T_cpu / T_gpu times as long as a GPU
-for the same rows, then beside K GPUs its share is 1 / (K f + 1), and no more than that part of the time is gained:
-f = 12 and two GPUs make 4 %. What the CPU has to do besides, such as feeding the GPUs and exchanging gradients, comes
-off, so that more is easily lost than gained. The gradients are weighted by rows: the CPU's few rows count as few.
+for the same rows, then beside K GPUs its best share is 1 / (K f + 1). It saves at most this part of the time: 4 % for
+f = 12 and two GPUs. The CPU's other work, feeding the GPUs and exchanging gradients, easily costs more. Gradients are
+weighted by rows.
 
-Processes and not threads, since Python lets only one thread of a process run at a time, except within some calls.
-Where there is no GPU, two CPU backends of different speed stand in: "numpy" for the GPU, "numba" for the CPU.
+These are processes, because Python runs only one thread of a process at a time, except within some calls. Without a GPU
+two CPU backends of different speed stand in: "numpy" for the GPU, "numba" for the CPU.
 
     group, backend, what = take_device(world)
     shares = measured_shares(network, X, Y, backend, group, batch_size=256)
@@ -31,17 +31,12 @@ from nncourse.model.optimizers import SGD
 from nncourse.parallel.mpi import MPIGroup
 
 
-def ideal_share(f: float, gpus: int = 1) -> float:
-    """The CPU's share of the rows, 1 / (K f + 1), if it takes f times as long for them as each of K GPUs."""
-    return 1 / (gpus * f + 1)
-
-
 def step_seconds(share: float, f: float, gpus: int = 1, gpu_alone: float = 1.0, exchange: float = 0.0) -> float:
-    """The seconds of a step by theory: of whoever takes longer, the CPU with its share or the GPUs with the rest.
+    """The theoretical seconds of a step: the longer of the CPU's time for its share and the GPUs' for the rest.
 
-    share: of the batch's rows, that the CPU has: 0 to 1.
-    f: how many times as long as a GPU the CPU takes for the same rows.
-    gpus: how many share the rest.
+    share: the CPU's part of the batch's rows, 0 to 1.
+    f: the CPU's time over a GPU's for the same rows.
+    gpus: the number of GPUs, which share the rest.
     gpu_alone: seconds of one GPU for the whole batch.
     exchange: seconds of adding the gradients.
 
@@ -52,7 +47,7 @@ def step_seconds(share: float, f: float, gpus: int = 1, gpu_alone: float = 1.0, 
 
 
 def take_device(world: MPIGroup) -> tuple[MPIGroup, Backend, str]:
-    """This process's group, with its device; its backend; and what it works on, in words."""
+    """This process's group, with its device; its backend; and the device in words."""
     if world.size < 2:
         raise CourseError("wanted two processes at least, one for the CPU and one for each GPU; got 1")
     if not devices.gpu_available():
@@ -69,10 +64,10 @@ def take_device(world: MPIGroup) -> tuple[MPIGroup, Backend, str]:
 def measured_shares(
     network: Network, X: np.ndarray, Y: np.ndarray, backend: Calls, group: Group, batch_size: int
 ) -> list[float]:
-    """The share of each member, by the time it takes for a row, while the others work too.
+    """The share of each member, from its time for a row while the others work too.
 
-    A step has a part that does not depend on the rows, so the time is measured with the rows that the member will have:
-    first with equal shares, then with those that follow, and so on.
+    Part of a step does not depend on the rows, so the time is measured with about the final rows: first with equal
+    shares, then with those that follow, three times in all.
     """
     shares = [1 / group.size] * group.size
     there = network.on(backend)
@@ -97,7 +92,7 @@ def measured_step(
     batch_size: int,
     steps: int = 30,
 ) -> float:
-    """The time of a training step with these shares, in seconds: of so many the median, of the slowest member.
+    """The seconds of a training step with these shares: the slowest member's median.
 
     With ALONE and [1.0] it is that of one device.
     """
@@ -116,7 +111,7 @@ def measured_step(
 
 
 def of_all(number: float, group: Group) -> list[float]:
-    """The number of each member."""
+    """The numbers of all members, by rank."""
     numbers = np.zeros(group.size)
     numbers[group.rank] = number
     return total(numbers, group).tolist()

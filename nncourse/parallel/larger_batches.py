@@ -1,10 +1,10 @@
 """Why K workers with B samples each act as one with a batch of K·B, what that costs, and two remedies.
 
-The gradient is the mean over all K·B samples: that of one device with a batch of K·B, to rounding. An epoch has a K-th
-of the steps, none of them longer than before at the same rate, and so less is learnt in as many epochs. (In the thesis
-80 % with 128 samples a step, 74 % with two GPUs and 128 each, 80 % with 64 each.) Either the batch stays what it was,
-B/K a worker, and that is one device with B again. Or the rate grows with the batch, step by step at first, since so
-large a rate may leap out at the start: a warm-up.
+The gradient is the mean over all K·B samples, to rounding that of one device with a batch of K·B. An epoch has 1/K of
+the steps; at the same rate they are no longer than before, so the network learns less in an epoch. (In the thesis: 80 %
+with 128 samples a step, 74 % with two GPUs and 128 each, 80 % with 64 each.) Either the batch of all workers stays B,
+with B/K each; that is one device with B again. Or the rate grows with the batch, gradually at first, because training
+may diverge at so large a rate: a warm-up.
 """
 
 from collections.abc import Sequence
@@ -34,13 +34,13 @@ def larger_batches(
 ) -> dict[str, list[float]]:
     """The accuracy on the test set of each way to train with larger batches.
 
-    data, test: to train with, and to test with.
+    data, test: training and test set.
     group: the workers are its members if it has several; one device computes the same, to rounding.
-    workers, batch_size: how many there are, and rows of a worker's batch.
+    workers, batch_size: the number of workers, and the rows of a worker's batch.
     rate: learning rate of one worker alone.
-    epochs, warm: how many, and after how many the large rate is reached.
-    rows: samples of an epoch. Without a remainder, rows % (workers * batch_size), the last batch is as large as others.
-    seeds: of the first weights, one for each training.
+    epochs, warm: the number of epochs, and after how many the large rate is reached.
+    rows: samples of an epoch, best a multiple of workers * batch_size: then all batches have the same size.
+    seeds: of the initial weights, one for each training.
 
     Returns, for each way, the accuracy of each seed, from 0 to 1.
 
@@ -61,8 +61,6 @@ def larger_batches(
         for way, (size, schedule) in ways.items():
             X, Y = data.X[:rows], data.Y[:rows]
             network = make_network([X.shape[1], 30, Y.shape[1]], "tanh", "categorical_cross_entropy", seed=seed)
-            options = {"epochs": epochs, "batch_size": size, "schedule": schedule, "seed": seed}
-            train(network, X, Y, backend, group=group, **options)
-            M = metrics.confusion(network, test.X, test.Y, backend, group)
-            found[way].append(metrics.accuracy(M))
+            train(network, X, Y, backend, epochs=epochs, batch_size=size, schedule=schedule, seed=seed, group=group)
+            found[way].append(metrics.accuracy(metrics.confusion(network, test.X, test.Y, backend, group)))
     return found

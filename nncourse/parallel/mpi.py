@@ -12,7 +12,7 @@ from nncourse.errors import CourseError
 
 
 def mpi() -> Any:
-    """The module mpi4py.MPI, which starts MPI in this process; CourseError where it is missing."""
+    """The module mpi4py.MPI, which starts MPI in this process. Raises CourseError if it is missing."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is here, and no MPI
@@ -24,8 +24,8 @@ def mpi() -> Any:
 class MPIGroup:
     """All processes of the world, or those of another communicator of mpi4py.
 
-    MPI exchanges what lies in the host's memory. On "gpu" each vector goes through it, which is slow but needs nothing
-    else: NCCLGroup of nccl.py does not. So a member with a GPU and one without can be in the same group.
+    MPI exchanges vectors in the host's memory. On "gpu" each vector is copied through it: slow, unlike NCCLGroup, but a
+    member with a GPU and one without can be in the same group.
     """
 
     def __init__(self, device: str = "cpu", communicator: Any = None):
@@ -62,7 +62,7 @@ class MPIGroup:
     def receive(self, vector: Array, source: int, tag: int = 0) -> None:
         here = vector if isinstance(vector, np.ndarray) else np.empty(vector.shape, vector.dtype)
         status = self._MPI.Status()
-        message = self.communicator.Mprobe(source, tag, status)  # its length is known before it is taken
+        message = self.communicator.Mprobe(source, tag, status)  # tells the length before the message is received
         if status.Get_count(self._MPI.BYTE) != here.nbytes:
             got = status.Get_count(self._MPI.BYTE)
             raise CourseError(f"wanted {here.nbytes} bytes from process {source}, with tag {tag}; got {got}")
@@ -70,9 +70,9 @@ class MPIGroup:
         _back(here, vector)
 
     def next_sender(self, tag: int = 0, patience: float = math.inf) -> int | None:
-        """Wait for a message with this tag: who sent the one that comes first? It is still to be received.
+        """Wait for a message with this tag, and return the sender of the first; it is still to be received.
 
-        None after so many seconds.
+        None after `patience` seconds.
         """
         status, end = self._MPI.Status(), time.monotonic() + patience
         while not self.communicator.Iprobe(self._MPI.ANY_SOURCE, tag, status):
@@ -89,6 +89,6 @@ class MPIGroup:
 
 
 def _back(here: np.ndarray, vector: Array) -> None:
-    """Copy what MPI wrote to where the vector lies, if that is on a GPU."""
+    """Copy what MPI wrote to the vector, if that is on a GPU."""
     if here is not vector:
         vector.set(here)

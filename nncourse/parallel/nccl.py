@@ -1,6 +1,6 @@
 """A group of processes that exchange by NCCL, through CuPy: one process a GPU, started by MPI.
 
-What is queued here runs in order with the kernels that were launched before and after, on the current stream.
+Exchanges are queued on the current stream, in order with the kernels that are launched before and after.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class NCCLGroup:
         return parts
 
     def send(self, vector: Array, to: int, tag: int = 0) -> None:
-        """NCCL has no tags: what is sent to a member has to be received in the same order."""
+        """NCCL has no tags: messages to a member have to be received in the order sent."""
         self._members.send(*self._described(vector), to, _stream())
 
     def receive(self, vector: Array, source: int, tag: int = 0) -> None:
@@ -74,7 +74,7 @@ class NCCLGroup:
         self.communicator.Barrier()
 
     def _described(self, vector: Array) -> tuple[int, int, int]:
-        """Address, length and type of a vector, for NCCL; CourseError for one that is not on the GPU."""
+        """Address, length and type of a vector, for NCCL. Raises CourseError for one that NCCL cannot exchange."""
         if not devices.on_gpu(vector) or vector.dtype.name not in self._types or not vector.flags.c_contiguous:
             wanted = f"a contiguous vector on the GPU, of {', '.join(self._types)}"
             raise CourseError(f"wanted {wanted}, for NCCL; got {vector.dtype.name} of {type(vector).__name__}")
@@ -85,12 +85,12 @@ class NCCLGroup:
 
 
 def nccl() -> Any:
-    """The module cupy.cuda.nccl; CourseError where NCCL is missing. That of pip's package needs no LD_LIBRARY_PATH."""
+    """The module cupy.cuda.nccl, with pip's NCCL or the system's. Raises CourseError if NCCL is missing."""
     with contextlib.suppress(ModuleNotFoundError):  # no package of NVIDIA's at all
         package = find_spec("nvidia.nccl")
         for folder in package.submodule_search_locations or () if package else ():
             with contextlib.suppress(OSError):
-                # CuPy asks for the library by its name, and finds the one that is in memory already.
+                # CuPy loads the library by name, and so finds the one that is loaded already, without LD_LIBRARY_PATH.
                 ctypes.CDLL(str(Path(folder) / "lib" / "libnccl.so.2"), mode=ctypes.RTLD_GLOBAL)
     from cupy.cuda import nccl
 
@@ -101,7 +101,7 @@ def nccl() -> Any:
 
 
 def _take_a_gpu(communicator: Any) -> None:
-    """Make one GPU of this host this process's own; CourseError, for all members alike, if there are too few."""
+    """Select a GPU of this host for this process. Raises CourseError, in all members, if there are too few."""
     if reason := devices.why_no_gpu():
         raise CourseError(f"wanted a GPU for each process; {reason}")
     import cupy

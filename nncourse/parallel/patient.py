@@ -1,8 +1,8 @@
-"""A group of MPI's processes for kernels that are tried: nobody waits in it for ever.
+"""A group of MPI processes for trying kernels: no exchange waits for ever.
 
-MPI's own send may return at once, or wait until the other side receives: it says which only by what happens. For
-messages of a few thousand bytes it usually returns, and a text that everybody begins with a send works; with longer
-ones it hangs. So this group is told: `buffered` sends return at once, with a copy on its way, and others always wait.
+MPI's own send may return at once or wait until the other side receives. Usually it returns for a few thousand bytes,
+and waits for more. So a program in which all members send first works with short messages and hangs with long ones.
+Here `buffered` decides: sends return at once, with a copy on its way, or they always wait.
 """
 
 import time
@@ -15,22 +15,22 @@ from nncourse.errors import CourseError
 from nncourse.parallel.mpi import MPIGroup
 from nncourse.parallel.simulation import count
 
-BUSY = 1e-3  # seconds in which a member asks again and again; then it sleeps in between, and frees its core
+BUSY = 1e-3  # seconds of polling without pause; then a member sleeps in between, to free its core
 NAP = 1e-4
 
 
 class PatientGroup(MPIGroup):
-    """The processes of a communicator of mpi4py, on the CPU; a send or receive ends with a CourseError after a while.
+    """The processes of a communicator, on the CPU. A send or receive raises CourseError after `patience` seconds.
 
-    The error names this member, the number of its send or receive, and the other member. `patience` is in seconds. The
-    members take a copy of the communicator, all together: what a failed exchange left on the way is not in the next.
+    The error names this member, the number of its send or receive, and the other member. The members copy the
+    communicator together, so that messages of a failed exchange do not reach the next one.
     """
 
     def __init__(self, communicator: Any = None, patience: float = 2.0, buffered: bool = True):
         super().__init__("cpu", communicator)
         self.communicator = self.communicator.Dup()
         self.patience, self.buffered, self.step = patience, buffered, 0
-        self._under_way: list[tuple[Any, np.ndarray]] = []  # what MPI reads or writes must live until it has
+        self._under_way: list[tuple[Any, np.ndarray]] = []  # keeps arrays alive while MPI reads or writes them
 
     def send(self, vector: np.ndarray, to: int, tag: int = 0) -> None:
         self.step += 1
@@ -51,13 +51,13 @@ class PatientGroup(MPIGroup):
         if status.Get_count(self._MPI.BYTE) != vector.nbytes:
             got = f"{status.Get_count(self._MPI.BYTE)} bytes came instead of {vector.nbytes}"
             raise CourseError(f"rank {self.rank} wanted at its step {self.step} to {wanted}: {got}")
-        # A long one comes in parts, which MPI may send only while the other side calls it.
+        # A long message comes in parts, which MPI may send only while the other side calls it.
         request = message.Irecv(vector)
         self._under_way.append((request, vector))
         self._wait(request.Test, wanted, "it has begun to come, and does not end")
 
     def _wait(self, asked: Callable[[], Any], wanted: str, why: str) -> Any:
-        """What is answered, as soon as it is something."""
+        """Call asked() until its answer is true; return that."""
         start = time.monotonic()
         while not (answer := asked()):
             waited = time.monotonic() - start

@@ -1,13 +1,13 @@
-"""Model parallelism: each device owns some layers, and the samples go through them like through a pipeline.
+"""Model parallelism: each device owns some layers, and the samples pass through the devices as through a pipeline.
 
-A member computes its layers and sends the activations up; on the way back it receives dC/dA of its outputs, and sends
-dC/dA of its inputs down. With a whole batch at a time only one device works, and all others wait. So the batch is cut
-into M micro-batches, which follow each other: then K devices wait (K − 1) / (M + K − 1) of the time, the *bubble*, if
-all stages take equally long. The gradients of the micro-batches are added, each by its rows, and they are those of
-the whole batch, to rounding; only layers that compute statistics of the batch see the micro-batch instead.
+Forward, a member computes its layers and sends the activations up. Backward, it receives dC/dA of its outputs and sends
+dC/dA of its inputs down. With whole batches only one device works at a time. So a batch is cut into M micro-batches,
+which follow each other. If all stages take equally long, K devices then wait (K − 1) / (M + K − 1) of the time, the
+*bubble*. The gradients of the micro-batches, weighted by rows, add up to that of the batch, to rounding; only layers
+with statistics of the batch see a micro-batch instead.
 
-Pipelines stand side by side, too: each has its shard of the batch, and the gradients of a stage are added over its
-`replicas`, which is data parallelism. grid() of stages.py makes these groups; what a stage does is there too.
+Several pipelines add data parallelism: each has a shard of the batch, and the gradients of a stage are added over its
+`replicas`. grid() of stages.py makes these groups.
 """
 
 import time
@@ -29,17 +29,19 @@ from nncourse.parallel.stages import Stage, flops, partition
 from nncourse.parallel.timeline import Timeline
 
 Work = tuple[str, int]  # forward or backward, and the number of a micro-batch
-Schedule = Callable[[int, int, int], list[Work]]  # of a stage, of so many stages, for so many micro-batches
+Schedule = Callable[[int, int, int], list[Work]]  # (stage, number of stages, number of micro-batches) -> its work
 
 
 def all_forward_first(stage: int, stages: int, count: int) -> list[Work]:
-    """Every micro-batch forward, then every one back. A stage keeps the activations of all of them."""
+    """All micro-batches forward, then all backward. A stage keeps the activations of all of them."""
     return [(what, number) for what in ("forward", "backward") for number in range(count)]
 
 
 def one_forward_one_back(stage: int, stages: int, count: int) -> list[Work]:
-    """Back as soon as possible: a stage keeps the activations of no more micro-batches than there are stages above it,
-    and its own. The bubble is the same."""
+    """Backward as soon as possible: a stage keeps the activations of at most 1 + (stages above it) micro-batches.
+
+    The bubble is the same.
+    """
     ahead = min(stages - 1 - stage, count)
     order: list[Work] = [("forward", number) for number in range(ahead)]
     for number in range(count):
@@ -72,12 +74,12 @@ def train_pipeline(
     """Train `network` in place; every member calls this with the same arguments, and ends with all parameters.
 
     X, Y: all samples (n, …) and targets (n, n_out), on the CPU.
-    pipeline: the members that have a stage of the layers each.
-    replicas: the members with this stage in other pipelines, which have other rows.
-    epochs, learning_rate, optimizer, seed: as of train(). What the optimizer remembers stays with the stage.
-    batch_size, micro_batches: rows of all pipelines together, and into how many parts a pipeline cuts its own.
+    pipeline: the members that have one stage of the layers each.
+    replicas: the members with this stage in all pipelines, which have other rows.
+    epochs, learning_rate, optimizer, seed: as for train(). The optimizer's state stays with the stage.
+    batch_size, micro_batches: rows of all pipelines together, and the number of parts of a pipeline's own rows.
     schedule: "all_forward_first" or "one_forward_one_back".
-    timeline: holds the spans of the last batch afterwards.
+    timeline: afterwards it has the spans of the last batch.
 
     Returns the costs and seconds of each epoch. Raises CourseError for data and options that do not fit.
 
@@ -98,7 +100,7 @@ def train_pipeline(
     optimizer, history, there = optimizer or SGD(), History(kernel="steps"), network.on(backend)
     timeline = Timeline(pipeline.rank) if timeline is None else timeline
     X, Y = backend.to_device(X), backend.to_device(Y)
-    for group in (replicas, pipeline):  # one after the other: then all have those of the very first member
+    for group in (replicas, pipeline):  # in this order all members get those of the first one of all
         begin_alike(there, group)
     stage = Stage(there, partition(flops(there), pipeline.size), backend, pipeline, timeline)
     for epoch in range(1, epochs + 1):
@@ -141,6 +143,6 @@ def pipeline_gradient(
             continue
         G_below = stage.backward(number, Y[cut], (cut.stop - cut.start) / rows)
         if then == "forward":
-            # The stage below sends this before it receives. Both would wait for ever if both sent first.
+            # Receive before sending: the stage below sends this first, and both would wait for ever if both sent.
             stage.take_input(after, X[cuts[after]])
         stage.give_back(number, G_below)

@@ -1,13 +1,13 @@
-"""The all-reduce in a ring: a member sends to the next one only, and no member carries more than the others."""
+"""All-reduce in a ring: a member sends to the next one only, and all members carry the same load."""
 
 import numpy as np
 
 
 def in_a_ring(group, vector):
     size, rank = group.size, group.rank
-    chunks = np.array_split(vector, size)  # views: who changes a chunk changes the vector
+    chunks = np.array_split(vector, size)  # views: changing a chunk changes the vector
 
-    def pass_on(out, into):  # to the right, from the left; if all sent first, all might wait for a receiver
+    def pass_on(out, into):  # to the right, from the left; if all sent first, all might wait for ever
         if rank % 2 == 0:
             group.send(out, (rank + 1) % size)
         group.receive(into, (rank - 1) % size)

@@ -1,7 +1,7 @@
-"""How training scales, measured on this machine's processes: steps, messages, shares; and simulated for many devices.
+"""How training scales: steps, messages and shares measured on this machine's processes; and simulated devices.
 
-steps, messages and shares are called in each process of a group (together.py does so) and return lists and dicts.
-Measurements take turns, round by round, so that whatever slows the machine down for a while slows all of them.
+steps, messages and shares are called in each process of a group, by together.py, and return lists and dicts.
+Measurements alternate, round by round, so that a busy machine slows all of them alike.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ DONE = 72  # a tag
 
 
 class Clocked:
-    """A group that adds up the seconds which all-reduces take, with the wait for the others."""
+    """A group that adds up the seconds of all-reduces, including the wait for other members."""
 
     def __init__(self, group: Group):
         self.group, self.exchange = group, 0.0
@@ -56,11 +56,11 @@ def steps(
     seconds: float = 0.08,
     sizes: Sequence[int] = SIZES,
 ) -> dict[str, dict[str, list[float]]]:
-    """Seconds a step of data-parallel training, by one process and by all, a list with a number for each round.
+    """Seconds of a step of data-parallel training, by one process and by all, a list with a number for each round.
 
-    `alone` and `together` are batch sizes, of all processes together. Each measurement takes about so many `seconds`.
-    While one process trains alone the others sleep. What rank 0 returns is {"alone": …, "together": …, "exchange": …}
-    by batch size, where "exchange" is the part of "together" that went into all-reduces.
+    `alone` and `together` are batch sizes, of all processes together; a measurement takes about `seconds`. While one
+    process trains alone the others sleep. Rank 0 returns {"alone": …, "together": …, "exchange": …} by batch size;
+    "exchange" is the part of "together" that all-reduces take.
     """
     network, X, Y = _problem(sizes, max((*alone, *together)))
     found: dict[str, dict[str, list[float]]] = {"alone": {}, "together": {}, "exchange": {}}
@@ -80,11 +80,11 @@ def steps(
 def alone_here(
     batches: Sequence[int], rounds: int = 5, seconds: float = 0.08, sizes: Sequence[int] = SIZES
 ) -> dict[str, list[float]]:
-    """Seconds of a training step by one process, this one; the first part of steps().
+    """Seconds of a training step by this process alone.
 
     batches: batch sizes, in rows.
-    rounds: how often each is measured.
-    seconds: how long a measurement takes at least.
+    rounds: number of measurements of each.
+    seconds: about how long a measurement takes.
     sizes: of the dense network.
 
     Returns the seconds of a step in each round, by batch size as text.
@@ -101,21 +101,21 @@ def alone_here(
 
 
 def _problem(sizes: Sequence[int], rows: int) -> tuple[Network, np.ndarray, np.ndarray]:
-    """A network, and random samples: what is in them takes no other time."""
+    """A network and random samples: their values do not change the time."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((rows, sizes[0]), dtype=np.float32)
     return make_network(list(sizes)), X, np.eye(sizes[-1], dtype=np.float32)[rng.integers(0, sizes[-1], rows)]
 
 
-def _note(into: dict[str, list[float]], batch: int, seconds: float, turn: int) -> None:
+def _note(into: dict[str, list[float]], key: float, seconds: float, turn: int) -> None:
     if turn:  # the first round warms up
-        into.setdefault(str(batch), []).append(seconds)
+        into.setdefault(str(key), []).append(seconds)
 
 
 def _step(
     group: Group, network: Network, X: np.ndarray, Y: np.ndarray, batch: int, seconds: float
 ) -> tuple[float, float]:
-    """The mean seconds of a step, and the part of it that went into all-reduces, of so many steps as fit."""
+    """The mean seconds of a step, and of its all-reduces, over as many steps as fit into `seconds`."""
     clocked, backend, order = Clocked(group), choose("numpy"), np.arange(batch)
 
     def step() -> None:
@@ -134,7 +134,7 @@ def _step(
 
 
 def _sleep_until_done(world: MPIGroup) -> None:
-    """Rank 0 comes when it is done; the others sleep until then. MPI's own barrier would keep their cores busy."""
+    """A barrier in which the others sleep until rank 0 comes. MPI's own would keep their cores busy."""
     word = np.zeros(1, np.int64)
     if world.rank:
         world.next_sender(DONE)
@@ -156,7 +156,7 @@ while time.monotonic() < end:
 
 @contextmanager
 def neighbour() -> Iterator[subprocess.Popen]:
-    """Another program that keeps one core of this machine busy, for as long as the block lasts, at most a minute.
+    """Another program that keeps one core of this machine busy during the block, for at most a minute.
 
     >>> with neighbour() as other:
     ...     other.poll() is None  # it runs
@@ -173,7 +173,7 @@ def neighbour() -> Iterator[subprocess.Popen]:
 
 
 def messages(world: MPIGroup, sizes: Sequence[int], rounds: int = 7) -> dict[str, list[float]]:
-    """Seconds of a message of so many bytes from rank 0 to rank 1, half of a way there and back, for each round."""
+    """Seconds of a message from rank 0 to rank 1, half of a round trip, for each size in bytes and each round."""
     found: dict[str, list[float]] = {}
     for turn in range(rounds + 1):
         for size in sizes:
@@ -198,8 +198,8 @@ def messages(world: MPIGroup, sizes: Sequence[int], rounds: int = 7) -> dict[str
 def shares(world: MPIGroup, batch: int, tried: Sequence[float], rounds: int = 2, steps: int = 7) -> dict[str, Any]:
     """A step with each of these shares for rank 0, the slower device, and the rest in equal parts for the others.
 
-    "times": the share -> seconds of each round; "alone": of rank 1 with the whole batch, the others asleep; "f": how
-    many times as long as rank 1 rank 0 takes for a row, both at work; "what": each rank's device in words.
+    "times": the share -> seconds of each round; "alone": those of rank 1 with the whole batch, while the others sleep;
+    "f": rank 0's time for a row over rank 1's, both at work; "what": this rank's device in words.
     """
     group, backend, what = take_device(world)
     network, X, Y = _problem(SIZES, batch)
@@ -210,7 +210,7 @@ def shares(world: MPIGroup, batch: int, tried: Sequence[float], rounds: int = 2,
         for share in tried:
             parts = [share] + [(1 - share) / (group.size - 1)] * (group.size - 1)
             seconds = measured_step(network, X, Y, backend, group, parts, batch, steps)
-            _note_share(times, share, seconds, turn)
+            _note(times, share, seconds, turn)
         word = np.zeros(1)
         if group.rank == 1:
             word[0] = measured_step(network, X, Y, backend, ALONE, [1.0], batch, steps)
@@ -221,11 +221,6 @@ def shares(world: MPIGroup, batch: int, tried: Sequence[float], rounds: int = 2,
             group.receive(word, 1, DONE)
         _note(alone, batch, float(word[0]), turn)
     return {"times": times, "alone": alone[str(batch)], "f": found[1] / found[0], "what": what}
-
-
-def _note_share(into: dict[str, list[float]], share: float, seconds: float, turn: int) -> None:
-    if turn:
-        into.setdefault(f"{share:g}", []).append(seconds)
 
 
 # ---- many devices, simulated
@@ -243,22 +238,22 @@ def simulated_step(
 ) -> float:
     """Seconds of a data-parallel step on simulated devices: the mean of some steps.
 
-    devices: how many there are.
-    batch: rows of all together.
-    compute: the seconds that a device takes for so many rows.
-    size: bytes of the gradient, which is added over all, by whichever of root, tree and ring is fastest.
+    devices: number of devices.
+    batch: rows of all devices together.
+    compute: a device's seconds for a number of rows.
+    size: bytes of the gradient, which is added over all, by the fastest of root, tree and ring.
     link: between any two of them.
-    spread: each device's seconds are times one of these, drawn at random.
-    steps, seed: of how many steps the mean is, and of which draws.
+    spread: each device's seconds are multiplied by one of these, drawn at random.
+    steps, seed: number of steps, and the seed of the draws.
 
     >>> simulated_step(4, 256, lambda rows: 1e-5 * rows, 4000, Link(1e-5, 1e9))
     0.000696
     """
-    steps = steps if len(spread) > 1 else 1  # without noise they are all equal
+    steps = steps if len(spread) > 1 else 1  # without noise all steps are equal
     rng = np.random.default_rng(seed)
     factors = rng.choice(np.asarray(spread), (devices, steps))
-    rows = -(-batch // devices)  # who has most decides
-    # A vector of one number over a link that is slower in proportion takes the same time, and no memory.
+    rows = -(-batch // devices)  # the device with most rows decides
+    # One number over a link that is slower in proportion takes the same time, without the memory.
     scaled = Link(link.latency, link.bandwidth * 4 / size)
 
     def part(group: SimulatedGroup) -> None:

@@ -1,4 +1,4 @@
-"""What a device of a pipeline owns, computes and sends: its layers, and their part of the parameters."""
+"""A stage of a pipeline: its layers, their part of the parameters, and what it computes and sends."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -17,7 +17,7 @@ from nncourse.parallel.timeline import Timeline
 
 
 def flops(network: Network) -> list[int]:
-    """About how many FLOPs each layer takes for a sample on the way forward: 2 for each weight and place, else 1."""
+    """Each layer's approximate FLOPs for a sample, forward: 2 for each weight and output pixel, 1 for each output."""
     costs = []
     for layer, shape in zip(network.layers, network.shapes[1:], strict=True):
         weights = sum(array.size for array in layer.parameters if array.ndim > 1)
@@ -26,14 +26,14 @@ def flops(network: Network) -> list[int]:
 
 
 def partition(costs: Sequence[float], parts: int) -> list[slice]:
-    """The layers of each stage: consecutive ones, so that the sum of the costs of the dearest stage is smallest."""
+    """The layers of each stage: consecutive ones, so that the most expensive stage is as cheap as possible."""
     if not 1 <= parts <= len(costs):
         raise CourseError(f"wanted from 1 to {len(costs)} stages for {len(costs)} layers; got {parts}")
     sums = [0, *accumulate(costs)]
 
     @cache
     def best(layers: int, parts: int) -> tuple[float, tuple[int, ...]]:
-        """The cost of the dearest of so many parts of the first layers, and where the parts end."""
+        """For the first `layers` in `parts` parts: the cost of the most expensive part, and where the parts end."""
         if parts == 1:
             return sums[layers], (layers,)
         return min(
@@ -45,7 +45,7 @@ def partition(costs: Sequence[float], parts: int) -> list[slice]:
 
 
 def grid(group: Group, stages: int) -> tuple[Group, Group]:
-    """This member's pipeline, of so many stages, and its replicas: the same stage of all pipelines."""
+    """This member's pipeline, and its replicas: the same stage of all pipelines."""
     if stages < 1 or group.size % stages:
         raise CourseError(f"wanted pipelines of equal length for {group.size} members; got {stages} stages")
     number, stage = divmod(group.rank, stages)
@@ -54,7 +54,7 @@ def grid(group: Group, stages: int) -> tuple[Group, Group]:
 
 
 class Stage:
-    """This member's layers, the part of the parameters that is theirs, and what waits to go back."""
+    """This member's layers, their part of the parameters, and the micro-batches that wait for their backward pass."""
 
     def __init__(self, network: Network, parts: Sequence[slice], backend: Calls, pipeline: Group, timeline: Timeline):
         self.network, self.backend, self.pipeline, self.timeline = network, backend, pipeline, timeline
@@ -88,7 +88,7 @@ class Stage:
             self._send(here.A, self.pipeline.rank + 1, number)
 
     def backward(self, number: int, Y: Array, weight: float) -> Array | None:
-        """Add the micro-batch's gradient, times its weight; dC/dA of the stage's inputs, None for the first stage."""
+        """Add the micro-batch's gradient times `weight`. Returns dC/dA of the inputs, None for the first stage."""
         here, A_below, G = self.passes.pop(number), self.inputs.pop(number), None
         if not self.is_last:
             G = self._receive((len(Y), *self.shape), self.pipeline.rank + 1, number)
@@ -103,12 +103,12 @@ class Stage:
         return G_below
 
     def give_back(self, number: int, G_below: Array | None) -> None:
-        """Send dC/dA of the inputs to the stage below, if there is one."""
+        """Send dC/dA of the inputs to the stage below."""
         if not self.is_first:
             self._send(G_below, self.pipeline.rank - 1, number)
 
     def share_out(self, replicas: Group) -> None:
-        """Every member gets all parameters, and the statistics of all layers: the mean of those of the replicas."""
+        """Send all parameters, and the mean of the replicas' statistics, to every member."""
         if self.statistics.size:
             self.statistics /= replicas.size
             replicas.all_reduce(self.statistics)
@@ -130,6 +130,6 @@ class Stage:
 
 
 def _cuts(arrays_of_parts: Iterable[Sequence[Array]]) -> list[slice]:
-    """Where the arrays of each part lie in a flat vector of all."""
+    """The slice of each part's arrays in a flat vector of all."""
     sizes = [sum(array.size for array in arrays) for arrays in arrays_of_parts]
     return [slice(start, stop) for start, stop in pairwise((0, *accumulate(sizes)))]

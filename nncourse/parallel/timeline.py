@@ -1,4 +1,4 @@
-"""What each member did, and when: for figures, and for how long members wait."""
+"""What each member did, and when: for figures, and to tell how long members wait."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ KINDS = (*WORK, "send", "receive", "exchange", "wait")
 
 
 class Span(NamedTuple):
-    """A time, in seconds, in which a member did one thing, one of KINDS.
+    """The start and end, in seconds, of one of KINDS that a member did.
 
-    `number` is that of a micro-batch or of a step; of send and receive the other's rank.
+    `number` is that of a micro-batch or of a step; for send and receive it is the other's rank.
     """
 
     rank: int
@@ -35,8 +35,8 @@ class Span(NamedTuple):
 class Timeline(list[Span]):
     """The spans of one member, by its clock.
 
-    spend(what, number) is called before a span ends. A simulated group is told there how long such work takes; a member
-    that is to be slow sleeps there; one with a GPU waits there until it has computed what was launched.
+    spend(what, number) is called before a span ends. It may tell a simulated group how long the work takes, sleep to
+    slow the member down, or synchronise a GPU.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Timeline(list[Span]):
 
     @contextmanager
     def span(self, what: str, number: int = 0) -> Iterator[None]:
-        """The time of what is done within."""
+        """Add the span of the block."""
         refuse_unknown("something to do", what, KINDS)
         start = self.clock()
         yield
@@ -59,7 +59,7 @@ class Timeline(list[Span]):
 
 
 def gathered(timeline: Timeline, group: Group) -> list[Span] | None:
-    """The spans of all members, at member 0; None for the others. Their clocks must agree: those of one machine do."""
+    """The spans of all members, at member 0; None for the others. Their clocks must agree, as on one machine."""
     numbers = [(rank, KINDS.index(what), start, end, number) for rank, what, start, end, number in timeline]
     parts = group.gather(devices.to_device(np.array(numbers, np.float64).ravel(), group.device))
     if parts is None:
@@ -69,12 +69,12 @@ def gathered(timeline: Timeline, group: Group) -> list[Span] | None:
 
 
 def made_up(group: "SimulatedGroup", seconds: Mapping[str, float]) -> Timeline:
-    """The timeline of a simulated member, of whose work each kind that is named takes so many seconds."""
+    """The timeline of a simulated member; `seconds` is the time of each kind of work."""
     return Timeline(group.rank, group.clock, lambda what, number: group.work(seconds.get(what, 0.0)))
 
 
 def simulated(events: Sequence["Event"]) -> list[Span]:
-    """What the members of a simulated group did, by the simulation's own clock."""
+    """What the members of a simulated group did, by the simulation's clock."""
     kinds = {"work": "compute", "wait": "wait", "send": "send", "receive": "receive"}
     numbers = [each.step if each.peer is None else each.peer for each in events]
     return [

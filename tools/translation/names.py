@@ -19,7 +19,8 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
     from nncourse.model.optimizers import OPTIMIZERS
 
     operations = defined_in((*TOPICS, *epoch_topics(), *EXERCISES)).values()
-    exercises = tomllib.loads((root / "nnclassroom" / "exercises" / "hints.toml").read_text("utf-8"))["exercise"]
+    hints = tomllib.loads((root / "nnclassroom" / "exercises" / "hints.toml").read_text("utf-8"))
+    exercises = [key.split(".") for notebook in hints.values() for key in notebook]
     kernels = {name for operation in operations for name in operation.kernels}
     arguments = {
         name
@@ -27,8 +28,8 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
         for name in (*operation.names, *operation.cuda_arguments, *operation.size_names)
     }
     return {
-        "operation": {operation.name for operation in operations} | {each["operation"] for each in exercises},
-        "kernel": kernels | {each["kernel"] for each in exercises},
+        "operation": {operation.name for operation in operations} | {name for name, _ in exercises},
+        "kernel": kernels | {name for _, name in exercises},
         "argument": arguments,
         "activation": set(ACTIVATIONS),
         "cost": set(COSTS),
@@ -38,7 +39,7 @@ def of_the_course(root: Path) -> dict[str, set[str]]:
         "data": {*DATA, *SHIPPED, *GENERATORS, *MNIST_SETS, SILHOUETTES},
         "backend": set(DEVICES),
         "device": set(DEVICES.values()),
-        "notebook": {each["notebook"] for each in exercises},
+        "notebook": set(hints),
         "processor": {device.describe("cpu").rpartition(",")[0]},
     }
 

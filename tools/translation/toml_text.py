@@ -5,31 +5,25 @@ import tomllib
 
 from .units import Unit
 
-HINT = re.compile(r'^hint = ("""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*")$', re.MULTILINE | re.DOTALL)
+HINT = re.compile(r'^"[\w.]+" = ("""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*")$', re.MULTILINE | re.DOTALL)
 
 
 def units(source: str) -> list[Unit]:
     """The hints, in order, as they are read."""
-    entries = tomllib.loads(source)["exercise"]
+    hints = [entry for notebook in tomllib.loads(source).values() for entry in notebook.items()]
     found = list(HINT.finditer(source))
-    if len(found) != len(entries):
-        raise ValueError(f"wanted a hint for each of {len(entries)} exercises; found {len(found)}")
-    return [
-        Unit(
-            match.start(1),
-            match.end(1),
-            entry["hint"].strip(),
-            "hint",
-            _written,
-            f"{entry['operation']} ({entry['kernel']})",
-        )
-        for match, entry in zip(found, entries, strict=True)
-    ]
+    if len(found) != len(hints):
+        raise ValueError(f"wanted a hint for each of {len(hints)} exercises; found {len(found)}")
+    units = []
+    for match, (key, hint) in zip(found, hints, strict=True):
+        operation, _, kernel = key.partition(".")
+        units.append(Unit(match.start(1), match.end(1), hint.strip(), "hint", _written, f"{operation} ({kernel})"))
+    return units
 
 
 def skeleton(source: str) -> str:
     """What a translation may not change."""
-    return HINT.sub("hint", source)
+    return HINT.sub(lambda match: match[0].partition(" = ")[0], source)
 
 
 def _written(text: str) -> str:

@@ -1,15 +1,15 @@
 """The kernels `cudnn`: a convolution and its gradients by NVIDIA's library cuDNN, which is an optional extra.
 
-The operation is described to cuDNN as a graph of one node. For each combination of shapes cuDNN offers plans, ways to
-compute it that differ in speed by factors; its own guess which is fastest is often wrong. So at the first call for some
-shapes all plans are timed, which takes about a second, and the fastest right one is kept: its name is on disk for later
-processes, which build this plan alone, and see again whether it is right.
+The operation is a cuDNN graph of one node. For each combination of shapes cuDNN offers plans, which differ in speed by
+factors; its own guess of the fastest is often wrong. So the first call for some shapes times all plans, which takes
+about a second, and takes the fastest right one. Its name is stored on disk for later processes, which build this plan
+alone and check it again.
 
-Right means: no tensor cores, which round each factor to 11 bits (TF32), and no float atomics, which give other last
-digits at each call. Some plans transform the image (Winograd's and Fourier's, and one without such a name): then
-the rounding errors of large pixels reach small ones beside them. PyTorch takes such plans. They are taken here from
-LARGE sizes on, where they are much faster, if they are right for numbers of one size; below, each element must be right
-beside numbers of any size. check() tries sizes below.
+Right means: no tensor cores, which round each factor to 11 bits (TF32), and no float atomics, whose last digits change
+from call to call. Some plans transform the image (Winograd, Fourier and one without a name): the rounding errors of
+large pixels then affect small ones beside them. PyTorch uses such plans. Here they are used from LARGE sizes on, where
+they are much faster, if they are right for numbers of one magnitude. Below, where check() tries sizes, each element
+must be right beside numbers of any magnitude.
 """
 
 import functools
@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from nncourse.device import describe
+from nncourse.device import describe, elapsed
 from nncourse.errors import CourseError
 from nncourse.kernels import convolution, convolution_backpropagation
 from nncourse.kernels.libraries.cudnn_plans import file_for, kept_or_chosen
 
 REFUSED = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "NONDETERMINISTIC")
 LARGE = 1 << 30  # FLOPs
-LARGEST_ERROR = 1e-3  # of a large size: of the root mean square of the results; TF32's is above
+LARGEST_ERROR = 1e-3  # for large sizes, relative to the root mean square of the results; TF32's is larger
 MOST_WORKSPACE = 1 << 30  # bytes
 OF_KIND = {  # the words for each kind of graph
     "forward": "the forward of",
@@ -35,16 +35,16 @@ OF_KIND = {  # the words for each kind of graph
     "input_gradient": "the input_gradient of",
 }
 CALLS = 5  # of a plan that is timed
-NUMBERS = 100_003  # random ones, which are repeated; a prime, so that neither rows nor images are alike
+NUMBERS = 100_003  # random numbers, which are repeated; a prime, so that no two rows or images are equal
 
 
 @functools.cache
 def missing() -> str:
-    """Why cuDNN cannot be used: one line that says what to install; "" if it can. Asked where there is a GPU."""
+    """Why cuDNN cannot be used on this machine with a GPU: one line that says what to install; "" if it can."""
     try:
         import cudnn
 
-        cudnn.backend_version()  # the library itself is looked for at the first call
+        cudnn.backend_version()  # the first call loads the library itself
     except (ImportError, OSError, RuntimeError):
         return f"cuDNN is missing (pip install -e '.[cudnn{_cuda_version()}]')"
     return ""
@@ -59,15 +59,9 @@ def _cuda_version() -> int:
     return cupy.cuda.runtime.runtimeGetVersion() // 1000
 
 
-def refuse_missing() -> None:
-    """CourseError where cuDNN cannot be used."""
-    if said := missing():
-        raise CourseError(said)
-
-
 @dataclass(frozen=True)
 class Windows:
-    """A convolution's sizes, from which the shapes of images, filters and deltas follow."""
+    """A convolution's sizes, which determine the shapes of images, filters and deltas."""
 
     batch: int
     c_in: int
@@ -95,12 +89,12 @@ class Windows:
 
 @dataclass(frozen=True)
 class Plan:
-    """One way to compute a graph: its number there, the tensors to fill, and the bytes that it needs beside them."""
+    """One way to compute a graph: its number there, the tensors to fill, and the bytes of its workspace."""
 
     name: str  # the engine and its settings
     graph: Any
     tensors: tuple[Any, ...]  # two arguments and the result
-    shapes: tuple[tuple[int, ...], ...]  # theirs
+    shapes: tuple[tuple[int, ...], ...]  # of the tensors
     number: int
     workspace: int
 
@@ -154,20 +148,20 @@ def graph_of(
 
 
 def _steps(shape: tuple[int, ...]) -> list[int]:
-    """How many elements lie between neighbours along each axis, in C order."""
+    """The distance between neighbours along each axis, in elements, in C order."""
     return [int(np.prod(shape[axis + 1 :], dtype=np.int64)) for axis in range(len(shape))]
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A graph with all plans that cuDNN offers for it and that are not refused; none is built yet."""
+    """A graph with all plans that cuDNN offers for it, apart from refused ones; none is built yet."""
 
     graph: Any
     tensors: tuple[Any, ...]
     shapes: tuple[tuple[int, ...], ...]
 
     def built(self, number: int) -> Plan:
-        """Plan `number`; raises what cuDNN raises if it is refused, or does not fit the GPU."""
+        """Plan `number`. An exception of cuDNN if it is refused, or does not fit the GPU."""
         self.graph.build_plan_at_index(number)
         name, workspace = self.name(number), self.graph.get_workspace_size_plan_at_index(number)
         return Plan(name, self.graph, self.tensors, self.shapes, number, workspace)
@@ -180,7 +174,7 @@ class Offer:
 
 
 def offer_for(kind: str, windows: Windows, refused: tuple[str, ...] = REFUSED) -> Offer | None:
-    """What cuDNN offers to compute this; None if it cannot."""
+    """The plans that cuDNN offers for this computation; None if it cannot do it."""
     import cudnn
     import cupy
 
@@ -191,7 +185,7 @@ def offer_for(kind: str, windows: Windows, refused: tuple[str, ...] = REFUSED) -
         graph.create_execution_plans(modes)
         graph.deselect_numeric_notes([getattr(cudnn.numerical_note, note) for note in refused])
         graph.deselect_workspace_greater_than(MOST_WORKSPACE)
-    except Exception:  # of several types, differing between versions
+    except Exception:  # its type differs between versions
         return None
     return Offer(graph, tensors, shapes)
 
@@ -213,7 +207,7 @@ def plans_of(offer: Offer) -> list[tuple[float, Plan]]:
 
 
 def plan_named(offer: Offer, name: str, is_right: Callable[[Plan], bool]) -> Plan | None:
-    """The plan of that name; None if there is none, it cannot be built or called any more, or is not right."""
+    """The plan of that name; None if there is none, if it cannot be built or called any more, or is not right."""
     try:
         number = [offer.name(number) for number in range(len(offer))].index(name)
         plan = offer.built(number)
@@ -224,21 +218,10 @@ def plan_named(offer: Offer, name: str, is_right: Callable[[Plan], bool]) -> Pla
 
 def _seconds(plan: Plan, arrays: list[Any], best: float) -> float:
     """The time of a call; measured with more calls unless the first is much slower than the best plan so far."""
-    plan(*arrays)  # whatever is done once is done here
-    once = _seconds_a_call(plan, arrays, 1)
-    return once if once > 2 * best else min(_seconds_a_call(plan, arrays, CALLS) for _ in range(2))
-
-
-def _seconds_a_call(plan: Plan, arrays: list[Any], calls: int) -> float:
-    import cupy
-
-    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-    start.record()
-    for _ in range(calls):
-        plan(*arrays)
-    stop.record()
-    stop.synchronize()
-    return cupy.cuda.get_elapsed_time(start, stop) / 1000 / calls
+    call = functools.partial(plan, *arrays)
+    call()  # initialises, which takes time only once
+    once = elapsed(call, 1, "gpu")
+    return once if once > 2 * best else min(elapsed(call, CALLS, "gpu") / CALLS for _ in range(2))
 
 
 def flops_of(windows: Windows) -> int:
@@ -247,12 +230,12 @@ def flops_of(windows: Windows) -> int:
 
 
 def _is_right(plan: Plan, kind: str, windows: Windows, large: bool) -> bool:
-    """Whether a plan computes what the kernel `cupy` does in float64, on random numbers."""
+    """Whether a plan agrees with the kernel `cupy` in float64, on random numbers."""
     import cupy
 
     rng = np.random.default_rng(0)
     arrays = [_repeated(rng.standard_normal(NUMBERS), shape) for shape in plan.shapes[:2]]
-    if not large:  # rows of very different size, none alike in both arrays
+    if not large:  # rows of very different magnitudes
         arrays[0] *= cupy.asarray(10.0 ** rng.uniform(-3, 3, (*arrays[0].shape[:3], 1)), np.float32)
     got = cupy.empty(plan.shapes[2], np.float32)
     plan(*arrays, got)
@@ -265,7 +248,7 @@ def _is_right(plan: Plan, kind: str, windows: Windows, large: bool) -> bool:
 
 
 def _repeated(numbers: np.ndarray, shape: tuple[int, ...]) -> Any:
-    """An array on the GPU filled with these numbers, again and again: to draw all of them takes a second."""
+    """An array on the GPU filled with these numbers again and again, because drawing all of them takes a second."""
     import cupy
 
     size = int(np.prod(shape))
@@ -303,10 +286,11 @@ def fastest(kind: str, windows: Windows, device: int) -> Plan | None:
 
 
 def _ready(kind: str, windows: Windows) -> tuple[Plan, Windows]:
-    """A plan, and the windows that it is for: images with their padding where cuDNN does not pad them in this way."""
+    """A plan and its sizes: those of padded images if cuDNN cannot pad them in this way."""
     import cupy
 
-    refuse_missing()
+    if said := missing():
+        raise CourseError(said)
     device = cupy.cuda.runtime.getDevice()
     within = max(windows.before, windows.after) < windows.k
     plan = fastest(kind, windows, device) if within else None
@@ -338,7 +322,7 @@ def forward(A, W, b, stride, before, after):
     plan, windows = _ready("forward", Windows(*A.shape, W.shape[0], W.shape[3], stride, before, after))
     Z = cupy.empty(windows.deltas, np.float32)
     plan(_padded(A, windows, before), W, Z)
-    if b is not None:  # another way through memory
+    if b is not None:  # another pass over memory
         Z += b[:, None, None]
     return Z
 

@@ -1,17 +1,22 @@
-// The sum of the vectors of several GPUs, inside kernels that run on all of them at the same time. GPUs of one host read
-// and write each other's memory as their own, only more slowly: nobody has to end a kernel to send a message.
+// peer_sum: the sum of the vectors of several GPUs, inside kernels that run on all of them at the same time. GPUs of
+// one host read and write each other's memory as their own, only more slowly: no kernel has to end to send a message.
+//   flags    each device stores its vector with all others, raises a flag there, waits for their flags, and adds
+//   words    the same without flags: each number travels with its turn; the fastest for few numbers
+//   pieces   each device adds one piece of all vectors, and writes the sum to all others; for many numbers
+// python -m pytest tests/test_peer.py       against the sum in NumPy, bit for bit
+// python -m benchmarks.all_reduce           on several GPUs, beside NCCL
 //
-// Block b of a device exchanges with blocks b of the other devices, and all of them look after the same elements: blocks
-// of one device do not wait for each other. The numbers are added in the order of the devices, so everybody gets the same
-// bits. What an exchange leaves in memory is told from what the last one left by the turn, a number that only grows:
-// nothing has to be set back to 0.
+// Block b of a device exchanges with blocks b of the other devices, and all of these handle the same elements: blocks
+// of one device do not wait for each other. The numbers are added in the order of the devices, so all devices get the
+// same bits. The turn, a number that only grows, tells new contents of memory from those of the last exchange: nothing
+// has to be set back to 0.
 //
-// There may be several devices in one launch: then the first `blocks` blocks are the first device, and so on. So the CPU
-// emulator, or a single GPU, plays several devices. Constants of the text:
-// DEVICES, MOST_BLOCKS, PATIENCE; and for launches of several rounds SCALE and OWNERS_CHANGE, see below.
+// One launch may hold several devices: the first `blocks` blocks are the first device, and so on. In this way the CPU
+// emulator, or a single GPU, simulates several devices. Constants of the text: DEVICES, MOST_BLOCKS, PATIENCE; and for
+// launches of several rounds SCALE and OWNERS_CHANGE, see below.
 
-// What a device's memory begins with: the last turn, how many blocks have ended, and 1 + the device that did not come;
-// then a flag for each block and each device, then the buffers.
+// A device's memory begins with the last turn, the number of blocks that have ended, and 1 + the device that did not
+// come; then follow a flag for each block and each device, and the buffers.
 enum { TURN, ENDED, MISSED, HEAD = 32 };
 
 struct Exchange {
@@ -27,7 +32,7 @@ struct Exchange {
     __device__ int stride() const { return blocks * blockDim.x; }
 
     __device__ int* head() const { return (int*)(base + distances[rank]); }
-    // In the memory of device `of`: what device `from` tells this block.
+    // The flag in the memory of device `of` that device `from` raises for this block.
     __device__ int* flag(int of, int from) const {
         return (int*)(base + distances[of]) + HEAD + block * DEVICES + from;
     }
@@ -57,7 +62,7 @@ __device__ Exchange enter(float* memory, const long long* distances, int first, 
     return at;
 }
 
-// The last block to end writes down the turn: by then all blocks have read the old one.
+// The last block to end stores the turn: by then all blocks have read the old one.
 __device__ void leave(const Exchange& at) {
     __syncthreads();
     if (threadIdx.x > 0) return;
@@ -68,7 +73,7 @@ __device__ void leave(const Exchange& at) {
     head[TURN] = at.turn;
 }
 
-// ---- waiting: never for ever, since a kernel that hangs holds its GPU
+// ---- waiting, for a limited time: a kernel that hangs blocks its GPU
 
 __device__ bool may_wait(long long since) {
 #ifdef CUDA_ON_CPU
@@ -79,17 +84,17 @@ __device__ bool may_wait(long long since) {
 
 __device__ void give_up(const Exchange& at, int on) { atomicExch(at.head() + MISSED, on + 1); }
 
-// After a device was missed the turns no longer agree: later launches do nothing, at once.
+// After a device was missed the turns no longer agree: later launches return at once.
 __device__ bool has_given_up(const Exchange& at) {
     return __syncthreads_or(threadIdx.x == 0 && atomicAdd(at.head() + MISSED, 0) != 0);
 }
 
-// The fence sees to it that whoever sees the flag also sees what was written before it, on all devices.
+// Because of the fence, a thread that sees the flag also sees what was written before it, on any device.
 __device__ void raise_flag(int* flag, int turn) {
     __threadfence_system();
 #ifdef CUDA_ON_CPU
     atomicExch(flag, turn);
-    __nanosleep(0);  // a flag raised too early shows: the others go on now
+    __nanosleep(0);  // so that a flag raised too early shows: the others continue now
 #else
     asm volatile("st.relaxed.sys.global.s32 [%0], %1;" ::"l"(flag), "r"(turn) : "memory");
 #endif
@@ -105,8 +110,8 @@ __device__ int read_flag(int* flag) {
 #endif
 }
 
-// Tells blocks b of all devices that this block has done its part of the turn, and waits for theirs. False if one does
-// not come.
+// Tells the same blocks of all devices that this block has done its part of the turn, and waits for them. False if one
+// of them does not come.
 __device__ bool meet(const Exchange& at) {
     __syncthreads();  // all threads have done their part
     const int other = threadIdx.x;
@@ -120,14 +125,13 @@ __device__ bool meet(const Exchange& at) {
     return !__syncthreads_or(missed);
 }
 
-// ---- what is added up
+// ---- sums
 
 __device__ float plus(float a, float b) { return a + b; }
 __device__ float4 plus(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
-// What a device does with a sum. In the last round it is the result. Between the rounds of a launch, which are there for
-// checks and for timing, it makes another number of it, which differs between devices: else a wrong exchange would not
-// show.
+// Makes a device's next number from a sum. In the last round the sum is the result. Between the rounds of a launch,
+// which only checks and timing use, the number differs between devices: otherwise a wrong exchange would not show.
 struct Use {
     bool last;
     int round;
@@ -139,7 +143,7 @@ struct Use {
     }
 };
 
-// ---- 1. flags: everybody stores all its numbers with all others, raises a flag there, waits for theirs, and adds
+// ---- 1. flags
 
 template <typename T>
 __device__ void send_to_all(const Exchange& at, const T* own, int begin, int end) {
@@ -165,8 +169,8 @@ __device__ void add_what_came(const Exchange& at, T* own, int begin, int end, Us
     }
 }
 
-// V: this device's vector of n numbers; rows[d]: how far from it the vector of device d lies, in floats. The numbers move
-// four at a time, the last n % 4 one by one.
+// V: this device's vector of n numbers; rows[d]: the distance from V to the vector of device d, in floats. The numbers
+// move four at a time, the last n % 4 one by one.
 extern "C" __global__ void __launch_bounds__(1024)
     flags(float* V, const long long* rows, float* memory, const long long* distances, int n, int first, int blocks,
           int most, int rounds) {
@@ -186,9 +190,8 @@ extern "C" __global__ void __launch_bounds__(1024)
     leave(at);
 }
 
-// ---- 2. words: no flags. Each number travels with its turn, in one word of 8 bytes that arrives as a whole; whoever
-// wants the number reads the word until the turn is right. That is twice as much to send, but no second message behind
-// the first, and no fence between the two: the fastest for few numbers.
+// ---- 2. words. A number and its turn are one word of 8 bytes, which arrives as a whole; the receiver reads the word
+// until the turn is right. That is twice as much to send, but there is no second message, and no fence between the two.
 
 struct alignas(16) Pair {
     unsigned long long a, b;
@@ -240,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         for (int i = at.first(); i < pairs; i += at.stride()) {
             Pair came[DEVICES];
 #pragma unroll
-            for (int d = 0; d < DEVICES; d++)  // all loads are under way before the first is looked at
+            for (int d = 0; d < DEVICES; d++)  // all loads are in flight before the first is used
                 if (d != at.rank) came[d] = listen((Pair*)at.words(mine, d) + i);
             float a = 0.0f, b = 0.0f;
 #pragma unroll
@@ -265,13 +268,13 @@ extern "C" __global__ void __launch_bounds__(1024)
     leave(at);
 }
 
-// ---- 3. pieces: each device adds one piece of the vectors, for all. It reads the piece from everybody's vector and
-// writes the sum into everybody's vector: nothing is sent twice, and no buffer is needed. But there are two meetings:
-// before the first read all vectors must be there, and after the last write all pieces.
+// ---- 3. pieces. A device reads its piece of all vectors and writes the sum into all vectors: nothing is sent twice,
+// and no buffer is needed. But there are two meetings: before the first read all vectors must be there, and after the
+// last write all pieces.
 
 template <typename T>
 __device__ void add_piece(const Exchange& at, float* V, const long long* rows, int begin, int end, Use use) {
-    constexpr int AHEAD = 4;  // loads that are under way: another device's memory is far
+    constexpr int AHEAD = 4;  // loads in flight: reads from another device take long
     T* vectors[DEVICES];
 #pragma unroll
     for (int d = 0; d < DEVICES; d++) vectors[d] = (T*)(V + rows[d]);
@@ -296,8 +299,8 @@ __device__ void add_piece(const Exchange& at, float* V, const long long* rows, i
     }
 }
 
-// For checks each device changes its own vector between rounds, as a kernel would that goes on with it: so it shows
-// where a meeting is missing. For timing whoever writes a sum does so, which takes no time.
+// For checks each device changes its own vector between rounds, as a kernel that continues with it would: then a
+// missing meeting shows. For timing the writer of a sum does so, which takes no time.
 template <typename T>
 __device__ void change_own(const Exchange& at, T* own, int begin, int end, Use use) {
     for (int i = begin + at.first(); i < end; i += at.stride()) own[i] = use(own[i], at.rank);

@@ -1,15 +1,11 @@
 """The all-reduce inside CUDA kernels: GPUs of one host add up their vectors by writing into each other's memory.
 
-One process drives all GPUs. There are three ways, explained in all_reduce.cu; `way_for` chooses:
-
-    flags     everybody stores its vector with all others, raises a flag there, waits for theirs, adds
-    words     the same without flags: each number travels with its turn; for few numbers
-    pieces    each device adds one piece, reading from and writing to all others; for many numbers
+One process drives all GPUs. all_reduce.cu explains the three ways, flags, words and pieces; `way_for` chooses.
 
     peers = GPUs([0, 1])                 # all_reduce.py
     peers.all_reduce([on_0, on_1])       # CuPy arrays, one on each GPU: in place, the same bits on both
 
-`Simulated` plays several devices on the CPU emulator, or on one GPU, with the same kernels: it checks them anywhere.
+`Simulated` simulates several devices on the CPU emulator, or on one GPU, with the same kernels, to check them anywhere.
 """
 
 import contextlib
@@ -26,34 +22,34 @@ from nncourse.cuda.launch import launch, prepared
 from nncourse.device import array_module
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Trial, sizes_named
 
 WAYS = ("flags", "words", "pieces")
-MOST_BLOCKS = 128  # of a device: all are on the GPU at once, since they wait for blocks of other devices
+MOST_BLOCKS = 128  # of a device: all must be on the GPU at once, because they wait for blocks of other devices
 PATIENCE = 4_000_000_000  # clock cycles that a kernel waits for another device: 2 s
-FEW = 100_000  # numbers that `words` sends more than `pieces`, up to which it is faster than two meetings
+FEW = 100_000  # up to this many more numbers to send, `words` is faster than the two meetings of `pieces`
 MISSED, HEAD = 2, 32  # as in all_reduce.cu
 ALREADY_REACHED = 704  # cudaErrorPeerAccessAlreadyEnabled
 MOST_PREPARED = 16  # launches that are kept ready, with their arrays
-GUARD = 4  # numbers behind each simulated vector that no kernel may touch
+GUARD = 4  # numbers behind each simulated vector that no kernel may change
 
 
 def source(size: int, owners_change: bool = False) -> CudaSource:
-    """The .cu text for so many devices; `owners_change` for checks, see there."""
-    scale = 0.5 ** int(size - 1).bit_length()  # exact, so that rounds are easily computed elsewhere too
+    """The .cu text for `size` devices; `owners_change` is for checks, as the text explains."""
+    scale = 0.5 ** int(size - 1).bit_length()  # exact, so that other code can easily compute the same rounds
     constants = {"DEVICES": size, "MOST_BLOCKS": MOST_BLOCKS, "PATIENCE": f"{PATIENCE}LL", "SCALE": f"{scale}f"}
     constants["OWNERS_CHANGE"] = str(owners_change).lower()
     return cuda_beside(__file__, *(f"{name}={value}" for name, value in constants.items()))
 
 
 def way_for(n: int, size: int, most: int) -> str:
-    """The fastest way for n numbers on so many devices, with buffers for `most` numbers."""
+    """The fastest way for n numbers on `size` devices, with buffers for `most` numbers."""
     more = n * (size - 1) * (size - 1) / size  # `words` sends n to each other device, in words of twice the size
     return "words" if more <= FEW and n <= most else "pieces"
 
 
 def after_rounds(vectors: Sequence[np.ndarray], rounds: int) -> list[np.ndarray]:
-    """What `rounds` rounds in one launch leave on each device: the same operations in the same order, in NumPy."""
+    """The devices' vectors after a launch with `rounds` rounds: the same operations in the same order, in NumPy."""
     vectors, size = [vector.astype(np.float32) for vector in vectors], len(vectors)
     scale = np.float32(0.5 ** int(size - 1).bit_length())
     for number in range(rounds):
@@ -64,7 +60,7 @@ def after_rounds(vectors: Sequence[np.ndarray], rounds: int) -> list[np.ndarray]
 
 
 def _memory_size(size: int, most: int) -> int:
-    """Floats in each device's memory: the head, the flags, two buffers from each device, and two of twice the size."""
+    """Floats in each device's memory: head, flags, and for each device two buffers, and two of twice the size."""
     return HEAD + MOST_BLOCKS * size + 6 * size * most
 
 
@@ -76,7 +72,7 @@ def _shape(way: str, n: int, size: int) -> tuple[int, int]:
 
 
 def _chosen(way: str, n: int, size: int, most: int) -> str:
-    """The way that was asked for, or the fastest; CourseError if its buffers are too small."""
+    """The given way, or the fastest; CourseError if its buffers are too small."""
     if not way:
         return way_for(n, size, most)
     refuse_unknown("a way of the all-reduce", way, WAYS)
@@ -88,7 +84,7 @@ def _chosen(way: str, n: int, size: int, most: int) -> str:
 
 
 def _refuse_missed(missed: Sequence[int]) -> None:
-    """CourseError if a device has waited for another in vain; `missed` has 0, or 1 + the other's number, for each."""
+    """CourseError if a device waited in vain. `missed` has for each device 0, or 1 + the number of the other."""
     for rank, other in enumerate(missed):
         if other:
             raise CourseError(
@@ -103,7 +99,7 @@ def _refuse_few(size: int) -> None:
 
 
 class Simulated:
-    """Devices that are groups of blocks of one launch, on the CPU emulator or, with `like=cupy`, on one GPU."""
+    """Devices simulated by groups of blocks of one launch, on the CPU emulator or, with `like=cupy`, on one GPU."""
 
     def __init__(self, size: int, most: int = 1 << 12, like: Any = np):
         _refuse_few(size)
@@ -122,9 +118,12 @@ class Simulated:
         present: int | None = None,
         **emulator: Any,
     ) -> None:
-        """The all-reduce of the devices' vectors, in place. `shape`: blocks of each device, and threads.
+        """The all-reduce of the devices' vectors, in place.
 
-        Only the first `present` devices are launched, where that is said. `emulator`: options of emulate.run.
+        shape: blocks of each device, and threads per block.
+        present: launch only the first `present` devices.
+        emulator: options of emulate.run.
+
         Raises CourseError if a device was missed, or a kernel wrote past the end of a vector.
         """
         devices, n = len(vectors), len(vectors[0])
@@ -149,14 +148,14 @@ class Simulated:
             vector[:] = row[:n]
 
     def on(self, rank: int) -> contextlib.AbstractContextManager[Any]:
-        """A block of statements for that device: here there is only one."""
+        """A context in which that device is current: here there is only one."""
         return contextlib.nullcontext()
 
 
 class GPUs:
-    """GPUs of this host that reach each other's memory, with memory for their exchanges. CourseError if they do not.
+    """GPUs of this host and the memory for their exchanges. CourseError if they cannot access each other's memory.
 
-    All-reduces with the same memory must follow one another: for each GPU on one stream, or with waiting between.
+    All-reduces with the same memory must not overlap: use one stream per GPU, or wait between them.
     """
 
     def __init__(self, devices: Sequence[int], most: int = 1 << 18):
@@ -179,7 +178,7 @@ class GPUs:
     def all_reduce(self, vectors: Sequence[Any], way: str = "", rounds: int = 1) -> None:
         """Launch the all-reduce of CuPy arrays, one on each GPU, in place, on each GPU's current stream.
 
-        It does not wait for the end; refuse_missed() does. `rounds` above 1 are for timing: see after_rounds().
+        refuse_missed() waits for the end. `rounds` above 1 are for timing: see after_rounds().
         """
         import cupy
 
@@ -208,20 +207,20 @@ class GPUs:
         return launches
 
     def on(self, rank: int) -> contextlib.AbstractContextManager[Any]:
-        """A block of statements for that GPU."""
+        """A context in which that GPU is current."""
         import cupy
 
         return cupy.cuda.Device(self.devices[rank])
 
     def _rows_of(self, vectors: Sequence[Any]) -> list[Any]:
-        """For each GPU how far from its own vector those of all others lie. Kept: a recorded graph reads it again."""
+        """For each GPU the distances of all vectors from its own. They are kept, because recorded graphs read them."""
         key = tuple(vector.data.ptr for vector in vectors)
         if key not in self._rows:
             self._rows[key] = self._tables(vectors)
         return self._rows[key]
 
     def refuse_missed(self) -> None:
-        """Wait for all GPUs. CourseError if one of them has waited for another in vain."""
+        """Wait for all GPUs. CourseError if one of them waited for another in vain."""
         import cupy
 
         missed = []
@@ -232,7 +231,7 @@ class GPUs:
         _refuse_missed(missed)
 
     def _tables(self, arrays: Sequence[Any]) -> list[Any]:
-        """On each GPU the distances of all arrays from its own, in floats."""
+        """For each GPU the distances of all arrays from its own, in floats, in its memory."""
         import cupy
 
         places = np.array([array.data.ptr for array in arrays], np.int64)
@@ -244,7 +243,7 @@ class GPUs:
         return made
 
     def _load(self) -> None:
-        """Load the kernels on each GPU: while a kernel waits for another GPU, loading may wait for that kernel."""
+        """Load the kernels on each GPU beforehand: loading might wait for a kernel that waits for another GPU."""
         import cupy
 
         from nncourse.cuda.compile import gpu_kernel
@@ -252,10 +251,10 @@ class GPUs:
         for device in self.devices:
             with cupy.cuda.Device(device):
                 for way in WAYS:
-                    _ = gpu_kernel(self.source, way).num_regs  # asks the GPU in use, which loads the kernel for that
+                    _ = gpu_kernel(self.source, way).num_regs  # loads the kernel on the current GPU
 
     def _refuse_vectors(self, vectors: Sequence[Any]) -> int:
-        """How many numbers each vector has; CourseError unless there is one on each GPU, of the same size."""
+        """The size of the vectors; CourseError unless there is one on each GPU, all of the same size."""
         sizes, there = {vector.size for vector in vectors}, tuple(vector.data.device_id for vector in vectors)
         if there != self.devices or len(sizes) != 1:
             wanted = f"a vector on each of the GPUs {self.devices}, all of one size"
@@ -267,7 +266,7 @@ class GPUs:
 
 @functools.cache
 def _reach(one: int, other: int) -> None:
-    """Let kernels on GPU `one` read and write the memory of GPU `other`."""
+    """Let kernels on GPU `one` access the memory of GPU `other`."""
     from cupy.cuda import Device, runtime
 
     if not runtime.deviceCanAccessPeer(one, other):
@@ -280,13 +279,10 @@ def _reach(one: int, other: int) -> None:
                 raise
 
 
-# ---- as an operation, for check(): devices are simulated
+# ---- an operation for check(), on simulated devices
 
 
-def _sizes(devices: int, n: int, rounds: int) -> dict[str, int]:
-    return {"devices": devices, "n": n, "rounds": rounds}
-
-
+_sizes = sizes_named("devices n rounds")
 peer_sum = Operation(
     "peer_sum",
     "every device gets V[0] + V[1] + …, added in this order in float32; so `rounds` times, see after_rounds()",

@@ -1,1 +1,1 @@
-"""How several processes are started and looked after."""
+"""Starting several processes and watching them."""

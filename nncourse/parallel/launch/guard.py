@@ -1,11 +1,11 @@
-"""The guard of one process that learns with others: it starts the process, looks after it, and ends with it.
+"""The guard of one process that trains with others: it starts the process, watches it, and ends with it.
 
-`mpiexec` and `srun` start guards; each guard starts the process that computes, as its child. So somebody knows how that
-process ended, whether it crashed, was killed, or has hung: a process that hangs cannot tell. A guard whose process
-fails says so in one line and ends with another status than 0, whereupon the launcher ends all others.
+`mpiexec` and `srun` start guards; each guard starts the process that computes, as its child. It sees whether this
+process crashed, was killed or hangs, which a hung process cannot tell. If the process fails, its guard prints one line
+and ends with a status other than 0, and the launcher ends all others.
 
-Of several that fail only one shall speak. Where `nncourse --processes` started them (start.py), the guards report to it
-and it speaks for them. Elsewhere rank 0 speaks first, and the others give the launcher time to end them before.
+If several fail, only one line should appear. Guards that `nncourse --processes` started (start.py) report to it, and it
+prints the line. Otherwise rank 0 prints first, and the others give the launcher time to end them.
 """
 
 import contextlib
@@ -30,29 +30,29 @@ from nncourse.parallel.launch.heartbeat import Heartbeat
 from nncourse.parallel.launch.world import LauncherEnvironment
 
 LOOKS = 0.1  # seconds between two looks at the process
-STOPPED = 3.0  # seconds after which a process that was stopped counts as hung
+STOPPED = 3.0  # seconds after which a stopped process counts as hung
 ENDED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit statuses
 VARIABLE = "NNCOURSE_START"  # in the environment: the socket of the process that started all guards
 
 
 def guard(program: Sequence[str], place: LauncherEnvironment, patience: float) -> int:
-    """Run the program as a child, which finds that it is guarded; its exit status."""
+    """Run the program as a guarded child. Returns its exit status."""
     try:
         return _guard(program, place, patience)
     finally:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)  # a signal in Python's last moments would change the status
+            signal.signal(number, signal.SIG_IGN)  # a signal while Python shuts down would change the status
 
 
 def _guard(program: Sequence[str], place: LauncherEnvironment, patience: float) -> int:
     channel = Channel.to_start(place.rank)
-    ended = _noticed(signal.SIGTERM, signal.SIGHUP)
-    interrupted = _noticed(signal.SIGINT)  # by Ctrl-C at an mpiexec that somebody typed
+    ended = noticed(signal.SIGTERM, signal.SIGHUP)
+    interrupted = noticed(signal.SIGINT)  # Ctrl-C at an mpiexec that the user typed
     memory = heartbeat.memory()
-    # Warnings are the same for all, and one of them is enough; should the process not even start, this is the reason.
+    # Only rank 0 prints warnings, which are the same for all. If another process does not start, its file says why.
     errors = None if place.rank == 0 else heartbeat.nameless_file()
     environment = os.environ | {heartbeat.VARIABLE: str(memory.fileno())}
-    # All open files are inherited, since one of them may lead to the launcher. Ctrl-C comes from here alone.
+    # All open files are inherited: one of them may lead to the launcher. Ctrl-C reaches the child only from here.
     process = subprocess.Popen(program, env=environment, stderr=errors, close_fds=False, process_group=0)
     heart = Heartbeat(memory.fileno())
     watch = Watch(heart, psutil.Process(process.pid), patience)
@@ -62,16 +62,16 @@ def _guard(program: Sequence[str], place: LauncherEnvironment, patience: float) 
             return _end(process, ENDED)
         if interrupted or (channel and channel.says_interrupt()):
             interrupted.clear()
-            if place.rank == 0 and heart.beats:  # it saves what is best so far, and does not need the others for that
+            if place.rank == 0 and heart.beats:  # it saves the best parameters, without the others
                 process.send_signal(signal.SIGINT)
-            elif place.rank == 0:  # Python or MPI is still starting, where it would be a traceback
+            elif place.rank == 0:  # Python or MPI is still starting: a signal would print a traceback
                 _end(process, 0)
                 heart.last_words("interrupted, nothing is saved", INTERRUPTED)
         problem = watch.problem() if os.getppid() == launcher else "the launcher was killed"
         time.sleep(LOOKS)
     _end(process, 0)
     if process.returncode == -signal.SIGTERM:
-        time.sleep(LOOKS)  # whoever sent it may have sent it to both
+        time.sleep(LOOKS)  # the sender may have sent it to both
         if ended:
             return ENDED
     status, text = (ENDED, problem) if problem else _how_it_ended(process, heart, errors)
@@ -79,7 +79,7 @@ def _guard(program: Sequence[str], place: LauncherEnvironment, patience: float) 
         return 0
     told_together = bool(channel) and channel.report(status, text)
     if text and not told_together:
-        time.sleep(0 if problem or process.returncode < 0 else min(place.rank, 4))  # see above
+        time.sleep(0 if problem or process.returncode < 0 else min(place.rank, 4))  # lets the launcher end this first
         if ended:
             return ENDED
         print(f"nncourse: {named(place.rank, status, text)}", file=sys.stderr, flush=True)
@@ -93,11 +93,11 @@ def named(rank: int, status: int, text: str) -> str:
 
 
 class Watch:
-    """Looks at a process again and again, and tells hung from slow.
+    """Looks at a process repeatedly, and distinguishes hung from slow.
 
     A process that says something, or waits for others, is well. One that works and says nothing for longer than its
-    rows can take has hung; at once if it uses no processor time either, and in any state if it was stopped. Only time
-    between looks counts, so that nobody is blamed for what passed while the guard itself was stopped.
+    rows can take has hung; sooner if it uses no processor time, and in any state if it was stopped. A long gap between
+    two looks counts little, because then the guard itself was stopped.
     """
 
     def __init__(self, heart: Heartbeat, process: psutil.Process, patience: float):
@@ -106,7 +106,7 @@ class Watch:
         self.quiet = self.idle = self.stopped = 0.0
 
     def problem(self) -> str:
-        """What is wrong with the process, in words; "" as long as nothing is."""
+        """What is wrong with the process, in words; "" if nothing is."""
         now = time.monotonic()
         passed, self.last = min(now - self.last, 5 * LOOKS), now
         try:
@@ -128,7 +128,7 @@ class Watch:
         advice = "where a step may take as long, say --patience with more seconds"
         if self.idle > self.patience:
             return f"hung: no step for {self.idle:.0f} s, and no processor time used ({where}); {advice}"
-        # A second more: on a GPU those who wait for one that hangs seem to work.
+        # One second more: on a GPU members that wait for a hung one seem to work.
         if self.quiet > max(self.patience, self.heart.foreseen) + 1:
             return f"hung: no step for {self.quiet:.0f} s ({where}); {advice}"
         return ""
@@ -144,7 +144,7 @@ class Channel:
 
     @classmethod
     def to_start(cls, rank: int) -> "Channel | None":
-        """Connect, and take over standard output and error, past the launcher; None if that alone started this."""
+        """Connect, and print past the launcher to that process's output; None if there is no such process."""
         path = os.environ.pop(VARIABLE, "")
         if not path:
             return None
@@ -165,7 +165,7 @@ class Channel:
             self._closed = True
 
     def is_closed(self) -> bool:
-        """Whether the other end has ended, or wants this one to end."""
+        """Whether the other end has ended or closed the connection, which ends this guard."""
         self._listen()
         return self._closed
 
@@ -176,7 +176,7 @@ class Channel:
         return bool(heard)
 
     def report(self, status: int, text: str) -> bool:
-        """Tell how this rank ended, and wait until it is known; False if nobody is there to hear it."""
+        """Tell how this rank ended, and wait until it is received; False if it is not."""
         try:
             self.connection.send_bytes(json.dumps([status, text]).encode())
             while self.connection.poll(10):
@@ -189,13 +189,13 @@ class Channel:
 
 
 def die_with_parent(number: int) -> None:
-    """Ask the kernel for this signal when the parent ends, whatever ends it. Linux only; elsewhere nothing happens."""
+    """Ask the kernel for this signal when the parent ends, for any reason. On systems other than Linux: no effect."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, int(number), 0, 0, 0)  # 1: PR_SET_PDEATHSIG
 
 
-def _noticed(*numbers: int) -> list[int]:
-    """A list to which these signals add their numbers."""
+def noticed(*numbers: int) -> list[int]:
+    """A list to which these signals add their numbers, from now on."""
     came: list[int] = []
     for number in numbers:
         signal.signal(number, lambda number, frame: came.append(number))
@@ -203,20 +203,20 @@ def _noticed(*numbers: int) -> list[int]:
 
 
 def unlink_shared_memory(process: int | None = None) -> None:
-    """Take the names off the shared memory of MPICH that a process, or this one, has opened.
+    """Unlink the shared memory of MPICH that a process, or this one, has opened.
 
-    Else it stays in /dev/shm if a process is killed; and the next job that Slurm gives the same number would open it.
+    Otherwise it stays in /dev/shm if a process is killed, and the next job with the same number in Slurm would open it.
     """
     with contextlib.suppress(AttributeError, psutil.Error):  # not Linux, or the process has ended
         for file in psutil.Process(process).memory_maps():
             if file.path.startswith("/dev/shm/mpich_shm_"):
-                with contextlib.suppress(OSError):  # another was faster
+                with contextlib.suppress(OSError):  # another process was faster
                     os.unlink(file.path)
 
 
 def _end(process: subprocess.Popen, status: int) -> int:
     if process.poll() is None:
-        unlink_shared_memory(process.pid)  # it may not have come so far as to do so itself
+        unlink_shared_memory(process.pid)  # it may end before it does so itself
     process.kill()
     process.wait()
     return status
@@ -229,26 +229,26 @@ def _how_it_ended(process: subprocess.Popen, heart: Heartbeat, errors: BinaryIO 
         return words
     status = process.returncode
     if status >= 0:
-        said = _tail(errors) if errors else "see above"
+        said = last_line(errors) if errors else "see above"
         return status, f"ended with status {status}: {said}" if status else ""
     name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
     why = "; did memory run out?" if -status == signal.SIGKILL else ""
     return ENDED, f"process {process.pid} on {socket.gethostname()} was killed by {name}{why}"
 
 
-def _tail(errors: BinaryIO) -> str:
+def last_line(file: BinaryIO) -> str:
     """The last line of a file."""
-    errors.seek(0)
-    lines = errors.read().decode(errors="replace").strip().splitlines()
+    file.seek(0)
+    lines = file.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "without a word"
 
 
 def _end_step(environment: "os._Environ[str]") -> None:
-    """Under Slurm ask the other tasks of this step to end, which srun does of itself only if it was told to.
+    """Under Slurm, ask the other tasks of this step to end, which srun does only with an option.
 
-    Whoever is asked ends with status 1, so that srun, which takes the highest, ends with that of the one that failed.
+    They end with status 1. srun takes the highest status, so it ends with that of the process that failed.
     """
     job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
     if job and step and shutil.which("scancel"):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this guard has a status to bring home
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this guard keeps its own status
         subprocess.run(["scancel", "--quiet", "--signal=TERM", f"{job}.{step}"], capture_output=True, timeout=20)

@@ -1,7 +1,7 @@
-"""Signs of life of one process, in memory that it shares with the process that guards it (guard.py).
+"""Signs of life of one process, in memory that it shares with its guard (guard.py).
 
-The one that learns says what it is doing: starting, working on so many rows, or waiting for the others. Its guard reads
-this, and decides whether it is slow or has hung. How long rows may take follows from how long the rows before took.
+The process that trains says what it is doing: starting, working on a number of rows, or waiting for others. Its guard
+reads this and decides whether it is slow or hangs. The time that rows may take follows from that of earlier rows.
 """
 
 import mmap
@@ -11,14 +11,14 @@ import time
 from typing import BinaryIO
 
 STARTING, WORKING, WAITING = range(3)
-SLOWER = 5  # times as long as the slowest rows so far, and still only slow
-TEXT = 64  # where the last words begin; the numbers are before
+SLOWER = 5  # a process that takes up to this many times the slowest rows so far is slow, not hung
+TEXT = 64  # where the last words begin; the numbers precede them
 SIZE = 8192
 VARIABLE = "NNCOURSE_MEMBER"  # in the environment: the file of the memory, for the process that is guarded
 
 
 def nameless_file() -> BinaryIO:
-    """A file without a name: on Linux in memory, so that a full disk does no harm."""
+    """A file without a name; on Linux it is in memory, safe from a full disk."""
     if hasattr(os, "memfd_create"):
         return open(os.memfd_create("nncourse"), "w+b")
     return tempfile.TemporaryFile()
@@ -27,14 +27,14 @@ def nameless_file() -> BinaryIO:
 def memory() -> BinaryIO:
     """A file of zeros for a Heartbeat. A child process may inherit it."""
     file = nameless_file()
-    file.write(bytes(SIZE))  # not truncate(): a full disk would end both processes when they write to mapped memory
+    file.write(bytes(SIZE))  # not truncate(): with a full disk, writing to mapped memory would end both processes
     file.flush()
     os.set_inheritable(file.fileno(), True)
     return file
 
 
 class Heartbeat:
-    """Both ends of the memory: the process that learns writes, its guard reads."""
+    """Both ends of the memory: the process that trains writes, its guard reads."""
 
     def __init__(self, descriptor: int):
         self._bytes = mmap.mmap(descriptor, SIZE)
@@ -42,10 +42,10 @@ class Heartbeat:
         self._counts, self._seconds = whole[:16].cast("q"), whole[16:24].cast("d")
         self._started, self._rows, self._per_row, self._before = 0.0, 0, 0.0, STARTING
 
-    # What the process says
+    # ---- for the process
 
     def works(self, rows: int) -> None:
-        """From here on it computes with so many rows, after which it says something again."""
+        """It computes this many rows next, then says something again."""
         now = time.perf_counter()
         self._learn(now)
         self._started, self._rows = now, rows
@@ -53,22 +53,22 @@ class Heartbeat:
         self._say(WORKING)
 
     def waits(self) -> None:
-        """It waits for other processes, which have guards of their own."""
+        """It waits for other processes."""
         self._learn(time.perf_counter())
         self._rows, self._before = 0, self.state
         self._say(WAITING)
 
     def goes_on(self) -> None:
-        """The others have come: it does again what it did before."""
+        """The wait is over: it continues what it did before."""
         self._say(self._before)
 
     def rests(self) -> None:
-        """It does what nobody can foresee the time of: it reads files, compiles, or writes."""
+        """It reads files, compiles or writes, for an unpredictable time."""
         self._rows = 0
         self._say(STARTING)
 
     def last_words(self, text: str, status: int) -> None:
-        """Why it ends with this status, which its guard will tell; "" if there is nothing to tell."""
+        """Why it ends with this status, for its guard to report; "" for nothing."""
         words = f"{status} {text}".encode()[: SIZE - TEXT - 1]
         self._bytes[TEXT : TEXT + len(words) + 1] = words + b"\0"
 
@@ -80,7 +80,7 @@ class Heartbeat:
         self._counts[1] = state
         self._counts[0] += 1
 
-    # What its guard reads
+    # ---- for its guard
 
     @property
     def beats(self) -> int:
@@ -93,18 +93,18 @@ class Heartbeat:
 
     @property
     def foreseen(self) -> float:
-        """The seconds after which the present rows take longer than any before by far."""
+        """The seconds after which the current rows take far longer than any before."""
         return self._seconds[0]
 
     def read_last_words(self) -> tuple[int, str] | None:
-        """The status and the text; None if it ended without a word."""
+        """The status and the text; None if there are none."""
         words = self._bytes[TEXT:].partition(b"\0")[0].decode(errors="replace")
         status, _, text = words.partition(" ")
         return (int(status), text) if status else None
 
 
 def mine() -> Heartbeat | None:
-    """The heartbeat of this process, if a guard has started it. Its own children are not guarded."""
+    """The heartbeat of this process if a guard started it. Its own children are not guarded."""
     descriptor = os.environ.pop(VARIABLE, "")
     if not descriptor:
         return None

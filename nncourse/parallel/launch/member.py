@@ -1,4 +1,4 @@
-"""A process that learns with others, guarded (guard.py): how it joins them, what it says, and how it leaves."""
+"""A guarded process (guard.py) that trains with others: how it joins them and how it ends."""
 
 import os
 import signal
@@ -7,56 +7,44 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from nncourse.calls import Array
 from nncourse.errors import CourseError
 from nncourse.group import Alone, Group, shard_sizes
 from nncourse.parallel.launch import guard, world
 from nncourse.parallel.launch.heartbeat import Heartbeat
 
 Something = TypeVar("Something")
+EXCHANGES = ("all_reduce", "broadcast", "gather", "send", "receive", "barrier")
 
 
 class Watched:
-    """A group whose member tells its guard when it waits for the others."""
+    """A group whose member tells its guard, by its heartbeat, when it waits for others in one of EXCHANGES."""
 
     def __init__(self, group: Group, heart: Heartbeat):
         self.group, self.heart = group, heart
         self.rank, self.size, self.device = group.rank, group.size, group.device
 
-    def all_reduce(self, vector: Array) -> None:
-        self._waiting(self.group.all_reduce, vector)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in EXCHANGES:
+            raise AttributeError(name)
 
-    def broadcast(self, vector: Array, root: int = 0) -> None:
-        self._waiting(self.group.broadcast, vector, root)
+        def exchange(*arguments: Any, **options: Any) -> Any:
+            self.heart.waits()
+            result = getattr(self.group, name)(*arguments, **options)
+            self.heart.goes_on()
+            return result
 
-    def gather(self, vector: Array, root: int = 0) -> list[Array] | None:
-        return self._waiting(self.group.gather, vector, root)
-
-    def send(self, vector: Array, to: int, tag: int = 0) -> None:
-        self._waiting(self.group.send, vector, to, tag)
-
-    def receive(self, vector: Array, source: int, tag: int = 0) -> None:
-        self._waiting(self.group.receive, vector, source, tag)
-
-    def barrier(self) -> None:
-        self._waiting(self.group.barrier)
-
-    def _waiting(self, call: Callable[..., Something], *arguments) -> Something:
-        self.heart.waits()
-        result = call(*arguments)
-        self.heart.goes_on()
-        return result
+        return exchange
 
     def __repr__(self) -> str:
         return repr(self.group)
 
 
 def join(device: str, heart: Heartbeat | None) -> Group:
-    """The group of all processes that were started together; the group of one where this one is not guarded.
+    """The group of all processes that were started together; the group of one if this process is not guarded.
 
-    Raises CourseError if MPI's world is not the one that the launcher told of.
+    Raises CourseError if MPI's world has another size than the launcher's.
     """
     if heart is None:
         return Alone(device)
@@ -64,7 +52,7 @@ def join(device: str, heart: Heartbeat | None) -> Group:
 
     everyone = mpi().COMM_WORLD
     world.refuse_wrong(world.launcher_environment(os.environ), everyone.Get_size())
-    everyone.Barrier()  # here all have opened the shared memory of MPICH
+    everyone.Barrier()  # now all have opened the shared memory of MPICH
     guard.unlink_shared_memory()
     if device == "cpu":
         return Watched(MPIGroup(device), heart)
@@ -74,7 +62,7 @@ def join(device: str, heart: Heartbeat | None) -> Group:
 
 
 def first_one(group: Group, work: Callable[[], Something]) -> Something:
-    """work() on every member, the first before all others: what it fetches from afar is there for them."""
+    """work() on every member, on the first before all others: then they find what it downloads."""
     if group.rank > 0:
         group.barrier()
     result = work()
@@ -84,16 +72,16 @@ def first_one(group: Group, work: Callable[[], Something]) -> Something:
 
 
 def in_words(group: Group, batch_size: int) -> str:
-    """How many learn together, and who has how many rows of a batch."""
+    """How many processes train together, and the rows of a batch for each."""
     sizes = shard_sizes(batch_size, group.size)
     each = f"{sizes[0]} rows" if sizes[0] == sizes[-1] else f"{sizes[0]} or {sizes[-1]} rows"
     return f"{group.size} processes train together: of each batch of {batch_size}, {each} for each of them"
 
 
 def run(work: Callable[[Heartbeat], int], heart: Heartbeat) -> int:
-    """work(heart), whose exit status is returned when all have ended it. A failure ends this process at once.
+    """The exit status of work(heart). A failure ends this process at once.
 
-    Only rank 0 prints, and only rank 0 is interrupted: the others are ended by whoever started them.
+    Only rank 0 prints, and only rank 0 reacts to Ctrl-C: the launcher ends the others.
     """
     guard.die_with_parent(signal.SIGKILL)
     if world.launcher_environment(os.environ).rank > 0:
@@ -108,7 +96,7 @@ def run(work: Callable[[Heartbeat], int], heart: Heartbeat) -> int:
         _leave(heart, str(error) or "wanted more memory than this machine has", guard.BAD_INPUT)
     except KeyboardInterrupt:
         _leave(heart, "interrupted", guard.INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has closed it
+    except BrokenPipeError:  # the reader has closed our output
         _leave(heart, "", guard.ENDED)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -121,7 +109,7 @@ def run(work: Callable[[Heartbeat], int], heart: Heartbeat) -> int:
 
 
 def _leave(heart: Heartbeat, text: str, status: int) -> None:
-    """End this process without MPI, which would wait for the others."""
+    """End this process without MPI's finalisation, which would wait for the others."""
     heart.last_words(text, status)
     sys.stdout.flush()
     sys.stderr.flush()

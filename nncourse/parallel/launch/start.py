@@ -1,7 +1,7 @@
-"""One command that several processes carry out together: `nncourse train --processes 4`.
+"""One command in several processes: `nncourse train --processes 4`.
 
-run() is called in every process. It finds out which one this is: the one that was typed, which starts `mpiexec` and
-waits; a guard (guard.py), started by mpiexec or srun; or a member (member.py), started by a guard, which does the work.
+run() is called in every process. It finds out which one this is: the user's own, which starts `mpiexec` and waits; a
+guard (guard.py), started by mpiexec or srun; or a member (member.py), started by a guard, which does the work.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import send_handle
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from cuda_on_cpu.processes import kill_group
 from nncourse.errors import CourseError, reason_of
@@ -27,17 +27,17 @@ from nncourse.parallel.launch import guard, heartbeat, world
 from nncourse.parallel.launch.heartbeat import Heartbeat
 
 MOST_PROCESSES = 512
-OTHERS = 0.4  # seconds in which those who failed for the same reason say so too
+OTHERS = 0.4  # seconds to wait for other members that fail for the same reason
 ENDING = 2.0  # seconds that the guards have to end, before mpiexec is killed
-SAVING = 8.0  # seconds that rank 0 has, after Ctrl-C, to save what is best so far
+SAVING = 8.0  # seconds that rank 0 has, after Ctrl-C, to save the best parameters
 
 Work = Callable[[Heartbeat | None], int]
 
 
 def run(program: Sequence[str], processes: int | None, patience: float, work: Work) -> int:
-    """Do work(heart) in this process, or have the program, with its arguments, do it in several; the exit status.
+    """Do work(heart) in this process, or run the program, with its arguments, in several. Returns the exit status.
 
-    `heart` is None in a process that learns alone.
+    `heart` is None in a process that trains alone.
     """
     if heart := heartbeat.mine():
         from nncourse.parallel.launch import member
@@ -58,29 +58,29 @@ def run(program: Sequence[str], processes: int | None, patience: float, work: Wo
 
 
 def refuse_number(processes: int) -> None:
-    """CourseError for a number of processes that nobody means."""
+    """Raise CourseError for a number of processes out of range."""
     if not 1 <= processes <= MOST_PROCESSES:
         raise CourseError(f"wanted from 1 to {MOST_PROCESSES} processes, got {processes}")
 
 
 def refuse_patience(seconds: float) -> None:
-    """CourseError for a patience that ends at once."""
+    """Raise CourseError for a patience that is not above 0."""
     if not seconds > 0:
         raise CourseError(f"wanted a patience of more than 0 seconds, got {seconds:g}")
 
 
-# Which mpiexec
+# ---- mpiexec
 
 
 def refuse_without_mpi() -> None:
-    """CourseError where mpi4py is missing."""
+    """Raise CourseError if mpi4py is missing."""
     if not find_spec("mpi4py"):
         where = "" if sys.platform.startswith("linux") else ", on Linux; here one process learns alone"
         raise CourseError(f"wanted mpi4py for several processes, found none: pip install 'nncourse[devices]'{where}")
 
 
 def find_mpiexec() -> str:
-    """The mpiexec of the MPI that mpi4py takes: the library of MPI4PY_LIBMPI, else a wheel's, else the system's."""
+    """The mpiexec of the MPI that mpi4py uses: the library of MPI4PY_LIBMPI, else a wheel's, else the system's."""
     library = os.environ.get("MPI4PY_LIBMPI", "")
     folders = [Path(library).parent.parent / "bin"] if "/" in library else []
     if not library:
@@ -95,29 +95,29 @@ def find_mpiexec() -> str:
 
 
 def mpiexec_command(mpiexec: str, processes: int) -> list[str]:
-    """The command before the program: so many processes on this machine, more than it has cores if need be."""
+    """The command before the program: this many processes on this machine, even if it has fewer cores."""
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
     if "Open MPI" in version or "OpenRTE" in version:
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        # It would bind the processes of each start to the same cores, whatever else was started.
+        # By default it would bind the processes of each start to the same cores.
         free = ["--oversubscribe", "--bind-to", "none", "--host", f"localhost:{processes}"]
-        # Else those who wait keep their core from those who work: four on two cores take 100 times as long.
+        # Otherwise members that wait keep their core from those that work: four on two cores take 100 times as long.
         polite = ["--mca", "mpi_yield_when_idle", "1"]
         return [mpiexec, *free, *polite, *as_root, "-n", str(processes)]
     return [mpiexec, "-launcher", "fork", "-n", str(processes)]
 
 
-# The process that was typed
+# ---- the user's process
 
 
 def _start(program: Sequence[str], processes: int) -> int:
-    """Have so many processes on this machine do it, and speak for them; the exit status."""
+    """Run the program in several processes on this machine, and report for them. Returns the exit status."""
     refuse_without_mpi()
     mpiexec = find_mpiexec()
     environment = world.without_launcher(os.environ)
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     with contextlib.ExitStack() as stack:
-        # Before the first process is started: from then on Ctrl-C is answered by _wait.
+        # Before any process is started: from here on _wait handles Ctrl-C.
         interrupted = stack.enter_context(_instead(signal.SIGINT))
         ended = stack.enter_context(_instead(signal.SIGTERM, signal.SIGHUP))
         command = mpiexec_command(mpiexec, processes)
@@ -142,11 +142,9 @@ def _start(program: Sequence[str], processes: int) -> int:
         return _wait(started, guards, interrupted, ended, said)
 
 
-def _wait(
-    mpiexec: subprocess.Popen, guards: "Guards", interrupted: list[int], ended: list[int], said: IO[bytes]
-) -> int:
-    """Wait for the end of all, or for the first that fails; the exit status. The failure is told in one line."""
-    last = 0.0  # when to wait no longer
+def _wait(mpiexec: subprocess.Popen, guards: "Guards", interrupted: list[int], ended: list[int], said: BinaryIO) -> int:
+    """Wait until all end or the first fails. Reports a failure in one line and returns the exit status."""
+    last = 0.0  # when to stop waiting, after Ctrl-C
     while mpiexec.poll() is None and not (ended or guards.reports):
         guards.listen(guard.LOOKS)
         if interrupted and last and time.monotonic() > last or len(interrupted) > 1:
@@ -169,15 +167,13 @@ def _wait(
     if mpiexec.returncode and guards.lost:
         return _tell(f"rank {guards.lost[0]}: the process that looked after it has ended; was it killed?", 1)
     if mpiexec.returncode:
-        said.seek(0)
-        lines = said.read().decode(errors="replace").strip().splitlines()
         status = mpiexec.returncode
-        return _tell(f"{mpiexec.args[0]} ended with status {status}: {lines[-1] if lines else 'without a word'}", 1)
+        return _tell(f"{mpiexec.args[0]} ended with status {status}: {guard.last_line(said)}", 1)
     return 0
 
 
 def _end(mpiexec: subprocess.Popen, guards: "Guards") -> None:
-    """End all of them: the guards end what they guard, and then themselves."""
+    """End all guards, which first end their processes."""
     guards.end()
     with contextlib.suppress(subprocess.TimeoutExpired):
         mpiexec.wait(ENDING)
@@ -192,20 +188,19 @@ def _tell(text: str, status: int) -> int:
 
 @contextlib.contextmanager
 def _instead(*numbers: int) -> Iterator[list[int]]:
-    """For a while these signals are only put into a list."""
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in numbers}
+    """Within the block these signals are only added to a list."""
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
-        yield came
+        yield guard.noticed(*numbers)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 class Guards:
-    """The connections to the guards. A report is (rank, status, text), in the order in which they came.
+    """The connections to the guards, and their reports, (rank, status, text), in the order received.
 
-    `lost` are the ranks whose guards have ended, in that order too.
+    `lost` are the ranks whose guards have ended, in order.
     """
 
     def __init__(self, listening: socket.socket, expected: int):
@@ -216,7 +211,7 @@ class Guards:
         self._listening = listening
 
     def listen(self, seconds: float) -> None:
-        """Wait so long at most for something to happen, and take note of it."""
+        """Wait at most this long for an event, and handle it."""
         for ready in wait([self._listening, *self.open], seconds):
             if ready is self._listening:
                 self._welcome()
@@ -224,7 +219,7 @@ class Guards:
                 self._hear(ready)
 
     def _welcome(self) -> None:
-        """A guard gets the files that are standard output and error here: what it prints goes past the launcher."""
+        """Send a guard the files of standard output and error, so that it prints past the launcher."""
         connection = Connection(self._listening.accept()[0].detach())
         with contextlib.suppress(OSError):
             for file in (1, 2):
@@ -247,7 +242,7 @@ class Guards:
         return len(self.reports) == self.expected
 
     def interrupt(self) -> bool:
-        """Let rank 0 know of Ctrl-C; False if it is not there, or not yet."""
+        """Tell rank 0 of Ctrl-C; False if it is not connected."""
         for connection, rank in self.open.items():
             if rank == 0:
                 with contextlib.suppress(OSError):
@@ -256,7 +251,7 @@ class Guards:
         return False
 
     def end(self) -> None:
-        """Close the connections, which ends the guards and what they guard."""
+        """Close the connections, which ends the guards and their processes."""
         for connection in self.open:
             connection.close()
         self.open.clear()

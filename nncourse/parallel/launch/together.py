@@ -1,9 +1,9 @@
-"""One function in several processes of this machine, by MPI, for a notebook that measures.
+"""Run one function in several processes of this machine, by MPI, for a notebook that measures.
 
     answers = together(function, 2, batches=[64, 256])     # function(group, batches=[64, 256]) in each of two processes
 
-The function has to stand in the package, and what it is given and returns has to be numbers, texts, lists and dicts.
-As a program, this file is one of the processes.
+The function must be importable; its options and its result must be numbers, texts, lists and dicts. As a program, this
+file is one of the processes.
 """
 
 import contextlib
@@ -24,18 +24,17 @@ from nncourse.parallel.launch import start, world
 
 LIMIT = 60.0  # seconds
 ENDING = 3.0  # seconds that mpiexec has to end its members
-# Each process gets one core: else the libraries of all of them would start a thread for every core.
+# One thread a process: otherwise the libraries of each process would start a thread for every core.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 def together(function: Callable[..., Any], processes: int, limit: float = LIMIT, **options: Any) -> list[Any]:
-    """What function(group, **options) returned in each process, in order.
+    """What function(group, **options) returns in each process, by rank.
 
-    The processes are new, have one thread each, and are ended with whatever they have started, also by Ctrl-C.
-    CourseError where MPI is missing, where one of them fails, and after `limit` seconds.
+    The processes are new and have one thread each. They and their children are ended with the call, also by Ctrl-C.
+    Raises CourseError if MPI is missing, if a process fails, and after `limit` seconds.
     """
-    if not 1 <= processes <= start.MOST_PROCESSES:
-        raise CourseError(f"wanted from 1 to {start.MOST_PROCESSES} processes, got {processes}")
+    start.refuse_number(processes)
     start.refuse_without_mpi()
     program = ["-m", "nncourse.parallel.launch.together", function.__module__, function.__name__]
     with tempfile.TemporaryDirectory(prefix="nncourse-") as folder:
@@ -54,9 +53,9 @@ def together(function: Callable[..., Any], processes: int, limit: float = LIMIT,
 
 
 def run_python(program: Sequence[str], processes: int, limit: float) -> tuple[int | None, str]:
-    """Run Python with these arguments in several processes, with this one's modules at hand and one thread each.
+    """Run Python with these arguments in several processes, with this one's module path and one thread each.
 
-    Returns mpiexec's status, None if they had to be ended after `limit` seconds, and all that they have printed.
+    Returns mpiexec's status, None if they were ended after `limit` seconds, and all that they printed.
     """
     modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with tempfile.TemporaryFile() as said:
@@ -79,7 +78,7 @@ def run_python(program: Sequence[str], processes: int, limit: float) -> tuple[in
 
 
 def _end(process: subprocess.Popen) -> None:
-    """mpiexec's members may be in sessions of their own: asked to end, it ends them; killed, it would not."""
+    """Terminate mpiexec before killing it: its members may be in other sessions, and only then does it end them."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -90,12 +89,12 @@ def _end(process: subprocess.Popen) -> None:
 def _answer(file: Path) -> dict[str, Any]:
     try:
         return json.loads(file.read_text())
-    except (OSError, ValueError):  # it never came so far
+    except (OSError, ValueError):  # the process ended early
         return {}
 
 
 def main(module: str, name: str, folder: str) -> None:
-    """In each of the processes."""
+    """The work of each process: call the function and write its answer."""
     from nncourse.parallel.mpi import MPIGroup
 
     group = MPIGroup()

@@ -1,21 +1,21 @@
-"""What a launcher tells a process of its world, before MPI starts: its rank, and how many there are."""
+"""A process's rank and the number of processes, from its launcher's environment variables, before MPI starts."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from nncourse.errors import CourseError
 
-# Who tells: the launchers of MPICH (and Intel, and Slurm's pmi2), of Open MPI, and Slurm itself for a step of srun.
+# The variables of the launchers of MPICH (also Intel's, and Slurm's pmi2) and Open MPI, and of Slurm's srun itself.
 NAMES = {
     "mpiexec": ("PMI_RANK", "PMI_SIZE"),
     "Open MPI's mpiexec": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 }
-LAUNCHERS = ("PMI", "PMIX", "OMPI", "PRTE", "HYDRA", "MPIR", "MPICH")  # how variables of a launcher begin
+LAUNCHERS = ("PMI", "PMIX", "OMPI", "PRTE", "HYDRA", "MPIR", "MPICH")  # prefixes of a launcher's variables
 
 
 class LauncherEnvironment(NamedTuple):
-    """A place in a world, and who told it."""
+    """A process's place in its world, and the launcher."""
 
     rank: int
     size: int
@@ -23,7 +23,7 @@ class LauncherEnvironment(NamedTuple):
 
 
 def launcher_environment(environment: Mapping[str, str]) -> LauncherEnvironment:
-    """This process's place. Where several tell, one was started inside another: the largest world counts."""
+    """This process's place. If one launcher was started inside another, the larger world counts."""
     places = [LauncherEnvironment(0, 1, "nobody")]
     for by, (rank, size) in NAMES.items():
         if environment.get(rank, "").isdecimal() and environment.get(size, "").isdecimal():
@@ -32,9 +32,9 @@ def launcher_environment(environment: Mapping[str, str]) -> LauncherEnvironment:
 
 
 def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what another launcher left there, which would mislead the next.
+    """The environment without the variables of an outer launcher, which would mislead the next.
 
-    Variables of Open MPI stay where its launcher has not run: then they are the user's settings.
+    Open MPI's variables stay if its launcher has not run: then they are the user's settings.
     """
     mine = {name for names in NAMES.values() for name in names}
     launchers = [each for each in LAUNCHERS if each != "OMPI" or NAMES["Open MPI's mpiexec"][1] in environment]
@@ -46,7 +46,7 @@ def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_wrong(place: LauncherEnvironment, size: int) -> None:
-    """CourseError if MPI's world has another size than the launcher said: it and the MPI do not fit."""
+    """Raise CourseError if MPI's world has another size than the launcher said: they are of different MPIs."""
     if size == place.size:
         return
     advice = {

@@ -1,14 +1,13 @@
-"""What can go wrong between the members of a group, in words: who, at which step, in which line.
+"""Errors between the members of a group, in words: which member, at which step, in which line.
 
-A step is an exchange: a member's first send or receive is its step 1. Lines are those of the member's text where they
-are known. An ExchangeError is what stops a simulation; its `kind` is one of KINDS.
+A step is an exchange: a member's first send or receive is its step 1. Lines are those of the member's text, if known.
+An ExchangeError stops a simulation; its `kind` is one of KINDS.
 """
 
 from nncourse.errors import CourseError
 from nncourse.parallel.simulation.records import Message, Run, State, Wait
 
-KINDS = ("deadlock", "lost message", "doubled message", "wrong chunk", "wrong rank", "mismatch", "endless exchange")
-SAID = {  # the words for a kind, where they stand before a message
+SAID = {  # the words for a kind at the beginning of a message
     "deadlock": "deadlock: ",
     "lost message": "lost message: ",
     "doubled message": "doubled message: ",
@@ -17,13 +16,14 @@ SAID = {  # the words for a kind, where they stand before a message
     "mismatch": "mismatch: ",
     "endless exchange": "endless exchange: ",
 }
+KINDS = tuple(SAID)
 MOST_SHOWN = 8  # members of a circle
 
 
 class ExchangeError(CourseError):
-    """A group cannot go on. `rank` and `step` say where it shows first, `circle` who waits for whom in a deadlock.
+    """A group cannot continue. `rank` and `step` say where this shows first, `circle` who waits for whom in a deadlock.
 
-    `run` is what simulate() had until then: its clocks, its events and its messages.
+    `run` has the clocks, events and messages of simulate() until then.
     """
 
     run: Run | None = None
@@ -38,11 +38,11 @@ class ExchangeError(CourseError):
 
 
 def deadlock(world: State) -> ExchangeError:
-    """Nobody can go on: who waits for whom, from a member that all the others wait behind."""
+    """No member can continue: follow who waits for whom, to a circle or to a member that has ended."""
     path = [min(world.waits)]
     while True:
         following = _waits_for(world, path[-1])
-        if following not in world.waits:  # it has ended, or died, or there is nobody to wait for
+        if following not in world.waits:  # it has ended or died
             return _broken_chain(world, path[-1], following)
         if following in path:
             circle = path[path.index(following) :]
@@ -52,21 +52,16 @@ def deadlock(world: State) -> ExchangeError:
 
 
 def _waits_for(world: State, rank: int) -> int:
-    """Whom a member waits for: of several, one that waits for nobody else if there is one."""
+    """The member that one waits for; among several, preferably one that does not wait itself."""
     wait = world.waits[rank]
     if wait.method in ("send", "receive"):
         return wait.other
     if wait.method == "next_sender":
         others = [other for other in range(world.size) if other != rank]
-    else:
-        others = [other for other in range(world.size) if not _is_at(world, other, wait)]
+    else:  # those that do not wait in the same meeting
+        meeting = {other for other, theirs in world.waits.items() if theirs.method == wait.method}
+        others = [other for other in range(world.size) if other not in meeting]
     return next((other for other in others if other not in world.waits), others[0])
-
-
-def _is_at(world: State, rank: int, wait: Wait) -> bool:
-    """Whether a member waits in the same meeting."""
-    theirs = world.waits.get(rank)
-    return theirs is not None and theirs.method == wait.method
 
 
 def _circle(world: State, circle: list[int]) -> ExchangeError:
@@ -90,7 +85,7 @@ def _circle(world: State, circle: list[int]) -> ExchangeError:
 
 
 def _tags(world: State, ranks: list[int]) -> str:
-    """A message that lies there for one of them, from the right member but with another tag."""
+    """A waiting message for one of them, from the right member but with another tag."""
     for rank in ranks:
         wait = world.waits[rank]
         for message in world.messages:
@@ -123,7 +118,7 @@ def _end_of(world: State, rank: int) -> str:
 
 
 def _why_nothing_comes(world: State, rank: int, wait: Wait, gone: int) -> str:
-    """What the one that has gone has sent to the member that waits, and what else lies there for it."""
+    """What the member that has ended sent to the one that waits, and what other messages wait for it."""
     if tags := _tags(world, [rank]):
         return tags
     end = _end_of(world, gone)
@@ -141,7 +136,7 @@ def _why_nothing_comes(world: State, rank: int, wait: Wait, gone: int) -> str:
 
 
 def _behind(world: State, shown: list[int]) -> str:
-    """The members that wait as well, but cause nothing."""
+    """The members that wait too, but are not the cause."""
     others = sorted(set(world.waits) - set(shown))
     if not others:
         return ""
@@ -149,14 +144,14 @@ def _behind(world: State, shown: list[int]) -> str:
 
 
 def lost(world: State, messages: list[Message]) -> ExchangeError:
-    """All have ended, but nobody received these."""
+    """All have ended, but these messages were not received."""
     first = messages[0]
     twin = next((each for each in world.messages if each is not first and _is_twin(each, first)), None)
-    words = f"rank {first.source} sends {_numbers(first)} to rank {first.to} {_place(first)}"
+    words = f"rank {first.source} sends {count(first.values.size)} to rank {first.to} {_place(first)}"
     more = f"; so with {len(messages) - 1} more messages" if len(messages) > 1 else ""
     if twin is not None:
         words = (
-            f"rank {first.source} sends the same {_numbers(first)} to rank {first.to} twice"
+            f"rank {first.source} sends the same {count(first.values.size)} to rank {first.to} twice"
             f", at step {twin.step} and again {_place(first)}; only the first is received"
         )
         return ExchangeError("doubled message", words + more, first.source, first.step)
@@ -170,7 +165,7 @@ def _is_twin(one: Message, other: Message) -> bool:
 
 
 def wrong_chunk(rank: int, wait: Wait, message: Message) -> ExchangeError:
-    """What came does not fit what it was received into."""
+    """A message does not fit the array that receives it."""
     assert wait.values is not None
     wanted, got = _array(wait.values), _array(message.values, wait.values)
     words = f"rank {rank} {_place(wait)} wants {wanted} from rank {message.source}, which sent {got} {_place(message)}"
@@ -178,7 +173,7 @@ def wrong_chunk(rank: int, wait: Wait, message: Message) -> ExchangeError:
 
 
 def wrong_rank(world: State, rank: int, method: str, other: int) -> ExchangeError:
-    """A partner that does not exist, or oneself."""
+    """The partner does not exist, or is the member itself."""
     where = _at(world.steps[rank], world.lines[rank])
     what = f"{method} with root {other}" if method in ("broadcast", "gather") else doing(method, other)
     words = f"rank {rank} {where} wants to {what}"
@@ -196,7 +191,7 @@ def mismatch(rank: int, wait: Wait, other: int, theirs: Wait) -> ExchangeError:
 
 
 def differ(one: Wait, other: Wait) -> bool:
-    """Whether two members that meet do not call the same."""
+    """Whether two members that meet make different calls."""
     if (one.method, one.root) != (other.method, other.root):
         return True
     sized = one.values is not None and other.values is not None and one.method in ("all_reduce", "broadcast")
@@ -213,22 +208,19 @@ def endless(world: State, rank: int) -> ExchangeError:
 
 
 def doing(method: str, other: int) -> str:
-    """What a step does: "send to rank 2"."""
+    """What a step does, such as "send to rank 2"."""
     if method == "next_sender":
         return "hear from any rank"
     return {"send": f"send to rank {other}", "receive": f"receive from rank {other}"}.get(method, method)
 
 
 def doing_to(wait: Wait) -> str:
-    return (
-        doing(wait.method, wait.other)
-        if wait.method in ("send", "receive", "next_sender")
-        else f"meet in {wait.method}"
-    )
+    words = doing(wait.method, wait.other)
+    return f"meet in {wait.method}" if words == wait.method else words
 
 
 def _to(wait: Wait) -> str:
-    """What a member waits for, whoever the other is."""
+    """What a member waits for, without the partner."""
     purposes = {"send": "to send", "receive": "to receive", "next_sender": "to hear"}
     return purposes.get(wait.method, f"to meet in {wait.method}")
 
@@ -250,17 +242,13 @@ def _ranks(ranks: list[int]) -> str:
     return f"ranks {', '.join(listed[:-1])} and {listed[-1]}"
 
 
-def _numbers(message: Message) -> str:
-    return count(message.values.size)
-
-
 def _array(values, other=None) -> str:  # type: ignore[no-untyped-def]
     kind = f" of {values.dtype}" if other is None or other.dtype != values.dtype else ""
     return f"{count(values.size)}{kind}"
 
 
 def count(size: int) -> str:
-    """How many numbers a message has, in words."""
+    """The length of a message, in words."""
     return "1 number" if size == 1 else f"{size:,} numbers"
 
 

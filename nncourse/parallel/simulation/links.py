@@ -1,4 +1,4 @@
-"""What a message costs, α + n/β: latency and bandwidth of a link, also fitted to measured times; all-reduces."""
+"""The time of a message, α + n/β: latency and bandwidth of a link, also fitted to measured times; all-reduces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,7 @@ from nncourse.errors import CourseError
 
 @dataclass(frozen=True)
 class Link:
-    """A message of n bytes takes `latency` + n / `bandwidth` seconds: the bandwidth counts bytes a second.
-
-    Unless they are given, it takes no time.
-    """
+    """A message of n bytes takes `latency` + n / `bandwidth` seconds (bandwidth in bytes a second); by default 0."""
 
     latency: float = 0.0
     bandwidth: float = inf
@@ -24,14 +21,14 @@ class Link:
             raise CourseError(f"wanted a latency of at least 0 and a bandwidth above 0; got {self}")
 
     def seconds(self, size: float) -> float:
-        """The time of a message of so many bytes."""
+        """The time of a message of `size` bytes."""
         return self.latency + size / self.bandwidth
 
 
 def fit_link(sizes: Sequence[float], seconds: Sequence[float]) -> Link:
     """The link whose times are closest to measured ones: least squares of the relative errors.
 
-    sizes: bytes, of two different sizes at least.
+    sizes: bytes, with at least two different values.
     seconds: the measured time of each.
 
     Raises CourseError for fewer sizes.
@@ -43,7 +40,7 @@ def fit_link(sizes: Sequence[float], seconds: Sequence[float]) -> Link:
     n, t = np.asarray(sizes, float), np.asarray(seconds, float)
     if n.ndim != 1 or n.shape != t.shape or len(set(n.tolist())) < 2 or not (np.isfinite(t).all() and t.min() > 0):
         raise CourseError(f"wanted two different sizes at least and a time above 0 for each; got {sizes} and {seconds}")
-    # Each row is divided by its time: else only the largest messages would count, and the latency would be their noise.
+    # Each row is divided by its time: otherwise only the largest messages would count, and their noise set the latency.
     rows = np.stack([1 / t, n / t], axis=1)
     latency, slope = np.linalg.lstsq(rows, np.ones_like(t), rcond=None)[0]
     if latency < 0:
@@ -54,11 +51,11 @@ def fit_link(sizes: Sequence[float], seconds: Sequence[float]) -> Link:
 
 
 def root_seconds(link: Link, size: float, members: int) -> float:
-    """Seconds of an all-reduce through one root, which takes one message after the other, then sends as many.
+    """Seconds of an all-reduce through one root, which receives one message after the other, then sends as many.
 
     link: between any two members.
     size: bytes of the vector.
-    members: how many they are.
+    members: their number.
 
     >>> root_seconds(Link(1e-3, 1e6), 4e3, members=4)  # 4 kB by 1 ms and 1 MB/s
     0.03
@@ -67,11 +64,11 @@ def root_seconds(link: Link, size: float, members: int) -> float:
 
 
 def tree_seconds(link: Link, size: float, members: int) -> float:
-    """Seconds of an all-reduce in a tree: log₂ of the members' number of rounds up, and as many down.
+    """Seconds of an all-reduce in a tree: ⌈log₂ K⌉ rounds up, and as many down.
 
     link: between any two members.
     size: bytes of the vector.
-    members: how many they are.
+    members: their number, K.
 
     >>> tree_seconds(Link(1e-3, 1e6), 4e3, members=4)  # 4 kB by 1 ms and 1 MB/s
     0.02
@@ -84,9 +81,9 @@ def ring_seconds(link: Link, size: float, members: int) -> float:
 
     link: between any two members.
     size: bytes of the vector.
-    members: how many they are, K.
+    members: their number, K.
 
-    A member sends while it receives. Where each second member receives before it sends, it takes twice as long.
+    A member sends while it receives. If every second member receives before it sends, it takes twice as long.
 
     >>> ring_seconds(Link(1e-3, 1e6), 4e3, members=4)  # 4 kB by 1 ms and 1 MB/s
     0.012

@@ -5,8 +5,7 @@
 
     run = simulate(part, size=4, arguments=[(vector,) for vector in vectors], link=Link(1e-5, 1e9))
 
-Each member is a thread, but only one of them runs at a time: it hands its turn on where it waits for another member. So
-every run is the same.
+Each member is a thread, but only one runs at a time, until it waits for another member. So every run is the same.
 """
 
 import contextlib
@@ -33,7 +32,7 @@ class _LeaveError(BaseException):
 
 
 class SimulatedGroup:
-    """A member's view of the group: see Group in group.py. It has work(), clock() and next_sender() too."""
+    """A member's view of the group: Group of group.py, and work(), clock() and next_sender()."""
 
     device = "cpu"
 
@@ -60,15 +59,15 @@ class SimulatedGroup:
         self._turns.ask(self.rank, "receive", vector, source, tag)
 
     def next_sender(self, tag: int = 0, patience: float = inf) -> int | None:
-        """Wait for a message with this tag: who sent the one that comes first? It is still to be received.
+        """Wait for a message with this tag, and return the sender of the first; it is still to be received.
 
-        None after so many simulated seconds, and if no message can come any more: all the others have ended, have died,
-        or wait for one in the same way.
+        None after `patience` simulated seconds, and if no message can come any more: all the others have ended, have
+        died, or wait in the same way.
         """
         return self._turns.ask(self.rank, "next_sender", tag, patience)
 
     def work(self, seconds: float) -> None:
-        """Say that this member computes for so long, in simulated seconds."""
+        """This member computes for this many simulated seconds."""
         self._turns.ask(self.rank, "work", seconds)
 
     def clock(self) -> float:
@@ -92,18 +91,18 @@ def simulate(
 ) -> Run:
     """Call part(group, *arguments[rank]) for every member of a simulated group.
 
-    part: what a member does; `group` has its rank, the size, send(), receive() and what an all-reduce needs.
-    size: how many members there are.
+    part: the work of a member; `group` has its rank, the size, send(), receive() and what an all-reduce needs.
+    size: number of members.
     arguments: a tuple for each member.
     link, links: between any two members, and between pairs (source, to); `latency` in seconds, `bandwidth` in bytes a
         second.
-    slow: rank -> how many times as long as others a member computes.
+    slow: rank -> the factor by which a member computes longer.
     dies: rank -> the simulated second at which a member ends.
     buffered: whether a send returns before it is received.
     patience: seconds of real time that a member may take for one turn.
 
     Returns the results by rank, simulated seconds, events and messages.
-    Raises ExchangeError, which says who waits for whom, or which message was lost. What a member raises is raised here,
+    Raises ExchangeError, which says who waits for whom, or which message was lost. A member's exception is raised here,
     with its rank as a note.
 
     >>> simulate(lambda group: group.rank**2, 3).results
@@ -132,13 +131,13 @@ def run_members(
 ) -> list[Any]:
     """What part(group, *arguments[rank]) returns for each member of a new world.
 
-    A group has only the `methods` that are named, if any are.
+    `methods` restricts the group to these methods, if there are any.
     """
     return _Turns(world, methods).run(part, arguments, patience)
 
 
 class _Turns:
-    """Threads that hand on one turn."""
+    """Threads, of which one at a time has the turn."""
 
     def __init__(self, world: World, methods: tuple[str, ...] = ()):
         self.world, self.methods = world, methods
@@ -185,7 +184,7 @@ class _Turns:
         return results
 
     def ask(self, rank: int, method: str, *arguments: Any) -> Any:
-        """A member's question to the world. Others run until it is answered."""
+        """Call the world for a member. Others run until it is answered."""
         if self.over:
             raise _LeaveError
         name = arguments[0] if method == "meet" else method
@@ -234,7 +233,7 @@ class _Turns:
             self._done.release()
 
     def _wait(self, threads: list[threading.Thread], patience: float) -> None:
-        """Until all is over, or until one turn has lasted too long."""
+        """Wait until all is over, or until one turn takes too long."""
         count = -1
         while not self._done.acquire(timeout=patience):
             if count == self.count:

@@ -1,4 +1,4 @@
-"""What a simulation keeps: events, messages, who waits for what, and what came of it."""
+"""The records of a simulation: events, messages, waits, and its results."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-ANY = -1  # a wait for whoever sends first
+ANY = -1  # a wait for any sender
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Event:
 
 @dataclass
 class Message:
-    """What one member sent to another at its `step`. `taken` is the step at which the other received it, 0 before."""
+    """What one member sent to another at its `step`. `taken`: the step at which the other received it, 0 before."""
 
     source: int
     to: int
@@ -43,10 +43,7 @@ class Message:
 
 @dataclass
 class Wait:
-    """What a member waits for.
-
-    To receive from `other`, to hand `message` over to it, to hear from anyone until `deadline`, or for a meeting.
-    """
+    """What a member waits for: to receive from `other`, to send `message`, a sender until `deadline`, or a meeting."""
 
     method: str
     step: int
@@ -61,18 +58,18 @@ class Wait:
 
 @dataclass
 class Died:
-    """The answer to a member whose time has come."""
+    """The answer to a member that dies."""
 
 
 @dataclass
 class State:
-    """What is known of the members: see World, which changes it."""
+    """The state of the members, which World changes."""
 
     size: int
     clocks: list[float] = field(init=False)  # simulated seconds
     steps: list[int] = field(init=False)
-    lines: list[int] = field(init=False)  # where each member's last step stands in its text, if that is known
-    last: list[str] = field(init=False)  # what the last step was, in words
+    lines: list[int] = field(init=False)  # the line of each member's last step, if known
+    last: list[str] = field(init=False)  # the last step, in words
     waits: dict[int, Wait] = field(init=False)
     ended: set[int] = field(init=False)
     died: set[int] = field(init=False)
@@ -87,7 +84,7 @@ class State:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a simulation: results, and each member's clock at its end, in simulated seconds.
+    """The results of a simulation, and each member's clock at its end, in simulated seconds.
 
     `seconds` is the latest of these. `died` are the members that died; their results are None.
     """

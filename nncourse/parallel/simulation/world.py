@@ -1,10 +1,10 @@
 """The world of a simulated group: it carries messages between members, and keeps a clock for each.
 
-Whoever runs the members asks it: send(), receive() and the others either answer a member or let it wait, and
-next_ready() says whose turn it is. Nothing here depends on the machine's own time: every run is the same.
+send(), receive() and the others either answer a member or let it wait; next_ready() says whose turn it is. Nothing
+depends on the machine's own time: every run is the same.
 
-Time: a message keeps its sender busy for latency + bytes / bandwidth, and its receiver, who takes one message at a
-time, for as long, from when the sender began. A member that waits loses time; sums and copies cost none.
+Time: a message keeps its sender busy for latency + bytes / bandwidth. It keeps its receiver, which takes one message at
+a time, busy for as long, from when the sender began. Waiting costs time; sums and copies cost none.
 """
 
 import heapq
@@ -30,9 +30,9 @@ MEETINGS = ("all_reduce", "broadcast", "gather", "barrier")  # every member take
 class World(State):
     """Members 0 to size − 1 and the links between them.
 
-    `links` are those that differ from `link`, by (sender, receiver). `slow` members take so many times as long for
-    their work, `dies` says when a member dies, in seconds. Sends are buffered: a sender goes on at once. Without
-    `buffered` it waits until the other receives, as MPI may do with large messages.
+    `links` are those that differ from `link`, by (sender, receiver). `slow` are factors of the time for work, `dies`
+    the seconds at which members die, by rank. With `buffered` a sender continues at once; without, it waits until the
+    other receives, as MPI may do with large messages.
     """
 
     link: Link = field(default_factory=Link)
@@ -40,8 +40,8 @@ class World(State):
     slow: Mapping[int, float] = field(default_factory=dict)
     dies: Mapping[int, float] = field(default_factory=dict)
     buffered: bool = True
-    most_steps: float = inf  # of a member: more are an endless exchange
-    record: bool = True  # keep events and messages that were received
+    most_steps: float = inf  # of a member: more make an endless exchange
+    record: bool = True  # keep events and received messages
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or not 1 <= self.size <= MOST_MEMBERS:
@@ -52,8 +52,8 @@ class World(State):
         super().__post_init__()
         self._answers: dict[int, Any] = {}
         self._boxes: dict[int, dict[tuple[int, int], deque[Message]]] = {rank: defaultdict(deque) for rank in ranks}
-        self._free = [0.0] * self.size  # from when each can take the next message
-        self._met = [0] * self.size  # how many meetings each has come to
+        self._free = [0.0] * self.size  # when each can take the next message
+        self._met = [0] * self.size  # number of meetings of each
         self._meetings: dict[int, dict[int, Wait]] = defaultdict(dict)
         self._ready = [(0.0, rank) for rank in ranks]
         self._turn = ANY  # whose turn it is
@@ -61,9 +61,9 @@ class World(State):
     # ---- turns
 
     def next_ready(self) -> int | None:
-        """The member whose turn it is: of all that can go on, one with the earliest clock. None if all have ended.
+        """The member whose turn it is: of all that can continue, one with the earliest clock. None if all have ended.
 
-        ExchangeError if the others wait for ever, or when all have ended and a message was never received.
+        Raises ExchangeError if the others wait for ever, or if all have ended and a message was never received.
         """
         self._turn = ANY
         while True:
@@ -88,7 +88,7 @@ class World(State):
         return rank in self.waits
 
     def answer(self, rank: int) -> Any:
-        """What the member's last question is answered with."""
+        """The answer to the member's last call."""
         return self._answers.pop(rank, None)
 
     def end(self, rank: int) -> None:
@@ -96,7 +96,7 @@ class World(State):
         self.ended.add(rank)
 
     def _wake(self) -> bool:
-        """Nobody can go on: let one die whose time comes while it waits; else end a wait for anyone's message."""
+        """No member can continue: let one die whose time comes while it waits, or answer next_sender() with None."""
         mortal = [rank for rank in self.waits if self.dies.get(rank, inf) < inf]
         if mortal:
             rank = min(mortal, key=lambda each: (self.dies[each], each))
@@ -148,11 +148,11 @@ class World(State):
     # ---- what members ask for
 
     def work(self, rank: int, seconds: float) -> None:
-        """The member computes for so long."""
+        """The member computes for `seconds`, times its factor of `slow`."""
         self._pass(rank, "work", self.clocks[rank] + seconds * self.slow.get(rank, 1.0))
 
     def send(self, rank: int, values: np.ndarray, to: int, tag: int = 0, line: int = 0) -> None:
-        """A copy of the values is on its way to another member."""
+        """Send a copy of the values to another member."""
         if not self._step(rank, "send", line, to):
             return
         seconds = self.links.get((rank, to), self.link).seconds(values.nbytes)
@@ -180,23 +180,19 @@ class World(State):
             self._deliver(rank, wait, box[0])
 
     def next_sender(self, rank: int, tag: int = 0, patience: float = inf, line: int = 0) -> None:
-        """Who sent the message that comes first? It is still to be received.
-
-        The answer is None after so many seconds, and where no message can come any more: all the others have ended,
-        have died, or wait for one in the same way.
-        """
+        """Answer with the sender of the first message, or None: see SimulatedGroup.next_sender()."""
         if not self._step(rank, "next_sender", line):
             return
         wait = Wait("next_sender", self.steps[rank], line, ANY, tag, deadline=self.clocks[rank] + patience)
         self.waits[rank] = wait
-        # Even if there is one, somebody may still send one that comes earlier: next_ready() knows.
+        # Even if there is one, another may still arrive earlier: next_ready() decides.
         if first := self._first_for(rank, wait):
             heapq.heappush(self._ready, (max(self.clocks[rank], first.arrival), rank))
         if wait.deadline < inf:
             heapq.heappush(self._ready, (wait.deadline, rank))
 
     def meet(self, rank: int, method: str, values: np.ndarray | None = None, root: int = 0, line: int = 0) -> None:
-        """The member takes part in one of MEETINGS, which ends when the last one comes."""
+        """The member takes part in one of MEETINGS, which ends when the last member comes."""
         if not self._step(rank, method, line):
             return
         if not 0 <= root < self.size:
@@ -213,15 +209,15 @@ class World(State):
             del self._meetings[self._met[rank] - 1]
             self._hold(method, root, meeting)
 
-    # ---- how they get it
+    # ---- answers
 
     def _first_for(self, rank: int, wait: Wait) -> Message | None:
-        """Of all messages with the tag that are on their way to a member, the one that arrives first."""
+        """The message with the tag that arrives first at a member."""
         heads = [box[0] for (_, tag), box in self._boxes[rank].items() if box and tag == wait.tag]
         return min(heads, key=lambda message: (message.arrival, message.source), default=None)
 
     def _hears(self, rank: int, wait: Wait, time: float) -> bool:
-        """Answer a next_sender() if a message or its deadline has come, now that nobody can send an earlier one."""
+        """Answer a next_sender() if a message or its deadline has come, now that no earlier one can be sent."""
         first = self._first_for(rank, wait)
         arrival = max(self.clocks[rank], first.arrival) if first else inf
         if min(arrival, wait.deadline) > time:
@@ -232,7 +228,7 @@ class World(State):
         return True
 
     def _deliver(self, rank: int, wait: Wait, message: Message) -> None:
-        """Hand a message over to the member that waits for it."""
+        """Deliver a message to the member that waits for it."""
         values = wait.values
         assert values is not None
         if (values.size, values.dtype) != (message.values.size, message.values.dtype):
@@ -257,7 +253,7 @@ class World(State):
         self._go_on(rank, None)
 
     def _hold(self, method: str, root: int, meeting: Mapping[int, Wait]) -> None:
-        """All members are here: answer them."""
+        """All members have come: answer them."""
         start = max(self.clocks)
         arrays = {rank: wait.values for rank, wait in sorted(meeting.items()) if wait.values is not None}
         end = start + self._meeting_seconds(method, [array.nbytes for array in arrays.values()])
@@ -278,7 +274,7 @@ class World(State):
             self._go_on(rank, answers.get(rank) if alive else Died())
 
     def _meeting_seconds(self, method: str, sizes: list[int]) -> float:
-        """The time of a meeting when all are there, with the slowest link: as the best of root, tree and ring."""
+        """The time of a meeting over the slowest link; an all-reduce takes the best of root, tree and ring."""
         if self.size == 1:
             return 0.0
         all_links = (self.link, *self.links.values())
