@@ -9,6 +9,7 @@ from nncourse.model import files
 from nncourse.model.network import make_network
 
 TRAIN = "train --dataset good.csv --layers 2,3,1 --epochs 2 --model new.npz"
+RESUME = "train --resume model.npz --dataset good.csv --model new.npz"
 TEST = "test --dataset good.csv --model model.npz"
 
 
@@ -49,9 +50,8 @@ WRONG = [
     "learn",
     "--epochs 3",
     "train",
-    "train --dataset good.csv --layers 2,3,1",
+    *(f"train --dataset good.csv {text}" for text in ("--layers 2,3,1", "--model new.npz")),
     "train --layers 2,3,1 --model new.npz",
-    "train --dataset good.csv --model new.npz",
     *(f"{TRAIN} --dataset {name}.csv" for name in ("no_such", "words", "nan", "ragged", "labels", "half", "wide")),
     *(f"{TRAIN} --dataset {name}.csv" for name in ("empty", "header", "image", "folder", "no/where")),
     *(f"{TRAIN} --dataset {name}" for name in ("no_such", "breast_cancer", "model.npz", "a" * 300, "a" * 300 + ".csv")),
@@ -78,38 +78,26 @@ WRONG = [
     *(f"{TRAIN} --optimizer adam {text}" for text in ("--beta 0.9", "--beta1 1", "--beta2 -0.1", "--epsilon 0")),
     f"{TRAIN} --beta 0.9",
     f"{TRAIN} --optimizer adam --use dense_sgd_epoch=numpy",
-    *(
-        f"{TRAIN} --schedule {text}"
-        for text in ("linear", "step", "step,0,0.5", "step,2,nan", "exponential,2", "cosine,x")
-    ),
+    *(f"{TRAIN} --schedule {text}" for text in ("linear", "step", "step,0,0.5", "step,2,nan")),
+    *(f"{TRAIN} --schedule {text}" for text in ("exponential,2", "cosine,x")),
     f"{TRAIN} --optimizer adam --model new.m",
     f"{TRAIN} --momentum 0.5 --model new.m",
-    "train --resume model.npz --optimizer adam --dataset good.csv --model new.npz",
-    "train --resume model.npz --momentum 0.5 --dataset good.csv --model new.npz",
     f"{TRAIN} --bogus",
     f"{TRAIN} --epoch 3",
     f"{TRAIN} surplus",
-    *(
-        f"{TRAIN} --model {name}"
-        for name in ("folder.npz", "no/where.npz", ".", "pipe.npz", "good.csv/x.npz", "a" * 300)
-    ),
+    *(f"{TRAIN} --model {name}" for name in ("folder.npz", "no/where.npz", "pipe.npz", "good.csv/x.npz", ".")),
+    *(f"{line} --model {'a' * 300}" for line in (TRAIN, TEST)),
     *(f"train --resume {name} --dataset good.csv --model new.npz" for name in ("no.npz", "corrupt.npz", "other.npz")),
     *(f"train --resume no_{name}.npz --dataset good.csv --model new.npz" for name in ("epochs", "seed")),
-    "train --resume model.npz --layers 2,4,1 --dataset good.csv --model new.npz",
-    "train --resume model.npz --cost mae --dataset good.csv --model new.npz",
-    "train --resume model.npz --scaling none --dataset good.csv --model new.npz",
-    *(
-        f"{TEST} --model {name}"
-        for name in ("no.npz", "corrupt.npz", "corrupt.m", "folder.npz", "good.csv", "other.npz")
-    ),
+    *(f"{RESUME} {text}" for text in ("--optimizer adam", "--momentum 0.5", "--layers 2,4,1", "--cost mae")),
+    f"{RESUME} --scaling none",
+    *(f"{TEST} --model {name}.npz" for name in ("no", "corrupt", "folder", "other")),
+    *(f"{TEST} --model {name}" for name in ("corrupt.m", "good.csv")),
     *(f"{TEST} --dataset {name}" for name in ("wide.csv", "words.csv", "labels.csv", "breast_cancer", "no_such.csv")),
-    f"{TEST} --model {'a' * 300}",
     f"{TEST} --epochs 3",
     "--train --test --dataset good.csv --model model.npz",
     "check no_such",
-    "check dense_forward --kernel fast",
-    "check --kernel fast",
-    "check dense_forward --kernel atomic",
+    *(f"check {text}" for text in ("--kernel fast", "dense_forward --kernel fast", "dense_forward --kernel atomic")),
     "time no_such",
     *(f"time softmax --size {size}" for size in ("n", "n=0", "n=-1", "n=x", "n=²", "n=1.5", "m=3", "=3")),
     "time softmax --size batch=99999999 --size n=99999999",

@@ -1,10 +1,12 @@
-"""What all tests share: the GPU or the reason to do without, and folders of their own for kept kernels."""
+"""Fixtures of all tests: the GPU and the emulator, or the reason to skip; folders for kept kernels; real data."""
 
+import json
 import os
 
 import numpy as np
 import pytest
 
+from cuda_on_cpu import emulate
 from nncourse import device
 
 
@@ -18,8 +20,22 @@ def gpu() -> str:
     return "gpu"
 
 
+@pytest.fixture(scope="session")
+def emulator() -> None:
+    """Skip the test where the emulator cannot run."""
+    if reason := emulate.why_not():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def cuda_somewhere() -> None:
+    """Skip the test where there is neither a GPU nor the emulator."""
+    if not device.gpu_available() and (reason := emulate.why_not()):
+        pytest.skip(reason)
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
-    """What tests that passed have to tell: by record_property("told", …)."""
+    """Print what passed tests have said with record_property("told", …)."""
     for report in terminalreporter.getreports("passed"):
         for name, text in report.user_properties:
             if name == "told":
@@ -34,9 +50,28 @@ def my_kernels(tmp_path, monkeypatch):
     return tmp_path / "my_kernels"
 
 
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """An empty folder instead of benchmarks/results: results(name, contents) writes a file into it."""
+    from nnclassroom.figures import overheads
+
+    def write(name, contents):
+        (tmp_path / f"{name}.json").write_text(json.dumps(contents))
+        forget()
+
+    def forget():
+        overheads.recorded.cache_clear()
+        overheads.known.cache_clear()
+
+    monkeypatch.setattr(overheads, "RESULTS", tmp_path)
+    forget()
+    yield write
+    forget()
+
+
 @pytest.fixture(scope="session")
 def spanish() -> str:
-    """The Spanish edition's notebooks and package are generated from what is there now; fail where they are not."""
+    """Fail unless the Spanish notebooks and package are generated from the present sources."""
     from pathlib import Path
 
     from tools.translation import stamp

@@ -1,4 +1,4 @@
-"""What tests of drawn widgets share: another value for each control, and what must change with it."""
+"""For tests of drawn widgets: another value for each control, and what must change with it."""
 
 from nnclassroom.widgets.widget import BrowserWidget, Control
 
@@ -14,7 +14,7 @@ def another(control: Control, now):
 
 
 def every_control_is_described_and_changes_picture_and_words(drawn: BrowserWidget, same_words=()) -> None:
-    """`same_words` are the controls that change the picture alone."""
+    """`same_words`: controls that change only the picture."""
     assert drawn.caption and drawn.words
     moved = [name for name, control in drawn.by_name.items() if control.value is not None]
     assert set(moved) == set(drawn.values)

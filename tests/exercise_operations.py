@@ -1,13 +1,40 @@
-"""What holds for each operation that only exercises need."""
+"""What holds for each operation that only exercises need; texts of an all-reduce."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.exercises.hints import solution
+from nnclassroom.exercises.hints import solution, solution_text
 from nnclassroom.judge.check import check
 from nncourse.backend import choose
 from nncourse.catalogue import operations
 from nncourse.kernels.operation import Operation
+
+ALL_SEND_FIRST = """
+def all_reduce(group, vector):
+    K, r = group.size, group.rank
+    chunks = np.array_split(vector, K)
+    for step in range(2 * K - 2):
+        coming = chunks[(r - step - 1) % K]
+        part = np.empty_like(coming)
+        group.send(chunks[(r - step) % K], (r + 1) % K)
+        group.receive(part, (r - 1) % K)
+        coming[:] = coming + part if step < K - 1 else part
+"""
+
+
+def all_reduce_of(text: str) -> Callable:
+    """The function of a text."""
+    names = {"np": np}
+    exec(text, names)
+    return names["all_reduce"]
+
+
+def text_of(kernel: str) -> str:
+    """The course's text of an all-reduce, as a student would write it."""
+    _, _, body = solution_text("all_reduce", kernel).partition("(")
+    return f"def all_reduce({body}"
 
 
 def kernel_is_right_and_can_be_shown(operation: Operation, name: str, capsys, seeds: Iterable[int | None] = (None,)):

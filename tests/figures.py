@@ -1,15 +1,14 @@
-"""What tests look for in figures."""
+"""What tests check in figures."""
 
 from nnclassroom.figures import described
 
 
 def png(figure) -> bytes:
-    """The figure as a PNG file."""
     return described.png(figure)[0]
 
 
 def fits_on_its_page(figure) -> bool:
-    """Nothing of the figure, its labels included, is cut off: to a pixel."""
+    """Nothing of the figure, labels included, is cut off by more than a pixel."""
     page, box = figure.bbox, figure.get_tightbbox().transformed(figure.dpi_scale_trans)
     return box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
 

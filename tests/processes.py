@@ -29,7 +29,7 @@ MPI = pytest.mark.skipif(not find_spec("mpi4py"), reason="mpi4py is not installe
 
 
 def in_processes(function: Callable, processes: int, *arguments: Any, limit: float = 60.0, kind: str = "mpi") -> list:
-    """What the function returned in each process; the first exception is raised here. Skips where there is no MPI.
+    """Run the function in each process and return the results, or raise the first exception. Skip without MPI.
 
     `kind` is the group's: "mpi"; "mpi, gpu", whose vectors go through the host's memory; "nccl".
     """
@@ -59,7 +59,7 @@ def until(happened: Callable[[], Any], patience: float = 60.0) -> bool:
 
 
 def is_running(process: int) -> bool:
-    """Whether there is such a process; not if it has ended and nobody has asked for its status yet."""
+    """Whether there is such a process, not counting zombies."""
     try:
         return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -86,7 +86,7 @@ def skip_without_mpi() -> None:
 
 
 def gpus() -> int:
-    """How many there are; skips the test below two."""
+    """The number of GPUs; skip the test if there are fewer than two."""
     if not device.gpu_available():
         pytest.skip(device.why_no_gpu())
     import cupy

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine alone, for the test of slurm/: one node with two GPUs that are not there.
+"""A real Slurm on this machine for the tests of slurm/: one node with two pretended GPUs.
 
 Each daemon has its own folder, key and socket, listens on the loopback address, and is ended by its own process id.
 """
@@ -95,7 +95,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Cluster:
-    """A running Slurm, asked with its own commands."""
+    """A running Slurm, controlled by its own commands."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -115,12 +115,11 @@ class Cluster:
         return result.stdout.strip()
 
     def job(self, number: str) -> dict[str, str]:
-        """What Slurm knows of a job."""
         text = self.run("scontrol", "show", "job", number).stdout
         return dict(re.findall(r"(\w+)=(\S*)", text))
 
     def wait(self, number: str, *states: str, patience: float = 120) -> dict[str, str]:
-        """The job when it is in one of these states, without any when it is finished."""
+        """Wait until the job is in one of these states, by default until it has finished."""
         end = time.monotonic() + patience
         while (job := self.job(number)).get("JobState") not in (states or FINISHED):
             assert time.monotonic() < end, f"job {number} is {job.get('JobState')}: {self.log()}"
@@ -129,11 +128,10 @@ class Cluster:
         return job
 
     def log(self) -> str:
-        """The last lines of the daemons."""
+        """The last lines of the daemons' logs."""
         return "\n".join(path.read_text(errors="replace")[-1500:] for path in sorted(self.folder.glob("*.log")))
 
     def is_up(self) -> bool:
-        """Whether the node takes jobs."""
         return "State=IDLE " in self.run("scontrol", "show", "node").stdout
 
 
@@ -144,7 +142,7 @@ def processes_of(number: str) -> list[int]:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Cluster]:
-    """A Slurm that is up, and at the end is gone with all its jobs."""
+    """A Slurm that runs until the end of the block; its jobs end with it."""
     # Not below pytest's own folder: the name of a socket may have 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
     daemons = []
@@ -199,7 +197,7 @@ def _configure(folder: Path) -> Cluster:
 
 
 def _until(happened, daemons: list[subprocess.Popen], running: Cluster, patience: float = 60) -> None:
-    """Wait until something has happened, while the daemons live."""
+    """Wait until something has happened; fail if a daemon ends."""
     end = time.monotonic() + patience
     while not happened():
         assert all(daemon.poll() is None for daemon in daemons), f"a daemon of Slurm ended: {running.log()}"

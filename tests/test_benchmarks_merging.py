@@ -1,4 +1,4 @@
-"""New parts of a GPU run in the results of before, their tables, and two packages side by side."""
+"""New parts of a GPU run join earlier results; their tables; and two packages compared side by side."""
 
 import copy
 import datetime
@@ -8,6 +8,7 @@ import os
 import pytest
 
 from benchmarks import before_after, digits, gpu, merging, tables, workers
+from benchmarks.contenders import CONTENDERS
 
 TODAY = datetime.date.today().isoformat()
 
@@ -34,11 +35,8 @@ def results() -> dict:
 
 def digits_record(contender: str, seconds: float, **more) -> dict:
     facts = {"form": "", "difference": 4e-7, "error": 2e-6, "accuracy": 0.956, "steps": 1563}
-    (found,) = gpu.epoch_records(
-        {f"{digits.NAME}, batch 32": {contender: [seconds]}},
-        group="digits",
-        facts={f"{digits.NAME}, batch 32": {contender: facts}},
-    )
+    case = f"{digits.NAME}, batch 32"
+    (found,) = gpu.epoch_records({case: {contender: [seconds]}}, group="digits", facts={case: {contender: facts}})
     return found | more
 
 
@@ -52,38 +50,26 @@ def accuracy_record(seed: int, epochs: int, accuracy: float, schedule: str = "co
     return training | {"accuracy": accuracy, "seconds": 0.25, "kernel": "one_kernel"}
 
 
+EPOCHS = [
+    digits_record("nncourse steps", 2e-3, steps=200),
+    digits_record("nncourse one_kernel", 10e-6),
+    digits_record("JAX scan", 123e-6),
+]
+ACCURACIES = [accuracy_record(0, 1, 0.95), accuracy_record(1, 1, 0.96), accuracy_record(0, 10, 0.98, "cosine,10")]
+CONVOLUTIONS = [
+    convolution_record("64 channels, 37 × 50", "naive", 5e-3, 0.1),
+    convolution_record("64 channels, 37 × 50", "PyTorch", 500e-6, 1.0),
+    convolution_record("512 channels, 5 × 7", "PyTorch", 600e-6, 1.0),
+]
 NEW = {
     "digits": {
-        "tables": {
-            "epochs": [
-                digits_record("nncourse steps", 2e-3, steps=200),
-                digits_record("nncourse one_kernel", 10e-6),
-                digits_record("JAX scan", 123e-6),
-            ]
-        },
+        "tables": {"epochs": EPOCHS},
         "left_out": {f"{digits.NAME}, batch 32 / PyTorch compile + graph": "RuntimeError: no compiler"},
     },
-    "accuracies": {
-        "tables": {
-            "accuracies": [
-                accuracy_record(0, 1, 0.95),
-                accuracy_record(1, 1, 0.96),
-                accuracy_record(0, 10, 0.98, "cosine,10"),
-            ]
-        }
-    },
+    "accuracies": {"tables": {"accuracies": ACCURACIES}},
     "convolutions": {
-        "tables": {
-            "convolutions": [
-                convolution_record("64 channels, 37 × 50", "naive", 5e-3, 0.1),
-                convolution_record("64 channels, 37 × 50", "PyTorch", 500e-6, 1.0),
-                convolution_record("512 channels, 5 × 7", "PyTorch", 600e-6, 1.0),
-            ]
-        },
-        "left_out": {
-            "512 channels, 5 × 7, forward / naive": "wrong",
-            "512 channels, 5 × 7, input gradient / naive": "wrong",
-        },
+        "tables": {"convolutions": CONVOLUTIONS},
+        "left_out": {f"512 channels, 5 × 7, {way} / naive": "wrong" for way in ("forward", "input gradient")},
         "versions": {"cudnn": "91900"},
     },
 }
@@ -98,9 +84,8 @@ def measured(monkeypatch):
         return copy.deepcopy(machine)
 
     def of_part(name, rounds, quick):
-        return {"tables": {name: [{"new": name, "network": name}]}, "versions": {}, "left_out": {}} | copy.deepcopy(
-            NEW.get(name, {})
-        )
+        found = {"tables": {name: [{"new": name, "network": name}]}, "versions": {}, "left_out": {}}
+        return copy.deepcopy(found | NEW.get(name, {}))
 
     monkeypatch.setattr(workers, "asked_once", asked)
     monkeypatch.setattr(gpu, "contest", of_part)
@@ -114,13 +99,7 @@ def test_new_parts_take_their_places_in_the_results_of_before(measured):
     measured["versions"]["torch"] = "2.11.0"  # as some sources write it
     found = gpu.run(["digits", "convolutions"], 1, False, before)
     assert before == results()
-    contenders = [(record["network"], record["contender"]) for record in found["tables"]["epochs"]]
-    assert contenders == [
-        ("784-30-10", "JAX scan"),
-        (digits.NAME, "nncourse steps"),
-        (digits.NAME, "nncourse one_kernel"),
-        (digits.NAME, "JAX scan"),
-    ]
+    assert found["tables"]["epochs"] == [before["tables"]["epochs"][0], *EPOCHS]
     assert found["tables"]["dense"] == before["tables"]["dense"] and len(found["tables"]["convolutions"]) == 3
     assert f"{digits.NAME}, batch 32 / JAX scan" not in found["left_out"]
     assert found["left_out"]["784-30-10, batch 10 / PyTorch graph"] == "failed"
@@ -159,7 +138,8 @@ def test_each_reason_belongs_to_a_part():
     for name, part in NEW.items():
         assert {merging.part_of(key) for key in part.get("left_out", {})} <= {name}
     assert merging.part_of("mnist") == "mnist" and merging.part_of("784-30-10, batch 10 / JAX scan") == "epochs"
-    assert merging.part_of("PyTorch") == "convolutions"
+    assert merging.part_of("PyTorch") == "convolutions" and merging.part_of("30-60-10-1, batch 10 / C, float") == "base"
+    assert not CONTENDERS["base"].keys() & (CONTENDERS["gpu"].keys() | CONTENDERS["digits"].keys())
 
 
 def test_contenders_with_another_accuracy_are_left_out():
@@ -190,9 +170,8 @@ def test_the_tables_of_the_new_parts(measured):
 
 
 def test_other_days_are_told():
-    text = tables.gpu_tables(
-        results() | {"tables": {}, "date": "2026-01-02", "dates": {"dense": "2026-01-01", "digits": "2026-01-02"}}
-    )
+    dates = {"dense": "2026-01-01", "digits": "2026-01-02"}
+    text = tables.gpu_tables(results() | {"tables": {}, "date": "2026-01-02", "dates": dates})
     assert "2026-01-02 (dense: 2026-01-01); python" in text
 
 
@@ -207,17 +186,14 @@ def test_two_packages_are_asked_in_turn(tmp_path, monkeypatch, capsys):
     assert before_after.main(arguments) == 0
     found = json.loads(out.read_text("utf-8"))
     assert found["files"] == {"before": os.fspath(tmp_path / "nncourse"), "after": os.fspath(tables.ROOT / "nncourse")}
-    assert {when: len(times) for when, times in found["seconds"][f"{case} / nncourse numpy"].items()} == {
-        "before": 2,
-        "after": 2,
-    }
+    rounds = {when: len(times) for when, times in found["seconds"][f"{case} / nncourse numpy"].items()}
+    assert rounds == {"before": 2, "after": 2}
     assert case in capsys.readouterr().out
 
 
 def test_ratios_of_two_packages():
-    (head, line, left) = before_after.lines(
-        {"a / b": {"before": [1e-6, 2e-6, 3e-6], "after": [1.1e-6, 4e-6, 3e-6]}}, {"c": "why"}
-    )
+    seconds = {"before": [1e-6, 2e-6, 3e-6], "after": [1.1e-6, 4e-6, 3e-6]}
+    (head, line, left) = before_after.lines({"a / b": seconds}, {"c": "why"})
     assert "before" in head and line.split()[3:] == ["2.00", "3.00", "1.500", "1.100", "1.000", "to", "2.000"]
     assert left == "left out: c: why"
 

@@ -1,9 +1,10 @@
-"""Groups whose sums are made by a student's kernel, and over MPI one in which nobody waits for ever."""
+"""Groups whose sums are computed by a student's kernel; over MPI, a group whose members do not wait for ever."""
 
 import time
 
 import numpy as np
 import pytest
+from exercise_operations import ALL_SEND_FIRST, all_reduce_of, text_of
 from processes import in_processes
 
 from nnclassroom.exercises import kept_kernels
@@ -16,18 +17,6 @@ from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.parallel.by_kernel import ByKernel
 from nncourse.parallel.simulation import simulate
-
-ALL_SEND_FIRST = """
-def all_reduce(group, vector):
-    K, r = group.size, group.rank
-    chunks = np.array_split(vector, K)
-    for step in range(2 * K - 2):
-        coming = chunks[(r - step - 1) % K]
-        part = np.empty_like(coming)
-        group.send(chunks[(r - step) % K], (r + 1) % K)
-        group.receive(part, (r - 1) % K)
-        coming[:] = coming + part if step < K - 1 else part
-"""
 
 
 def learn(group):
@@ -67,21 +56,7 @@ def test_the_kernel_adds_float32_and_the_group_adds_costs():
 
 def test_a_kept_ring_comes_before_a_root_and_what_is_wrong_now_is_not_taken(my_kernels):
     assert own_all_reduce() == (all_reduce["ring"], "the course's")
-    root = "def all_reduce(group, vector):\n" + "".join(
-        f"    {line}\n"
-        for line in (
-            "part = np.empty_like(vector)",
-            "for other in range(1, group.size) if group.rank == 0 else ():",
-            "    group.receive(part, other)",
-            "    vector += part",
-            "if group.rank:",
-            "    group.send(vector, 0)",
-            "    group.receive(vector, 0)",
-            "for other in range(1, group.size) if group.rank == 0 else ():",
-            "    group.send(vector, other)",
-        )
-    )
-    kept_kernels.keep(all_reduce, "root", root)
+    kept_kernels.keep(all_reduce, "root", text_of("root"))
     kernel, whose = own_all_reduce()
     assert (kernel.name, whose) == ("root", "yours")
     kept_kernels.keep(all_reduce, "ring", ALL_SEND_FIRST)
@@ -94,22 +69,20 @@ def send_first_with_long_vectors(group):
     """Right with boxes for letters; without them each says in time whom it waits for; the next exchange is clean."""
     from nncourse.parallel.patient import PatientGroup
 
-    namespace = {"np": np}
-    exec(ALL_SEND_FIRST, namespace)
-    patient, strict = PatientGroup(), PatientGroup(patience=0.3, buffered=False)
+    by_ring, patient, strict = all_reduce_of(ALL_SEND_FIRST), PatientGroup(), PatientGroup(patience=0.3, buffered=False)
     vector, start = np.ones(100_000, np.float32), time.monotonic()
-    namespace["all_reduce"](patient, vector)
+    by_ring(patient, vector)
     with pytest.raises(CourseError) as waited:
-        namespace["all_reduce"](strict, np.ones(4, np.float32))
+        by_ring(strict, np.ones(4, np.float32))
     with pytest.raises(CourseError) as shorter:
         patient.send(np.ones(3), 1 - group.rank)
         patient.receive(np.ones(2), 1 - group.rank)
     again = np.ones(4, np.float32)
-    namespace["all_reduce"](PatientGroup(), again)
+    by_ring(PatientGroup(), again)
     return vector, again, str(waited.value), str(shorter.value), time.monotonic() - start
 
 
-def test_over_mpi_who_waits_in_vain_is_told_so():
+def test_over_mpi_a_member_that_waits_in_vain_is_told_so():
     for rank, (vector, again, waited, shorter, seconds) in enumerate(in_processes(send_first_with_long_vectors, 2)):
         assert (vector == 2).all() and (again == 2).all() and seconds < 10
         place = f"rank {rank} has waited 0.3 s at its step 1 to send 2 numbers to rank {1 - rank}"

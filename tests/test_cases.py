@@ -25,7 +25,7 @@ def arrays(operation, seed=0, number=0) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
-def test_every_case_has_a_truth_and_their_number_is_always_the_same(operation):
+def test_every_case_has_a_reference_and_their_number_is_always_the_same(operation):
     counts = set()
     for seed in (1, 2):
         made = list(cases.cases(operation, seed))
@@ -116,13 +116,13 @@ def test_a_kernel_that_fails_for_few_sizes_is_refused_where_these_are_drawn_or_l
     assert not check(smoothed(large_sizes=[{"n": 70_000, "k": 2}]), wrong)
 
 
-def test_drawn_sizes_want_listed_ones_beside_them():
+def test_drawn_sizes_need_listed_ones_beside_them():
     for more in ({"draw_sizes": lambda rng: {"n": 3}}, {"large_sizes": [{"n": 70_000}]}):
         with pytest.raises(CourseError, match="sizes_to_check"):
             Trial(**more)
 
 
-def test_who_compares_numbers_meets_ties_and_nan():
+def test_operations_that_compare_meet_ties_and_nan():
     drawn = arrays(maxpool_forward)
     nan = [np.signbit(array[np.isnan(array)]) for array in drawn if np.isnan(array).any()]
     assert any(signs.any() and not signs.all() for signs in nan), "NaN has both signs"

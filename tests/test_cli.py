@@ -1,4 +1,4 @@
-"""The command line: the handout's spellings and ours, and wrong input that ends in one line and touches nothing."""
+"""The command line: both spellings of the options; wrong input ends in one line and changes no file."""
 
 import argparse
 import errno
@@ -27,7 +27,6 @@ from tests.command_lines import TEST, TRAIN, WRONG
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch, my_kernels) -> Path:
-    """A working folder with data and models, good and bad."""
     work = tmp_path / "work"
     work.mkdir()
     command_lines.fill(work)
@@ -54,12 +53,8 @@ def parameters(path) -> list[bytes]:
 
 @pytest.mark.parametrize("model", ("cc.npz", "cc.m"))
 def test_the_command_lines_of_the_handout(capsys, model):
-    status, out, err = run(
-        capsys,
-        "--train --learning_rate 0.01 --epochs 3 --batch_number 10 --dataset good.csv --layers 2,3,1 -s 1 "
-        f"--model {model} --verbose",
-    )
-    assert status == 0
+    line = "--train --learning_rate 0.01 --epochs 3 --batch_number 10 --dataset good.csv --layers 2,3,1 -s 1 --verbose"
+    assert run(capsys, f"{line} --model {model}")[0] == 0
     assert files.load(model).network.sizes == (2, 3, 1)
     status, out, err = run(capsys, f"--test --dataset good.csv --model {model} --verbose")
     assert status == 0 and err == ""
@@ -155,22 +150,22 @@ def test_a_cost_that_is_not_finite_ends_with_one_line_of_advice(capsys):
 
 
 def test_check_time_and_info(capsys):
-    status, out, err = run(capsys, "check hidden_delta")
-    assert (status, err) == (0, "")
+    def shown(line):
+        status, out, err = run(capsys, line)
+        assert (status, err) == (0, "")
+        return out
+
+    out = shown("check hidden_delta")
     *lines, count = out.splitlines()
     assert [line.split()[1] for line in lines] == ["hidden_delta"] * len(lines)
     assert sum(int(part.split()[0]) for part in count.split(", ")) == len(lines)
     assert all(f"({name})" in out for name in ("loops", "numpy", "numba", "cupy", "naive", "tiled"))
-    status, out, _ = run(capsys, "check sigmoid --kernel numpy --kernel loops")
-    assert status == 0 and out.count("✓") == 2
-    status, out, err = run(capsys, "time confusion_matrix --size n=1000 --size classes=3")
-    assert (status, err) == (0, "")
+    assert shown("check sigmoid --kernel numpy --kernel loops").count("✓") == 2
+    out = shown("time confusion_matrix --size n=1000 --size classes=3")
     assert "n 1000" in out and "classes 3" in out and "numpy" in out
     sizes = "--size batch=2 --size h_in=5 --size k=5 --size stride=2 --size before=1 --size after=0"
-    status, out, err = run(capsys, f"time convolution_forward --kernel numpy {sizes}")
-    assert (status, err) == (0, "") and "k 5, stride 2, before 1, after 0" in out
-    status, out, err = run(capsys, "info")
-    assert (status, err) == (0, "")
+    assert "k 5, stride 2, before 1, after 0" in shown(f"time convolution_forward --kernel numpy {sizes}")
+    out = shown("info")
     assert nncourse.__version__ in out and "GB/s" in out and "emulator" in out
 
 
@@ -234,7 +229,7 @@ def test_an_optimizer_says_its_options_and_keeps_them(capsys):
 
 
 def test_a_model_of_before_can_be_resumed(capsys):
-    """Its provenance has no schedule, and there is nothing that its optimizer remembers."""
+    """Its provenance has no schedule, and its optimizer no state."""
     known = {"epochs": 2, "seed": 4, "batch_size": 5, "learning_rate": 0.2}
     files.save(files.Model(make_network([2, 3, 1], seed=5), provenance=known), "old.npz")
     assert run(capsys, "train --dataset good.csv --resume old.npz --epochs 1 --model new.npz")[0] == 0
@@ -267,7 +262,7 @@ sys.exit(status)
 
 
 def test_training_a_small_network_runs_code_of_few_files():
-    """Functions and bodies of classes count. A reader who follows the command has no more files to read."""
+    """A reader who follows the command has no more files to read. Functions and bodies of classes count."""
     root = str(Path(nncourse.__file__).parents[1])
     line = "train --dataset moons --layers 2,8,1 --epochs 3 --model moons.npz"
     command = [sys.executable, "-c", FILES_THAT_RUN, root, *line.split()]
@@ -310,7 +305,6 @@ def test_wrong_input_ends_in_one_line_and_touches_nothing(capsys, folder, line):
 def test_a_gpu_backend_without_a_gpu_is_wrong_input_too(capsys, folder, monkeypatch, name):
     monkeypatch.setattr("nncourse.device.gpu_available", lambda: False)
     test_wrong_input_ends_in_one_line_and_touches_nothing(capsys, folder, f"{TRAIN} --backend {name}")
-    assert run(capsys, f"{TRAIN} --backend {name}")[0] == 2
 
 
 def test_a_folder_that_cannot_be_written_is_noticed_before_the_training(capsys, folder, monkeypatch):
@@ -338,14 +332,6 @@ def test_the_program_trains_and_tests():
     process = program("--test", "--dataset", "good.csv", "--model", "new.npz")
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"") and b"F1" in out
-
-
-def test_the_program_ends_with_status_2_and_one_line():
-    process = program("train", "--dataset", "words.csv", "--layers", "2,3,1", "--model", "new.npz")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert err.startswith(b"nncourse: ") and err.count(b"\n") == 1 and b"seven" in err
-    assert not Path("new.npz").exists()
 
 
 def test_ctrl_c_saves_a_model_and_exits_with_130():

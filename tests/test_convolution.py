@@ -1,11 +1,10 @@
-"""Convolution on numbers that can be followed by hand, and the memory that it takes."""
+"""Convolution on numbers that can be checked by hand, and the memory that it needs."""
 
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from cuda_on_cpu import emulate
 from nnclassroom.judge import check
 from nncourse.kernels.convolution import convolution_forward
 
@@ -16,8 +15,8 @@ FILTER = np.array([[4, 3, 4], [2, 4, 3], [2, 3, 4]], np.float32)[None, None]
 @pytest.fixture(params=HERE)
 def kernel(request):
     kernel = convolution_forward[request.param]
-    if kernel.cuda and emulate.why_not():
-        pytest.skip(emulate.why_not())
+    if kernel.cuda:
+        request.getfixturevalue("emulator")
     return kernel
 
 
@@ -26,14 +25,13 @@ def image(*rows):
 
 
 def test_a_filter_moved_by_hand(kernel):
-    """Each pixel of the result is the sum of nine products."""
     A = image([1, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 10])
     Z = kernel(A, FILTER, np.array([0.5], np.float32), 1, 0, 0)
     assert Z[0, 0].tolist() == [[8.5, 3.5, 2.5], [3.5, 4.5, 2.5], [4.5, 3.5, 44.5]]
 
 
 def test_the_filter_is_not_turned_around(kernel):
-    """One bright pixel leaves the filter turned around, as a correlation does."""
+    """This is a correlation: one bright pixel yields the rotated filter."""
     one = np.zeros((1, 1, 5, 5), np.float32)
     one[0, 0, 2, 2] = 1
     Z = kernel(one, FILTER, np.zeros(1, np.float32), 1, 0, 0)
@@ -72,10 +70,8 @@ def test_numpy_never_copies_all_windows_at_once(sizes, rng):
     np.testing.assert_allclose(Z, convolution_forward.reference(A, W, b, *numbers), rtol=1e-3, atol=1e-3)
 
 
-def test_constant_memory_that_is_too_small_is_not_used(rng):
-    """Filters of one launch must not be left to the next, and too many must come from W."""
-    if emulate.why_not():
-        pytest.skip(emulate.why_not())
+def test_constant_memory_that_is_too_small_is_not_used(emulator):
+    """A launch never uses the filters of the one before; too many filters are read from W."""
     kernel = convolution_forward["constant"]
     for channels in (2, 300, 3):  # 300 × 9 × 9 weights are more than 16,384
         sizes = dict(zip(convolution_forward.shapes.free_names, (1, channels, 3, 3, 9, 3, 1, 0, 0), strict=True))

@@ -1,11 +1,10 @@
-"""The gradients of a convolution: compared with finite differences and with PyTorch, and how much memory they take."""
+"""The gradients of a convolution against finite differences and PyTorch, and the memory that they need."""
 
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from cuda_on_cpu import emulate
 from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.convolution_backpropagation import (
     convolution_bias_gradient,
@@ -25,7 +24,6 @@ WINDOWS = [
 
 
 def arguments(windows, rng, dtype=np.float64):
-    """A, W, b and D for these windows."""
     batch, c_in, h_in, w_in, c_out, k, stride, before, after = windows
     h_out, w_out = ((side + before + after - k) // stride + 1 for side in (h_in, w_in))
     shapes = (batch, c_in, h_in, w_in), (c_out, c_in, k, k), (c_out,), (batch, c_out, h_out, w_out)
@@ -68,9 +66,7 @@ def test_gradients_are_those_of_finite_differences(kernel, windows, rng):
 
 
 @pytest.mark.parametrize("windows", WINDOWS)
-@pytest.mark.parametrize(
-    "kernel", ["loops", "numpy"]
-)  # check() compares the others with the reference, as it does these
+@pytest.mark.parametrize("kernel", ["loops", "numpy"])  # check() compares all kernels with the reference
 def test_gradients_are_those_of_pytorch(kernel, windows, rng):
     torch = pytest.importorskip("torch")
     A, W, b, D = arguments(windows, rng, np.float32)
@@ -99,10 +95,8 @@ def test_arrays_of_windows_are_made_for_some_samples_or_some_rows_at_a_time(wind
 
 
 @pytest.mark.parametrize("windows", [(1, 2, 24, 23, 3, 23, 1, 5, 6), (1, 1, 3, 2, 1, 513, 60, 300, 290)])
-def test_filters_larger_than_the_room_in_shared_memory(windows, rng):
+def test_filters_larger_than_the_room_in_shared_memory(windows, rng, emulator):
     """A block loads some rows of such a filter at a time, or a part of a row."""
-    if emulate.why_not():
-        pytest.skip(emulate.why_not())
     _, W, _, D = arguments(windows, rng, np.float32)
     given = D, W, *windows[2:4], *windows[6:]
     wanted = convolution_input_gradient["numpy"](*given)

@@ -1,4 +1,4 @@
-"""Fused epochs of convolutional networks: the reference against PyTorch, the CPU's kernels against it; mistakes."""
+"""Fused epochs of convolutional networks: the reference against PyTorch, CPU kernels against the reference, mutants."""
 
 import tracemalloc
 import warnings
@@ -6,14 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from convolutional_networks import (
-    DIGITS,
-    NETWORKS,
-    architecture,
-    example,
-    gradient_by_pytorch,
-    takes_the_first_of_equals,
-)
+from fused_epochs import DIGITS, NETWORKS, architecture, example, gradient_by_pytorch, mutant, takes_the_first_of_equals
 
 from nnclassroom.judge import check
 from nncourse.backend import choose
@@ -48,8 +41,8 @@ def test_filters_and_pools_that_do_not_fill_the_image():
     network = architecture((2, 11, 8), [(3, 4, 2, 1, 2)], 2, (2,), "relu identity")
     assert network.maps[1] == (3, (11 + 3 - 4) // 2 + 1, (8 + 3 - 4) // 2 + 1) and network.pooled == (3, 3, 2)
     assert "conv3x4p1+2s2" in str(network)
-    assert network == architecture((2, 11, 8), [(3, 4, 2, 1, 2)], 2, (2,), "relu identity")
-    assert len({network, DIGITS, architecture((2, 11, 8), [(3, 4, 2, 1, 2)], 2, (2,), "relu identity")}) == 2
+    again = architecture((2, 11, 8), [(3, 4, 2, 1, 2)], 2, (2,), "relu identity")
+    assert network == again and len({network, DIGITS, again}) == 2
 
 
 def test_parameters_of_all_layers_lie_one_behind_the_other():
@@ -63,7 +56,7 @@ def test_parameters_of_all_layers_lie_one_behind_the_other():
 
 
 @networks
-def test_the_truth_is_pytorchs_gradient(network):
+def test_the_reference_is_pytorchs_gradient(network):
     torch = pytest.importorskip("torch")
     parameters, X, Y = (array.astype(np.float64) for array in example(network, 5))
     with warnings.catch_warnings():
@@ -73,7 +66,7 @@ def test_the_truth_is_pytorchs_gradient(network):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_adams_truth_is_pytorchs_optimiser():
+def test_adams_reference_is_pytorchs_optimiser():
     torch = pytest.importorskip("torch")
     network = NETWORKS[0]
     parameters, X, Y = (array.astype(np.float64) for array in example(network, 14))
@@ -83,10 +76,8 @@ def test_adams_truth_is_pytorchs_optimiser():
         rows = slice(start, start + 5)
         there.grad = torch.tensor(gradient_by_pytorch(torch, network, there.numpy(), X[rows], Y[rows]))
         optimiser.step()
-    zeros = np.zeros_like(parameters)
-    found, _, _ = convolutional_adam_epoch.reference(
-        parameters, zeros, zeros, network, X, Y, 5, 0.01, 0, *ADAM.values()
-    )
+    state = parameters, 0 * parameters, 0 * parameters
+    found, _, _ = convolutional_adam_epoch.reference(*state, network, X, Y, 5, 0.01, 0, *ADAM.values())
     np.testing.assert_allclose(found, there.numpy(), rtol=1e-9, atol=1e-12)
 
 
@@ -134,15 +125,11 @@ def trained(kernel, network, arrays, batch, rate=0.05, state=None, steps=0):
     """Parameters (SGD), or parameters, M and V (Adam from `state` on), after an epoch; all in place."""
     parameters, X, Y = (array.copy() for array in arrays)
     if state is None:
-        operation, given, more = convolutional_sgd_epoch, (parameters,), ()
+        given = (parameters,)
+        results = (convolutional_sgd_epoch[kernel](*given, network, X, Y, batch, rate),)
     else:
-        operation, given, more = (
-            convolutional_adam_epoch,
-            (parameters, *(array.copy() for array in state)),
-            (steps, *ADAM.values()),
-        )
-    results = operation[kernel](*given, network, X, Y, batch, rate, *more)
-    results = results if state is not None else (results,)
+        given = (parameters, *(array.copy() for array in state))
+        results = convolutional_adam_epoch[kernel](*given, network, X, Y, batch, rate, steps, *ADAM.values())
     assert all(result is array for result, array in zip(results, given, strict=True))
     np.testing.assert_array_equal(X, arrays[1])
     np.testing.assert_array_equal(Y, arrays[2])
@@ -152,15 +139,14 @@ def trained(kernel, network, arrays, batch, rate=0.05, state=None, steps=0):
 @kernels
 @networks
 @pytest.mark.parametrize("adam", [False, True], ids=["SGD", "Adam"])
-def test_twenty_steps_are_those_of_the_truth(kernel, network, adam):
+def test_twenty_steps_are_those_of_the_reference(kernel, network, adam):
     arrays = example(network, 98)
     state = [np.zeros_like(arrays[0])] * 2 if adam else None
     results = trained(kernel, network, arrays, 5, 0.01, state)
     start, X, Y = (array.astype(np.float64) for array in arrays)
     if adam:
-        reference, *_ = convolutional_adam_epoch.reference(
-            start, 0 * start, 0 * start, network, X, Y, 5, 0.01, 0, *ADAM.values()
-        )
+        state = start, 0 * start, 0 * start
+        reference, *_ = convolutional_adam_epoch.reference(*state, network, X, Y, 5, 0.01, 0, *ADAM.values())
     else:
         reference = convolutional_sgd_epoch.reference(start, network, X, Y, 5, 0.01)
     way = np.linalg.norm(reference - start)
@@ -245,7 +231,7 @@ def test_a_large_batch_is_divided_and_takes_no_more_memory(kernel, monkeypatch):
 
 @kernels
 def test_of_equal_pixels_the_first_gets_the_delta(kernel):
-    assert takes_the_first_of_equals(convolutional_sgd_epoch[kernel], convolutional_sgd_epoch.reference)
+    assert takes_the_first_of_equals(convolutional_sgd_epoch[kernel])
 
 
 @pytest.mark.parametrize(
@@ -257,9 +243,8 @@ def test_of_equal_pixels_the_first_gets_the_delta(kernel):
     ],
 )
 def test_that_another_of_equal_pixels_would_be_noticed(module, right, wrong):
-    with open(module.__file__, encoding="utf-8") as file:
-        text = file.read().replace(right, wrong)
-    assert not takes_the_first_of_equals(of_text(text)[0], convolutional_sgd_epoch.reference)
+    times = 2 if "k0" in right else 1
+    assert not takes_the_first_of_equals(mutant(module, right, wrong, times)["sgd"])
 
 
 @kernels
@@ -332,25 +317,9 @@ LOOPS_MISTAKES = {
 }
 
 
-def of_text(text):
-    """sgd() and adam() of a file's text; the loops are not compiled."""
-    names = {"__name__": "mutant"}
-    exec("\n".join(line for line in text.splitlines() if not line.startswith("@convolutional_")), names)
-    if "FUNCTIONS" in names:
-        names["compiled"] = lambda: {function.__name__: function for function in names["FUNCTIONS"]}
-    return names["sgd"], names["adam"]
-
-
-def mutant(module, right="", wrong=""):
-    """sgd() and adam() of a file with `right` replaced."""
-    with open(module.__file__, encoding="utf-8") as file:
-        text = file.read()
-    assert text.count(right) == 1 or not right, f"wanted {right!r} once in {module.__name__}; got {text.count(right)}"
-    return of_text(text.replace(right, wrong) if right else text)
-
-
-def verdicts(module, *mistake):
-    found = [check.check(operation, kernel) for operation, kernel in zip(BOTH, mutant(module, *mistake), strict=True)]
+def verdicts(module, right="", wrong=""):
+    names = mutant(module, right, wrong)
+    found = [check.check(operation, names[name]) for operation, name in zip(BOTH, ("sgd", "adam"), strict=True)]
     assert not any("raised" in verdict.line for verdict in found), str(found)
     return found
 

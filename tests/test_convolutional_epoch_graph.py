@@ -1,21 +1,29 @@
 """The kernels `fused` and `graph` of convolutional epochs: twenty steps, recordings, what is refused, and mistakes."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from convolutional_networks import DIGITS, NETWORKS, architecture, example, takes_the_first_of_equals
+from fused_epochs import (
+    DIGITS,
+    NETWORKS,
+    architecture,
+    example,
+    gpu_array,
+    graph_kernel,
+    on_streams_in_turn,
+    rejected,
+    takes_the_first_of_equals,
+)
+from refusals import refused
 
-from cuda_on_cpu import emulate, nvrtc
+from cuda_on_cpu import nvrtc
 from cuda_on_cpu.nvrtc import compile_check
 from nnclassroom.judge.check import check
 from nncourse.calls import ADAM
 from nncourse.epochs import convolutional_graph
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.epochs.convolutional_graph import recording
-from nncourse.errors import CourseError
-from nncourse.kernels.kernel import Kernel
 from tests.tiers import many
 
 BOTH = ("fused", "graph")
@@ -25,19 +33,13 @@ needs_nvrtc = pytest.mark.skipif(nvrtc.why_no_nvrtc() is not None, reason=str(nv
 
 
 @pytest.fixture
-def emulator():
-    if emulate.why_not():
-        pytest.skip(emulate.why_not())
-
-
-@pytest.fixture
 def short_recordings(gpu, monkeypatch):
     monkeypatch.setattr(convolutional_graph, "MOST_STEPS", FEW_STEPS)
     recording.cache_clear()
 
 
 def trained(kernel, network, arrays, batch, rates=(0.01,), adam=True, to_device=np.copy):
-    """Parameters, and M and V of Adam, after an epoch at each of these rates, from no memory on."""
+    """Parameters, and Adam's M and V, which begin at 0, after an epoch at each of these rates."""
     parameters, X, Y = map(to_device, arrays)
     state = [to_device(np.zeros_like(arrays[0])) for _ in range(2 * adam)]
     for number, rate in enumerate(rates):
@@ -62,12 +64,6 @@ def reference_of(network, arrays, batch, rates=(0.01,), adam=True):
     return parameters
 
 
-def gpu_array(array):
-    import cupy
-
-    return cupy.asarray(array)
-
-
 # ---- right, here and on the GPU
 
 
@@ -83,7 +79,7 @@ def test_twenty_steps_are_those_of_the_reference(network, adam, emulator):
 
 @pytest.mark.parametrize(("n", "batch"), [(12, 2), (23, 2), (90, 10), (6, 9), (300, 257)])
 @pytest.mark.parametrize("adam", [False, True], ids=["SGD", "Adam"])
-def test_graph_and_fused_are_the_truth_on_the_gpu(n, batch, adam, short_recordings):
+def test_graph_and_fused_are_right_on_the_gpu(n, batch, adam, short_recordings):
     network, rates = NETWORKS[0], (0.01, 0.01, 0.02, 0.01)
     arrays = example(network, n)
     fused, graph = (trained(kernel, network, arrays, batch, rates, adam, gpu_array) for kernel in BOTH)
@@ -104,7 +100,7 @@ def test_the_digits_network_is_right_on_the_gpu_and_the_same_each_time(gpu):
 
 
 def test_of_equal_pixels_the_first_gets_the_delta(emulator):
-    assert takes_the_first_of_equals(convolutional_sgd_epoch["fused"], convolutional_sgd_epoch.reference)
+    assert takes_the_first_of_equals(convolutional_sgd_epoch["fused"])
 
 
 def test_images_of_more_pixels_than_threads_are_right(emulator, monkeypatch):
@@ -128,11 +124,9 @@ def test_data_may_be_a_view_and_no_samples_change_nothing(kernel, emulator):
 @pytest.mark.parametrize("kernel", BOTH)
 def test_what_does_not_fit_the_contract_is_refused_in_one_line(kernel):
     parameters, X, Y = example(NETWORKS[0], 20)
-    refused = [(parameters[:-1], X, Y), (parameters, X[:, :, :-1], Y), (parameters, X, Y[:-1])]
-    for arrays in [*refused, (parameters.astype(np.float64), X, Y), (parameters, X.astype(np.float64), Y)]:
-        with pytest.raises(CourseError) as caught:
-            convolutional_sgd_epoch[kernel](arrays[0], NETWORKS[0], *arrays[1:], 10, 0.1)
-        assert "\n" not in str(caught.value)
+    wrong = [(parameters[:-1], X, Y), (parameters, X[:, :, :-1], Y), (parameters, X, Y[:-1])]
+    for arrays in [*wrong, (parameters.astype(np.float64), X, Y), (parameters, X.astype(np.float64), Y)]:
+        refused(convolutional_sgd_epoch[kernel], arrays[0], NETWORKS[0], *arrays[1:], 10, 0.1)
 
 
 # ---- recordings
@@ -147,23 +141,16 @@ def test_a_recording_is_for_all_rates_and_networks_may_take_turns(short_recordin
 
 
 def test_streams_keep_their_order(short_recordings):
-    """Parameters are set, trained and read on one stream after the other, with nothing waited for in between."""
-    import cupy
-
     arrays = example(NETWORKS[0], 90)
     expected = trained("fused", NETWORKS[0], arrays, 10, to_device=gpu_array)[0]
     start, X, Y = map(gpu_array, arrays)
-    results, streams = [], [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
-    cupy.cuda.Device().synchronize()
-    for stream in [*streams, *streams]:
-        with stream:
-            state = start.copy(), cupy.zeros_like(start), cupy.zeros_like(start)
-            results.append(
-                convolutional_adam_epoch["graph"](*state, NETWORKS[0], X, Y, 10, 0.01, 0, *ADAM.values())[0] + 0
-            )
-    cupy.cuda.Device().synchronize()
-    for result in results:
-        np.testing.assert_array_equal(result.get(), expected)
+
+    def epoch():
+        state = start.copy(), 0 * start, 0 * start
+        return convolutional_adam_epoch["graph"](*state, NETWORKS[0], X, Y, 10, 0.01, 0, *ADAM.values())[0]
+
+    for result in on_streams_in_turn(epoch):
+        np.testing.assert_array_equal(result, expected)
 
 
 # ---- the text
@@ -186,10 +173,7 @@ BACK = """\
             run("images_backward", (n,), threads, parameters, flat, maps, D, places, deltas, gradients, table, *shape)
 """
 MISTAKES = {
-    "maps read before they are written": (
-        "        __syncthreads();\n    }\n\n    // The last",
-        "    }\n\n    // The last",
-    ),
+    "maps read before they are written": ("        __syncthreads();\n    }\n\n    // The", "    }\n\n    // The"),
     "right edge not seen": ("j < min(at.k, at.width - x)", "j < min(at.k, at.width - x - 1)"),
     "top edge read past": ("int i = max(0, -y);", "int i = 0;"),
     "bias of the first filter for all": ("z[q] = b[min(o + q, at.count - 1)]", "z[q] = b[0]"),
@@ -211,17 +195,8 @@ MISTAKES = {
 
 
 def kernel_with(right="", wrong="", name="adam_fused"):
-    """A kernel `fused` with `right` replaced in the text that has it."""
-    python = Path(convolutional_graph.__file__).read_text("utf-8")
-    cuda = convolutional_graph.SOURCES[2].text
-    assert (right in python) != (right in cuda) or not right, f"wanted {right!r} in one of the two texts"
-    if right:
-        python, cuda = python.replace(right, wrong), cuda.replace(right, wrong)
-    names = {"__name__": "mutant", "__file__": convolutional_graph.__file__}
-    exec("\n".join(line for line in python.splitlines() if not line.startswith("@convolutional_")), names)
-    names["SOURCES"] = {side: replace(source, text=cuda) for side, source in convolutional_graph.SOURCES.items()}
     operation = convolutional_adam_epoch if name == "adam_fused" else convolutional_sgd_epoch
-    return Kernel(operation, "mutant", "gpu", "", names[name], cuda=True)
+    return graph_kernel(convolutional_graph, operation, name, right, wrong)
 
 
 def test_check_accepts_the_texts_without_a_mistake(emulator):
@@ -233,7 +208,7 @@ def test_check_accepts_the_texts_without_a_mistake(emulator):
 
 def test_that_the_last_of_equal_pixels_would_be_noticed(emulator):
     kernel = kernel_with("if (map[there] > top)", "if (map[there] >= top)", "sgd_fused")
-    assert not takes_the_first_of_equals(kernel, convolutional_sgd_epoch.reference)
+    assert not takes_the_first_of_equals(kernel)
 
 
 @pytest.mark.parametrize("mistake", many(MISTAKES, operation="convolutional_sgd_epoch"))
@@ -241,5 +216,4 @@ def test_check_rejects_a_wrong_kernel(mistake, emulator):
     python = Path(convolutional_graph.__file__).read_text("utf-8")
     moved = python[python.index('        run(\n            "update_all"') : python.index("    return step\n")]
     change = MISTAKES[mistake] or (BACK + moved, moved + BACK)
-    verdict = check(convolutional_adam_epoch, kernel_with(*change), device="emulator")
-    assert not verdict and "compile" not in verdict.line and "raised" not in verdict.line, str(verdict)
+    rejected(convolutional_adam_epoch, kernel_with(*change), device="emulator")

@@ -1,13 +1,15 @@
 """Epochs of convolutional networks in one launch: other layouts than check() takes; what fits, and what is refused."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from fused_epochs import DIGITS, SAME_2, SAME_3, architecture
+from refusals import refused
 
-from cuda_on_cpu import emulate
 from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
 from nnclassroom.judge import check
 from nncourse import device
-from nncourse.architecture import ConvolutionalArchitecture, Filters
 from nncourse.calls import ADAM
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.epochs.convolutional_one_kernel import adam, layout, sgd, source
@@ -16,17 +18,9 @@ from nncourse.errors import DoesNotFitError
 
 H200 = Chip(227 * 1024, 132, True)
 SMALL = Chip(99 * 1024, 3, False)
-SAME = (1, 0, 1)  # stride, before, after
-
-
-def network(image, convolutions, pool, sizes, names, cost="categorical_cross_entropy"):
-    filters = tuple(Filters(*numbers) for numbers in convolutions)
-    return ConvolutionalArchitecture(image, filters, pool, sizes, tuple(names.split()), cost)
-
-
-DIGITS = network((1, 28, 28), [(4, 2, *SAME), (4, 2, *SAME)], 4, (128, 10), "relu relu relu softmax")
+network = partial(architecture, cost="categorical_cross_entropy")
 THREE_AND_THREE = network(
-    (2, 7, 6), [(3, 2, *SAME), (5, 3, 1, 1, 1), (2, 2)], 2, (9, 6, 3), "tanh sigmoid tanh tanh sigmoid softmax"
+    (2, 7, 6), [(3, 2, *SAME_2), (5, 3, *SAME_3), (2, 2)], 2, (9, 6, 3), "tanh sigmoid tanh tanh sigmoid softmax"
 )
 # Samples of a block, and blocks with no sample in the last batch, or in none.
 CASES = {
@@ -37,7 +31,7 @@ CASES = {
 
 
 def trained(kernel, operation, architecture, chip, n, batch, **options):
-    """The largest difference from the reference, and from the parameters at first."""
+    """The largest difference from the reference, and from the initial parameters."""
     sizes = {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch, "steps": 3}
     if operation is convolutional_sgd_epoch:
         del sizes["steps"]
@@ -50,9 +44,7 @@ def trained(kernel, operation, architecture, chip, n, batch, **options):
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_every_division_of_the_work_is_right_under_the_emulator(case):
-    if emulate.why_not():
-        pytest.skip(emulate.why_not())
+def test_every_division_of_the_work_is_right_under_the_emulator(case, emulator):
     error, moved = trained(adam, convolutional_adam_epoch, *case, races=True)
     assert error < 5e-6 < 1e-3 < moved
     error, moved = trained(sgd, convolutional_sgd_epoch, *case, order="shuffled")
@@ -76,9 +68,7 @@ def test_a_block_takes_a_sample_where_there_are_enough():
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(architecture, batch, chip):
-    with pytest.raises(DoesNotFitError) as caught:
-        layout(architecture, batch, True, chip)
-    assert "\n" not in str(caught.value) and "convolutional_adam_epoch=graph" in str(caught.value)
+    assert "convolutional_adam_epoch=graph" in refused(layout, architecture, batch, True, chip, kind=DoesNotFitError)
 
 
 @pytest.mark.skipif(why_no_nvrtc() is not None, reason="no NVRTC")

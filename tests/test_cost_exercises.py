@@ -8,8 +8,8 @@ from nnclassroom.judge.check import check
 
 
 @pytest.mark.parametrize("seed", (8, 18, 20))
-def test_who_takes_one_sample_after_the_other_is_right_too(seed):
-    """W is rounded once for each of a thousand samples."""
+def test_one_sample_after_the_other_is_right_too(seed):
+    """Though W is rounded a thousand times."""
 
     def one_by_one(W, A, Y, X, rate):
         for a, y, x in zip(A, Y, X, strict=True):
@@ -20,7 +20,7 @@ def test_who_takes_one_sample_after_the_other_is_right_too(seed):
     assert verdict, verdict.line
 
 
-def test_who_leaves_out_one_sample_of_a_thousand_is_wrong():
+def test_leaving_out_one_sample_of_a_thousand_is_wrong():
     def all_but_the_last(W, A, Y, X, rate):
         last = -1 if len(X) > 1000 else None
         W -= rate * (A - Y)[:last].T @ X[:last] / len(X)

@@ -218,13 +218,13 @@ MACROS = NAMES.split()
 @needs_nvrtc
 def test_macros_are_as_nvrtc_has_them():
     asked = "".join(f"#ifdef {name}\n    a[{i}] = 1;\n#endif\n" for i, name in enumerate(MACROS))
+    warned = "".join(f"#ifdef {name}\n#warning has {name}\n#endif\n" for name in MACROS)
+    log = "".join(warnings(CudaSource(f'{warned}extern "C" __global__ void f() {{}}', "language.cu")))
+    there = [name for name in MACROS if f"has {name}" in log.replace('"', "")]
     for races in (False, True):
         a = np.zeros(len(MACROS), np.float32)
         source = CudaSource(f'extern "C" __global__ void f(float* a) {{\n{asked}}}', "language.cu")
         launch(source, "f", (1,), (1,), [a], races=races)
-        warned = "".join(f"#ifdef {name}\n#warning has {name}\n#endif\n" for name in MACROS)
-        log = "".join(warnings(CudaSource(f'{warned}extern "C" __global__ void f() {{}}', "language.cu")))
-        there = [name for name in MACROS if f"has {name}" in log.replace('"', "")]
         assert [name for name, one in zip(MACROS, a, strict=True) if one] == there
 
 

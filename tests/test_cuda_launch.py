@@ -63,10 +63,16 @@ def scaled(a=A, out=None, factor=2.0, n=10, grid=(1,), block=(32,), **options):
     return out
 
 
-@needs_emulator
-@pytest.mark.parametrize("n", [0, 10, np.int64(10), np.uint8(10), 10.0, True])
-def test_whole_numbers_of_any_type_fit_an_int(n):
-    assert scaled(n=n).tolist() == [2.0 * i if i < n else 0 for i in range(10)]
+@pytest.fixture(params=["emulator", "gpu"])
+def xp(request):
+    """NumPy, whose arrays are launched on the emulator, and CuPy."""
+    request.getfixturevalue(request.param)
+    return pytest.importorskip("cupy") if request.param == "gpu" else np
+
+
+@pytest.mark.parametrize("n", [0, 7, 10, np.int64(10), np.uint8(10), 10.0, True])
+def test_whole_numbers_of_any_type_fit_an_int(n, xp):
+    assert scaled(xp.asarray(A), xp.zeros(10, xp.float32), n=n).tolist() == [2.0 * i if i < n else 0 for i in range(10)]
 
 
 @needs_emulator
@@ -75,9 +81,8 @@ def test_any_number_fits_a_float(factor):
     assert np.array_equal(scaled(factor=factor, n=10)[1:], np.float32(factor) * A[1:])
 
 
-@needs_emulator
-def test_scalars_keep_sign_and_size():
-    out = np.zeros(7)
+def test_scalars_keep_sign_and_size(xp):
+    out = xp.zeros(7)
     values = [-0.5, -1e300, -(2**31), 2**32 - 1, -(2**53), 255, False]
     launch(SOURCE, "scalars", (1,), (1,), [out, *values])
     assert out.tolist() == values
@@ -90,11 +95,10 @@ def test_arrays_of_every_type():
     assert [array[0] for array in arrays] == [-1, 2**32 - 1, -1, 255, True, -1]
 
 
-@needs_emulator
-def test_shapes_and_empty_arrays():
-    a = np.arange(6, dtype=np.float32).reshape(2, 3)
-    assert scaled(a, np.zeros((3, 2), np.float32), n=6).tolist() == [[0, 2], [4, 6], [8, 10]]
-    assert scaled(np.zeros((0, 3), np.float32), np.zeros(0, np.float32), n=0).shape == (0,)
+def test_shapes_and_empty_arrays(xp):
+    a = xp.arange(6, dtype=np.float32).reshape(2, 3)
+    assert scaled(a, xp.zeros((3, 2), np.float32), n=6).tolist() == [[0, 2], [4, 6], [8, 10]]
+    assert scaled(xp.zeros((0, 3), np.float32), xp.zeros(0, np.float32), n=0).shape == (0,)
 
 
 @needs_emulator
@@ -188,18 +192,15 @@ def looked_up(xp, a, at, **options):
     return out.tolist()
 
 
-def filled_and_filled_again(xp, **options):
+@pytest.mark.parametrize("options", [{}, {"races": True}])
+def test_constant_memory_is_filled_from_an_argument(options, xp):
     """A launch fills from the argument as much as there is room for; the rest stays."""
+    if options and xp is not np:
+        pytest.skip("only the emulator looks for races")
     fill = {"constants": {"table": "a"}} | options
     assert looked_up(xp, range(1, 11), [0, 5, 2], **fill) == [21, 26, 23]
     assert looked_up(xp, [7, 8], [0, 1, 2], **fill) == [27, 28, 23]
     assert looked_up(xp, [0, 0], [0], **options) == [27]
-
-
-@needs_emulator
-@pytest.mark.parametrize("races", [False, True])
-def test_constant_memory_is_filled_from_an_argument(races):
-    filled_and_filled_again(np, races=races)
 
 
 @pytest.mark.parametrize("constants", [{"tables": "a"}, {"table": "b"}, {"table": "n"}, {"table": "at"}])
@@ -210,29 +211,6 @@ def test_constant_memory_that_is_not_there_is_refused(constants):
 
 
 # ---- on a GPU
-
-
-def test_gpu_constant_memory_is_filled_from_an_argument(gpu):
-    import cupy
-
-    filled_and_filled_again(cupy)
-
-
-@pytest.mark.parametrize("n", [10, 7])
-def test_gpu_scalars_and_guard(gpu, n):
-    import cupy
-
-    out = scaled(cupy.asarray(A), cupy.zeros(10, cupy.float32), factor=-3, n=n)
-    assert out.get().tolist() == [-3.0 * i if i < n else 0 for i in range(10)]
-
-
-def test_gpu_scalars_keep_sign_and_size(gpu):
-    import cupy
-
-    out = cupy.zeros(7)
-    values = [-0.5, -1e300, -(2**31), 2**32 - 1, -(2**53), 255, False]
-    launch(SOURCE, "scalars", (1,), (1,), [out, *values])
-    assert out.get().tolist() == values
 
 
 @needs_emulator
@@ -284,12 +262,6 @@ def test_gpu_launches_take_no_emulator_options(gpu):
 
     with pytest.raises(CourseError, match="order is for the emulator"):
         scaled(cupy.asarray(A), cupy.zeros(10, cupy.float32), order="reverse")
-
-
-def test_gpu_empty_arrays(gpu):
-    import cupy
-
-    assert scaled(cupy.zeros(0, cupy.float32), cupy.zeros(0, cupy.float32), n=0).shape == (0,)
 
 
 def test_a_launch_is_prepared_for_a_gpu_only():

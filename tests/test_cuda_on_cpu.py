@@ -12,9 +12,7 @@ import cuda_on_cpu
 from cuda_on_cpu import CudaSource, UserError, launch, why_no_nvrtc, why_not
 
 FOLDER = Path(cuda_on_cpu.__file__).parent
-ADD = CudaSource(
-    'extern "C" __global__ void add(float* a, int n) { if (threadIdx.x < n) a[threadIdx.x] += 1; }', "a.cu"
-)
+ADD = CudaSource('extern "C" __global__ void add(float* a, int n) { a[0] += n; }', "a.cu")
 
 
 @pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
@@ -41,20 +39,9 @@ def test_the_front_door_has_all_that_the_readme_names():
         cuda_on_cpu.lunch  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    ("grid", "block", "arguments", "said"),
-    [
-        ((1,), (8,), (np.zeros(8), 8), "wanted float32 for float* a, got float64"),
-        ((1,), (8,), (np.zeros((8, 2), np.float32)[:, 0], 8), "wanted contiguous numbers for a"),
-        ((1,), (8,), (np.zeros(8, np.float32),), "wanted 2 arguments"),
-        ((1,), (8,), (np.zeros(8, np.float32), 0.5), "wanted a whole number"),
-        ((1,), (2048,), (np.zeros(8, np.float32), 8), "wanted block x from 1 to 1024"),
-    ],
-)
-def test_what_does_not_fit_a_kernel_is_refused(grid, block, arguments, said):
-    with pytest.raises(UserError, match="^a.cu: add: ") as caught:
-        launch(ADD, "add", grid, block, arguments)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+def test_what_does_not_fit_a_kernel_is_refused():
+    with pytest.raises(UserError, match=r"^a.cu: add: wanted float32 for float\* a, got float64"):
+        launch(ADD, "add", (1,), (8,), (np.zeros(8), 8))
 
 
 def test_no_message_names_the_course():

@@ -1,4 +1,4 @@
-"""Synchronous data-parallel training: several processes learn what one device learns, to rounding."""
+"""Synchronous data-parallel training: several processes learn what one device learns, except for rounding."""
 
 import functools
 import math
@@ -54,7 +54,7 @@ def network_of(words: str, seed: int = 0) -> Network:
 
 
 def trained(group, backend, words: str, kind: str, shares=None, **options) -> dict:
-    """What a training comes to, with statistics synchronised where there are any.
+    """The result of a training. Statistics, if any, are synchronised.
 
     Each member begins with other parameters: those of the first are taken.
     """
@@ -100,7 +100,6 @@ def everything_and_accuracy(group) -> tuple[dict, float]:
 
 @pytest.fixture(scope="module")
 def one_device():
-    """The same trainings without a group."""
     backend = choose("numpy", **dict.fromkeys(WHOLE_EPOCHS, "steps"))
     found = {(name, kind): trained(ALONE, backend, NETWORKS[name], kind) for name, kind in TRAININGS}
     return found | {"not finite": trained(ALONE, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)}
@@ -135,12 +134,10 @@ def compare(results: Sequence[dict], one_device: dict, rounding: float = ROUNDIN
 
 
 def same_bits(found: dict, first: dict, about) -> None:
-    """Two members have come to the same."""
     for name in ("parameters", "statistics"):
         assert found[name].tobytes() == first[name].tobytes(), about
-    assert {name: array.tobytes() for name, array in found["state"].items()} == {
-        name: array.tobytes() for name, array in first["state"].items()
-    }
+    bits = [{name: array.tobytes() for name, array in each["state"].items()} for each in (found, first)]
+    assert bits[0] == bits[1], about
     for name in ("steps", "stopped", "kernel"):
         assert found[name] == first[name]
     for name in ("costs", "validation_costs", "cost", "confusion", "few"):
@@ -149,7 +146,7 @@ def same_bits(found: dict, first: dict, about) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2, pytest.param(4, marks=pytest.mark.full)])
 def test_processes_learn_what_one_device_learns(processes, one_device):
-    """Over the first steps to rounding, and in accuracy at the end."""
+    """The same parameters, except for rounding, after a few steps; the same accuracy at the end."""
     results, accuracies = zip(*in_processes(everything_and_accuracy, processes), strict=True)
     compare(results, one_device)
     alone = accuracy_on_digits(ALONE)
@@ -158,7 +155,7 @@ def test_processes_learn_what_one_device_learns(processes, one_device):
 
 
 def accuracy_on_digits(group) -> float:
-    """In each process: of the digits that were not trained on, after six epochs by momentum and dropout."""
+    """In each process: the accuracy on held-out digits after six epochs with momentum and dropout."""
     digits = datasets.load("digits")
     X = digits.X / np.float32(16)
     network = make_network("64,30,dropout0.1,10", "relu", "categorical_cross_entropy")
@@ -168,7 +165,6 @@ def accuracy_on_digits(group) -> float:
 
 
 def test_gpus_learn_what_one_gpu_learns():
-    """NCCL, with as many processes as there are GPUs."""
     backend = choose("cuda", **dict.fromkeys(WHOLE_EPOCHS, "steps")) if gpus() else None
     alone = {(name, kind): trained(ALONE, backend, NETWORKS[name], kind) for name, kind in TRAININGS}
     alone["not finite"] = trained(ALONE, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)
@@ -179,7 +175,7 @@ def test_gpus_learn_what_one_gpu_learns():
 
 
 class Recorded:
-    """A group of which only one member is there: what it adds is kept."""
+    """A group with one member, which records the vectors that it adds."""
 
     device = "cpu"
 
@@ -219,7 +215,7 @@ def flat(gradients):
 
 
 class Counting(WithoutParameters):
-    """A layer that notes how many rows the batch has, over the group if it is given one."""
+    """A layer that records how many rows the batch has, in the whole group if it is given one."""
 
     def __init__(self):
         self.rows: list[int] = []
@@ -244,14 +240,13 @@ class Counting(WithoutParameters):
 
 def counted(group) -> list[list[int]]:
     """For each member: the rows that the layer has seen in each step of an epoch, synchronised and not."""
-    return [steps_of(group, synchronise) for synchronise in (True, False)]
-
-
-def steps_of(group, synchronise: bool) -> list[int]:
-    counting, (dense,) = Counting(), network_of("12,3").layers
-    network = Network([counting, Dense(dense.W, dense.b, "softmax")], "categorical_cross_entropy", (12,))
-    train(network, *data("12,3"), NUMPY, epochs=1, batch_size=BATCH, group=group, synchronise=synchronise)
-    return counting.rows[1:]  # the first is a trial, before the clock starts
+    found = []
+    for synchronise in (True, False):
+        counting, (dense,) = Counting(), network_of("12,3").layers
+        network = Network([counting, Dense(dense.W, dense.b, "softmax")], "categorical_cross_entropy", (12,))
+        train(network, *data("12,3"), NUMPY, epochs=1, batch_size=BATCH, group=group, synchronise=synchronise)
+        found.append(counting.rows[1:])  # the first is a trial, before the clock starts
+    return found
 
 
 def test_layers_are_handed_the_group_where_statistics_are_synchronised():
@@ -265,7 +260,7 @@ def test_layers_are_handed_the_group_where_statistics_are_synchronised():
 
 
 def test_a_member_says_how_many_rows_it_computes_with_next():
-    """Those of each step, then those whose cost it computes: its guard tells hung from slow by that."""
+    """The rows of each step, then those whose cost it computes: so its guard tells a hung process from a slow one."""
 
     def said_by(group) -> list[int]:
         said: list[int] = []
@@ -294,14 +289,12 @@ def test_several_are_trained_step_by_step_and_only_the_first_shows_it(capsys):
         shown = capsys.readouterr()
         assert bool(shown.err + shown.out) == (rank == 0)
     asked = choose("numpy", dense_sgd_epoch="numba")
-    with pytest.raises(
-        CourseError, match=r"dense_sgd_epoch \(numba\) computes fused epochs.*these are 2: leave it out"
-    ):
+    with pytest.raises(CourseError, match=r"\(numba\) computes fused epochs.*these are 2: leave it out"):
         train(network_of("12,3"), *data("12,3"), asked, epochs=1, group=Recorded(0, 2))
 
 
 def test_a_member_that_is_interrupted_keeps_the_best_and_exchanges_nothing_more():
-    """The other members cannot know of it: they would be waited for in vain."""
+    """The other members do not know of the interruption and would never answer."""
     group = Recorded(0, 2)
     exchanged = []
 

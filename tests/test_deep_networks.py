@@ -1,11 +1,9 @@
 """What notebook 14 shows: figures over layers, the plan of a network, and tables of what was recorded."""
 
-import json
-
 import numpy as np
 import pytest
 
-from nnclassroom.figures import nb14, overheads, recorded
+from nnclassroom.figures import nb14, recorded
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network
 from nncourse.model.resnet import resnet
@@ -22,10 +20,7 @@ def test_the_plan_adds_up_and_counts_the_blocks_of_a_stage():
     second = (64 * 128 * 9 + 3 * 128 * 128 * 9 + 64 * 128) * 5 * 7
     assert parts[4].shape == (128, 5, 7) and parts[4].products == second
     assert nb14.plan(network).splitlines()[-1].split()[1] == f"{network.flat_parameters.size:,}"
-
-
-def test_the_plan_of_dense_layers():
-    (hidden, out) = nb14.parts(make_network((7, 5, 2)))
+    hidden, out = nb14.parts(make_network((7, 5, 2)))
     assert (hidden.parameters, hidden.products, out.products) == (40, 35, 10)
 
 
@@ -46,19 +41,7 @@ def test_the_figure_of_a_block_shows_both_ways():
     assert texts.count("convolution") == 2 and "shortcut" in texts
 
 
-@pytest.fixture
-def results(tmp_path, monkeypatch):
-    """A folder of results, empty at first: results(name, contents) writes a file."""
-    monkeypatch.setattr(overheads, "RESULTS", tmp_path)
-    overheads.recorded.cache_clear()
-
-    def write(name, contents):
-        about = {"machine": "A chip, 99 multiprocessors", "date": "2026-11-23"}
-        (tmp_path / f"{name}.json").write_text(json.dumps(about | contents))
-        overheads.recorded.cache_clear()
-
-    yield write
-    overheads.recorded.cache_clear()
+ABOUT = {"machine": "A chip, 99 multiprocessors", "date": "2026-11-23"}
 
 
 def test_what_is_not_recorded_is_said_in_one_line(results):
@@ -70,7 +53,7 @@ def test_convolutions_show_the_fastest_kernel_of_the_course(results):
     layer = {"layer": "64 channels, 37 × 50", "batch": 128, "pass": "forward"}
     seconds = {"naive": 5e-3, "tiles": 4e-4, "implicit_gemm": 6e-4, "cupy": 1e-5, "cudnn": 2e-4}
     records = [layer | {"kernel": name, "seconds": time} for name, time in seconds.items()]
-    results("gpu", {"tables": {"convolutions": records}})
+    results("gpu", ABOUT | {"tables": {"convolutions": records}})
     about, _, row = recorded.convolutions().splitlines()
     assert "recorded, A chip, 2026-11-23" in about
     assert row.split("  ")[0] == "64 channels, 37 × 50, forward"
@@ -80,15 +63,13 @@ def test_convolutions_show_the_fastest_kernel_of_the_course(results):
 def test_a_step_is_shown_by_operation(results):
     operations = [{"operation": f"op{n}", "seconds": 0.001 * (20 - n), "calls": n} for n in range(15)]
     steps = [{"contender": "nncourse", "seconds_a_step": 0.064}, {"contender": "PyTorch", "seconds_a_step": 0.08}]
-    results("resnet", {"batch": 128, "steps": steps, "memory": {"nncourse": 5e9}, "operations": operations})
+    found = {"batch": 128, "steps": steps, "memory": {"nncourse": 5e9}, "operations": operations}
+    results("resnet", ABOUT | found)
     text = recorded.step()
     assert "recorded, A chip, 2026-11-23" in text
     lines = {line.split("  ")[0]: line.split() for line in text.splitlines()}
-    assert lines["nncourse"][1:] == ["64.0", "ms", "2,000", "5.0", "GB"] and lines["PyTorch"][1:] == [
-        "80.0",
-        "ms",
-        "1,600",
-    ]
+    assert lines["nncourse"][1:] == ["64.0", "ms", "2,000", "5.0", "GB"]
+    assert lines["PyTorch"][1:] == ["80.0", "ms", "1,600"]
     assert lines["op0"][1:] == ["20.0", "ms", "10.3%"]
     assert lines["3 others"][2:] == ["39", "21.0", "ms", "10.8%"]
     assert lines["together"][1:] == ["105", "195.0", "ms", "100.0%"]
@@ -103,14 +84,9 @@ def test_devices_are_compared_with_the_mean_of_each_alone(results):
     both = line([0, 1], 2079.0, 1.98, joules=2150.0, joules_over_alone=1.03, edp_over_alone=0.52)
     setting = {"depth": 34, "batch": 128}
     more = {"left_out": {"PyTorch": "no torch"}, "not_measured": ["CPU: not measurable here"]}
-    results("devices_gpu", {"scaling": [*alone, both], "setting": setting} | more)
+    results("devices_gpu", ABOUT | {"scaling": [*alone, both], "setting": setting} | more)
     lines = recorded.devices().splitlines()
     assert lines[0] == "ResNet-34, 128 images a GPU, float32 (recorded, A chip, 2026-11-23)"
     assert lines[2].split() == ["nncourse,", "1", "GPU", "1,050", "1.00", "1.000", "2,100", "–", "–"]
     assert lines[3].split() == ["nncourse,", "2", "GPUs", "2,079", "1.98", "0.990", "2,150", "1.03", "0.52"]
     assert lines[4:] == ["PyTorch was not run: no torch", "CPU: not measurable here"]
-
-
-def test_the_thesis_stands_beside_with_its_accuracies():
-    lines = recorded.thesis().splitlines()
-    assert "Cantabria" in lines[0] and lines[-2].endswith("74 %") and lines[-1].endswith("80 %")

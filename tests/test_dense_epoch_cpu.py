@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from step_by_step import steps
+from fused_epochs import example, gradient_by_pytorch, mutant, rejected, steps
 
 from nnclassroom.judge.check import check
 from nncourse.architecture import DenseArchitecture
@@ -29,38 +29,22 @@ kernels = pytest.mark.parametrize("kernel", ["numpy", "numba", *IN_C])
 networks = pytest.mark.parametrize("architecture", NETWORKS, ids=str)
 
 
-def example(architecture, n, seed=0):
-    """Parameters, X, Y; one class a sample."""
-    rng = np.random.default_rng(seed)
-    n_out = architecture.sizes[-1]
-    labels = rng.integers(0, max(2, n_out), n)
-    Y = labels[:, None] if n_out == 1 else np.eye(n_out)[labels]
-    parameters = 0.3 * rng.standard_normal(architecture.contract_sizes["p"], dtype=np.float32)
-    return parameters, rng.standard_normal((n, architecture.sizes[0]), dtype=np.float32), Y.astype(np.float32)
-
-
 def trained(kernel, architecture, arrays, batch, epochs=1, rate=0.1):
     """The parameters after some epochs of a kernel, in place."""
     parameters, X, Y = (array.copy() for array in arrays)
+    epoch = steps if kernel == "steps" else dense_sgd_epoch[kernel]
     for _ in range(epochs):
-        assert (steps if kernel == "steps" else dense_sgd_epoch[kernel])(
-            parameters, architecture, X, Y, batch, rate
-        ) is parameters
+        assert epoch(parameters, architecture, X, Y, batch, rate) is parameters
     np.testing.assert_array_equal(X, arrays[1])
     np.testing.assert_array_equal(Y, arrays[2])
     return parameters
 
 
-@pytest.mark.parametrize("name", ("loops", "numpy", "numba"))
-def test_an_epoch_step_by_step_is_right(name):
+@pytest.mark.parametrize("name", ("loops", "numpy", "numba", "cupy", "cuda"))
+def test_an_epoch_step_by_step_is_right(name, request):
+    device = request.getfixturevalue("gpu") if name in ("cupy", "cuda") else "cpu"
     by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))
-    assert check(dense_sgd_epoch, by_steps)
-
-
-@pytest.mark.parametrize("name", ("cupy", "cuda"))
-def test_an_epoch_step_by_step_is_right_on_the_gpu(gpu, name):
-    by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))
-    assert check(dense_sgd_epoch, by_steps, device="gpu")
+    assert check(dense_sgd_epoch, by_steps, device=device)
 
 
 @kernels
@@ -80,41 +64,10 @@ def test_a_step_is_the_one_of_pytorchs_autograd(kernel, architecture):
     if "step" in architecture.activations:
         pytest.skip("PyTorch has no step function with a slope")
     arrays = example(architecture, 8)
-    parameters, X, Y = map(torch.tensor, arrays)
-    parameters.requires_grad_()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        cost = pytorch_cost(torch, architecture, architecture.views(parameters), X, Y)
-        cost.backward()
-    expected = (parameters - 0.1 * parameters.grad).detach().numpy()
+        expected = arrays[0] - 0.1 * gradient_by_pytorch(torch, architecture, *arrays)
     np.testing.assert_allclose(trained(kernel, architecture, arrays, 8), expected, rtol=1e-5, atol=1e-6)
-
-
-def pytorch_cost(torch, architecture, pairs, A, Y):
-    """The cost of a batch, by PyTorch's functions."""
-    functions = torch.nn.functional
-    activations = {
-        "identity": lambda z: z,
-        "softmax": lambda z: torch.softmax(z, 1),
-        "leaky_relu": lambda z: functions.leaky_relu(z, 0.01),
-        "softplus": functions.softplus,
-    }
-    for (W, b), name in zip(pairs, architecture.activations, strict=True):
-        Z = A @ W.T + b
-        A = activations[name](Z) if name in activations else getattr(torch, name)(Z)
-    costs = {
-        "mse": lambda: ((A - Y) ** 2).sum() / 2,
-        "mae": lambda: (A - Y).abs().sum(),
-        "binary_cross_entropy": lambda: functions.binary_cross_entropy_with_logits(Z, Y, reduction="sum"),
-        "categorical_cross_entropy": lambda: functions.cross_entropy(Z, Y, reduction="sum"),
-    }
-    return costs[architecture.cost]() / len(Y)
-
-
-@kernels
-def test_no_samples_change_nothing(kernel):
-    arrays = example(NETWORKS[0], 0)
-    np.testing.assert_array_equal(trained(kernel, NETWORKS[0], arrays, 10), arrays[0])
 
 
 @kernels
@@ -130,12 +83,11 @@ def test_saturated_neurons_stay_finite_without_warnings(kernel, name, sign):
 
 
 @kernels
-def test_data_may_be_a_view(kernel):
+def test_no_samples_change_nothing_and_data_may_be_a_view(kernel):
     parameters, X, Y = example(NETWORKS[0], 25)
+    np.testing.assert_array_equal(trained(kernel, NETWORKS[0], (parameters, X[:0], Y[:0]), 10), parameters)
     wide = np.repeat(X, 2, axis=1)
-    result = (steps if kernel == "steps" else dense_sgd_epoch[kernel])(
-        parameters.copy(), NETWORKS[0], wide[:, ::2], Y, 10, 0.1
-    )
+    result = dense_sgd_epoch[kernel](parameters.copy(), NETWORKS[0], wide[:, ::2], Y, 10, 0.1)
     np.testing.assert_allclose(result, trained(kernel, NETWORKS[0], (parameters, X, Y), 10), rtol=1e-5, atol=1e-7)
 
 
@@ -175,13 +127,8 @@ NUMBA_MISTAKES = {
 
 
 def kernel_with(function, right="", wrong=""):
-    """`array` or `loops` of dense_cpu.py from its text with `right` replaced; the loops are not compiled."""
-    with open(dense_cpu.__file__, encoding="utf-8") as file:
-        text = file.read()
-    assert text.count(right) == 1 or not right, f"wanted {right!r} once in dense_cpu.py"
-    text = text.replace(right, wrong) if right else text
-    names = {"__name__": "mutant"}
-    exec("\n".join(line for line in text.splitlines() if not line.startswith("@dense_sgd_epoch.kernel")), names)
+    """`array` or `loops` of dense_cpu.py."""
+    names = mutant(dense_cpu, right, wrong)
     names["compiled_steps"] = names["_steps"]
     return names[function]
 
@@ -194,15 +141,9 @@ def test_check_accepts_the_text_without_a_mistake(function):
 
 @pytest.mark.parametrize("mistake", NUMPY_MISTAKES)
 def test_check_rejects_a_wrong_array_kernel(mistake):
-    rejected(kernel_with("array", *NUMPY_MISTAKES[mistake]))
+    rejected(dense_sgd_epoch, kernel_with("array", *NUMPY_MISTAKES[mistake]))
 
 
 @pytest.mark.parametrize("mistake", NUMBA_MISTAKES)
 def test_check_rejects_wrong_loops(mistake):
-    rejected(kernel_with("loops", *NUMBA_MISTAKES[mistake]))
-
-
-def rejected(mutant):
-    """Not right, and not because it did not run."""
-    verdict = check(dense_sgd_epoch, mutant)
-    assert not verdict and "raised" not in verdict.line, str(verdict)
+    rejected(dense_sgd_epoch, kernel_with("loops", *NUMBA_MISTAKES[mistake]))

@@ -32,6 +32,4 @@ def test_courses_show_the_mean_of_the_seeds_and_say_their_range():
 
 def test_a_schedule_that_rises_first_says_where_it_is_highest():
     shown = nb09.plot_schedules({"flat": constant(0.1), "up": lambda epoch: (1, 2, 0.5)[epoch - 1]}, 3, "Two")
-    assert (
-        shown.words == "Two. Learning rates over 3 epochs: flat from 0.1 to 0.1; up from 1, up to 2 in epoch 2 to 0.5."
-    )
+    assert shown.words.endswith("flat from 0.1 to 0.1; up from 1, up to 2 in epoch 2 to 0.5.")

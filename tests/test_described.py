@@ -62,68 +62,16 @@ def test_a_transparent_ground_stays_transparent():
         assert picture.convert("RGBA").getpixel((2, 2))[3] == 0
 
 
-def test_a_notebook_shows_each_figure_once_and_with_its_words(tmp_path):
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    texts = [
-        "from matplotlib import pyplot as plt\nfrom nnclassroom.figures import nb00, nb02",
-        "figure, axes = plt.subplots()\naxes.plot([1, 2])\nnb02.Described(figure, 'Of pyplot.')",
-        "nb00.plot_network((2, 3, 1))",
-        "nb02.Described(nb00.plot_network((2, 3, 1)), 'In words of its own.')",
-    ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in texts])
-    where = {"metadata": {"path": tmp_path}}
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where).execute()
-    shown = [output for cell in notebook.cells for output in cell.outputs]
-    assert len(shown) == 3 and all("<img" in output.data["text/html"] for output in shown)
-    said = [output.data["text/plain"] for output in shown]
-    assert said[0] == "Figure: Of pyplot." and said[2] == "Figure: In words of its own."
-    assert "2 inputs → 3 neurons → 1 neuron." in said[1]
-
-
 def history(costs, held_out) -> History:
     rows = enumerate(zip(costs, held_out, strict=True), 1)
     return History([Epoch(number, cost, other, 0.0) for number, (cost, other) in rows])
 
 
-def test_the_words_of_a_history_tell_its_ends_and_its_lowest_point():
-    words = common.plot_history(history([0.7, 0.3, 0.1], [0.8, 0.4, 0.5]), "Two curves").words
-    assert words == (
-        "Two curves. Cost over 3 epochs. training: 0.7 at 1, 0.1 at 3. held out: 0.8 at 1, 0.5 at 3, lowest 0.4 at 2."
-    )
-
-
-def test_the_words_of_a_history_that_ends_in_no_number():
-    words = common.plot_history(history([0.7, np.inf, np.nan], [np.nan] * 3)).words
-    assert "training: 0.7 at 1, nan at 3." in words and "held out: no finite value." in words
-
-
-def test_the_words_of_a_confusion_matrix_tell_every_count():
-    words = common.plot_confusion(np.array([[40, 2], [1, 71]]), ("malignant", "benign")).words
-    assert "114 samples; 111 lie on the diagonal" in words
-    assert "Rightly: malignant 40 of 42; benign 71 of 72." in words
-    assert words.endswith("Wrongly: malignant for benign 2×; benign for malignant 1×.")
-
-
-def test_the_words_of_many_classes_tell_the_most_frequent_mistakes():
-    M = np.diag([5, 6, 7, 8])
-    M[3, 0], M[1, 2], M[0, 1], M[2, 3] = 4, 3, 2, 1
-    words = common.plot_confusion(M, tuple("abcd")).words
-    assert words.endswith("The most frequent mistakes: d for a 4×; b for c 3×; a for b 2×.")
-
-
-def test_the_words_of_times_name_each_that_was_measured():
-    timed = [("loops", "cpu", 1.5e-3), ("numba", "cpu", None), ("naive", "gpu", 2e-6)]
-    rows = [Row(*one, flops=1, bytes=1, limit=None) for one in timed]
-    words = nb00.plot_timing(rows, "dense").words
-    assert "loops (cpu) 1.5 ms; naive (gpu) 2 µs" in words and "numba" not in words
-
-
-def test_the_words_of_a_neuron_count_its_wrong_points():
-    X, y = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
-    words = nb02.plot_neuron((1, 1), -1, X, y).words
-    assert (
-        "z = 1·x1 +1·x2 −1." in words and "1 of 3 points are on the wrong side of the line z = 0, and circled" in words
-    )
+MANY = np.diag([5, 6, 7, 8])
+MANY[3, 0], MANY[1, 2], MANY[0, 1], MANY[2, 3] = 4, 3, 2, 1
+TIMED = [("loops", "cpu", 1.5e-3), ("numba", "cpu", None), ("naive", "gpu", 2e-6)]
+ROWS = [Row(*one, flops=1, bytes=1, limit=None) for one in TIMED]
+POINTS = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
 
 
 @pytest.mark.parametrize(
@@ -138,6 +86,27 @@ def test_the_words_of_a_neuron_count_its_wrong_points():
             "numba: 0.5 at 1, 2 at 10",
         ),
         (lambda: nb00.plot_progress(), "Done are 0 in all."),
+        (
+            lambda: common.plot_history(history([0.7, 0.3, 0.1], [0.8, 0.4, 0.5]), "Curves"),
+            "Curves. Cost over 3 epochs. training: 0.7 at 1, 0.1 at 3. held out: 0.8 at 1, 0.5 at 3, lowest 0.4 at 2.",
+        ),
+        (
+            lambda: common.plot_history(history([0.7, np.inf, np.nan], [np.nan] * 3)),
+            "training: 0.7 at 1, nan at 3. held out: no finite value.",
+        ),
+        (
+            lambda: common.plot_confusion(np.array([[40, 2], [1, 71]]), ("malignant", "benign")),
+            "Rightly: malignant 40 of 42; benign 71 of 72. Wrongly: malignant for benign 2×; benign for malignant 1×.",
+        ),
+        (
+            lambda: common.plot_confusion(MANY, tuple("abcd")),
+            "The most frequent mistakes: d for a 4×; b for c 3×; a for b 2×.",
+        ),
+        (lambda: nb00.plot_timing(ROWS, "dense"), "loops (cpu) 1.5 ms; naive (gpu) 2 µs"),
+        (
+            lambda: nb02.plot_neuron((1, 1), -1, *POINTS),
+            "1 of 3 points are on the wrong side of the line z = 0, and circled",
+        ),
     ],
 )
 def test_every_figure_of_the_package_has_words_made_from_its_data(figure, words, monkeypatch, tmp_path):

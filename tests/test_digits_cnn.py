@@ -1,12 +1,11 @@
 """The digits CNN of notebook 11: fused epochs without costs, and the table of implementations."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from nnclassroom.figures import nb11, overheads
+from nnclassroom.figures import nb11
 from nncourse.backend import choose
 from nncourse.errors import DoesNotFitError
 from nncourse.model.network import make_network
@@ -52,34 +51,24 @@ def test_where_the_kernel_does_not_fit_another_takes_its_place(small):
         next(nb11.epochs(network(), X, Y, alone))
 
 
-def test_what_was_recorded_is_read_with_machine_and_date(tmp_path, monkeypatch):
+def test_what_was_recorded_is_read_with_machine_and_date(results):
     cpu = {"machine": "A processor, 2 cores", "date": "2026-11-22"}
     cpu["seconds"] = {"step digits CNN, batch 32": {"nncourse numba, fused": [3e-4, 2e-4, 4e-4]}, "step 784-30-10": {}}
     gpu = {"machine": "A chip, 99 multiprocessors", "date": "2026-11-23", "tables": {}}
     step = {"contender": "JAX scan", "seconds_a_step": 1e-4}
     gpu["tables"]["epochs"] = [{"network": "digits CNN", "accuracy": 0.95, **step}, {"network": "784-30-10", **step}]
-    for name, found in (("cpu", cpu), ("gpu", gpu)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(found))
-    monkeypatch.setattr(overheads, "RESULTS", tmp_path)
-    overheads.recorded.cache_clear()
-    try:
-        rows = nb11.recorded()
-    finally:
-        overheads.recorded.cache_clear()
-    assert [(row.name, round(row.seconds, 4), row.accuracy) for row in rows] == [
-        ("nncourse numba, fused", 0.4689, None),
-        ("JAX scan", 0.1563, 0.95),
-    ]
+    results("cpu", cpu)
+    results("gpu", gpu)
+    rows = nb11.recorded()
+    found = [(row.name, round(row.seconds, 4), row.accuracy) for row in rows]
+    assert found == [("nncourse numba, fused", 0.4689, None), ("JAX scan", 0.1563, 0.95)]
     assert rows[0].where == "A processor, one thread, 2026-11-22" and rows[1].where == "A chip, 2026-11-23"
 
 
-def test_the_table_tells_the_speed_beside_the_projects_numpy():
+def test_the_table_is_in_order_and_tells_times_and_the_speed_beside_the_projects_numpy():
     rows = [nb11.PROJECT[0], nb11.Row("slow", "here", 14682), nb11.Row("fast", "here", 0.017)]
     speeds = [line.split("×")[0].split()[-1] for line in nb11.table(rows).splitlines()[1:]]
     assert speeds == ["0.5", "1", "431,824"]
-
-
-def test_the_table_is_in_order_and_says_hours_and_minutes():
     lines = nb11.table([*reversed(nb11.PROJECT), nb11.Row("loops", "here", 3 * 3600 - 1)]).splitlines()
     assert [line.split("  ")[0] for line in lines[1:]] == ["loops", *(row.name for row in nb11.PROJECT)]
     assert "3 h 00 min" in lines[1] and "2 h 02 min" in lines[2] and "1 h 17 min" in lines[3]

@@ -14,6 +14,7 @@ def test_the_gradient_is_that_of_the_cost_and_the_curvatures_are_those_stated(rn
     problem, h = Problem(), 1e-5
     np.testing.assert_allclose(problem.X.T @ problem.X / len(problem.X), np.diag(downpour.CURVATURES), atol=1e-12)
     w = rng.standard_normal(downpour.FEATURES)
+    assert problem.cost(w) == pytest.approx(np.mean((problem.X @ w - problem.y) ** 2) / 2)
     steps = h * np.eye(downpour.FEATURES)
     slopes = [(problem.cost(w + step) - problem.cost(w - step)) / (2 * h) for step in steps]
     mean = np.mean([problem.gradient(w) for _ in range(20_000)], axis=0)
@@ -56,11 +57,6 @@ def test_every_slider_changes_picture_and_words():
     panel = downpour.downpour()
     every_control_is_described_and_changes_picture_and_words(panel)
     panel.close()
-
-
-def test_the_cost_is_the_mean_of_the_squares(rng):
-    problem, w = Problem(), rng.standard_normal(downpour.FEATURES)
-    assert problem.cost(w) == pytest.approx(np.mean((problem.X @ w - problem.y) ** 2) / 2)
 
 
 @pytest.mark.parametrize("settings", [{"workers": 0}, {"workers": 17}, {"slowness": 0.5}, {"rate": 0.0}])

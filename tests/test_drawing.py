@@ -1,4 +1,4 @@
-"""The pad without a browser: what is drawn as the image that a network gets, and the answer; and the still picture."""
+"""The drawing pad without a browser: the image that the network gets, its answer, and the still picture."""
 
 import numpy as np
 import pytest

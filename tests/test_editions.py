@@ -1,4 +1,4 @@
-"""tools/editions.py: two notebooks in Spanish do what they do in English, and what does not is named."""
+"""tools/editions.py: two notebooks give the same results in Spanish and in English; differences are named."""
 
 from pathlib import Path
 
@@ -45,7 +45,6 @@ def notebook(name: str):
 
 
 def facts_of(path: Path, *sources: str, solved: bool = False) -> editions.Facts:
-    """The facts of one run of a notebook with these cells."""
     cells = [new_code_cell(source.strip(), id=f"cell-{number}") for number, source in enumerate(sources)]
     nbformat.write(new_notebook(cells=cells), path)
     return editions.run(ROOT, path, "en", solved)
@@ -79,7 +78,7 @@ def test_other_words_and_measured_times_are_no_difference(english, tmp_path):
 
 @pytest.mark.full
 def test_what_differs_is_named(english, tmp_path):
-    """The exercise is open, a figure and a number are others, and a cell fails."""
+    """The exercise is open, a figure and a number differ, and a cell fails."""
     sources = [*small("what is positive", y=5, printed="3 of 5")[:-1], "1 / 0"]
     comparison = editions.compare([english], [facts_of(tmp_path / "90_small.ipynb", *sources)])
     assert comparison.failed == ("cell-4: ZeroDivisionError: division by zero",)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from cuda_on_cpu import emulate
 from cuda_on_cpu.source import CudaSource
 from nnclassroom.judge import cases, check
 from nnclassroom.judge.time_limit import never_ends
@@ -26,8 +25,6 @@ extern "C" __global__ void relu(const float* z, float* a, int n) {
 
 
 def judged(text: str, grid, monkeypatch):
-    if emulate.why_not():
-        pytest.skip(emulate.why_not())
     monkeypatch.setattr(check, "LAUNCH_SECONDS", 0.5)
     source = CudaSource(text, "relu.cu")
     kernel = CudaKernel(relu, "naive", "gpu", "relu.cu", None, source, "relu", (256,), grid=grid)
@@ -35,13 +32,13 @@ def judged(text: str, grid, monkeypatch):
 
 
 @pytest.mark.full
-def test_who_looks_through_all_numbers_for_each_is_slow_and_right(monkeypatch):
+def test_a_kernel_that_looks_through_all_numbers_for_each_is_slow_and_right(monkeypatch, emulator):
     verdict = judged(LOOKS_FOR_ITSELF, None, monkeypatch)
     assert verdict, str(verdict)
     assert verdict.facts["count"] == sum(not case.large for case in cases.cases(relu))
 
 
-def test_a_counter_of_16_bits_never_ends_in_a_large_case(monkeypatch):
+def test_a_counter_of_16_bits_never_ends_in_a_large_case(monkeypatch, emulator):
     verdict = judged(COUNTS_IN_16_BITS, (1,), monkeypatch)
     assert verdict.kind == "time limit" and verdict.case.large
     assert "did not end within 0.5 s" in verdict.line
@@ -57,7 +54,7 @@ def test_large_cases_become_smaller_by_halves(operation):
             assert 0.4 * elements < half < 0.6 * elements
 
 
-def test_who_never_ends_above_some_size_is_endless_from_there_on():
+def test_a_kernel_that_never_ends_above_some_size_is_endless_from_there_on():
     case = next(case for case in cases.cases(relu, 0) if case.large)
     size, fault = case.arguments[0].size, Fault("time limit", {})
 

@@ -20,7 +20,7 @@ BEGIN = "from nncourse.parallel.mpi import MPIGroup\ngroup = MPIGroup()\n"
 
 @pytest.fixture(scope="module")
 def two():
-    """Two processes; the tests below use them in turn, and the last of them ends them."""
+    """Two processes, which the tests below share and the last one stops."""
     if engines.why_not():
         pytest.skip(engines.why_not())
     started = engines.start(2, seconds=20)

@@ -1,4 +1,4 @@
-"""Examinations: operations that the package does not hold, from the instructor's file to the marks."""
+"""Exams with operations that are not in the package: from the instructor's file to the marks."""
 
 import csv
 import json
@@ -15,7 +15,6 @@ from nnclassroom.exercises import exam_operations
 from nnclassroom.judge.check import check
 from nnclassroom.marking.grade import grade
 from nnclassroom.notebook import exams, sitting
-from nncourse import device
 from nncourse.errors import CourseError
 
 pytestmark = pytest.mark.usefixtures("my_kernels")
@@ -89,11 +88,6 @@ def questions(file) -> str:
     return exams.questions(exams.read(file))
 
 
-def needs_cuda_somewhere():
-    if not device.gpu_available() and (reason := emulate.why_not()):
-        pytest.skip(reason)
-
-
 def test_the_operation_of_a_file_judges_like_the_packages():
     operation = exam_operations.find("running_mean", EXAM)
     names: dict = {"np": __import__("numpy")}
@@ -158,8 +152,7 @@ def test_an_answer_of_the_right_form_is_kept_right_or_wrong(questions, my_kernel
     assert path.read_text() == wrong
 
 
-def test_a_cuda_answer_is_compiled_and_kept_with_its_first_line(questions, my_kernels):
-    needs_cuda_somewhere()
+def test_a_cuda_answer_is_compiled_and_kept_with_its_first_line(questions, my_kernels, cuda_somewhere):
     line = "running_mean naive --block 64"
     text = f"// %%cuda {line}\n{CUDA}"
     assert sitting.keep(questions, "running_mean", "naive", text, line).startswith("✓")
@@ -173,8 +166,7 @@ def test_a_cuda_answer_is_compiled_and_kept_with_its_first_line(questions, my_ke
     assert path.read_text() == text
 
 
-def test_from_the_notebook_to_the_marks(file, tmp_path, my_kernels, monkeypatch):
-    needs_cuda_somewhere()
+def test_from_the_notebook_to_the_marks(file, tmp_path, my_kernels, monkeypatch, cuda_somewhere):
     monkeypatch.chdir(tmp_path)
     assert main(["handout", "--exam", str(file), "--out", "exam.zip"]) == 0
     with zipfile.ZipFile("exam.zip") as archive:

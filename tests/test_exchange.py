@@ -1,17 +1,22 @@
 """What many devices exchange, as operations: the course's kernels, and what the verdicts say of a student's."""
 
-import inspect
 import os
 import time
+from functools import partial
 
 import numpy as np
 import psutil
 import pytest
-from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
+from exercise_operations import (
+    ALL_SEND_FIRST,
+    all_reduce_of,
+    belongs_to_no_backend,
+    kernels_are_right_and_can_be_shown,
+    text_of,
+)
 from processes import in_processes
 
 from nnclassroom.exercises import kept_kernels
-from nnclassroom.exercises.hints import solution_text
 from nnclassroom.exercises.nb12 import all_reduce, averaging_round, pipeline, server_update, shards, weighted_gradient
 from nnclassroom.judge import answer
 from nnclassroom.judge.group_operation import GroupOperation
@@ -23,13 +28,7 @@ OPERATIONS = shards, all_reduce, weighted_gradient, averaging_round, server_upda
 LINK = Link(1e-5, 1e9)
 
 
-def judged(kernel: str, text: str, operation: str = "all_reduce"):
-    return kept_kernels.check(operation, kernel, text)
-
-
-def text_of(kernel: str) -> str:
-    head, _, body = solution_text("all_reduce", kernel).partition("(")
-    return f"def all_reduce({body}"
+judged = partial(kept_kernels.check, "all_reduce")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -52,26 +51,15 @@ def test_an_all_reduce_takes_the_time_of_its_closed_form(kernel, seconds, size):
     assert run.seconds == pytest.approx(one_after_the_other * seconds(LINK, 32 * size, size))
 
 
-def all_send_first(group, vector):
-    chunks, right, left = np.array_split(vector, group.size), (group.rank + 1) % group.size, group.rank - 1
-    for step in range(group.size - 1):
-        part = np.empty_like(chunks[(group.rank - step - 1) % group.size])
-        group.send(chunks[(group.rank - step) % group.size], right)
-        group.receive(part, left % group.size)
-        chunks[(group.rank - step - 1) % group.size] += part
-    for step in range(group.size - 1):
-        group.send(chunks[(group.rank + 1 - step) % group.size], right)
-        group.receive(chunks[(group.rank - step) % group.size], left % group.size)
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_a_ring_that_sends_while_it_receives_takes_the_time_of_its_closed_form(size):
-    run = simulate(all_send_first, size, [(np.ones(8 * size, np.float32),) for _ in range(size)], link=LINK)
+    arguments = [(np.ones(8 * size, np.float32),) for _ in range(size)]
+    run = simulate(all_reduce_of(ALL_SEND_FIRST), size, arguments, link=LINK)
     assert run.seconds == pytest.approx(ring_seconds(LINK, 32 * size, size))
 
 
-def test_who_sends_first_everywhere_is_right_and_told_of_sends_that_wait():
-    verdict = judged("ring", inspect.getsource(all_send_first).replace("all_send_first", "all_reduce"))
+def test_sending_first_everywhere_is_right_and_the_verdict_tells_of_sends_that_wait():
+    verdict = judged("ring", ALL_SEND_FIRST)
     assert verdict and "but if a send waits" in verdict.line and "deadlock: ranks 0, 1, 2 and 3 wait" in verdict.line
     for kernel in all_reduce.kernels:
         verdict = judged(kernel, text_of(kernel))
@@ -106,8 +94,7 @@ def test_shards_are_those_that_training_uses():
         assert [(part.start, part.stop) for part in cut] == list(zip(bounds[:-1], bounds[1:], strict=True))
 
 
-def test_unequal_shards_have_the_gradient_of_all_rows():
-    rng = np.random.default_rng(0)
+def test_unequal_shards_have_the_gradient_of_all_rows(rng):
     rows = np.array([5, 1, 10], np.int32)
     each_row = rng.standard_normal((16, 4))
     means = np.stack([part.mean(axis=0) for part in np.split(each_row, np.cumsum(rows)[:-1])]).astype(np.float32)
@@ -193,8 +180,7 @@ def test_a_wrong_sum_says_whose_numbers_are_missing_or_when_they_came(kernel, be
     assert verdict.kind == "wrong value" and said in verdict.line, verdict.line
 
 
-def test_ranks_that_add_in_orders_of_their_own_do_not_get_the_same_bits():
-    text = """
+EACH_ADDS_IN_ITS_OWN_ORDER = """
 def all_reduce(group, vector):
     own, part = vector.copy(), np.empty_like(vector)
     for step in range(1, group.size):
@@ -203,30 +189,36 @@ def all_reduce(group, vector):
         group.receive(part, (group.rank + step) % group.size)
         vector += part
 """
-    verdict = judged("root", text)
-    assert verdict.kind == "different bits" and "let one of them add" in verdict.line, str(verdict)
-
-
-def test_who_sends_without_an_end_is_stopped():
-    text = """
+SENDS_WITHOUT_AN_END = """
 def all_reduce(group, vector):
     while True:
         group.send(vector, (group.rank + 1) % group.size)
         group.receive(vector, (group.rank - 1) % group.size)
 """
+COUNTS_CALLS = "calls = []\n" + text_of("root").rstrip() + "\n    calls.append(0)\n    vector += len(calls) > 3\n"
+FAILS = "def all_reduce(group, vector):\n    if group.rank == 2:\n        vector[99]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (EACH_ADDS_IN_ITS_OWN_ORDER, "different bits", "let one of them add"),
+        (SENDS_WITHOUT_AN_END, "endless exchange", "steps and goes on at step"),
+        (COUNTS_CALLS, "remembers", ""),
+        (FAILS, "raised", "rank 2: raised IndexError"),
+        ("def all_reduce(group, vector):\n    raise NotImplementedError\n", "open", ""),
+        ("def all_reduce(group, vector)\n    pass\n", "compile", ""),
+        ("def other(group, vector):\n    pass\n", "name", ""),
+        ("import nncourse\ndef all_reduce(group, vector):\n    pass\n", "forbidden", ""),
+    ],
+)
+def test_what_else_is_no_answer_has_a_verdict_of_its_own(text, kind, said):
     verdict = judged("root", text)
-    assert verdict.kind == "endless exchange" and "steps and goes on at step" in verdict.line, str(verdict)
+    assert verdict.kind == kind and said in verdict.line, str(verdict)
 
 
-def test_a_text_that_is_wrong_only_after_other_calls_is_told_that_it_remembers():
-    text = "calls = []\n" + text_of("root").rstrip() + "\n    calls.append(0)\n    vector += len(calls) > 3\n"
-    verdict = judged("root", text)
-    assert verdict.kind == "remembers", str(verdict)
-
-
-def test_a_member_that_fails_is_named():
-    verdict = judged("root", "def all_reduce(group, vector):\n    if group.rank == 2:\n        vector[99]\n")
-    assert verdict.kind == "raised" and "rank 2: raised IndexError" in verdict.line
+def test_a_kernel_of_another_name_is_refused():
+    assert judged("numpy", text_of("root")).kind == "build"  # its kernels are root, tree and ring
 
 
 @pytest.mark.parametrize(
@@ -241,14 +233,6 @@ def test_a_member_that_fails_is_named():
 )
 def test_calls_of_the_group_that_do_not_fit(call, said):
     assert said in judged("root", f"def all_reduce(group, vector):\n    {call}\n").line
-
-
-def test_open_and_broken_texts():
-    assert judged("root", "def all_reduce(group, vector):\n    raise NotImplementedError\n").kind == "open"
-    assert judged("root", "def all_reduce(group, vector)\n    pass\n").kind == "compile"
-    assert judged("root", "def other(group, vector):\n    pass\n").kind == "name"
-    assert judged("root", "import nncourse\ndef all_reduce(group, vector):\n    pass\n").kind == "forbidden"
-    assert judged("numpy", text_of("root")).kind == "build"  # its kernels are root, tree and ring
 
 
 FORGERIES = {

@@ -71,9 +71,13 @@ def test_functions_of_the_all_reduce_inside_kernels_are_shown_whole_and_run():
         assert "right sum" in nb12.emulated_all_reduce(2, 10)
 
 
-def test_recorded_times_are_shown_with_machine_and_date_or_in_a_line_that_there_are_none(monkeypatch):
+def test_what_is_not_recorded_is_said_in_one_line(monkeypatch):
     monkeypatch.setattr(overheads, "recorded", lambda name: {})
-    assert nb12.recorded_all_reduce() == "The sum over several GPUs: not recorded yet."
+    for text in (nb12.recorded_all_reduce(), nb12.recorded_epochs()):
+        assert text.endswith(": not recorded yet.") and "\n" not in text
+
+
+def test_recorded_times_are_shown_with_machine_and_date(monkeypatch):
     records = [
         {"devices": devices, "n": n, "contender": "NCCL", "seconds": 1e-6 * (15 + n / 50_000)}
         for devices in (2, 4)
@@ -89,16 +93,10 @@ def test_recorded_times_are_shown_with_machine_and_date_or_in_a_line_that_there_
 
 
 def test_recorded_epochs_show_the_step_of_each_batch_and_number_of_gpus(monkeypatch):
-    monkeypatch.setattr(overheads, "recorded", lambda name: {})
-    assert nb12.recorded_epochs() == "Epochs on several GPUs: not recorded yet."
+    measured = (1, "graph", 64, 13), (1, "one_kernel", 64, 10), (2, "shared batches", 64, 18), (1, "graph", 1024, 55)
     records = [
         {"devices": devices, "contender": contender, "batch": batch, "seconds_a_step": 1e-6 * times}
-        for devices, contender, batch, times in (
-            (1, "graph", 64, 13),
-            (1, "one_kernel", 64, 10),
-            (2, "shared batches", 64, 18),
-            (1, "graph", 1024, 55),
-        )
+        for devices, contender, batch, times in measured
     ]
     found = {"machine": "GPU X, 1 GiB", "date": "2026-01-02", "records": records}
     monkeypatch.setattr(overheads, "recorded", lambda name: found)

@@ -1,4 +1,4 @@
-"""The student's loop: open, wrong, right; what is kept; and a notebook that goes on whatever a kernel does."""
+"""The student's loop: open, wrong, right; what is kept; no kernel stops the notebook."""
 
 import json
 import os
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
-from cuda_on_cpu import emulate
 from nnclassroom import timing
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
@@ -27,6 +26,7 @@ HEAD = 'extern "C" __global__ void sigmoid(const float* z, float* a, int n) {\n'
 INDEX = "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
 RIGHT_CUDA = HEAD + INDEX + "    if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]));\n}\n"
 WRONG_CUDA = RIGHT_CUDA.replace("expf(-z", "expf(z")
+NOT_RUN = "Not kept. The course goes on with its own kernel; yours cannot be run, so .attempt is the course's."
 Z = np.linspace(-3, 3, 7, dtype=np.float32)
 
 
@@ -36,15 +36,9 @@ def clean_environment(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def emulator():
-    if not device.gpu_available() and emulate.why_not():
-        pytest.skip(emulate.why_not())
-
-
 @pytest.fixture(autouse=True)
 def quick_timing(request, monkeypatch):
-    """Timing takes seconds and has its own tests: only those marked so wait for it."""
+    """Timing takes seconds: only tests marked `timed` wait for it."""
     if "timed" not in request.keywords:
         monkeypatch.setattr("nnclassroom.notebook.exercise.timed", lambda *_: (None, []))
 
@@ -57,12 +51,17 @@ def solve():
     return sigmoid
 
 
-def test_open(my_kernels, capsys):
+def leave_open():
     @exercise("sigmoid", kernel="numpy")
     def sigmoid(z):
         """Not yet."""
         raise NotImplementedError  # your code here
 
+    return sigmoid
+
+
+def test_open(my_kernels, capsys):
+    sigmoid = leave_open()
     assert sigmoid.outcome.state == "open"
     assert capsys.readouterr().out.splitlines() == ["○ sigmoid (numpy): open. The course goes on with its own kernel."]
     np.testing.assert_allclose(sigmoid(Z), 1 / (1 + np.exp(-Z)), rtol=1e-5)
@@ -115,11 +114,7 @@ def test_defining_it_again_and_rerunning_the_stub_punishes_nobody(my_kernels):
     solve()
     assert solve().outcome.state == "right"
     kept = (my_kernels / "sigmoid.numpy.py").read_text()
-
-    @exercise("sigmoid", kernel="numpy")
-    def sigmoid(z):
-        raise NotImplementedError
-
+    sigmoid = leave_open()
     assert sigmoid.outcome.state == "open" and "kept kernel" in sigmoid.outcome.line
     assert sigmoid.kernel.where == "sigmoid.numpy.py", "what was kept goes on"
 
@@ -185,11 +180,14 @@ def test_an_endless_loop_in_python_is_ended(monkeypatch):
     assert solve().outcome.state == "right"
 
 
-@pytest.mark.timed
-def test_a_cupy_exercise_without_a_gpu_is_checked_with_numpy():
+@pytest.fixture
+def no_gpu():
     if device.gpu_available():
         pytest.skip("there is a GPU")
 
+
+@pytest.mark.timed
+def test_a_cupy_exercise_without_a_gpu_is_checked_with_numpy(no_gpu):
     @exercise("relu", kernel="cupy")
     def relu(z):
         return xp.maximum(z, 0)  # noqa: F821 (the course puts xp there)
@@ -199,9 +197,7 @@ def test_a_cupy_exercise_without_a_gpu_is_checked_with_numpy():
 
 
 @pytest.mark.timed
-def test_the_packages_cupy_kernel_without_a_gpu_is_checked_with_numpy(monkeypatch):
-    if device.gpu_available():
-        pytest.skip("there is a GPU")
+def test_the_packages_cupy_kernel_without_a_gpu_is_checked_with_numpy(monkeypatch, no_gpu):
     monkeypatch.setenv("NNCOURSE_SOLVE", "dense_forward.cupy")
 
     @exercise("dense_forward", kernel="cupy")
@@ -229,20 +225,11 @@ def test_a_function_without_a_text_is_refused():
 def test_solved_by_the_course(monkeypatch, my_kernels, names):
     monkeypatch.setenv("NNCOURSE_SOLVE", names)
     monkeypatch.setenv("NNCOURSE_STRICT", "1")
-
-    @exercise("sigmoid", kernel="numpy")
-    def sigmoid(z):
-        raise NotImplementedError
-
+    sigmoid = leave_open()
     assert sigmoid.outcome.state == "right" and sigmoid.kernel is sigmoid_operation["numpy"]
     assert not my_kernels.exists(), "solving never writes"
     monkeypatch.setenv("NNCOURSE_SOLVE", "relu,sigmoid.loops")
-
-    @exercise("sigmoid", kernel="numpy")
-    def sigmoid(z):
-        raise NotImplementedError
-
-    assert sigmoid.outcome.state == "open"
+    assert leave_open().outcome.state == "open"
 
 
 def test_strict_turns_a_wrong_answer_into_an_exception(monkeypatch):
@@ -255,24 +242,17 @@ def test_strict_turns_a_wrong_answer_into_an_exception(monkeypatch):
 
 
 def test_strict_an_exercise_that_was_to_be_solved_may_not_stay_open(monkeypatch):
-    def own():
-        @exercise("sigmoid", kernel="numpy")
-        def sigmoid(z):
-            raise NotImplementedError
-
-        return sigmoid.outcome.state
-
     monkeypatch.setenv("NNCOURSE_STRICT", "1")
-    assert own() == "open"
+    assert leave_open().outcome.state == "open"
     monkeypatch.setenv("NNCOURSE_SOLVE", "relu")
-    assert own() == "open"
+    assert leave_open().outcome.state == "open"
     monkeypatch.setattr(sigmoid_operation, "kernels", {"loops": sigmoid_operation["loops"]})
     for chosen in ("all", "sigmoid"):
         monkeypatch.setenv("NNCOURSE_SOLVE", chosen)
         with pytest.raises(CourseError, match="open"):
-            own()
+            leave_open()
     monkeypatch.delenv("NNCOURSE_STRICT")
-    assert own() == "open"
+    assert leave_open().outcome.state == "open"
 
 
 @pytest.mark.parametrize("names", ["relu,sigmiod", "sigmoid.numpi", "al"])
@@ -300,7 +280,7 @@ def test_html_has_the_colour_of_the_state_and_escapes_code():
     assert 'class="nncourse wrong"' in html and "&lt;script&gt;" in html and "<script>" not in html
 
 
-@pytest.mark.usefixtures("emulator")
+@pytest.mark.usefixtures("cuda_somewhere")
 class TestCuda:
     @pytest.mark.parametrize("body", ("", "    // your code here: 2 lines\n", "    /* nothing\n */\n"))
     def test_open(self, body):
@@ -328,11 +308,7 @@ class TestCuda:
         [
             (f"{HEAD}}}\n", [], ""),
             (WRONG_CUDA, ["Not kept. The course goes on with its own kernel."], ", yours, wrong"),
-            (
-                "void sigmoid() {}",
-                ["Not kept. The course goes on with its own kernel; yours cannot be run, so .attempt is the course's."],
-                "",
-            ),
+            ("void sigmoid() {}", [NOT_RUN], ""),
             (RIGHT_CUDA, ["Kept as sigmoid.naive.cu."], ", yours"),
         ],
         ids=("open", "wrong", "cannot be run", "right"),
@@ -434,7 +410,7 @@ class TestNotebook:
             texts.append("\n".join(map(str, parts)))
         return texts
 
-    @pytest.mark.usefixtures("emulator")
+    @pytest.mark.usefixtures("cuda_somewhere")
     @pytest.mark.full
     def test_nothing_that_a_cuda_cell_does_takes_the_notebook_along(self, monkeypatch):
         monkeypatch.setenv("NNCOURSE_SOLVE", "")

@@ -1,4 +1,4 @@
-"""The thesis's experiment: what is run, what is computed from it, the page, and all of it once at tiny size."""
+"""The thesis's experiment: its runs, numbers and page, and the whole of it once at tiny size."""
 
 import json
 import os
@@ -141,46 +141,21 @@ def test_the_cpu_may_train_some_steps_only():
 
 def result(kind, count, batch, run=1, seconds=100.0, watts=200.0, idle=70.0, gpus=2, **more):
     """A run of 10 epochs of 1,000 images on a machine of two GPUs; those that are not used are idle."""
-    energies = [
-        {
-            "name": f"GPU {n}, X",
-            "kind": "gpu",
-            "number": n,
-            "joules": (watts if kind == "gpu" and n < count else idle) * seconds,
-            "seconds": seconds,
-            "idle_watts": idle,
-        }
-        for n in range(gpus)
-    ]
-    about = {"name": "", "partial": False, "epochs": 10, "steps_an_epoch": 8, "images_an_epoch": 1000}
-    about |= {"images_tested": 100, "accuracies": [0.2 + 0.01 * run] * 10, "accuracy": 0.7 + 0.05 * run}
-    about |= {
-        "energies": energies,
-        "energy_is_trusted": True,
-        "power": {"seconds": [1, 2], "watts": [[watts] * 2] * gpus},
-    }
-    about |= {
-        "memory": {"all": 1e9, "batch": 1e6},
-        "parameters": 5,
-        "finite": True,
-        "machine": "M",
-        "versions": {"n": "1"},
-    }
+    watts_of = [watts if kind == "gpu" and n < count else idle for n in range(gpus)]
+    gpu = {"kind": "gpu", "seconds": seconds, "idle_watts": idle}
+    energies = [gpu | {"name": f"GPU {n}, X", "number": n, "joules": w * seconds} for n, w in enumerate(watts_of)]
     parts = {"train": [0.08 * seconds] * 10, "validation": [0.01 * seconds] * 10, "test": [0.1 * seconds]}
-    return (
-        about | {"kind": kind, "count": count, "batch": batch, "run": run, "seconds": parts, "not_measured": []} | more
-    )
+    found = {"kind": kind, "count": count, "batch": batch, "run": run, "name": "", "partial": False, "epochs": 10}
+    found |= {"steps_an_epoch": 8, "images_an_epoch": 1000, "images_tested": 100, "parameters": 5, "finite": True}
+    found |= {"accuracies": [0.2 + 0.01 * run] * 10, "accuracy": 0.7 + 0.05 * run}
+    found |= {"energies": energies, "energy_is_trusted": True, "memory": {"all": 1e9, "batch": 1e6}}
+    found |= {"power": {"seconds": [1, 2], "watts": [[watts] * 2] * gpus}, "machine": "M", "versions": {"n": "1"}}
+    return found | {"seconds": parts, "not_measured": []} | more
 
 
 def measured(p=0.9):
-    """One GPU and two, which follow Amdahl's law."""
-    two = 100 * (1 - p + p / 2)
-    return [
-        result("gpu", 1, 128),
-        result("gpu", 1, 128, 2),
-        result("gpu", 2, 256, seconds=two),
-        result("gpu", 2, 128, seconds=60.0),
-    ]
+    one = [result("gpu", 1, 128, run) for run in (1, 2)]
+    return [*one, result("gpu", 2, 256, seconds=100 * (1 - p + p / 2)), result("gpu", 2, 128, seconds=60.0)]
 
 
 def test_speedup_efficiency_and_amdahls_p():
@@ -190,10 +165,8 @@ def test_speedup_efficiency_and_amdahls_p():
     assert base is rows[0] and base.runs == 2 and base.total == pytest.approx(100)
     assert numbers.speedups(rows, base)[1] == pytest.approx((100 / 55, 100 / 55))
     found = numbers.series(rows, base)
-    assert {name: [row.count for row in some] for name, some in found.items()} == {
-        "batch 128 a device": [1, 2],
-        "batch 128 in all": [1, 2],
-    }
+    counts = {name: [row.count for row in some] for name, some in found.items()}
+    assert counts == dict.fromkeys(("batch 128 a device", "batch 128 in all"), [1, 2])
     assert numbers.amdahl(found["batch 128 a device"], base) == pytest.approx(0.9, abs=1e-4)
     loops = [replace(row, loop=row.loop / row.count**2) for row in found["batch 128 a device"]]
     assert numbers.amdahl(loops, base) == pytest.approx(0.9, abs=1e-4)  # of whole runs, not of the loop
@@ -325,7 +298,7 @@ def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path
 
 
 def those_of(folder, used=0):
-    """The processes that a test has started and that have not ended, and have used so many seconds of a processor."""
+    """The processes of a test that still run and have used so many seconds of processor time."""
     return [each for each in with_variable("NNCOURSE_TEST", folder) if sum(each.cpu_times()[:2]) >= used]
 
 
@@ -372,14 +345,11 @@ def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
     options |= {"cpu-steps": 0, "out": out}
     words = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     assert commands.main(["experiment", "small", *words]) == 0, capsys.readouterr().err
-    assert [file.stem for file in sorted((out / "runs").iterdir())] == [
-        "cpu1-batch8-run1",
-        "cpu2-batch16-run1",
-        "cpu2-batch8-run1",
-    ]
+    files = sorted((out / "runs").iterdir())
+    assert [file.stem for file in files] == ["cpu1-batch8-run1", "cpu2-batch16-run1", "cpu2-batch8-run1"]
     page = Page((out / "experiment.html").read_text("utf-8"))
     assert "2 CPU processes, 4 each" in page.found["td"] and "Speedup" in page.found["h2"]
-    one, _, two = (json.loads(file.read_text()) for file in sorted((out / "runs").iterdir()))
+    one, _, two = (json.loads(file.read_text()) for file in files)
     assert one["images_an_epoch"] == two["images_an_epoch"] == 27
 
 

@@ -1,4 +1,6 @@
-"""The filter that is moved by hand: its numbers are the operation's, and sliders and buttons fill the output."""
+"""The filter moved by hand: its sums are the operation's, and sliders and buttons fill the output."""
+
+from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
@@ -14,20 +16,18 @@ WALKS = [Walk(), Walk(stride=2, before=1, after=1), Walk(filter=np.array([[2, -1
 
 @pytest.fixture
 def made():
-    """Lets a test make widgets that are closed after it."""
-    widgets = []
+    """made(walk) is a widget that is closed after the test."""
+    with ExitStack() as stack:
 
-    def keep(widget):
-        widgets.append(widget)
-        return widget
+        def widget(*walk):
+            found = stack.enter_context(closing(filter_by_hand.widget(*walk)))
+            assert all(control.label and control.tip for control in found.by_name.values())
+            return found
 
-    yield keep
-    for widget in widgets:
-        widget.close()
+        yield widget
 
 
 def press(widget, name):
-    """As the browser tells it."""
     widget._handle_custom_msg({"pressed": name}, [])
 
 
@@ -47,7 +47,7 @@ def test_sums_and_shape_are_those_of_the_operation(walk):
 
 
 def test_the_sliders_move_the_filter_and_fill_the_output(made):
-    widget = made(filter_by_hand.widget())
+    widget = made()
     assert output_of(widget) == [["4", "", ""], ["", "", ""], ["", "", ""]]
     widget.set(column=2)
     widget.set(row=2)
@@ -56,7 +56,7 @@ def test_the_sliders_move_the_filter_and_fill_the_output(made):
 
 
 def test_the_button_goes_through_all_places_in_order_and_the_other_begins_again(made):
-    widget = made(filter_by_hand.widget())
+    widget = made()
     for _ in range(8):
         press(widget, "next")
     assert output_of(widget) == [["4", "3", "4"], ["2", "4", "3"], ["2", "3", "4"]]
@@ -69,24 +69,19 @@ def test_the_button_goes_through_all_places_in_order_and_the_other_begins_again(
 
 
 def test_another_filter_empties_the_output(made):
-    widget = made(filter_by_hand.widget())
+    widget = made()
     press(widget, "next")
     widget.set(filter="all ones")
     assert output_of(widget) == [["", "7", ""], ["", "", ""], ["", "", ""]]
 
 
 def test_a_walk_of_ones_own_has_its_padding_and_no_menu(made):
-    widget = made(filter_by_hand.widget(Walk(filter=-FILTERS["all ones"], stride=2, before=1, after=1)))
+    widget = made(Walk(filter=-FILTERS["all ones"], stride=2, before=1, after=1))
     assert set(widget.values) == {"row", "column"}
     assert sum(box["dashed"] for box in widget.frame["boxes"]) == 24
     widget.set(column=1)
     assert output_of(widget)[0] == ["−3", "−5", ""]
     assert "1·(−1)" in widget.words
-
-
-def test_every_control_has_a_label_and_a_tip(made):
-    for control in made(filter_by_hand.widget()).by_name.values():
-        assert control.label and control.tip
 
 
 @pytest.mark.parametrize("walk", WALKS)

@@ -1,21 +1,19 @@
-"""Texts and folders made to be called right though they are wrong, by somebody who did not write the judge.
+"""Forgeries: wrong answers and folders that try to be accepted. Their author did not write the judge.
 
-What each entry of answers/forgeries.toml says is told at the head of that file. `nncourse grade` is tried on them in
-test_grade.py, those included for which only its sandbox can be asked.
+The head of answers/forgeries.toml describes its entries. test_grade_forgeries.py runs `nncourse grade` on all of them,
+including those that only its sandbox stops.
 """
 
 import hashlib
 import json
-import os
 import time
-import tomllib
 from operator import itemgetter
 from pathlib import Path
 
+import forged
 import pytest
 
 import nncourse
-from cuda_on_cpu import emulate
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.hints import progress_lines
@@ -24,15 +22,13 @@ from nncourse import device
 from nncourse.errors import CourseError
 from tests.tiers import many
 
-FILE = Path(__file__).parent / "answers" / "forgeries.toml"
-FORGERIES = tomllib.loads(FILE.read_text("utf-8"))["forgery"]
-HERE = [forgery for forgery in FORGERIES if forgery.get("needs") != "sandbox"]
+HERE = [forgery for forgery in forged.FORGERIES if forgery.get("needs") != "sandbox"]
 OF_EACH_KIND = many(
     HERE,
     lambda forgery: forgery["name"].replace(" ", "-"),
     itemgetter("kind"),
     itemgetter("operation"),
-    lambda _: FILE.stem,
+    lambda _: forged.FILE.stem,
 )
 LIMIT = 3.0  # seconds of computing: none needs more
 
@@ -43,7 +39,7 @@ def limits(monkeypatch):
 
 
 def filled(value: str, folder: Path, text: str = "") -> str:
-    """A text of an entry, with what it leaves open."""
+    """A text of an entry with its places filled in."""
     package = Path(nncourse.__file__).parent
     places = {"{tmp}": folder, "{package}": package, "{my_kernels}": kept_kernels.folder()}
     for name, place in places.items():
@@ -51,50 +47,33 @@ def filled(value: str, folder: Path, text: str = "") -> str:
     return value.replace("{hash}", hashlib.sha256(text.encode()).hexdigest())
 
 
-def text_and_launch(forgery: dict, folder: Path) -> tuple[str, dict | None]:
-    """The text as it is judged, and how it is launched."""
+def text_of(forgery: dict, folder: Path) -> str:
     text = filled(forgery["text"], folder)
+    return f"// %%cuda {forgery['line']}\n{text}" if "line" in forgery else text
+
+
+def launch_of(forgery: dict) -> dict | None:
     if "line" not in forgery:
-        return text, None
-    if not device.gpu_available() and emulate.why_not():
-        pytest.skip(emulate.why_not())
-    operation = find(forgery["operation"])
-    launch = cuda_cell.launch_options(operation, cuda_cell.parsed(forgery["line"]))
-    return f"// %%cuda {forgery['line']}\n{text}", launch
+        return None
+    return cuda_cell.launch_options(find(forgery["operation"]), cuda_cell.parsed(forgery["line"]))
 
 
 def plant(forgery: dict, folder: Path, text: str, launch: dict | None) -> None:
-    """A folder of kept kernels with the forged text, its record, and what else the entry asks for."""
+    """Write a folder of kept kernels: the forged text, its record, and the entry's other files."""
     operation, name, kept = find(forgery["operation"]), forgery["kernel"], kept_kernels.folder()
     kept.mkdir(parents=True, exist_ok=True)
     (kept / kept_kernels.file_name(operation, name, launch)).write_text(text, "utf-8", errors="surrogatepass")
-    entry = {"hash": "{hash}", "date": "2026-01-01", "machine": "mine", "seconds": 1e-9} | (
-        {"launch": launch} if launch else {}
-    )
+    entry = {"hash": "{hash}", "date": "2026-01-01", "machine": "mine", "seconds": 1e-9}
+    entry |= {"launch": launch} if launch else {}
     record = forgery.get("record") or json.dumps({f"{operation.name}.{name}": entry})
     (kept / "progress.json").write_text(filled(record, folder, text), "utf-8")
     for thing in forgery.get("plant", ()):
         path = Path(filled(thing["path"], folder))
-        path = path if path.is_absolute() else kept / path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        if "bytes" in thing:
-            path.write_bytes(bytes.fromhex(thing["bytes"]))
-        elif "text" in thing:
-            path.write_text(filled(thing["text"], folder), "utf-8")
-        elif "link" in thing:
-            path.symlink_to(filled(thing["link"], folder))
-        elif "fifo" in thing:
-            os.mkfifo(path)
-        elif "folder" in thing:
-            path.mkdir()
-        elif "size" in thing:
-            with path.open("wb") as file:
-                file.truncate(thing["size"])
+        forged.plant(kept / path, thing, lambda value: filled(value, folder))  # path may be absolute
 
 
 def refuse_leftovers(forgery: dict, folder: Path) -> None:
-    """What the entry says that it leaves behind must not be there."""
+    """The files or processes that the entry tries to leave behind must not exist."""
     if "leaves" not in forgery:
         return
     time.sleep(0.5)
@@ -108,23 +87,23 @@ def refuse_leftovers(forgery: dict, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("forgery", OF_EACH_KIND)
-def test_a_forgery_is_not_believed(forgery, tmp_path, my_kernels, capsys):
-    """Judged as in a notebook; then kept under a forged record, and met by progress, train --mine and report."""
+def test_a_forgery_is_not_believed(forgery, tmp_path, my_kernels, capsys, request):
+    """Judged as in a notebook; then kept under a forged record and read by progress, train --mine and report."""
     if forgery.get("needs") == "gpu" and not device.gpu_available():
         pytest.skip("only a GPU shows that it is wrong")
     folder = tmp_path / "left"
     folder.mkdir()
     operation, name = find(forgery["operation"]), forgery["kernel"]
-    text, launch = text_and_launch(forgery, folder)
+    if "line" in forgery:
+        request.getfixturevalue("cuda_somewhere")
+    text, launch = text_of(forgery, folder), launch_of(forgery)
     said = []
     verdict = kept_kernels.judged(operation, name, text, launch)
     assert not verdict, str(verdict)
     said.append(str(verdict))
     if then := forgery.get("then"):
-        launch_then = None
-        if "line" in then:
-            launch_then = cuda_cell.launch_options(find(then["operation"]), cuda_cell.parsed(then["line"]))
-        second = kept_kernels.judged(find(then["operation"]), then["kernel"], filled(then["text"], folder), launch_then)
+        given = then["kernel"], filled(then["text"], folder), launch_of(then)
+        second = kept_kernels.judged(find(then["operation"]), *given)
         assert not second, f"after it: {second}"
     plant(forgery, folder, text, launch)
     try:

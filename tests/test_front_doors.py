@@ -129,14 +129,3 @@ def test_what_a_door_or_a_module_of_figures_offers_is_used():
     for path in sorted((ROOT / "nnclassroom" / "figures").glob("nb??.py")):
         names |= set(importlib.import_module(f"nnclassroom.figures.{path.stem}").__all__)
     assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)] == []
-
-
-def test_importing_nnclassroom_in_a_notebook_brings_the_magic():
-    code = """
-from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance()
-assert "cuda" not in shell.magics_manager.magics["cell"]
-import nnclassroom
-print("cuda" in shell.magics_manager.magics["cell"])
-"""
-    assert in_a_fresh_interpreter(code).strip() == "True"

@@ -1,4 +1,4 @@
-"""The figure of who did what, and when."""
+"""The Gantt chart of a group's work."""
 
 import numpy as np
 import pytest

@@ -1,16 +1,15 @@
-"""The operations that only exercises have, GPUs that are not there, and what notebook 08 shows of a step."""
+"""Operations that only exercises have, pretended GPUs, and what notebook 08 shows of a step."""
 
 import json
 
 import numpy as np
 import pytest
-from exercise_operations import belongs_to_no_backend
+from exercise_operations import belongs_to_no_backend, kernel_is_right_and_can_be_shown
 
 from cuda_on_cpu import emulate
 from nnclassroom import timing
 from nnclassroom.exercises import nb08_to_10
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.exercises.hints import solution
 from nnclassroom.exercises.nb08_to_10 import A4000, H200, PretendGpu, occupancy
 from nnclassroom.figures import common, nb08, overheads, recorded
 from nnclassroom.judge.check import check
@@ -21,25 +20,17 @@ from nncourse.cuda.compile import gpu_kernel, resources
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network, training_step
 
-OPERATIONS = (
-    nb08_to_10.train_on_gpu,
-    nb08_to_10.seconds_a_call,
-    nb08_to_10.least_seconds,
-    nb08_to_10.occupancy,
-    nb08_to_10.blur,
-)
+NAMES = ("train_on_gpu", "seconds_a_call", "least_seconds", "occupancy", "blur")
+OPERATIONS = [getattr(nb08_to_10, name) for name in NAMES]
 KERNELS = [(operation, name) for operation in OPERATIONS for name in operation.kernels]
 SIZES = (30, 60, 10, 1)
 
 
 @pytest.mark.parametrize(("operation", "kernel"), KERNELS, ids=[f"{op.name}-{name}" for op, name in KERNELS])
-def test_kernels_are_right_and_can_be_shown(operation, kernel, capsys):
-    if operation[kernel].cuda and not device.gpu_available() and emulate.why_not():
-        pytest.skip(emulate.why_not())
-    assert check(operation, kernel), str(check(operation, kernel))
-    solution(operation.name, kernel)
-    begins = ("#define", 'extern "C"') if operation[kernel].cuda else "def "
-    assert capsys.readouterr().out.startswith(begins)
+def test_kernels_are_right_and_can_be_shown(operation, kernel, capsys, request):
+    if operation[kernel].cuda:
+        request.getfixturevalue("cuda_somewhere")
+    kernel_is_right_and_can_be_shown(operation, kernel, capsys)
 
 
 def test_they_are_found_but_belong_to_no_backend_and_are_not_timed():
@@ -116,18 +107,13 @@ def test_what_travels_is_counted_and_the_step_stays_the_same():
     assert all(np.array_equal(p, q) for p, q in zip(ours.parameters, theirs.parameters, strict=True))
 
 
-def test_what_was_recorded_is_found_and_what_was_not_is_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(overheads, "RESULTS", tmp_path)
+def test_what_was_recorded_is_found_and_what_was_not_is_none(results, monkeypatch):
     monkeypatch.setattr(device, "gpu_available", lambda: False)
-    for cache in (overheads.recorded, overheads.known):
-        cache.cache_clear()
     assert overheads.known("launch") is None and overheads.known("limits") is None
     assert overheads.table("epochs") == [] and overheads.where() == "not recorded yet"
     assert overheads.multiprocessor() == H200
     head = {"machine": "A chip, 2 multiprocessors", "date": "2026-01-02"}
-    (tmp_path / "overheads.json").write_text(json.dumps(head | {"launch": {"queued": 1e-6}}))
-    overheads.recorded.cache_clear()
-    overheads.known.cache_clear()
+    results("overheads", head | {"launch": {"queued": 1e-6}})
     assert overheads.known("launch") == {"queued": 1e-6}
     assert overheads.where() == "recorded, A chip, 2026-01-02"
     with pytest.raises(CourseError, match="GPU"):
@@ -135,14 +121,10 @@ def test_what_was_recorded_is_found_and_what_was_not_is_none(tmp_path, monkeypat
     assert overheads.convolution_seconds("a layer", {}, ["naive"]) == {}
     names = ("a layer", "forward", "naive"), ("a layer", "forward", "PyTorch"), ("a layer", "input gradient", "naive")
     rows = [{"layer": layer, "pass": way, "kernel": kernel, "seconds": 2.0} for layer, way, kernel in names]
-    recorded = head | {"dates": {"convolutions": "2026-03-04"}, "tables": {"convolutions": rows}}
-    (tmp_path / "gpu.json").write_text(json.dumps(recorded))
-    overheads.recorded.cache_clear()
+    results("gpu", head | {"dates": {"convolutions": "2026-03-04"}, "tables": {"convolutions": rows}})
     assert overheads.convolution_seconds("a layer", {}, ["naive", "shared"]) == {"naive": 2.0}
     assert overheads.where("gpu", "convolutions") == "recorded, A chip, 2026-03-04"
     assert overheads.where("gpu") == "recorded, A chip, 2026-01-02"
-    overheads.recorded.cache_clear()
-    overheads.known.cache_clear()
 
 
 def test_it_can_be_measured(gpu):

@@ -7,20 +7,17 @@ import hashlib
 import json
 import os
 import time
-import tomllib
 from pathlib import Path
 
 import pytest
+from forged import FILE, FORGERIES, plant
 
-from cuda_on_cpu import emulate
 from nnclassroom.judge import sandbox
 from nnclassroom.marking.grade import grade
 from nnclassroom.notebook.exams import is_cuda
 from nncourse import device
 from tests.tiers import many
 
-FILE = Path(__file__).parent / "answers/forgeries.toml"
-FORGERIES = tomllib.loads(FILE.read_text("utf-8"))["forgery"]
 HONEST = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
 
 
@@ -29,10 +26,15 @@ def name_of(answer: dict) -> str:
 
 
 def hand_in(folder: Path, forgery: dict, tmp: Path) -> None:
-    """One forger's folder of kept kernels: the text, a plainly wrong second one, a forged record, planted files."""
+    """A forger's folder of kept kernels: the text, a second wrong one, a forged record and planted files."""
+
+    def filled(value: str) -> str:
+        value = value.replace("{tmp}", str(tmp)).replace("{my_kernels}", str(folder))
+        return value.replace("{package}", str(Path(sandbox.__file__).parent))
+
     folder.mkdir(parents=True)
     line = f"// %%cuda {forgery['line']}\n" if "line" in forgery else ""
-    text = line + forgery.get("text", "").lstrip("\n").replace("{tmp}", str(tmp))
+    text = line + filled(forgery.get("text", "").lstrip("\n"))
     if "text" in forgery:
         (folder / name_of(forgery)).write_text(text, "utf-8")
     if "then" in forgery and name_of(forgery["then"]) != name_of(forgery):
@@ -40,32 +42,12 @@ def hand_in(folder: Path, forgery: dict, tmp: Path) -> None:
     for each in forgery.get("plant", ()):
         path = Path(each["path"].replace("{tmp}", str(tmp)))
         if not path.is_absolute() and ".." not in path.parts:
-            plant(folder / path, each, tmp)
+            plant(folder / path, each, filled)
     if "record" in forgery:
         record = json.dumps(forgery["record"]) if not isinstance(forgery["record"], str) else forgery["record"]
         digest = hashlib.sha256(text.encode()).hexdigest()
         if not os.path.lexists(folder / "progress.json"):
             (folder / "progress.json").write_text(record.replace("{hash}", digest), "utf-8")
-
-
-def plant(path: Path, each: dict, tmp: Path) -> None:
-    """One planted file, as the head of forgeries.toml describes it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file():
-        path.unlink()
-    if "link" in each:
-        package = str(Path(sandbox.__file__).parent)
-        there = each["link"].replace("{tmp}", str(tmp)).replace("{package}", package)
-        path.symlink_to(there.replace("{my_kernels}", str(path.parent)))
-    elif each.get("fifo"):
-        os.mkfifo(path)
-    elif each.get("folder"):
-        path.mkdir(exist_ok=True)
-    elif "size" in each:
-        with path.open("wb") as file:
-            file.truncate(each["size"])
-    else:
-        path.write_bytes(bytes.fromhex(each["bytes"]) if "bytes" in each else each["text"].encode())
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +58,9 @@ def handed_in(request) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def marked(handed_in, tmp_path_factory):
+def marked(handed_in, tmp_path_factory, cuda_somewhere):
     """The marks of the class, the folder that forgeries aim at, and all that was said and written."""
     if reason := sandbox.why_none():
-        pytest.skip(reason)
-    if not device.gpu_available() and (reason := emulate.why_not()):
         pytest.skip(reason)
     home, tmp = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("aim")
     for number in handed_in:

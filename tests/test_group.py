@@ -39,11 +39,8 @@ def test_rows_left_over_go_to_the_largest_remainders():
 
 
 def test_equal_remainders_go_to_the_first_members_whatever_is_lost_by_rounding():
-    for shares in (
-        (1, 4, 1),
-        (0.1, 0.4, 0.1),
-    ):  # exact: 1/3, 4/3, 1/3; of the latter numbers rounding makes the last larger
-        assert shard_sizes(2, 3, shares) == [1, 1, 0]
+    """Exact: 1/3, 4/3, 1/3 rows. With shares of 0.1, 0.4 and 0.1, rounding makes the last remainder larger."""
+    assert shard_sizes(2, 3, (1, 4, 1)) == shard_sizes(2, 3, (0.1, 0.4, 0.1)) == [1, 1, 0]
 
 
 @pytest.mark.parametrize("shares", [(1, 1), (1, -1, 1), (0, 0, 0), (1, np.nan, 1), (1, np.inf, 1), 1.0])
@@ -74,7 +71,7 @@ def test_a_group_of_one_changes_nothing_and_has_nobody_to_send_to():
 
 
 def vectors(rank: int, xp=np):
-    """One of each size and type; numbers of very different magnitudes, so that the order of a sum shows in its bits."""
+    """One of each size and type. The magnitudes differ so much that the order of a sum changes its bits."""
     for size, kind in itertools.product(SIZES, TYPES):
         rng = np.random.default_rng([rank, size])
         values = rng.standard_normal(size) * 10.0 ** rng.integers(-3, 4, size)
@@ -86,7 +83,6 @@ def host(array):
 
 
 def everything(group):
-    """In each process: all sums, copies, gathered vectors and messages."""
     from nncourse import device as devices
 
     xp = devices.array_module(devices.to_device(np.zeros(1), group.device))
@@ -110,7 +106,7 @@ def everything(group):
 
 
 def ring(group, xp):
-    """Each process sends two vectors to the next, and changes them afterwards; what the previous one has sent."""
+    """Each process sends two vectors to the next and then changes them; returns what the previous process sent."""
     if group.size == 1:
         return None
     mine = [xp.full(length, group.rank + 1.0, np.float32) for length in (5, 200_000)]
@@ -131,7 +127,7 @@ def ring(group, xp):
 
 
 def agree(results: list[dict]) -> None:
-    """What `everything` found in each process is right, and the sums have the same bits."""
+    """The results of everything() are right, and the sums have the same bits in each process."""
     count = len(results)
     inputs = [[each for each in vectors(rank) if each.size] for rank in range(count)]
     assert [(found["rank"], found["size"]) for found in results] == [(rank, count) for rank in range(count)]
@@ -164,7 +160,7 @@ def test_processes_exchange_by_mpi(processes):
 
 
 def too_long(group):
-    """In each of two processes: one sends more, and then fewer, numbers than the other waits for."""
+    """In each of two processes: one sends first more, then fewer numbers than the other expects."""
     said = []
     for length in (3, 1):
         if group.rank == 0:

@@ -31,7 +31,7 @@ JUDGES = (
 
 @dataclass(frozen=True)
 class Choice:
-    """What decides which tests run: the tier, the commit's tenth, and the paths that differ from the commit before."""
+    """What decides which tests run: the tier, the commit's tenth, and the paths changed since the commit before."""
 
     tier: str = ""  # "" where nobody chose one
     tenth: int = 0
@@ -51,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Test:
-    """What the choice looks at in one test."""
+    """The properties of a test that the choice uses."""
 
     __test__ = False  # for pytest: this is no class of tests
 
@@ -104,7 +104,7 @@ def topic(operation: str) -> tuple[str, ...]:
 
 
 def of_item(item: pytest.Item) -> Test:
-    """What the marks of one of pytest's items say."""
+    """The test of a pytest item, from its marks."""
     alike = item.get_closest_marker("one_of_many")
     kind, sources = alike.args if alike else (None, ())
     full, release = (bool(item.get_closest_marker(name)) for name in ("full", "release"))
@@ -112,13 +112,12 @@ def of_item(item: pytest.Item) -> Test:
 
 
 def left_out(tests: Sequence[Test], choice: Choice) -> list[bool]:
-    """For each test whether the choice leaves it out."""
     met: set[Hashable] = set()
     return [_left_out(test, choice, met) for test in tests]
 
 
 def _left_out(test: Test, choice: Choice, met: set[Hashable]) -> bool:
-    """`met` are the kinds that had a test before; this one's is added."""
+    """`met` holds the kinds of earlier tests; this test's kind is added."""
     if choice.tier == "release":
         return not test.release
     if test.release and (choice.tier or not test.name.startswith(choice.named)):
@@ -136,7 +135,6 @@ def _left_out(test: Test, choice: Choice, met: set[Hashable]) -> bool:
 
 
 def _family(name: str) -> str:
-    """The test's name without its parameters."""
     return name.partition("[")[0]
 
 
@@ -155,7 +153,7 @@ def tenth_of(text: str) -> int:
 
 
 def choose(root: Path, tier: str, named: Iterable[str]) -> Choice:
-    """The choice for the commit that is checked out in `root`, and what is not committed yet.
+    """The choice for the commit that is checked out in `root`, with uncommitted changes.
 
     Without Git or a commit before, nothing counts as changed.
     """
@@ -167,7 +165,7 @@ def choose(root: Path, tier: str, named: Iterable[str]) -> Choice:
 
 
 def _git(root: Path, *arguments: str) -> list[str]:
-    """The lines that Git prints; none where it fails. In a container the folder may be another user's."""
+    """The lines that Git prints; none if it fails. In a container the folder may belong to another user."""
     command = ["git", "-c", "safe.directory=*", "-c", "core.quotePath=false", *arguments]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True)
