@@ -71,40 +71,42 @@ def that_pay(flops: float, idle: float, most: int = MOST) -> int:
 
 
 class Threads:
-    """The threads of BLAS in a `with` block, chosen anew by choose(); afterwards they are as before.
+    """The threads of BLAS in a `with` block: one, until choose() is called. Afterwards they are as before.
 
     flops: of the largest product.
-    exactly: this number, whatever the product and the machine.
+    exactly: this number of threads, whatever the product and the machine.
     """
 
     def __init__(self, flops: float, exactly: int | None = None):
         self.flops, self.exactly = flops, exactly
         self.most = usual_most()
-        self.count = 0
+        self.count, self._chosen = 1, False
 
     def __enter__(self) -> "Threads":
         from threadpoolctl import ThreadpoolController
 
         self._pools: Any = ThreadpoolController()
-        self._before = self._pools.limit(limits=None)
+        self._before = self._pools.limit(limits=1)
         self._seen = look()
-        self.choose()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._before.restore_original_limits()
 
-    def choose(self) -> None:
-        """As many as pay, by what other processes have done since the last call."""
-        count = self.exactly or that_pay(self.flops, self._idle(), self.most)
+    def choose(self) -> int:
+        """As many threads as pay, by what other processes have done since the last call."""
+        most = self.exactly or that_pay(self.flops, self.most, self.most)
+        if self.exactly or most == 1:
+            return self._limit(most)
+        if not self._chosen:
+            time.sleep(max(0.0, self._seen.clock + TELLS - time.perf_counter()))
+        elif time.perf_counter() < self._seen.clock + TELLS:
+            return self.count
+        self._chosen, load, self._seen = True, since(self._seen), look()
+        return self._limit(that_pay(self.flops, usable_cores() - load.others / load.seconds, most))
+
+    def _limit(self, count: int) -> int:
         if count != self.count:
             self._pools.limit(limits=count)
             self.count = count
-
-    def _idle(self) -> float:
-        """The cores that others leave idle; not looked for where one thread is enough."""
-        if that_pay(self.flops, self.most, self.most) == 1:
-            return 1
-        time.sleep(max(0.0, self._seen.clock + TELLS - time.perf_counter()))
-        load, self._seen = since(self._seen), look()
-        return usable_cores() - load.others / load.seconds
+        return count

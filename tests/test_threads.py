@@ -1,7 +1,5 @@
 """Threads of BLAS: as many as a product and the other programs on the machine leave worth it."""
 
-import os
-
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -49,32 +47,34 @@ def test_threads_that_pay(flops, idle, most, count):
 def test_a_block_has_its_threads_and_leaves_as_many_as_there_were(cores):
     with threadpool_limits(limits=3):
         with Threads(1e9) as chosen:
-            assert chosen.count == in_blas() == 4
-            cores(14.0)
-            chosen.choose()
-            assert chosen.count == in_blas() == 2
-        assert in_blas() == 3
-        with Threads(1e6):
             assert in_blas() == 1
-        with Threads(1e6, exactly=2):
-            assert in_blas() == 2
+            assert chosen.choose() == in_blas() == 4
+            cores(14.0)
+            assert chosen.choose() == in_blas() == 2
+        assert in_blas() == 3
+        with Threads(1e6) as chosen:
+            assert chosen.choose() == in_blas() == 1
+        with Threads(1e6, exactly=2) as chosen:
+            assert chosen.choose() == in_blas() == 2
         assert in_blas() == 3
 
 
 def test_no_more_than_the_environment_grants(cores, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     with Threads(1e9) as chosen:
-        assert chosen.count == 2
+        assert chosen.choose() == 2
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(threads, "since", None)  # not looked for
     with Threads(1e9) as chosen:
-        assert chosen.count == 1
+        assert chosen.choose() == 1
 
 
-def test_a_second_look_is_not_taken_before_the_clock_of_work_can_tell(monkeypatch):
+def test_only_the_first_choice_waits_until_the_clock_of_work_can_tell(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    slept = []
+    monkeypatch.setattr(threads, "since", lambda before: Load(0.0, 1.0, 16))
+    monkeypatch.setattr(threads.time, "sleep", slept.append)
     with Threads(1e9) as chosen:
-        before = chosen._seen.clock
-        chosen.choose()
-        assert chosen._seen.clock - before >= threads.TELLS
-        assert 1 <= chosen.count <= max(1, len(os.sched_getaffinity(0)))
+        counts = [chosen.choose(), chosen.choose()]
+    assert len(slept) == 1 and 0 < slept[0] <= threads.TELLS and counts[0] == counts[1]
+    assert 1 <= counts[0] <= threads.usable_cores()
