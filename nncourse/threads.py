@@ -59,10 +59,18 @@ def usable_cores() -> int:
     return min(cores, int(granted)) if granted.isdigit() and int(granted) else cores
 
 
-def usual_most() -> int:
-    """The most threads that a training takes: MOST, or fewer by OMP_NUM_THREADS, which `--processes` sets too."""
+def granted() -> int:
+    """The most threads that this process should use: the usable cores, or fewer by OMP_NUM_THREADS."""
     given = os.environ.get("OMP_NUM_THREADS", "")
-    return min(MOST, int(given)) if given.isdigit() and int(given) else MOST
+    return min(usable_cores(), int(given)) if given.isdigit() and int(given) else usable_cores()
+
+
+def limit(count: int) -> None:
+    """From now on this number of threads in this process, except in a block of Threads."""
+    import numpy  # noqa: F401, ICN001 (its BLAS must be loaded to be limited)
+    from threadpoolctl import ThreadpoolController
+
+    ThreadpoolController().limit(limits=count)
 
 
 def that_pay(flops: float, idle: float, most: int = MOST) -> int:
@@ -79,7 +87,7 @@ class Threads:
 
     def __init__(self, flops: float, exactly: int | None = None):
         self.flops, self.exactly = flops, exactly
-        self.most = usual_most()
+        self.most = min(MOST, granted())
         self.count, self._chosen = 1, False
 
     def __enter__(self) -> "Threads":
