@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __path__ = [str(Path(nncourse.__path__[0]).with_name("nnclassroom"))]  # in the language of nncourse
 
 from nnclassroom.pages import running_ipython  # noqa: E402  (in that language)
+from nncourse import threads  # noqa: E402
 
 
 def load_ipython_extension(shell) -> None:
@@ -30,3 +31,4 @@ def load_ipython_extension(shell) -> None:
 
 if _notebook := running_ipython():
     load_ipython_extension(_notebook.get_ipython())
+    threads.limit(1)  # cells that train step by step; larger products get more: see nncourse/threads.py

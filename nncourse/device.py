@@ -128,13 +128,16 @@ def best_over_threads(measure: Callable[[], float]) -> float:
     The threads of BLAS, which computes NumPy's products, and those of PyTorch wait for each other: if other work
     occupies their cores, a product of microseconds takes milliseconds.
     """
-    process, own = time.process_time(), time.thread_time()
-    usual = measure()
-    process, own = time.process_time() - process, time.thread_time() - own
-    if process - own <= SHARED * own:
-        return usual
     from threadpoolctl import threadpool_limits
 
+    from nncourse.threads import granted
+
+    with threadpool_limits(limits=granted()):
+        process, own = time.process_time(), time.thread_time()
+        usual = measure()
+        process, own = time.process_time() - process, time.thread_time() - own
+    if process - own <= SHARED * own:
+        return usual
     with threadpool_limits(limits=1):
         return min(usual, measure())
 

@@ -11,7 +11,8 @@ import pytest
 from nnclassroom import timing
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.timing import neighbours
-from nnclassroom.timing.neighbours import Load
+from nncourse import threads
+from nncourse.threads import Load
 
 dense = find("dense_forward")
 SIZES = {"batch": 4, "n_in": 3, "n_out": 2}
@@ -42,21 +43,21 @@ def test_times_one_after_the_other_are_one():
 def test_neither_idle_cores_nor_guests_are_work(monkeypatch):
     work = SimpleNamespace(user=100, nice=20, system=30, irq=6, softirq=7, steal=8)
     idle = {"idle": 4000, "iowait": 500, "guest": 90, "guest_nice": 1}
-    monkeypatch.setattr(neighbours.psutil, "cpu_times", lambda: SimpleNamespace(**vars(work), **idle))
-    assert neighbours.look().machine == sum(vars(work).values())
+    monkeypatch.setattr(threads.psutil, "cpu_times", lambda: SimpleNamespace(**vars(work), **idle))
+    assert threads.look().machine == sum(vars(work).values())
 
 
 def test_the_work_of_another_process_is_seen():
-    before = neighbours.look()
+    before = threads.look()
     code = "import time\nwhile time.process_time() < 1: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert neighbours.since(before).others > 0.7
+    assert threads.since(before).others > 0.7
 
 
 def test_ones_own_work_is_not_that_of_others(monkeypatch):
-    looks = iter([neighbours.Look(10.0, 500.0, 3.0), neighbours.Look(12.0, 504.0, 6.5)])
-    monkeypatch.setattr(neighbours, "look", lambda: next(looks))
-    load = neighbours.since(neighbours.look())
+    looks = iter([threads.Look(10.0, 500.0, 3.0), threads.Look(12.0, 504.0, 6.5)])
+    monkeypatch.setattr(threads, "look", lambda: next(looks))
+    load = threads.since(threads.look())
     assert (load.others, load.seconds) == (0.5, 2.0)
 
 
@@ -64,9 +65,9 @@ def test_a_share_of_the_cores_is_told(monkeypatch):
     assert neighbours.share_in_words(8, 8) == ""
     assert neighbours.share_in_words(64, 4) == "This process may use 4 of the machine's 64 cores."
     monkeypatch.setattr(os, "sched_getaffinity", lambda which: set(range(16)), raising=False)
-    assert neighbours.usable_cores() == 16
+    assert threads.usable_cores() == 16
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "2")
-    assert neighbours.usable_cores() == 2
+    assert threads.usable_cores() == 2
 
 
 def test_the_foot_of_a_table_tells_and_fits(monkeypatch):
@@ -85,9 +86,9 @@ def test_a_timing_beside_a_busy_process_is_marked(monkeypatch):
 
     def look():
         clock.now += 1.0
-        return neighbours.Look(clock.now, 3.0 * clock.now, 0.5 * clock.now)
+        return threads.Look(clock.now, 3.0 * clock.now, 0.5 * clock.now)
 
-    monkeypatch.setattr(neighbours, "look", look)
+    monkeypatch.setattr(threads, "look", look)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     table = timing.table(dense, timing.time_kernels(dense, SIZES, ["numpy"]), SIZES)
     assert "others kept 2.5 of 4 cores busy" in str(table)

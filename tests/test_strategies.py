@@ -12,7 +12,7 @@ from nncourse import device as devices
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Alone
-from nncourse.model.network import make_network, training_step
+from nncourse.model.network import flops, make_network, training_step
 from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import evaluate, train
 from nncourse.parallel import hybrid as hybrid_training
@@ -22,7 +22,7 @@ from nncourse.parallel.hybrid import measured_shares, measured_step, step_second
 from nncourse.parallel.larger_batches import larger_batches
 from nncourse.parallel.pipeline import SCHEDULES, train_pipeline
 from nncourse.parallel.simulation import Link, simulate
-from nncourse.parallel.stages import flops, grid, partition
+from nncourse.parallel.stages import grid, partition
 from nncourse.parallel.subgroup import Subgroup
 from nncourse.parallel.timeline import gathered, idle_share, made_up
 

@@ -25,9 +25,10 @@ from nncourse.group import Group, total
 from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import WAYS, HostSamples, bytes_on_device, placed
-from nncourse.model.network import Network, make_network
+from nncourse.model.network import Network, flops, make_network
 from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.parallel.energy import LEAST, Meter, idle_power, measured
+from nncourse.threads import Threads
 
 NETWORKS = "resnet34", "resnet18", "small"
 VALIDATION, TEST = 0.02, 0.13  # of each class: of 9,000 images 180 and 1,170, which leaves 7,650
@@ -226,11 +227,14 @@ def run_job(
     epochs = 1 if partial else plan.epochs
     seconds: dict[str, list[float]] = {"train": [], "validation": [], "test": []}
     accuracies = []
+    work = job.batch / group.size * max(flops(network)) if backend.device == "cpu" else 0
     with (
         measured(meters, idle) as found,
+        Threads(work) as blas,
         tqdm(total=epochs, unit="epoch", desc=job.name, disable=None if progress else True, leave=False) as bar,
     ):
         for epoch in range(1, epochs + 1):
+            blas.choose()
             start = time.perf_counter()
             steps, rows = train.epoch(epoch, plan.cpu_steps if partial else 0)
             seconds["train"].append(time.perf_counter() - start)

@@ -185,12 +185,8 @@ def timed(untimed: Time, data: Dataset, test: Dataset, longest: float) -> Time:
     estimate = step * rows / size  # seconds of an epoch
     epochs = min(max(EPOCHS, int(ENOUGH / estimate)), MOST_EPOCHS, max(1, int(longest / estimate)))
     network = network_for(data)
-
-    def seconds_of_an_epoch() -> float:
-        history = fit(network, data, backend, epochs, size, rows)
-        return statistics.median(each.seconds for each in history.epochs)
-
-    epoch = seconds_of_an_epoch() if backend.device == "gpu" else devices.best_over_threads(seconds_of_an_epoch)
+    history = fit(network, data, backend, epochs, size, rows)
+    epoch = statistics.median(each.seconds for each in history.epochs)
     seconds = None
     if untimed.contender.tests and step * len(test.X) / size <= longest:
         there, X, Y = network.on(backend), backend.to_device(test.X), backend.to_device(test.Y)

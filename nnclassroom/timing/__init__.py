@@ -13,6 +13,7 @@ from nnclassroom.judge import check
 from nnclassroom.pages import cells, page
 from nnclassroom.timing import neighbours, pytorch
 from nncourse import device as devices
+from nncourse import threads
 from nncourse.cuda.compile import gpu_kernel
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import Kernel
@@ -42,7 +43,7 @@ class Row:
     bytes: int
     limit: float | None
     note: str = ""
-    meanwhile: neighbours.Load = neighbours.Load()
+    meanwhile: threads.Load = threads.Load()
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,9 @@ def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | 
     if measure:
         return _row(kernel.name, place, measure(arguments), flops, size)
     there = [devices.to_device(a, place) if isinstance(a, np.ndarray) else a for a in arguments]
-    before = neighbours.look()
+    before = threads.look()
     seconds = devices.seconds(lambda: kernel(*there), place)
-    meanwhile = neighbours.since(before)
+    meanwhile = threads.since(before)
     return replace(_row(kernel.name, place, seconds, flops, size), meanwhile=meanwhile)
 
 

@@ -1,54 +1,21 @@
 """The load by other processes while something is timed: on a shared server they make times longer.
 
-before = neighbours.look()
+before = threads.look()
 …                                          # what is timed
-meanwhile = neighbours.since(before)       # a Load
+meanwhile = threads.since(before)          # a Load
 print(neighbours.in_words(meanwhile))      # "" if the others did too little to matter
 """
 
 import os
 import subprocess
-import time
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import psutil
 
 from nncourse import device as devices
+from nncourse.threads import TELLS, Load, usable_cores
 
-WORK = ("user", "nice", "system", "irq", "softirq", "steal")  # "user" already includes guests
 MATTERS = 0.5, 0.1  # load that is reported: at least so many cores, and this share of all cores
-TELLS = 0.1  # seconds; for shorter times the system's CPU clock, which ticks 100 times a second, is too coarse
-
-
-class Load(NamedTuple):
-    """Core-seconds of work by other processes within `seconds`, and the machine's number of cores."""
-
-    others: float = 0.0
-    seconds: float = 0.0
-    cores: int = 1
-
-
-class Look(NamedTuple):
-    """The time, and the core-seconds of work by the machine since it was started and by this process."""
-
-    clock: float
-    machine: float
-    own: float
-
-
-def look() -> Look:
-    """The present state of the machine."""
-    times = psutil.cpu_times()
-    work = sum(getattr(times, name, 0.0) for name in WORK)
-    return Look(time.perf_counter(), work, time.process_time())
-
-
-def since(before: Look) -> Load:
-    """The load from `before` until now."""
-    now = look()
-    others = (now.machine - before.machine) - (now.own - before.own)
-    return Load(max(others, 0.0), now.clock - before.clock, os.cpu_count() or 1)
 
 
 def together(loads: Iterable[Load]) -> Load:
@@ -72,13 +39,6 @@ def share_in_words(cores: int | None = None, usable: int | None = None) -> str:
     cores = cores or os.cpu_count() or 1
     usable = usable or usable_cores()
     return f"This process may use {usable} of the machine's {cores} cores." if usable < cores else ""
-
-
-def usable_cores() -> int:
-    """The cores that this process may use: by its affinity, and in a Slurm job no more than the job has here."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    granted = os.environ.get("SLURM_CPUS_ON_NODE", "")
-    return min(cores, int(granted)) if granted.isdigit() and int(granted) else cores
 
 
 def gpu_in_words() -> str:

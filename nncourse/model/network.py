@@ -299,6 +299,15 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
     return delta_below(G, network.slope(Z[-1], backend), backend)
 
 
+def flops(network: Network) -> list[int]:
+    """Each layer's approximate FLOPs for a sample, forward: 2 for each weight and output pixel, 1 for each output."""
+    costs = []
+    for layer, shape in zip(network.layers, network.shapes[1:], strict=True):
+        weights = sum(array.size for array in layer.parameters if array.ndim > 1)
+        costs.append(2 * weights * prod(shape[1:]) + prod(shape))
+    return costs
+
+
 def backpropagation(
     network: Network, X: Array, Y: Array, backend: Calls, position: StepPosition | None = None
 ) -> list[tuple[Array, ...]]:

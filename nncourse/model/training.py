@@ -18,8 +18,9 @@ from nncourse.group import ALONE, Group, shard, shard_sizes, total
 from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
-from nncourse.model.network import Network, cost_of, training_step
+from nncourse.model.network import Network, cost_of, flops, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
+from nncourse.threads import Threads
 
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
@@ -40,7 +41,7 @@ class History:
     """What happened, epoch by epoch. `stopped` says in one line why training ended early, `interrupted` if by Ctrl-C.
 
     `kernel` is the kernel that computed fused epochs, or "steps" for one call an operation. `note` says why it was not
-    the backend's own kernel.
+    the backend's own kernel. `threads` is how many of BLAS computed the last epoch's products on the CPU.
     """
 
     epochs: list[Epoch] = field(default_factory=list)
@@ -48,6 +49,7 @@ class History:
     interrupted: bool = False
     kernel: str = ""
     note: str = ""
+    threads: int = 1
 
     @property
     def costs(self) -> list[float]:
@@ -83,6 +85,7 @@ def train(
     synchronise: bool = False,
     shares: Sequence[float] | None = None,
     on_rows: Callable[[int], None] | None = None,
+    threads: int | None = None,
 ) -> History:
     """Train `network` in place.
 
@@ -137,8 +140,12 @@ def train(
     begin_alike(there, group)
     best, best_cost = _snapshot(there, optimizer), math.inf
     progress = progress and group.rank == 0
+    work = batch_size / group.size * max(flops(there), default=0) if backend.device == "cpu" else 0
     try:
-        with tqdm(numbers, total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar:
+        with (
+            Threads(work, threads) as blas,
+            tqdm(numbers, total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar,
+        ):
             if group.size == 1:
                 train_epoch = _made_ready(
                     backend, history, there, optimizer, X, Y, batch_size, rate_of(epochs_done + 1)
@@ -150,6 +157,7 @@ def train(
             if history.note and progress:
                 bar.write(history.note)
             for number in bar:
+                history.threads = blas.choose()
                 start = time.perf_counter()
                 order = np.random.default_rng([seed, number]).permutation(len(X))
                 train_epoch(

@@ -22,10 +22,10 @@ from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import ALONE, Group, shard
 from nncourse.model.data_parallel import begin_alike
 from nncourse.model.layers import StepPosition
-from nncourse.model.network import Network
+from nncourse.model.network import Network, flops
 from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.model.training import Epoch, History, evaluate, refuse_bad_data, refuse_bad_options
-from nncourse.parallel.stages import Stage, flops, partition
+from nncourse.parallel.stages import Stage, partition
 from nncourse.parallel.timeline import Timeline
 
 Work = tuple[str, int]  # forward or backward, and the number of a micro-batch

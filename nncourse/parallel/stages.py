@@ -16,15 +16,6 @@ from nncourse.parallel.subgroup import Subgroup
 from nncourse.parallel.timeline import Timeline
 
 
-def flops(network: Network) -> list[int]:
-    """Each layer's approximate FLOPs for a sample, forward: 2 for each weight and output pixel, 1 for each output."""
-    costs = []
-    for layer, shape in zip(network.layers, network.shapes[1:], strict=True):
-        weights = sum(array.size for array in layer.parameters if array.ndim > 1)
-        costs.append(2 * weights * prod(shape[1:]) + prod(shape))
-    return costs
-
-
 def partition(costs: Sequence[float], parts: int) -> list[slice]:
     """The layers of each stage: consecutive ones, so that the most expensive stage is as cheap as possible."""
     if not 1 <= parts <= len(costs):
