@@ -24,43 +24,7 @@ FINISHED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_
 # Debian puts the daemons where only root looks.
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
-SLURM_CONF = """
-ClusterName=course
-# Not the numbers of the cluster of another test, after which MPI names its shared memory.
-FirstJobId={first}
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={controller_port}
-SlurmdPort={node_port}
-# The loopback address only.
-CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-SlurmUser=root
-SlurmdUser=root
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-MpiDefault=none
-ReturnToService=2
-KillWait=20
-SchedulerType=sched/builtin
-SchedulerParameters=batch_sched_delay=0,sched_interval=1
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-# A request that can never be served is refused when it is made.
-EnforcePartLimits=ALL
-GresTypes=gpu
-# More cores and memory than there may be: only the GPUs shall be scarce.
-SlurmdParameters=config_overrides
-NodeName={host} NodeAddr=127.0.0.1 CPUs=32 RealMemory=131072 Gres=gpu:2 State=UNKNOWN
-PartitionName=gpu Nodes={host} Default=YES MaxTime=08:00:00 State=UP
-"""
+SLURM_CONF = (Path(__file__).parent / "slurm.conf").read_text("utf-8")
 
 
 def why_not() -> str:

@@ -1,6 +1,7 @@
 """CUDA C compiled without a GPU, by NVRTC and by g++: errors name the .cu line; resources; what a .cu text declares."""
 
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,23 +20,7 @@ NO_NVRTC = str(nvrtc.why_no_nvrtc())
 needs_nvrtc = pytest.mark.skipif("not installed" in NO_NVRTC, reason=NO_NVRTC)  # installed but broken is a failure
 needs_emulator = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
 
-GOOD = CudaSource(
-    """
-extern "C" __global__ void doubled(const float* a, float* b, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) b[i] = 2.0f * a[i];
-}
-extern "C" __global__ void turned(float* a, int n) {
-    __shared__ float tile[256];
-    float many[100];
-    for (int i = 0; i < 100; i++) many[i] = a[i];
-    tile[threadIdx.x] = many[n];
-    __syncthreads();
-    a[threadIdx.x] = tile[255 - threadIdx.x] + many[n + 1];
-}
-""",
-    "kernels/good.cu",
-)
+GOOD = CudaSource.read(Path(__file__).parent / "cuda" / "good.cu")
 
 WRONG = CudaSource(
     """
@@ -195,7 +180,7 @@ def test_parameters_are_read_from_the_text(declaration, parameter):
 
 
 def test_an_unknown_kernel_is_refused_with_the_list():
-    with pytest.raises(CourseError, match=r"kernels/good.cu: wanted .* void tripled.* are: doubled, turned"):
+    with pytest.raises(CourseError, match=r"cuda/good.cu: wanted .* void tripled.* are: doubled, turned"):
         parameters(GOOD, "tripled")
 
 

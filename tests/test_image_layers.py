@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 import pytest
-from convolutional_networks import gradient_by_pytorch
 from finite_differences import compare_gradients
+from fused_epochs import gradient_by_pytorch
 from random_layers import convolution, dense
 from trainings import same
 
