@@ -10,7 +10,7 @@
 #include <vector>
 
 // ---- errors
-// Each call of CUDA returns a code, and goes on whatever happened. Whoever does not look at it learns nothing.
+// Each CUDA call returns a code. After an error the program simply goes on: a code that nobody reads reports nothing.
 static void check(cudaError_t code, const char* call, int line) {
     if (code == cudaSuccess) return;
     fprintf(stderr, "nb08_host_side.cu:%d: %s: %s\n", line, call, cudaGetErrorString(code));
@@ -68,7 +68,7 @@ static std::vector<float> numbers(int count) {
 }
 
 // ---- allocate
-// `there` is an address in the GPU's memory. Whoever reads it from here crashes.
+// `there` is an address in GPU memory: reading it from the CPU crashes the program.
 static float* allocated(int count) {
     float* there;
     CHECK(cudaMalloc(&there, count * sizeof(float)));
