@@ -126,7 +126,7 @@ def member(rows: int, samples: int, whole: bool) -> int:
 def table(result: dict) -> str:
     """A row for each number of rows: medians of the steps, and of the efficiency in each round."""
     together = together_of(result["processes"])
-    said = ["| rows a process | one process, ms a step | its whole-epoch kernel | "]
+    said = ["| rows a process | one process, ms a step | its fused epoch | "]
     said[0] += f"{together}, ms a step | efficiency | smallest and largest |"
     said.append("|---" * 6 + "|")
     for rows, times in result["seconds"].items():

@@ -1,5 +1,6 @@
 """For tests of fused epochs: networks, data, what is right (the separate operations, PyTorch), and wrong kernels."""
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,12 @@ NETWORKS = (
     architecture((2, 4, 3), [], 0, (4, 1), "tanh sigmoid", "binary_cross_entropy"),
     architecture((2, 5, 4), [], 2, (3,), "tanh"),
 )
+
+
+def mistakes(name) -> dict[str, tuple]:
+    """Mistakes in a text, from tests/mutants/NAME.toml: their name → what stands there, what takes its place, …"""
+    text = (Path(__file__).parent / "mutants" / f"{name}.toml").read_text("utf-8")
+    return {mistake: tuple(found.values()) for mistake, found in tomllib.loads(text).items()}
 
 
 def example(network, n, seed=0):

@@ -6,7 +6,16 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fused_epochs import DIGITS, NETWORKS, architecture, example, gradient_by_pytorch, mutant, takes_the_first_of_equals
+from fused_epochs import (
+    DIGITS,
+    NETWORKS,
+    architecture,
+    example,
+    gradient_by_pytorch,
+    mistakes,
+    mutant,
+    takes_the_first_of_equals,
+)
 
 from nnclassroom.judge import check
 from nncourse.backend import choose
@@ -271,50 +280,8 @@ def test_saturated_filters_stay_finite_without_warnings(kernel, name, sign):
 
 # ---- check() rejects wrong kernels: each has one mistake in the text of a right one
 
-NUMPY_MISTAKES = {
-    "sum for mean": ("np.array(1 / batch, np.float32)", "np.array(1, np.float32)"),
-    "last batch left out": ("for rows in batches(len(X), batch):", "for rows in batches(len(X), batch)[:-1]:"),
-    "first batch again and again": ("x, y = X[rows], Y[rows]", "x, y = X[: len(X[rows])], Y[: len(X[rows])]"),
-    "zeros before and after exchanged": ("offset - filters.before", "offset - filters.after"),
-    "biases of filters not added": ("        Z += self.b\n", ""),
-    "biases of filters not learnt": ("np.matmul(D, self.ones).sum(axis=0, out=self.db)", "self.db.fill(0)"),
-    "filters of one sample only": ("out=self.sums).sum(axis=0,", "out=self.sums)[:1].sum(axis=0,"),
-    "weights on the way back as of the step before": ("            self.W_turned[...] = self.W_below\n", ""),
-    "channels and filters exchanged on the way back": (
-        "self.W_below, self.W_turned = W.transpose(1, 0, 2, 3)",
-        "self.W_below, self.W_turned = W.transpose(1, 0, 3, 2)",
-    ),
-    "deltas of the batch before left in the images": ("        self.D.fill(0)\n", ""),
-    "slope of a pool's pixels forgotten": ("        to_delta(G, self.A, self.S)\n", ""),
-    "slope below forgotten": ("        self.to_delta(D, self.A, self.S)\n", ""),
-    "slope in the delta of a cross-entropy": ('names[-1] = "identity"', "pass"),
-    "no sign in mae": ("            np.sign(G, out=G)\n", "            pass\n"),
-    "no bias correction of M": ("rate * root / c1", "rate * root"),
-    "bias correction from the beginning": ("        steps += 1\n", "        steps = 1\n"),
-    "V of the gradient, not of its square": ("np.multiply(gradients, gradients, out=S)", "np.copyto(S, gradients)"),
-    "the usual epsilon": ("np.array(epsilon * root", "np.array(1e-8 * root"),
-    "the usual beta 1 in its correction": ("1 - beta1**steps", "1 - 0.9**steps"),
-    "beta 1 and beta 2 exchanged": ("(1 - beta1, 1 - beta2, TINY", "(1 - beta2, 1 - beta1, TINY"),
-    "uphill": ("np.subtract(parameters, S, out=parameters)", "np.add(parameters, S, out=parameters)"),
-}
-LOOPS_MISTAKES = {
-    "a tap left out": ("            z[z2 + q] += c0 * x0 + c1 * x1 +", "            z[z2 + q] += c0 * x0 +"),
-    "what lies between the rows not cleared": ("            z[x] = f32(0)\n", "            z[x] = z[x]\n"),
-    "only the first four filters": (
-        "range(0, channels, 4):\n                    _four_filters(\n                        P,",
-        "range(0, 1, 4):\n                    _four_filters(\n                        P,",
-    ),
-    "only the first four rows of a window": (
-        "    for i in range(u(0), side, u(4)):",
-        "    for i in range(u(0), min(side, u(4)), u(4)):",
-    ),
-    "gradients added to those of the step before": ("            gradients[:of_filters] = 0\n", ""),
-    "deltas added to those of the sample before": ("            if few or stride > 1:\n", "            if False:\n"),
-    "a weight too few": ("if t + u(3) < size:", "if t + u(4) < size:"),
-    "stride forgotten for what a filter saw": ("seen_first + stride * (x * side", "seen_first + (x * side"),
-    "bias not learnt": ("* size + o] += bias", "* size + o] += f32(0)"),
-    "no root": ("rate * m / (np.sqrt(v) + epsilon)", "rate * m / (v + epsilon)"),
-}
+NUMPY_MISTAKES = mistakes("epochs/convolutional_cpu")
+LOOPS_MISTAKES = mistakes("epochs/convolutional_loops")
 
 
 def verdicts(module, right="", wrong=""):

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fused_epochs import example, gradient_by_pytorch, mutant, rejected, steps
+from fused_epochs import example, gradient_by_pytorch, mistakes, mutant, rejected, steps
 
 from nnclassroom.judge.check import check
 from nncourse.architecture import DenseArchitecture
@@ -93,37 +93,8 @@ def test_no_samples_change_nothing_and_data_may_be_a_view(kernel):
 
 # ---- check() rejects wrong kernels: each has one mistake in the text of a right one
 
-WEIGHT_GRADIENT = "np.matmul(D_T[layer + 1], A[layer], out=dW[layer])"
-TRANSPOSED = "dW[layer][:] = np.matmul(A[layer].T, D[layer + 1]).reshape(dW[layer].shape)"
-BELOW = """            if layer > 0:
-                _backward(D[layer + 1], W[layer], D[layer])
-"""
-UPDATE = "            _update(D[layer + 1], A[layer], W[layer], b[layer])\n"
-
-NUMPY_MISTAKES = {
-    "mean over a whole batch for the last one": ("rate / size", "rate / batch"),
-    "sum for mean": ("rate / size", "rate"),
-    "first sample of the last batch left out": ("(slice(whole, None)", "(slice(whole + 1, None)"),
-    "last batch left out": ("range(0, len(X), batch):\n        A[0]", "range(0, len(X) - batch, batch):\n        A[0]"),
-    "slope in the delta of a cross-entropy": ('slopes[-1] = "identity"', "pass"),
-    "no sign in mae": ("np.sign(G, out=G)", "pass"),
-    "biases not updated": ("np.matmul(ones, D[layer + 1], out=db[layer])", "db[layer].fill(0)"),
-    "biases not added": ("Z += b[layer]", "pass"),
-    "weight gradient transposed": (WEIGHT_GRADIENT, TRANSPOSED),
-    "updated before the deltas below": (WEIGHT_GRADIENT, f"W[layer][:] -= {WEIGHT_GRADIENT}; dW[layer].fill(0)"),
-    "uphill": ("parameters -= gradients", "parameters += gradients"),
-    "not in place": ("parameters -= gradients", "parameters = parameters - gradients"),
-    "slope of another layer's activation": ("slope[layer](", "slope[layer - 1]("),
-    "samples changed": ("parameters -= gradients", "parameters -= gradients; A[0] *= HALF"),
-}
-NUMBA_MISTAKES = {
-    "updated before the deltas below": (BELOW + UPDATE, UPDATE + BELOW),
-    "a sample of a block forgotten": ("b[j] -= d0 + d1 + d2 + d3 + d4", "b[j] -= d0 + d1 + d2 + d3"),
-    "deltas below added to the last ones": ("    G.fill(f32(0))\n", ""),
-    "slope of the layer below": ("_to_delta(slopes[layer],", "_to_delta(slopes[layer - 1],"),
-    "series too short": ("for k in (6, 5, 4, 3, 2, 1)", "for k in (4, 3, 2, 1)"),
-    "only the first block of samples": ("range(0, D.shape[0], BLOCK)", "range(0, BLOCK, BLOCK)"),
-}
+NUMPY_MISTAKES = mistakes("epochs/dense_array")
+NUMBA_MISTAKES = mistakes("epochs/dense_loops")
 
 
 def kernel_with(function, right="", wrong=""):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fused_epochs import example, gpu_array, graph_kernel, on_streams_in_turn, rejected, steps
+from fused_epochs import example, gpu_array, graph_kernel, mistakes, on_streams_in_turn, rejected, steps
 from refusals import refused
 
 from cuda_on_cpu import nvrtc
@@ -158,35 +158,7 @@ def test_activations_have_the_numbers_of_the_texts(file, head):
 
 # ---- check() rejects wrong kernels: each has one mistake in the text of dense_graph.cu or dense_graph.py
 
-DELTAS = "        made.to_deltas(X, Y)\n"
-UPDATE = '        made.run("update", made.largest, parameters, X, made.A, made.D, made.table, len(X), rate / len(X))\n'
-BACK = "W[k * n_in + j]; }, [&](int s, int j) { return A"
-LAST = "for rows in batches(len(X), batch):\n        step"
-MISTAKES = {
-    "never waits for the other warps": ("    __syncthreads();  // each warp has stored its part of the sums\n", ""),
-    "half of the lanes": ("add_over_lanes<SIDE * SIDE, 32>", "add_over_lanes<SIDE * SIDE, 16>"),
-    "one warp's part only": ("part < WARPS; part++", "part < 1; part++"),
-    "last numbers along k counted again": ("if (k0 + a * STEP < depth)", "if (true)"),
-    "first number along k left out": ("k0 = thread / ACROSS;", "k0 = thread / ACROSS + 1;"),
-    "no guard for the rows": ("i0 + e / WIDTH < rows && ", ""),
-    "no guard for the columns": (" && j0 + e % WIDTH < columns", ""),
-    "bias left out": ("sum + bias", "sum"),
-    "biases not updated": ("return i < n_in ? a : 1.0f;", "return i < n_in ? a : 0.0f;"),
-    "slope in the delta of a cross-entropy": ("cost == CROSS_ENTROPY ? g : g * slope", "g * slope"),
-    "no slope at the outputs": ("g : g * slope(activation, a)", "g : g"),
-    "no slope below": ("sum * slope(activation, a)", "sum"),
-    "slope of the activation above": ("activations[layer - 1])", "activations[layer])"),
-    "weights transposed on the way back": (BACK, BACK.replace("k * n_in + j", "j * n_out + k")),
-    "inputs of the first layer for all": ("blockIdx.z == 0 ? X : A + layer[4]", "X"),
-    "uphill": ("w - step * sum", "w + step * sum"),
-    "softmax of a lane's own outputs": ("total += __shfl_xor_sync(~0u, total, distance)", "total += 0.0f"),
-    "slope of softmax without the others": ("a * (g - mean)", "a * g"),
-    "sum, not mean": ("rate / len(X))", "rate)"),
-    "mean over a whole batch for the last one": ("rate / len(X))", "rate / batch)"),
-    "last batch left out": (LAST, LAST.replace("batch):", "batch)[:-1]:")),
-    "updated before the deltas are known": (DELTAS + UPDATE, UPDATE + DELTAS),
-    "layer above not seen": ("range(last, 0, -1)", "range(last, 1, -1)"),
-}
+MISTAKES = mistakes("epochs/dense_graph")
 
 
 kernel_with = partial(graph_kernel, dense_graph, dense_sgd_epoch, "fused")

@@ -5,6 +5,7 @@ That its kernels are right is tested with the other CPU kernels, in test_dense_e
 
 import numpy as np
 import pytest
+from fused_epochs import mistakes
 from refusals import refused
 
 from cuda_on_cpu import host_compiler
@@ -15,15 +16,7 @@ from nncourse.epochs import dense_plain
 from nncourse.epochs.dense import dense_sgd_epoch
 
 has_compiler = pytest.mark.skipif(bool(host_compiler.why_no_c_compiler()), reason="no C compiler here")
-MISTAKES = {
-    "mean over a whole batch for the last one": ("(real)(rate / samples)", "(real)(rate / batch)"),
-    "last batch left out": ("start < n; start += batch", "start + batch <= n; start += batch"),
-    "biases not updated": ("here->b[j] -= moved;", ""),
-    "slope in the delta of a cross-entropy": ("if (cost != CROSS_ENTROPY)", "if (1)"),
-    "no sign in mae": ("cost == MAE ?", "0 ?"),
-    "weights transposed on the way back": ("above->w[j * above->n_in + k]", "above->w[k * above->n_out + j]"),
-    "a sample's deltas below added to the last ones": ("delta[k] = 0;", "delta[k] += 0;"),
-}
+MISTAKES = mistakes("epochs/dense_plain")
 
 
 @pytest.fixture

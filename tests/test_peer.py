@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fused_epochs import mistakes
 
 from benchmarks import all_reduce as benchmark
 from cuda_on_cpu import emulate
@@ -104,66 +105,9 @@ def test_after_rounds_is_the_sum_after_one():
     assert first.tolist() == second.tolist() == [3 + 4, 4 + 5]
 
 
-# ---- wrong versions: what stands in the text, the mistake, the way and what the complaint says
+# ---- wrong versions
 
-WRONG = {
-    "no fence": ("    __threadfence_system();\n", "", "flags", "both touch memory"),
-    "a flag before the numbers": (
-        "send_to_all(at, own, 4 * fours, n);\n        if (!meet(at)) break;",
-        "if (!meet(at)) break;\n        send_to_all(at, own, 4 * fours, n);",
-        "flags",
-        "wrong sums|both touch",
-    ),
-    "no waiting for the flag": ("!missed && read_flag(", "false && read_flag(", "flags", "wrong sums|both touch"),
-    "waiting for just this turn, though the other may be ahead": (
-        "read_flag(at.flag(at.rank, other)) - at.turn < 0",
-        "read_flag(at.flag(at.rank, other)) != at.turn",
-        "flags",
-        "did not come",
-    ),
-    "no barrier before the flag": (
-        "    __syncthreads();  // all threads have done their part\n",
-        "",
-        "flags",
-        "wrong sums|both touch",
-    ),
-    "one buffer for all turns": ("((turn & 1) * DEVICES + from) * most;\n", "from * most;\n", "flags", "wrong|both"),
-    "one buffer of words for all turns": ("2LL * ((turn & 1) * DEVICES + from)", "2LL * from", "words", "not come"),
-    "each device begins with its own numbers": (
-        "const T number = d == at.rank ? own[i] : ((T*)at.buffer(mine, d))[i];",
-        "const int from = (d + at.rank) % DEVICES;\n"
-        "            const T number = from == at.rank ? own[i] : ((T*)at.buffer(mine, from))[i];",
-        "flags",
-        "wrong sums",
-    ),
-    "the turn is forgotten": ("    head[TURN] = at.turn;\n", "", "words", "wrong sums|not come"),
-    "the turn of a number is not looked at": ("return int(word >> 32) == turn;", "return true;", "words", "wrong sums"),
-    "writes past the end of an odd vector": (
-        "if (2 * i + 1 < n) own[2 * i + 1] = use(b, at.rank);",
-        "own[2 * i + 1] = use(b, at.rank);",
-        "words",
-        "past the end",
-    ),
-    "one more": (
-        "for (int i = begin + at.first(); i < end;",
-        "for (int i = begin + at.first(); i <= end;",
-        "flags",
-        "past|wrong|both",
-    ),
-    "pieces without the first meeting": (
-        "        at.turn++;\n        if (!meet(at)) break;\n        add_piece<float4>",
-        "        add_piece<float4>",
-        "pieces",
-        "both touch|wrong sums",
-    ),
-    "pieces without the second meeting": (
-        "        at.turn++;\n        if (!meet(at)) break;\n        if (OWNERS",
-        "        if (OWNERS",
-        "pieces",
-        "both touch|wrong sums",
-    ),
-    "pieces without the last numbers": ("if (at.rank == DEVICES - 1) add", "if (false) add", "pieces", "wrong sums"),
-}
+WRONG = mistakes("peer/all_reduce")
 
 
 @needs_emulator

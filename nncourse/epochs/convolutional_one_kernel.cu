@@ -12,7 +12,7 @@
 //   1. Take the block's samples through the whole network, forward and backward. No block waits for another here: each
 //      has a copy of all weights in shared memory.
 //   2. Exchange what the gradients are made of: inputs and deltas of the dense layers, gradients of the filters.
-//   3. Update some neurons of each dense layer, and all filters, which are few.
+//   3. Update a part of the weights of each dense layer, and all filters, which are few.
 //   4. Exchange the new dense weights. While they arrive, the next samples go through the convolutions.
 
 constexpr int WARPS = THREADS / 32;

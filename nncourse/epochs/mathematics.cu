@@ -31,8 +31,8 @@ __device__ float cost_gradient(int code, float a, float y) { return code == MAE 
 __device__ constexpr int divided_up(int number, int by) { return (number + by - 1) / by; }
 
 // Sums z[0 … COUNT) over WIDTH adjacent lanes. After each round a lane continues with half of its sums, so COUNT sums
-// cost little more than COUNT shuffles. At the end a lane holds the sums `first` to `end` - 1, from z[0] on. It holds
-// none if there are fewer sums than lanes.
+// cost little more than COUNT shuffles. At the end a lane holds the sums `first` to `end` - 1, from z[0] on; some
+// lanes hold none if there are fewer sums than lanes.
 template <int COUNT, int WIDTH>
 __device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
     if constexpr (WIDTH > 1) {

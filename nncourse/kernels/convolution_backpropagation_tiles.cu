@@ -1,7 +1,7 @@
 // convolution_input_gradient, continued from convolution_backpropagation.cu. The functions on tiles are in tiles.cu.
 //   implicit_gemm    a matrix product, as in convolution_tiles.cu
-// nncourse check convolution_input_gradient --kernel implicit_gemm       against the reference
-// nncourse time convolution_input_gradient                               beside this machine's limits
+//   nncourse check convolution_input_gradient --kernel implicit_gemm       against the reference
+//   nncourse time convolution_input_gradient                               beside this machine's limits
 //
 // The first matrix has a row for each channel: the K = c_out k k weights through which it was read. The second has a
 // column for each pixel: the deltas that met it through these weights, 0 where none did.

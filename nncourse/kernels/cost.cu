@@ -3,8 +3,8 @@
 //   atomic    all threads add to the same number, one after the other: simple but slow
 //   tree      half of the threads of a block add the numbers of the other half, then a quarter, then an eighth
 //   shuffle   the threads of a warp read each other's registers, without shared memory or barriers
-// nncourse check mse --kernel tree       against the reference
-// nncourse time mse                      beside this machine's limits
+//   nncourse check mse --kernel tree       against the reference
+//   nncourse time mse                      beside this machine's limits
 
 // ---- three ways to add up numbers that are in different threads
 

@@ -8,8 +8,8 @@
 //   vectorised       four elements are read at once
 //   warp_tiles       a warp computes a nearly square tile, so it reads less from shared memory
 //   double_buffered  the next tile is loaded while one is multiplied
-// nncourse check dense_forward --kernel tiled       against the reference
-// nncourse time dense_forward                       beside this machine's limits
+//   nncourse check dense_forward --kernel tiled       against the reference
+//   nncourse time dense_forward                       beside this machine's limits
 //
 // A (batch, n_in), W (n_out, n_in), b (n_out,), Z (batch, n_out); all float32, row-major. The sums run over k, along
 // the rows of both A and W, so consecutive k are adjacent in memory.

@@ -2,8 +2,8 @@
 //   naive    a thread computes one element, or goes through one channel
 //   pieces   batchnorm_forward, _relu, _shortcut_relu, _backward: a warp computes 256 neighbouring pixels of a channel
 //   tree     batchnorm_statistics, _gradients: the warps of a block share one channel
-// nncourse check batchnorm_forward --kernel pieces       against the reference
-// nncourse time batchnorm_statistics                     beside this machine's limits
+//   nncourse check batchnorm_forward --kernel pieces       against the reference
+//   nncourse time batchnorm_statistics                     beside this machine's limits
 
 __device__ float scale_of(float variance, float epsilon) { return 1.0f / sqrtf(variance + epsilon); }
 
