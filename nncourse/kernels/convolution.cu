@@ -7,6 +7,7 @@
 //   implicit_gemm    a matrix product, by the tiles of dense_tiles.cu; its second matrix is never made
 //   nncourse check convolution_forward --kernel shared       against the reference
 //   nncourse time convolution_forward                        beside this machine's limits
+//
 // A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), Z (batch, c_out, h_out, w_out); float32, row-major.
 
 // All operands are read from global memory. Threads are numbered along the rows of Z, so that adjacent threads read

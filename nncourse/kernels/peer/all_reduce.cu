@@ -3,8 +3,8 @@
 //   flags    each device stores its vector with all others, raises a flag there, waits for their flags, and adds
 //   words    the same without flags: each number travels with its turn; the fastest for few numbers
 //   pieces   each device adds one piece of all vectors, and writes the sum to all others; for many numbers
-// python -m pytest tests/test_peer.py       against the sum in NumPy, bit for bit
-// python -m benchmarks.all_reduce           on several GPUs, beside NCCL
+//   python -m pytest tests/test_peer.py       against the sum in NumPy, bit for bit
+//   python -m benchmarks.all_reduce           on several GPUs, beside NCCL
 //
 // Block b of a device exchanges with blocks b of the other devices, and all of these handle the same elements: blocks
 // of one device do not wait for each other. The numbers are added in the order of the devices, so all devices get the
