@@ -1,12 +1,20 @@
 """The forgeries of answers/forgeries.toml, and what they want to lie in a folder of kept kernels."""
 
+import functools
 import os
+import socket
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 FILE = Path(__file__).parent / "answers" / "forgeries.toml"
 FORGERIES = tomllib.loads(FILE.read_text("utf-8"))["forgery"]
+
+
+@functools.cache
+def server() -> socket.socket:
+    """A server that listens on this machine; the system accepts for it."""
+    return socket.create_server(("127.0.0.1", 0))
 
 
 def plant(path: Path, thing: dict, filled: Callable[[str], str]) -> None:

@@ -6,6 +6,7 @@ including those that only its sandbox stops.
 
 import hashlib
 import json
+import os
 import time
 from operator import itemgetter
 from pathlib import Path
@@ -17,31 +18,111 @@ import nncourse
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.hints import progress_lines
+from nnclassroom.judge import answer, limits, sandbox
 from nnclassroom.notebook import cuda_cell, report
 from nncourse import device
 from nncourse.errors import CourseError
 from tests.tiers import many
 
 HERE = [forgery for forgery in forged.FORGERIES if forgery.get("needs") != "sandbox"]
-OF_EACH_KIND = many(
-    HERE,
+OF_EACH = (
     lambda forgery: forgery["name"].replace(" ", "-"),
     itemgetter("kind"),
     itemgetter("operation"),
     lambda _: forged.FILE.stem,
 )
+OF_EACH_KIND = many(HERE, *OF_EACH)
 LIMIT = 3.0  # seconds of computing: none needs more
 
 
 @pytest.fixture(autouse=True)
-def limits(monkeypatch):
+def short_limits(monkeypatch):
     monkeypatch.setattr(kept_kernels, "TIME_LIMIT", LIMIT)
+
+
+# ---- without the words: neither the rules for texts nor the guard stand in the way, only the operating system
+
+WORDLESS = answer.START[2].replace("process.main()", "process.guard = lambda *_: str; process.main()")
+PYTHON = [each for each in forged.FORGERIES if "line" not in each and "text" in each and "plant" not in each]
+
+
+@pytest.fixture(params=("confined", "in a sandbox"))
+def only_the_system(request, monkeypatch):
+    """Landlock and seccomp alone, or bubblewrap alone."""
+    if request.param == "confined" and not limits.confined():
+        pytest.skip("Landlock or seccomp is missing here")
+    if request.param == "in a sandbox" and (reason := sandbox.why_none()):
+        pytest.skip(reason)
+    confined, prefix = limits.confined, limits.prefix
+    end_nursery()
+    unlimited(monkeypatch)
+    monkeypatch.setattr(limits, "prefix", prefix)
+    prefix.cache_clear()
+    if request.param == "confined":
+        monkeypatch.setattr(limits, "confined", confined)
+    yield
+    end_nursery()
+    prefix.cache_clear()
+
+
+def end_nursery():
+    if answer._nursery.cache_info().currsize:
+        answer._nursery(os.getpid()).child.end()
+        answer._nursery.cache_clear()
+
+
+def verdict_here(name: str, kernel: str, text: str):
+    """The verdict without a worker, in whose process nothing is patched."""
+    return kept_kernels.check(name, kernel, text, None, None, (), LIMIT)
+
+
+def unlimited(monkeypatch):
+    """No system stands in the way, nor any words."""
+    monkeypatch.setattr(limits, "confined", lambda: False)
+    monkeypatch.setattr(limits, "prefix", lambda: ())
+    monkeypatch.setattr(answer, "forbidden", lambda text, without_numpy: None)
+    monkeypatch.setattr(answer, "START", (*answer.START[:2], WORDLESS, *answer.START[3:]))
+
+
+ATTACKS = ("kept kernels are deleted", "a way to the network", "limits of other processes", "memory of the judge")
+ATTACKS += ("the course's kernel by its file", "signals to all around")
+
+
+@pytest.mark.skipif(not answer.CAN_FORK, reason="these attacks are on Linux")
+@pytest.mark.parametrize("name", ATTACKS)
+def test_without_the_system_an_attack_succeeds(name, monkeypatch, tmp_path):
+    """So the tests above would show what does."""
+    (forgery,) = (each for each in forged.FORGERIES if each["name"] == name)
+    end_nursery()
+    unlimited(monkeypatch)
+    try:
+        assert verdict_here(forgery["operation"], forgery["kernel"], text_of(forgery, tmp_path))
+    finally:
+        end_nursery()
+
+
+def test_what_is_honest_is_judged_as_ever(only_the_system):
+    assert verdict_here("sigmoid", "numpy", "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n")
+    assert not verdict_here("sigmoid", "numpy", "def sigmoid(z):\n    return 1 / (2 + np.exp(-z))\n")
+
+
+@pytest.mark.parametrize("forgery", many(PYTHON, *OF_EACH))
+def test_the_system_alone_stops_a_forgery(forgery, only_the_system, tmp_path, my_kernels):
+    folder = tmp_path / "left"
+    folder.mkdir()
+    verdict = verdict_here(forgery["operation"], forgery["kernel"], text_of(forgery, folder))
+    assert not verdict, str(verdict)
+    if then := forgery.get("then"):
+        second = verdict_here(then["operation"], then["kernel"], filled(then["text"], folder))
+        assert not second, f"after it: {second}"
+    refuse_leftovers(forgery, folder)
 
 
 def filled(value: str, folder: Path, text: str = "") -> str:
     """A text of an entry with its places filled in."""
     package = Path(nncourse.__file__).parent
     places = {"{tmp}": folder, "{package}": package, "{my_kernels}": kept_kernels.folder()}
+    places["{port}"] = forged.server().getsockname()[1]
     for name, place in places.items():
         value = value.replace(name, str(place))
     return value.replace("{hash}", hashlib.sha256(text.encode()).hexdigest())

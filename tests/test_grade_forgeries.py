@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from forged import FILE, FORGERIES, plant
+from forged import FILE, FORGERIES, plant, server
 
 from nnclassroom.judge import sandbox
 from nnclassroom.marking.grade import grade
@@ -30,6 +30,7 @@ def hand_in(folder: Path, forgery: dict, tmp: Path) -> None:
 
     def filled(value: str) -> str:
         value = value.replace("{tmp}", str(tmp)).replace("{my_kernels}", str(folder))
+        value = value.replace("{port}", str(server().getsockname()[1]))
         return value.replace("{package}", str(Path(sandbox.__file__).parent))
 
     folder.mkdir(parents=True)

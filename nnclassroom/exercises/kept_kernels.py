@@ -281,7 +281,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     xp, device = np, operation.python_devices[name]
     if device == "gpu" and devices.gpu_available():
         import cupy as xp
-    namespace: dict = {"xp": xp} if device == "gpu" else {"np": np, "xp": xp}
+    namespace: dict = {"__name__": "__main__", "xp": xp} | ({} if device == "gpu" else {"np": np})
     try:
         exec(compile(text, file, "exec"), namespace)
     except (Exception, SystemExit) as error:  # the student's code may raise any exception

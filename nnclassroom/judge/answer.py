@@ -1,7 +1,7 @@
 """Run a student's Python text in a process of its own, which sends back data: only this process has the reference.
 
-Where the system can fork, that process is a copy of one that has imported NumPy already, which takes milliseconds. In a
-sandbox, and on other systems, a new Python is started. answer_process.py is the program that runs there.
+Where the system can fork and confine, that process is a copy of one that has imported NumPy already, which takes
+milliseconds. In a sandbox, and on other systems, a new Python is started. What runs there is in answer_process/.
 """
 
 import ast
@@ -24,7 +24,9 @@ import numpy as np
 import psutil
 
 from cuda_on_cpu.processes import Child, pipe
-from nnclassroom.judge import answer_process
+from nnclassroom.judge import answer_process, limits
+from nnclassroom.judge.answer_process.messages import about_array, packed, unpacked
+from nnclassroom.judge.answer_process.results import LONGEST_TEXT, said_of
 from nnclassroom.judge.check import BROKEN_OFF, Returned, judge, raised
 from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
 from nnclassroom.judge.verdict import RIGHT, Case, Fault, Verdict
@@ -32,9 +34,10 @@ from nncourse import device as devices
 from nncourse.errors import CourseError
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation
-from nncourse.language import PACKAGES
 
-SCRIPT = Path(answer_process.__file__)
+PROGRAM = Path(answer_process.__file__).parent
+_CODE = "import sys; sys.path[0] = sys.argv.pop(1); from answer_process import process; del sys.path[0]; process.main()"
+START = (sys.executable, "-c", _CODE, str(PROGRAM.parent))
 START_SECONDS = 60.0  # of wall time, to start Python and import what is needed
 WALL_FACTOR = 6.0  # limits count CPU time; on a busy machine the wall time may be up to so many times longer
 GPU_FACTOR = 3  # on a GPU CuPy compiles its own kernels at their first calls, which takes longer
@@ -121,11 +124,11 @@ class TextProcess:
             "xp": "cupy" if on_gpu and devices.gpu_available() else "numpy",
             "without_np": on_gpu,
             "jit": jit.options() if name == "numba" else None,
-            "judged": judged,
-            "forbidden": PACKAGES if judged else (),
+            **limits.of_process(on_gpu and devices.gpu_available(), judged),
         }
         self.seconds = seconds * (GPU_FACTOR if self.started["xp"] == "cupy" else 1)
         imports = ["numba"] * (name == "numba") + ["cupy"] * (self.started["xp"] == "cupy")
+        sandbox = sandbox or limits.prefix()
         self.process = _forked(imports) if CAN_FORK and not sandbox else _Started(sandbox)
         self.objects: list[Any] = []
         self.used_before = 0.0  # seconds of computing that do not count
@@ -219,7 +222,7 @@ class TextProcess:
     def _about(self, value: Any, blocks: list[bytes]) -> dict[str, Any]:
         """The description of an argument, or of a method's result."""
         if isinstance(value, np.ndarray):
-            return answer_process.about_array(value, blocks)
+            return about_array(value, blocks)
         if isinstance(value, bool | int | float | np.generic):
             return {"number": value.item() if isinstance(value, np.generic) else value}
         if value is None:
@@ -244,7 +247,7 @@ class TextProcess:
         except CourseError as error:
             self._send({"refused": str(error)})
         except Exception as error:  # the text's own mistake
-            said = answer_process.said_of(error)
+            said = said_of(error)
             self._send({"raised": said["type"], "text": said["text"]})
         else:
             answer: list[bytes] = []
@@ -284,6 +287,8 @@ class TextProcess:
             in_place = {str(name): array_from(each, blocks) for name, each in answer["in_place"].items()}
             changed = [str(name) for name in answer["changed"]]
             several = answer["several"]
+            if len(about) != (1 if several is None else several):
+                raise ValueError("another number of results")
         except CourseError as error:
             return Fault("forbidden", {"said": str(error)})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
@@ -320,7 +325,7 @@ class TextProcess:
 
     def _send(self, message: Mapping[str, Any], blocks: list[bytes] | None = None) -> None:
         try:
-            self.process.connection.send_bytes(answer_process.packed(dict(message), blocks or []))
+            self.process.connection.send_bytes(packed(dict(message), blocks or []))
         except OSError:
             raise EndedError(self._why_ended()) from None
 
@@ -331,7 +336,7 @@ class TextProcess:
             while not self.process.connection.poll(pause):
                 self._refuse_late()
                 pause = min(2 * pause, 0.2)
-            return answer_process.unpacked(self.process.connection.recv_bytes(MOST_MESSAGE + 8 * most + SPARE_BYTES))
+            return unpacked(self.process.connection.recv_bytes(MOST_MESSAGE + 8 * most + SPARE_BYTES))
         except (EOFError, ConnectionError):
             raise EndedError(self._why_ended()) from None
         except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
@@ -364,8 +369,7 @@ class TextProcess:
 def _said(said: Any) -> dict[str, Any]:
     """An exception's type, text and line as the process reports them, which may be anything: they are only shown."""
     said = said if isinstance(said, dict) else {}
-    most = answer_process.LONGEST_TEXT
-    texts = {name: " ".join(str(said.get(name, "")).split())[:most] for name in ("type", "text")}
+    texts = {name: " ".join(str(said.get(name, "")).split())[:LONGEST_TEXT] for name in ("type", "text")}
     line = said.get("line")
     return texts | {"cuda": bool(said.get("cuda")), "line": line if type(line) is int else 0}
 
@@ -412,7 +416,7 @@ class _Started:
 
     def __init__(self, sandbox: tuple[str, ...]):
         environment = {**os.environ, "PYTHONPATH": ""} if sandbox else os.environ
-        command = [*sandbox, sys.executable, "-P", SCRIPT]
+        command = [*sandbox, *START]
         self.child = Child(command, env=environment, stderr=subprocess.DEVNULL)
         self.connection = self.child.connection
 
@@ -474,17 +478,17 @@ class Nursery:
     """The child that has imported NumPy. It runs no text itself, but forks the processes that do."""
 
     def __init__(self) -> None:
-        self.child = Child([sys.executable, "-P", SCRIPT, "nursery"])
+        self.child = Child([*START, "nursery"])
 
     def ask(self, request: Mapping[str, Any], end: Connection | None = None) -> dict[str, Any]:
         """Its answer to a request, which may come with one end of a pipe. OSError or EOFError if it has ended."""
         connection = self.child.connection
-        connection.send_bytes(answer_process.packed(dict(request)))
+        connection.send_bytes(packed(dict(request)))
         if end:
             send_handle(connection, end.fileno(), self.child.process.pid)
         if not connection.poll(START_SECONDS):
             raise TimeoutError("the nursery does not answer")
-        return answer_process.unpacked(connection.recv_bytes())[0]
+        return unpacked(connection.recv_bytes())[0]
 
 
 @functools.lru_cache(maxsize=1)

@@ -24,7 +24,7 @@ import numpy as np
 from cuda_on_cpu.emulate import ORDERS, EmulationError
 from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.program import UNSET
-from nnclassroom.judge.answer_process import SENTINEL, described, said_of
+from nnclassroom.judge.answer_process.results import SENTINEL, described, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.tolerance import allowed_error, references_of
@@ -64,7 +64,7 @@ Runner = Callable[[Case, Mapping[str, Any]], "Returned | Fault"]
 class Returned:
     """What one call of a kernel gave back.
 
-    `results` are descriptions made by answer_process.described(), `arrays` their elements. `several` is the length of
+    `results` are descriptions made by answer_process/results.py, `arrays` their elements. `several` is the length of
     the returned tuple, None for one value. `in_place` holds the arguments that may change, as they are after the call,
     and `changed` the names of all arguments that did change. `arguments` are those of the call: an object among them
     knows what was asked of it.

@@ -1,7 +1,7 @@
 """What the Python text of a kernel must not contain: a kernel only computes, and is judged by its results alone.
 
 These rules name what students may copy without knowing what it does. They do not stop attempts to get round them: the
-process that runs a text does that (answer_process.py), and for marks a sandbox.
+operating system does that (limits.py).
 """
 
 import ast

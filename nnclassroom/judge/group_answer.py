@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nnclassroom.judge import answer_process
 from nnclassroom.judge.answer import EndedError, TextProcess, array_from, most_bytes
+from nnclassroom.judge.answer_process.messages import about_array
 from nnclassroom.judge.cases import cases
 from nnclassroom.judge.check import BROKEN_OFF, Returned
 from nnclassroom.judge.group_operation import GroupOperation, member_arguments, together, world_of
@@ -131,9 +131,9 @@ class MemberProcess(TextProcess):
         blocks: list[bytes] = []
         self.start = time.monotonic()  # it could do nothing until now
         if isinstance(answer, list):
-            self._send({"list": [answer_process.about_array(array, blocks) for array in answer]}, blocks)
+            self._send({"list": [about_array(array, blocks) for array in answer]}, blocks)
         elif self.vector is not None:
-            self._send({"fills": answer_process.about_array(self.vector, blocks)}, blocks)
+            self._send({"fills": about_array(self.vector, blocks)}, blocks)
         else:
             self._send({})
 

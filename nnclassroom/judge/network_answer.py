@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nnclassroom.judge import answer_process
 from nnclassroom.judge.answer import TextProcess
+from nnclassroom.judge.answer_process.messages import about_array
 from nnclassroom.judge.check import Returned
 from nnclassroom.judge.network_operation import NAMES, OPERATIONS, Asked, collected, listed, lists
 from nnclassroom.judge.verdict import Case, Fault
@@ -30,7 +30,7 @@ class NetworkProcess(TextProcess):
         given = tuple(copy.deepcopy(value) for value in case.arguments)
         blocks: list[bytes] = []
         k = {"object": 0, "methods": list(OPERATIONS), "values": {}, "type": "Backend"}
-        arrays = [{"list": [answer_process.about_array(array, blocks) for array in each]} for each in (W, b)]
+        arrays = [{"list": [about_array(array, blocks) for array in each]} for each in (W, b)]
         call = {
             "arguments": [*arrays, *(self._about(value, blocks) for value in (X, Y, rate)), k],
             "names": NAMES,
@@ -64,5 +64,5 @@ class NetworkProcess(TextProcess):
 
     def _about_answer(self, result: Any, arguments: list[Any], blocks: list[bytes]) -> dict[str, Any]:
         if isinstance(result, np.ndarray) and arguments and result is arguments[0]:  # changed in place
-            return {"fills": answer_process.about_array(result, blocks), "returned": True}
+            return {"fills": about_array(result, blocks), "returned": True}
         return super()._about_answer(result, arguments, blocks)

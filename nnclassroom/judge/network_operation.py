@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nnclassroom.judge.answer_process import said_of
+from nnclassroom.judge.answer_process.results import said_of
 from nnclassroom.judge.check import BROKEN_OFF, Returned, Runner, place_of, raised, runner
 from nnclassroom.judge.verdict import Case, Fault
 from nncourse.architecture import DenseArchitecture

@@ -1,6 +1,6 @@
 """A sandbox for one process: bubblewrap (Linux), so that a submitted text can neither read nor change anything.
 
-    [*prefix(readable=[SCRIPT], hidden=[PACKAGE]), sys.executable, str(SCRIPT)]
+    [*prefix(readable=[PROGRAM], hidden=[PACKAGE]), sys.executable, …]
 
 In it there is no network, no other process, an empty home, and nothing writable but its own small /tmp and /dev/shm.
 The system's programs, Python with its packages, and what is `readable` are visible. The process that is started limits
@@ -44,7 +44,7 @@ def prefix(
     hidden: files and folders that are not visible, even within a readable folder.
     temporary: bytes of /tmp, and of /dev/shm.
     """
-    roots, packages = _python()
+    roots, packages = python_folders()
     own = [path for path in (*roots, *packages) if path not in (Path("/usr"), Path("/"))]
     limit = ("--size", str(temporary)) if _knows(program, "--size") else ()
     words = [program, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -91,7 +91,7 @@ def why_none(program: str = "bwrap") -> str | None:
     return None
 
 
-def _python() -> tuple[list[Path], list[Path]]:
+def python_folders() -> tuple[list[Path], list[Path]]:
     """This Python's folders, and other folders of packages: the user's own, or those of PYTHONPATH.
 
     Only folders of sys.path that hold nothing but packages count. It also names a clone of the course, and with

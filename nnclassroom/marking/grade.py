@@ -15,8 +15,8 @@ from cuda_on_cpu import emulate, program
 from nnclassroom.exercises import exam_operations as definitions
 from nnclassroom.exercises import hints
 from nnclassroom.exercises.hints import Exercise
-from nnclassroom.judge import answer as outside
 from nnclassroom.judge import sandbox
+from nnclassroom.judge.answer import PROGRAM
 from nnclassroom.judge.kinds import kind_in_words
 from nnclassroom.marking import marks, pages, submission
 from nnclassroom.marking.marks import Mark
@@ -110,7 +110,7 @@ def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
     """The sandbox in which every text runs. Neither the course nor any submission is visible in it."""
     if reason := sandbox.why_none():
         raise CourseError(f"{reason}; --no-sandbox marks without one: every text then runs with your rights")
-    readable = [outside.SCRIPT, *program.read_in_a_sandbox()]
+    readable = [PROGRAM, *program.read_in_a_sandbox()]
     return sandbox.prefix(readable=readable, hidden=[*(ROOT / name for name in PACKAGES), *folders])
 
 

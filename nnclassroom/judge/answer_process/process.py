@@ -1,0 +1,341 @@
+"""The process that runs one student's Python text. It returns arrays and reports what happened; it judges nothing.
+
+answer.py starts it by the command START, so that it imports this folder and nothing else of the course: its memory
+holds no reference and no tolerance. With the argument `nursery` it runs no text itself: it imports NumPy, and for each
+request forks a copy that does.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import io
+import os
+import signal
+import sys
+import types
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+
+import numpy as np
+
+from . import confinement
+from .guard import guard
+from .messages import about_array, packed, unpacked
+from .results import SENTINEL, described, line_of, said_of
+from .talk import Remote, Talk
+
+LONGEST_PRINT = 20_000  # characters of output
+MOST_PRINTED = 64 << 20  # bytes of output in one call, after which writing fails
+MOST_MEMORY = 4 << 30  # bytes
+PR_SET_PDEATHSIG, M_PERTURB, HUGE_FLOATS = 1, -6, 0x80  # with these malloc fills memory with 0x7f: 3.4e38 as a float
+
+
+class NoFunctionError(NameError):
+    """The text does not define the wanted function."""
+
+
+def _filled(make):
+    """np.empty or a similar function, with elements of NaN, which show when they are read before they are written."""
+
+    def empty(*arguments, **options):
+        array = make(*arguments, **options)
+        if array.dtype.kind in "fc":
+            array.fill(np.nan)
+        elif array.dtype.kind == "i" and array.dtype.itemsize >= 4:
+            array.fill(SENTINEL)
+        return array
+
+    return empty
+
+
+def function_of(start: dict, xp):
+    """The function that the text defines, compiled by Numba if the exercise is for Numba."""
+    if start["judged"] and not start["jit"]:
+        for module in {np, xp}:
+            module.empty, module.empty_like = _filled(module.empty), _filled(module.empty_like)
+    namespace = {"__name__": "__main__", "xp": xp} | ({} if start["without_np"] else {"np": np})
+    exec(compile(start["text"], start["file"], "exec"), namespace)
+    function = namespace.get(start["operation"])
+    if not callable(function):
+        raise NoFunctionError(f"wanted a function {start['operation']}, found none")
+    if start["jit"]:
+        import numba
+
+        options = start["jit"] | ({"fastmath": set(start["jit"]["fastmath"])} if "fastmath" in start["jit"] else {})
+        function = numba.njit(boundscheck=start["judged"], **options)(function)
+    return function
+
+
+def run(talk: Talk) -> None:
+    """Execute one text, then answer each call of its function with what it returned."""
+    start, _ = talk.receive()
+    talk.file = start["file"]
+    earlier: list = []
+    os.environ.update(start["environment"])
+    xp, seconds = _imported(start)
+    _limit(start)
+    if start["confined"]:
+        confinement.confine(confinement.ruleset(start["readable"], start["writable"]))
+    _hide(start)
+    refused = str
+    if start["judged"]:
+        libraries = bool(start["jit"]) or xp is not np
+        refused = guard(start["course"], start["hidden"], start["readable"], libraries)
+    try:
+        function = function_of(start, xp)
+    except BaseException as error:
+        none = isinstance(error, NoFunctionError)
+        about = {"raised": said_of(error), "building": True, "no_function": none, "refused": refused()}
+        talk.send(about | {"printed": _printed()})
+        return
+    talk.send({"ready": True, "printed": _printed()})
+    while True:
+        call, blocks = talk.receive()
+        values = [talk.value_of(about, blocks) for about in call["arguments"]]
+        if xp is not np:
+            values = [xp.asarray(value) if isinstance(value, np.ndarray) else value for value in values]
+        if seconds:
+            talk.send(_timed(function, values, xp, seconds))
+            continue
+        talk.send(*_answer(function, values, call, earlier, xp, refused, talk.file))
+
+
+def _imported(start: dict) -> tuple:
+    """np or cupy, and what measures the seconds of a call, if this process measures; it then judges nothing."""
+    xp = importlib.import_module(start["xp"])
+    if start["judged"]:
+        return xp, None
+    from nncourse.device import seconds
+
+    return xp, seconds
+
+
+def _hide(start: dict) -> None:
+    """A text must compute the same wherever it runs: it finds no sign of the judge by any name."""
+    sys.argv[:], sys.orig_argv[:] = start["argv"], start["argv"]
+    for name in [name for name in os.environ if name.startswith(("NNCOURSE", "PYTEST"))]:
+        del os.environ[name]
+    hidden = (__package__, *start["course"]) if start["judged"] else (__package__,)
+    for name in [name for name in sys.modules if name.partition(".")[0] in hidden]:
+        del sys.modules[name]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+
+
+def _answer(
+    function, values: list, call: dict, earlier: list, xp, refused: Callable, file: str
+) -> tuple[dict, list[bytes]]:
+    """Call the function, whose text is this file; the message that says what came back."""
+    listed = dict(zip(call["names"], values, strict=True))
+    named = _spread(listed)
+    arrays = {name: value for name, value in named.items() if isinstance(value, xp.ndarray)}
+    before = {name: value.copy() for name, value in arrays.items()}
+    raised = None
+    try:
+        with np.errstate(all="ignore"):  # overflow on the way is allowed if the result is right
+            if not any(isinstance(value, Remote) for value in values):
+                for _ in range(call["again"]):
+                    function(*[before[name].copy() if name in before else value for name, value in named.items()])
+            result = function(*values)
+        if xp is not np:
+            xp.cuda.get_current_stream().synchronize()
+    except BaseException as error:  # a student's function may raise anything, SystemExit included
+        raised = said_of(error) | {"line": line_of(error, file)}
+        raised["cuda"] = type(error).__module__.startswith("cupy")
+    about: dict = {"refused": refused()}
+    if raised:
+        return about | {"raised": raised, "printed": _printed()}, []
+    several = type(result) is tuple and call["results"] > 1
+    about["several"] = len(result) if several else None
+    blocks: list[bytes] = []
+    about["results"] = []
+    for value in result if several else (result,):
+        about["results"].append(_sent(value, arrays, earlier, call["most_bytes"], blocks, xp))
+    host = {name: _on_host(value) for name, value in arrays.items()}
+    about["in_place"] = {
+        name: about_array(host[name], blocks)
+        for name in call["in_place"]
+        if name in host and host[name].nbytes <= call["most_bytes"]
+    }
+    about["changed"] = [
+        name
+        for name, value in host.items()
+        if value.shape != before[name].shape or value.tobytes() != _on_host(before[name]).tobytes()
+    ]
+    now = _spread(listed)
+    about["replaced"] = [name for name in arrays if now.get(name) is not arrays[name]]  # elements of lists
+    return about | {"printed": _printed()}, blocks
+
+
+def _spread(named: dict) -> dict:
+    """The arguments by name, with the elements of lists as W[0], W[1], …"""
+    spread = {}
+    for name, value in named.items():
+        spread |= {f"{name}[{at}]": each for at, each in enumerate(value)} if type(value) is list else {name: value}
+    return spread
+
+
+def _sent(value, arguments: dict, earlier: list, most: int, blocks: list[bytes], xp) -> dict:
+    """The description of a result, with its elements if they are not too many. An array is added to `earlier`."""
+    about = described(value, arguments, earlier, xp.ndarray)
+    if about["what"] == "array":
+        if "same" not in about:
+            earlier.append(value)
+            del earlier[:-6]
+        if value.nbytes <= most and value.dtype.kind in "fiub":
+            about |= about_array(_on_host(value), blocks)
+    return about
+
+
+def _on_host(array) -> np.ndarray:
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+def _timed(function, values: list, xp, seconds: Callable) -> dict:
+    """The seconds of a call."""
+    try:
+        return {"seconds": seconds(lambda: function(*values), "cpu" if xp is np else "gpu"), "printed": _printed()}
+    except BaseException as error:
+        return {"raised": said_of(error), "printed": _printed()}
+
+
+# ---- the process
+
+
+def _limit(start: dict) -> None:
+    """Limit memory and files, where the system can: a mistake must not make the machine swap."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_PRINTED, MOST_PRINTED))
+        if start["xp"] == "numpy":  # a GPU's driver reserves more than it uses
+            resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    if start["jit"] and start["judged"] and sys.platform == "linux":
+        ctypes.CDLL(None).mallopt(M_PERTURB, HUGE_FLOATS)  # np.empty of compiled code
+
+
+class Printed(io.TextIOBase):
+    """Standard output that keeps the first LONGEST_PRINT characters and counts the others."""
+
+    def __init__(self):
+        self.parts, self.count = [], 0
+
+    def write(self, text):
+        if self.count < LONGEST_PRINT:
+            self.parts.append(text[: LONGEST_PRINT - self.count])
+        self.count += len(text)
+        return len(text)
+
+    def take(self) -> str:
+        more = f"\n… and {self.count - LONGEST_PRINT} more characters\n" if self.count > LONGEST_PRINT else ""
+        text = "".join(self.parts) + more
+        self.parts, self.count = [], 0
+        return text
+
+
+def _printed() -> str:
+    """The output since the last call, shortened: first Python's, then that of compiled code, which is in a file."""
+    said = sys.stdout.take() if type(sys.stdout) is Printed else ""
+    with contextlib.suppress(OSError):
+        if os.fstat(1).st_size:
+            os.lseek(1, 0, os.SEEK_SET)
+            said += os.read(1, LONGEST_PRINT).decode(errors="replace")
+            os.ftruncate(1, 0)
+            os.lseek(1, 0, os.SEEK_SET)
+    return said
+
+
+def _apart(keep: set[int]) -> None:
+    """Make standard input empty, send all output to a file without a name, and close other open files."""
+    import tempfile
+
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    with tempfile.TemporaryFile() as printed:
+        os.dup2(printed.fileno(), 1)
+        os.dup2(printed.fileno(), 2)
+    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+        if int(name) > 2 and int(name) not in keep:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = sys.stderr = Printed()
+
+
+def _end_with_parent() -> None:
+    """Let the system end this process when its parent ends, if it can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def nursery(judge: Connection) -> None:
+    """Answer requests: {"imports": […]} with a descriptor forks a process that runs a text, {"end": pid} ends it."""
+    _end_with_parent()
+    while True:
+        try:
+            request, _ = unpacked(judge.recv_bytes())
+        except (EOFError, ConnectionError):
+            return
+        if "end" in request:
+            judge.send_bytes(packed({"status": _ended(request["end"], request["wait"])}))
+            continue
+        for name in request["imports"]:
+            importlib.import_module(name)
+        own = recv_handle(judge)
+        pid = os.fork()
+        if pid == 0:
+            with contextlib.suppress(OSError):
+                os.setsid()
+            _end_with_parent()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            _apart({own})
+            try:
+                run(Talk(Connection(own)))
+            finally:
+                os._exit(0)
+        os.close(own)
+        judge.send_bytes(packed({"pid": pid}))
+
+
+def _ended(pid: int, wait: float) -> int:
+    """End a process and its group, after up to `wait` seconds in which it may end by itself. Returns its status."""
+    import time
+
+    deadline = time.monotonic() + wait
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done or time.monotonic() >= deadline:
+            break
+        time.sleep(0.002)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    if not done:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _to_judge() -> Connection:
+    """The connection to the judge, given as standard input. cuda_on_cpu.processes must not be imported here."""
+    if sys.platform == "win32":
+        import msvcrt
+        from multiprocessing.connection import PipeConnection
+
+        return PipeConnection(msvcrt.get_osfhandle(os.dup(0)))
+    return Connection(os.dup(0))
+
+
+def main() -> None:
+    judge = _to_judge()
+    if sys.argv[1:] == ["nursery"]:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the judge, which ends this process
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        nursery(judge)
+        return
+    _end_with_parent()
+    _apart({judge.fileno()})
+    run(Talk(judge))

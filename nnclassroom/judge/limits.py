@@ -1,0 +1,89 @@
+"""What limits the process of an answer on this machine, and what it may read there.
+
+The first of these that the system has, once for all answers of this process:
+
+1. Landlock and seccomp, which confine a forked process (answer_process/confinement.py);
+2. bubblewrap, in which a new Python is started (sandbox.py), as for every text that `nncourse grade` judges;
+3. nothing: then only the words of answer_process/guard.py stand in the way, and one line says so, once.
+"""
+
+import functools
+import glob
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nnclassroom.judge import sandbox
+from nnclassroom.judge.answer_process import confinement
+from nncourse.language import PACKAGES, ROOT
+
+ARGV = ("ipykernel_launcher.py", "-f", "kernel.json")  # as in a notebook, where a text is used
+HIDDEN = [ROOT / name for name in PACKAGES]
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/sys/devices/system", "/proc/cpuinfo")
+OF_A_GPU = ("/proc", "/sys", "/dev", "/run/nvidia-persistenced")
+NAMED = ("CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH")  # variables that name folders
+
+
+def confined() -> bool:
+    """Whether a forked process can be confined here."""
+    return not _why_not_confined()
+
+
+@functools.cache
+def _why_not_confined() -> str:
+    return confinement.why_not()
+
+
+@functools.cache
+def prefix() -> tuple[str, ...]:
+    """The words before a command that start it in a sandbox, where answers are not confined; () if there is none."""
+    if confined():
+        return ()
+    if (reason := sandbox.why_none()) is None:
+        return sandbox.prefix(readable=[Path(__file__).parent / "answer_process"], hidden=HIDDEN)
+    print(f"An answer runs with your own rights here: {_why_not_confined()}; {reason}.")
+    return ()
+
+
+def of_process(on_gpu: bool, judged: bool) -> dict[str, Any]:
+    """What the process is told: the folders that it may read and write, and those that it must not see."""
+    hidden = HIDDEN if judged else []
+    readable = [*visible(hidden), *([] if judged else ["/proc/self", *sys.path])]
+    said: dict[str, Any] = {"confined": confined(), "judged": judged, "course": PACKAGES, "argv": ARGV}
+    said |= {"hidden": [str(path) for path in hidden], "writable": ["/dev/null"], "environment": {}}
+    if on_gpu:
+        folder = _compiled().name
+        readable += OF_A_GPU
+        said["writable"] += [folder, *glob.glob("/dev/nvidia*"), *glob.glob("/dev/nvidia-caps/*")]
+        said["environment"] = {"CUPY_CACHE_DIR": folder, "CUDA_CACHE_PATH": folder, "TMPDIR": folder}
+    return said | {"readable": readable}
+
+
+def visible(hidden: Iterable[Path]) -> Iterator[str]:
+    """The system's folders, and Python's with its packages; without those that are hidden."""
+    roots, packages = sandbox.python_folders()
+    named = [Path(folder) for name in NAMED for folder in os.environ.get(name, "").split(os.pathsep) if folder]
+    yield from (*DEVICES, *SYSTEM)
+    for folder in (*roots, *packages, *named):
+        yield from map(str, _without(folder.resolve(), [path.resolve() for path in hidden]))
+
+
+def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
+    """The folder; where something hidden lies in it, what else does."""
+    if folder in hidden:
+        return
+    if not any(folder in path.parents for path in hidden):
+        yield folder
+        return
+    for entry in folder.iterdir():
+        yield from _without(entry, hidden)
+
+
+@functools.cache
+def _compiled() -> tempfile.TemporaryDirectory:
+    """Where CuPy and CUDA keep what they compile for answers: not where this process would read it."""
+    return tempfile.TemporaryDirectory(prefix="nncourse-")
