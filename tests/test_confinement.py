@@ -16,11 +16,20 @@ from nnclassroom.judge.answer_process import confinement
 
 pytestmark = pytest.mark.skipif(bool(confinement.why_not()), reason=confinement.why_not())
 
+SERVER, MAILBOX = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+SERVER.bind(f"\0nncourse-{os.getpid()}-server")
+SERVER.listen()
+MAILBOX.bind(f"\0nncourse-{os.getpid()}-mailbox")
+
 REFUSED = {
     "fork": lambda file, process: os.fork() or os._exit(0),
     "program": lambda file, process: subprocess.run(["true"], check=True),
     "exec": lambda file, process: os.execv("/bin/true", ["true"]),
     "socket": lambda file, process: socket.socket(),
+    "connection": lambda file, process: socket.socket(socket.AF_UNIX).connect(SERVER.getsockname()),
+    "message": lambda file, process: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(
+        b"", MAILBOX.getsockname()
+    ),
     "socket pair": lambda file, process: socket.socketpair(),
     "signal": lambda file, process: os.kill(process, signal.SIGCONT),
     "signal by a descriptor": lambda file, process: signal.pidfd_send_signal(os.pidfd_open(process), signal.SIGCONT),

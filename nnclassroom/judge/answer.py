@@ -478,7 +478,7 @@ class Nursery:
     """The child that has imported NumPy. It runs no text itself, but forks the processes that do."""
 
     def __init__(self) -> None:
-        self.child = Child([*START, "nursery"])
+        self.child = Child([*START, "nursery"], env=limits.environment())
 
     def ask(self, request: Mapping[str, Any], end: Connection | None = None) -> dict[str, Any]:
         """Its answer to a request, which may come with one end of a pipe. OSError or EOFError if it has ended."""

@@ -18,13 +18,14 @@ from typing import Any
 
 from nnclassroom.judge import sandbox
 from nnclassroom.judge.answer_process import confinement
+from nncourse.device import gpu_available
 from nncourse.language import PACKAGES, ROOT
 
 ARGV = ("ipykernel_launcher.py", "-f", "kernel.json")  # as in a notebook, where a text is used
 HIDDEN = [ROOT / name for name in PACKAGES]
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/sys/devices/system", "/proc/cpuinfo")
-OF_A_GPU = ("/proc", "/sys", "/dev", "/run/nvidia-persistenced")
+OF_A_GPU = ("/proc", "/sys", "/run/nvidia-persistenced")
 NAMED = ("CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH")  # variables that name folders
 
 
@@ -54,13 +55,18 @@ def of_process(on_gpu: bool, judged: bool) -> dict[str, Any]:
     hidden = HIDDEN if judged else []
     readable = [*visible(hidden), *([] if judged else ["/proc/self", *sys.path])]
     said: dict[str, Any] = {"confined": confined(), "judged": judged, "course": PACKAGES, "argv": ARGV}
-    said |= {"hidden": [str(path) for path in hidden], "writable": ["/dev/null"], "environment": {}}
+    said |= {"hidden": [str(path) for path in hidden], "writable": ["/dev/null"]}
     if on_gpu:
-        folder = _compiled().name
         readable += OF_A_GPU
-        said["writable"] += [folder, *glob.glob("/dev/nvidia*"), *glob.glob("/dev/nvidia-caps/*")]
-        said["environment"] = {"CUPY_CACHE_DIR": folder, "CUDA_CACHE_PATH": folder, "TMPDIR": folder}
+        devices = [*glob.glob("/dev/nvidia*"), *glob.glob("/dev/nvidia-caps/*")]
+        said["writable"] += [_compiled().name, "/proc/self/task", *devices]  # CUDA names its threads there
     return said | {"readable": readable}
+
+
+def environment() -> dict[str, str]:
+    """The environment of the nursery. CuPy and CUDA keep what they compile for answers where nobody else reads it."""
+    caches = ("CUPY_CACHE_DIR", "CUDA_CACHE_PATH", "TMPDIR") if gpu_available() and confined() else ()
+    return os.environ | dict.fromkeys(caches, _compiled().name if caches else "")
 
 
 def visible(hidden: Iterable[Path]) -> Iterator[str]:
@@ -85,5 +91,4 @@ def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
 
 @functools.cache
 def _compiled() -> tempfile.TemporaryDirectory:
-    """Where CuPy and CUDA keep what they compile for answers: not where this process would read it."""
     return tempfile.TemporaryDirectory(prefix="nncourse-")

@@ -1,7 +1,7 @@
 """What the operating system refuses this process from a call of `confine` on, whatever code runs in it (Linux).
 
 - Landlock: files may be read in some folders, and written in none but those named.
-- seccomp, by libseccomp: no new processes or programs, no sockets, no signals to others, no look into their memory, no
+- seccomp, by libseccomp: no new processes or programs, no network, no signals to others, no look into their memory, no
   changes of a file's owner, mode or times.
 
 Neither needs rights of its own, and neither can be undone. Threads, memory and what is open already stay as they are.
@@ -23,12 +23,12 @@ PR_SET_NO_NEW_PRIVS = 38
 
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 NOT_EQUAL, MASKED_EQUAL = 1, 7
-CLONE_THREAD = 0x10000
+CLONE_THREAD, AF_UNIX = 0x10000, 1
 
 # System calls that are refused whatever their arguments; a kernel or an architecture may lack some.
 PROCESSES = "fork vfork execve execveat ptrace process_vm_readv process_vm_writev kcmp pidfd_open pidfd_getfd"
 SIGNALS = "kill tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal process_madvise migrate_pages move_pages"
-SOCKETS = "socket socketpair connect bind listen accept accept4 io_uring_setup io_uring_enter io_uring_register"
+SOCKETS = "socketpair connect accept accept4 sendmsg sendmmsg io_uring_setup io_uring_enter io_uring_register"
 SHARED = "shmget shmat shmctl msgget msgsnd msgrcv msgctl semget semop semctl semtimedop mq_open mq_unlink memfd_secret"
 FILES = "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat truncate"
 FILES += " setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat file_setattr"
@@ -112,6 +112,8 @@ def _filter() -> None:
         for name in REFUSED:
             _rule(seccomp, context, name, REFUSE)
         _rule(seccomp, context, "clone", REFUSE, _Comparison(0, MASKED_EQUAL, CLONE_THREAD, 0))
+        _rule(seccomp, context, "socket", REFUSE, _Comparison(0, NOT_EQUAL, AF_UNIX, 0))  # CUDA makes and binds some
+        _rule(seccomp, context, "sendto", REFUSE, _Comparison(4, NOT_EQUAL, 0, 0))  # to another address
         _rule(seccomp, context, "clone3", UNKNOWN)  # its flags lie in memory; the C library then uses clone
         _rule(seccomp, context, "tgkill", REFUSE, _Comparison(0, NOT_EQUAL, own, 0))  # abort() ends itself by it
         for name, at in ON_ITSELF.items():

@@ -72,7 +72,6 @@ def run(talk: Talk) -> None:
     start, _ = talk.receive()
     talk.file = start["file"]
     earlier: list = []
-    os.environ.update(start["environment"])
     xp, seconds = _imported(start)
     _limit(start)
     if start["confined"]:
