@@ -12,7 +12,8 @@ from book import kernel_pictures
 from book.files import Tree
 from book.markdown import figure, of_docstring, plain, table
 from nnclassroom.exercises.catalogue import EXERCISES
-from nnclassroom.exercises.hints import exercises, file_of, text_of
+from nnclassroom.exercises.hints import exercises
+from nnclassroom.exercises.solutions import file_of, text_of
 from nncourse.catalogue import TOPICS, epoch_topics
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Argument

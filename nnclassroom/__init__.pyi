@@ -4,12 +4,12 @@ from . import widgets as widgets
 from .exercises.catalogue import find as find
 from .exercises.hints import hint as hint
 from .exercises.hints import progress_lines as progress_lines
-from .exercises.hints import solution as solution
 from .exercises.kept_kernels import build as build
 from .exercises.kept_kernels import own_all_reduce as own_all_reduce
 from .exercises.nb08_to_10 import A4000 as A4000
 from .exercises.nb08_to_10 import PretendGpu as PretendGpu
 from .exercises.own_backend import choose as choose
+from .exercises.solutions import solution as solution
 from .experiment.numbers import THESIS as THESIS
 from .experiment.plan import Plan as Plan
 from .experiment.plan import jobs as jobs

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.exercises.hints import solution, solution_text
+from nnclassroom.exercises.solutions import solution, solution_text
 from nnclassroom.judge.check import check
 from nncourse.backend import choose
 from nncourse.catalogue import operations

@@ -19,7 +19,7 @@ from book import assembly, kernel_pictures, markdown, notebook_pages, outputs, r
 from book.editions import edition
 from book.files import Tree
 from nnclassroom.exercises.catalogue import EXERCISES, find
-from nnclassroom.exercises.hints import text_of
+from nnclassroom.exercises.solutions import text_of
 from nncourse.catalogue import TOPICS, defined_in, epoch_topics
 from nncourse.errors import CourseError
 

@@ -9,10 +9,14 @@ import pytest
 from nnclassroom import commands
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.exercises.hints import exercises, hint, progress_lines, solution
+from nnclassroom.exercises.hints import exercises, hint, progress_lines
+from nnclassroom.exercises.kept_kernels import judged
+from nnclassroom.exercises.solutions import solution, text_of
+from nnclassroom.notebook.cuda_cell import launch_options, parsed
 from nncourse.catalogue import operations
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import CudaKernel
+from tests.exercise_answers import RIGHT
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 EXERCISES = [(exercise.operation, exercise.kernel) for exercise in exercises()]
@@ -62,6 +66,19 @@ def test_solutions_are_whole(operation, kernel, capsys):
     else:
         compile(text, "solution", "exec")
         assert text.startswith("def ")
+
+
+ANSWERS = {(right["operation"], right["kernel"]): right for right in RIGHT}
+
+
+@pytest.mark.parametrize(("operation", "kernel"), EXERCISES)
+def test_a_solution_that_is_pasted_passes_its_own_check(operation, kernel, request):
+    asked, launch = find(operation), None
+    if line := ANSWERS[operation, kernel].get("line"):
+        request.getfixturevalue("cuda_somewhere")
+        launch = launch_options(asked, parsed(line))
+    verdict = judged(asked, kernel, text_of(asked[kernel]), launch)
+    assert verdict, str(verdict)
 
 
 def test_progress(my_kernels, capsys):

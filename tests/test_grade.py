@@ -17,7 +17,8 @@ import pytest
 
 from cuda_on_cpu import emulate, faults
 from nnclassroom.commands import main
-from nnclassroom.exercises.hints import exercises, solution_text
+from nnclassroom.exercises.hints import exercises
+from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.judge import sandbox, verdict
 from nnclassroom.judge.kinds import KIND_WORDS
 from nnclassroom.marking import grade as grade_module

@@ -5,9 +5,9 @@ import pytest
 
 from cuda_on_cpu import emulate
 from cuda_on_cpu.source import CudaSource
-from nnclassroom.exercises.hints import file_of
 from nnclassroom.exercises.nb06 import algorithm_1
 from nnclassroom.exercises.nb12 import all_reduce
+from nnclassroom.exercises.solutions import file_of
 from nnclassroom.judge import check
 from nncourse.catalogue import epochs, operations
 from nncourse.errors import CourseError

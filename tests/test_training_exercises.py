@@ -7,9 +7,9 @@ from test_answers import RIGHT
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.exercises.hints import solution_text
 from nnclassroom.exercises.nb06 import algorithm_1, best_rate, stop_early
 from nnclassroom.exercises.own_backend import choose
+from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.judge.check import check
 from nnclassroom.notebook import speedup
 from nnclassroom.widgets.playground.engine import Engine, Settings

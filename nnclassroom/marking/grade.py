@@ -15,6 +15,7 @@ from cuda_on_cpu import emulate, program
 from nnclassroom.exercises import exam_operations as definitions
 from nnclassroom.exercises import hints
 from nnclassroom.exercises.hints import Exercise
+from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.judge import sandbox
 from nnclassroom.judge.answer import PROGRAM
 from nnclassroom.judge.kinds import kind_in_words
@@ -159,7 +160,7 @@ def _same_texts(given: Sequence[Submission], exercises: Sequence[Exercise], of_c
         cuda = exams.is_cuda(exercise.kernel)
         file = f"{exercise.key}.{'cu' if cuda else 'py'}"
         texts = {each.student: each.texts[file] for each in given if file in each.texts}
-        if of_course and (solution := hints.solution_text(exercise.operation, exercise.kernel)):
+        if of_course and (solution := solution_text(exercise.operation, exercise.kernel)):
             texts = {**texts, THE_COURSE: solution}
         plain = {student: plain_hash(text) for student, text in texts.items()}
         alike = {student: normalised_hash(text, cuda) for student, text in texts.items()}

@@ -21,7 +21,7 @@ from cuda_on_cpu.nvrtc import why_no_nvrtc
 from nnclassroom import timing
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.exercises.hints import solution_text
+from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.judge import worker
 from nnclassroom.judge.answer import seconds_of_text
 from nnclassroom.judge.verdict import OPEN, Verdict

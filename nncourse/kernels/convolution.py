@@ -7,14 +7,12 @@ flipped: this is a cross-correlation, which all libraries for neural networks ca
 
 import numpy as np
 
-from nncourse.device import on_gpu
 from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial, sizes_named
 
 # Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU needs large
 # matrices and few launches.
-MOST_COLUMNS = {"cpu": 1 << 18, "gpu": 1 << 27}
 _sizes = sizes_named("batch c_in h_in w_in c_out k stride before after")
 
 
@@ -133,7 +131,8 @@ def array(A, W, b, stride, before, after):
     h_out, w_out = (h - k) // stride + 1, (w - k) // stride + 1
     Z = np.empty_like(A, shape=(batch, c_out, h_out, w_out))
     filters = W.reshape(c_out, c_in * k * k)
-    fitting = MOST_COLUMNS["gpu" if on_gpu(type(A)) else "cpu"] // (c_in * k * k * w_out)  # rows of Z
+    most = 1 << 18 if isinstance(A, np.ndarray) else 1 << 27  # elements of all columns at a time
+    fitting = most // (c_in * k * k * w_out)  # rows of Z
     some, rows = min(max(fitting // h_out, 1), batch), min(max(fitting, 1), h_out)
     padded = np.zeros_like(A, shape=(some, c_in, h, w))
     for s in range(0, batch, some):

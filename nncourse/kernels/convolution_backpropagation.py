@@ -4,12 +4,8 @@ Images are (batch, channels, height, width). The gradients of weights and biases
 with respect to the input is a sum, which the layer below multiplies by its slope.
 """
 
-from math import ceil
-
 import numpy as np
 
-from nncourse.device import on_gpu
-from nncourse.kernels.convolution import MOST_COLUMNS
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
@@ -161,16 +157,14 @@ def input_gradient_loops(D, W, h_in, w_in, stride, before, after):
 
 # ---- arrays: the k² pixels of each window are a column; columns of a few samples or a few rows are made at a time
 
-ENOUGH = 2048  # windows, for a product of matrices on a CPU to be worth its call
-
 
 def _at_a_time(D, column):
     """The numbers of samples, and of rows of D, whose columns of `column` numbers each are in memory at once."""
     batch, _, h_out, w_out = D.shape
-    place, enough = ("gpu", 1) if on_gpu(D) else ("cpu", ENOUGH)
-    rows = max(MOST_COLUMNS[place] // (column * w_out), enough // w_out, 1)
-    turns = ceil(batch / max(rows // h_out, 1))  # with about the same number of samples each
-    return ceil(batch / turns), min(rows, h_out)
+    most, enough = (1 << 18, 2048) if isinstance(D, np.ndarray) else (1 << 27, 1)  # elements; windows worth a product
+    rows = max(most // (column * w_out), enough // w_out, 1)
+    turns = -(-batch // max(rows // h_out, 1))  # rounded up, with about the same number of samples each
+    return -(-batch // turns), min(rows, h_out)
 
 
 @convolution_weight_gradient.array_kernel
