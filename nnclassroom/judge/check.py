@@ -375,6 +375,8 @@ def _fault(operation: Operation, case: Case, returned: "Returned | Fault") -> Fa
 
 def _has_wrong_sign(before: np.ndarray, after: np.ndarray, reference: np.ndarray) -> bool:
     """Whether the change went just the other way."""
+    if after.shape != before.shape:
+        return False
     wanted, got = reference - before, after.astype(np.float64) - before
     return bool(np.any(wanted) and np.allclose(got, -wanted, rtol=1e-3, atol=1e-6))
 
@@ -389,6 +391,8 @@ def _results_fault(
     for named, about, array in zip(results, returned.results, returned.arrays, strict=True):
         in_place = named.name in operation.names
         fault = form_fault(named, about, references[named.name].shape, in_place and case is not None)
+        if fault and fault.facts.get("instead"):
+            return Fault(fault.kind, fault.facts | {"order": ", ".join(each.name for each in results)})
         if fault:
             return fault
         if in_place and case is not None:
@@ -435,7 +439,7 @@ def form_fault(named: Argument, about: Mapping[str, Any], shape: tuple[int, ...]
     if what == "number":
         return None
     if in_place and about.get("same") != name:
-        return Fault("not in place", {"name": name, "another": True})
+        return Fault("not in place", {"name": name, "another": True, "instead": about.get("same")})
     if tuple(about["shape"]) != shape:
         return Fault("shape", {"name": name, "got": tuple(about["shape"]), "wanted": shape})
     if about["dtype"] != dtype.str:
@@ -498,4 +502,21 @@ def _values_fault(
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
         "advice": operation.trial.advice(first, *_as_given(known, arguments)) if operation.trial.advice else "",
     }
+    if named.kind == "float" and named.name not in operation.names:
+        facts |= _factor(got, reference, operation.sizes(*known))
     return Fault("wrong value", facts)
+
+
+def _factor(got: np.ndarray, reference: np.ndarray, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The number by which all elements are wrong, if there is one, and the names of the sizes that it may stand for."""
+    counted = np.isfinite(reference) & (reference != 0)
+    if not counted.any() or not np.isfinite(got[counted]).all():
+        return {}
+    factor = float(np.median(got[counted].astype(np.float64) / reference[counted]))
+    if not factor or not np.allclose(got[counted], factor * reference[counted], rtol=1e-4, atol=1e-30):
+        return {}
+    whole = max(abs(factor), 1 / abs(factor))
+    alike = [name for name, size in sizes.items() if isinstance(size, int) and abs(whole - size) < 1e-4 * size]
+    if factor < 0 or whole < 1.01 or not (alike or counted.sum() > 3):
+        return {}
+    return {"factor": f"{factor:.4g}" if factor >= 1 else f"1/{whole:.4g}", "whole": f"{whole:.4g}", "alike": alike}

@@ -47,11 +47,15 @@ ALSO_WAITING = "; but if a send waits until it is received, as MPI's does with l
 PHRASES = {
     "as it was": "is as it was: {wrong} of {size} wrong, first {place}: got {got}, expected {expected}",
     "another array": "another array is returned: change {name} itself, with {name}[:] = … or {name} -= …",
+    "another argument": "{instead} is returned in its place: return {order}",
     "another in list": "another array stands in its place in the list: change {name} itself, as k.sgd_update does",
     "to wrong values": "{name} is changed in place, but to wrong values{sign}: ",
     "sign": " (sign?)",
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
+    "factor": "; each is {factor} times what it should be",
+    "size": ", and {names} is {whole}",
+    "sizes": ", and {names} are {whole}",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
@@ -181,7 +185,16 @@ def _why(facts: Mapping[str, Any]) -> str:
 
 def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
-    return advice + _right(facts) + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+    return _factor(facts) + advice + _right(facts) + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+
+
+def _factor(facts: Mapping[str, Any]) -> str:
+    """By how much all elements are wrong, and which sizes are just as large."""
+    if "factor" not in facts:
+        return ""
+    names, alike = facts["alike"], {1: "size"}.get(len(facts["alike"]), "sizes")
+    size = PHRASES[alike].format(names=" and ".join(names), whole=facts["whole"]) if names else ""
+    return PHRASES["factor"].format_map(facts) + size
 
 
 def _right(facts: Mapping[str, Any]) -> str:
@@ -209,12 +222,16 @@ def _hint(facts: Mapping[str, Any]) -> str:
     return "".join(HINTS[name] for name in facts.get("hints", ()))
 
 
+def _how(facts: Mapping[str, Any]) -> str:
+    """What is there instead of an argument that is changed in place."""
+    kinds = {"listed": "another in list", "instead": "another argument", "another": "another array"}
+    return PHRASES[next((kinds[fact] for fact in kinds if facts.get(fact)), "as it was")].format_map(facts)
+
+
 _PHRASES = {
     "same_bits": lambda facts: PHRASES["same bits"],
     "changed": _changed,
-    "how": lambda facts: PHRASES[
-        "another in list" if facts.get("listed") else "another array" if facts.get("another") else "as it was"
-    ].format_map(facts),
+    "how": _how,
     "why": _why,
     "more": _more,
     "look": lambda facts: PHRASES[facts.get("reason", "endless")].format_map(facts),
