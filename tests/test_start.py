@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -98,7 +99,8 @@ def test_where_a_guard_is_killed_its_rank_is_named(tmp_path):
     with training(tmp_path) as process:
         psutil.Process(member(tmp_path, 1)).parent().kill()
         status, line = ends_in_time(process, tmp_path)
-    assert (status, line) == (1, "nncourse: rank 1: the process that looked after it has ended; was it killed?")
+    assert status == 1  # on a busy machine both ends may be noticed at once: mpiexec kills the other guard
+    assert re.fullmatch(r"nncourse: rank (0 or )?1: the process that looked after it has ended; was it killed\?", line)
 
 
 @pytest.fixture

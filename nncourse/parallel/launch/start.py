@@ -165,7 +165,8 @@ def _wait(mpiexec: subprocess.Popen, guards: "Guards", interrupted: list[int], e
     if interrupted:
         return _tell("interrupted, nothing is saved", guard.INTERRUPTED)
     if mpiexec.returncode and guards.lost:
-        return _tell(f"rank {guards.lost[0]}: the process that looked after it has ended; was it killed?", 1)
+        ranks = " or ".join(map(str, sorted(guards.lost)))
+        return _tell(f"rank {ranks}: the process that looked after it has ended; was it killed?", 1)
     if mpiexec.returncode:
         status = mpiexec.returncode
         return _tell(f"{mpiexec.args[0]} ended with status {status}: {guard.last_line(said)}", 1)
@@ -200,7 +201,8 @@ def _instead(*numbers: int) -> Iterator[list[int]]:
 class Guards:
     """The connections to the guards, and their reports, (rank, status, text), in the order received.
 
-    `lost` are the ranks whose guards have ended, in order.
+    `lost` is the rank whose guard ended first; several where they were found to have ended at the same time, since
+    mpiexec kills the other guards at once.
     """
 
     def __init__(self, listening: socket.socket, expected: int):
@@ -212,11 +214,8 @@ class Guards:
 
     def listen(self, seconds: float) -> None:
         """Wait at most this long for an event, and handle it."""
-        for ready in wait([self._listening, *self.open], seconds):
-            if ready is self._listening:
-                self._welcome()
-            else:
-                self._hear(ready)
+        heard = [self._hear(ready) for ready in wait([self._listening, *self.open], seconds)]
+        self.lost = self.lost or [rank for rank in heard if rank is not None]
 
     def _welcome(self) -> None:
         """Send a guard the files of standard output and error, so that it prints past the launcher."""
@@ -226,17 +225,20 @@ class Guards:
                 send_handle(connection, file, None)
         self.open[connection] = -1
 
-    def _hear(self, connection: Connection) -> None:
+    def _hear(self, ready: object) -> int | None:
+        """Handle what has come. The rank, if its guard has ended."""
+        if not isinstance(ready, Connection):
+            return self._welcome()
         try:
-            message = json.loads(connection.recv_bytes())
+            message = json.loads(ready.recv_bytes())
         except (EOFError, OSError):
-            self.lost.append(self.open.pop(connection))
-            connection.close()
-            return
+            ready.close()
+            return self.open.pop(ready)
         if isinstance(message, int):
-            self.open[connection] = message
+            self.open[ready] = message
         else:
-            self.reports.append((self.open[connection], *message))
+            self.reports.append((self.open[ready], *message))
+        return None
 
     def all_reported(self) -> bool:
         return len(self.reports) == self.expected
