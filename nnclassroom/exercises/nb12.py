@@ -55,6 +55,8 @@ shards = Operation(
                 (60000, 8),
                 (60000, 7),
                 (1000, 999),
+                (70_000, 8),
+                (20_000_003, 3),
             )
         ),
         draw_sizes=lambda rng: {"rows": int(rng.integers(0, 200)), "ranks": int(rng.integers(1, 20))},
@@ -81,6 +83,15 @@ def _chain_or_root(exchanged: Exchanged) -> str:
         return ""
     wanted = f"a tree of {exchanged.size} ranks has {depth} up and {depth} down"
     return f"{exchanged.rounds} messages come one after the other: {wanted}"
+
+
+def _no_root(exchanged: Exchanged) -> str:
+    """One rank, the root, receives a vector from each of the others and sends them the sum."""
+    pairs = [{message.source, message.to} for message in exchanged.messages]
+    if exchanged.size > 2 and pairs and not set.intersection(*pairs):
+        return "no rank is at one end of every message: wanted one root, to which all send and from which all receive"
+    most = 2 * (exchanged.size - 1)
+    return f"{len(pairs)} messages are sent: wanted 2 (K − 1) = {most}" if len(pairs) > most else ""
 
 
 def _no_ring(exchanged: Exchanged) -> str:
@@ -116,6 +127,8 @@ def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str
 
 def _of_another_place(got: np.ndarray, parts: np.ndarray, rank: int, first: int) -> list[str]:
     """Whether two successive numbers are the sums of some ranks' numbers at another place, in words."""
+    if len(parts) > 8:
+        return []
     whose = np.array(list(product((0, 1), repeat=len(parts)))[1:])
     sums, allowed = whose @ parts, 1e-6 * np.abs(parts).sum(axis=0).max()
     for there in range(parts.shape[1] - 1) if first + 1 < len(got) else ():
@@ -135,7 +148,7 @@ def _guesses(size: int) -> Iterator[np.ndarray]:
     """How often each rank may have been counted, likely mistakes first."""
     once, ranks = np.ones(size), np.arange(size)
     yield once / size
-    for left_out in range(1, size + 1):
+    for left_out in range(1, size + 1) if size <= 8 else (1, 2, size - 1, size):
         for some in combinations(range(size), left_out):
             yield once - np.isin(ranks, some)
     for times in (2, 3, size):
@@ -177,14 +190,14 @@ all_reduce = GroupOperation(
     contract="V (ranks, n) -> V (ranks, n)",
     reference=lambda V: np.broadcast_to(V.sum(axis=0), V.shape).copy(),
     same_bits=True,
-    demands={"tree": _chain_or_root, "ring": _no_ring},
+    demands={"root": _no_root, "tree": _chain_or_root, "ring": _no_ring},
     flops=None,
     trial=Trial(
         edge_cases=("zeros",),
         advice=_of_whom,
         sizes_to_check=tuple(
             {"ranks": ranks, "n": n}
-            for ranks, n in ((4, 8), (2, 6), (3, 7), (1, 5), (5, 3), (8, 24), (8, 5), (2, 1), (5, 203))
+            for ranks, n in ((4, 8), (2, 6), (3, 7), (1, 5), (5, 3), (8, 24), (8, 5), (2, 1), (5, 203), (16, 35))
         ),
         draw_sizes=lambda rng: {"ranks": int(rng.integers(1, 7)), "n": int(rng.integers(1, 40))},
     ),
@@ -229,8 +242,8 @@ all_reduce.kernel("ring", device="cpu")(in_a_ring)
 
 
 def _rows(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.ndarray:
-    """In every other case one rank has no rows, if there are several."""
-    rows = rng.integers(1, 50, shape, dtype=np.int32)
+    """In every other case one rank has no rows, if there are several; in some they have more than 16 bits count."""
+    rows = rng.integers(1, 50, shape, dtype=np.int32) * (5000 if sizes["turn"] % 3 == 2 else 1)
     if sizes["turn"] % 2 and rows.size > 1:
         rows[rng.integers(rows.size)] = 0
     return rows
@@ -255,6 +268,21 @@ def _of_weights(place: tuple[int, ...], G: np.ndarray, rows: np.ndarray, exchang
         "each rank has its own gradient times its share: their sum is missing": shares * G,
     }
     return _says("G", exchanged, mistakes)
+
+
+def _more_than_one_exchange(exchanged: Exchanged) -> str:
+    """The steps need no exchange: one all-reduce after them will do, or a gather and a broadcast, or messages."""
+    W, G = exchanged.arguments[:2]
+    size, steps = exchanged.size, G.shape[1]
+    sums = exchanged.meetings.count("all_reduce")
+    if sums > 1 or len([name for name in exchanged.meetings if name != "barrier"]) > 2:
+        return (
+            f"{sums or len(exchanged.meetings)} exchanges for {steps} steps: one a round is the point, after the steps"
+        )
+    sent = sum(message.values.size for message in exchanged.messages)
+    if sent > max(size, 2) * (size - 1) * W.shape[1]:
+        return f"{sent} numbers are sent for {steps} steps: exchange the {W.shape[1]} parameters once, after the steps"
+    return ""
 
 
 def _of_averages(place: tuple[int, ...], W: np.ndarray, G: np.ndarray, rate: float, exchanged: Exchanged) -> str:
@@ -312,8 +340,10 @@ averaging_round = GroupOperation(
     reference=lambda W, G, rate: np.broadcast_to((W - rate * G.sum(axis=1)).mean(axis=0), W.shape).copy(),
     same_bits=True,
     methods=MEETINGS,
+    demands={"": _more_than_one_exchange},
     flops=None,
     trial=Trial(
+        values={"rate": lambda rng, shape, sizes: float(rng.uniform(0.01, 1))},
         error_scale=lambda W, G, rate: np.broadcast_to(
             (np.abs(W) + abs(rate) * np.abs(G).sum(axis=1)).mean(axis=0), W.shape
         ),
@@ -343,6 +373,12 @@ def _stale(worker: np.ndarray) -> np.ndarray:
     return pushes - before - 1
 
 
+def _workers(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.ndarray:
+    """Up to five workers; up to 40 where there are many pushes."""
+    most = 40 if sizes["pushes"] > 20 else rng.integers(1, 6)
+    return rng.integers(0, most, shape, dtype=np.int32)
+
+
 def _by_server(W: np.ndarray, G: np.ndarray, worker: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
     staleness = _stale(worker)
     return W - rate * (1 / (1 + staleness)) @ G, staleness
@@ -361,14 +397,14 @@ server_update = Operation(
     flops=None,
     trial=Trial(
         error_scale=_server_magnitude,
-        values={"worker": lambda rng, shape, sizes: rng.integers(0, rng.integers(1, 6), shape, dtype=np.int32)},
+        values={"worker": _workers},
         advice=lambda place, W, G, worker, rate: (
             f"the staleness of pushes of workers {', '.join(map(str, worker[:MOST_PUSHES]))} is "
             f"{', '.join(map(str, _stale(worker)[:MOST_PUSHES]))}"
         ),
         edge_cases=("zeros", "large"),
         sizes_to_check=tuple(
-            {"pushes": pushes, "n": n} for pushes, n in ((6, 3), (1, 4), (2, 1), (9, 5), (20, 2), (40, 7))
+            {"pushes": pushes, "n": n} for pushes, n in ((6, 3), (1, 4), (2, 1), (9, 5), (20, 2), (40, 7), (90, 3))
         ),
     ),
 )

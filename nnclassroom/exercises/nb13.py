@@ -207,6 +207,11 @@ def _joules_in_all(t, P, idle):
     return E, E + idle * t[-1], E.sum() * t[-1]
 
 
+def _idle(rng, shape, sizes):
+    """Usual watts; in every third case more than the readings, so that the energy above idle is negative."""
+    return _positive(*((10, 90), (10, 90), (300, 900))[sizes["turn"] % 3])(rng, shape, sizes)
+
+
 def _reading_times(rng, shape, sizes):
     """Readings at unequal distances, on a clock that does not begin at 0."""
     return (rng.uniform(0, 5) + np.cumsum(rng.uniform(0.1, 0.9, shape))).astype(np.float32)
@@ -221,10 +226,15 @@ energy_and_edp = Operation(
     flops=None,
     trial=Trial(
         error_scale=_joules_in_all,
-        values={"t": _reading_times, "P": _positive(40, 700), "idle": _positive(10, 90)},
+        values={"t": _reading_times, "P": _positive(40, 700), "idle": _idle},
         edge_cases=(),
         advice=lambda place, t, P, idle: (
-            f"{len(t)} readings have {len(t) - 1} intervals between them, T = {t[-1] - t[0]:.4g} s in all"
+            (
+                "2 readings have one interval between them"
+                if len(t) == 2
+                else f"{len(t)} readings have {len(t) - 1} intervals between them"
+            )
+            + f", T = {t[-1] - t[0]:.4g} s in all"
             + (
                 f"; idle, this device takes {idle[place]:.4g} W, so {idle[place] * (t[-1] - t[0]):.4g} J"
                 if place

@@ -28,7 +28,7 @@ from nncourse.parallel.simulation.faults import ExchangeError
 from nncourse.parallel.simulation.links import Link
 from nncourse.parallel.simulation.members import run_members
 from nncourse.parallel.simulation.records import Message
-from nncourse.parallel.simulation.world import World
+from nncourse.parallel.simulation.world import MEETINGS, World
 
 RANKS = "ranks"
 EXCHANGES = ("send", "receive", "barrier")  # what a kernel may call, unless its operation allows more
@@ -45,6 +45,7 @@ class Exchanged:
     size: int
     arguments: tuple[Any, ...]
     messages: Sequence[Message]
+    meetings: Sequence[str]  # the names of all_reduce and others that all members took part in, in order
     rounds: int  # messages that follow one another
     got: Mapping[str, np.ndarray]
 
@@ -76,7 +77,7 @@ class GroupOperation(Operation):
 
     methods: those of the group that a kernel may call.
     same_bits: whether all members must return the same bits.
-    demands: by kernel, a function that says what is wrong with its exchanges; "" if nothing is.
+    demands: by kernel, or "" for all of them, a function that says what is wrong with the exchanges; "" if nothing is.
 
     The operation's `advice` gets an Exchanged after the arguments. A kernel need not return results in place.
     """
@@ -159,7 +160,8 @@ def together(
         if not all(row is not None and row.shape == shape and row.dtype == named.dtype for row in rows):
             return BROKEN_OFF
         arrays[named.name] = np.stack(rows)
-    exchanged = Exchanged(world.size, case.arguments, world.messages, round(max(world.clocks)), arrays)
+    meetings = [event.kind for event in world.events if event.rank == 0 and event.kind in MEETINGS]
+    exchanged = Exchanged(world.size, case.arguments, world.messages, meetings, round(max(world.clocks)), arrays)
     about = [
         {"what": "array", "dtype": array.dtype.str, "shape": list(array.shape), "writable": True}
         | ({"same": result} if result in own else {})
@@ -212,6 +214,6 @@ def _bits_fault(operation: GroupOperation, got: Mapping[str, np.ndarray]) -> Fau
 
 
 def _traffic_fault(operation: GroupOperation, name: str, exchanged: Exchanged) -> Fault | None:
-    demand = operation.demands.get(name)
+    demand = operation.demands.get(name) or operation.demands.get("")
     said = demand(exchanged) if demand else ""
     return Fault("traffic", {"said": said}) if said else None

@@ -84,12 +84,13 @@ def _channels(rng, shape, sizes):
 
 
 def _statistics_magnitude(A):
-    """A mean may be computed as a distance from any of the numbers.
+    """Mean and variance may be computed from the distances to any of the numbers, be it the farthest from the mean.
 
-    Its rounding error affects the variance twice: once times the deviation, once squared.
+    The mean's rounding error affects the variance twice: once times the deviation, once squared.
     """
     size, variance = abs(A).mean(axis=(0, 2, 3)), A.var(axis=(0, 2, 3))
-    return size + np.sqrt(variance), variance + np.sqrt(variance) * size + SUM_TOLERANCE * EPS * size**2
+    farthest = abs(A - _each_channel(A.mean(axis=(0, 2, 3)))).max(axis=(0, 2, 3))
+    return size + farthest, farthest**2 + np.sqrt(variance) * size + SUM_TOLERANCE * EPS * size**2
 
 
 def _what_a_channel_has(place, A):
