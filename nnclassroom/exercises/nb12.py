@@ -272,16 +272,13 @@ def _of_weights(place: tuple[int, ...], G: np.ndarray, rows: np.ndarray, exchang
 
 def _more_than_one_exchange(exchanged: Exchanged) -> str:
     """The steps need no exchange: one all-reduce after them will do, or a gather and a broadcast, or messages."""
-    W, G = exchanged.arguments[:2]
-    size, steps = exchanged.size, G.shape[1]
-    sums = exchanged.meetings.count("all_reduce")
-    if sums > 1 or len([name for name in exchanged.meetings if name != "barrier"]) > 2:
-        return (
-            f"{sums or len(exchanged.meetings)} exchanges for {steps} steps: one a round is the point, after the steps"
-        )
+    n, size = exchanged.arguments[0].shape[1], exchanged.size
+    met = [name for name in exchanged.meetings if name != "barrier"]
+    if met.count("all_reduce") > 1 or len(met) > 2:
+        return f"the round makes {len(met)} exchanges: one, after all steps, is the point"
     sent = sum(message.values.size for message in exchanged.messages)
-    if sent > max(size, 2) * (size - 1) * W.shape[1]:
-        return f"{sent} numbers are sent for {steps} steps: exchange the {W.shape[1]} parameters once, after the steps"
+    if sent > max(size, 2) * (size - 1) * n:
+        return f"the round sends {sent} numbers: exchange the {n} parameters once, after all steps"
     return ""
 
 

@@ -13,7 +13,8 @@ First stage: small sizes and edge values, so that a fault is shown on simple dat
   each argument in turn.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, to detect kernels that count their calls.
-Second stage, only if all of the first passed: each size in turn above 65,536, which 16 bits cannot count.
+Second stage, only if all of the first passed: each size in turn above 65,536, which 16 bits cannot count, or above the
+threads of a launch whose size is fixed.
 
 The random numbers differ from check to check, so that no answer can know them; a `seed` makes them the same.
 """
@@ -81,8 +82,11 @@ _SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 
 SPECIAL = np.outer(_SPECIAL, [1, -1]).ravel().astype(np.float32)
 
 
-def cases(operation: Operation, seed: int | None = None) -> Iterator[Case]:
-    """All cases of an operation, small ones first. Their number does not depend on the seed."""
+def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iterator[Case]:
+    """All cases of an operation, small ones first. Their number does not depend on the seed.
+
+    fixed: the threads of a launch that does not grow with the sizes. Larger sizes show whether its threads loop.
+    """
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
     tried, usual = operation.trial.sizes_to_check, next(iter(operation.trial.sizes_to_check), None)
     given = usual is not None
@@ -102,7 +106,10 @@ def cases(operation: Operation, seed: int | None = None) -> Iterator[Case]:
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
-    for sizes in operation.trial.large_sizes if given else large_sizes(operation, rng):
+    most = max(ABOVE_16_BITS, fixed)
+    for sizes in operation.trial.large_sizes if given else large_sizes(operation, rng, most):
+        if given and fixed > max(sizes.values()):
+            sizes = _enlarged(operation, sizes, fixed + 1)
         yield make(sizes, _values_of_large(operation), large=True, turn=next(turn))
 
 
@@ -194,8 +201,14 @@ def _draw(operation: Operation, rng: np.random.Generator) -> dict[str, int]:
     return sizes | {name: int(rng.integers(1, 4)) for name in steps}
 
 
-def large_sizes(operation: Operation, rng: np.random.Generator) -> Iterator[dict[str, int]]:
-    """Each size in turn above 65,536, the others 1 or 2; for a square matrix, more elements than 65,536.
+def _enlarged(operation: Operation, sizes: dict[str, Any], size: int) -> dict[str, Any]:
+    """These sizes with the largest of them replaced, if the contract's formulas allow it."""
+    larger = sizes | {max(sizes, key=lambda name: sizes[name]): size}
+    return larger if _fits(operation, larger) and _is_small(operation, larger, 4 * size) else sizes
+
+
+def large_sizes(operation: Operation, rng: np.random.Generator, above: int = ABOVE_16_BITS) -> Iterator[dict[str, int]]:
+    """Each size in turn above this one, the others 1 or 2; for a square matrix, more elements than that.
 
     Where an argument is a whole number, such as the number of classes, each of these comes with 1 and with 3.
     """
@@ -203,12 +216,12 @@ def large_sizes(operation: Operation, rng: np.random.Generator) -> Iterator[dict
     whole = {argument.name for argument in operation.arguments if argument.is_size}
     for name in others:
         twice = any(array.size_names.count(name) > 1 for array in (*operation.arguments, *operation.results))
-        most = isqrt(ABOVE_16_BITS) + int(rng.integers(2, 60)) if twice else ABOVE_16_BITS + int(rng.integers(300, 999))
+        most = isqrt(above) + int(rng.integers(2, 60)) if twice else above + int(rng.integers(300, 999))
         few = int(rng.integers(300, 400)) if twice else int(rng.integers(1, 3))  # to reach many places of a matrix
         for number in (1, 3) if whole - {name} - set(steps) else (1,):
             sizes = {other: number if other in whole else few for other in others}
             sizes = dict.fromkeys(steps, 1) | sizes | {name: most}
-            if _fits(operation, sizes) and _is_small(operation, sizes, 4 * MOST):
+            if _fits(operation, sizes) and _is_small(operation, sizes, max(4 * MOST, 4 * above)):
                 yield sizes
 
 

@@ -45,6 +45,7 @@ OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
 # Limits of one launch on the emulator, which runs some millions of threads a second. A kernel that is slow in a large
 # case, but not endless, is not wrong: that case is left out. So is one with more threads, with barriers or without.
 LAUNCH_SECONDS = 5.0
+MOST_FIXED = 1 << 20  # threads of a launch of fixed size; more elements than that are tried
 MOST_THREADS = {True: 1_200_000, False: 2_500_000}
 RACES: Mapping[str, Any] = {"races": True}
 LOOKING = "looking for races"
@@ -113,7 +114,12 @@ def check(
     device = _place(operation, kernel, device)
     run = runner(operation, kernel, device)
     too_many = {"too_many": partial(_too_many, kernel)} if device == "emulator" else {}
-    return judge(operation, kernel.name, run, device, seed, sandbox, **too_many)
+    fixed = kernel.fixed_threads if isinstance(kernel, CudaKernel) else 0
+    if fixed > MOST_FIXED:
+        said = f"a launch of {fixed:,} threads along an axis, whatever the sizes: wanted at most {MOST_FIXED:,}"
+        said += ", in a loop over the elements, or a --grid by names of sizes"
+        return Verdict(operation.name, kernel.name, "launch", {"said": said})
+    return judge(operation, kernel.name, run, device, seed, sandbox, fixed=fixed, **too_many)
 
 
 @singledispatch
@@ -137,16 +143,17 @@ def judge(
     sandbox: tuple[str, ...] = (),
     only: Case | None = None,
     too_many: Callable[[Case], bool] = lambda case: False,
+    fixed: int = 0,
 ) -> Verdict:
     """Run a kernel by run(case, options) on every case, or on one only, until one fails.
 
     Large cases for which too_many(case) is true are left out, and on the emulator those in which the kernel is slow.
-    Whether it is slow or endless is examined until it is found to be slow once.
+    Whether it is slow or endless is examined until it is found to be slow once. `fixed`: see cases().
     """
     say = partial(Verdict, operation.name, name)
     count, slow = 0, False
     more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
-    for case in (only,) if only else cases(operation, seed):
+    for case in (only,) if only else cases(operation, seed, fixed):
         try:
             if case.large and too_many(case):
                 continue
@@ -173,7 +180,8 @@ def judge(
             if fault and fault.kind == OPEN:
                 return say(OPEN) if count == 0 else say("raised", fault.facts, case, label)
             if fault:
-                return say(fault.kind, fault.facts, case, label)
+                of_launch = {"fixed": fixed} if fixed and case.large else {}
+                return say(fault.kind, {**fault.facts, **of_launch}, case, label)
         else:  # a case that was not tried to its end is not counted
             count += 1
     return say(RIGHT, {"count": count, "device": device})

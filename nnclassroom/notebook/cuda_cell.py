@@ -42,6 +42,8 @@ def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
     for name in ("block", "tile"):
         if not all(isinstance(size, int) and size > 0 for size in chosen.get(name, ())):
             raise CourseError(f"%%cuda: wanted --{name} as numbers such as 256 or 16,16; got {chosen[name]}")
+    if 0 in chosen.get("grid", ()):
+        raise CourseError("%%cuda: wanted a --grid of at least 1 block; got 0, which computes nothing")
     return chosen
 
 

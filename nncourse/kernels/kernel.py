@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import ceil, prod
 from typing import Any
 
@@ -117,6 +118,13 @@ class CudaKernel(Kernel):
         grid = self._plan(arguments)[2]
         refuse_unlaunchable(grid, self.block, self.shared, f"{self.source.file}: {self.entry}")
         return prod(grid) * prod(self.block)
+
+    @property
+    def fixed_threads(self) -> int:
+        """The threads along the longest axis of a launch that is the same for all sizes; 0 if it follows from them."""
+        if not all(isinstance(size, int) for size in self.grid or ("",)):
+            return 0
+        return max(int(blocks) * width for blocks, width in zip_longest(self.grid or (), self.block, fillvalue=1))
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: type, out: Any, like: Any) -> Any:
         """The array for a new result: `out` if it is given; filled with zeros if the kernel adds to it."""
