@@ -40,7 +40,7 @@ def exercises() -> tuple[Exercise, ...]:
     )
 
 
-def hint(operation: str, kernel: str) -> None:
+def hint(operation: str, kernel: str = "") -> None:
     """Print the hint for an exercise. Raises CourseError for an unknown exercise.
 
     >>> hint("dense_forward", "numpy")
@@ -50,7 +50,8 @@ def hint(operation: str, kernel: str) -> None:
     if (operation, kernel) not in known:
         there = [name for other, name in known if other == operation]
         wanted = f"one of its exercises {', '.join(there)}" if there else "an exercise of the notebook"
-        raise CourseError(f"there is no exercise {operation} ({kernel}); wanted {wanted}")
+        asked = f"{operation} ({kernel})" if kernel else f"{operation} alone"
+        raise CourseError(f"there is no exercise {asked}; wanted {wanted}")
     print(known[operation, kernel].hint.strip())
 
 

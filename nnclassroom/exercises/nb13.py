@@ -178,7 +178,7 @@ cpu_share = Operation(
         advice=lambda place, f, gpus: f"f is {f[place]:.4g} there, and K is {gpus}",
         sizes_to_check=tuple(
             {"n": n, "gpus": gpus}
-            for n, gpus in ((2, 1), (1, 2), (1, 1), (3, 4), (5, 3), (8, 2), (13, 8), (40, 1), (4, 6))
+            for n, gpus in ((2, 3), (1, 2), (2, 1), (1, 1), (3, 4), (5, 3), (8, 2), (13, 8), (40, 1), (4, 6))
         ),
     ),
 )

@@ -157,6 +157,12 @@ class MemberProcess(TextProcess):
             answer, blocks = self._receive(self.most)
         return self._returned(answer, blocks, self.given)
 
+    def _raised(self, said: dict[str, Any]) -> Fault:
+        fault = super()._raised(said)
+        if "NoneType" not in said["text"] and "dtype('O')" not in said["text"]:
+            return fault
+        return Fault(fault.kind, {**fault.facts, "hints": [*fault.facts.get("hints", ()), "returned nothing"]})
+
     def _print(self, answer: Mapping[str, Any]) -> None:
         """Print what the member printed, each line after its rank."""
         for line in str(answer.get("printed") or "").splitlines():

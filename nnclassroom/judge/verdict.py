@@ -22,7 +22,7 @@ WORDS = {
     "changes an argument": "changes its argument {name}",
     "shares memory": "{name} lies in the memory of {shares}: wanted a new array{copy}",
     "remembers": "right when it is called first, but wrong after other calls: it remembers something: {said}",
-    "raised": "raised {type}: {text}{in_line}{hint}",
+    "raised": "raised {type}{says}{in_line}{hint}",
     "name": "raised {type}: {text}; names defined outside the function are not kept with it, except {names}",
     "forbidden": "{said}{in_line}{hint}",
     "build": "{said}",
@@ -86,6 +86,7 @@ HINTS = {
     "three to maximum": "; np.maximum and np.minimum take two arrays, and write into a third: nest two calls",
     "computes": "; a kernel computes, and needs only math, functools and their like",
     "annotation": "; a type hint is a name too: leave it out, or import it inside the cell",
+    "returned nothing": "; all_reduce, broadcast and receive return nothing: they change the vector",
     "no cupy": "; without a GPU xp is NumPy here, which lacks what only CuPy has",
 }
 
@@ -231,6 +232,7 @@ def _how(facts: Mapping[str, Any]) -> str:
 
 
 _PHRASES = {
+    "says": lambda facts: f": {facts['text']}" if facts.get("text") else "",
     "same_bits": lambda facts: PHRASES["same bits"],
     "changed": _changed,
     "how": _how,

@@ -82,7 +82,10 @@ class CudaKernel(Kernel):
             raise CourseError(f"{self}: wanted sizes of {operation.name}, {there}; got {', '.join(sorted(unknown))}")
         axes, covered = len(self.over or operation.result.dims), self.tile or self.block
         if self.grid is None and len(covered) not in (1, axes):
-            raise CourseError(f"{self}: wanted a block with 1 or {axes} axes, as many as it covers; got {covered}")
+            raise CourseError(
+                f"{operation.name} ({self.name}): wanted a block with 1 axis or {axes}, one for each size it covers; "
+                f"got {covered}: change --block, or name the sizes with --over or --grid"
+            )
 
     def __call__(self, *arguments: Any, out: Any = None, **emulator: Any) -> Any:
         """Launch the kernel and return the result, or a tuple of several. An in-place result is its argument.

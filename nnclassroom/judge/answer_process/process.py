@@ -147,9 +147,10 @@ def _answer(
     several = type(result) is tuple and call["results"] > 1
     about["several"] = len(result) if several else None
     blocks: list[bytes] = []
-    about["results"] = []
-    for value in result if several else (result,):
-        about["results"].append(_sent(value, arrays, earlier, call["most_bytes"], blocks, xp))
+    results = result if several else (result,)
+    about["results"] = [_sent(value, arrays, earlier, call["most_bytes"], blocks, xp) for value in results]
+    earlier += [value for value in results if isinstance(value, xp.ndarray)]
+    del earlier[:-6]
     host = {name: _on_host(value) for name, value in arrays.items()}
     about["in_place"] = {
         name: about_array(host[name], blocks)
@@ -175,14 +176,10 @@ def _spread(named: dict) -> dict:
 
 
 def _sent(value, arguments: dict, earlier: list, most: int, blocks: list[bytes], xp) -> dict:
-    """The description of a result, with its elements if they are not too many. An array is added to `earlier`."""
+    """The description of a result, with its elements if they are not too many. `earlier` are those of other calls."""
     about = described(value, arguments, earlier, xp.ndarray)
-    if about["what"] == "array":
-        if "same" not in about:
-            earlier.append(value)
-            del earlier[:-6]
-        if value.nbytes <= most and value.dtype.kind in "fiub":
-            about |= about_array(_on_host(value), blocks)
+    if about["what"] == "array" and value.nbytes <= most and value.dtype.kind in "fiub":
+        about |= about_array(_on_host(value), blocks)
     return about
 
 
