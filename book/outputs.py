@@ -34,16 +34,14 @@ def with_outputs(path: Path, language: str, cache: Path) -> Any:
 
 def run(notebook: Any, path: Path, language: str, no_kernels: Path) -> None:
     """Run a notebook in place, in the folder of its file. CourseError if a cell fails."""
-    from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
 
-    from tools.notebooks import normalise
+    from tools.notebooks import client, normalise
 
     environment = os.environ | {"NNCOURSE_LANG": language, "NNCOURSE_MY_KERNELS": str(no_kernels)}
     environment.pop("NNCOURSE_SOLVE", None)
-    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}})
     try:
-        client.execute(env=environment)
+        client(notebook, path.parent).execute(env=environment)
     except CellExecutionError as error:
         raise CourseError(
             f"{path.name}: a cell failed while the book ran the notebook: {error.ename}: {error.evalue}"

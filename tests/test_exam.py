@@ -7,7 +7,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from cuda_on_cpu import emulate
 from nnclassroom.commands import main
@@ -16,6 +15,7 @@ from nnclassroom.judge.check import check
 from nnclassroom.marking.grade import grade
 from nnclassroom.notebook import exams, sitting
 from nncourse.errors import CourseError
+from tools.notebooks import client
 
 pytestmark = pytest.mark.usefixtures("my_kernels")
 
@@ -175,7 +175,7 @@ def test_from_the_notebook_to_the_marks(file, tmp_path, my_kernels, monkeypatch,
     blanks = {cell.id: cell for cell in notebook.cells}
     blanks["q1-running-mean-numpy"].source = '@exercise("running_mean", kernel="numpy")\n' + RIGHT
     blanks["q2-running-mean-naive"].source = "%%cuda running_mean naive --block 32\n" + CUDA
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": "exam"}}).execute()
+    client(notebook, Path("exam")).execute()
     said = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
     assert said.count("✓") == 2
     assert main(["submit", "--out", "ada.zip", "--name", "Ada"]) == 0

@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
 import numpy as np
 import pytest
-from nbclient import NotebookClient
 
 from nnclassroom import timing
 from nnclassroom.exercises import kept_kernels
@@ -20,6 +20,7 @@ from nnclassroom.notebook.exercise import cuda, exercise
 from nncourse import device
 from nncourse.errors import CourseError
 from nncourse.kernels.activations import sigmoid as sigmoid_operation
+from tools.notebooks import client
 
 pytestmark = pytest.mark.usefixtures("my_kernels", "clean_environment")
 HEAD = 'extern "C" __global__ void sigmoid(const float* z, float* a, int n) {\n'
@@ -399,7 +400,7 @@ class TestNotebook:
         """What each cell leaves."""
         setup = "from nnclassroom import exercise\nimport numpy as np"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (setup, *cells)])
-        NotebookClient(notebook, timeout=200, allow_errors=True, kernel_name="python3").execute()
+        client(notebook, Path.cwd(), timeout=200, allow_errors=True).execute()
         return [cell.outputs for cell in notebook.cells[1:]]
 
     def run(self, *cells: str) -> list[str]:

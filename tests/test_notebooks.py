@@ -13,11 +13,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from nnclassroom.exercises.hints import exercises
 from nncourse import device
 from tests.exercise_answers import RIGHT
+from tools.notebooks import client
 
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -90,7 +90,7 @@ def test_cells_are_short(notebook):
 def run(notebook, cells: list, folder: Path):
     """Run some cells of a notebook in their order."""
     notebook.cells = cells
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    client(notebook, folder).execute()
     return notebook
 
 

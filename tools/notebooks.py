@@ -4,8 +4,10 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from uuid import uuid4
 
 import nbformat
+from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
@@ -18,10 +20,18 @@ def main() -> None:
     os.environ["NNCOURSE_MY_KERNELS"] = str(Path(tempfile.gettempdir()) / "no_kernels_of_anybody")
     for path in map(Path, sys.argv[1:] or sorted(FOLDER.glob("*.ipynb"))):
         notebook = nbformat.read(path, as_version=4)
-        NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+        client(notebook, path.parent).execute()
         normalise(notebook)
         nbformat.write(notebook, path)
         print(f"ran and saved {path.name}")
+
+
+def client(notebook: nbformat.NotebookNode, folder: Path, **options) -> NotebookClient:
+    """Return what runs a notebook in a folder; its kernel listens on files: a port could be taken by another kernel."""
+    sockets = Path(tempfile.gettempdir()) / f"kernel-{uuid4().hex[:12]}"
+    manager = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=str(sockets))
+    resources = {"metadata": {"path": str(folder)}}
+    return NotebookClient(notebook, km=manager, resources=resources, **{"timeout": 300} | options)
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:

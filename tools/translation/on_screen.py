@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient import NotebookClient
+
+from tools.notebooks import client
 
 WIDGETS = "application/vnd.jupyter.widget-state+json"
 MARK = "▣ "  # before the words of a figure
@@ -38,8 +40,7 @@ SPOKEN = {"alt", "title", "aria-label", "placeholder"}
 def run(notebook: Any, folder: str, environment: dict[str, str], hook: str = HOOK) -> Any:
     """The notebook with its outputs; its cells run after `hook`, one after the other. HOOK prints figures' texts."""
     notebook.cells.insert(0, nbformat.v4.new_code_cell(hook, id=HOOK_CELL))
-    client = NotebookClient(notebook, timeout=600, allow_errors=True, resources={"metadata": {"path": folder}})
-    client.execute(env=environment)
+    client(notebook, Path(folder), timeout=600, allow_errors=True).execute(env=environment)
     return notebook
 
 
