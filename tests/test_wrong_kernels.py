@@ -1,7 +1,7 @@
 """check() must reject wrong kernels. A mutant is a kernel of the package with one mistake put into its text.
 
 Those in CUDA C are in tests/mutants/, a file for each .cu file. They show on real hardware every time, unless they say
-`gpu = false` or `race = true`.
+`gpu = false`, `counts = false` or `race = true`.
 """
 
 import re
@@ -38,9 +38,8 @@ class Mutant:
     right: str  # some text of the kernel: its first occurrence there, or all in the file if the kernel has none
     wrong: str  # what takes its place
     gpu: bool = True  # False where a GPU may not show it
-    race: bool = (
-        False  # right in every thread order, as long as one thread runs after the other; a GPU may be lucky too
-    )
+    counts: bool = True  # False if it is wrong with NaN and infinities alone
+    race: bool = False  # right in every thread order, as long as one thread runs after the other; a GPU may be lucky
 
 
 def _mutants() -> list[Mutant]:
@@ -103,7 +102,8 @@ def test_mutant_is_rejected_under_the_emulator(mutant):
         pytest.skip(emulate.why_not())
     kernel = kernel_of(mutant)
     verdict = check.check(kernel.operation, kernel, device="emulator")
-    assert not verdict, f"accepted: {verdict}"
+    assert bool(verdict) != mutant.counts, str(verdict)
+    assert mutant.counts or verdict.facts["not finite"]
     assert "compile" not in verdict.line and "argument count" not in verdict.line, str(verdict)
 
 
@@ -124,7 +124,7 @@ def test_race_is_found_under_the_emulator(mutant):
 def test_mutant_is_rejected_on_the_gpu(mutant, gpu):
     kernel = kernel_of(mutant)
     verdict = check.check(kernel.operation, kernel, device="gpu")
-    assert not verdict, f"accepted: {verdict}"
+    assert bool(verdict) != mutant.counts, str(verdict)
 
 
 def test_lost_updates_are_seen_on_the_gpu(gpu):

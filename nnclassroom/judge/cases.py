@@ -8,9 +8,10 @@ First stage: small sizes and edge values, so that a fault is shown on simple dat
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's
   `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size;
   "infinite", one +∞ or −∞ in one argument; "special", values at which activations often fail, all of them in each
-  array; "ties", few different numbers, zeros of both signs, and numbers that differ in the last bit; "nan", for
-  operations that only move and compare numbers: one argument with some or mostly NaN, or mostly −∞; "one of zeros",
-  each argument in turn.
+  array, and infinities; "ties", few different numbers, zeros of both signs, and numbers that differ in the last bit;
+  "nan", one argument with some or mostly NaN, or mostly −∞; "one of zeros", each argument in turn.
+* Zeros, infinities and NaN come once more where a block of threads does not hold all elements: some of them are a
+  thread's second, or belong to a later block.
 * Scalars are positive, negative, zero and above 1.
 * One case after some hundred calls on the same arguments, to detect kernels that count their calls.
 Second stage, only if all of the first passed: each size in turn above 65,536, which 16 bits cannot count, or above the
@@ -20,7 +21,7 @@ The random numbers differ from check to check, so that no answer can know them; 
 """
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, cycle, islice
@@ -41,11 +42,14 @@ KINDS = {
     "large": ("zeros among others", "zeros among others", "from −20 to 20", "negative", "equal", "ones")
     + ("large", "large and negative", "rows of different size"),
     "infinite": ("infinite", "minus infinite") * 3,
-    "special": ("special", "special", "alone", "minus alone"),
+    "special": ("special", "special", "alone", "minus alone", "infinite", "minus infinite"),
     "ties": ("few different", "zeros of both signs", "hardly different"),
     "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
     "one of zeros": ("one of zeros",) * 6,
 }
+# Those that come once more beyond one block: "some infinite" only where an infinity does not make every result NaN.
+BEYOND_ONE_BLOCK = {"large": ("zeros among others",), "infinite": ("infinite", "some infinite"), "nan": ("some NaN",)}
+NOT_FINITE = {"infinite", "minus infinite", "some infinite", "alone", "minus alone", *KINDS["nan"]}
 VALUES = {  # the words for each kind
     "random": "random values",
     "positive": "positive values",
@@ -60,6 +64,7 @@ VALUES = {  # the words for each kind
     "rows of different size": "rows of different size values",
     "infinite": "infinite values",
     "minus infinite": "minus infinite values",
+    "some infinite": "some infinite values",
     "special": "special values",
     "alone": "alone values",
     "minus alone": "minus alone values",
@@ -75,10 +80,11 @@ MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Pyt
 ABOVE_16_BITS = 1 << 16
 RANDOM_SIZES = 4  # how many are drawn, from 1 to LARGEST_RANDOM; each is tried twice
 LARGEST_RANDOM = 40
+LARGEST_BLOCK = 1024  # threads
 MOST_DRAWS = 50  # of a case, until rounding alone does not decide its result
 AGAIN = 100, 1000  # from how many to how many calls on the same arguments come before that of one case
 # Kinks, the range limits of exp in float32, and where approximations of activations are cut off too early.
-_SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 87.5, 88.8, 104.0, 1000.0, np.inf)
+_SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 87.5, 88.8, 104.0, 1000.0)
 SPECIAL = np.outer(_SPECIAL, [1, -1]).ravel().astype(np.float32)
 
 
@@ -105,6 +111,9 @@ def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iter
         for position, values in enumerate(KINDS[kind]):
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
+        wide = _beyond_one_block(operation, tried)
+        for position, values in enumerate(BEYOND_ONE_BLOCK.get(kind, ()) if wide else ()):
+            yield make(wide, values, axes=position, position=int(rng.integers(12)), turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
     most = max(ABOVE_16_BITS, fixed)
     for sizes in operation.trial.large_sizes if given else large_sizes(operation, rng, most):
@@ -234,6 +243,11 @@ def _sizes_for(operation: Operation, usual: dict[str, Any], values: str, given: 
     return {name: 2 * len(SPECIAL) + 4 for name in usual} if values == "special" else usual
 
 
+def _beyond_one_block(operation: Operation, tried: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The first sizes for which an argument has more elements than a block has threads; None if there are none."""
+    return next((sizes for sizes in tried if not _is_small(operation, sizes, LARGEST_BLOCK)), None)
+
+
 def _is_small(operation: Operation, sizes: dict[str, Any], most: int = MOST) -> bool:
     """Whether no argument and no result has more elements than `most`."""
     known = operation.shapes.complete(sizes, operation.name)
@@ -270,7 +284,7 @@ def make_case(
     `number` chooses the sign of scalars, `axes` the shape of arrays of any shape, `position` the array that gets what
     only one may get, such as an infinity. `turn` counts the cases: the operation's `values` find it among the sizes.
     `decided` draws again where rounding alone decides a result. Values whose reference has NaN are replaced by random
-    ones, unless the operation must let NaN through.
+    ones, unless they hold NaN themselves.
     """
     sizes = operation.shapes.complete(sizes, operation.name)
     arrays = [
@@ -294,7 +308,7 @@ def make_case(
         arguments = tuple(value_of(argument, kind) for argument in operation.arguments)
         if is_decided(operation, arguments):
             break
-    if kind not in ("random", "zeros") and "nan" not in operation.trial.edge_cases:
+    if kind not in {"random", "zeros", *KINDS["nan"]}:
         with np.errstate(all="ignore"):
             if any(np.isnan(reference).any() for reference in references_of(operation, arguments).values()):
                 kind, arguments = "random", tuple(value_of(argument, "random") for argument in operation.arguments)
@@ -302,7 +316,7 @@ def make_case(
         f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
         for argument, value in zip(operation.arguments, arguments, strict=True)
     )
-    return Case(f"{shapes}, {VALUES[kind]}", arguments, large)
+    return Case(f"{shapes}, {VALUES[kind]}", arguments, large, kind in NOT_FINITE)
 
 
 def _shape_of(n: int, axes: int) -> tuple[int, ...]:
@@ -365,6 +379,8 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
             values[rng.random(shape) < 0.9] = -np.inf
         case "one of zeros" if chosen:
             values[...] = 0
+        case "some infinite" if chosen:
+            values[rng.random(shape) < 0.05] = np.inf
         case "infinite" | "minus infinite" | "alone" | "minus alone" if chosen:
             values.flat[rng.integers(values.size)] = -np.inf if kind.startswith("minus") else np.inf
     return np.asarray(values, np.float32)

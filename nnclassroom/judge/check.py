@@ -6,8 +6,9 @@
   have guard elements on both sides, to detect out-of-bounds writes. On the emulator the threads of a case run in
   forward, reverse or shuffled order, to detect missing barriers, and once more with race detection, because a race may
   have no effect where threads run one after the other.
-* Errors of a few float32 roundings are allowed (the operation's `tolerance`). NaN passes only for an infinite sum; and
-  where an operation must let NaN through, just where the reference is NaN.
+* Errors of a few float32 roundings are allowed (the operation's `tolerance`).
+* NaN and infinities in the arguments are to go through as the equation says. Wrong values in such a case alone do not
+  make a kernel wrong: the verdict on a right kernel names them.
 
 run_here() runs a kernel in this process, answer.py a student's text in one that holds no reference. Both return a
 Returned; whether it is right is decided here.
@@ -151,7 +152,7 @@ def judge(
     Whether it is slow or endless is examined until it is found to be slow once. `fixed`: see cases().
     """
     say = partial(Verdict, operation.name, name)
-    count, slow = 0, False
+    count, slow, not_finite = 0, False, ""
     more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
     for case in (only,) if only else cases(operation, seed, fixed):
         try:
@@ -177,6 +178,9 @@ def judge(
                     return say(found[1].kind, found[1].facts, found[0], label)
                 slow = True
                 break
+            if fault and fault.kind in ("wrong value", "not in place", "raised") and case.not_finite:
+                not_finite = not_finite or say(fault.kind, fault.facts, case, label).line.partition(": ")[2]
+                break
             if fault and fault.kind == OPEN:
                 return say(OPEN) if count == 0 else say("raised", fault.facts, case, label)
             if fault:
@@ -184,7 +188,7 @@ def judge(
                 return say(fault.kind, {**fault.facts, **of_launch}, case, label)
         else:  # a case that was not tried to its end is not counted
             count += 1
-    return say(RIGHT, {"count": count, "device": device})
+    return say(RIGHT, {"count": count, "device": device, "not finite": not_finite})
 
 
 def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
@@ -385,7 +389,8 @@ def _has_wrong_sign(before: np.ndarray, after: np.ndarray, reference: np.ndarray
     """Whether the change went just the other way."""
     if after.shape != before.shape:
         return False
-    wanted, got = reference - before, after.astype(np.float64) - before
+    with np.errstate(invalid="ignore"):  # ∞ − ∞
+        wanted, got = reference - before, after.astype(np.float64) - before
     return bool(np.any(wanted) and np.allclose(got, -wanted, rtol=1e-3, atol=1e-6))
 
 
@@ -493,6 +498,7 @@ def _values_fault(
         return None
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     margin = float(np.broadcast_to(allowed, reference.shape)[first])
+    around = f" ± {margin:.1g}" if margin else ""
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
     unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
     nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE)
@@ -503,7 +509,7 @@ def _values_fault(
         "size": wrong.size,
         "place": place_of(operation, named, first, known),
         "got": f"{got[first]:.7g}",
-        "expected": "NaN" if np.isnan(reference[first]) else f"{reference[first]:.7g} ± {margin:.1g}",
+        "expected": "NaN" if np.isnan(reference[first]) else f"{reference[first]:.7g}{around}",
         "nan": nan,
         "unset": unset,
         "nans": "nan" in operation.trial.edge_cases and any(np.isnan(value).any() for value in floats),

@@ -35,7 +35,8 @@ WORDS = {
     "traffic": "the sums are right, but {said}",
     "not asked": "the numbers are right, but {missing} was never called: ask k for it, so that your own kernels train",
 }
-RIGHT_WORDS = "right in {count} cases {where}{also}"
+RIGHT_WORDS = "right in {count} cases {where}{also}{not_finite}"
+NOT_FINITE = "\n  with NaN and infinities, which do not count: {said}"
 OPEN_WORDS = " open"  # with a space, so that translations can tell it from the kind
 WHERE = {
     "cpu": "on the CPU",
@@ -109,6 +110,7 @@ class Case:
     label: str
     arguments: tuple[Any, ...]
     large: bool = False  # second stage: tried only if all others passed
+    not_finite: bool = False  # an edge case of NaN or infinities: wrong values in it do not count
     plain: bool = False  # usual sizes and random values
     again: int = 0  # the number of calls on the same arguments that come before the one that is judged
 
@@ -151,7 +153,8 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
         also = ALSO_EMULATED if facts.get("emulated too") else ""
         if facts.get("waiting sends"):
             also = ALSO_WAITING.format(said=facts["waiting sends"])
-        return RIGHT_WORDS.format(count=facts["count"], where=WHERE[facts["device"]], also=also)
+        not_finite = NOT_FINITE.format(said=facts["not finite"]) if facts.get("not finite") else ""
+        return RIGHT_WORDS.format(count=facts["count"], where=WHERE[facts["device"]], also=also, not_finite=not_finite)
     if kind == OPEN:
         return OPEN_WORDS.strip()
     member = PHRASES["member after" if facts.get("step") else "member"].format_map(facts) if "rank" in facts else ""

@@ -57,10 +57,10 @@ BIAS_SIZES = [
     _bias_sizes(1, 1, 1, 1),
     _bias_sizes(1, 3, 1, 7),
     _bias_sizes(2, 1, 9, 1),
+    _bias_sizes(2, 4, 28, 28),
     _bias_sizes(16, 16, 4, 4),
     _bias_sizes(17, 33, 3, 2),
     _bias_sizes(3, 70, 1, 2),
-    _bias_sizes(2, 4, 28, 28),
 ]
 BIAS_LARGE = [_bias_sizes(65_900, 1, 1, 1), _bias_sizes(1, 66_000, 1, 1), _bias_sizes(1, 1, 300, 220)]
 

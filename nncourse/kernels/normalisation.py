@@ -54,7 +54,7 @@ IMAGES = {
     ],
     "draw_sizes": lambda rng: _sizes(*rng.integers(1, 11, 4).tolist()),
     "large_sizes": [_sizes(65_900, 1, 1, 1), _sizes(1, 66_000, 1, 1), _sizes(1, 1, 260, 259)],
-    "edge_cases": ("zeros", "large"),
+    "edge_cases": ("zeros", "large", "infinite", "nan"),
     "sizes_to_time": lambda device: _sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 16, 14, 14))),
 }
 NUMBERS = {"variance": _variances, "epsilon": _epsilon}

@@ -30,6 +30,9 @@ from nncourse.kernels.trial import Trial
 PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
 LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # then others for the CPU, then the rest, as registered
 PACKAGE = Path(__file__).parents[1]
+NOT_FINITE = (
+    "NaN and infinities go through as the equation says; where only they go wrong, that is said and does not count"
+)
 
 
 @dataclass(eq=False)
@@ -144,6 +147,7 @@ class Operation(Signature):
         title = f"{self.name} {self.equation}".strip()
         has_cuda = any(isinstance(kernel, CudaKernel) for kernel in self.kernels.values())
         cuda = [f"  a CUDA kernel takes {', '.join(self.cuda_arguments)}"] if has_cuda else []
+        cuda += [f"  {NOT_FINITE}"] if {"infinite", "special", "nan"}.intersection(self.trial.edge_cases) else []
         kernels = [f"  {kernel}" for kernel in self.kernels.values()]
         return "\n".join([f"{title}: {self.formula}", f"  {self.contract}", *cuda, *kernels])
 

@@ -77,6 +77,8 @@ MAXPOOL_SIZES = {
         _maxpool_sizes(1, 2, 33, 17, 5, 2, 2),
         _maxpool_sizes(1, 1, 20, 18, 17, 1, 0),  # more than 255 pixels in a window
         _maxpool_sizes(17, 5, 4, 6, 3, 3, 0),
+        _maxpool_sizes(7, 45, 4, 3, 2, 1, 0),
+        _maxpool_sizes(1, 1, 36, 35, 33, 2, 0),  # more than 1,024 pixels in a window
         _maxpool_sizes(1, 1, 20, 23, 9, 8, 4),
     ],
     "draw_sizes": _draw,

@@ -20,8 +20,8 @@ class Trial:
     error_scale: error_scale(*arguments) is the sum of the absolute values of all terms, a tuple for several results. By
         default it is the reference on absolute values; state it if the reference subtracts.
     values: values[name](rng, shape, sizes) makes an argument for which not every number is valid.
-    edge_cases: those of EDGE_CASES that are tried; see nnclassroom/judge/cases.py. With "nan", a result must be NaN
-        where the reference is, and nowhere else.
+    edge_cases: those of EDGE_CASES that are tried; see nnclassroom/judge/cases.py. With "nan", results are NaN
+        where the reference is, and nowhere else; what NOT_FINITE says holds for all.
     advice: advice(place, *arguments) says more about a wrong element there.
     well_posed: well_posed(*arguments) is False if rounding alone may decide on a result, such as which of two values is
         the larger; other numbers are then drawn.
