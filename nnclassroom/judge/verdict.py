@@ -13,12 +13,12 @@ RIGHT, OPEN = "right", "open"
 # The words of each kind of fault. {…} are facts, or phrases made of facts: see _PHRASES. Other kinds
 # come from cuda_on_cpu and nncourse/parallel/simulation, with their words as the fact `said`.
 WORDS = {
-    "wrong value": "{changed}{wrong} of {size} wrong, first {place}: got {got}{why}, expected {expected}{more}",
-    "not in place": "{name} is to be changed in place, but {how}",
+    "wrong value": "{changed}{wrong} of {size} wrong, first {place}: got {got}{why}, expected {expected}{more}{tiny}",
+    "not in place": "{name} is to be changed in place, but {how}{tiny}",
     "nothing": "returns nothing: wanted {wanted}",
     "type": "returns {what}: wanted {wanted}{convert}",
-    "shape": "{name} has shape {got}, wanted {wanted}",
-    "dtype": "{name} is {got}, wanted {wanted}{convert}",
+    "shape": "{name} has shape {got}, wanted {wanted}{transposed}",
+    "dtype": "{name} is {got}, wanted {wanted}{convert}{besides}",
     "changes an argument": "changes its argument {name}",
     "shares memory": "{name} lies in the memory of {shares}: wanted a new array{copy}",
     "remembers": "right when it is called first, but wrong after other calls: it remembers something: {said}",
@@ -57,6 +57,12 @@ PHRASES = {
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
     "fixed": "; the launch has {fixed:,} threads, however many elements there are: does each take more than one?",
+    "tiny": "\n  {given}: yours {yours}, expected {wanted}",
+    "transposed": ": rows and columns are exchanged, and the numbers are right",
+    "besides": "; and {other}",
+    "not reached": "; no thread came there: {name} is {size}, and the launch covers {covered}{last}",
+    "covered": "{count} in {axis}",
+    "last index": ": is x the last index?",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
@@ -117,7 +123,8 @@ class Case:
 class Verdict:
     """The outcome of a check. `case` is the one that failed, `run` how the emulator ran it.
 
-    True if the kernel is right. `line` is the verdict in words: one line, and perhaps a compiler's excerpt below it.
+    True if the kernel is right. `line` is the verdict in words: one line, and perhaps a compiler's excerpt
+    below it, or the numbers of a tiny case.
     """
 
     operation: str
@@ -188,7 +195,18 @@ def _why(facts: Mapping[str, Any]) -> str:
 def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
     fixed = PHRASES["fixed"].format_map(facts) if facts.get("fixed") else ""
+    advice += _not_reached(facts) if facts.get("covers") else ""
     return _factor(facts) + advice + _right(facts) + fixed + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+
+
+def _not_reached(facts: Mapping[str, Any]) -> str:
+    """What a launch covers in x, y, z, where no thread came to some elements of an array."""
+    covers, shape = facts["covers"], facts["shape"]
+    counts = [PHRASES["covered"].format(count=count, axis=axis) for axis, count in zip("xyz", covers, strict=False)]
+    fits = len(covers) == len(shape) and all(map(int.__ge__, covers, reversed(shape)))
+    last = PHRASES["last index"] if fits and len(shape) > 1 else ""
+    size = " × ".join(map(str, shape))
+    return PHRASES["not reached"].format(name=facts["name"], size=size, covered=", ".join(counts), last=last)
 
 
 def _factor(facts: Mapping[str, Any]) -> str:
@@ -234,6 +252,9 @@ def _how(facts: Mapping[str, Any]) -> str:
 _PHRASES = {
     "says": lambda facts: f": {facts['text']}" if facts.get("text") else "",
     "same_bits": lambda facts: PHRASES["same bits"],
+    "tiny": lambda facts: PHRASES["tiny"].format_map(facts) if facts.get("yours") else "",
+    "transposed": lambda facts: PHRASES["transposed"] if facts.get("turned") else "",
+    "besides": lambda facts: PHRASES["besides"].format_map(facts) if facts.get("other") else "",
     "changed": _changed,
     "how": _how,
     "why": _why,
