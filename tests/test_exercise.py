@@ -143,8 +143,19 @@ def test_a_slow_loop_is_noted_only_where_the_course_needs_none(monkeypatch):
         places = [(i, j) for i in range(size) for j in range(size)]
         return sum(A[:, :, i : i + end[0] : stride, j : j + end[1] : stride] for i, j in places) / np.float32(size**2)
 
+    @exercise("batchnorm_forward", kernel="numpy")
+    def batchnorm_forward(A, mean, variance, gamma, beta, epsilon):
+        mean, variance, gamma, beta = (v[:, None, None] for v in (mean, variance, gamma, beta))
+        return gamma * (A - mean) / np.sqrt(variance + np.float32(epsilon)) + beta
+
+    @exercise("batchnorm_statistics", kernel="numpy")
+    def batchnorm_statistics(A):
+        axes = tuple(axis for axis in range(A.ndim) if axis != 1)
+        return A.mean(axis=axes), A.var(axis=axes)
+
     assert "10× slower than the course's: a loop in Python" in str(identity.outcome)
-    assert averagepool_forward.outcome.state == "right" and "slower" not in str(averagepool_forward.outcome)
+    for short in (averagepool_forward, batchnorm_forward, batchnorm_statistics):
+        assert short.outcome.state == "right" and "slower" not in str(short.outcome)
 
 
 def test_another_name_for_the_function_does_no_harm():

@@ -19,7 +19,7 @@ def _mistakes(place, G, A_above, W):
     D = np.where(A_above > 0, G, 0.0)
     yield "this is D Wᵀ + D, with W turned: forward was A Wᵀ", D @ W.T + D
     yield "this is D W alone: the way through the shortcut is missing", D @ W
-    yield "this is G W + G: ReLU let everything through", G @ W + G
+    yield "this is G W + G: where A_above is 0, ReLU lets nothing through", G @ W + G
     yield "this is D W + G: on the shortcut ReLU let everything through", D @ W + G
     yield "this is G W + D: on the way through W ReLU let everything through", G @ W + D
 

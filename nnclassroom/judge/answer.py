@@ -69,7 +69,7 @@ def check_text(
     """
     process_of = process_of or TextProcess
     on_gpu = operation.python_devices[name] == "gpu" and devices.gpu_available()
-    if fault := forbidden(text, without_numpy=operation.python_devices[name] == "gpu"):
+    if fault := forbidden(text, operation.python_devices[name] == "gpu", name != "numba"):
         return Verdict(operation.name, name, fault.kind, fault.facts)
     with process_of(operation, name, text, seconds, sandbox) as process:
         if process.building:

@@ -14,7 +14,7 @@ from nncourse.kernels.operation import Operation
 
 NEAR = 1e-5  # of a number: where a mistake makes it larger than the right one, its roundings are larger too
 NEARER = 4  # times nearer to what the mistake gives than to what is right
-MOST_SHOWN = 12  # numbers, of all arguments and results together
+MOST_SHOWN = 12  # numbers of all arguments, and of all results
 
 
 def mistake_in(
@@ -66,7 +66,8 @@ def not_reached(wrong: np.ndarray, untouched: np.ndarray, covers: tuple[int, ...
 def numbers_of(given: dict[str, Any], got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> dict[str, str]:
     """The arrays of a tiny case in words: those given, what a kernel made of them, and what is right."""
     arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
-    if not arrays or sum(value.size for value in (*arrays.values(), *expected.values())) > MOST_SHOWN:
+    counts = [sum(np.size(value) for value in each.values()) for each in (arrays, got, expected)]
+    if not arrays or max(counts) > MOST_SHOWN:
         return {}
     return {"given": _listed(arrays), "yours": _listed(got), "wanted": _listed(expected)}
 

@@ -89,6 +89,7 @@ PHRASES = {
 }
 HINTS = {
     "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",
+    "numba apart": "; Numba belongs into a kernel named numba: write loops there, which it then compiles",
     "three to maximum": "; np.maximum and np.minimum take two arrays, and write into a third: nest two calls",
     "computes": "; a kernel computes, and needs only math, functools and their like",
     "annotation": "; a type hint is a name too: leave it out, or import it inside the cell",

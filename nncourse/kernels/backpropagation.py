@@ -21,6 +21,8 @@ output_delta = Operation(
 
 def _mistakes_on_the_way_down(place, D, W, S):
     yield "this is D W alone, without the factor S", D @ W
+    down = W.reshape(W.shape[::-1]).T
+    yield "W is read here along its rows, as if each were n_out long: neuron k's weights are a column", (D @ down) * S
     if W.shape[0] == W.shape[1]:
         yield "this is (D Wᵀ) ⊙ S, with W turned: on the way back neuron k gets D[i, j] W[j, k]", (D @ W.T) * S
 
@@ -44,10 +46,17 @@ bias_gradient = Operation(
     flops=lambda batch, n_out: batch * n_out,
 )
 
+
+def _mistakes_of_weights(place, D, A):
+    batch, n_out = D.shape
+    yield "D is read here as if its rows were as long as the batch", D.reshape(n_out, batch) @ A / batch
+
+
 weight_gradient = Operation(
     "weight_gradient",
     "dW = Dᵀ A / batch",
     equation="(4d)",
+    trial=Trial(mistakes=_mistakes_of_weights),
     contract="D (batch, n_out), A (batch, n_in) -> dW (n_out, n_in)",
     reference=lambda D, A: np.einsum("ij,ik->jk", D, A) / len(D),
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in,

@@ -48,6 +48,7 @@ def _which_window(place, A, W, b, stride, before, after):
 
 
 TURNED = "the filter is turned round here, by half a turn: weight i, j belongs to pixel i, j of the window"
+TRANSPOSED = "rows and columns of the filter are exchanged here"
 NO_STRIDE = "this is what windows one pixel apart give: the stride is left out"
 EXCHANGED = "`before` and `after` are exchanged here"
 
@@ -55,6 +56,7 @@ EXCHANGED = "`before` and `after` are exchanged here"
 def _mistakes(place, A, W, b, stride, before, after):
     h_out, w_out = ((side + before + after - W.shape[-1]) // stride + 1 for side in A.shape[2:])
     yield TURNED, _truth(A, W[:, :, ::-1, ::-1], b, stride, before, after)
+    yield TRANSPOSED, _truth(A, W.swapaxes(2, 3), b, stride, before, after)
     yield NO_STRIDE, _truth(A, W, b, 1, before, after)[:, :, :h_out, :w_out]
     yield EXCHANGED, _truth(A, W, b, stride, after, before)
     yield "b is left out here", _truth(A, W, 0 * b, stride, before, after)

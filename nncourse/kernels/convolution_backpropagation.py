@@ -6,7 +6,7 @@ with respect to the input is a sum, which the layer below multiplies by its slop
 
 import numpy as np
 
-from nncourse.kernels.convolution import EXCHANGED, NO_STRIDE, TURNED
+from nncourse.kernels.convolution import EXCHANGED, NO_STRIDE, TRANSPOSED, TURNED
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
@@ -47,20 +47,23 @@ def _input_gradient_truth(D, W, h_in, w_in, stride, before, after):
     return G[:, :, before : before + h_in, before : before + w_in]
 
 
-def _listed(numbers):
-    """The first numbers of a range: 0, 2, 4, …"""
-    return ", ".join([*map(str, numbers[:4]), *["…"] * (len(numbers) > 4)])
+def _listed(rows, columns):
+    """The first of some rows and columns in words: rows 0, 2, 4, 6, … and column 1."""
+    first = [", ".join([*map(str, numbers[:4]), *["…"] * (len(numbers) > 4)]) for numbers in (rows, columns)]
+    down = f"rows {first[0]}" if len(rows) > 1 else f"row {first[0]}"
+    return f"{down} and columns {first[1]}" if len(columns) > 1 else f"{down} and column {first[1]}"
 
 
 def _what_a_weight_meets(place, D, A, k, stride, before, after):
     rows, columns = (range(at, at + stride * count, stride) for at, count in zip(place[2:], D.shape[2:], strict=True))
     of = "the padded image" if before or after else "the image"
-    return f"that weight meets rows {_listed(rows)} and columns {_listed(columns)} of {of}"
+    return f"that weight meets {_listed(rows, columns)} of {of}"
 
 
 def _mistakes_of_weights(place, D, A, k, stride, before, after):
     gradient = _weight_gradient_truth(D, A, k, stride, before, after)
     yield TURNED, gradient[:, :, ::-1, ::-1]
+    yield TRANSPOSED, gradient.swapaxes(2, 3)
     yield EXCHANGED, _weight_gradient_truth(D, A, k, stride, after, before)
     padded = np.pad(A, ((0, 0), (0, 0), (before, after), (before, after)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(2, 3))
@@ -79,11 +82,12 @@ def _what_reaches_a_pixel(place, D, W, h_in, w_in, stride, before, after):
     rows, columns = _windows_with(place, D.shape, W.shape[-1], stride, before)
     if not rows or not columns:
         return "no window holds that pixel: nothing comes back to it"
-    return f"the deltas of rows {_listed(rows)} and columns {_listed(columns)} come back to that pixel"
+    return f"the deltas of {_listed(rows, columns)} come back to that pixel"
 
 
 def _mistakes_of_pixels(place, D, W, h_in, w_in, stride, before, after):
     yield TURNED, _input_gradient_truth(D, W[:, :, ::-1, ::-1], h_in, w_in, stride, before, after)
+    yield TRANSPOSED, _input_gradient_truth(D, W.swapaxes(2, 3), h_in, w_in, stride, before, after)
     yield EXCHANGED, _input_gradient_truth(D, W, h_in, w_in, stride, after, before)
     yield (
         "this is the mean over the batch, which only parameters take",

@@ -14,6 +14,8 @@ def _mistakes(place, A, W, b):
     yield "this is A Wᵀ without b", sums
     if n_in == n_out:
         yield "this is A W + b: the sums of neuron j take row j of W", A @ W + b
+    of_others = A @ W.reshape(n_in, n_out) + b
+    yield "W is read here as if its rows were n_out long: row j holds the n_in weights of neuron j", of_others
     if len(A) == n_out:
         yield "b is added along the batch here: row i got b[i], but each column has its own", sums + b[:, None]
     yield "b is added to each product here, not once to their sum", sums + n_in * b

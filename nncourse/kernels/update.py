@@ -187,6 +187,7 @@ def _adam_mistakes(place, W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, 
         "this moves W by M and V as they were before the step",
         (_stepped(W, rate, old_m / c1, old_v / c2, epsilon), M, V),
     )
+    yield "here M and V keep what was divided by c₁ and c₂", (_stepped(W, rate, m, v, epsilon), m, v)
     yield "here W moves by G, not by M", (_stepped(W, rate, G / c1, v, epsilon), M, V)
     turned = (1 - beta1) * old_m + beta1 * G, (1 - beta2) * old_v + beta2 * G**2
     for new_m, new_v in ((turned[0], turned[1]), (turned[0], V), (M, turned[1])):
