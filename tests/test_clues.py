@@ -5,6 +5,7 @@ import pytest
 
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.judge.cases import random_case
+from nnclassroom.judge.check import check
 from nnclassroom.judge.clues import mistake_in, not_reached
 from nnclassroom.judge.tolerance import allowed_error, by_result, float64, references_of
 
@@ -69,3 +70,22 @@ def test_elements_that_no_thread_came_to():
     wrong[1, 2] = True
     assert not not_reached(wrong, wrong, (8, 4))
     assert not_reached(np.arange(5) >= 2, np.ones(5, bool), (2,))
+
+
+def test_a_tiny_case_shows_what_every_array_became():
+    def without_root(W, G, M, V, rate, c1, c2):
+        M[...] = 0.9 * M + 0.1 * G
+        V[...] = 0.999 * V + 0.001 * G**2
+        W -= rate * (M / c1) / (V / c2 + 1e-8)
+        return W, M, V
+
+    verdict = check(find("adam_update"), without_root, seed=1)
+    given, _, rest = verdict.numbers.partition(": yours W [")
+    yours, _, expected = rest.partition(", expected W [")
+    assert given.startswith("W [") and "G [" in given and "V [" in yours and "V [" in expected
+    assert str(verdict).endswith(f"\n  {verdict.numbers}") and "\n" not in verdict.line
+
+
+def test_cases_of_whole_numbers_are_not_called_random_values():
+    operation = find("confusion_matrix")
+    assert "values" not in random_case(operation, {"batch": 5, "classes": 3}).label

@@ -84,8 +84,9 @@ def test_wrong(my_kernels, capsys):
         return 1 / (1 + np.exp(z))
 
     assert sigmoid.outcome.state == "wrong"
-    first, hint, state = capsys.readouterr().out.splitlines()
+    first, numbers, hint, state = capsys.readouterr().out.splitlines()
     assert first.startswith("✗ sigmoid (numpy): z (1,)") and "expected" in first
+    assert numbers.startswith("  z [") and ": yours a [" in numbers and ", expected a [" in numbers
     assert 'hint("sigmoid", "numpy")' in hint and state == "  Not kept. The course goes on with its own kernel."
     assert [path.name for path in my_kernels.iterdir()] == [kept_kernels.ATTEMPTS]
     np.testing.assert_allclose(sigmoid(Z), 1 / (1 + np.exp(-Z)), rtol=1e-5)  # the course goes on

@@ -13,8 +13,8 @@ RIGHT, OPEN = "right", "open"
 # The words of each kind of fault. {…} are facts, or phrases made of facts: see _PHRASES. Other kinds
 # come from cuda_on_cpu and nncourse/parallel/simulation, with their words as the fact `said`.
 WORDS = {
-    "wrong value": "{changed}{wrong} of {size} wrong, first {place}: got {got}{why}, expected {expected}{more}{tiny}",
-    "not in place": "{name} is to be changed in place, but {how}{tiny}",
+    "wrong value": "{changed}{wrong} of {size} wrong, first {place}: got {got}{why}, expected {expected}{more}",
+    "not in place": "{name} is to be changed in place, but {how}",
     "nothing": "returns nothing: wanted {wanted}",
     "type": "returns {what}: wanted {wanted}{convert}",
     "shape": "{name} has shape {got}, wanted {wanted}{transposed}",
@@ -57,7 +57,7 @@ PHRASES = {
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
     "fixed": "; the launch has {fixed:,} threads, however many elements there are: does each take more than one?",
-    "tiny": "\n  {given}: yours {yours}, expected {wanted}",
+    "numbers": "{given}: yours {yours}, expected {wanted}",
     "transposed": ": rows and columns are exchanged, and the numbers are right",
     "besides": "; and {other}",
     "not reached": "; no thread came there: {name} is {size}, and the launch covers {covered}{last}",
@@ -125,7 +125,7 @@ class Verdict:
     """The outcome of a check. `case` is the one that failed, `run` how the emulator ran it.
 
     True if the kernel is right. `line` is the verdict in words: one line, and perhaps a compiler's excerpt
-    below it, or the numbers of a tiny case.
+    below it. `numbers` are those of a tiny case in one line, "" otherwise.
     """
 
     operation: str
@@ -144,8 +144,12 @@ class Verdict:
         parts = [f"{self.operation} ({self.kernel})", place, words_of(self.kind, self.facts)]
         return ": ".join(filter(None, parts))
 
+    @property
+    def numbers(self) -> str:
+        return PHRASES["numbers"].format_map(self.facts) if "yours" in self.facts else ""
+
     def __str__(self) -> str:
-        return ("✓ " if self else "✗ ") + self.line
+        return ("✓ " if self else "✗ ") + self.line + (f"\n  {self.numbers}" if self.numbers else "")
 
     __repr__ = __str__
 
@@ -253,7 +257,6 @@ def _how(facts: Mapping[str, Any]) -> str:
 _PHRASES = {
     "says": lambda facts: f": {facts['text']}" if facts.get("text") else "",
     "same_bits": lambda facts: PHRASES["same bits"],
-    "tiny": lambda facts: PHRASES["tiny"].format_map(facts) if facts.get("yours") else "",
     "transposed": lambda facts: PHRASES["transposed"] if facts.get("turned") else "",
     "besides": lambda facts: PHRASES["besides"].format_map(facts) if facts.get("other") else "",
     "changed": _changed,

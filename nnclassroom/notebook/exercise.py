@@ -154,7 +154,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         shown = attempt and replace(attempt, whose="yours, wrong")
         nowhere = "" if shown else "; yours cannot be run, so .attempt is the course's"
         notes = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
-        outcome = Outcome("wrong", verdict.line, notes)
+        outcome = Outcome("wrong", verdict.line, (*filter(None, [verdict.numbers]), *notes))
         answer = Answer(kept or course, shown or course, outcome, verdict.case and verdict.case.arguments)
     if notebook := running_ipython():
         notebook.display.display(answer.outcome)
