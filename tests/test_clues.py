@@ -88,4 +88,4 @@ def test_a_tiny_case_shows_what_every_array_became():
 
 def test_cases_of_whole_numbers_are_not_called_random_values():
     operation = find("confusion_matrix")
-    assert "values" not in random_case(operation, {"batch": 5, "classes": 3}).label
+    assert "values" not in random_case(operation, {"n": 5, "classes": 3}).label
