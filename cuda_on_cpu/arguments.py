@@ -63,7 +63,7 @@ def _array(value, parameter: Parameter, where: str):
     if value.dtype != wanted:
         fitting = next((ctype for ctype, name in DTYPES.items() if name == value.dtype.name), None)
         declared = replace(parameter, ctype=fitting) if fitting else "it so"
-        ways = f"declare {declared}, or use .astype('{wanted}')"
+        ways = f"declare {declared}, or, if the array is yours, use .astype('{wanted}')"
         raise UserError(f"{where}: wanted {wanted} for {parameter}, got {value.dtype}; {ways}")
     if not value.flags.c_contiguous:
         raise UserError(

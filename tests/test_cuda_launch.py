@@ -81,7 +81,10 @@ class OnGpu:
 FLOATS = np.zeros(20, np.float32)
 
 REFUSED = [
-    ({"a": A.astype(np.float64)}, r"const float\* a, got float64; declare const double\* a, or use .astype"),
+    (
+        {"a": A.astype(np.float64)},
+        r"const float\* a, got float64; declare const double\* a, or, if the array is yours, use .astype",
+    ),
     ({"a": A.astype(np.int32)}, r"wanted float32 for const float\* a, got int32"),
     ({"out": FLOATS[::2]}, r"contiguous numbers for out, got a view of shape \(10,\) with strides \(8,\).*ascontig"),
     ({"a": np.zeros((4, 5), np.float32).T}, r"got a view of shape \(5, 4\) with strides \(4, 20\)"),

@@ -21,10 +21,33 @@ def _weighted_mean(g, beta):
 
 def _whose_weights(t: int) -> str:
     return (
-        f"the weights of the numbers g[0] … g[{t}] must add up to 1"
+        f"of the numbers g[0] … g[{t}] each is to weigh β times as much as the one behind it"
         if t
         else "there it must be g[0] itself, whose weight is 1"
     )
+
+
+def _running(g, beta, m, factor=1.0):
+    """m ← β m + (1 − β) g, from a number m on."""
+    means = np.empty_like(g)
+    for t in range(len(g)):
+        means[t] = m = beta * m + (1 - beta) * g[t]
+    return means
+
+
+def _mistakes(place, g, beta):
+    t, power = place[0], beta ** np.arange(len(g) + 1.0)
+    uncorrected = _running(g, beta, 0.0)
+    added_up = f"the weights of the numbers g[0] … g[{t}] must add up to 1, and add up to {1 - power[t + 1]:.4g} here"
+    yield added_up if t else _whose_weights(0), uncorrected
+    yield f"this begins with m = g[0], which then weighs too much: {_whose_weights(t)}", _running(g, beta, g[0])
+    yield (
+        f"this is the plain mean, in which all weigh the same: {_whose_weights(t)}",
+        (np.cumsum(g) / np.arange(1, len(g) + 1)),
+    )
+    yield "this divides by 1 − β, whatever the step", uncorrected / (1 - beta)
+    yield "this divides by what it would be for ones a step before", uncorrected / (1 - power[:-1])
+    yield "this divides by what it would be for ones a step later", uncorrected / (1 - beta * power[1:])
 
 
 corrected_mean = Operation(
@@ -38,6 +61,7 @@ corrected_mean = Operation(
         values={"beta": lambda rng, shape, sizes: (0.9, 0.999, 0.5, 0.99, 0.0)[sizes["turn"] % 5]},
         edge_cases=("zeros", "large"),
         advice=lambda place, g, beta: _whose_weights(place[0]),
+        mistakes=_mistakes,
         sizes_to_check=({"n": 3}, {"n": 1}, {"n": 2}, {"n": 12}, {"n": 40}, {"n": 150}, {"n": 300}),
     ),
 )

@@ -15,6 +15,15 @@ def _both_ways(place, G, A_above, W):
     return f"what ReLU lets through goes both ways, through W and through the shortcut{at_0}"
 
 
+def _mistakes(place, G, A_above, W):
+    D = np.where(A_above > 0, G, 0.0)
+    yield "this is D Wᵀ + D, with W turned: forward was A Wᵀ", D @ W.T + D
+    yield "this is D W alone: the way through the shortcut is missing", D @ W
+    yield "this is G W + G: where A_above is 0, ReLU lets nothing through", G @ W + G
+    yield "this is D W + G: on the shortcut ReLU let everything through", D @ W + G
+    yield "this is G W + D: on the way through W ReLU let everything through", G @ W + D
+
+
 residual_backward = Operation(
     "residual_backward",
     "D = G where A_above > 0, else 0; G_below = D W + D: the way back through A_above = max(0, A Wᵀ + A)",
@@ -26,6 +35,7 @@ residual_backward = Operation(
         values={"A_above": lambda rng, shape, sizes: np.maximum(rng.standard_normal(shape), 0).astype(np.float32)},
         edge_cases=("zeros", "large"),
         advice=_both_ways,
+        mistakes=_mistakes,
     ),
 )
 

@@ -69,7 +69,7 @@ def check_text(
     """
     process_of = process_of or TextProcess
     on_gpu = operation.python_devices[name] == "gpu" and devices.gpu_available()
-    if fault := forbidden(text, without_numpy=operation.python_devices[name] == "gpu"):
+    if fault := forbidden(text, operation.python_devices[name] == "gpu", name != "numba"):
         return Verdict(operation.name, name, fault.kind, fault.facts)
     with process_of(operation, name, text, seconds, sandbox) as process:
         if process.building:
@@ -403,9 +403,9 @@ def _refuse_lies(about: Mapping[str, Any], array: np.ndarray | None) -> None:
 
 
 def most_bytes(operation: Operation, case: Case) -> int:
-    """The most bytes of one result whose elements are sent: as many as the contract says."""
+    """The most bytes of one result whose elements are sent: as many as the contract says, in float64 or int64."""
     shapes = operation.shapes.result_shapes(case.arguments, operation.sizes(*case.arguments))
-    return max(4 * int(np.prod(shape)) for shape in shapes)
+    return max(8 * int(np.prod(shape)) for shape in shapes)
 
 
 # ---- the two kinds of processes

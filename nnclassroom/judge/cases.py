@@ -316,7 +316,10 @@ def make_case(
         f"{argument.name} {np.shape(value) if argument.dims else f'{value:.4g}' if argument.kind == 'float' else value}"
         for argument, value in zip(operation.arguments, arguments, strict=True)
     )
-    return Case(f"{shapes}, {VALUES[kind]}", arguments, large, kind in NOT_FINITE)
+    floats = any(
+        argument.kind == "float" and argument.name not in operation.trial.values for argument in operation.arguments
+    )
+    return Case(f"{shapes}, {VALUES[kind]}" if floats else shapes, arguments, large, kind in NOT_FINITE)
 
 
 def _shape_of(n: int, axes: int) -> tuple[int, ...]:

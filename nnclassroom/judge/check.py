@@ -16,8 +16,10 @@ Returned; whether it is right is decided here.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, singledispatch
+from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.program import UNSET
 from nnclassroom.judge.answer_process.results import SENTINEL, described, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
+from nnclassroom.judge.clues import mistake_in, not_reached, numbers_of
 from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.tolerance import allowed_error, references_of
 from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
@@ -80,6 +83,7 @@ class Returned:
     arguments: tuple[Any, ...]
     outside: bool = False  # whether it wrote to the guard elements
     otherwise: Fault | None = None  # what is wrong although the values are right
+    covers: tuple[int, ...] = ()  # of a CUDA kernel: how many elements its launch covers in x, y, z
 
 
 @dataclass
@@ -274,6 +278,7 @@ def run_here(
     values = result if found.several is not None else (result,)
     memory.earlier = [*memory.earlier, *(value for value in values if not any(value is each for each in given))][-6:]
     found.outside = any((cells != bits).any() for cells, bits in guards)
+    found.covers = kernel.covers(*case.arguments) if isinstance(kernel, CudaKernel) else ()
     return found
 
 
@@ -356,19 +361,34 @@ def compare(
 
 
 def _fault(operation: Operation, case: Case, returned: "Returned | Fault") -> Fault | None:
-    """What is wrong with what a call returned; None if nothing is."""
+    """What is wrong with what a call returned; None if nothing is. In a tiny case it comes with all numbers."""
     if isinstance(returned, Fault):
         return returned
     if returned.outside:
         return Fault("outside")
     references = references_of(operation, case.arguments)
     before = dict(zip(operation.names, case.arguments, strict=True))
+    fault = _first_fault(operation, case, returned, references, before)
+    if fault is None or "expected" not in fault.facts:
+        return fault
+    arrays = dict(zip((named.name for named in operation.results), returned.arrays, strict=False))
+    got = {name: value for name, value in (arrays | returned.in_place).items() if value is not None}
+    return replace(fault, facts={**fault.facts, **numbers_of(before, got, references)})
+
+
+def _first_fault(
+    operation: Operation,
+    case: Case,
+    returned: Returned,
+    references: dict[str, np.ndarray],
+    before: Mapping[str, Any],
+) -> Fault | None:
     in_place = {named.name: named for named in operation.shapes.in_place}
     if returned.in_place.keys() != in_place.keys():
         return BROKEN_OFF
 
     def fault_of(name: str, value: np.ndarray) -> Fault | None:
-        return _values_fault(operation, in_place[name], value, references[name], returned.arguments, case)
+        return _values_fault(operation, in_place[name], value, references[name], returned, case)
 
     for name, value in returned.in_place.items():
         fault = fault_of(name, value)
@@ -406,13 +426,20 @@ def _results_fault(
         fault = form_fault(named, about, references[named.name].shape, in_place and case is not None)
         if fault and fault.facts.get("instead"):
             return Fault(fault.kind, fault.facts | {"order": ", ".join(each.name for each in results)})
+        if fault and array is not None:
+            compared = partial(_values_fault, operation, named, reference=references[named.name], returned=returned)
+            if fault.kind == "shape" and array.shape == fault.facts["wanted"][::-1]:
+                return replace(fault, facts={**fault.facts, "turned": not compared(got=array.T, case=case)})
+            if fault.kind == "dtype" and array.dtype.kind == np.dtype(named.dtype).kind:
+                other = compared(got=array.astype(named.dtype), case=case)
+                return replace(fault, facts={**fault.facts, "other": other and str(other)})
         if fault:
             return fault
         if in_place and case is not None:
             continue  # its elements were compared as the argument's
         got = np.asarray(about["number"], np.float32) if about["what"] == "number" else array
         assert got is not None
-        if fault := _values_fault(operation, named, got, references[named.name], returned.arguments, case):
+        if fault := _values_fault(operation, named, got, references[named.name], returned, case):
             return fault
     return None
 
@@ -480,13 +507,13 @@ def _values_fault(
     named: Argument,
     got: np.ndarray,
     reference: np.ndarray,
-    arguments: tuple[Any, ...],
+    returned: Returned,
     case: Case | None,
 ) -> Fault | None:
     """None if one result is right up to rounding; else the number of wrong elements, and the first of them."""
     if got.shape != reference.shape:
         return Fault("shape", {"name": named.name, "got": got.shape, "wanted": reference.shape})
-    known = case.arguments if case else arguments
+    known = case.arguments if case else returned.arguments
     allowed = allowed_error(operation, named, known, bool(case and case.large))
     with np.errstate(invalid="ignore"):
         wrong = ~((got == reference) | (np.abs(got - reference) <= allowed))
@@ -503,6 +530,11 @@ def _values_fault(
     unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
     nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE)
     nan = nan or (got.dtype.kind in "iu" and abs(int(got[first]) - SENTINEL) < MOST_COUNTED)
+    before = dict(zip(operation.names, known, strict=False)).get(named.name)
+    untouched = np.isnan(got) | (got == HUGE) | (got == SENTINEL) if before is None else got == before
+    missed = bool(returned.covers) and not_reached(wrong, untouched, returned.covers)
+    given = _as_given(known, returned.arguments)
+    advice = operation.trial.advice(first, *given) if operation.trial.advice else ""
     facts = {
         "name": named.name,
         "wrong": int(wrong.sum()),
@@ -514,11 +546,21 @@ def _values_fault(
         "unset": unset,
         "nans": "nan" in operation.trial.edge_cases and any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
-        "advice": operation.trial.advice(first, *_as_given(known, arguments)) if operation.trial.advice else "",
+        "advice": mistake_in(operation, named, got, reference, wrong, allowed, given) or advice,
     }
+    if missed:
+        facts |= {"nan": False, "advice": "", "covers": returned.covers, "shape": got.shape}
     if named.kind == "float" and named.name not in operation.names:
-        facts |= _factor(got, reference, operation.sizes(*known))
+        sizes = operation.sizes(*known)
+        facts |= _factor(got, reference, sizes | _products(operation, named, sizes))
     return Fault("wrong value", facts)
+
+
+def _products(operation: Operation, named: Argument, sizes: Mapping[str, Any]) -> dict[str, int]:
+    """The products of sizes of the first argument that a result lacks, so that it is a sum or a mean over them."""
+    lacking = [name for name in operation.arguments[0].size_names if name not in named.size_names and sizes[name] != 1]
+    several = (names for count in range(2, len(lacking) + 1) for names in combinations(lacking, count))
+    return {" · ".join(names): prod(sizes[name] for name in names) for names in several}
 
 
 def _factor(got: np.ndarray, reference: np.ndarray, sizes: Mapping[str, Any]) -> dict[str, Any]:

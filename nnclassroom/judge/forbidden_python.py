@@ -47,10 +47,10 @@ OF_SYS = _set("byteorder exit float_info getrecursionlimit getsizeof int_info ma
 MODULES = ("np", "xp", "numpy", "cupy", "math")
 
 
-def forbidden(text: str, without_numpy: bool) -> Fault | None:
+def forbidden(text: str, without_numpy: bool, without_numba: bool = True) -> Fault | None:
     """The first forbidden thing in a text, which need not be valid Python; None if there is none.
 
-    `without_numpy` forbids NumPy too, as in a cupy exercise.
+    `without_numpy` forbids NumPy too, as in a cupy exercise; `without_numba` Numba, as in all but a numba exercise.
     """
     try:
         tree = ast.parse(text)
@@ -64,6 +64,8 @@ def forbidden(text: str, without_numpy: bool) -> Fault | None:
                 return imports_the_course(name)
             if name == "numpy" and without_numpy:
                 return Fault("forbidden", {"said": "imports numpy", "hints": ["np in cupy"]})
+            if name == "numba" and without_numba:
+                return Fault("forbidden", {"said": "imports numba", "hints": ["numba apart"]})
             if name not in ALLOWED:
                 return Fault("forbidden", {"said": f"imports {name}", "hints": ["computes"]})
     return None

@@ -14,12 +14,12 @@ TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
 
 def references_of(operation: Operation, arguments: tuple[Any, ...]) -> dict[str, np.ndarray]:
     """The reference of each result, by its name."""
-    return _by_result(operation, operation.reference(*map(_float64, arguments)))
+    return by_result(operation, operation.reference(*map(float64, arguments)))
 
 
 def is_decided(operation: Operation, arguments: tuple[Any, ...]) -> bool:
     """False where rounding alone may decide a result, so that the reference says nothing about a kernel."""
-    return operation.trial.well_posed is None or operation.trial.well_posed(*map(_float64, arguments))
+    return operation.trial.well_posed is None or operation.trial.well_posed(*map(float64, arguments))
 
 
 def allowed_error(
@@ -34,7 +34,7 @@ def allowed_error(
     if named.kind == "int":
         return 0
     scale = operation.trial.error_scale or (lambda *values: operation.reference(*map(np.abs, values)))
-    magnitude = _by_result(operation, scale(*map(_float64, arguments)))[named.name]
+    magnitude = by_result(operation, scale(*map(float64, arguments)))[named.name]
     arrays = [value for value in arguments if isinstance(value, np.ndarray)]
     tolerance = operation.trial.tolerance
     if large:
@@ -59,12 +59,12 @@ def _roundings(operation: Operation, named: Argument, arguments: tuple[Any, ...]
     return 2.0 * prod(sizes[name] for name in of_arrays.difference(dim.lstrip("*") for dim in named.dims))
 
 
-def _by_result(operation: Operation, values: Any) -> dict[str, np.ndarray]:
+def by_result(operation: Operation, values: Any) -> dict[str, np.ndarray]:
     """What a reference or an error scale returns, by result."""
     several = values if len(operation.results) > 1 else (values,)
     return {named.name: np.asarray(value) for named, value in zip(operation.results, several, strict=True)}
 
 
-def _float64(value: Any) -> Any:
+def float64(value: Any) -> Any:
     """Float32 arrays converted to float64; other values unchanged."""
     return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype == np.float32 else value

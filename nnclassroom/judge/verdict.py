@@ -17,8 +17,8 @@ WORDS = {
     "not in place": "{name} is to be changed in place, but {how}",
     "nothing": "returns nothing: wanted {wanted}",
     "type": "returns {what}: wanted {wanted}{convert}",
-    "shape": "{name} has shape {got}, wanted {wanted}",
-    "dtype": "{name} is {got}, wanted {wanted}{convert}",
+    "shape": "{name} has shape {got}, wanted {wanted}{transposed}",
+    "dtype": "{name} is {got}, wanted {wanted}{convert}{besides}",
     "changes an argument": "changes its argument {name}",
     "shares memory": "{name} lies in the memory of {shares}: wanted a new array{copy}",
     "remembers": "right when it is called first, but wrong after other calls: it remembers something: {said}",
@@ -58,6 +58,12 @@ PHRASES = {
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
     "fixed": "; the launch has {fixed:,} threads, however many elements there are: does each take more than one?",
+    "numbers": "{given}: yours {yours}, expected {wanted}",
+    "transposed": ": rows and columns are exchanged, and the numbers are right",
+    "besides": "; and {other}",
+    "not reached": "; no thread came there: {name} is {size}, and the launch covers {covered}{last}",
+    "covered": "{count} in {axis}",
+    "last index": ": is x the last index?",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
@@ -84,6 +90,7 @@ PHRASES = {
 }
 HINTS = {
     "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",
+    "numba apart": "; Numba belongs into a kernel named numba: write loops there, which it then compiles",
     "three to maximum": "; np.maximum and np.minimum take two arrays, and write into a third: nest two calls",
     "computes": "; a kernel computes, and needs only math, functools and their like",
     "annotation": "; a type hint is a name too: leave it out, or import it inside the cell",
@@ -119,7 +126,8 @@ class Case:
 class Verdict:
     """The outcome of a check. `case` is the one that failed, `run` how the emulator ran it.
 
-    True if the kernel is right. `line` is the verdict in words: one line, and perhaps a compiler's excerpt below it.
+    True if the kernel is right. `line` is the verdict in words: one line, and perhaps a compiler's excerpt
+    below it. `numbers` are those of a tiny case in one line, "" otherwise.
     """
 
     operation: str
@@ -138,8 +146,12 @@ class Verdict:
         parts = [f"{self.operation} ({self.kernel})", place, words_of(self.kind, self.facts)]
         return ": ".join(filter(None, parts))
 
+    @property
+    def numbers(self) -> str:
+        return PHRASES["numbers"].format_map(self.facts) if "yours" in self.facts else ""
+
     def __str__(self) -> str:
-        return ("✓ " if self else "✗ ") + self.line
+        return ("✓ " if self else "✗ ") + self.line + (f"\n  {self.numbers}" if self.numbers else "")
 
     __repr__ = __str__
 
@@ -191,7 +203,18 @@ def _why(facts: Mapping[str, Any]) -> str:
 def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
     fixed = PHRASES["fixed"].format_map(facts) if facts.get("fixed") else ""
+    advice += _not_reached(facts) if facts.get("covers") else ""
     return _factor(facts) + advice + _right(facts) + fixed + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+
+
+def _not_reached(facts: Mapping[str, Any]) -> str:
+    """What a launch covers in x, y, z, where no thread came to some elements of an array."""
+    covers, shape = facts["covers"], facts["shape"]
+    counts = [PHRASES["covered"].format(count=count, axis=axis) for axis, count in zip("xyz", covers, strict=False)]
+    fits = len(covers) == len(shape) and all(map(int.__ge__, covers, reversed(shape)))
+    last = PHRASES["last index"] if fits and len(shape) > 1 else ""
+    size = " × ".join(map(str, shape))
+    return PHRASES["not reached"].format(name=facts["name"], size=size, covered=", ".join(counts), last=last)
 
 
 def _factor(facts: Mapping[str, Any]) -> str:
@@ -237,6 +260,8 @@ def _how(facts: Mapping[str, Any]) -> str:
 _PHRASES = {
     "says": lambda facts: f": {facts['text']}" if facts.get("text") else "",
     "same_bits": lambda facts: PHRASES["same bits"],
+    "transposed": lambda facts: PHRASES["transposed"] if facts.get("turned") else "",
+    "besides": lambda facts: PHRASES["besides"].format_map(facts) if facts.get("other") else "",
     "changed": _changed,
     "how": _how,
     "why": _why,

@@ -154,7 +154,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         shown = attempt and replace(attempt, whose="yours, wrong")
         nowhere = "" if shown else "; yours cannot be run, so .attempt is the course's"
         notes = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
-        outcome = Outcome("wrong", verdict.line, notes)
+        outcome = Outcome("wrong", verdict.line, (*filter(None, [verdict.numbers]), *notes))
         answer = Answer(kept or course, shown or course, outcome, verdict.case and verdict.case.arguments)
     if notebook := running_ipython():
         notebook.display.display(answer.outcome)
@@ -233,7 +233,20 @@ def _slow_loop(operation: Operation, name: str, text: str | None, table: timing.
 
 
 def _has_loop(text: str) -> bool:
-    return any(isinstance(node, ast.For | ast.While | ast.comprehension) for node in ast.walk(ast.parse(text)))
+    """Whether a text has a loop whose turns may grow with its arrays."""
+    nodes = list(ast.walk(ast.parse(text)))
+    fors = [node.iter for node in nodes if isinstance(node, ast.For | ast.comprehension)]
+    return any(isinstance(node, ast.While) for node in nodes) or not all(map(_is_short, fors))
+
+
+def _is_short(turns: ast.expr) -> bool:
+    """Whether what a loop goes through is as long whatever the arrays: a list as written, or an array's axes."""
+    match turns:
+        case ast.Tuple() | ast.List() | ast.Constant() | ast.Attribute(attr="ndim" | "shape"):
+            return True
+        case ast.Call(func=ast.Name(id="range" | "zip" | "enumerate" | "reversed" | "len"), args=given):
+            return all(map(_is_short, given))
+    return False
 
 
 def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:

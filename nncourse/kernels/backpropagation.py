@@ -7,6 +7,7 @@ gradients from deltas, take the mean over the batch.
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
 
 output_delta = Operation(
     "output_delta",
@@ -17,6 +18,16 @@ output_delta = Operation(
     flops=lambda n: n,
 )
 
+
+def _mistakes_on_the_way_down(place, D, W, S):
+    yield "this is D W alone, without the factor S", D @ W
+    if W.shape[0] == W.shape[1]:
+        yield "this is (D Wᵀ) ⊙ S, with W turned: on the way back neuron k gets D[i, j] W[j, k]", (D @ W.T) * S
+    else:
+        along = W.reshape(W.shape[::-1]).T
+        yield "W is read here along rows of n_out numbers: neuron k's weights stand in column k", (D @ along) * S
+
+
 hidden_delta = Operation(
     "hidden_delta",
     "D_below = (D W) ⊙ S",
@@ -24,6 +35,7 @@ hidden_delta = Operation(
     contract="D (batch, n_out), W (n_out, n_in), S (batch, n_in) -> D_below (batch, n_in)",
     reference=lambda D, W, S: np.einsum("ij,jk->ik", D, W) * S,
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in + batch * n_in,
+    trial=Trial(mistakes=_mistakes_on_the_way_down),
 )
 
 bias_gradient = Operation(
@@ -35,10 +47,17 @@ bias_gradient = Operation(
     flops=lambda batch, n_out: batch * n_out,
 )
 
+
+def _mistakes_of_weights(place, D, A):
+    batch, n_out = D.shape
+    yield "D is read here as if its rows were as long as the batch", D.reshape(n_out, batch) @ A / batch
+
+
 weight_gradient = Operation(
     "weight_gradient",
     "dW = Dᵀ A / batch",
     equation="(4d)",
+    trial=Trial(mistakes=_mistakes_of_weights),
     contract="D (batch, n_out), A (batch, n_in) -> dW (n_out, n_in)",
     reference=lambda D, A: np.einsum("ij,ik->jk", D, A) / len(D),
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in,

@@ -47,6 +47,22 @@ def _which_window(place, A, W, b, stride, before, after):
     return f"that window begins in row {top}, column {left} of the image"
 
 
+TURNED = "the filter is turned round here, by half a turn: weight i, j belongs to pixel i, j of the window"
+TRANSPOSED = "rows and columns of the filter are exchanged here"
+NO_STRIDE = "this is what windows one pixel apart give: the stride is left out"
+EXCHANGED = "`before` and `after` are exchanged here"
+
+
+def _mistakes(place, A, W, b, stride, before, after):
+    h_out, w_out = ((side + before + after - W.shape[-1]) // stride + 1 for side in A.shape[2:])
+    yield TURNED, _truth(A, W[:, :, ::-1, ::-1], b, stride, before, after)
+    yield TRANSPOSED, _truth(A, W.swapaxes(2, 3), b, stride, before, after)
+    yield NO_STRIDE, _truth(A, W, b, 1, before, after)[:, :, :h_out, :w_out]
+    yield EXCHANGED, _truth(A, W, b, stride, after, before)
+    yield "b is left out here", _truth(A, W, 0 * b, stride, before, after)
+    yield "b is added to each product here, not once to their sum", _truth(A, W, W[0].size * b, stride, before, after)
+
+
 convolution_forward = Operation(
     "convolution_forward",
     "Z[s,o,y,x] = b[o] + Σ_c,i,j W[o,c,i,j] A[s,c, y·stride+i−before, x·stride+j−before], 0 outside",
@@ -58,6 +74,7 @@ convolution_forward = Operation(
     flops=_flops,
     trial=Trial(
         advice=_which_window,
+        mistakes=_mistakes,
         # The first is for the edge cases. It has no padding: an infinite weight times a zero of the padding is NaN, but
         # a kernel that skips the padding is right too.
         sizes_to_check=[

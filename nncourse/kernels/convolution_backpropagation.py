@@ -6,6 +6,7 @@ with respect to the input is a sum, which the layer below multiplies by its slop
 
 import numpy as np
 
+from nncourse.kernels.convolution import EXCHANGED, NO_STRIDE, TRANSPOSED, TURNED
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
@@ -46,6 +47,61 @@ def _input_gradient_truth(D, W, h_in, w_in, stride, before, after):
     return G[:, :, before : before + h_in, before : before + w_in]
 
 
+def _listed(rows, columns):
+    """The first of some rows and columns in words: rows 0, 2, 4, 6, … and column 1."""
+    first = [", ".join([*map(str, numbers[:4]), *["…"] * (len(numbers) > 4)]) for numbers in (rows, columns)]
+    down = f"rows {first[0]}" if len(rows) > 1 else f"row {first[0]}"
+    return f"{down} and columns {first[1]}" if len(columns) > 1 else f"{down} and column {first[1]}"
+
+
+def _what_a_weight_meets(place, D, A, k, stride, before, after):
+    rows, columns = (range(at, at + stride * count, stride) for at, count in zip(place[2:], D.shape[2:], strict=True))
+    of = "the padded image" if before or after else "the image"
+    return f"that weight meets {_listed(rows, columns)} of {of}"
+
+
+def _mistakes_of_weights(place, D, A, k, stride, before, after):
+    gradient = _weight_gradient_truth(D, A, k, stride, before, after)
+    yield TURNED, gradient[:, :, ::-1, ::-1]
+    yield TRANSPOSED, gradient.swapaxes(2, 3)
+    yield EXCHANGED, _weight_gradient_truth(D, A, k, stride, after, before)
+    padded = np.pad(A, ((0, 0), (0, 0), (before, after), (before, after)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(2, 3))
+    yield NO_STRIDE, np.einsum("soyx,scyxij->ocij", D, windows[:, :, : D.shape[2], : D.shape[3]]) / len(D)
+
+
+def _windows_with(place, shape, k, stride, before):
+    """The rows and the columns of the windows that hold a pixel."""
+    return [
+        [at for at in range(count) if 0 <= pixel + before - at * stride < k]
+        for pixel, count in zip(place[2:], shape[2:], strict=True)
+    ]
+
+
+def _what_reaches_a_pixel(place, D, W, h_in, w_in, stride, before, after):
+    rows, columns = _windows_with(place, D.shape, W.shape[-1], stride, before)
+    if not rows or not columns:
+        return "no window holds that pixel: nothing comes back to it"
+    return f"the deltas of {_listed(rows, columns)} come back to that pixel"
+
+
+def _mistakes_of_pixels(place, D, W, h_in, w_in, stride, before, after):
+    yield TURNED, _input_gradient_truth(D, W[:, :, ::-1, ::-1], h_in, w_in, stride, before, after)
+    yield TRANSPOSED, _input_gradient_truth(D, W.swapaxes(2, 3), h_in, w_in, stride, before, after)
+    yield EXCHANGED, _input_gradient_truth(D, W, h_in, w_in, stride, after, before)
+    yield (
+        "this is the mean over the batch, which only parameters take",
+        (_input_gradient_truth(D, W, h_in, w_in, stride, before, after) / len(D)),
+    )
+    rows, columns = _windows_with(place, D.shape, W.shape[-1], stride, before)
+    if len(rows) * len(columns) > 1:
+        words = f"that pixel is in {len(rows) * len(columns)} windows, and this is what one alone gives back"
+        for y in rows:
+            for x in columns:
+                i, j = place[2] + before - y * stride, place[3] + before - x * stride
+                yield words, float(D[place[0], :, y, x] @ W[:, place[1], i, j])
+
+
 def _exchanged(sizes):
     """Filters and channels exchanged: the sums run over filters here, over channels in the forward pass."""
     return sizes | {"c_in": sizes["c_out"], "c_out": sizes["c_in"]}
@@ -72,7 +128,7 @@ convolution_weight_gradient = Operation(
     f"after () int -> dW (c_out, c_in, k, k) {OUT}",
     reference=_weight_gradient_truth,
     flops=forward.flops,
-    trial=Trial(**LIKE_FORWARD),
+    trial=Trial(**LIKE_FORWARD, advice=_what_a_weight_meets, mistakes=_mistakes_of_weights),
 )
 
 convolution_bias_gradient = Operation(
@@ -97,7 +153,11 @@ convolution_input_gradient = Operation(
     f"before () int, after () int -> G (batch, c_in, h_in, w_in) {OUT}",
     reference=_input_gradient_truth,
     flops=forward.flops,
-    trial=Trial(**LIKE_FORWARD | {"large_sizes": [_exchanged(sizes) for sizes in forward.trial.large_sizes]}),
+    trial=Trial(
+        **LIKE_FORWARD | {"large_sizes": [_exchanged(sizes) for sizes in forward.trial.large_sizes]},
+        advice=_what_reaches_a_pixel,
+        mistakes=_mistakes_of_pixels,
+    ),
 )
 
 

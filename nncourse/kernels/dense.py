@@ -6,6 +6,20 @@ Rows are samples. W[j, k] connects input k to neuron j: Z[i, j] = A[i] · W[j] +
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial
+
+
+def _mistakes(place, A, W, b):
+    sums, (n_out, n_in) = A @ W.T, W.shape
+    yield "this is A Wᵀ without b", sums
+    if n_in == n_out:
+        yield "this is A W + b: the sums of neuron j take row j of W", A @ W + b
+    of_others = A @ W.reshape(n_in, n_out) + b
+    yield "W is read here as if its rows were n_out long: row j holds the n_in weights of neuron j", of_others
+    if len(A) == n_out:
+        yield "b is added along the batch here: row i got b[i], but each column has its own", sums + b[:, None]
+    yield "b is added to each product here, not once to their sum", sums + n_in * b
+
 
 dense_forward = Operation(
     "dense_forward",
@@ -14,6 +28,7 @@ dense_forward = Operation(
     contract="A (batch, n_in), W (n_out, n_in), b (n_out,) -> Z (batch, n_out)",
     reference=lambda A, W, b: np.einsum("ik,jk->ij", A, W) + b,
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
+    trial=Trial(mistakes=_mistakes),
 )
 
 

@@ -122,6 +122,11 @@ class CudaKernel(Kernel):
         refuse_unlaunchable(grid, self.block, self.shared, f"{self.source.file}: {self.entry}")
         return prod(grid) * prod(self.block)
 
+    def covers(self, *arguments: Any) -> tuple[int, ...]:
+        """How many elements the launch for these arguments covers in x, y, z."""
+        grid = self._plan(arguments)[2]
+        return tuple(blocks * width for blocks, width in zip_longest(grid, self.tile or self.block, fillvalue=1))
+
     @property
     def fixed_threads(self) -> int:
         """The threads along the longest axis of a launch that is the same for all sizes; 0 if it follows from them."""

@@ -98,6 +98,15 @@ def _what_a_channel_has(place, A):
     return f"channel {place[0]} has {numbers.size:,} numbers, and {numbers.mean():.6g} is their mean"
 
 
+def _mistakes_of_statistics(place, A):
+    mean, variance, count = A.mean(axis=(0, 2, 3)), A.var(axis=(0, 2, 3)), A[:, 0].size
+    yield "this is the standard deviation, the root of the variance", (mean, np.sqrt(variance))
+    less = f"this divides by {count - 1}, one less than the channel has numbers (ddof=1)"
+    yield less, (mean, variance * count / np.float64(count - 1))
+    yield "this is the mean of the squares: the mean was not subtracted", (mean, (A**2).mean(axis=(0, 2, 3)))
+    yield "this is a sum: it is not divided by how many there are", (mean * count, variance * count)
+
+
 batchnorm_statistics = Operation(
     "batchnorm_statistics",
     "mean[k] = mean of A[s, k, y, x] over s, y, x; variance[k] = mean of (A[s, k, y, x] − mean[k])²",
@@ -110,6 +119,7 @@ batchnorm_statistics = Operation(
         tolerance=SUM_TOLERANCE,
         values={"A": _channels},
         advice=_what_a_channel_has,
+        mistakes=_mistakes_of_statistics,
     ),
 )
 
@@ -165,13 +175,33 @@ def _what_is_given(place, A, mean, variance, gamma, beta, epsilon):
     return f"that is channel {k}, for which {given} are given; ε stands within the root"
 
 
+def _wrong_deviations(variance, epsilon):
+    """What kernels divide by that confuse variance and deviation, or put ε in another place; each with words."""
+    yield "here ε is added to the root: it belongs within", np.sqrt(variance) + epsilon
+    yield "this is what comes out without ε", np.sqrt(variance)
+    yield "this divides by variance + ε: the root is missing", variance + epsilon
+    yield "this takes the variance for the standard deviation", variance
+    yield "this takes the root twice: what is given is the variance", np.sqrt(np.sqrt(variance + epsilon))
+
+
+def _mistakes_forward(place, A, mean, variance, gamma, beta, epsilon):
+    for words, deviation in _wrong_deviations(variance, epsilon):
+        yield words, _normalised(A, mean, deviation**2, gamma, beta, 0)
+    yield "γ and β are exchanged here", _normalised(A, mean, variance, beta, gamma, epsilon)
+    yield "β is left out here", _normalised(A, mean, variance, gamma, 0 * beta, epsilon)
+    yield "γ is left out here", _normalised(A, mean, variance, 0 * gamma + 1, beta, epsilon)
+    yield "the mean is not subtracted here", _normalised(A, 0 * mean, variance, gamma, beta, epsilon)
+
+
 batchnorm_forward = Operation(
     "batchnorm_forward",
     "Z[s, k, y, x] = γ[k] (A[s, k, y, x] − mean[k]) / √(variance[k] + ε) + β[k]",
     contract=f"{FORWARD} -> Z (batch, c, h, w)",
     reference=_normalised,
     flops=lambda batch, c, h, w: 2 * batch * c * h * w,
-    trial=Trial(**IMAGES, error_scale=_forward_magnitude, values=NUMBERS, advice=_what_is_given),
+    trial=Trial(
+        **IMAGES, error_scale=_forward_magnitude, values=NUMBERS, advice=_what_is_given, mistakes=_mistakes_forward
+    ),
 )
 
 
@@ -205,6 +235,12 @@ def _gradients_truth(D, A, mean, variance, epsilon):
     return dgamma / len(D), np.einsum("skyx->k", D) / len(D)
 
 
+def _mistakes_of_gradients(place, D, A, mean, variance, epsilon):
+    for words, deviation in _wrong_deviations(variance, epsilon):
+        yield words, _gradients_truth(D, A, mean, deviation**2, 0)
+    yield "dγ goes with the normalised A, not with A", (np.einsum("skyx,skyx->k", D, A) / len(D), D.sum((0, 2, 3)))
+
+
 batchnorm_gradients = Operation(
     "batchnorm_gradients",
     "dγ[k] = mean over s of Σ_y,x D x̂, dβ[k] = mean over s of Σ_y,x D",
@@ -216,6 +252,7 @@ batchnorm_gradients = Operation(
         error_scale=lambda D, A, mean, *others: _gradients_truth(abs(D), abs(A), -abs(mean), *others),
         tolerance=SUM_TOLERANCE,
         values=NUMBERS,
+        mistakes=_mistakes_of_gradients,
     ),
 )
 
@@ -259,6 +296,18 @@ def _backward_magnitude(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
     return _backward_truth(*numbers, epsilon)
 
 
+def _mistakes_backward(place, D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+    for words, deviation in _wrong_deviations(variance, epsilon):
+        yield words, _backward_truth(D, A, mean, deviation**2, gamma, dgamma, dbeta, 0)
+    parts = D, A, mean, variance, gamma
+    yield "this takes mean and variance for constants", _backward_truth(*parts, 0 * dgamma, 0 * dbeta, epsilon)
+    whole = A[:, 0].size / A[0, 0].size
+    yield (
+        "this divides dβ and dγ by all numbers of a channel: they are means over the samples already",
+        _backward_truth(D, A, mean, variance, gamma, dgamma / whole, dbeta / whole, epsilon),
+    )
+
+
 batchnorm_backward = Operation(
     "batchnorm_backward",
     "G = γ / √(variance + ε) (D − (dβ + x̂ dγ) / (h w)), with dγ and dβ of the channel, means over the samples",
@@ -274,6 +323,7 @@ batchnorm_backward = Operation(
             f"dβ and dγ, over h w = {D[0, 0].size}, are means over all numbers of a channel; "
             "dγ goes with the normalised A"
         ),
+        mistakes=_mistakes_backward,
     ),
 )
 

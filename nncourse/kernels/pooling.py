@@ -251,6 +251,17 @@ def _maxpool_backward_truth(D, places, h_in, w_in, size, stride, padding):
     return G.reshape(batch, c, h_in, w_in)
 
 
+def _one_window(place, D, places, h_in, w_in, size, stride, padding):
+    """A kernel that assigns deltas, or takes their mean, where several windows share their largest pixel."""
+    s, k, row, column = place
+    deltas = D[s, k][places[s, k] == row * w_in + column]
+    if deltas.size > 1:
+        shared = f"that pixel is the largest of {deltas.size} windows"
+        yield f"{shared}, and this is their mean", float(deltas.mean())
+        for delta in deltas:
+            yield f"{shared}, and this is the delta of one alone", float(delta)
+
+
 maxpool_backward = Operation(
     "maxpool_backward",
     "G[s, c, row, column] = Σ D[s, c, y, x] over all windows with places[s, c, y, x] = row · w_in + column",
@@ -273,6 +284,7 @@ maxpool_backward = Operation(
         error_scale=lambda D, places, *sizes: _maxpool_backward_truth(abs(D), places, *sizes),
         tolerance=SUM_TOLERANCE,
         values={"places": _places},
+        mistakes=_one_window,
         edge_cases=("zeros", "large", "infinite", "nan"),
     ),
 )

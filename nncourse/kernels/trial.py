@@ -1,6 +1,6 @@
 """What check() needs to know about an operation to try its kernels. Networks never read this."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,8 @@ class Trial:
     edge_cases: those of EDGE_CASES that are tried; see nnclassroom/judge/cases.py. With "nan", results are NaN
         where the reference is, and nowhere else; what NOT_FINITE says holds for all.
     advice: advice(place, *arguments) says more about a wrong element there.
+    mistakes: mistakes(place, *arguments) yields usual mistakes: words, and what a kernel that makes it returns, as the
+        reference does; or a float, for the element there alone. The words are said if just that came out.
     well_posed: well_posed(*arguments) is False if rounding alone may decide on a result, such as which of two values is
         the larger; other numbers are then drawn.
     sizes_to_check: sizes to use if the usual ones do not fit or miss typical cases, small ones first. Each case is a
@@ -40,6 +42,7 @@ class Trial:
     values: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     edge_cases: tuple[str, ...] = ("zeros", "large", "infinite")
     advice: Callable[..., str] | None = None
+    mistakes: Callable[..., Iterable[tuple[str, Any]]] | None = None
     well_posed: Callable[..., bool] | None = None
     sizes_to_check: Sequence[Sizes] = ()
     draw_sizes: Callable[[np.random.Generator], Sizes] | None = None

@@ -42,12 +42,23 @@ sgd_update.cuda_kernel("naive", SOURCE)
 
 # ---- L2: the cost λ/2 Σ W² is added, so that W shrinks a little in every step
 
+
+def _mistakes_of_l2(place, G, W, l2):
+    yield "this is G + 2 λ W: the slope of λ/2 W² is λ W", G + 2 * l2 * W
+    yield "this is G + λ/2 W: the slope of λ/2 W² is λ W", G + l2 / 2 * W
+    yield "this adds λ/2 W² itself: its slope is needed", G + l2 / 2 * W**2
+    yield "this is G + λ W²", G + l2 * W**2
+    yield "this is λ W alone: G is lost", l2 * W
+    yield "this is G − λ W", G - l2 * W
+
+
 l2_gradient = Operation(
     "l2_gradient",
     "G ← G + λ W",
     contract="G (*n), W (*n), l2 () -> G (*n)",
     reference=lambda G, W, l2: G + l2 * W,
     flops=lambda n: 2 * n,
+    trial=Trial(mistakes=_mistakes_of_l2),
 )
 
 
@@ -80,6 +91,18 @@ def _momentum_magnitude(W, G, V, rate, momentum):
     return abs(W) + abs(rate) * V, V
 
 
+def _mistakes_of_momentum(place, W, G, V, rate, momentum):
+    new = momentum * V + G
+    yield "this moves W by V as it was before the step", (W - rate * V, new)
+    weighted = momentum * V + (1 - momentum) * G
+    yield "here G counts 1 − μ times in V: it is to count whole", (W - rate * weighted, weighted)
+    with_rate = momentum * V + rate * G
+    yield "here V holds η G: η belongs to the step of W alone", (W - with_rate, with_rate)
+    yield "here V holds η G, and W is moved by η V: η counts twice", (W - rate * with_rate, with_rate)
+    yield "this adds μ V behind the step once more, as Nesterov does", (W - rate * (momentum * new + G), new)
+    yield "this moves W by V without η", (W - new, new)
+
+
 momentum_update = Operation(
     "momentum_update",
     "V ← μ V + G, W ← W − η V",
@@ -89,6 +112,7 @@ momentum_update = Operation(
     trial=Trial(
         error_scale=_momentum_magnitude,
         advice=lambda place, W, G, V, rate, momentum: f"there V must become {momentum * V[place] + G[place]:.7g}",
+        mistakes=_mistakes_of_momentum,
     ),
 )
 
@@ -142,6 +166,40 @@ def _adam_advice(place, W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, ep
     return f"there M must become {m:.7g}, and V {v:.7g}"
 
 
+def _adam_mistakes(place, W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+    old_m, old_v = M, V
+    _, M, V = _adam_truth(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon)
+    m, v = M / c1, V / c2
+    yield "here ε stands within the root: it is to be added to the root", (W - rate * m / np.sqrt(v + epsilon), M, V)
+    yield "here ε is left out", (W - rate * m / np.sqrt(v), M, V)
+    early = (np.sqrt(V) + epsilon) / math.sqrt(c2)
+    yield "here ε is added before V is divided by c₂", (W - rate * m / early, M, V)
+    for other in (1e-12, 1e-10, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
+        if other != epsilon:
+            yield f"this is what ε = {other:g} gives: it is to be {epsilon:g}", (_stepped(W, rate, m, v, other), M, V)
+    yield "here M and V are not divided by c₁ and c₂", (_stepped(W, rate, M, V, epsilon), M, V)
+    yield "here M is not divided by c₁", (_stepped(W, rate, M, v, epsilon), M, V)
+    yield "here V is not divided by c₂", (_stepped(W, rate, m, V, epsilon), M, V)
+    yield "c₁ and c₂ are exchanged here", (_stepped(W, rate, M / c2, V / c1, epsilon), M, V)
+    yield "this multiplies by c₁ and c₂", (_stepped(W, rate, M * c1, V * c2, epsilon), M, V)
+    yield "here the root is missing", (W - rate * m / (v + epsilon), M, V)
+    yield (
+        "this moves W by M and V as they were before the step",
+        (_stepped(W, rate, old_m / c1, old_v / c2, epsilon), M, V),
+    )
+    yield "here M and V keep what was divided by c₁ and c₂", (_stepped(W, rate, m, v, epsilon), m, v)
+    yield "here W moves by G, not by M", (_stepped(W, rate, G / c1, v, epsilon), M, V)
+    turned = (1 - beta1) * old_m + beta1 * G, (1 - beta2) * old_v + beta2 * G**2
+    for new_m, new_v in ((turned[0], turned[1]), (turned[0], V), (M, turned[1])):
+        yield "β and 1 − β are exchanged here", (_stepped(W, rate, new_m / c1, new_v / c2, epsilon), new_m, new_v)
+    plain = beta2 * old_v + (1 - beta2) * G
+    yield "here V is a mean of G, not of G²", (_stepped(W, rate, m, plain / c2, epsilon), M, plain)
+
+
+def _stepped(W, rate, m, v, epsilon):
+    return W - rate * m / (np.sqrt(v) + epsilon)
+
+
 def _mean_squares(rng, shape, sizes):
     """Values of V: usual ones, zeros, and some so small that ε matters where G is 0."""
     usual, small = rng.random(shape) ** 5, 10 ** rng.uniform(-18, -12, shape)
@@ -165,7 +223,9 @@ adam_update = Operation(
     contract="W (*n), G (*n), M (*n), V (*n), rate (), c1 (), c2 () -> W (*n), M (*n), V (*n)",
     reference=_adam_truth,
     flops=lambda n: 14 * n,
-    trial=Trial(error_scale=_adam_magnitude, values=ADAM_VALUES, edge_cases=FINITE, advice=_adam_advice),
+    trial=Trial(
+        error_scale=_adam_magnitude, values=ADAM_VALUES, edge_cases=FINITE, advice=_adam_advice, mistakes=_adam_mistakes
+    ),
 )
 
 general_adam_update = Operation(
@@ -180,6 +240,7 @@ general_adam_update = Operation(
         values=ADAM_VALUES | {"beta1": one_of(0, 0.5, 0.9), "beta2": BETAS, "epsilon": EPSILONS},
         edge_cases=FINITE,
         advice=_adam_advice,
+        mistakes=_adam_mistakes,
     ),
 )
 

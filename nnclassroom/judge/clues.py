@@ -1,0 +1,82 @@
+"""What a wrong result shows: which mistake gives just that, which elements no thread came to, the numbers themselves.
+
+A mistake is told only if its numbers came out: an operation's trial says what each usual mistake would return.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnclassroom.judge.tolerance import by_result, float64
+from nncourse.kernels.contract import Argument
+from nncourse.kernels.operation import Operation
+
+NEAR = 1e-5  # of a number: where a mistake makes it larger than the right one, its roundings are larger too
+NEARER = 4  # times nearer to what the mistake gives than to what is right
+MOST_SHOWN = 12  # numbers of all arguments, and of all results
+
+
+def mistake_in(
+    operation: Operation,
+    named: Argument,
+    got: np.ndarray,
+    reference: np.ndarray,
+    wrong: np.ndarray,
+    allowed: np.ndarray | float,
+    arguments: Sequence[Any],
+) -> str:
+    """The mistake that gives just this result, in words; "" if none is known.
+
+    arguments: as they were before the call. wrong: which elements are. allowed: the error that a right one may have.
+    """
+    if operation.trial.mistakes is None:
+        return ""
+    first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    with np.errstate(all="ignore"):
+        for words, results in operation.trial.mistakes(first, *map(float64, arguments)):
+            value = np.asarray(results) if isinstance(results, float) else by_result(operation, results)[named.name]
+            where = first if value.ndim < got.ndim else ...
+            errors = np.broadcast_to(allowed, got.shape)[where]
+            if _is_that(got[where], value, reference[where], wrong[where], errors):
+                return str(words)
+    return ""
+
+
+def _is_that(got: Any, value: Any, reference: Any, wrong: Any, allowed: Any) -> bool:
+    distance, same = np.abs(got - value), (got == value) | (np.isnan(got) & np.isnan(value))
+    near = same | (distance <= allowed + NEAR * np.abs(value))
+    nearer = same | ~(distance * NEARER > np.abs(got - reference))
+    return bool(np.all(near & (nearer | ~wrong)))
+
+
+def not_reached(wrong: np.ndarray, untouched: np.ndarray, covers: tuple[int, ...]) -> bool:
+    """Whether the wrong elements are just those beyond the threads of one axis of a launch, and as they were before.
+
+    covers: how many elements the launch covers in x, y, z. Threads in a row count all elements in order.
+    """
+    if not (untouched | ~wrong).all():
+        return False
+    if len(covers) == 1:
+        return bool((wrong.ravel() == (np.arange(wrong.size) >= covers[0])).all())
+    places = np.indices(wrong.shape)
+    return any((wrong == (at >= covered)).all() for at in places for covered in covers)
+
+
+def numbers_of(given: dict[str, Any], got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> dict[str, str]:
+    """The arrays of a tiny case in words: those given, what a kernel made of them, and what is right."""
+    arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
+    counts = [sum(np.size(value) for value in each.values()) for each in (arrays, got, expected)]
+    if not arrays or max(counts) > MOST_SHOWN:
+        return {}
+    return {"given": _listed(arrays), "yours": _listed(got), "wanted": _listed(expected)}
+
+
+def _listed(arrays: dict[str, np.ndarray]) -> str:
+    return ", ".join(f"{name} {_numbers(np.asarray(value))}" for name, value in arrays.items())
+
+
+def _numbers(values: np.ndarray) -> str:
+    if values.ndim:
+        return f"[{', '.join(map(_numbers, values))}]"
+    return f"{values:.6g}"

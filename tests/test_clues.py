@@ -1,0 +1,91 @@
+"""What a wrong result shows: usual mistakes are named by what they give, and only by that."""
+
+import numpy as np
+import pytest
+
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.judge.cases import random_case
+from nnclassroom.judge.check import check
+from nnclassroom.judge.clues import mistake_in, not_reached
+from nnclassroom.judge.tolerance import allowed_error, by_result, float64, references_of
+
+IMAGES = {"batch": 2, "c_in": 3, "h_in": 7, "w_in": 9, "c_out": 4, "k": 3, "stride": 2, "before": 1, "after": 2}
+SIZES = {  # square where a mistake shows only there, and all sizes that are not derived
+    "dense_forward": {"batch": 4, "n_in": 4, "n_out": 4},
+    "hidden_delta": {"batch": 3, "n_out": 4, "n_in": 4},
+    "weight_gradient": {"batch": 3, "n_out": 4, "n_in": 2},
+    "residual_backward": {"batch": 6, "n": 4},
+    "convolution_forward": IMAGES,
+    "convolution_weight_gradient": IMAGES,
+    "convolution_input_gradient": IMAGES,
+    "batchnorm_statistics": {"batch": 3, "c": 4, "h": 2, "w": 5},
+    "batchnorm_forward": {"batch": 3, "c": 4, "h": 2, "w": 5},
+    "batchnorm_gradients": {"batch": 3, "c": 4, "h": 2, "w": 5},
+    "batchnorm_backward": {"batch": 3, "c": 4, "h": 2, "w": 5},
+    "momentum_update": {"n": 6},
+    "l2_gradient": {"n": 6},
+    "adam_update": {"n": 60},
+    "corrected_mean": {"n": 8},
+}
+
+
+def said_of(operation, name, got, arguments):
+    reference = references_of(operation, arguments)[name]
+    named = next(each for each in operation.results if each.name == name)
+    allowed = allowed_error(operation, named, arguments)
+    wrong = ~(np.abs(got - reference) <= allowed)
+    return mistake_in(operation, named, got, reference, wrong, allowed, arguments) if wrong.any() else None
+
+
+def beginning(words):
+    """Without what follows from the place."""
+    return words.partition(":")[0]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_each_mistake_is_named_by_what_it_gives_and_nothing_else_is(name):
+    operation = find(name)
+    arguments = random_case(operation, SIZES[name], seed=1).arguments
+    first = (0,) * references_of(operation, arguments)[operation.results[0].name].ndim
+    with np.errstate(all="ignore"):
+        mistakes = list(operation.trial.mistakes(first, *map(float64, arguments)))
+    whole = {beginning(words): value for words, value in mistakes if not isinstance(value, float)}
+    told = set()
+    for words, value in whole.items():
+        for result, wrong in by_result(operation, value).items():
+            found = said_of(operation, result, wrong.astype(np.float32), arguments)
+            assert found is None or beginning(found) in whole, (words, result, found)
+            told.add(beginning(found or ""))
+    assert len(told & set(whole)) >= len(whole) / 2, set(whole) - told  # others are too small, or give the same here
+    rng = np.random.default_rng(2)
+    for result, right in references_of(operation, arguments).items():
+        assert not said_of(operation, result, rng.standard_normal(right.shape).astype(np.float32), arguments)
+
+
+def test_elements_that_no_thread_came_to():
+    wrong = np.zeros((3, 5), bool)
+    wrong[:, 4] = True
+    assert not_reached(wrong, wrong, (8, 4)) and not not_reached(wrong, ~wrong, (8, 4))
+    assert not not_reached(wrong, wrong, (5, 3))
+    wrong[1, 2] = True
+    assert not not_reached(wrong, wrong, (8, 4))
+    assert not_reached(np.arange(5) >= 2, np.ones(5, bool), (2,))
+
+
+def test_a_tiny_case_shows_what_every_array_became():
+    def without_root(W, G, M, V, rate, c1, c2):
+        M[...] = 0.9 * M + 0.1 * G
+        V[...] = 0.999 * V + 0.001 * G**2
+        W -= rate * (M / c1) / (V / c2 + 1e-8)
+        return W, M, V
+
+    verdict = check(find("adam_update"), without_root, seed=1)
+    given, _, rest = verdict.numbers.partition(": yours W [")
+    yours, _, expected = rest.partition(", expected W [")
+    assert given.startswith("W [") and "G [" in given and "V [" in yours and "V [" in expected
+    assert str(verdict).endswith(f"\n  {verdict.numbers}") and "\n" not in verdict.line
+
+
+def test_cases_of_whole_numbers_are_not_called_random_values():
+    operation = find("confusion_matrix")
+    assert "values" not in random_case(operation, {"n": 5, "classes": 3}).label
