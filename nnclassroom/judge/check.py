@@ -24,6 +24,7 @@ import numpy as np
 from cuda_on_cpu.emulate import ORDERS, EmulationError
 from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.program import UNSET
+from nnclassroom.judge import budget
 from nnclassroom.judge.answer_process.results import SENTINEL, described, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nnclassroom.judge.time_limit import never_ends
@@ -184,6 +185,8 @@ def judge(
                 return say(fault.kind, {**fault.facts, **of_launch}, case, label)
         else:  # a case that was not tried to its end is not counted
             count += 1
+    if device == "emulator" and (over := budget.exceeded(operation, name, run, more)):
+        return say(over[1].kind, over[1].facts, over[0])
     return say(RIGHT, {"count": count, "device": device})
 
 

@@ -6,6 +6,16 @@ Rows are samples. W[j, k] connects input k to neuron j: Z[i, j] = A[i] · W[j] +
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Budget, Limit, Trial
+
+
+def _tiled(width: int, batch: int, n_in: int, n_out: int) -> Budget:
+    """A number of A and of W serves at least so many elements of Z."""
+    most = f"batch * n_in * n_out // {width}"
+    return Budget(
+        {"batch": batch, "n_in": n_in, "n_out": n_out}, (Limit("reads", most, "A"), Limit("reads", most, "W"))
+    )
+
 
 dense_forward = Operation(
     "dense_forward",
@@ -14,6 +24,13 @@ dense_forward = Operation(
     contract="A (batch, n_in), W (n_out, n_in), b (n_out,) -> Z (batch, n_out)",
     reference=lambda A, W, b: np.einsum("ik,jk->ij", A, W) + b,
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
+    trial=Trial(
+        budgets={
+            "tiled": _tiled(8, 32, 32, 32),
+            "tiles_1d": _tiled(32, 64, 16, 64),
+            "tiles_2d": _tiled(32, 128, 8, 128),
+        }
+    ),
 )
 
 

@@ -145,7 +145,8 @@ class Operation(Signature):
         has_cuda = any(isinstance(kernel, CudaKernel) for kernel in self.kernels.values())
         cuda = [f"  a CUDA kernel takes {', '.join(self.cuda_arguments)}"] if has_cuda else []
         kernels = [f"  {kernel}" for kernel in self.kernels.values()]
-        return "\n".join([f"{title}: {self.formula}", f"  {self.contract}", *cuda, *kernels])
+        budgets = [f"  {name}: {budget}" for name, budget in self.trial.budgets.items()]
+        return "\n".join([f"{title}: {self.formula}", f"  {self.contract}", *cuda, *kernels, *budgets])
 
     __repr__ = __str__
 
