@@ -62,7 +62,8 @@ PHRASES = {
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
-    "over reads": "{of} is read {got:,} times from global memory: wanted at most {limit:,}, through a tile in shared memory",
+    "over reads": "{of} is read {got:,} times from global memory: wanted at most {limit:,}, with a tile in "
+    "shared memory",
     "over reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
     "and all threads at work",
     "over shared reads": "shared memory is read {got:,} times: wanted at least {limit:,} reads of what another thread "
