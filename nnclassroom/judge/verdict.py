@@ -62,18 +62,6 @@ PHRASES = {
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
-    "over reads": "{of} is read {got:,} times from global memory: wanted at most {limit:,}, with a tile in "
-    "shared memory",
-    "over reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
-    "and all threads at work",
-    "over shared reads": "shared memory is read {got:,} times: wanted at least {limit:,} reads of what another thread "
-    "has put there",
-    "over shared writes": "shared memory is written {got:,} times: wanted at most {limit:,}, one by each warp, whose "
-    "threads hand each other their numbers by shuffles",
-    "over atomics": "{got:,} atomic additions to {of} wait for one another: wanted at most {limit:,}, after each block "
-    "has added up its own",
-    "over shared atomics": "{got:,} atomic additions to shared memory wait for one another: wanted at most "
-    "{limit:,}, and rounds in which half of the threads add",
     "endless": "look for an endless loop",
     "waits": "it computed for only {cpu:.2g} s of them: does it sleep, or wait for something?",
     "slow": "it computes too slowly for the sizes that are tried, or for ever",
@@ -93,6 +81,19 @@ PHRASES = {
     "signal": "signal {signal}",
     "not compiled": "does not compile\n",
     "broke off": ": it broke off the conversation with the checker",
+}
+BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
+    "reads": "{of} is read {got:,} times from global memory: wanted at most {limit:,}, with a tile in shared memory",
+    "reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
+    "and all threads at work",
+    "shared reads": "shared memory is read {got:,} times: wanted at least {limit:,} reads of what another thread "
+    "has put there",
+    "shared writes": "shared memory is written {got:,} times: wanted at most {limit:,}, one by each warp, whose "
+    "threads hand each other their numbers by shuffles",
+    "atomics": "{got:,} atomic additions to {of} wait for one another: wanted at most {limit:,}, after each block "
+    "has added up its own",
+    "shared atomics": "{got:,} atomic additions to shared memory wait for one another: wanted at most "
+    "{limit:,}, and rounds in which half of the threads add",
 }
 HINTS = {
     "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",
@@ -251,7 +252,7 @@ _PHRASES = {
     "how": _how,
     "why": _why,
     "more": _more,
-    "over": lambda facts: PHRASES[f"over {facts['limited']}"].format_map(facts),
+    "over": lambda facts: BUDGET_WORDS[facts["limited"]].format_map(facts),
     "look": lambda facts: PHRASES[facts.get("reason", "endless")].format_map(facts),
     "what": _what,
     "in_line": lambda facts: PHRASES["in line"].format_map(facts) if facts.get("source") else "",

@@ -9,9 +9,8 @@ from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Trial
 
 
-def _tiled(width: int, batch: int, n_in: int, n_out: int) -> Budget:
-    """A number of A and of W serves at least so many elements of Z."""
-    most = f"batch * n_in * n_out // {width}"
+def _reads(most: str, batch: int, n_in: int, n_out: int) -> Budget:
+    """A and W are read at most so often, since a tile of each serves many elements of Z."""
     return Budget(
         {"batch": batch, "n_in": n_in, "n_out": n_out}, (Limit("reads", most, "A"), Limit("reads", most, "W"))
     )
@@ -26,9 +25,9 @@ dense_forward = Operation(
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
     trial=Trial(
         budgets={
-            "tiled": _tiled(8, 32, 32, 32),
-            "tiles_1d": _tiled(32, 64, 16, 64),
-            "tiles_2d": _tiled(32, 128, 8, 128),
+            "tiled": _reads("batch * n_in * n_out // 8", 32, 32, 32),
+            "tiles_1d": _reads("batch * n_in * n_out // 32", 64, 16, 64),
+            "tiles_2d": _reads("batch * n_in * n_out // 32", 128, 8, 128),
         }
     ),
 )
